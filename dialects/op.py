@@ -1,0 +1,192 @@
+"""The base class of Weft's operations: an op is its fields and a `check`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft import mlir
+from weft.errors import Diagnostic, WeftError
+from weft.mlir import ext, ir
+from weft.target import Target
+
+
+class Op(ext.Operation):  # type: ignore[misc]
+    """An operation whose `check` is its verifier.
+
+    A subclass declares operands, results and mandatory attributes as annotated fields (`ext`), optional attributes in
+    `optional`, and returns from `check` the rest of the sentence that begins with its name, or None.
+    """
+
+    optional = {}  # noqa: RUF012 (an annotation would make it a field)
+
+    def check(self) -> str | None:
+        """What is wrong with this op, as the rest of the sentence that begins with its name."""
+        return None
+
+    @classmethod
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        groups = [f for f in cls._fields if isinstance(f, ext.OperandDef)]
+        varying = [f for f in groups if f.variadicity != ext.Variadicity.single]
+        # One group that varies, at the end, needs no 'operandSegmentSizes': the accessors that `ext` makes would read it.
+        if len(varying) == 1 and varying[0] is groups[-1]:
+            cls._ODS_OPERAND_SEGMENTS = None
+            count = len(groups) - 1
+            for place, group in enumerate(groups[:-1]):
+                setattr(cls, group.name, property(lambda self, place=place: self.operands[place]))
+            setattr(cls, groups[-1].name, property(lambda self: self.operands[count:]))
+
+    @staticmethod
+    def verify_invariants(op: Any) -> bool:
+        """MLIR's entry: emits `check`'s complaint at the op's location."""
+        message = _undeclared(op) or op.check()
+        if message is None:
+            return True
+        op.location.emit_error(f"'{op.operation.name}' op {message}")
+        return False
+
+    def attribute(self, name: str) -> Any:
+        """The value of an attribute, or its default where it is optional and absent."""
+        if name in self.attributes:
+            return _python_value(self.attributes[name])
+        return self.optional[name]
+
+    @property
+    def target(self) -> Target | None:
+        """The target of the `gpu.module` around the op; None outside of one, or where it names no chip."""
+        return target_of(self.operation)
+
+
+def target_of(op: Any) -> Target | None:
+    """The target that the `gpu.module` around `op` names, None without one. Raises WeftError for an unknown chip."""
+    while op is not None:
+        if op.name == "gpu.module" and "targets" in op.attributes:
+            for entry in op.attributes["targets"]:
+                text = str(entry)
+                if "#nvvm.target" in text:
+                    return Target.of(_chip_in(text))
+            return None
+        op = op.parent and op.parent.operation
+    return None
+
+
+def _chip_in(text: str) -> str:
+    # The target attribute has no class in the bindings; sm_75 is upstream's default where it names no chip.
+    _, found, rest = text.partition('chip = "')
+    return rest.partition('"')[0] if found else "sm_75"
+
+
+def _undeclared(op: Any) -> str | None:
+    """What IRDL's own verifier would say, if it ran before this one: a declared attribute that is missing or odd."""
+    attributes = op.operation.attributes
+    for field in op._fields:
+        if not isinstance(field, ext.AttributeDef):
+            continue
+        if field.name not in attributes:
+            return f"expects the attribute '{field.name}'"
+        wanted = field.constraint
+        if wanted is not Any and not isinstance(attributes[field.name], wanted):
+            return f"expects attribute '{field.name}' to be {_kind(wanted)}, got {attributes[field.name]}"
+    for name, default in op.optional.items():
+        if name in attributes and not _fits(attributes[name], default):
+            return f"expects attribute '{name}' to be {_kind_of(default)}, got {attributes[name]}"
+    return _bad_segments(op)
+
+
+def _bad_segments(op: Any) -> str | None:
+    """Operand groups whose sizes don't add up, which the accessors would read past."""
+    if not op._ODS_OPERAND_SEGMENTS:
+        return None
+    groups = [f.name for f in op._fields if isinstance(f, ext.OperandDef)]
+    attributes = op.operation.attributes
+    if "operandSegmentSizes" not in attributes:
+        return f"expects 'operandSegmentSizes' with the number of operands in {', '.join(groups)}"
+    sizes = attributes["operandSegmentSizes"]
+    if not isinstance(sizes, ir.DenseI32ArrayAttr):
+        return f"expects 'operandSegmentSizes' to be array<i32>, got {sizes}"
+    if len(sizes) != len(groups) or min(sizes) < 0 or sum(sizes) != len(op.operation.operands):
+        return (
+            f"expects 'operandSegmentSizes' of {len(groups)} groups ({', '.join(groups)}) that sum to "
+            f"{len(op.operation.operands)}, got {sizes}"
+        )
+    return None
+
+
+_KINDS = {
+    "StringAttr": "a string",
+    "FloatAttr": "a float",
+    "IntegerAttr": "an integer",
+    "BoolAttr": "true or false",
+    "DenseI64ArrayAttr": "array<i64: ...>",
+}
+
+
+def _kind(wanted: Any) -> str:
+    return _KINDS.get(wanted.__name__, wanted.__name__)
+
+
+def _kind_of(default: Any) -> str:
+    kinds = {bool: "true or false", int: "an integer", float: "a float", str: "a string"}
+    return kinds.get(type(default), "of another kind")
+
+
+def _fits(attribute: Any, default: Any) -> bool:
+    if default is None:
+        return True
+    wanted = {bool: ir.BoolAttr, int: ir.IntegerAttr, float: ir.FloatAttr, str: ir.StringAttr}[type(default)]
+    return isinstance(attribute, wanted)
+
+
+def _python_value(attribute: Any) -> Any:
+    for kind in (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr):
+        if isinstance(attribute, kind):
+            return attribute.value
+    return attribute
+
+
+def as_attribute(value: Any) -> Any:
+    """A Python value as the MLIR attribute that the ops read: str, bool, int (i64), float (f32), or an attribute."""
+    if isinstance(value, str):
+        return ir.StringAttr.get(value)
+    if isinstance(value, bool):
+        return ir.BoolAttr.get(value)
+    if isinstance(value, int):
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    if isinstance(value, float):
+        return ir.FloatAttr.get(ir.F32Type.get(), value)
+    return value
+
+
+def build(
+    kind: Any,
+    *,
+    operands: Sequence[Any] | Sequence[Sequence[Any]] = (),
+    results: Sequence[Any] = (),
+    attributes: dict[str, Any] | None = None,
+) -> Any:
+    """Builds an op at the insertion point and verifies it. Raises WeftError with the verifier's message.
+
+    `operands` is a flat list, or a list of groups for an op with operand segments; attributes that are None, or equal to
+    the op's default, are left out.
+    """
+    given = {
+        name: as_attribute(value)
+        for name, value in (attributes or {}).items()
+        if value is not None and not (name in kind.optional and kind.optional[name] == value)
+    }
+    if kind._ODS_OPERAND_SEGMENTS:
+        given["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(group) for group in operands])
+        operands = [value for group in operands for value in group]
+    op = ir.Operation.create(
+        kind.OPERATION_NAME, results=list(results), operands=list(operands), attributes=given
+    )
+    try:
+        op.verify()
+    except mlir.MLIRError as failure:
+        op.erase()
+        raise mlir.error(failure) from None
+    return op.opview
+
+
+def refuse(op: Any, message: str) -> WeftError:
+    """The error that a pass raises about `op`, at its place and with its name."""
+    return WeftError(Diagnostic(f"'{op.operation.name}' op {message}", mlir.location(op.location)))

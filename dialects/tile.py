@@ -1,0 +1,577 @@
+"""The `tile` dialect: matrix products and copies over tiles with layouts, above any instruction.
+
+Two kinds of value hold a tile. A fragment (`!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>`) lies in the registers
+of a warp; its layout says which lane holds which element, and in which order. A buffer
+(`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`) lies in a memory. Global operands are memrefs.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from weft.dialects.op import Op, build
+from weft.dialects.schedule import Schedule
+from weft.errors import WeftError
+from weft.layout import Layout, LayoutError
+from weft.mlir import cast, ext, ir
+
+INPUT_TYPES = ("f16", "bf16")
+OUTPUT_TYPES = ("f32", "f16", "bf16")
+SPACES = ("shared",)
+
+
+class Tile(ext.Dialect, name="tile"):  # type: ignore[misc]
+    """Tiles, their layouts, and what is done with them."""
+
+
+class LayoutAttr(Tile.Attribute, name="layout"):  # type: ignore[misc]
+    """A `weft.layout.Layout` in its notation."""
+
+    text: ir.StringAttr
+
+    @staticmethod
+    def of(layout: Layout | str) -> Any:
+        """The attribute of a layout or of its notation. Raises LayoutError for one that isn't."""
+        return LayoutAttr.get(ir.StringAttr.get(str(_parsed(str(layout)))))
+
+    @property
+    def layout(self) -> Layout:
+        """The layout itself. Raises LayoutError where the notation is wrong."""
+        return _parsed(ir.StringAttr(self.text).value)
+
+
+@lru_cache(maxsize=None)
+def _parsed(text: str) -> Layout:
+    return Layout.parse(text)
+
+
+class FragmentType(Tile.Type, name="fragment"):  # type: ignore[misc]
+    """A tile in the registers of a warp."""
+
+    extents: Any
+    element: Any
+    map: LayoutAttr
+
+    @staticmethod
+    def of(shape: Sequence[int], element: Any, layout: Layout | str) -> Any:
+        """The type of a tile of `shape` whose elements lie as `layout` says."""
+        return FragmentType.get(ir.DenseI64ArrayAttr.get(list(shape)), element, LayoutAttr.of(layout))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(ir.DenseI64ArrayAttr(self.extents))
+
+    @property
+    def element_type(self) -> Any:
+        return ir.TypeAttr(self.element).value
+
+    @property
+    def layout(self) -> Layout:
+        return LayoutAttr(self.map).layout
+
+    @property
+    def registers(self) -> int:
+        """Elements that one lane holds."""
+        return self.layout.span("m")
+
+    @property
+    def lane_type(self) -> Any:
+        """What one lane holds, in register order."""
+        return ir.VectorType.get([self.registers], self.element_type)
+
+    def complaint(self) -> str | None:
+        """What is wrong with the type's parameters."""
+        return _complaint(self, "fragment")
+
+
+class BufferType(Tile.Type, name="buffer"):  # type: ignore[misc]
+    """A tile in a memory."""
+
+    extents: Any
+    element: Any
+    map: LayoutAttr
+    memory: ir.StringAttr
+
+    @staticmethod
+    def of(shape: Sequence[int], element: Any, layout: Layout | str, space: str = "shared") -> Any:
+        """The type of a tile of `shape` in `space`, whose elements lie as `layout` says."""
+        return BufferType.get(
+            ir.DenseI64ArrayAttr.get(list(shape)), element, LayoutAttr.of(layout), ir.StringAttr.get(space)
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(ir.DenseI64ArrayAttr(self.extents))
+
+    @property
+    def element_type(self) -> Any:
+        return ir.TypeAttr(self.element).value
+
+    @property
+    def layout(self) -> Layout:
+        return LayoutAttr(self.map).layout
+
+    @property
+    def space(self) -> str:
+        return str(ir.StringAttr(self.memory).value)
+
+    @property
+    def element_bits(self) -> int:
+        return int(self.element_type.width)
+
+    @property
+    def bytes(self) -> int:
+        """The memory that the tile spans."""
+        return self.layout.span("m") * self.element_bits // 8
+
+    def complaint(self) -> str | None:
+        """What is wrong with the type's parameters."""
+        if self.space not in SPACES:
+            return f"has a buffer in unknown memory '{self.space}': it is one of {', '.join(SPACES)}"
+        return _complaint(self, "buffer")
+
+
+def _complaint(tile: Any, kind: str) -> str | None:
+    if cast(ir.DenseI64ArrayAttr, tile.extents) is None:
+        return f"has a {kind} whose shape isn't array<i64: ...>: {tile.extents}"
+    if not tile.shape or min(tile.shape) < 1:
+        return f"has a {kind} of shape {list(tile.shape)}: every extent must be at least 1"
+    if cast(ir.TypeAttr, tile.element) is None or str(tile.element_type) not in OUTPUT_TYPES:
+        return f"has a {kind} of {tile.element}: elements are one of {', '.join(OUTPUT_TYPES)}"
+    try:
+        tile.layout.group(tile.shape)
+    except LayoutError as error:
+        return f"has a {kind} of shape {list(tile.shape)} whose layout doesn't fit: {error.diagnostics[0].message}"
+    return None
+
+
+def is_fragment(value: Any) -> bool:
+    """Whether a value is a tile in registers."""
+    return isinstance(value.type, FragmentType)
+
+
+def is_buffer(value: Any) -> bool:
+    """Whether a value is a tile in a memory."""
+    return isinstance(value.type, BufferType)
+
+
+def is_memref(value: Any) -> bool:
+    """Whether a value is a matrix in global memory."""
+    return isinstance(value.type, ir.MemRefType)
+
+
+def _tile_complaint(values: Sequence[Any]) -> str | None:
+    for value in values:
+        if is_fragment(value) or is_buffer(value):
+            found = value.type.complaint()
+            if found:
+                return str(found)
+    return None
+
+
+def matrix_complaint(name: str, value: Any, elements: Sequence[str]) -> str | None:
+    """Why `value` is no matrix that a product can take: a row-major memref of rank 2 in global memory."""
+    if not is_memref(value):
+        return f"expects {name} to be a memref, got {value.type}"
+    kind = value.type
+    if kind.rank != 2:
+        return f"expects {name} of rank 2, got {kind}"
+    if str(kind.element_type) not in elements:
+        return f"expects {name} of element type {' or '.join(elements)}, got {kind}"
+    if kind.memory_space is not None and str(kind.memory_space) not in ("1 : i64", "#gpu.address_space<global>"):
+        return f"expects {name} in global memory, got {kind}"
+    strides, _ = kind.get_strides_and_offset()
+    if strides[1] != 1:
+        return f"expects rows of {name} to be contiguous (innermost stride 1), got {kind}"
+    return None
+
+
+class MatmulOp(Op, dialect=Tile, name="matmul"):
+    """`D = alpha * A @ B + beta * C`: a whole product of matrices in global memory.
+
+    A is M x K, B is K x N (N x K with `transpose_b`), D is M x N. C is the operand after D; with a beta and no C, D is read
+    and updated. Products accumulate in f32.
+    """
+
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    d: ext.Operand[Any]
+    inputs: Sequence[ext.Operand[Any]]
+    optional = {"transpose_b": False, "alpha": 1.0, "beta": 0.0, "schedule": None}  # noqa: RUF012
+
+    @property
+    def c(self) -> Any | None:
+        """The matrix that beta scales: C, else D; None where beta is 0."""
+        if self.attribute("beta") == 0.0:
+            return None
+        return self.inputs[0] if len(self.inputs) else self.d
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The schedule, where one was chosen."""
+        found = self.attribute("schedule")
+        return None if found is None else Schedule.of(found)
+
+    @property
+    def static_mnk(self) -> tuple[int | None, int | None, int | None]:
+        """M, N and K as far as the operand types tell."""
+        rows_b, cols_b = _dims(self.b)
+        if self.attribute("transpose_b"):
+            rows_b, cols_b = cols_b, rows_b
+        (m_a, k_a), (m_d, n_d) = _dims(self.a), _dims(self.d)
+        return m_a or m_d, cols_b or n_d, k_a or rows_b
+
+    def check(self) -> str | None:
+        if len(self.inputs) > 1:
+            return f"expects A, B, D and at most one C, got {3 + len(self.inputs)} operands"
+        named = [("A", self.a, INPUT_TYPES), ("B", self.b, INPUT_TYPES), ("D", self.d, OUTPUT_TYPES)]
+        named += [("C", c, OUTPUT_TYPES) for c in self.inputs]
+        for name, value, elements in named:
+            if found := matrix_complaint(name, value, elements):
+                return found
+        if self.a.type.element_type != self.b.type.element_type:
+            return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
+        return self._shape_complaint() or self._schedule_complaint()
+
+    def _shape_complaint(self) -> str | None:
+        (m, k), (m_d, n_d), b = _dims(self.a), _dims(self.d), _dims(self.b)
+        k_b, n = reversed(b) if self.attribute("transpose_b") else b
+        pairs = [("M", "A", m, "D", m_d), ("N", "B", n, "D", n_d), ("K", "A", k, "B", k_b)]
+        for c in self.inputs:
+            pairs += [("M", "D", m_d, "C", _dims(c)[0]), ("N", "D", n_d, "C", _dims(c)[1])]
+        for dim, x, x_size, y, y_size in pairs:
+            if x_size and y_size and x_size != y_size:
+                form = "N x K" if self.attribute("transpose_b") else "K x N"
+                return (
+                    f"expects A (M x K), B ({form}) and D (M x N) to agree: {dim} is {x_size} in {x} and {y_size} in {y}"
+                )
+        return None
+
+    def _schedule_complaint(self) -> str | None:
+        found = self.attribute("schedule")
+        if found is None:
+            return None
+        try:
+            schedule = Schedule.of(found)
+        except WeftError as error:
+            return error.diagnostics[0].message
+        return schedule.complaint(self.target)
+
+
+def _dims(value: Any) -> tuple[int | None, int | None]:
+    kind = value.type
+    rows, cols = (None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(2))
+    return rows, cols
+
+
+class GemmOp(Op, dialect=Tile, name="gemm"):
+    """`D = alpha * A @ B + beta * C` on tiles of one warp: A is M x K, B is K x N, C and D are M x N.
+
+    C is the third operand; with none, it has the place that D will take and must not be read (beta 0).
+    """
+
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    c: Sequence[ext.Operand[Any]]
+    d: ext.Result[Any]
+    optional = {"alpha": 1.0, "beta": 0.0}  # noqa: RUF012
+
+    @property
+    def mnk(self) -> tuple[int, int, int]:
+        m, k = self.a.type.shape
+        return m, self.b.type.shape[1], k
+
+    def check(self) -> str | None:
+        tiles = [("A", self.a), ("B", self.b), *(("C", c) for c in self.c), ("D", self.d)]
+        for name, value in tiles:
+            if not (is_fragment(value) or is_buffer(value)):
+                return f"expects {name} to be a tile.fragment or tile.buffer, got {value.type}"
+        if found := _tile_complaint([value for _, value in tiles]):
+            return found
+        for name, value in tiles:
+            if len(value.type.shape) != 2:
+                return f"expects {name} of rank 2, got shape {list(value.type.shape)}"
+        if len(self.c) > 1:
+            return f"expects A, B and at most one C, got {2 + len(self.c)} operands"
+        if self.attribute("beta") != 0.0 and not len(self.c):
+            return f"expects a C operand with beta {self.attribute('beta')}"
+        m, n, k = self.mnk
+        want = {"A": (m, k), "B": (k, n), "C": (m, n), "D": (m, n)}
+        for name, value in tiles:
+            if value.type.shape != want[name]:
+                return (
+                    f"expects {name} of shape {list(want[name])} beside A {list(self.a.type.shape)} and "
+                    f"B {list(self.b.type.shape)}, got {list(value.type.shape)}"
+                )
+        return None
+
+
+class AllocOp(Op, dialect=Tile, name="alloc"):
+    """A buffer that lives as long as the kernel; shared buffers start on 1024 bytes, so that every swizzle fits."""
+
+    buffer: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not is_buffer(self.buffer):
+            return f"expects to return a tile.buffer, got {self.buffer.type}"
+        return _tile_complaint([self.buffer])
+
+
+class StageOp(Op, dialect=Tile, name="stage"):
+    """One of the equal tiles that a buffer holds along its first dimension: `buffer[index]`."""
+
+    buffer: ext.Operand[Any]
+    index: ext.Operand[Any]
+    tile: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not (is_buffer(self.buffer) and is_buffer(self.tile)):
+            return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.tile.type}"
+        if found := _tile_complaint([self.buffer, self.tile]) or _index_complaint([self.index]):
+            return found
+        want = stage_type(self.buffer.type)
+        if want is None:
+            return f"expects a buffer whose first dimension is one stride apart, got {self.buffer.type}"
+        return None if want == self.tile.type else f"expects to return {want}, got {self.tile.type}"
+
+
+def stage_type(buffer: Any) -> Any | None:
+    """The type of one tile along the buffer's first dimension; None where that isn't one stride."""
+    if len(buffer.shape) < 2:
+        return None
+    first, *rest = buffer.layout.group(buffer.shape)
+    if len([i for i in first if i.extent > 1]) > 1:
+        return None
+    inner = Layout(tuple(i for group in rest for i in group), swizzle=buffer.layout.swizzle)
+    return BufferType.of(buffer.shape[1:], buffer.element_type, inner, buffer.space)
+
+
+def _index_complaint(values: Sequence[Any]) -> str | None:
+    for value in values:
+        if str(value.type) != "i32":
+            return f"expects i32 coordinates, got {value.type}"
+    return None
+
+
+def _vector_complaint(op: Any, widths: Sequence[int]) -> str | None:
+    width = op.attribute("vector_bytes")
+    if width not in widths:
+        return f"expects vector_bytes to be one of {', '.join(map(str, widths))}, got {width}"
+    return None
+
+
+def _copy_complaint(op: Any) -> str | None:
+    if found := matrix_complaint("the source", op.source, OUTPUT_TYPES):
+        return found
+    if not is_buffer(op.tile):
+        return f"expects the destination to be a tile.buffer, got {op.tile.type}"
+    if found := _tile_complaint([op.tile]) or _index_complaint([op.row, op.column]):
+        return found
+    if len(op.tile.type.shape) != 2:
+        return f"expects a destination of rank 2, got shape {list(op.tile.type.shape)}"
+    if op.tile.type.element_type != op.source.type.element_type:
+        return f"expects one element type, got {op.source.type} and {op.tile.type}"
+    return None
+
+
+class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
+    """All threads of the CTA start to copy the tile at (`row`, `column`) of a matrix into a buffer (cp.async).
+
+    What lies outside of the matrix becomes zero. Each thread copies `vector_bytes` at a time: rows and tile must be aligned to
+    it. The data is there after `nvvm.cp.async.commit.group`, `nvvm.cp.async.wait.group` and a barrier.
+    """
+
+    source: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+    tile: ext.Operand[Any]
+    vector_bytes: ir.IntegerAttr
+
+    def check(self) -> str | None:
+        return _copy_complaint(self) or _vector_complaint(self, (4, 8, 16))
+
+
+class CopyOp(Op, dialect=Tile, name="copy"):
+    """All threads of the CTA copy the tile at (`row`, `column`) of a matrix into a buffer, element by element.
+
+    What lies outside of the matrix becomes zero; nothing needs to be aligned. The data is there after a barrier.
+    """
+
+    source: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+    tile: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return _copy_complaint(self)
+
+
+class LoadOp(Op, dialect=Tile, name="load"):
+    """The fragment at (`row`, `column`) of a buffer or of a matrix, loaded by one warp.
+
+    From a buffer the coordinates must be multiples of the fragment's shape; with `transpose` the buffer holds the transposed
+    tile (and `row`, `column` are the buffer's). From a matrix, what lies outside of it becomes zero.
+    """
+
+    source: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+    fragment: ext.Result[Any]
+    optional = {"transpose": False, "vector_bytes": 0}  # noqa: RUF012
+
+    def check(self) -> str | None:
+        if not is_fragment(self.fragment):
+            return f"expects to return a tile.fragment, got {self.fragment.type}"
+        if is_memref(self.source):
+            found = matrix_complaint("the source", self.source, OUTPUT_TYPES)
+        elif is_buffer(self.source):
+            found = _tile_complaint([self.source])
+        else:
+            found = f"expects a tile.buffer or a memref, got {self.source.type}"
+        found = found or _tile_complaint([self.fragment]) or _index_complaint([self.row, self.column])
+        if found:
+            return found
+        if self.source.type.element_type != self.fragment.type.element_type:
+            return f"expects one element type, got {self.source.type} and {self.fragment.type}"
+        return None
+
+
+class StoreOp(Op, dialect=Tile, name="store"):
+    """One warp stores a fragment at (`row`, `column`) of a matrix; what lies outside of the matrix is left out.
+
+    `vector_bytes` more than an element's width stores runs of the lane's elements at once: rows, and the fragment's place,
+    must be aligned to it.
+    """
+
+    fragment: ext.Operand[Any]
+    target_: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+    optional = {"vector_bytes": 0}  # noqa: RUF012
+
+    def check(self) -> str | None:
+        if not is_fragment(self.fragment):
+            return f"expects a tile.fragment, got {self.fragment.type}"
+        found = matrix_complaint("the destination", self.target_, OUTPUT_TYPES)
+        found = found or _tile_complaint([self.fragment]) or _index_complaint([self.row, self.column])
+        if found:
+            return found
+        if self.target_.type.element_type != self.fragment.type.element_type:
+            return f"expects one element type, got {self.fragment.type} and {self.target_.type}"
+        return None
+
+
+class FromLaneOp(Op, dialect=Tile, name="from_lane"):
+    """A fragment from what each lane holds of it: a vector in the order of the layout's register offsets."""
+
+    lane: ext.Operand[Any]
+    fragment: ext.Result[Any]
+
+    def check(self) -> str | None:
+        return _lane_complaint(self.fragment, self.lane)
+
+
+class ToLaneOp(Op, dialect=Tile, name="to_lane"):
+    """What each lane holds of a fragment: a vector in the order of the layout's register offsets."""
+
+    fragment: ext.Operand[Any]
+    lane: ext.Result[Any]
+
+    def check(self) -> str | None:
+        return _lane_complaint(self.fragment, self.lane)
+
+
+def _lane_complaint(fragment: Any, lane: Any) -> str | None:
+    if not is_fragment(fragment):
+        return f"expects a tile.fragment, got {fragment.type}"
+    if found := _tile_complaint([fragment]):
+        return found
+    want = fragment.type.lane_type
+    return None if lane.type == want else f"expects {want} for a lane of {fragment.type}, got {lane.type}"
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    d: Any,
+    c: Any | None = None,
+    *,
+    transpose_b: bool = False,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    schedule: Schedule | None = None,
+) -> Any:
+    """Builds `tile.matmul` (see `MatmulOp`). Raises WeftError where the operands don't fit."""
+    return build(
+        MatmulOp,
+        operands=[a, b, d, *([] if c is None else [c])],
+        attributes={
+            "transpose_b": transpose_b,
+            "alpha": float(alpha),
+            "beta": float(beta),
+            "schedule": schedule and schedule.attribute(),
+        },
+    )
+
+
+def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta: float = 0.0) -> Any:
+    """Builds `tile.gemm` and returns D of type `d_type`. Raises WeftError where the tiles don't fit."""
+    return build(
+        GemmOp,
+        operands=[a, b, *([] if c is None else [c])],
+        results=[d_type],
+        attributes={"alpha": float(alpha), "beta": float(beta)},
+    ).d
+
+
+def alloc(buffer_type: Any) -> Any:
+    """Builds `tile.alloc` and returns the buffer."""
+    return build(AllocOp, results=[buffer_type]).buffer
+
+
+def stage(buffer: Any, index: Any) -> Any:
+    """Builds `tile.stage` and returns `buffer[index]`."""
+    return build(StageOp, operands=[buffer, index], results=[stage_type(buffer.type)]).tile
+
+
+def copy_async(source: Any, row: Any, column: Any, tile: Any, *, vector_bytes: int) -> Any:
+    """Builds `tile.copy_async`."""
+    return build(
+        CopyAsyncOp, operands=[source, row, column, tile], attributes={"vector_bytes": vector_bytes}
+    )
+
+
+def copy(source: Any, row: Any, column: Any, tile: Any) -> Any:
+    """Builds `tile.copy`."""
+    return build(CopyOp, operands=[source, row, column, tile])
+
+
+def load(
+    source: Any, row: Any, column: Any, fragment: Any, *, transpose: bool = False, vector_bytes: int = 0
+) -> Any:
+    """Builds `tile.load` and returns the fragment, of type `fragment`."""
+    return build(
+        LoadOp,
+        operands=[source, row, column],
+        results=[fragment],
+        attributes={"transpose": transpose, "vector_bytes": vector_bytes},
+    ).fragment
+
+
+def store(fragment: Any, destination: Any, row: Any, column: Any, *, vector_bytes: int = 0) -> Any:
+    """Builds `tile.store`."""
+    return build(
+        StoreOp, operands=[fragment, destination, row, column], attributes={"vector_bytes": vector_bytes}
+    )
+
+
+def from_lane(lane: Any, fragment: Any) -> Any:
+    """Builds `tile.from_lane` and returns the fragment, of type `fragment`."""
+    return build(FromLaneOp, operands=[lane], results=[fragment]).fragment
+
+
+def to_lane(fragment: Any) -> Any:
+    """Builds `tile.to_lane` and returns the lane's vector."""
+    return build(ToLaneOp, operands=[fragment], results=[fragment.type.lane_type]).lane
+
+

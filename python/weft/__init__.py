@@ -1,0 +1,1 @@
+"""Weft: MLIR dialects, passes and a CPU emulator for NVIDIA's tensor-core instructions."""

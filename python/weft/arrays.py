@@ -1,0 +1,245 @@
+"""Arrays of other libraries as an address, shape, strides and MLIR element type, importing none of them."""
+
+import ctypes
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import WeftError
+
+# MLIR's spelling, NumPy's dtype, and DLPack's type code where an element is whole bytes there too.
+_TYPES: tuple[tuple[str, npt.DTypeLike, int | None], ...] = (
+    ("f64", np.float64, 2),
+    ("f32", np.float32, 2),
+    ("f16", np.float16, 2),
+    ("bf16", ml_dtypes.bfloat16, 4),
+    ("f8E4M3FN", ml_dtypes.float8_e4m3fn, 10),
+    ("f8E5M2", ml_dtypes.float8_e5m2, 12),
+    ("f8E8M0FNU", ml_dtypes.float8_e8m0fnu, 14),
+    ("f6E2M3FN", ml_dtypes.float6_e2m3fn, None),
+    ("f6E3M2FN", ml_dtypes.float6_e3m2fn, None),
+    ("f4E2M1FN", ml_dtypes.float4_e2m1fn, None),
+    ("i64", np.int64, 0),
+    ("i32", np.int32, 0),
+    ("i16", np.int16, 0),
+    ("i8", np.int8, 0),
+    ("i4", ml_dtypes.int4, None),
+    ("ui64", np.uint64, 1),
+    ("ui32", np.uint32, 1),
+    ("ui16", np.uint16, 1),
+    ("ui8", np.uint8, 1),
+    ("ui4", ml_dtypes.uint4, None),
+)
+_NUMPY = {name: np.dtype(dtype) for name, dtype, _ in _TYPES}
+_MLIR = {dtype: name for name, dtype in _NUMPY.items()}
+# PyTorch calls them as NumPy and ml_dtypes do.
+_BY_NUMPY_NAME = {dtype.name: name for name, dtype in _NUMPY.items()}
+_BY_DLPACK = {(code, 8 * _NUMPY[name].itemsize): name for name, _, code in _TYPES if code is not None}
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's dtype for an MLIR element type as it is spelled ("bf16")."""
+    if name not in _NUMPY:
+        raise WeftError(f"no array has elements of type {name}; known: {', '.join(_NUMPY)}")
+    return _NUMPY[name]
+
+
+def mlir_type(dtype: npt.DTypeLike) -> str:
+    """MLIR's spelling of the element type of a NumPy array."""
+    found = _MLIR.get(np.dtype(dtype))
+    if found is None:
+        raise _unsupported(np.dtype(dtype))
+    return found
+
+
+@dataclass(frozen=True)
+class ArrayView:
+    """Memory that `owner` keeps alive: its `strides` count elements, `dtype` is MLIR's spelling.
+
+    Types below 8 bits lie one to a byte, as in ml_dtypes. `device_id` is -1 where the array doesn't say.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    device: str
+    device_id: int
+    readonly: bool
+    owner: object
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """The same memory as a NumPy array; it must be the CPU's."""
+        if self.device != "cpu":
+            raise WeftError(f"expected an array in CPU memory, got one on {self.device}")
+        return np.asarray(_Memory(self)).view(numpy_dtype(self.dtype))
+
+
+class _Memory:
+    """Hands NumPy a view's memory as plain bytes of its elements' size, which bf16 needs."""
+
+    def __init__(self, view: ArrayView) -> None:
+        size = numpy_dtype(view.dtype).itemsize
+        self.view = view
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (view.address, view.readonly),
+            "shape": view.shape,
+            "strides": tuple(size * stride for stride in view.strides),
+            "typestr": f"|V{size}",
+        }
+
+
+def view(array: object) -> ArrayView:
+    """A NumPy array, a PyTorch tensor, a `DeviceArray`, or whatever has DLPack or `__cuda_array_interface__`.
+
+    Nothing is copied or waited for: the other library's work on the array may still be running.
+    """
+    if isinstance(array, ArrayView):
+        return array
+    if isinstance(array, np.ndarray):
+        return _of_numpy(array)
+    if hasattr(array, "__weft_view__"):
+        made: ArrayView = array.__weft_view__()
+        return made
+    if type(array).__module__.partition(".")[0] == "torch" and hasattr(array, "data_ptr"):
+        return _of_torch(array)
+    if hasattr(array, "__dlpack__"):
+        return _of_dlpack(array)
+    if hasattr(array, "__cuda_array_interface__"):
+        return _of_cuda_array_interface(array)
+    raise WeftError(
+        f"expected an array (NumPy, PyTorch, DLPack or __cuda_array_interface__), got {type(array).__name__}"
+    )
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of an array in C order."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def _unsupported(dtype: object) -> WeftError:
+    return WeftError(f"no MLIR element type for arrays of {dtype}; known: {', '.join(_BY_NUMPY_NAME)}")
+
+
+def _in_elements(strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
+    if any(stride % itemsize for stride in strides):
+        raise WeftError(f"expected strides of whole elements ({itemsize} bytes), got {tuple(strides)} bytes")
+    return tuple(stride // itemsize for stride in strides)
+
+
+def _of_numpy(array: npt.NDArray[Any]) -> ArrayView:
+    if isinstance(array, np.ma.MaskedArray):
+        raise WeftError("expected a plain array, got a masked one")
+    return ArrayView(
+        array.ctypes.data,
+        array.shape,
+        _in_elements(array.strides, array.itemsize),
+        mlir_type(array.dtype),
+        "cpu",
+        0,
+        not array.flags.writeable,
+        array,
+    )
+
+
+def _of_torch(tensor: Any) -> ArrayView:
+    dtype = _BY_NUMPY_NAME.get(str(tensor.dtype).removeprefix("torch."))
+    if dtype is None:
+        raise _unsupported(tensor.dtype)
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise WeftError(f"expected a tensor on cpu or cuda, got one on {tensor.device}")
+    # Such a tensor's memory doesn't hold its elements, or holds their negatives.
+    if str(tensor.layout) != "torch.strided" or tensor.is_neg():
+        raise WeftError("expected a plain strided tensor, got a sparse or lazily negated one")
+    index = tensor.device.index or 0
+    shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+    return ArrayView(tensor.data_ptr(), shape, strides, dtype, tensor.device.type, index, False, tensor)
+
+
+def _of_cuda_array_interface(array: Any) -> ArrayView:
+    interface = array.__cuda_array_interface__
+    if interface.get("mask") is not None:
+        raise WeftError("expected a plain array, got a masked one")
+    dtype = np.dtype(interface["typestr"])
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides")
+    address, readonly = interface["data"]
+    in_elements = contiguous_strides(shape) if strides is None else _in_elements(strides, dtype.itemsize)
+    return ArrayView(address, shape, in_elements, mlir_type(dtype), "cuda", -1, bool(readonly), array)
+
+
+# dlpack.h, in its order.
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _DLManagedTensorVersioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("manager_ctx", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _DLTensor),
+    )
+
+
+_READ_ONLY = 1
+# kDLCPU, kDLCUDAHost (pinned), kDLCUDA, kDLCUDAManaged
+_DEVICES = {1: "cpu", 3: "cpu", 2: "cuda", 13: "cuda"}
+
+
+def _of_dlpack(array: Any) -> ArrayView:
+    try:
+        try:
+            capsule = array.__dlpack__(max_version=(1, 0))
+        except TypeError:  # a producer from before versions
+            capsule = array.__dlpack__()
+    except BufferError as error:
+        raise WeftError(f"{type(array).__name__} doesn't export itself by DLPack: {error}") from None
+    tensor, readonly = _dl_tensor(capsule)
+    dtype = _BY_DLPACK.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
+    if dtype is None:
+        raise _unsupported(f"DLPack type code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes")
+    if tensor.device_type not in _DEVICES:
+        raise WeftError(f"expected CPU or CUDA memory, got DLPack device type {tensor.device_type}")
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous_strides(shape)
+    address = (tensor.data or 0) + tensor.byte_offset
+    device = _DEVICES[tensor.device_type]
+    device_id = tensor.device_id if device == "cuda" else 0
+    # A capsule that nobody consumes frees the tensor when it dies itself: we need only keep it.
+    return ArrayView(address, shape, strides, dtype, device, device_id, readonly, (array, capsule))
+
+
+def _dl_tensor(capsule: object) -> tuple[_DLTensor, bool]:
+    """The tensor in a fresh capsule of either kind, and whether it's read-only."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    valid = ctypes.pythonapi.PyCapsule_IsValid
+    valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    if valid(capsule, b"dltensor_versioned"):
+        managed = _DLManagedTensorVersioned.from_address(get(capsule, b"dltensor_versioned"))
+        if managed.major != 1:
+            raise WeftError(f"expected DLPack 1, got version {managed.major}.{managed.minor}")
+        return managed.tensor, bool(managed.flags & _READ_ONLY)
+    if valid(capsule, b"dltensor"):
+        return _DLTensor.from_address(get(capsule, b"dltensor")), False
+    raise WeftError("expected a DLPack capsule that nobody has consumed")

@@ -1,0 +1,44 @@
+"""What the emulator raises: for text that is no PTX, for what a GPU would fault on, and for waits without end."""
+
+from dataclasses import dataclass
+
+from weft.errors import Diagnostic, Location, WeftError
+
+
+class PtxError(WeftError):
+    """PTX that can't be read or isn't supported; `line` and `column` count from 1."""
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        self.line, self.column = line, column
+        super().__init__(Diagnostic(message, Location("<ptx>", line, column)))
+
+
+@dataclass(frozen=True)
+class Thread:
+    """One thread of a launch: its CTA and its place in it."""
+
+    ctaid: tuple[int, int, int]
+    tid: tuple[int, int, int]
+
+    def __str__(self) -> str:
+        return f"thread {self.tid} of block {self.ctaid}"
+
+
+class Fault(WeftError):
+    """What a GPU would fault on, with the PTX line, the thread and the address where there is one."""
+
+    def __init__(
+        self, message: str, line: int = 0, thread: Thread | None = None, address: int | None = None
+    ) -> None:
+        self.line, self.thread, self.address = line, thread, address
+        where = f" in {thread}" if thread else ""
+        super().__init__(Diagnostic(message + where, Location("<ptx>", line, 1) if line else None))
+
+
+class Deadlock(WeftError):
+    """No warp can go on; `waiting` has one line for every warp that waits."""
+
+    def __init__(self, waiting: list[str]) -> None:
+        self.waiting = tuple(waiting)
+        shown = waiting[:64] + ([f"and {len(waiting) - 64} more"] if len(waiting) > 64 else [])
+        super().__init__("deadlock: no warp can go on\n  " + "\n  ".join(shown))

@@ -1,0 +1,200 @@
+"""The tree that the parser makes of a PTX module: names are kept with their scope and resolved when code is decoded."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Union
+
+from weft.emulator.types import Type
+
+
+class Place(NamedTuple):
+    """Where something stands in the text; both count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A virtual register; `index` is its slot in the register file of its function."""
+
+    name: str
+    type: Type
+    index: int
+
+
+@dataclass(eq=False, slots=True)
+class Variable:
+    """A variable in memory. `init` holds (byte offset, bytes or symbol) pairs; `external` has its size from the launch."""
+
+    name: str
+    space: str
+    type: Type
+    size: int
+    align: int
+    place: Place
+    init: list[tuple[int, "bytes | SymbolValue"]] = field(default_factory=list)
+    external: bool = False
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolValue:
+    """An initialiser that is an address: of `name`, in its own space or generic, plus `offset`."""
+
+    name: str
+    offset: int
+    generic: bool
+    size: int
+    place: Place
+
+
+@dataclass(eq=False, slots=True)
+class Label:
+    """A label; `position` is the index of the instruction that follows."""
+
+    name: str
+    place: Place
+    position: int
+
+
+@dataclass(eq=False, slots=True)
+class Targets:
+    """A `.branchtargets` or `.calltargets` table."""
+
+    names: list["Name"]
+
+
+@dataclass(eq=False, slots=True)
+class Prototype:
+    """A `.callprototype`: needed to parse indirect calls."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A register, special register, variable, label or function."""
+
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    value: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Float:
+    """A float constant; single where it was written as 0f…, so that its bits are kept."""
+
+    bits: int
+    single: bool
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`[base + offset]`; further elements, as of tensor coordinates, are in `more`."""
+
+    base: "Name | Integer"
+    offset: int
+    more: tuple["Operand", ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    items: tuple["Operand", ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`%r|%p`: two results."""
+
+    first: "Operand"
+    second: "Operand"
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """`!%p`."""
+
+    name: Name
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """`_`: a result that nobody wants."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`(a, b)`: the arguments or results of a call."""
+
+    items: tuple["Operand", ...]
+    place: Place
+
+
+Operand = Union[Name, Integer, Float, Address, Vector, Pair, Negated, Sink, Group]
+Entity = Union[Register, tuple[Register, ...], Variable, Label, Targets, Prototype, "Function"]
+
+
+class Scope:
+    """The names of a `{ }` block; those of the blocks around it are found through it."""
+
+    def __init__(self, parent: "Scope | None" = None) -> None:
+        self.parent = parent
+        self.names: dict[str, Entity] = {}
+        self.ranges: dict[str, tuple[int, Type]] = {}
+
+    def find(self, name: str) -> "Entity | None":
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        return None
+
+
+@dataclass(eq=False, slots=True)
+class Instruction:
+    place: Place
+    opcode: str
+    operands: tuple[Operand, ...]
+    guard: Name | None
+    negated: bool
+    scope: Scope
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """An entry or a `.func`; `body` is None for a declaration. Registers of its body are numbered from 0."""
+
+    name: str
+    is_entry: bool
+    place: Place
+    scope: Scope
+    returns: list[Variable | Register] = field(default_factory=list)
+    params: list[Variable | Register] = field(default_factory=list)
+    body: list[Instruction] | None = None
+    registers: list[Register] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class Tree:
+    """A whole module."""
+
+    version: tuple[int, int]
+    target: str
+    scope: Scope
+    functions: dict[str, Function]
+    variables: list[Variable]

@@ -1,0 +1,74 @@
+"""The fundamental types of PTX, and how a register of each is held in NumPy."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+"""One value for each lane: `[warps, 32]`."""
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Type:
+    """`kind` is u, s, b, f or p (predicate); registers hold the bits as an unsigned integer of the same width."""
+
+    name: str
+    bits: int
+    kind: str
+
+    @property
+    def bytes(self) -> int:
+        return self.bits // 8
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def storage(self) -> np.dtype[np.generic]:
+        """How a register of this type is kept; b128 as pairs of u64 in one element."""
+        return STORAGE[self.bits]
+
+    @property
+    def view(self) -> np.dtype[np.generic]:
+        """The NumPy type that gives the bits their meaning, where NumPy has one."""
+        return np.dtype(f"i{self.bytes}") if self.kind == "s" else STORAGE[self.bits]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# A wide register is one complex128 per lane: NumPy moves it as 16 plain bytes, and nothing computes with it.
+STORAGE: dict[int, np.dtype[np.generic]] = {
+    1: np.dtype(np.bool_),
+    8: np.dtype(np.uint8),
+    16: np.dtype(np.uint16),
+    32: np.dtype(np.uint32),
+    64: np.dtype(np.uint64),
+    128: np.dtype(np.complex128),
+}
+
+TYPES = {
+    t.name: t
+    for t in (
+        Type("pred", 1, "p"),
+        *(Type(f"{kind}{bits}", bits, kind) for kind in "usb" for bits in (8, 16, 32, 64)),
+        Type("b128", 128, "b"),
+        Type("f16", 16, "f"),
+        Type("bf16", 16, "f"),
+        Type("f16x2", 32, "f"),
+        Type("bf16x2", 32, "f"),
+        Type("tf32", 32, "f"),
+        Type("f32", 32, "f"),
+        Type("f32x2", 64, "f"),
+        Type("f64", 64, "f"),
+        Type("u16x2", 32, "u"),
+        Type("s16x2", 32, "s"),
+        Type("e4m3x2", 16, "f"),
+        Type("e5m2x2", 16, "f"),
+    )
+}
+
+U32, U64, PRED = TYPES["u32"], TYPES["u64"], TYPES["pred"]

@@ -1,0 +1,99 @@
+"""Every chip from sm_70 to sm_121: what names it, which PTX version brought it, what a kernel may use on it.
+
+PTX versions and limits were read off ptxas 12.9 (sm_70, sm_72) and 13.5 (the rest); shared memory is the most that one
+CTA can opt in to (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+"""
+
+from dataclasses import dataclass
+
+KIB = 1024
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One value of ptxas's `-arch`.
+
+    `ptx` is the first PTX version that names it; `shared_bytes` the shared memory one CTA can have,
+    `sm_shared_bytes` what a multiprocessor has for all its CTAs, `sm_threads` the threads it holds at once.
+    `llvm` tells whether LLVM 22.1 generates code for it.
+    """
+
+    name: str
+    ptx: tuple[int, int]
+    shared_bytes: int
+    sm_shared_bytes: int
+    sm_threads: int
+    llvm: bool = True
+
+    @property
+    def number(self) -> int:
+        """The compute capability without its dot: 90 for sm_90a."""
+        return int(self.name.removeprefix("sm_").rstrip("af"))
+
+    @property
+    def variant(self) -> str:
+        """`a` (this chip alone), `f` (its family) or nothing (every later chip runs it too)."""
+        return self.name.removeprefix("sm_").lstrip("0123456789")
+
+    @property
+    def registers(self) -> int:
+        """32-bit registers of a multiprocessor; one thread has at most 255."""
+        return 64 * KIB
+
+
+#    chip       PTX     CTA KiB  SM KiB  threads
+_ROWS: tuple[tuple[str, tuple[int, int], int, int, int], ...] = (
+    ("sm_70", (6, 0), 96, 96, 2048),
+    ("sm_72", (6, 1), 96, 96, 2048),
+    ("sm_75", (6, 3), 64, 64, 1024),
+    ("sm_80", (7, 0), 163, 164, 2048),
+    ("sm_86", (7, 1), 99, 100, 1536),
+    ("sm_87", (7, 4), 163, 164, 1536),
+    ("sm_88", (9, 0), 99, 100, 1536),
+    ("sm_89", (7, 8), 99, 100, 1536),
+    ("sm_90", (7, 8), 227, 228, 2048),
+    ("sm_90a", (8, 0), 227, 228, 2048),
+    ("sm_100", (8, 6), 227, 228, 2048),
+    ("sm_100f", (8, 8), 227, 228, 2048),
+    ("sm_100a", (8, 6), 227, 228, 2048),
+    ("sm_103", (8, 8), 227, 228, 2048),
+    ("sm_103f", (8, 8), 227, 228, 2048),
+    ("sm_103a", (8, 8), 227, 228, 2048),
+    ("sm_107", (9, 4), 227, 228, 2048),
+    ("sm_107f", (9, 4), 227, 228, 2048),
+    ("sm_107a", (9, 4), 227, 228, 2048),
+    ("sm_110", (9, 0), 227, 228, 1536),
+    ("sm_110f", (9, 0), 227, 228, 1536),
+    ("sm_110a", (9, 0), 227, 228, 1536),
+    ("sm_120", (8, 7), 99, 100, 1536),
+    ("sm_120f", (8, 8), 99, 100, 1536),
+    ("sm_120a", (8, 7), 99, 100, 1536),
+    ("sm_121", (8, 8), 99, 100, 1536),
+    ("sm_121f", (8, 8), 99, 100, 1536),
+    ("sm_121a", (8, 8), 99, 100, 1536),
+)
+
+CHIPS = {
+    name: Chip(name, ptx, cta * KIB, sm * KIB, threads, llvm=not name.startswith("sm_107"))
+    for name, ptx, cta, sm, threads in _ROWS
+}
+
+ChipSet = frozenset[str]
+
+
+def since(first: str) -> ChipSet:
+    """`first` and every later chip, with all variants: what PTX calls "sm_XY or higher"."""
+    return frozenset(c.name for c in CHIPS.values() if c.number >= CHIPS[first].number)
+
+
+def only(*names: str) -> ChipSet:
+    """These chips and no others."""
+    return frozenset(CHIPS[name].name for name in names)
+
+
+def describe(chips: ChipSet) -> str:
+    """A chip set in words: `sm_80 or later`, or the names in the order of the table."""
+    names = [name for name in CHIPS if name in chips]
+    if names and chips == since(names[0]):
+        return f"{names[0]} or later"
+    return ", ".join(names)

@@ -1,0 +1,181 @@
+"""The only place that imports MLIR: the bindings under one name, with their hazards tamed.
+
+A real `mlir-python-bindings` is taken where it is installed, else the upstream bindings that torch-mlir carries.
+"""
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from weft.errors import Diagnostic, Location, WeftError
+
+
+def _distribution() -> str:
+    """The package that holds the bindings. PyPI's `mlir-python-bindings` is an empty placeholder, hence the look inside."""
+    for name in ("mlir", "torch_mlir"):
+        if importlib.util.find_spec(name) and importlib.util.find_spec(f"{name}.ir"):
+            return name
+    raise WeftError("no MLIR Python bindings are installed: pip install torch-mlir==20261001")
+
+
+DISTRIBUTION = _distribution()
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"{DISTRIBUTION}.{name}")
+
+
+ir: Any = _module("ir")
+rewrite: Any = _module("rewrite")
+PassManager: Any = _module("passmanager").PassManager
+ext: Any = _module("dialects.ext")
+arith: Any = _module("dialects.arith")
+func: Any = _module("dialects.func")
+gpu: Any = _module("dialects.gpu")
+llvm: Any = _module("dialects.llvm")
+memref: Any = _module("dialects.memref")
+nvvm: Any = _module("dialects.nvvm")
+scf: Any = _module("dialects.scf")
+vector: Any = _module("dialects.vector")
+
+MLIRError: type[Exception] = ir.MLIRError
+
+
+def version() -> str:
+    """The distribution that the bindings come from, and its version."""
+    from importlib.metadata import version as of
+
+    name = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}[DISTRIBUTION]
+    return f"{name} {of(name)}"
+
+
+def location(loc: Any, name: str | None = None) -> Location | None:
+    """Where in the user's text an MLIR location points; `name` stands in for the text that had no file (`-`)."""
+    if (found := cast(ir.FileLineColLoc, loc)) is not None:
+        file = str(found.filename).strip('"')
+        return Location(name if name and file == "-" else file, found.start_line, found.start_col)
+    if (found := cast(ir.NameLoc, loc)) is not None:
+        return location(found.child_loc, name)
+    if (found := cast(ir.CallSiteLoc, loc)) is not None:
+        return location(found.callee, name) or location(found.caller, name)
+    if (found := cast(ir.FusedLoc, loc)) is not None:
+        return next((place for inner in found.locations if (place := location(inner, name))), None)
+    return None
+
+
+def cast(kind: Any, value: Any) -> Any:
+    """A location, type or attribute as the class that it has, or None where that is another.
+
+    The bindings hand out the base class in places (locations, parameters of dynamic types).
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        return None
+
+
+def _diagnostic(info: Any, name: str | None) -> Diagnostic:
+    return Diagnostic(
+        info.message,
+        location(info.location, name),
+        str(info.severity).rsplit(".", 1)[-1].lower(),
+        tuple(
+            Diagnostic(d.message, d.location, "note")
+            for d in (_diagnostic(note, name) for note in info.notes)
+        ),
+    )
+
+
+def error(failure: Any, name: str | None = None) -> WeftError:
+    """An MLIRError as a WeftError, every diagnostic with its place in the text called `name`."""
+    found = [_diagnostic(d, name) for d in failure.error_diagnostics]
+    return WeftError(*(found or [Diagnostic(str(failure))]))
+
+
+@contextmanager
+def located(name: str | None = None) -> Iterator[None]:
+    """Turns an MLIRError from the block into a WeftError."""
+    try:
+        yield
+    except MLIRError as failure:
+        raise error(failure, name) from None
+
+
+def parse(text: str, context: Any, name: str = "-") -> Any:
+    """The module that `text` spells. Raises WeftError with the place of each mistake, in the file called `name`."""
+    with located(name):
+        return ir.Module.parse(text, context)
+
+
+def parse_file(path: str | Path, context: Any) -> Any:
+    """The module in a .mlir file; its operations carry the file's name. Raises WeftError as `parse` does."""
+    try:
+        with Path(path).open("rb"):
+            pass
+    except OSError as failure:
+        raise WeftError(f"cannot read {path}: {failure.strerror}") from None
+    with located(str(path)):
+        return ir.Module.parseFile(str(path), context)
+
+
+Pattern = Callable[[Any, Any], bool | None]
+
+
+def rewrite_all(op: Any, patterns: Iterable[tuple[Any, Pattern]]) -> None:
+    """Walks `op` once and rewrites every operation for which a pattern is given: (op class, function) pairs.
+
+    A pattern returns something true to decline. The set is frozen and dropped here: freezing one twice crashes.
+    """
+    found = rewrite.RewritePatternSet()
+    for root, function in patterns:
+        found.add(root, function)
+    rewrite.walk_and_apply_patterns(op.operation, found.freeze())
+
+
+def fold(module: Any) -> None:
+    """Upstream's canonicalisation and common-subexpression elimination."""
+    PassManager.parse("any(canonicalize,cse)", module.context).run(module.operation)
+
+
+def operations(op: Any, *kinds: Any) -> list[Any]:
+    """The operations of the given classes below `op`, each before those it contains."""
+    found: list[Any] = []
+
+    def visit(inner: Any) -> Any:
+        view = inner.opview
+        if isinstance(view, kinds):
+            found.append(view)
+        return ir.WalkResult.ADVANCE
+
+    op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def translate(op: Any) -> str:
+    """The LLVM IR of a module of LLVM-dialect operations alone. Raises WeftError for anything else in it.
+
+    The check comes first because the translation crashes on an operation that it doesn't know.
+    """
+    left: list[Diagnostic] = []
+
+    def visit(inner: Any) -> Any:
+        dialect, _, _ = inner.name.partition(".")
+        if dialect not in ("llvm", "nvvm", "gpu", "builtin"):
+            left.append(Diagnostic(f"'{inner.name}' op isn't lowered to LLVM", location(inner.location)))
+        return ir.WalkResult.ADVANCE
+
+    op.operation.walk(visit)
+    if left:
+        raise WeftError(*left)
+    with located():
+        return str(llvm.translate_module_to_llvmir(op.operation))
+
+
+def submodule(name: str) -> ModuleType:
+    """A module of the bindings that Weft itself doesn't import, by its upstream name (`dialects.linalg`)."""
+    module: ModuleType = _module(name)
+    return module

@@ -1,0 +1,199 @@
+"""PTX text to cubin with NVIDIA's ptxas, its complaints led back to the user's source, and cubin to SASS."""
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft.errors import Diagnostic, Location, WeftError
+
+TIMEOUT_SECONDS = 600
+_MOST_SHOWN = 20
+_PACKAGES = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a kernel takes; `shared_bytes` is its static shared memory, the rest is per thread."""
+
+    registers: int
+    shared_bytes: int
+    spill_stores: int
+    spill_loads: int
+    stack_bytes: int
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A cubin, the resources of each kernel in it by name, and all that ptxas printed, warnings included."""
+
+    cubin: bytes
+    kernels: Mapping[str, Resources]
+    log: str
+
+
+def find(tool: str) -> Path:
+    """The program "ptxas" or "nvdisasm": from $WEFT_<TOOL>, PyPI's package, conda, CUDA_HOME or PATH."""
+    variable = f"WEFT_{tool.upper()}"
+    if given := os.environ.get(variable):
+        if not os.access(given, os.X_OK) or Path(given).is_dir():
+            raise WeftError(f"{variable} is {given}, which isn't a program")
+        return Path(given)
+    # 50 ms that only those who assemble should pay.
+    from cuda.pathfinder import find_nvidia_binary_utility  # type: ignore[import-untyped]
+
+    if found := find_nvidia_binary_utility(tool) or shutil.which(tool):
+        return Path(found)
+    raise WeftError(
+        f"{tool} not found: `pip install {_PACKAGES[tool]}`, or set CUDA_HOME to a CUDA toolkit "
+        f"or {variable} to the program"
+    )
+
+
+def version() -> str:
+    """Version of the ptxas in use, as "13.5.37"."""
+    return _version(find("ptxas"))
+
+
+def assemble(ptx: str, chip: str, *, options: Sequence[str] = (), name: str = "<ptx>") -> Assembled:
+    """Assemble `ptx` for `chip` ("sm_90a") with further ptxas `options`.
+
+    An error stands at the source line that the PTX's `.loc` gives, else at its line in `name`, the PTX.
+    """
+    with tempfile.TemporaryDirectory(prefix="weft-") as directory:
+        source, cubin = Path(directory, "kernel.ptx"), Path(directory, "kernel.cubin")
+        source.write_text(ptx, encoding="utf-8")
+        for program in _assemblers():
+            arguments = (f"-arch={chip}", "-v", *options, source.name, "-o", cubin.name)
+            done = _run(program, *arguments, cwd=directory)
+            if "not defined for option 'gpu-name'" not in done.stderr:
+                break
+        else:
+            raise WeftError(_unknown_chip(program, chip))
+        log = done.stdout + done.stderr
+        if done.returncode:
+            raise WeftError(*_complaints(log, ptx, name, done.returncode))
+        return Assembled(cubin.read_bytes(), _resources(log), log)
+
+
+def disassemble(cubin: bytes) -> str:
+    """The SASS of `cubin`, with nvdisasm."""
+    program = find("nvdisasm")
+    with tempfile.TemporaryDirectory(prefix="weft-") as directory:
+        Path(directory, "kernel.cubin").write_bytes(cubin)
+        done = _run(program, "--print-code", "kernel.cubin", cwd=directory)
+    if done.returncode:
+        raise WeftError(f"nvdisasm: {(done.stderr or done.stdout).strip() or f'status {done.returncode}'}")
+    return done.stdout
+
+
+def _run(program: Path, *arguments: str, cwd: str | None = None) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            [program, *arguments],
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TIMEOUT_SECONDS,
+        )
+    except OSError as error:
+        raise WeftError(f"{program} doesn't run: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise WeftError(f"{program.name} didn't finish within {TIMEOUT_SECONDS} s") from None
+
+
+@functools.cache
+def _version(program: Path) -> str:
+    text = _run(program, "--version").stdout
+    found = re.search(r"\bV(\d+\.\d+\.\d+)", text)
+    if not found:
+        raise WeftError(f"{program} isn't ptxas: its --version says {text.strip()[:200]!r}")
+    return found[1]
+
+
+def _assemblers() -> list[Path]:
+    """The ptxas to use, and CUDA 12's from PyPI where it's installed beside it, for chips that 13 dropped."""
+    programs = [find("ptxas")]
+    packages = importlib.util.find_spec("nvidia")
+    if "WEFT_PTXAS" not in os.environ and packages is not None:
+        folders = packages.submodule_search_locations or []
+        older = (Path(folder, "cuda_nvcc", "bin", "ptxas") for folder in folders)
+        programs += [path for path in older if os.access(path, os.X_OK) and path.resolve() != programs[0]]
+    return programs
+
+
+def _unknown_chip(program: Path, chip: str) -> Diagnostic:
+    message = f"ptxas {_version(program)} ({program}) doesn't know {chip}"
+    if chip in ("sm_70", "sm_72"):
+        message += ", which CUDA 13 dropped: `pip install nvidia-cuda-nvcc-cu12`"
+    return Diagnostic(message)
+
+
+def _resources(log: str) -> dict[str, Resources]:
+    kernels = {}
+    # Each part begins with its kernel's name; other functions' properties may stand in it too.
+    for part in log.split("Compiling entry function '")[1:]:
+        kernel = part[: part.index("'")]
+        own = part.partition(f"Function properties for {kernel}\n")[2]
+        kernels[kernel] = Resources(
+            registers=_number(r"Used (\d+) registers", part),
+            shared_bytes=_number(r"(\d+) bytes smem", part),
+            spill_stores=_number(r"(\d+) bytes spill stores", own),
+            spill_loads=_number(r"(\d+) bytes spill loads", own),
+            stack_bytes=_number(r"(\d+) bytes stack frame", own),
+        )
+    return kernels
+
+
+def _number(pattern: str, text: str) -> int:
+    found = re.search(pattern, text)
+    return int(found[1]) if found else 0
+
+
+_COMPLAINT = re.compile(r"^ptxas (?:.*, line (\d+); )?(?:error|fatal)\s*: (.*)$", re.MULTILINE)
+
+
+def _complaints(log: str, ptx: str, name: str, status: int) -> list[Diagnostic]:
+    found = [match.groups() for match in _COMPLAINT.finditer(log)]
+    # The last one only counts the others.
+    found = [item for item in found if item[1] != "Ptx assembly aborted due to errors"] or found
+    if not found:
+        reason = f"died of signal {-status}" if status < 0 else f"ended with status {status}"
+        return [Diagnostic(f"ptxas {reason}: {log.strip() or 'no message'}")]
+    lines = ptx.splitlines()
+    shown = found[:_MOST_SHOWN]
+    diagnostics = [_complaint(message, int(line or 0), lines, name) for line, message in shown]
+    if len(found) > _MOST_SHOWN:
+        diagnostics.append(Diagnostic(f"and {len(found) - _MOST_SHOWN} more from ptxas"))
+    return diagnostics
+
+
+def _complaint(message: str, line: int, lines: Sequence[str], name: str) -> Diagnostic:
+    if not 0 < line <= len(lines):
+        return Diagnostic(f"ptxas: {message}")
+    text = lines[line - 1]
+    here = Location(name, line, len(text) - len(text.lstrip()) + 1)
+    source = _source(lines[:line])
+    notes = (Diagnostic(f"the PTX is: {text.strip()}", here if source else None, "note"),)
+    return Diagnostic(f"ptxas: {message}", source or here, notes=notes)
+
+
+def _source(lines: Sequence[str]) -> Location | None:
+    """What the last `.loc` in the function that `lines` end in says; line 0 is the compiler's own code."""
+    for text in reversed(lines):
+        if re.match(r"\s*(\.\w+\s+)*\.(entry|func)\b", text):
+            return None
+        if place := re.match(r"\s*\.loc\s+(\d+)\s+([1-9]\d*)\s+(\d+)", text):
+            break
+    else:
+        return None
+    file = next((m for m in map(re.compile(rf'\s*\.file\s+{place[1]}\s+"(.*?)"').match, lines) if m), None)
+    return Location(file[1], int(place[2]), max(1, int(place[3]))) if file else None

@@ -1,0 +1,413 @@
+"""Cubins on the GPU: modules, launches, memory and timing, through cuda-bindings and a driver that may be absent."""
+
+import contextlib
+import ctypes
+import functools
+import math
+import statistics
+import struct
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft import arrays
+from weft.errors import WeftError
+
+# A `struct` format character with its number ("P" for an address), or the bytes of a struct such as a tensor map.
+Argument = tuple[str, float] | bytes
+Dim = tuple[int, int, int]
+
+_PORTABLE_CLUSTER = 8
+# What the last launch was, since the driver reports a kernel's fault at some later call.
+_launched = ""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A GPU: `chip` is what to compile for ("sm_90a"), `shared_bytes` the most shared memory that a block can get."""
+
+    ordinal: int
+    name: str
+    chip: str
+    multiprocessors: int
+    shared_bytes: int
+    threads_per_block: int
+    memory_bytes: int
+
+
+def available() -> str | None:
+    """None when kernels can run here, else the reason in words."""
+    try:
+        device()
+    except WeftError as error:
+        return error.diagnostics[0].message
+    return None
+
+
+@functools.cache
+def device(ordinal: int = 0) -> Device:
+    """What the driver says of GPU number `ordinal`."""
+    driver = _driver()
+    handle = _call(f"looking for GPU {ordinal}", driver.cuDeviceGet, ordinal)
+    ask = functools.partial(_attribute, driver, handle)
+    major, minor = ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")
+    # Every chip since 9.0 has instructions that only its own "a" target gives.
+    chip = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+    name = _call("asking the GPU's name", driver.cuDeviceGetName, 128, handle)
+    return Device(
+        ordinal,
+        name.split(b"\0")[0].decode(),
+        chip,
+        ask("MULTIPROCESSOR_COUNT"),
+        ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
+        ask("MAX_THREADS_PER_BLOCK"),
+        _call("asking the GPU's memory", driver.cuDeviceTotalMem, handle),
+    )
+
+
+def load(cubin: bytes, ordinal: int | None = None) -> "Loaded":
+    """Load `cubin` on GPU `ordinal`; on the one that is current (PyTorch's, say), else GPU 0, when not given."""
+    return Loaded(cubin, ordinal)
+
+
+class Loaded:
+    """A cubin on a GPU; unloaded with the object or by `close`."""
+
+    def __init__(self, cubin: bytes, ordinal: int | None = None) -> None:
+        driver = _driver()
+        self._context = _context(ordinal)
+        with _current(self._context):
+            self.device = _current_device()
+            what = f"loading a cubin of {len(cubin)} bytes on {self.device.name} ({self.device.chip})"
+            self._module = _call(what, driver.cuModuleLoadData, cubin)
+        self._kernels: dict[str, _Kernel] = {}
+        self.close = weakref.finalize(self, _release, self._context, driver.cuModuleUnload, self._module)
+        self.close.atexit = False
+
+    def launch(
+        self,
+        kernel_name: str,
+        grid: Dim,
+        block: Dim,
+        args: Sequence[Argument],
+        *,
+        shared_bytes: int = 0,
+        cluster: Dim = (1, 1, 1),
+        stream: object = None,
+    ) -> None:
+        """Queue one kernel on `stream` (a handle, or an object of PyTorch or CuPy; None: the default stream).
+
+        `shared_bytes` is dynamic. Nothing is waited for; memory in `args` must live until the kernel ends.
+        """
+        global _launched
+        packed = pack(args)
+        what = (
+            f"launching {kernel_name} with grid {grid}, block {block}, {shared_bytes} bytes of shared memory"
+        )
+        if cluster != (1, 1, 1):
+            what += f", cluster {cluster}"
+        if complaint := _complaint(self.device, grid, block, shared_bytes, cluster):
+            raise WeftError(f"{what}: {complaint}")
+        with _current(self._context):
+            kernel = self._kernel(kernel_name)
+            kernel.check(packed)
+            kernel.allow(shared_bytes, math.prod(cluster), what)
+            config = _config(grid, block, shared_bytes, cluster, stream)
+            parameters = _Parameters(packed)
+            _call(what, _driver().cuLaunchKernelEx, config, kernel.handle, parameters.address, 0)
+            _launched = what
+
+    def _kernel(self, name: str) -> "_Kernel":
+        if name not in self._kernels:
+            handle = _call(
+                f"looking for kernel {name}", _driver().cuModuleGetFunction, self._module, name.encode()
+            )
+            self._kernels[name] = _Kernel(name, handle)
+        return self._kernels[name]
+
+
+class DeviceArray:
+    """GPU memory of `shape` elements of an MLIR type, in C order and not cleared; freed with the object.
+
+    Freeing waits for the GPU, so that no queued kernel is left with it.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: str, ordinal: int | None = None) -> None:
+        driver = _driver()
+        self.shape = tuple(shape)
+        self.dtype = dtype
+        self.nbytes = math.prod(self.shape) * arrays.numpy_dtype(dtype).itemsize
+        self._context = _context(ordinal)
+        with _current(self._context):
+            self.device = _current_device()
+            what = f"allocating {self.nbytes} bytes on {self.device.name}"
+            self.address = int(_call(what, driver.cuMemAlloc, max(1, self.nbytes)))
+        weakref.finalize(self, _release, self._context, driver.cuMemFree, self.address).atexit = False
+
+    @classmethod
+    def from_numpy(cls, array: npt.NDArray[Any], ordinal: int | None = None) -> "DeviceArray":
+        made = cls(array.shape, arrays.mlir_type(array.dtype), ordinal)
+        made.copy_from(array)
+        return made
+
+    def copy_from(self, array: npt.NDArray[Any]) -> None:
+        """Overwrite with an array of the same shape and type, after all that is queued."""
+        if array.shape != self.shape or arrays.mlir_type(array.dtype) != self.dtype:
+            raise WeftError(
+                f"expected an array of {self.dtype} with shape {self.shape}, "
+                f"got {arrays.mlir_type(array.dtype)} with shape {array.shape}"
+            )
+        source = np.ascontiguousarray(array)
+        self._copy("to", lambda driver: driver.cuMemcpyHtoD(self.address, source.ctypes.data, self.nbytes))
+
+    def to_numpy(self) -> npt.NDArray[Any]:
+        """A copy, after all that is queued."""
+        target = np.empty(self.shape, arrays.numpy_dtype(self.dtype))
+        self._copy("from", lambda driver: driver.cuMemcpyDtoH(target.ctypes.data, self.address, self.nbytes))
+        return target
+
+    def _copy(self, direction: str, copy: Callable[[Any], tuple[Any, ...]]) -> None:
+        with _current(self._context):
+            # Copies wait for the default stream alone.
+            synchronize()
+            if self.nbytes:
+                _call(f"copying {self.nbytes} bytes {direction} the GPU", copy, _driver())
+
+    def __weft_view__(self) -> arrays.ArrayView:
+        strides = arrays.contiguous_strides(self.shape)
+        ordinal = self.device.ordinal
+        return arrays.ArrayView(self.address, self.shape, strides, self.dtype, "cuda", ordinal, False, self)
+
+
+def synchronize() -> None:
+    """Wait for all that is queued on the current GPU; a fault in a kernel shows here at the latest."""
+    with _current(_context(None)):
+        _call("waiting for the GPU", _driver().cuCtxSynchronize)
+
+
+def time(fn: Callable[[], object], repeats: int = 10, *, stream: object = None) -> float:
+    """Median milliseconds that the GPU spends on what `fn` queues on `stream`, after one call to warm up."""
+    driver = _driver()
+    fn()
+    with _current(_context(None)), contextlib.ExitStack() as events:
+
+        def event() -> Any:
+            made = _call("creating an event", driver.cuEventCreate, 0)
+            events.callback(driver.cuEventDestroy, made)
+            return made
+
+        pairs = [(event(), event()) for _ in range(repeats)]
+        handle = _stream(stream)
+        for start, end in pairs:
+            _call("recording an event", driver.cuEventRecord, start, handle)
+            fn()
+            _call("recording an event", driver.cuEventRecord, end, handle)
+        synchronize()
+        return statistics.median(_call("reading a time", driver.cuEventElapsedTime, *pair) for pair in pairs)
+
+
+def pack(args: Sequence[Argument]) -> list[bytes]:
+    """Each argument as the bytes of its kernel parameter."""
+    packed = []
+    for number, argument in enumerate(args):
+        if isinstance(argument, bytes):
+            packed.append(argument)
+            continue
+        form, value = argument
+        if len(form) != 1 or form not in "?bBhHiIqQefdP":
+            raise WeftError(f"kernel argument {number}: unknown format {form!r}")
+        try:
+            packed.append(struct.pack(form, value))
+        except (struct.error, OverflowError) as error:
+            raise WeftError(
+                f"kernel argument {number}: {value!r} doesn't fit format {form!r}: {error}"
+            ) from None
+    return packed
+
+
+class _Parameters:
+    """The array of pointers that a launch takes; alive as long as this object."""
+
+    def __init__(self, packed: Sequence[bytes]) -> None:
+        # Each at 64 bytes, which a tensor map wants.
+        offsets = [0]
+        for data in packed:
+            offsets.append(offsets[-1] + -len(data) % 64 + len(data))
+        self._memory = ctypes.create_string_buffer(offsets[-1] + 64)
+        base = ctypes.addressof(self._memory)
+        base += -base % 64
+        for data, offset in zip(packed, offsets, strict=False):
+            ctypes.memmove(base + offset, data, len(data))
+        self._pointers = (ctypes.c_void_p * len(packed))(*(base + offset for offset in offsets[:-1]))
+        self.address = ctypes.addressof(self._pointers)
+
+
+class _Kernel:
+    """A kernel's handle, the sizes of its parameters and what was allowed to it so far."""
+
+    def __init__(self, name: str, handle: Any) -> None:
+        self.name = name
+        self.handle = handle
+        self._sizes = _parameter_sizes(handle)
+        self._allowed = 0
+
+    def check(self, packed: Sequence[bytes]) -> None:
+        """Arguments of other sizes would have the driver read beyond them."""
+        sizes = [len(data) for data in packed]
+        if sizes != self._sizes:
+            raise WeftError(f"kernel {self.name} takes arguments of {self._sizes} bytes, got {sizes}")
+
+    def allow(self, shared_bytes: int, cluster_blocks: int, what: str) -> None:
+        """Opt in to what the driver refuses by default: over 48 KB of shared memory, clusters over 8 blocks."""
+        driver = _driver()
+        attributes = driver.CUfunction_attribute
+        if shared_bytes > self._allowed:
+            dynamic = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _call(what, driver.cuFuncSetAttribute, self.handle, dynamic, shared_bytes)
+            self._allowed = shared_bytes
+        if cluster_blocks > _PORTABLE_CLUSTER:
+            larger = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            _call(what, driver.cuFuncSetAttribute, self.handle, larger, 1)
+
+
+def _parameter_sizes(handle: Any) -> list[int]:
+    driver = _driver()
+    sizes: list[int] = []
+    while True:
+        error, _, size = driver.cuFuncGetParamInfo(handle, len(sizes))
+        if error == driver.CUresult.CUDA_ERROR_INVALID_VALUE:  # past the last
+            return sizes
+        _check("asking a kernel's parameters", error)
+        sizes.append(size)
+
+
+def _complaint(on: Device, grid: Dim, block: Dim, shared_bytes: int, cluster: Dim) -> str | None:
+    """What the driver would only call an invalid argument."""
+    if min(*grid, *block, *cluster) < 1:
+        return "every extent must be at least 1"
+    if math.prod(block) > on.threads_per_block:
+        return f"a block has at most {on.threads_per_block} threads"
+    if any(blocks % clustered for blocks, clustered in zip(grid, cluster, strict=True)):
+        return "the grid must be a multiple of the cluster"
+    if not 0 <= shared_bytes <= on.shared_bytes:
+        return f"a block of {on.name} has at most {on.shared_bytes} bytes of shared memory"
+    return None
+
+
+def _config(grid: Dim, block: Dim, shared_bytes: int, cluster: Dim, stream: object) -> Any:
+    driver = _driver()
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = block
+    config.sharedMemBytes = shared_bytes
+    config.hStream = _stream(stream)
+    # None for (1, 1, 1): a kernel may have its cluster from the compiler.
+    if cluster != (1, 1, 1):
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        dim = attribute.value.clusterDim
+        dim.x, dim.y, dim.z = cluster
+        config.attrs = [attribute]
+        config.numAttrs = 1
+    return config
+
+
+def _stream(stream: Any) -> int:
+    if stream is None:
+        return 0
+    if isinstance(stream, int):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("cuda_stream", "ptr"):  # PyTorch, CuPy
+        if hasattr(stream, name):
+            return int(getattr(stream, name))
+    raise WeftError(f"expected a stream, got {type(stream).__name__}")
+
+
+def _driver() -> Any:
+    """The initialised driver API."""
+    try:
+        return _initialised()
+    except RuntimeError as error:  # cuda-bindings found no libcuda
+        raise WeftError(f"no NVIDIA driver on this machine: {error}") from None
+
+
+@functools.cache
+def _initialised() -> Any:
+    from cuda.bindings import driver
+
+    (error,) = driver.cuInit(0)
+    if error == driver.CUresult.CUDA_ERROR_NO_DEVICE:
+        raise WeftError("no GPU: the NVIDIA driver sees none (CUDA_VISIBLE_DEVICES may hide it)")
+    if error:
+        raise WeftError(f"the NVIDIA driver doesn't start: {_said(driver, error)}")
+    return driver
+
+
+def _call(what: str, function: Callable[..., tuple[Any, ...]], *args: Any) -> Any:
+    """The result of a driver call; `what` says in words what was attempted, should it fail."""
+    error, *results = function(*args)
+    _check(what, error)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _check(what: str, error: Any) -> None:
+    if error:
+        # These may be the fault of a kernel that ran long before.
+        earlier = f" (last before: {_launched})" if _launched and _launched != what else ""
+        raise WeftError(f"{what}: {_said(_driver(), error)}{earlier}")
+
+
+def _said(driver: Any, error: Any) -> str:
+    _, name = driver.cuGetErrorName(error)
+    _, text = driver.cuGetErrorString(error)
+    return f"{name.decode()}: {text.decode()}" if name else f"error {int(error)}"
+
+
+def _attribute(driver: Any, handle: Any, name: str) -> int:
+    attribute = driver.CUdevice_attribute[f"CU_DEVICE_ATTRIBUTE_{name}"]
+    return int(_call("asking the GPU's properties", driver.cuDeviceGetAttribute, attribute, handle))
+
+
+@functools.cache
+def _primary(ordinal: int) -> Any:
+    """The context that the CUDA runtime and its users share; kept until the process ends."""
+    driver = _driver()
+    handle = _call(f"looking for GPU {ordinal}", driver.cuDeviceGet, ordinal)
+    return _call(f"starting GPU {ordinal}", driver.cuDevicePrimaryCtxRetain, handle)
+
+
+def _context(ordinal: int | None) -> Any:
+    """The primary context of GPU `ordinal`; without one, this thread's current context, else GPU 0's."""
+    if ordinal is None:
+        current = _call("asking the current context", _driver().cuCtxGetCurrent)
+        if int(current):
+            return current
+    return _primary(ordinal or 0)
+
+
+@contextlib.contextmanager
+def _current(context: Any) -> Iterator[None]:
+    driver = _driver()
+    _call("entering a context", driver.cuCtxPushCurrent, context)
+    try:
+        yield
+    finally:
+        driver.cuCtxPopCurrent()
+
+
+def _current_device() -> Device:
+    return device(int(_call("asking the current GPU", _driver().cuCtxGetDevice)))
+
+
+def _release(context: Any, function: Callable[[Any], object], handle: Any) -> None:
+    """Give back what the driver holds; after a kernel's fault that fails, and the fault was reported already."""
+    driver = _driver()
+    if not driver.cuCtxPushCurrent(context)[0]:
+        function(handle)
+        driver.cuCtxPopCurrent()

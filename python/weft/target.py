@@ -1,0 +1,45 @@
+"""The chip that a module is compiled for: from the user's word, or from the IR that says it."""
+
+from dataclasses import dataclass
+
+from weft.errors import WeftError
+from weft.isa import mma
+from weft.isa.chips import CHIPS, Chip
+from weft.isa.family import unknown_chip
+
+_FAMILIES = {"mma": mma.FAMILIES}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A chip and the PTX version that code for it is written in.
+
+    LLVM 22.1 writes PTX up to 9.0; the version is the first that names the chip, and no lower than 8.4, which every form of
+    the tables for older chips can be spelled in.
+    """
+
+    chip: Chip
+
+    @classmethod
+    def of(cls, name: str) -> "Target":
+        """The target that ptxas calls `name` (`sm_90a`). Raises WeftError for a name that isn't one."""
+        if name not in CHIPS:
+            raise WeftError(f"target {unknown_chip(name)}")
+        return cls(CHIPS[name])
+
+    @property
+    def ptx(self) -> tuple[int, int]:
+        """The PTX version to generate."""
+        return max(self.chip.ptx, (8, 4))
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The instruction families of which the chip has some form."""
+        return tuple(
+            name
+            for name, tables in _FAMILIES.items()
+            if any(self.chip.name in table.chips() for table in tables)
+        )
+
+    def __str__(self) -> str:
+        return self.chip.name
