@@ -38,7 +38,8 @@ class Op(ext.Operation):  # type: ignore[misc]
     @staticmethod
     def verify_invariants(op: Any) -> bool:
         """MLIR's entry: emits `check`'s complaint at the op's location."""
-        message = _undeclared(op) or op.check()
+        with op.location:
+            message = _undeclared(op) or op.check()
         if message is None:
             return True
         op.location.emit_error(f"'{op.operation.name}' op {message}")

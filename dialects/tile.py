@@ -335,6 +335,20 @@ class StageOp(Op, dialect=Tile, name="stage"):
         return None if want == self.tile.type else f"expects to return {want}, got {self.tile.type}"
 
 
+class AddressOp(Op, dialect=Tile, name="address"):
+    """The address of a buffer's first byte, before any swizzle: an `!llvm.ptr<3>`."""
+
+    buffer: ext.Operand[Any]
+    address: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not is_buffer(self.buffer):
+            return f"expects a tile.buffer, got {self.buffer.type}"
+        if str(self.address.type) != "!llvm.ptr<3>":
+            return f"expects to return !llvm.ptr<3>, got {self.address.type}"
+        return _tile_complaint([self.buffer])
+
+
 def stage_type(buffer: Any) -> Any | None:
     """The type of one tile along the buffer's first dimension; None where that isn't one stride."""
     if len(buffer.shape) < 2:
@@ -444,7 +458,7 @@ class StoreOp(Op, dialect=Tile, name="store"):
     """
 
     fragment: ext.Operand[Any]
-    target_: ext.Operand[Any]
+    destination: ext.Operand[Any]
     row: ext.Operand[Any]
     column: ext.Operand[Any]
     optional = {"vector_bytes": 0}  # noqa: RUF012
@@ -452,12 +466,12 @@ class StoreOp(Op, dialect=Tile, name="store"):
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
             return f"expects a tile.fragment, got {self.fragment.type}"
-        found = matrix_complaint("the destination", self.target_, OUTPUT_TYPES)
+        found = matrix_complaint("the destination", self.destination, OUTPUT_TYPES)
         found = found or _tile_complaint([self.fragment]) or _index_complaint([self.row, self.column])
         if found:
             return found
-        if self.target_.type.element_type != self.fragment.type.element_type:
-            return f"expects one element type, got {self.fragment.type} and {self.target_.type}"
+        if self.destination.type.element_type != self.fragment.type.element_type:
+            return f"expects one element type, got {self.fragment.type} and {self.destination.type}"
         return None
 
 

@@ -1,0 +1,24 @@
+"""Weft's passes and pipelines. A pass stands in the file that its flag names; this list is the whole registry."""
+
+from weft.passes.expand_matmul import EXPAND_MATMUL
+from weft.passes.lower_buffers import LOWER_BUFFERS
+from weft.passes.lower_copies import LOWER_COPIES
+from weft.passes.lower_fragments import LOWER_FRAGMENTS
+from weft.passes.lower_gemm import LOWER_GEMM
+from weft.passes.lower_mma import LOWER_MMA
+from weft.passes.outline_matmul import OUTLINE_MATMUL
+from weft.passes.select_schedule import SELECT_SCHEDULE
+
+PASSES = {
+    p.flag: p
+    for p in (
+        SELECT_SCHEDULE,
+        OUTLINE_MATMUL,
+        EXPAND_MATMUL,
+        LOWER_COPIES,
+        LOWER_GEMM,
+        LOWER_BUFFERS,
+        LOWER_FRAGMENTS,
+        LOWER_MMA,
+    )
+}

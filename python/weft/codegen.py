@@ -248,7 +248,7 @@ def _generate(llvm: Any, request: dict[str, Any]) -> dict[str, str]:
         cpu=request["chip"], features=f"+ptx{request['ptx']}", opt=level
     )
     module.triple = TRIPLE
-    # The optimiser goes by the module's own layout, and by x86's where there is none.
+    # The optimiser goes by the module's own layout, and by a generic one where it has none.
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=level)
     options.loop_unrolling = False

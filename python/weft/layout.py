@@ -10,7 +10,8 @@ each digit moves the element by its stride on its axis. `R` lists shifts at whic
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from functools import lru_cache
+from itertools import count, product
 from math import prod
 from typing import NoReturn, TypeVar
 
@@ -23,7 +24,7 @@ AXES = ("warpid", "laneid", "TLane", "TCol", "reg", MEMORY)
 Shape = Sequence[int]
 Coords = tuple[int, ...]
 Place = dict[str, int]
-_ORIGIN: Coords = (0,) * len(AXES)
+_ORIGIN: Coords = (0,) * len(AXES)  # In this module a point has a value for each axis.
 _T = TypeVar("_T")
 
 
@@ -142,7 +143,7 @@ class Layout:
         point = _ORIGIN
         for it, digit in zip(self.shard, unflatten(flat, extents), strict=True):
             point = _step(point, it, digit)
-        stored = (dict(zip(AXES, copy, strict=True)) for copy in self._copies(point, element_bits))
+        stored = (dict(zip(AXES, copy, strict=True)) for _, copy in self._stored([point], element_bits))
         return [{axis: place[axis] for axis in self.axes} for place in stored]
 
     def group(self, shape: Shape) -> tuple[tuple[Iter, ...], ...]:
@@ -242,7 +243,7 @@ class Layout:
         self._checked(shape)
         used = [AXES.index(axis) for axis in self.axes]
         table: dict[Coords, Coords] = {}
-        for flat, point in self._stored(element_bits):
+        for flat, point in self._stored(_points(self.shard), element_bits):
             place, coords = tuple(point[i] for i in used), unflatten(flat, shape)
             if table.setdefault(place, coords) != coords:
                 raise LayoutError(f"no inverse: {self} stores {table[place]} and {coords} in one place")
@@ -265,7 +266,7 @@ class Layout:
         box = dict.fromkeys(AXES, 1) | {_known(axis): extent for axis, extent in axis_extents.items()}
         if prod(it.extent for it in self.shard + self.replica) != prod(box.values()):
             return False
-        points = {point for _, point in self._stored(element_bits)}
+        points = {point for _, point in self._stored(_points(self.shard), element_bits)}
         return len(points) == prod(box.values()) and all(
             value < extent for point in points for value, extent in zip(point, box.values(), strict=True)
         )
@@ -273,9 +274,7 @@ class Layout:
     def lane_elements(self, lane: int, shape: Shape, warp: int = 0) -> list[Coords]:
         """The coordinates in `shape` that a lane of a warp holds, in register order (by `reg`, then `m`)."""
         self._checked(shape)
-        places = ((dict(zip(AXES, point, strict=True)), flat) for flat, point in self._stored(None))
-        mine = [(p["reg"], p[MEMORY], i) for p, i in places if (p["warpid"], p["laneid"]) == (warp, lane)]
-        return [unflatten(flat, shape) for _, _, flat in sorted(mine)]
+        return [unflatten(flat, shape) for flat in _held(self).get((warp, lane), [])]
 
     def _checked(self, shape: Shape) -> Shape:
         if prod(shape) != self.size or min(shape, default=1) < 1:
@@ -285,19 +284,24 @@ class Layout:
     def _start(self) -> Coords:
         return tuple(dict(self.offset).get(axis, 0) for axis in AXES)
 
-    def _copies(self, point: Coords, element_bits: int | None) -> list[Coords]:
-        """Where an element is stored that the shard alone puts at `point`."""
-        start = _add(self._start(), point)
-        copies = [_add(start, shift) for shift in _points(self.replica)]
-        if self.swizzle is None:
-            return copies
-        return [(*p[:-1], self.swizzle.swizzle_element(p[-1], element_bits)) for p in copies]
+    def _stored(self, points: Iterable[Coords], element_bits: int | None) -> Iterator[tuple[int, Coords]]:
+        """For the number of each of the shard's `points`, every place where its element is stored."""
+        shifts = [_add(self._start(), shift) for shift in _points(self.replica)]
+        for (i, point), shift in product(enumerate(points), shifts):
+            place = _add(point, shift)
+            if self.swizzle:
+                place = (*place[:-1], self.swizzle.swizzle_element(place[-1], element_bits))
+            yield i, place
 
-    def _stored(self, element_bits: int | None) -> Iterator[tuple[int, Coords]]:
-        """Every (row-major index, point) pair, each replica its own."""
-        for flat, point in enumerate(_points(self.shard)):
-            for place in self._copies(point, element_bits):
-                yield flat, place
+
+@lru_cache(maxsize=64)
+def _held(layout: Layout) -> dict[tuple[int, int], list[int]]:
+    """Logical indices at each (warp, lane), in register order; cached, since callers ask lane by lane."""
+    held: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    for flat, point in layout._stored(_points(layout.shard), None):
+        at = dict(zip(AXES, point, strict=True))
+        held.setdefault((at["warpid"], at["laneid"]), []).append((at["reg"], at[MEMORY], flat))
+    return {key: [flat for _, _, flat in sorted(registers)] for key, registers in held.items()}
 
 
 def row_major(shape: Shape) -> Layout:
@@ -334,7 +338,6 @@ def _notation(iters: Sequence[Iter]) -> str:
     return f"[({extents}):({','.join(_at(it.stride, it.axis) for it in iters)})]"
 
 
-# A point is one place, before a caller names its axes: a value for each of AXES.
 def _add(a: Coords, b: Coords) -> Coords:
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
@@ -355,7 +358,7 @@ def _points(iters: Iterable[Iter]) -> list[Coords]:
 def _fit(points: Sequence[Coords], what: str) -> tuple[Iter, ...]:
     """The canonical iterators that visit `points` in this order, counted from the first one.
 
-    The longest run misses nothing: where the fastest iterator ends, the next goes on in step only if they merge.
+    The longest run misses nothing: after the fastest iterator the next goes on in step only if they merge.
     """
     iters: list[Iter] = []
     while len(points) > 1:
@@ -396,8 +399,7 @@ class _Reader:
             more = self.accept(r"\+")
         if more:
             self.take("O", "'O'" if replica else "'R' or 'O'")
-            self.take(r"\[", "'['")
-            offset = [(axis, value) for value, axis in self.listed(self.value, "]")]
+            offset = [(axis, value) for value, axis in self.listed(self.value, "[]")]
         if self.accept("xor"):
             swizzle = SWIZZLES[self.choice(SWIZZLES, "a swizzle")]
         self.take("$", "the end" if swizzle else "'xor' or the end" if more else "'+', 'xor' or the end")
@@ -405,23 +407,22 @@ class _Reader:
 
     def iters(self) -> tuple[Iter, ...]:
         self.take(r"\[", "'['")
-        self.take(r"\(", "'('")
-        extents = self.listed(lambda: int(self.take("0*[1-9][0-9]*", "a positive extent")), ")")
+        extents = self.listed(lambda: int(self.take("0*[1-9][0-9]*", "a positive extent")), "()")
         self.take(":", "':'")
         begin = self.at
-        self.take(r"\(", "'('")
-        strides = self.listed(self.value, ")")
+        strides = self.listed(self.value, "()")
         if len(strides) != len(extents):
             self.at = begin
             self.fail(f"as many strides as extents, {len(extents)}", str(len(strides)))
         self.take(r"\]", "']'")
         return tuple(Iter(extent, *value) for extent, value in zip(extents, strides, strict=True))
 
-    def listed(self, item: Callable[[], _T], close: str) -> list[_T]:
+    def listed(self, item: Callable[[], _T], brackets: str) -> list[_T]:
         items: list[_T] = []
-        while self.accept(re.escape(close)) is None:
+        self.take(rf"\{brackets[0]}", f"'{brackets[0]}'")
+        while self.accept(rf"\{brackets[1]}") is None:
             items.append(item())
-            self.take(rf",|(?={re.escape(close)})", f"',' or '{close}'")
+            self.take(rf",|(?=\{brackets[1]})", f"',' or '{brackets[1]}'")
         return items
 
     def value(self) -> tuple[int, str]:

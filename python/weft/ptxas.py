@@ -181,14 +181,14 @@ def _complaint(message: str, line: int, lines: Sequence[str], name: str) -> Diag
         return Diagnostic(f"ptxas: {message}")
     text = lines[line - 1]
     here = Location(name, line, len(text) - len(text.lstrip()) + 1)
-    source = _source(lines[:line])
+    source = _source(lines, line)
     notes = (Diagnostic(f"the PTX is: {text.strip()}", here if source else None, "note"),)
     return Diagnostic(f"ptxas: {message}", source or here, notes=notes)
 
 
-def _source(lines: Sequence[str]) -> Location | None:
-    """What the last `.loc` in the function that `lines` end in says; line 0 is the compiler's own code."""
-    for text in reversed(lines):
+def _source(lines: Sequence[str], line: int) -> Location | None:
+    """What the last `.loc` above `line` in its function says; line 0 there is the compiler's own code."""
+    for text in reversed(lines[:line]):
         if re.match(r"\s*(\.\w+\s+)*\.(entry|func)\b", text):
             return None
         if place := re.match(r"\s*\.loc\s+(\d+)\s+([1-9]\d*)\s+(\d+)", text):

@@ -1,4 +1,4 @@
-"""Cubins on the GPU: modules, launches, memory and timing, through cuda-bindings and a driver that may be absent."""
+"""Cubins on the GPU: loading, launching, memory and timing, through a driver that need not be there."""
 
 import contextlib
 import ctypes
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from weft import arrays
 from weft.errors import WeftError
 
-# A `struct` format character with its number ("P" for an address), or the bytes of a struct such as a tensor map.
+# A `struct` format character and its number ("P" for an address), or a struct's bytes, say a tensor map's.
 Argument = tuple[str, float] | bytes
 Dim = tuple[int, int, int]
 
@@ -28,7 +28,7 @@ _launched = ""
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU: `chip` is what to compile for ("sm_90a"), `shared_bytes` the most shared memory that a block can get."""
+    """A GPU: `chip` is what to compile for ("sm_90a"), `shared_bytes` the most that a block can have."""
 
     ordinal: int
     name: str
@@ -70,7 +70,7 @@ def device(ordinal: int = 0) -> Device:
 
 
 def load(cubin: bytes, ordinal: int | None = None) -> "Loaded":
-    """Load `cubin` on GPU `ordinal`; on the one that is current (PyTorch's, say), else GPU 0, when not given."""
+    """Load `cubin` on GPU `ordinal`, or else on the current one (PyTorch's, say), or else on GPU 0."""
     return Loaded(cubin, ordinal)
 
 
@@ -112,6 +112,8 @@ class Loaded:
             what += f", cluster {cluster}"
         if complaint := _complaint(self.device, grid, block, shared_bytes, cluster):
             raise WeftError(f"{what}: {complaint}")
+        if not self.close.alive:
+            raise WeftError(f"{what}: its module is closed")
         with _current(self._context):
             kernel = self._kernel(kernel_name)
             kernel.check(packed)
@@ -207,7 +209,8 @@ def time(fn: Callable[[], object], repeats: int = 10, *, stream: object = None) 
             fn()
             _call("recording an event", driver.cuEventRecord, end, handle)
         synchronize()
-        return statistics.median(_call("reading a time", driver.cuEventElapsedTime, *pair) for pair in pairs)
+        times = [float(_call("reading a time", driver.cuEventElapsedTime, *pair)) for pair in pairs]
+        return statistics.median(times)
 
 
 def pack(args: Sequence[Argument]) -> list[bytes]:
@@ -221,7 +224,8 @@ def pack(args: Sequence[Argument]) -> list[bytes]:
         if len(form) != 1 or form not in "?bBhHiIqQefdP":
             raise WeftError(f"kernel argument {number}: unknown format {form!r}")
         try:
-            packed.append(struct.pack(form, value))
+            # Little-endian is what the GPU is, and native order lets a float overflow unseen.
+            packed.append(struct.pack("<" + form.replace("P", "Q"), value))
         except (struct.error, OverflowError) as error:
             raise WeftError(
                 f"kernel argument {number}: {value!r} doesn't fit format {form!r}: {error}"
@@ -262,7 +266,7 @@ class _Kernel:
             raise WeftError(f"kernel {self.name} takes arguments of {self._sizes} bytes, got {sizes}")
 
     def allow(self, shared_bytes: int, cluster_blocks: int, what: str) -> None:
-        """Opt in to what the driver refuses by default: over 48 KB of shared memory, clusters over 8 blocks."""
+        """Opt in to what the driver refuses unasked: over 48 KB of shared memory, clusters over 8 blocks."""
         driver = _driver()
         attributes = driver.CUfunction_attribute
         if shared_bytes > self._allowed:
@@ -339,7 +343,7 @@ def _driver() -> Any:
 
 @functools.cache
 def _initialised() -> Any:
-    from cuda.bindings import driver
+    from cuda.bindings import driver  # type: ignore[import-untyped]
 
     (error,) = driver.cuInit(0)
     if error == driver.CUresult.CUDA_ERROR_NO_DEVICE:
@@ -370,7 +374,7 @@ def _said(driver: Any, error: Any) -> str:
 
 
 def _attribute(driver: Any, handle: Any, name: str) -> int:
-    attribute = driver.CUdevice_attribute[f"CU_DEVICE_ATTRIBUTE_{name}"]
+    attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
     return int(_call("asking the GPU's properties", driver.cuDeviceGetAttribute, attribute, handle))
 
 
@@ -406,7 +410,7 @@ def _current_device() -> Device:
 
 
 def _release(context: Any, function: Callable[[Any], object], handle: Any) -> None:
-    """Give back what the driver holds; after a kernel's fault that fails, and the fault was reported already."""
+    """Give back what the driver holds; that fails after a kernel's fault, which was reported then."""
     driver = _driver()
     if not driver.cuCtxPushCurrent(context)[0]:
         function(handle)

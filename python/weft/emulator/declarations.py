@@ -10,7 +10,6 @@ from weft.emulator.syntax import (
     Address,
     Entity,
     Float,
-    Function,
     Integer,
     Name,
     Negated,
@@ -31,19 +30,13 @@ _MAX_VARIABLE = 1 << 30
 _OPAQUE = {".texref", ".samplerref", ".surfref"}
 
 
-class RangeScope(Scope):
-    """A scope whose `.reg .b32 %r<5>` ranges make a register when its name is first used."""
-
-
 class DeclarationReader:
-    """A recursive-descent reader; `scope` is the module's, `registers` the current function's file."""
+    """A recursive-descent reader; `scope` is the module's."""
 
     def __init__(self, text: str) -> None:
         self.tokens = tokens(text)
         self.next = 0
         self.scope = Scope()
-        self.function: Function | None = None
-        self.registers: list[Register] = []
 
     # Tokens
 
@@ -218,8 +211,8 @@ class DeclarationReader:
             self.take()
 
     def register(self, scope: Scope, name: str, kind: Type, place: Place) -> Register:
-        register = Register(name, kind, len(self.registers))
-        self.registers.append(register)
+        register = Register(name, kind, len(scope.registers))
+        scope.registers.append(register)
         self.declare(scope, name, register, place)
         return register
 

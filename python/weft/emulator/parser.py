@@ -71,9 +71,8 @@ class _Reader(DeclarationReader):
 
     def _function(self, tree: Tree) -> None:
         is_entry = self.take().text == ".entry"
-        scope = Scope(self.scope)
+        scope = Scope(self.scope, [])
         function = Function("", is_entry, self.place, scope)
-        self.function, self.registers = function, function.registers
         if self.token.text == "(":
             function.returns = self._formals(scope)
         name = self.kind("name", "a function's name")

@@ -147,10 +147,14 @@ Entity = Union[Register, tuple[Register, ...], Variable, Label, Targets, Prototy
 
 
 class Scope:
-    """The names of a `{ }` block; those of the blocks around it are found through it."""
+    """The names of a `{ }` block; those of the blocks around it are found through it.
 
-    def __init__(self, parent: "Scope | None" = None) -> None:
+    `registers` is the register file of the function; a name from a range (`.reg .b32 %r<5>`) enters it when it is first used.
+    """
+
+    def __init__(self, parent: "Scope | None" = None, registers: list[Register] | None = None) -> None:
         self.parent = parent
+        self.registers = registers if registers is not None else parent.registers if parent else []
         self.names: dict[str, Entity] = {}
         self.ranges: dict[str, tuple[int, Type]] = {}
 
@@ -159,7 +163,21 @@ class Scope:
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
+            if scope.ranges and (register := scope._from_range(name)):
+                return register
             scope = scope.parent
+        return None
+
+    def _from_range(self, name: str) -> Register | None:
+        digits = len(name) - len(name.rstrip("0123456789"))
+        for count in range(1, min(digits, 9) + 1):
+            prefix, number = name[:-count], name[-count:]
+            size, kind = self.ranges.get(prefix, (0, None))
+            if kind is not None and int(number) < size and str(int(number)) == number:
+                register = Register(name, kind, len(self.registers))
+                self.registers.append(register)
+                self.names[name] = register
+                return register
         return None
 
 
@@ -175,7 +193,7 @@ class Instruction:
 
 @dataclass(eq=False, slots=True)
 class Function:
-    """An entry or a `.func`; `body` is None for a declaration. Registers of its body are numbered from 0."""
+    """An entry or a `.func`; `body` is None for a declaration."""
 
     name: str
     is_entry: bool
@@ -184,7 +202,6 @@ class Function:
     returns: list[Variable | Register] = field(default_factory=list)
     params: list[Variable | Register] = field(default_factory=list)
     body: list[Instruction] | None = None
-    registers: list[Register] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
 

@@ -1,0 +1,135 @@
+"""Integer arithmetic for patterns: i32 values that may still be Python numbers, folded where they are."""
+
+from typing import Any
+
+from weft.mlir import arith, gpu, ir
+
+Number = Any  # an i32 Value or a Python int
+
+
+def i32() -> Any:
+    """The type of all coordinates in a kernel."""
+    return ir.IntegerType.get_signless(32)
+
+
+def value(number: Number) -> Any:
+    """The number as an SSA value."""
+    if not isinstance(number, int):
+        return number
+    return arith.constant(i32(), number)
+
+
+def add(*numbers: Number) -> Number:
+    """The sum."""
+    known = sum(n for n in numbers if isinstance(n, int))
+    total: Number = None
+    for number in numbers:
+        if not isinstance(number, int):
+            total = number if total is None else arith.addi(total, number)
+    if total is None:
+        return known
+    return total if known == 0 else arith.addi(total, value(known))
+
+
+def mul(a: Number, b: Number) -> Number:
+    """The product."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if isinstance(a, int):
+        a, b = b, a
+    if isinstance(b, int) and b in (0, 1):
+        return a if b else 0
+    return arith.muli(a, value(b))
+
+
+def sub(a: Number, b: Number) -> Number:
+    """The difference."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a - b
+    return a if isinstance(b, int) and b == 0 else arith.subi(value(a), value(b))
+
+
+def div(a: Number, b: Number) -> Number:
+    """The quotient of numbers that aren't negative, rounded down."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
+    return a if isinstance(b, int) and b == 1 else arith.divui(value(a), value(b))
+
+
+def rem(a: Number, b: Number) -> Number:
+    """The remainder of numbers that aren't negative."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a % b
+    return 0 if isinstance(b, int) and b == 1 else arith.remui(value(a), value(b))
+
+
+def ceil_div(a: Number, b: int) -> Number:
+    """The quotient of numbers that aren't negative, rounded up."""
+    return div(add(a, b - 1), b)
+
+
+def bit_and(a: Number, b: int) -> Number:
+    """`a & b`."""
+    if isinstance(a, int):
+        return a & b
+    return 0 if b == 0 else arith.andi(a, value(b))
+
+
+def xor(a: Number, b: Number) -> Number:
+    """`a ^ b`."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a ^ b
+    return a if isinstance(b, int) and b == 0 else arith.xori(value(a), value(b))
+
+
+def shift_left(a: Number, bits: int) -> Number:
+    """`a << bits`."""
+    if isinstance(a, int):
+        return a << bits
+    return a if bits == 0 else arith.shli(a, value(bits))
+
+
+def shift_right(a: Number, bits: int) -> Number:
+    """`a >> bits` of a number that isn't negative."""
+    if isinstance(a, int):
+        return a >> bits
+    return a if bits == 0 else arith.shrui(a, value(bits))
+
+
+def minimum(a: Number, b: Number) -> Number:
+    """The smaller, as signed numbers."""
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    return arith.minsi(value(a), value(b))
+
+
+def maximum(a: Number, b: Number) -> Number:
+    """The larger, as signed numbers."""
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    return arith.maxsi(value(a), value(b))
+
+
+def less(a: Number, b: Number) -> Any:
+    """Whether `a < b`, as signed numbers: an i1 value."""
+    return arith.cmpi(arith.CmpIPredicate.slt, value(a), value(b))
+
+
+def equal(a: Number, b: Number) -> Any:
+    """Whether `a == b`: an i1 value."""
+    return arith.cmpi(arith.CmpIPredicate.eq, value(a), value(b))
+
+
+def select(condition: Any, a: Number, b: Number) -> Any:
+    """`a` where the condition holds, else `b`."""
+    return arith.select(condition, value(a), value(b))
+
+
+def as_i32(index: Any) -> Any:
+    """An index as i32."""
+    return arith.index_cast(i32(), index)
+
+
+def thread() -> Any:
+    """The thread's number in its CTA (blocks have one dimension)."""
+    return as_i32(gpu.thread_id(gpu.Dimension.x))

@@ -1,0 +1,71 @@
+"""`--lower-buffers`: gives every shared buffer its place in the kernel's dynamic shared memory.
+
+The kernel's `weft.shared_bytes` attribute says how much of it a launch must provide.
+"""
+
+from typing import Any
+
+from weft.dialects.op import refuse
+from weft.dialects.tile import AddressOp, AllocOp, StageOp
+from weft.mlir import gpu, ir, llvm, operations
+from weft.passes import emit, places
+from weft.passes.pass_ import Pass
+
+ALIGNMENT = 1024  # the period of the widest swizzle
+SYMBOL = "weft_shared"
+
+
+def run(module: Any) -> None:
+    """Lowers every `tile.alloc`, `tile.stage` and `tile.address`."""
+    for kernel in operations(module, gpu.GPUFuncOp):
+        allocations = operations(kernel, AllocOp)
+        if not allocations:
+            continue
+        addresses: dict[Any, Any] = {}
+        total = 0
+        symbol = _symbol(kernel)
+        for op in allocations:
+            with ir.InsertionPoint(op), op.location:
+                base = llvm.AddressOfOp(places.pointer(3), symbol).result
+                addresses[op.buffer] = places.offset(base, total)
+            total += -(-op.buffer.type.bytes // ALIGNMENT) * ALIGNMENT
+        kernel.operation.attributes["weft.shared_bytes"] = ir.IntegerAttr.get(emit.i32(), total)
+        _forward(kernel, addresses)
+
+
+def _symbol(kernel: Any) -> str:
+    """The module's one array of dynamic shared memory, whose size the launch gives."""
+    block = kernel.operation.block
+    for op in block.operations:
+        if op.operation.name == "llvm.mlir.global" and op.operation.attributes["sym_name"].value == SYMBOL:
+            return SYMBOL
+    with kernel.location:
+        made = ir.Operation.parse(
+            f"llvm.mlir.global external @{SYMBOL}() "
+            f"{{addr_space = 3 : i32, alignment = {ALIGNMENT} : i64}} : !llvm.array<0 x i8>"
+        )
+    ir.InsertionPoint.at_block_begin(block).insert(made)
+    return SYMBOL
+
+
+def _forward(kernel: Any, addresses: dict[Any, Any]) -> None:
+    """Replaces stages and addresses by pointer arithmetic, then drops the buffers."""
+    views = operations(kernel, AllocOp, StageOp, AddressOp)
+    for op in views:
+        if isinstance(op, AllocOp):
+            continue
+        if op.buffer not in addresses:
+            raise refuse(op, "expects a buffer from tile.alloc or tile.stage in the same kernel")
+        base = addresses[op.buffer]
+        if isinstance(op, AddressOp):
+            op.address.replace_all_uses_with(base)
+            continue
+        with ir.InsertionPoint(op), op.location:
+            addresses[op.tile] = places.offset(base, emit.mul(op.index, op.tile.type.bytes))
+    for op in reversed(views):
+        if any(True for result in op.results for _ in result.uses):
+            raise refuse(op, "has a use that isn't lowered: run --lower-copies before --lower-buffers")
+        op.operation.erase()
+
+
+LOWER_BUFFERS = Pass("lower-buffers", "place shared buffers in dynamic shared memory", run)

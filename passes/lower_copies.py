@@ -1,0 +1,241 @@
+"""`--lower-copies`: copies between memories and registers become cp.async, `mma.ldmatrix`, and plain loads and stores."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.dialects import mma, tile
+from weft.dialects.op import build, refuse
+from weft.dialects.tile import AddressOp, CopyAsyncOp, CopyOp, LoadOp, StoreOp, is_buffer
+from weft.layout import LayoutError
+from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
+from weft.passes import emit, places
+from weft.passes.pass_ import Pass
+from weft.passes.places import Matrix, Point, SharedTile
+
+MATRIX = 8  # rows and columns of what one ldmatrix register holds
+
+
+def run(module: Any) -> None:
+    """Lowers every copy, load and store of a tile."""
+    for kind, lower in (
+        (CopyAsyncOp, _copy_async),
+        (CopyOp, _copy),
+        (LoadOp, _load),
+        (StoreOp, _store),
+    ):
+        for op in operations(module, kind):
+            with ir.InsertionPoint(op), op.location:
+                result = lower(op)
+            if result is not None:
+                op.results[0].replace_all_uses_with(result)
+            op.operation.erase()
+
+
+def _address(buffer: Any) -> Any:
+    return build(AddressOp, operands=[buffer], results=[places.pointer(3)]).address
+
+
+def _copy_async(op: CopyAsyncOp) -> None:
+    """Each thread takes every `threads`-th vector of the tile, row by row."""
+    source, shared = Matrix(op.source), SharedTile(op.tile.type)
+    (rows, columns), threads = op.tile.type.shape, places.threads_of(op)
+    width = op.attribute("vector_bytes")
+    elements = width // source.bytes
+    if columns % elements:
+        raise refuse(op, f"expects tile rows that {width} bytes divide, got {columns} elements")
+    per_row = columns // elements
+    base, thread = _address(op.tile), emit.thread()
+    rows_at_once = threads // per_row
+    if threads % per_row or rows % rows_at_once:
+        raise refuse(
+            op, f"expects {threads} threads to copy whole rows of {per_row} vectors, {rows} in equal rounds"
+        )
+    row, column = emit.div(thread, per_row), emit.mul(emit.rem(thread, per_row), elements)
+    from_column = emit.add(op.column, column)
+    room = emit.maximum(emit.minimum(emit.sub(source.columns, from_column), elements), 0)
+    for first in range(0, rows, rows_at_once):
+        from_row = emit.add(op.row, row, first)
+        address = source.element_of(source.row(from_row), from_column)
+        bytes_ = emit.mul(emit.select(source.has_row(from_row), room, 0), source.bytes)
+        place = places.offset(base, shared.offset(Point(row, first), Point(column)))
+        cache = nvvm.LoadCacheModifierKind.CG if width == 16 else nvvm.LoadCacheModifierKind.CA
+        nvvm.CpAsyncOp(place, address, width, cache, cpSize=bytes_)
+
+
+def _copy(op: CopyOp) -> None:
+    """Each thread takes every `threads`-th element of the tile, in a loop."""
+    source, shared = Matrix(op.source), SharedTile(op.tile.type)
+    (rows, columns), threads = op.tile.type.shape, places.threads_of(op)
+    base, thread = _address(op.tile), emit.thread()
+    loop = scf.ForOp(thread, emit.value(rows * columns), emit.value(threads))
+    with ir.InsertionPoint(loop.body):
+        row, column = (
+            emit.div(loop.induction_variable, columns),
+            emit.rem(loop.induction_variable, columns),
+        )
+        element = _guarded_load(source, emit.add(op.row, row), emit.add(op.column, column), source.element)
+        place = places.offset(base, shared.offset(Point(row), Point(column)))
+        llvm.store(element, place)
+        scf.yield_([])
+
+
+def _guarded_load(source: Matrix, row: Any, column: Any, kind: Any) -> Any:
+    """What stands at (`row`, `column`), zero outside of the matrix: then the first element is read in its stead."""
+    inside = arith.andi(source.has_row(row), source.has_column(column))
+    address = source.element_of(source.row(row), column)
+    loaded = llvm.load(kind, arith.select(inside, address, source.base))
+    return arith.select(inside, loaded, _zero(kind))
+
+
+def _zero(kind: Any) -> Any:
+    if isinstance(kind, ir.VectorType):
+        zero = ir.FloatAttr.get(kind.element_type, 0.0)
+        return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero))
+    return arith.constant(kind, 0.0)
+
+
+def _load(op: LoadOp) -> Any:
+    if is_buffer(op.source):
+        return _load_shared(op)
+    return _load_global(op)
+
+
+def _load_shared(op: LoadOp) -> Any:
+    """ldmatrix, four registers at a time where they lie on a grid."""
+    matrices, transposed = _matrices(op)
+    swap = op.attribute("transpose")
+    shared, base = SharedTile(op.source.type), _address(op.source)
+    lane = places.lane()
+    inner = emit.bit_and(lane, MATRIX - 1)
+    words: list[Any] = []
+    while len(words) < len(matrices):
+        count = _together(matrices[len(words) :])
+        origins = matrices[len(words) : len(words) + count]
+        if swap:
+            origins = [(column, row) for row, column in origins]
+        row, column = _lane_origin(lane, origins)
+        point_row = Point(emit.add(op.row, row, inner), origins[0][0])
+        place = shared.offset(point_row, Point(emit.add(op.column, column), origins[0][1]))
+        result = mma.ldmatrix(places.offset(base, place), num=count, trans=transposed)
+        words += [result] if count == 1 else [llvm.extractvalue(_i32(), result, [i]) for i in range(count)]
+    kind = op.fragment.type
+    packed = vector.from_elements(ir.VectorType.get([len(words)], _i32()), words)
+    return tile.from_lane(vector.bitcast(kind.lane_type, packed), kind)
+
+
+def _i32() -> Any:
+    return emit.i32()
+
+
+def _matrices(op: LoadOp) -> tuple[list[tuple[int, int]], bool]:
+    """The 8x8 matrix of each register, by its first row and column in the fragment, and whether ldmatrix transposes."""
+    kind = op.fragment.type
+    if kind.element_type.width != 16 or kind.registers % 2:
+        raise refuse(op, f"expects a fragment of 16-bit elements in pairs, got {kind}")
+    try:
+        lanes = places.lane_elements(kind.layout, kind.shape)
+    except LayoutError as error:
+        raise refuse(
+            op, f"has a fragment that ldmatrix can't load: {error.diagnostics[0].message}"
+        ) from None
+    found: list[tuple[int, int]] = []
+    directions = set()
+    for register in range(0, kind.registers, 2):
+        row, column = lanes[0][register]
+        for by_column in (False, True):
+            if all(
+                lanes[lane][register + i] == _element(row, column, lane, i, by_column)
+                for lane in range(places.WARP)
+                for i in range(2)
+            ):
+                directions.add(by_column)
+        found.append((row, column))
+    if len(directions) != 1:
+        raise refuse(op, f"expects registers that hold 8x8 matrices as ldmatrix loads them, got {kind.layout}")
+    return found, directions.pop() != op.attribute("transpose")
+
+
+def _element(row: int, column: int, lane: int, i: int, by_column: bool) -> tuple[int, int]:
+    """Element `i` of a lane's pair in a matrix at (`row`, `column`); pairs run along a row, or down a column."""
+    outer, inner = lane // 4, 2 * (lane % 4) + i
+    return (row + inner, column + outer) if by_column else (row + outer, column + inner)
+
+
+def _together(matrices: Sequence[tuple[int, int]]) -> int:
+    """How many of the next matrices one ldmatrix can load: four on a parallelogram, two, or one."""
+    if len(matrices) >= 4:
+        a, b, c, d = matrices[:4]
+        if all(a[i] + d[i] == b[i] + c[i] and b[i] >= a[i] and c[i] >= a[i] for i in range(2)):
+            return 4
+    return min(len(matrices), 2) if len(matrices) >= 2 and matrices[1] >= matrices[0] else 1
+
+
+def _lane_origin(lane: Any, origins: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
+    """The matrix whose row a lane points at, relative to the first one."""
+    point: list[Any] = [0, 0]
+    for step, bit in ((1, 3), (2, 4)):
+        if step < len(origins):
+            digit = emit.bit_and(emit.shift_right(lane, bit), 1)
+            for i in range(2):
+                point[i] = emit.add(point[i], emit.mul(digit, origins[step][i] - origins[0][i]))
+    return point[0], point[1]
+
+
+def _lane_start(op: Any, kind: Any) -> tuple[Any, Any]:
+    """The matrix coordinates of the lane's first element."""
+    digits = places.lane_digits(kind.layout, kind.shape)
+    if digits is None:
+        raise refuse(op, f"expects a fragment whose coordinates are digits of the lane, got {kind.layout}")
+    row, column = (places.lane_coordinate(each) for each in digits)
+    return emit.add(op.row, row), emit.add(op.column, column)
+
+
+def _runs(op: Any, kind: Any, element_bytes: int) -> list[tuple[int, int, int, int]]:
+    """(first register, registers, row, column) of the runs that are accessed at once, relative to the lane's start."""
+    width = max(op.attribute("vector_bytes") // element_bytes, 1)
+    elements = places.lane_elements(kind.layout, kind.shape)[0]
+    runs = []
+    for register in range(0, len(elements), width):
+        row, column = elements[register]
+        run = list(elements[register : register + width])
+        if run != [(row, column + i) for i in range(width)]:
+            raise refuse(
+                op,
+                f"expects runs of {width} registers in one row for vector_bytes {op.attribute('vector_bytes')}",
+            )
+        runs.append((register, width, row, column))
+    return runs
+
+
+def _load_global(op: LoadOp) -> Any:
+    source, kind = Matrix(op.source), op.fragment.type
+    start_row, start_column = _lane_start(op, kind)
+    elements = []
+    for _, width, row, column in _runs(op, kind, source.bytes):
+        run = source.element if width == 1 else ir.VectorType.get([width], source.element)
+        found = _guarded_load(source, emit.add(start_row, row), emit.add(start_column, column), run)
+        elements += [found] if width == 1 else list(vector.to_elements(found))
+    return tile.from_lane(vector.from_elements(kind.lane_type, elements), kind)
+
+
+def _store(op: StoreOp) -> None:
+    destination, kind = Matrix(op.destination), op.fragment.type
+    elements = vector.to_elements(tile.to_lane(op.fragment))
+    start_row, start_column = _lane_start(op, kind)
+    for register, width, row, column in _runs(op, kind, destination.bytes):
+        at_row, at_column = emit.add(start_row, row), emit.add(start_column, column)
+        inside = arith.andi(destination.has_row(at_row), destination.has_column(at_column))
+        branch = scf.IfOp(inside)
+        with ir.InsertionPoint(branch.then_block):
+            address = destination.element_of(destination.row(at_row), at_column)
+            run = elements[register]
+            if width > 1:
+                kind_of_run = ir.VectorType.get([width], destination.element)
+                run = vector.from_elements(kind_of_run, [elements[register + i] for i in range(width)])
+            llvm.store(run, address)
+            scf.yield_([])
+
+
+LOWER_COPIES = Pass(
+    "lower-copies", "lower tile copies, loads and stores to cp.async, ldmatrix and memory", run
+)

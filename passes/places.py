@@ -1,0 +1,190 @@
+"""Where elements are: addresses in global and shared memory, and the coordinates that a lane's registers stand for."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from weft.dialects.op import refuse
+from weft.layout import Iter, Layout
+from weft.mlir import arith, ir, llvm, memref
+from weft.passes import emit
+
+WARP = 32
+# llvm.getelementptr marks a run-time index in its constant list with this.
+DYNAMIC = -(2**31)
+
+
+def threads_of(op: Any) -> int:
+    """The threads of the CTA that runs `op`. Raises WeftError outside of a kernel of known block size."""
+    kernel = op.operation.parent
+    while kernel is not None and kernel.name != "gpu.func":
+        kernel = kernel.parent and kernel.parent.operation
+    if kernel is None or "known_block_size" not in kernel.attributes:
+        raise refuse(op, "expects to stand in a gpu.func with 'known_block_size'")
+    x, y, z = kernel.attributes["known_block_size"]
+    if y != 1 or z != 1:
+        raise refuse(op, f"expects a block of one dimension, got {x} x {y} x {z}")
+    return int(x)
+
+
+def lane() -> Any:
+    """The thread's number in its warp."""
+    return emit.rem(emit.thread(), WARP)
+
+
+def pointer(space: int) -> Any:
+    """The LLVM pointer type of an address space."""
+    return ir.Type.parse(f"!llvm.ptr<{space}>")
+
+
+def offset(base: Any, bytes_: Any) -> Any:
+    """A pointer some bytes further on; a number or an integer value."""
+    byte = ir.IntegerType.get_signless(8)
+    if isinstance(bytes_, int):
+        return base if bytes_ == 0 else llvm.getelementptr(base.type, base, [], [bytes_], byte, 0)
+    return llvm.getelementptr(base.type, base, [bytes_], [DYNAMIC], byte, 0)
+
+
+class Matrix:
+    """A row-major matrix in global memory, as a kernel reaches it."""
+
+    def __init__(self, value: Any) -> None:
+        self.element = value.type.element_type
+        self.bytes = int(self.element.width) // 8
+        metadata = memref.extract_strided_metadata(value)
+        self._stride = metadata[4]
+        start = arith.muli(metadata[1], _index(self.bytes))
+        address = arith.addi(memref.extract_aligned_pointer_as_index(value), start)
+        wide = arith.index_cast(ir.IntegerType.get_signless(64), address)
+        self.base = llvm.inttoptr(pointer(1), wide)
+        self.rows, self.columns = emit.as_i32(metadata[2]), emit.as_i32(metadata[3])
+
+    def row(self, row: Any) -> Any:
+        """The address of a row's first element."""
+        wide = arith.muli(arith.index_cast(ir.IndexType.get(), row), self._stride)
+        bytes_ = arith.muli(wide, _index(self.bytes))
+        return offset(self.base, arith.index_cast(ir.IntegerType.get_signless(64), bytes_))
+
+    def element_of(self, row_address: Any, column: Any) -> Any:
+        """The address of an element of a row."""
+        wide = arith.extsi(ir.IntegerType.get_signless(64), emit.value(column))
+        scale = arith.constant(wide.type, self.bytes)
+        return offset(row_address, arith.muli(wide, scale))
+
+    def has_row(self, row: Any) -> Any:
+        """Whether the row exists: an i1."""
+        return emit.less(row, self.rows)
+
+    def has_column(self, column: Any) -> Any:
+        """Whether the column exists: an i1."""
+        return emit.less(column, self.columns)
+
+
+def _index(number: int) -> Any:
+    return arith.constant(ir.IndexType.get(), number)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A coordinate as the sum of a run-time part and a constant one; the parts never carry into each other's digits."""
+
+    value: Any
+    constant: int = 0
+
+
+class SharedTile:
+    """A buffer of rank 2 in shared memory: byte offsets of its elements, swizzled."""
+
+    def __init__(self, buffer_type: Any) -> None:
+        layout: Layout = buffer_type.layout
+        self.bytes = buffer_type.element_bits // 8
+        self.groups = layout.group(buffer_type.shape)
+        self.swizzle = layout.swizzle
+
+    def offset(self, row: Point, column: Point) -> Any:
+        """The byte offset of an element: run-time digits, swizzled, and then whatever the swizzle leaves alone."""
+        dynamic = emit.add(_place(row.value, self.groups[0]), _place(column.value, self.groups[1]))
+        constant = _static_place(row.constant, self.groups[0]) + _static_place(
+            column.constant, self.groups[1]
+        )
+        dynamic, constant = emit.mul(dynamic, self.bytes), constant * self.bytes
+        if self.swizzle is None:
+            return emit.add(dynamic, constant)
+        period = 1 << (self.swizzle.base + self.swizzle.shift + self.swizzle.bits)
+        inside = constant % period
+        return emit.add(self._swizzled(emit.add(dynamic, inside)), constant - inside)
+
+    def _swizzled(self, byte_offset: Any) -> Any:
+        swizzle = self.swizzle
+        assert swizzle is not None
+        mask = ((1 << swizzle.bits) - 1) << swizzle.base
+        return emit.xor(byte_offset, emit.bit_and(emit.shift_right(byte_offset, swizzle.shift), mask))
+
+
+def _place(value: Any, digits: tuple[Iter, ...]) -> Any:
+    """Where an index lies, as the sum of its digits' strides; the outermost digit takes what is left."""
+    total: Any = 0
+    for number, digit in reversed(list(enumerate(digits))):
+        low = value if number == 0 else emit.rem(value, digit.extent)
+        total = emit.add(total, emit.mul(low, digit.stride))
+        value = emit.div(value, digit.extent) if number else value
+    return total
+
+
+def _static_place(value: int, digits: tuple[Iter, ...]) -> int:
+    total = 0
+    for number, digit in reversed(list(enumerate(digits))):
+        low = value if number == 0 else value % digit.extent
+        total, value = total + low * digit.stride, value // digit.extent
+    return total
+
+
+@lru_cache(maxsize=256)
+def lane_elements(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """For every lane, the coordinates of the elements that it holds, in register order.
+
+    Raises LayoutError where lanes hold different numbers of elements, or share one.
+    """
+    return tuple(tuple(layout.lane_elements(each, shape)) for each in range(WARP))
+
+
+@dataclass(frozen=True)
+class LaneDigit:
+    """One digit of a coordinate that depends on the lane: `(lane / stride) % extent * weight`."""
+
+    stride: int
+    extent: int
+    weight: int
+
+
+def lane_digits(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[LaneDigit, ...], ...] | None:
+    """For each dimension, how a lane's first element follows from its number; None where digits can't be told apart.
+
+    All other registers of the lane are at the same distance from the first in every lane.
+    """
+    found = []
+    for group in layout.group(shape):
+        weight, digits = 1, []
+        for it in reversed(group):
+            if it.axis == "laneid":
+                digits.append(LaneDigit(it.stride, it.extent, weight))
+            weight *= it.extent
+        found.append(tuple(digits))
+    elements = lane_elements(layout, shape)
+    for each in range(WARP):
+        first = tuple(sum(each // d.stride % d.extent * d.weight for d in digits) for digits in found)
+        for here, there in zip(elements[each], elements[0], strict=True):
+            if here != tuple(f + t for f, t in zip(first, there, strict=True)):
+                return None
+    return tuple(found)
+
+
+def lane_coordinate(digits: tuple[LaneDigit, ...]) -> Any:
+    """One coordinate of the lane's first element."""
+    total: Any = 0
+    for digit in digits:
+        low = emit.rem(emit.div(lane(), digit.stride), digit.extent)
+        total = emit.add(total, emit.mul(low, digit.weight))
+    return total
+
+

@@ -1,0 +1,88 @@
+"""The order in which the scheduler prefers blocks, so that threads that diverged meet again.
+
+A block's rank is its place in a topological order of the flow graph in which every loop is one contiguous run. Threads at a
+lower rank are preferred, so whoever reaches a block first waits there for all threads that may still come to it, and leaving
+a loop waits for the loop: threads reconverge at the earliest point at which they can, in irreducible graphs too. It is only a
+preference: every thread has its own place in the code, so no order can make a program wrong, and time slices (see
+`machine`) keep a loop that waits for other threads from starving them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+
+def ranks(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
+    """The rank of every node; nodes that can't be reached come last."""
+    order: list[int] = []
+    # Each item is a set of nodes, with the node at which control enters it, still to be put in order.
+    work: list[tuple[set[int], int]] = [(_reachable(successors, entry), entry)]
+    while work:
+        nodes, head = work.pop()
+        if len(nodes) == 1:
+            order += nodes
+            continue
+        # Edges back to the head are the loop's; without them its body falls apart into smaller components.
+        inner = {n: [s for s in successors[n] if s in nodes and s != head] for n in nodes}
+        parts = _components(inner, head)
+        for part in reversed(parts):
+            work.append((set(part), _head(part, nodes, successors, head)))
+    seen = set(order)
+    order += [n for n in range(len(successors)) if n not in seen]
+    rank = [0] * len(successors)
+    for place, node in enumerate(order):
+        rank[node] = place
+    return rank
+
+
+def _head(part: Iterable[int], nodes: set[int], successors: Sequence[Sequence[int]], head: int) -> int:
+    """Where control enters a component: the first node, in text order, with an edge from the rest of `nodes`."""
+    inside = set(part)
+    if head in inside:
+        return head
+    entered = {s for n in nodes - inside for s in successors[n] if s in inside}
+    return min(entered or inside)
+
+
+def _reachable(successors: Sequence[Sequence[int]], entry: int) -> set[int]:
+    seen, stack = {entry}, [entry]
+    while stack:
+        for after in successors[stack.pop()]:
+            if after not in seen:
+                seen.add(after)
+                stack.append(after)
+    return seen
+
+
+def _components(graph: dict[int, list[int]], first: int) -> list[list[int]]:
+    """Strongly connected components in topological order (Tarjan's algorithm, with its own stack)."""
+    number: dict[int, int] = {}
+    low: dict[int, int] = {}
+    open_: list[int] = []
+    open_at: dict[int, int] = {}
+    found: list[list[int]] = []
+    for root in [first, *sorted(graph)]:
+        if root in number:
+            continue
+        calls = [(root, 0)]
+        while calls:
+            node, at = calls.pop()
+            if at == 0:
+                number[node] = low[node] = len(number)
+                open_at[node] = len(open_)
+                open_.append(node)
+            for i in range(at, len(graph[node])):
+                after = graph[node][i]
+                if after not in number:
+                    calls += [(node, i + 1), (after, 0)]
+                    break
+                if after in open_at:
+                    low[node] = min(low[node], number[after])
+            else:
+                if low[node] == number[node]:
+                    cut = open_at[node]
+                    found.append(open_[cut:])
+                    for closed in open_[cut:]:
+                        del open_at[closed]
+                    del open_[cut:]
+                if calls:
+                    low[calls[-1][0]] = min(low[calls[-1][0]], low[node])
+    return found[::-1]

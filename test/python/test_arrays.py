@@ -1,0 +1,217 @@
+import ctypes
+import gc
+import sys
+import weakref
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+from weft import arrays
+from weft.arrays import ArrayView, view
+from weft.errors import WeftError
+
+NAMES = list(arrays._NUMPY)
+
+
+def refused(array: object) -> str:
+    with pytest.raises(WeftError) as caught:
+        view(array)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_type_names_and_dtypes_are_a_bijection(name):
+    assert arrays.mlir_type(arrays.numpy_dtype(name)) == name
+
+
+def test_types_without_a_counterpart_are_refused():
+    with pytest.raises(WeftError, match="no array has elements of type i3; known: f64,"):
+        arrays.numpy_dtype("i3")
+    for dtype in (np.complex64, np.bool_, np.dtype("S3"), np.dtype("f4,i4"), object, np.dtype(">f4")):
+        with pytest.raises(WeftError, match="no MLIR element type"):
+            arrays.mlir_type(dtype)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_numpy_array_is_viewed_in_place(name):
+    array = np.zeros((4, 6), arrays.numpy_dtype(name))[1:, ::-2]
+    seen = view(array)
+    assert seen == ArrayView(array.ctypes.data, (3, 3), (6, -2), name, "cpu", 0, False, array)
+    again = seen.numpy()
+    again[0, 1] = 1
+    assert array[0, 1] == 1
+    assert (again.dtype, again.strides) == (array.dtype, array.strides)
+
+
+def test_a_read_only_array_stays_so():
+    array = np.zeros(3, np.float32)
+    array.flags.writeable = False
+    assert view(array).readonly
+    assert not view(array).numpy().flags.writeable
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 3), (1, 1, 1)])
+def test_shapes_of_any_kind_are_viewed(shape):
+    array = np.zeros(shape, ml_dtypes.bfloat16)
+    assert view(array).shape == view(array).numpy().shape == shape
+
+
+def test_a_view_keeps_its_memory_alive():
+    array = np.arange(1000, dtype=np.float32)
+    alive = weakref.ref(array)
+    again = view(array).numpy()
+    del array
+    gc.collect()
+    assert alive() is not None and again[999] == 999
+    del again
+    gc.collect()
+    assert alive() is None
+
+
+def test_what_is_no_array_is_refused():
+    for thing in (3, [1, 2], "abc", None, np.float32(3)):
+        assert "expected an array" in refused(thing)
+    assert "masked" in refused(np.ma.zeros(3))
+    overlapping = np.lib.stride_tricks.as_strided(np.zeros(4, np.int32), (2,), (2,))
+    assert "whole elements (4 bytes), got (2,) bytes" in refused(overlapping)
+
+
+def test_views_and_what_makes_them_pass():
+    seen = view(np.zeros(2))
+    assert view(seen) is seen
+    assert view(SimpleNamespace(__weft_view__=lambda: seen)) is seen
+
+
+class Exporter:
+    """An array that has DLPack only, old or versioned."""
+
+    def __init__(self, array, versioned: bool) -> None:
+        self.array = array
+        if not versioned:
+            self.__class__ = OldExporter
+
+    def __dlpack__(self, *, max_version=None):
+        return self.array.__dlpack__(max_version=max_version)
+
+
+class OldExporter:
+    def __dlpack__(self):
+        return self.array.__dlpack__()
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_dlpack_is_viewed_in_place_and_kept_alive(versioned):
+    array = np.arange(12, dtype=np.float16).reshape(3, 4)[:, 1:]
+    before = sys.getrefcount(array)
+    seen = view(Exporter(array, versioned))
+    assert (seen.address, seen.shape, seen.strides) == (array.ctypes.data, (3, 3), (4, 1))
+    assert (seen.dtype, seen.device, seen.device_id, seen.readonly) == ("f16", "cpu", 0, False)
+    assert np.array_equal(seen.numpy(), array)
+    del seen
+    gc.collect()
+    assert sys.getrefcount(array) == before
+
+
+def test_dlpack_says_read_only():
+    array = np.zeros(3, np.int8)
+    array.flags.writeable = False
+    assert view(Exporter(array, True)).readonly
+    assert "doesn't export itself by DLPack" in refused(Exporter(array, False))
+
+
+def capsule(name: bytes, *, version=(1, 0), **fields):
+    """A DLPack capsule of our own making; it must outlive what reads it."""
+    shape = (ctypes.c_int64 * 2)(2, 3)
+    managed = arrays._DLManagedTensorVersioned(*version)
+    tensor = managed.tensor
+    for field, value in {
+        "data": 4096,
+        "device_type": 2,
+        "ndim": 2,
+        "lanes": 1,
+        "shape": shape,
+        **fields,
+    }.items():
+        setattr(tensor, field, value)
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype = ctypes.py_object
+    make.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    address = ctypes.addressof(managed if name == b"dltensor_versioned" else tensor)
+    return SimpleNamespace(__dlpack__=lambda **_: make(address, name, None), keep=(managed, shape, name))
+
+
+@pytest.mark.parametrize("name", [b"dltensor", b"dltensor_versioned"])
+@pytest.mark.parametrize(
+    ("code", "bits", "dtype"),
+    [
+        (2, 64, "f64"),
+        (2, 16, "f16"),
+        (4, 16, "bf16"),
+        (0, 8, "i8"),
+        (1, 8, "ui8"),
+        (10, 8, "f8E4M3FN"),
+        (12, 8, "f8E5M2"),
+        (14, 8, "f8E8M0FNU"),
+    ],
+)
+def test_dlpack_names_types_and_devices(name, code, bits, dtype):
+    seen = view(capsule(name, code=code, bits=bits, device_id=1, byte_offset=64))
+    assert (seen.address, seen.shape, seen.strides, seen.dtype) == (4160, (2, 3), (3, 1), dtype)
+    assert (seen.device, seen.device_id) == ("cuda", 1)
+    with pytest.raises(WeftError, match="expected an array in CPU memory, got one on cuda"):
+        seen.numpy()
+
+
+def test_dlpack_that_isnt_for_us_is_refused():
+    assert "no MLIR element type for arrays of DLPack type code 5" in refused(
+        capsule(b"dltensor", code=5, bits=64)
+    )
+    assert "4 lanes" in refused(capsule(b"dltensor", code=2, bits=32, lanes=4))
+    assert "device type 10" in refused(capsule(b"dltensor", code=2, bits=32, device_type=10))
+    assert "nobody has consumed" in refused(capsule(b"used_dltensor", code=2, bits=32))
+    assert "got version 2.0" in refused(capsule(b"dltensor_versioned", version=(2, 0), code=2, bits=32))
+
+
+def cuda_array(**changes):
+    interface = {"shape": (2, 3), "typestr": "<f4", "data": (4096, True), "version": 3, **changes}
+    return SimpleNamespace(__cuda_array_interface__=interface)
+
+
+def test_cuda_array_interface_is_viewed():
+    array = cuda_array()
+    assert view(array) == ArrayView(4096, (2, 3), (3, 1), "f32", "cuda", -1, True, array)
+    assert view(cuda_array(strides=(4, 8))).strides == (1, 2)
+    assert "masked" in refused(cuda_array(mask=cuda_array()))
+    assert "no MLIR element type" in refused(cuda_array(typestr="|V2"))
+
+
+def tensor(**changes):
+    """Has what of PyTorch's tensors is used."""
+    fields = {
+        "dtype": "torch.bfloat16",
+        "device": SimpleNamespace(type="cuda", index=1),
+        "layout": "torch.strided",
+        "shape": (2, 3),
+        "stride": lambda: (1, 2),
+        "data_ptr": lambda: 4096,
+        "is_neg": lambda: False,
+    }
+    made = type("Tensor", (), {"__module__": "torch"})()
+    vars(made).update(fields | changes)
+    return made
+
+
+def test_a_torch_tensor_is_viewed_without_torch():
+    array = tensor()
+    assert view(array) == ArrayView(4096, (2, 3), (1, 2), "bf16", "cuda", 1, False, array)
+    assert view(tensor(dtype="torch.float8_e4m3fn")).dtype == "f8E4M3FN"
+    assert view(tensor(device=SimpleNamespace(type="cpu", index=None))).device_id == 0
+    assert "torch" not in sys.modules
+
+
+def test_a_torch_tensor_that_isnt_plain_memory_is_refused():
+    assert "no MLIR element type for arrays of torch.complex64" in refused(tensor(dtype="torch.complex64"))
+    assert "on cpu or cuda" in refused(tensor(device=SimpleNamespace(type="mps", index=0)))
+    assert "sparse" in refused(tensor(layout="torch.sparse_coo"))
+    assert "negated" in refused(tensor(is_neg=lambda: True))

@@ -1,0 +1,209 @@
+import errno
+import multiprocessing
+import os
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+from weft import cache
+from weft.cache import Cache
+from weft.errors import WeftError
+
+KINDS = 16
+ROUNDS = 30
+
+
+def content(number: int) -> bytes:
+    return bytes([number]) * (1000 + 10_000 * number)
+
+
+def hammer(directory: str, limit_bytes: int, failed) -> None:
+    """Reads, makes, damages and prunes entries as fast as it can, as one of several processes."""
+    kept = Cache(Path(directory), limit_bytes=limit_bytes)
+    with warnings.catch_warnings(record=True) as caught:
+        for turn in range(ROUNDS):
+            for number in range(KINDS):
+                if kept.get_or_make("cubin", [str(number)], lambda n=number: content(n)) != content(number):
+                    failed.value = 1
+            if turn % 10 == os.getpid() % 10:
+                for path in Path(directory).glob("cubin-*"):
+                    path.write_bytes(b"half an ent")
+            if turn % 5 == 0:
+                kept.prune()
+    if caught:
+        failed.value = 2
+
+
+@pytest.mark.parametrize("limit_bytes", [cache.LIMIT_BYTES, 200_000])
+def test_processes_share_a_directory(tmp_path, limit_bytes):
+    context = multiprocessing.get_context("spawn")
+    failed = context.Value("i", 0)
+    started = [context.Process(target=hammer, args=(str(tmp_path), limit_bytes, failed)) for _ in range(4)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0] * 4
+    assert failed.value == 0
+    assert not list(tmp_path.glob(".new-*"))
+
+
+class Maker:
+    def __init__(self, data: bytes = b"made") -> None:
+        self.data = data
+        self.calls = 0
+
+    def __call__(self) -> bytes:
+        self.calls += 1
+        return self.data
+
+
+def test_an_entry_is_made_once(tmp_path):
+    make = Maker()
+    for kept in (Cache(tmp_path / "a" / "b"), Cache(tmp_path / "a" / "b")):
+        assert kept.get_or_make("ptx", ["x", b"y"], make) == b"made"
+    assert make.calls == 1
+
+
+def test_keys_dont_run_into_each_other(tmp_path):
+    kept = Cache(tmp_path)
+    keys = [
+        ("k", ["ab", "c"]),
+        ("k", ["a", "bc"]),
+        ("k", ["abc"]),
+        ("k", ["abc", ""]),
+        ("k", []),
+        ("ka", ["bc"]),
+    ]
+    for number, (kind, parts) in enumerate(keys):
+        assert kept.get_or_make(kind, parts, Maker(bytes([number]))) == bytes([number])
+    assert kept.get_or_make("k", [b"ab", b"c"], Maker()) == b"\0"
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 100_000])
+def test_data_of_any_length_comes_back(tmp_path, data):
+    kept = Cache(tmp_path)
+    assert kept.get_or_make("k", [], Maker(data)) == kept.get_or_make("k", [], Maker(b"other")) == data
+
+
+def damage_by_cutting(entry: bytes) -> list[bytes]:
+    return [entry[:length] for length in (0, 1, 7, 8, 40, 47, 48, len(entry) - 1)]
+
+
+def damage_by_flipping(entry: bytes) -> list[bytes]:
+    return [entry[:at] + bytes([entry[at] ^ 1]) + entry[at + 1 :] for at in range(len(entry))]
+
+
+def damage_by_others(entry: bytes) -> list[bytes]:
+    return [b"garbage", entry + b"more", os.urandom(len(entry)), b"\0" * len(entry)]
+
+
+@pytest.mark.parametrize("damages", [damage_by_cutting, damage_by_flipping, damage_by_others])
+def test_a_damaged_entry_is_made_again(tmp_path, damages):
+    kept = Cache(tmp_path)
+    kept.get_or_make("k", ["x"], Maker())
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    for damaged in damages(whole):
+        path.write_bytes(damaged)
+        make = Maker()
+        assert kept.get_or_make("k", ["x"], make) == b"made"
+        assert make.calls == 1
+        assert path.read_bytes() == whole
+
+
+def test_an_entry_under_anothers_name_isnt_taken(tmp_path):
+    kept = Cache(tmp_path)
+    kept.get_or_make("k", ["x"], Maker(b"x"))
+    (first,) = tmp_path.iterdir()
+    kept.get_or_make("k", ["y"], Maker(b"y"))
+    (second,) = set(tmp_path.iterdir()) - {first}
+    second.write_bytes(first.read_bytes())
+    assert kept.get_or_make("k", ["y"], Maker(b"y")) == b"y"
+
+
+def test_a_failure_isnt_kept(tmp_path):
+    def fail() -> bytes:
+        raise WeftError("no")
+
+    kept = Cache(tmp_path)
+    with pytest.raises(WeftError):
+        kept.get_or_make("k", [], fail)
+    assert not list(tmp_path.iterdir())
+    assert kept.get_or_make("k", [], Maker()) == b"made"
+
+
+def test_a_directory_that_cant_be_written_costs_one_warning(tmp_path):
+    (tmp_path / "file").write_text("")
+    kept = Cache(tmp_path / "file" / "cache")
+    with pytest.warns(UserWarning, match="weft compiles uncached: .*Not a directory") as caught:
+        for number in range(3):
+            assert kept.get_or_make("k", [str(number)], Maker()) == b"made"
+    assert len(caught) == 1
+
+
+def test_a_read_only_directory_still_serves(tmp_path, monkeypatch):
+    def refuse(*args, **options):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    Cache(tmp_path).get_or_make("k", ["kept"], Maker())
+    # Root may write anywhere, so not by chmod.
+    for call in ("tempfile.mkstemp", "os.utime"):
+        monkeypatch.setattr(call, refuse)
+    kept = Cache(tmp_path)
+    assert kept.get_or_make("k", ["kept"], Maker(b"made again")) == b"made"
+    with pytest.warns(UserWarning, match="Permission denied"):
+        assert kept.get_or_make("k", ["new"], Maker()) == b"made"
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.warns(UserWarning, match="No space left"):
+        assert Cache(tmp_path).get_or_make("k", [], Maker()) == b"made"
+    assert not list(tmp_path.iterdir())
+
+
+def test_prune_removes_what_was_used_least_recently(tmp_path):
+    kept = Cache(tmp_path, limit_bytes=10_000)
+    for number in range(8):
+        kept.get_or_make("k", [str(number)], Maker(bytes(2000)))
+        for path in tmp_path.iterdir():
+            status = path.stat()
+            os.utime(path, (status.st_atime, status.st_mtime - 10))
+    kept.get_or_make("k", ["0"], Maker())
+    kept.prune()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 7_500
+    again = [Maker() for _ in range(8)]
+    for number in (0, 7, 6):
+        kept.get_or_make("k", [str(number)], again[number])
+    assert [make.calls for make in again] == [0] * 8
+    kept.get_or_make("k", ["1"], again[1])
+    assert again[1].calls == 1
+
+
+def test_prune_leaves_what_isnt_ours(tmp_path):
+    other = tmp_path / "notes.txt"
+    other.write_text("x" * 1000)
+    stale, fresh = tmp_path / ".new-stale", tmp_path / ".new-fresh"
+    for path in (stale, fresh):
+        path.write_text("half")
+    os.utime(stale, (0, time.time() - 2 * cache._STALE_SECONDS))
+    Cache(tmp_path, limit_bytes=10).prune()
+    assert set(tmp_path.iterdir()) == {other, fresh}
+
+
+def test_the_environment_says_where_and_whether(tmp_path, monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    assert cache.default().directory == tmp_path
+    monkeypatch.delenv("WEFT_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    assert cache.default().directory == tmp_path / "home" / "weft"
+    monkeypatch.setenv("WEFT_CACHE", "0")
+    make = Maker()
+    for _ in range(2):
+        assert cache.default().get_or_make("k", [], make) == b"made"
+    assert make.calls == 2

@@ -1,0 +1,111 @@
+import ctypes
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from weft import runtime
+from weft.errors import WeftError
+
+H200 = runtime.Device(0, "H200", "sm_90a", 132, 232_448, 1024, 141 << 30)
+
+
+def test_arguments_become_the_bytes_of_their_parameters():
+    packed = runtime.pack(
+        [("i", -2), ("P", 0x7F00_0000_1000), ("f", 1.5), ("e", 1.0), ("Q", 2**64 - 1), b"xyz"]
+    )
+    assert packed == [
+        b"\xfe\xff\xff\xff",
+        b"\0\x10\0\0\0\x7f\0\0",
+        b"\0\0\xc0?",
+        b"\0<",
+        b"\xff" * 8,
+        b"xyz",
+    ]
+
+
+@pytest.mark.parametrize("argument", [("i", 2**31), ("I", -1), ("i", 1.5), ("f", 1e300), ("e", 1e9)])
+def test_a_number_that_doesnt_fit_is_refused(argument):
+    with pytest.raises(WeftError, match=r"kernel argument 1: .* doesn't fit format"):
+        runtime.pack([("i", 0), argument])
+
+
+@pytest.mark.parametrize("form", ["s", "", "ii", "4i", "x"])
+def test_an_unknown_format_is_refused(form):
+    with pytest.raises(WeftError, match="kernel argument 0: unknown format"):
+        runtime.pack([(form, 0)])
+
+
+def test_parameters_lie_aligned_behind_their_pointers():
+    packed = [b"a" * 4, b"b" * 128, b"c" * 8, b"d"]
+    parameters = runtime._Parameters(packed)
+    pointers = (ctypes.c_void_p * 4).from_address(parameters.address)
+    assert [ctypes.string_at(at, len(data)) for at, data in zip(pointers, packed, strict=True)] == packed
+    assert all(at % 64 == 0 for at in pointers)
+    assert runtime._Parameters([]).address
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "shared_bytes", "cluster", "complaint"),
+    [
+        ((1, 1, 1), (1024, 1, 1), 232_448, (1, 1, 1), None),
+        ((4, 6, 1), (32, 1, 1), 0, (2, 3, 1), None),
+        ((0, 1, 1), (32, 1, 1), 0, (1, 1, 1), "every extent must be at least 1"),
+        ((1, 1, 1), (32, 33, 1), 0, (1, 1, 1), "at most 1024 threads"),
+        ((3, 1, 1), (32, 1, 1), 0, (2, 1, 1), "multiple of the cluster"),
+        ((1, 1, 1), (32, 1, 1), 232_449, (1, 1, 1), "at most 232448 bytes of shared memory"),
+    ],
+)
+def test_launches_that_the_device_cant_do_are_explained(grid, block, shared_bytes, cluster, complaint):
+    said = runtime._complaint(H200, grid, block, shared_bytes, cluster)
+    assert said is None if complaint is None else complaint in said
+
+
+def test_a_launch_is_configured_as_asked(monkeypatch):
+    from cuda.bindings import driver
+
+    monkeypatch.setattr(runtime, "_driver", lambda: driver)
+    config = runtime._config((4, 6, 8), (32, 2, 3), 4096, (4, 2, 1), 7)
+    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (4, 6, 8)
+    assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (32, 2, 3)
+    assert (config.sharedMemBytes, int(config.hStream), config.numAttrs) == (4096, 7, 1)
+    dim = config.attrs[0].value.clusterDim
+    assert config.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert (dim.x, dim.y, dim.z) == (4, 2, 1)
+    assert runtime._config((1, 1, 1), (1, 1, 1), 0, (1, 1, 1), None).numAttrs == 0
+
+
+def test_streams_of_other_libraries_are_taken():
+    for stream in (
+        7,
+        SimpleNamespace(cuda_stream=7),
+        SimpleNamespace(ptr=7),
+        SimpleNamespace(__cuda_stream__=lambda: (0, 7)),
+    ):
+        assert runtime._stream(stream) == 7
+    assert runtime._stream(None) == 0
+    with pytest.raises(WeftError, match="expected a stream, got str"):
+        runtime._stream("default")
+
+
+def test_importing_needs_no_driver_and_loads_no_cuda():
+    check = "import sys, weft.runtime; print(any(name.startswith('cuda') for name in sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", check], text=True) == "False\n"
+
+
+@pytest.mark.skipif(runtime.available() is None, reason="this machine has a GPU")
+def test_without_a_gpu_everything_says_so():
+    reason = runtime.available()
+    assert "no NVIDIA driver" in reason or "no GPU" in reason
+    for attempt in (
+        runtime.device,
+        runtime.synchronize,
+        lambda: runtime.load(b""),
+        lambda: runtime.time(lambda: None),
+        lambda: runtime.DeviceArray((2,), "f32"),
+        lambda: runtime.DeviceArray.from_numpy(np.zeros(2)),
+    ):
+        with pytest.raises(WeftError) as caught:
+            attempt()
+        assert caught.value.diagnostics[0].message == reason
