@@ -1,5 +1,7 @@
 """Weft's passes and pipelines. A pass stands in the file that its flag names; this list is the whole registry."""
 
+from typing import Any
+
 from weft.passes.expand_matmul import EXPAND_MATMUL
 from weft.passes.lower_buffers import LOWER_BUFFERS
 from weft.passes.lower_copies import LOWER_COPIES
@@ -7,6 +9,16 @@ from weft.passes.lower_fragments import LOWER_FRAGMENTS
 from weft.passes.lower_gemm import LOWER_GEMM
 from weft.passes.lower_mma import LOWER_MMA
 from weft.passes.outline_matmul import OUTLINE_MATMUL
+from weft.passes.pipeline import (
+    WEFT,
+    WEFT_KERNEL,
+    WEFT_TO_INSTRUCTIONS,
+    WEFT_TO_LLVM,
+    Element,
+    flatten,
+    parse,
+    pass_manager,
+)
 from weft.passes.select_schedule import SELECT_SCHEDULE
 
 PASSES = {
@@ -22,3 +34,18 @@ PASSES = {
         LOWER_MMA,
     )
 }
+
+PIPELINES = {p.flag: p for p in (WEFT, WEFT_KERNEL, WEFT_TO_INSTRUCTIONS, WEFT_TO_LLVM)}
+
+
+def manager(text: str, context: Any) -> Any:
+    """A pass manager for a textual pipeline of these passes, these pipelines and upstream's passes.
+
+    Raises WeftError for a text that doesn't parse or a pass that nobody knows.
+    """
+    return pass_manager(text, context, PASSES, PIPELINES)
+
+
+def elements(text: str) -> tuple[Element, ...]:
+    """The passes that a textual pipeline runs, named pipelines taken apart."""
+    return flatten(parse(text), PIPELINES)

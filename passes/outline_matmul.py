@@ -51,6 +51,7 @@ def _outline(function: Any, products: list[MatmulOp]) -> None:
             ir.AffineExpr.get_constant(1),
         ]
     )
+    attributes["weft.writes"] = ir.DenseI32ArrayAttr.get([ir.BlockArgument(product.d).arg_number])
     attributes["weft.requires"] = sizes.map(_differences(product, sizes))
     with ir.InsertionPoint(entry), product.location:
         gpu.return_([])

@@ -217,9 +217,7 @@ def test_parse_errors_name_column_and_expectation(text: str, message: str) -> No
     assert str(caught.value) == f"error: layout '{text}', {message}"
 
 
-# The formulas of PTX's "Matrix Fragments for mma.m16n8k16" and "... mma.m16n8k8"
-
-
+# PTX's formulas for the fragments of mma.m16n8k16 and mma.m16n8k8 with 16-bit elements: (row, column) of a_i.
 Element = Callable[[int, int], tuple[int, int]]
 
 

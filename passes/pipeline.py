@@ -1,0 +1,190 @@
+"""Textual pipelines of Weft's passes and upstream's, and the named ones that take a product down to LLVM."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.errors import WeftError
+from weft.mlir import PassManager
+from weft.passes.pass_ import Pass
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline by name. Its text may use `{option}` for each of its options."""
+
+    flag: str
+    summary: str
+    text: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element of a textual pipeline: `name{options}` or `anchor(elements)`."""
+
+    name: str
+    options: str = ""
+    inner: tuple["Element", ...] | None = None
+
+    def __str__(self) -> str:
+        if self.inner is not None:
+            return f"{self.name}({','.join(map(str, self.inner))})"
+        return f"{self.name}{{{self.options}}}" if self.options else self.name
+
+
+def parse(text: str) -> tuple[Element, ...]:
+    """The elements of `a{x=1},gpu.module(b,c)`. Raises WeftError with the column where the text goes wrong."""
+    elements, end = _elements(text, 0)
+    if end != len(text):
+        raise _fault(text, end, "expected ',' or the end of the pipeline")
+    return elements
+
+
+def _fault(text: str, at: int, what: str) -> WeftError:
+    return WeftError(f"pass pipeline, column {at + 1}: {what}\n  {text}\n  {' ' * at}^")
+
+
+def _elements(text: str, at: int) -> tuple[tuple[Element, ...], int]:
+    found = []
+    while True:
+        start = at
+        while at < len(text) and text[at] not in "{}(),":
+            at += 1
+        name = text[start:at].strip()
+        if not name:
+            raise _fault(text, start, "expected the name of a pass")
+        element, at = _rest(text, at, name)
+        found.append(element)
+        if at >= len(text) or text[at] != ",":
+            return tuple(found), at
+        at += 1
+
+
+def _rest(text: str, at: int, name: str) -> tuple[Element, int]:
+    """What follows a name: options in braces, elements in parentheses, or nothing."""
+    if text[at : at + 1] == "{":
+        depth, start = 0, at
+        while at < len(text):
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            at += 1
+            if depth == 0:
+                return Element(name, text[start + 1 : at - 1]), _skip(text, at)
+        raise _fault(text, start, "this brace isn't closed")
+    if text[at : at + 1] == "(":
+        inner, end = _elements(text, at + 1)
+        if text[end : end + 1] != ")":
+            raise _fault(text, at, "this parenthesis isn't closed")
+        return Element(name, inner=inner), _skip(text, end + 1)
+    return Element(name), at
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    return at
+
+
+def parse_options(text: str) -> dict[str, str]:
+    """`chip=sm_80 group=4` as a mapping. Raises WeftError for a word without '='."""
+    found = {}
+    for word in text.split():
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise WeftError(f"pass option '{word}' has no value: write {name}=VALUE")
+        found[name] = value
+    return found
+
+
+def flatten(
+    elements: tuple[Element, ...], pipelines: Mapping[str, Pipeline], given: Mapping[str, str] | None = None
+) -> tuple[Element, ...]:
+    """The elements with every named pipeline replaced by what it stands for."""
+    found: list[Element] = []
+    for element in elements:
+        if element.inner is not None:
+            found.append(Element(element.name, inner=flatten(element.inner, pipelines)))
+        elif element.name in pipelines:
+            pipeline = pipelines[element.name]
+            options = parse_options(element.options)
+            if unknown := sorted(set(options) - set(pipeline.options)):
+                known = ", ".join(pipeline.options) or "none"
+                raise WeftError(
+                    f"pipeline '{element.name}' has no option '{unknown[0]}': its options are {known}"
+                )
+            text = pipeline.text
+            for name, default in pipeline.options.items():
+                text = text.replace("{" + name + "}", options.get(name, default))
+            found += flatten(parse(text), pipelines)
+        else:
+            found.append(element)
+    return tuple(found)
+
+
+def pass_manager(text: str, context: Any, passes: Mapping[str, Pass], pipelines: Mapping[str, Pipeline]) -> Any:
+    """A pass manager on `builtin.module` that runs a textual pipeline. Raises WeftError for a pass that nobody knows."""
+    elements = flatten(parse(text), pipelines)
+    if len(elements) == 1 and elements[0].name == "builtin.module" and elements[0].inner is not None:
+        elements = elements[0].inner
+    manager = PassManager("builtin.module", context)
+    for element in elements:
+        add(manager, element, passes)
+    return manager
+
+
+def add(manager: Any, element: Element, passes: Mapping[str, Pass]) -> None:
+    """Adds one element: a pass of ours as a function, anything else as upstream's text."""
+    if element.name in passes:
+        chosen = passes[element.name]
+        manager.add(
+            chosen.configured(parse_options(element.options)),
+            name=chosen.flag,
+            argument=chosen.flag,
+            description=chosen.summary,
+        )
+        return
+    if ours := _ours_within(element, passes):
+        raise WeftError(f"pass '{ours}' runs on the whole module: take it out of '{element.name}(…)'")
+    try:
+        manager.add(str(element))
+    except ValueError as failure:
+        reason = next((line for line in str(failure).splitlines() if line.strip()), str(failure))
+        raise WeftError(f"pass pipeline: {reason}") from None
+
+
+def _ours_within(element: Element, passes: Mapping[str, Pass]) -> str | None:
+    for inner in element.inner or ():
+        found = inner.name if inner.name in passes else _ours_within(inner, passes)
+        if found:
+            return found
+    return None
+
+
+WEFT_KERNEL = Pipeline(
+    "weft-kernel",
+    "from a function of one tile.matmul to a kernel in tile ops",
+    "select-schedule{chip={chip}},outline-matmul,expand-matmul,canonicalize,cse",
+    {"chip": "sm_80"},
+)
+
+WEFT_TO_INSTRUCTIONS = Pipeline(
+    "weft-to-instructions",
+    "from tile ops to one op per instruction",
+    "lower-copies,lower-gemm,lower-buffers,lower-fragments,canonicalize,cse",
+)
+
+WEFT_TO_LLVM = Pipeline(
+    "weft-to-llvm",
+    "from instruction ops to LLVM's dialect",
+    "lower-mma,convert-vector-to-scf,convert-scf-to-cf,expand-strided-metadata,convert-nvvm-to-llvm,"
+    "gpu.module(convert-gpu-to-nvvm),convert-vector-to-llvm,convert-cf-to-llvm,convert-arith-to-llvm,"
+    "convert-index-to-llvm,finalize-memref-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse,"
+    "ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly}",
+)
+
+WEFT = Pipeline(
+    "weft",
+    "the whole way down, from tile.matmul to LLVM's dialect",
+    "weft-kernel{chip={chip}},weft-to-instructions,weft-to-llvm",
+    {"chip": "sm_80"},
+)

@@ -1,0 +1,276 @@
+"""From a module to kernels that can run: the stages, each a function of the one before, and what they leave behind."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from weft import cache, codegen, mlir, passes, ptxas
+from weft.dialects import context as new_context
+from weft.dialects.op import target_of
+from weft.errors import WeftError
+from weft.mlir import gpu, ir, operations
+from weft.target import Target
+
+Sizes = Sequence[int]
+
+KERNEL = "weft-kernel{{chip={chip}}}"
+INSTRUCTIONS = "weft-to-instructions"
+LLVM = "weft-to-llvm"
+
+
+@dataclass(frozen=True)
+class MemrefArgument:
+    """A kernel's matrix argument, which a launch passes as MLIR's memref descriptor.
+
+    `shape` and `strides` hold None where the type leaves them to run time; strides count elements.
+    """
+
+    dtype: str
+    shape: tuple[int | None, ...]
+    strides: tuple[int | None, ...]
+    writes: bool
+
+
+@dataclass(frozen=True)
+class ScalarArgument:
+    """A kernel's number argument, of an MLIR type (`i32`, `f32`, `index`)."""
+
+    dtype: str
+
+
+Argument = MemrefArgument | ScalarArgument
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a launch of a kernel needs.
+
+    `grid` maps the sizes of all memref arguments, in order, to a grid; None where the kernel doesn't say. `requires` maps them
+    to numbers that must all be 0.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    block: tuple[int, int, int] | None
+    grid: Callable[[Sizes], tuple[int, ...]] | None
+    requires: Callable[[Sizes], tuple[int, ...]] | None
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A module on its way to a chip: what each stage made of it.
+
+    Attributes are made when first asked for, so that a caller who wants PTX pays for no ptxas. `source` is the module's text
+    before any pass.
+    """
+
+    source: str
+    name: str
+    target: Target
+    llvm: str
+    launches: dict[str, Launch]
+
+    @cached_property
+    def ptx(self) -> str:
+        """The PTX that LLVM makes. Raises WeftError where LLVM can't."""
+        chip, version = self.target.chip.name, self.target.ptx
+        parts = [self.llvm, chip, repr(version), _tool_versions()]
+        return (
+            cache.default()
+            .get_or_make("ptx", parts, lambda: codegen.to_ptx(self.llvm, chip, version).ptx.encode())
+            .decode()
+        )
+
+    @cached_property
+    def assembled(self) -> ptxas.Assembled:
+        """The cubin, and the registers and spills of each kernel. Raises WeftError where ptxas can't."""
+        chip = self.target.chip.name
+        parts = [self.ptx, chip, ptxas.version()]
+        made: list[ptxas.Assembled] = []
+
+        def assemble() -> bytes:
+            made.append(ptxas.assemble(self.ptx, chip))
+            return _packed(made[0])
+
+        entry = cache.default().get_or_make("cubin", parts, assemble)
+        return made[0] if made else _unpacked(entry)
+
+    @property
+    def cubin(self) -> bytes:
+        """The machine code."""
+        return self.assembled.cubin
+
+    @property
+    def sass(self) -> str:
+        """The machine code, disassembled. Raises WeftError with no disassembler installed."""
+        return ptxas.disassemble(self.cubin)
+
+    def stages(self) -> tuple[str, ...]:
+        """The passes that made the kernel, in order: what `ir` can show."""
+        return tuple(str(e) for e in passes.elements(_pipeline(self.target)))
+
+    def ir(self, after: str) -> str:
+        """The module's IR after the pass or pipeline element `after` (its first occurrence); `source` is the text before all.
+
+        Raises WeftError for a pass that isn't among `stages`.
+        """
+        if after == "source":
+            return self.source
+        done: list[str] = []
+        for element in self.stages():
+            done.append(element)
+            if element == after or element.split("{")[0] == after:
+                module = mlir.parse(self.source, new_context(), self.name)
+                _run(module, ",".join(done), self.name)
+                return str(module)
+        raise WeftError(f"no stage '{after}': the stages are source, {', '.join(self.stages())}")
+
+
+def compile_module(
+    module: Any, arch: str | None = None, *, name: str = "-", default: str | None = None
+) -> Compiled:
+    """Takes a module (an `ir.Module`, .mlir text, or a Path) down to LLVM IR for a chip.
+
+    The chip is `arch`, else the one that the module's `gpu.module` names, else `default`. Raises WeftError with the place of
+    each mistake.
+    """
+    if isinstance(module, Path):
+        name, module = str(module), mlir.parse_file(module, new_context())
+    elif isinstance(module, str):
+        module = mlir.parse(module, new_context(), name)
+    else:
+        module = module.operation.clone().opview
+    source = str(module)
+    target = _target(module, arch, default)
+    elements = [str(e) for e in passes.elements(_pipeline(target))]
+    split = elements.index("lower-mma")
+    _run(module, ",".join(elements[:split]), name)
+    holders = [op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp)]
+    if len(holders) != 1:
+        raise WeftError(
+            f"{name}: expected one tile.matmul function or one gpu.module to compile, found {len(holders)}"
+        )
+    launches = {launch.name: launch for k in operations(module, gpu.GPUFuncOp) if (launch := _launch(k))}
+    if not launches:
+        raise WeftError(f"{name}: expected a kernel (a gpu.func with the attribute 'kernel'), found none")
+    _run(module, ",".join(elements[split:]), name)
+    holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
+    return Compiled(source, name, target, mlir.translate(holder), launches)
+
+
+def _pipeline(target: Target) -> str:
+    major, minor = target.ptx
+    attach = f"nvvm-attach-target{{chip={target} features=+ptx{major}{minor}}}"
+    return f"{KERNEL.format(chip=target)},{attach},{INSTRUCTIONS},{LLVM}"
+
+
+def _run(module: Any, pipeline: str, name: str) -> None:
+    with mlir.located(name):
+        passes.manager(pipeline, module.context).run(module.operation)
+
+
+def _target(module: Any, arch: str | None, default: str | None) -> Target:
+    """The chip to compile for; a module that names another than `arch` is refused."""
+    named = [t for op in operations(module, gpu.GPUModuleOp) if (t := target_of(op.operation)) is not None]
+    if arch is not None:
+        target = Target.of(arch)
+    elif named:
+        target = named[0]
+    elif default is not None:
+        target = Target.of(default)
+    else:
+        raise WeftError("no chip to compile for: pass arch, for instance arch='sm_80'")
+    for other in named:
+        if other != target:
+            raise WeftError(f"the module is for {other}, not for {target}")
+    if not target.chip.llvm:
+        raise WeftError(f"LLVM 22.1 generates no code for {target}")
+    return target
+
+
+def _launch(kernel: Any) -> Launch | None:
+    """What the attributes and the type of a `gpu.func` say about its launch; None for one that is no kernel."""
+    attributes = kernel.operation.attributes
+    if "gpu.kernel" not in attributes:
+        return None
+    writes = set(attributes["weft.writes"]) if "weft.writes" in attributes else None
+    arguments: list[Argument] = []
+    for number, kind in enumerate(kernel.function_type.value.inputs):
+        written = writes is None or number in writes
+        arguments.append(_argument(kind, written, kernel))
+    block = tuple(attributes["known_block_size"]) if "known_block_size" in attributes else None
+    return Launch(
+        kernel.name.value,
+        tuple(arguments),
+        block,
+        _evaluator(attributes, "weft.grid"),
+        _evaluator(attributes, "weft.requires"),
+        attributes["weft.shared_bytes"].value if "weft.shared_bytes" in attributes else 0,
+    )
+
+
+def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
+    if isinstance(kind, ir.MemRefType):
+        strides, _ = kind.get_strides_and_offset()
+        shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
+        dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
+        return MemrefArgument(
+            str(kind.element_type), shape, tuple(None if s == dynamic else s for s in strides), writes
+        )
+    if isinstance(kind, (ir.IntegerType, ir.FloatType, ir.IndexType)):
+        return ScalarArgument(str(kind))
+    place = mlir.location(kernel.location)
+    raise WeftError(f"{place or kernel.name.value}: a kernel argument of type {kind} can't be passed")
+
+
+def _evaluator(attributes: Any, name: str) -> Callable[[Sizes], tuple[int, ...]] | None:
+    """An affine map attribute as a Python function of its dimensions."""
+    if name not in attributes:
+        return None
+    results = [_expression(e) for e in attributes[name].value.results]
+    return lambda sizes: tuple(result(sizes) for result in results)
+
+
+def _expression(expression: Any) -> Callable[[Sizes], int]:
+    if (constant := mlir.cast(ir.AffineConstantExpr, expression)) is not None:
+        value = int(constant.value)
+        return lambda _: value
+    if (dimension := mlir.cast(ir.AffineDimExpr, expression)) is not None:
+        position = int(dimension.position)
+        return lambda sizes: sizes[position]
+    binary = {
+        ir.AffineAddExpr: lambda a, b: a + b,
+        ir.AffineMulExpr: lambda a, b: a * b,
+        ir.AffineCeilDivExpr: lambda a, b: -(-a // b),
+        ir.AffineFloorDivExpr: lambda a, b: a // b,
+        ir.AffineModExpr: lambda a, b: a % b,
+    }
+    for kind, function in binary.items():
+        if (found := mlir.cast(kind, expression)) is not None:
+            left, right = _expression(found.lhs), _expression(found.rhs)
+            return lambda sizes, function=function: function(left(sizes), right(sizes))  # type: ignore[misc]
+    raise WeftError(f"launch attributes can't use the expression {expression}")
+
+
+def _tool_versions() -> str:
+    from importlib.metadata import version
+
+    return f"llvmlite {version('llvmlite')}"
+
+
+def _packed(assembled: ptxas.Assembled) -> bytes:
+    header = json.dumps(
+        {"log": assembled.log, "kernels": {k: vars(r) for k, r in assembled.kernels.items()}}
+    ).encode()
+    return len(header).to_bytes(8, "little") + header + assembled.cubin
+
+
+def _unpacked(entry: bytes) -> ptxas.Assembled:
+    end = 8 + int.from_bytes(entry[:8], "little")
+    header = json.loads(entry[8:end])
+    kernels = {k: ptxas.Resources(**r) for k, r in header["kernels"].items()}
+    return ptxas.Assembled(entry[end:], kernels, header["log"])

@@ -1,0 +1,56 @@
+"""What ends a block: going on, skipping under a guard, waiting for lanes, leaving a function."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.emulator.table import Collective, End
+
+if TYPE_CHECKING:
+    from weft.emulator.decode import FunctionCode
+    from weft.emulator.machine import Group, Machine
+
+
+def jump(target: int) -> End:
+    """Goes on with block `target`."""
+    return End(lambda machine, group: target, (target,))
+
+
+def leave(code: "FunctionCode") -> End:
+    """Returns from a function; from a kernel, exits."""
+    if code.function.is_entry:
+        return End(lambda machine, group: machine.exit(group), ())
+    return End(lambda machine, group: machine.leave(group), ())
+
+
+def skip(end: End, predicate: int, negated: bool, after: int) -> End:
+    """`end` for the threads whose predicate holds; the others go on with block `after`."""
+
+    def run(machine: "Machine", group: "Group") -> int:
+        lanes = group.lanes
+        mask = lanes.read(predicate)
+        if negated:
+            mask = ~mask
+        if lanes.mask is not None:
+            mask = mask & lanes.mask
+        count = int(np.count_nonzero(mask))
+        if count == 0:
+            return after
+        if count < lanes.active:
+            machine.part(group, mask, after)  # type: ignore[arg-type]
+        return end.run(machine, group)
+
+    return End(run, (*end.targets, after))
+
+
+def collective(made: Collective, after: int) -> End:
+    """A step that waits until its lanes stand together."""
+    step, members = made.step, made.members
+
+    def run(machine: "Machine", group: "Group") -> int:
+        if group.lanes.mask is not None and not machine.gather(group, members):
+            return -1
+        step(group.lanes)
+        return after
+
+    return End(run, (after,))

@@ -1,0 +1,279 @@
+"""Runs a wave: groups of threads that stand at the same place execute together, each thread with its own place.
+
+A group may hold threads of many warps and CTAs; it splits where its threads part and merges with whatever it meets at the
+same block of the same call. Of several groups the one at the lowest rank goes first (see `flow`), so that threads which parted
+meet again. Every QUANTUM instructions the group that waited longest gets a slice of its own, so that none starves: a thread
+that spins until another one acts always sees it act.
+"""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.emulator.barriers import Barriers
+from weft.emulator.decode import FunctionCode
+from weft.emulator.errors import Deadlock, Fault
+from weft.emulator.lanes import Lanes
+from weft.emulator.program import Program
+from weft.emulator.types import Array, Bools
+from weft.emulator.wave import Wave
+
+QUANTUM = 2000
+_SLICE = 500
+_TURN = 100_000
+_STACK_LIMIT = 512 * 1024
+
+Priority = tuple[int, ...]
+
+
+class Frame:
+    """A call in progress: where it returns to, where its local frame begins, and the ranks of the calls it is in."""
+
+    def __init__(self, parent: "Frame | None", code: FunctionCode, after: int, base: int, path: Priority) -> None:
+        self.parent, self.code, self.after, self.base, self.path = parent, code, after, base, path
+        self.children: dict[int, Frame] = {}
+        self.saved: dict[int, Array] = {}
+        self.leave: Callable[[Lanes], None] | None = None
+
+
+class Group:
+    """Threads at the beginning of the same block of the same call."""
+
+    __slots__ = ("block", "frame", "lanes", "since", "stalled")
+
+    def __init__(self, block: int, frame: Frame, lanes: Lanes) -> None:
+        self.block, self.frame, self.lanes = block, frame, lanes
+        self.since = 0
+        self.stalled = False
+
+
+Key = tuple[int, Frame, int]
+
+
+class Totals:
+    """What a launch has executed so far, over all of its waves; `limit` is in warp instructions."""
+
+    def __init__(self, blocks: int, limit: int | None) -> None:
+        self.instructions = 0
+        self.limit = limit if limit is not None else 1 << 62
+        self.runs = [0] * blocks
+        self.bytes: dict[str, int] = {}
+
+
+class Machine:
+    """The scheduler of one wave; `run` may be called again until it returns True."""
+
+    def __init__(self, wave: Wave, program: Program, totals: Totals, seed: int | None) -> None:
+        self.wave, self.program, self.totals = wave, program, totals
+        self.ready: dict[Key, Group] = {}
+        self.barriers = Barriers(self)
+        self.random = None if seed is None else random.Random(seed)
+        self._lowest: Priority = ()
+        self._hold = 0
+        self._rotated = 0
+        root = Frame(None, program.entry, -1, 0, ())
+        for threads in wave.parts(split=seed is not None):
+            self.put(Group(program.entry.entry_block, root, Lanes.of(wave, threads)))
+
+    # The loop
+
+    def run(self) -> bool:
+        """Runs until every thread has exited (True), or for a turn, after which another wave may be let in (False)."""
+        wave, blocks, totals, ready = self.wave, self.program.blocks, self.totals, self.ready
+        stop = wave.ticks + _TURN
+        group = self._pick()
+        while group is not None:
+            block, lanes = blocks[group.block], group.lanes
+            for step in block.steps:
+                step(lanes)
+            totals.runs[group.block] += lanes.warps
+            totals.instructions += len(block.opcodes) * lanes.warps
+            wave.ticks += len(block.opcodes) + 1
+            if totals.instructions > totals.limit:
+                raise Fault(f"reached the instruction limit of {totals.limit}", block.line)
+            assert block.end is not None
+            after = block.end.run(self, group)
+            if after < 0:
+                group = self._pick()
+            else:
+                group.block = after
+                if ready:
+                    group = self._choose(group)
+            if wave.ticks > stop and group is not None:
+                self.put(group)
+                return False
+        if ready or self.barriers.pending:
+            raise Deadlock(self._waiting())
+        return True
+
+    def _key(self, group: Group) -> Key:
+        row = -1 if self.random is None else int(group.lanes.row_numbers()[0])
+        return group.block, group.frame, row
+
+    def _priority(self, group: Group) -> Priority:
+        return (*group.frame.path, self.program.blocks[group.block].rank)
+
+    def put(self, group: Group) -> None:
+        """Makes a group ready, together with those that stand at the same place."""
+        key = self._key(group)
+        other = self.ready.get(key)
+        if other is not None:
+            group = self._merged(group, other)
+        group.since = self.wave.ticks
+        self.ready[key] = group
+        priority = self._priority(group)
+        if not self._lowest or priority < self._lowest:
+            self._lowest = priority
+
+    def _merged(self, group: Group, other: Group) -> Group:
+        return Group(group.block, group.frame, Lanes.of(self.wave, group.lanes.threads() | other.lanes.threads()))
+
+    def _choose(self, group: Group) -> Group | None:
+        """Who runs after `group` has reached its next block: it or another one."""
+        other = self.ready.pop(self._key(group), None)
+        if other is not None:
+            group = self._merged(group, other)
+            self._refresh()
+        ticks = self.wave.ticks
+        if self._hold > ticks:
+            return group
+        if self.random is not None or ticks - self._rotated > QUANTUM:
+            self.put(group)
+            return self._pick()
+        if self._lowest and self._lowest < self._priority(group):
+            self.put(group)
+            return self._pick()
+        return group
+
+    def _pick(self) -> Group | None:
+        """Takes the group to run next; None when none can."""
+        able = [(key, group) for key, group in self.ready.items() if not group.stalled]
+        if not able:
+            if not self.barriers.release_warp_syncs():
+                return None
+            able = [(key, group) for key, group in self.ready.items() if not group.stalled]
+        ticks = self.wave.ticks
+        if self.random is not None:
+            row = self.random.choice(able)[0][2]
+            key = min((k for k, _ in able if k[2] == row), key=lambda k: self._priority(self.ready[k]))
+            self._hold = ticks + self.random.randrange(1, 50)
+        elif ticks - self._rotated > QUANTUM:
+            key = min(able, key=lambda item: item[1].since)[0]
+            self._rotated, self._hold = ticks, ticks + _SLICE
+        else:
+            key = min(able, key=lambda item: self._priority(item[1]))[0]
+        group = self.ready.pop(key)
+        self._refresh()
+        return group
+
+    def _refresh(self) -> None:
+        able = [self._priority(group) for group in self.ready.values() if not group.stalled]
+        self._lowest = min(able, default=())
+
+    # What the ends of blocks do
+
+    def part(self, group: Group, mask: Bools, after: int) -> None:
+        """Keeps the lanes of `mask` in `group` and sends its other lanes to block `after`."""
+        lanes = group.lanes
+        staying = np.zeros((self.wave.warps, 32), np.bool_)
+        staying[slice(None) if lanes.rows is None else lanes.rows] = mask
+        leaving = lanes.threads() & ~staying
+        group.lanes = Lanes.of(self.wave, staying)
+        self.put(Group(after, group.frame, Lanes.of(self.wave, leaving)))
+
+    def gather(self, group: Group, members: int | None) -> bool:
+        """Whether the lanes that a collective instruction needs are together.
+
+        `members` is the slot of the member mask (None: all lanes that haven't exited). Warps that lack a lane are taken out
+        of the group and wait at its block; False when no warp is left.
+        """
+        lanes = group.lanes
+        mask = lanes.enabled()
+        needed = lanes.chosen(self.wave.live)
+        if members is not None:
+            named = np.where(mask, lanes.read(members), np.uint32(0))  # type: ignore[arg-type]
+            union = np.bitwise_or.reduce(named, axis=1, keepdims=True)
+            needed = needed & ((union >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(np.bool_)
+        lacking = (needed & ~mask).any(axis=1)
+        if not lacking.any():
+            return True
+        waiting = Group(group.block, group.frame, lanes)
+        complete = not lacking.all()
+        if complete:
+            chosen = lanes.row_numbers()
+            threads = lanes.threads()
+            staying = threads.copy()
+            staying[chosen[lacking]] = False
+            group.lanes = Lanes.of(self.wave, staying)
+            waiting.lanes = Lanes.of(self.wave, threads & ~staying)
+        key = self._key(waiting)
+        waiting.stalled, waiting.since = True, self.wave.ticks
+        self.ready[key] = waiting
+        return complete
+
+    def exit(self, group: Group) -> int:
+        """Ends the group's threads; what waited for them alone goes on."""
+        wave = self.wave
+        threads = group.lanes.threads()
+        wave.live &= ~threads
+        for other in self.ready.values():
+            other.stalled = False
+        self._refresh()
+        if self.barriers.pending:
+            self.barriers.recheck()
+        return -1
+
+    def call(self, group: Group, code: FunctionCode, after: int, site: int) -> int:
+        """Enters a function from block `site`; its frame follows the caller's. Returns its first block."""
+        caller = group.frame
+        frame = caller.children.get(site)
+        if frame is None or frame.code is not code:
+            base = caller.base + caller.code.frame_size
+            if base + code.frame_size > _STACK_LIMIT:
+                raise Fault("stack overflow", code.function.place.line)
+            path = (*caller.path, self.program.blocks[site].rank)
+            frame = Frame(caller, code, after, base, path)
+            caller.children[site] = frame
+            self.wave.memory.reserve_local(base + code.frame_size)
+        lanes = group.lanes
+        if code.recursive:
+            for slot in range(code.base, code.frame + 1):
+                old = frame.saved.get(slot, lanes.regs[slot])
+                frame.saved[slot] = np.where(lanes.threads(), lanes.regs[slot], old)
+        lanes.write(code.frame, np.full((lanes.warps, 32), frame.base, np.uint64))
+        group.frame = frame
+        return code.entry_block
+
+    def leave(self, group: Group) -> int:
+        """Returns from a function; returns the block after the call."""
+        frame, lanes = group.frame, group.lanes
+        assert frame.parent is not None
+        if frame.leave is not None:
+            frame.leave(lanes)
+        if frame.code.recursive:
+            kept = frame.code.returned_slots
+            for slot in range(frame.code.base, frame.code.frame + 1):
+                if slot not in kept:
+                    lanes.write(slot, lanes.chosen(frame.saved[slot]))
+        group.frame = frame.parent
+        return frame.after
+
+    # Deadlock
+
+    def _waiting(self) -> list[str]:
+        lines: list[str] = []
+        for group in self.ready.values():
+            block = self.program.blocks[group.block]
+            lines += self.describe(group.lanes, f"at line {block.line} ({block.waits}) for other lanes of its warp")
+        return sorted(lines + self.barriers.describe())
+
+    def describe(self, lanes: Lanes, where: str) -> list[str]:
+        """One line for each warp of `lanes`."""
+        lines: list[str] = []
+        enabled = lanes.enabled()
+        for at, row in enumerate(lanes.row_numbers()):
+            count = int(np.count_nonzero(enabled[at]))
+            warp, cta = int(self.wave.warp_of_row[row]), self.wave.cta(int(row))
+            lines.append(f"block {cta} warp {warp} ({count} lanes) waits {where}")
+        return lines

@@ -1,0 +1,261 @@
+"""A compiled kernel that is called with arrays, on a GPU or in the emulator."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft import arrays, emulator, runtime
+from weft.arrays import ArrayView
+from weft.compile import Compiled, Launch, MemrefArgument, ScalarArgument, compile_module
+from weft.errors import WeftError
+from weft.ptxas import Resources
+
+# MLIR scalar types as `struct` formats and as NumPy types.
+_SCALARS = {
+    "i1": ("?", np.bool_),
+    "i8": ("b", np.int8),
+    "i16": ("h", np.int16),
+    "i32": ("i", np.int32),
+    "i64": ("q", np.int64),
+    "index": ("q", np.int64),
+    "f16": ("e", np.float16),
+    "f32": ("f", np.float32),
+    "f64": ("d", np.float64),
+}
+_GRID_LIMITS = (2**31 - 1, 65535, 65535)
+
+
+def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
+    """Compiles one kernel of a module: a `weft.Module`, an MLIR module, .mlir text, or the Path of a .mlir file.
+
+    The chip is `arch` (`sm_90a`), else what the module names, else the GPU's, else sm_80. `kernel` picks one where the module
+    has several. Raises WeftError, with places in the text, for whatever can't be compiled.
+    """
+    default = None if arch else (runtime.device().chip if runtime.available() is None else "sm_80")
+    made = compile_module(getattr(module, "mlir", module), arch, default=default)
+    names = list(made.launches)
+    if kernel is None and len(names) > 1:
+        raise WeftError(f"{made.name}: the module has several kernels, name one: {', '.join(names)}")
+    if kernel is not None and kernel not in names:
+        raise WeftError(f"{made.name}: no kernel '{kernel}': there is {', '.join(names)}")
+    return Kernel(made, made.launches[kernel or names[0]])
+
+
+class Kernel:
+    """One compiled kernel: its IR at every stage, its PTX and resources, and a call with arrays."""
+
+    def __init__(self, compiled: Compiled, launch: Launch) -> None:
+        self.compiled = compiled
+        self.launch = launch
+        self._loaded: dict[int, runtime.Loaded] = {}
+
+    @property
+    def name(self) -> str:
+        """The kernel's name in the PTX."""
+        return self.launch.name
+
+    @property
+    def chip(self) -> str:
+        """The chip that it is compiled for."""
+        return str(self.compiled.target)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The passes that made it: what `ir` takes."""
+        return self.compiled.stages()
+
+    def ir(self, after: str = "source") -> str:
+        """The module's IR after a pass of `stages`, or before all of them."""
+        return self.compiled.ir(after)
+
+    @property
+    def llvm(self) -> str:
+        """The LLVM IR, before LLVM optimises it."""
+        return self.compiled.llvm
+
+    @property
+    def ptx(self) -> str:
+        """The PTX."""
+        return self.compiled.ptx
+
+    @property
+    def cubin(self) -> bytes:
+        """The machine code."""
+        return self.compiled.cubin
+
+    @property
+    def sass(self) -> str:
+        """The machine code, disassembled."""
+        return self.compiled.sass
+
+    @property
+    def resources(self) -> Resources:
+        """Registers, static shared memory and spills, as ptxas counts them."""
+        return self.compiled.assembled.kernels[self.name]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a launch."""
+        return self.launch.shared_bytes
+
+    @cached_property
+    def _module(self) -> emulator.Module:
+        return emulator.Module(self.ptx)
+
+    def __call__(
+        self,
+        *args: Any,
+        grid: Sequence[int] | None = None,
+        block: Sequence[int] | None = None,
+        stream: Any = None,
+        on: str | None = None,
+    ) -> None:
+        """Runs the kernel with one array or number for each argument; what it writes is in the arrays afterwards.
+
+        CPU arrays are copied to the GPU and back, and waited for; with GPU arrays the launch is queued on `stream`. `on` is
+        "gpu" or "emulator"; without it the GPU is taken where there is one. `grid` and `block` are needed where the kernel
+        doesn't say them. Raises WeftError for arguments that don't fit.
+        """
+        on = on or ("gpu" if runtime.available() is None else "emulator")
+        views = self._views(args)
+        grid_, block_ = self.dimensions(views, grid, block)
+        if on == "gpu":
+            self._run_on_gpu(views, grid_, block_, stream)
+        elif on == "emulator":
+            self.emulate(*args, grid=grid_, block=block_)
+        else:
+            raise WeftError(f"a kernel runs on 'gpu' or 'emulator', not on '{on}'")
+
+    def emulate(
+        self,
+        *args: Any,
+        grid: Sequence[int] | None = None,
+        block: Sequence[int] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> emulator.Report:
+        """Runs the kernel's PTX in the emulator on CPU arrays, which it updates, and returns the emulator's report.
+
+        `progress` is called with the number of CTAs that are done and their total.
+        """
+        views = self._views(args)
+        grid_, block_ = self.dimensions(views, grid, block)
+        buffers = [v.numpy() if isinstance(v, ArrayView) else v for v in views]
+        return self._module.launch(
+            self.name,
+            grid=grid_,
+            block=block_,
+            args=_descriptors(self.launch, views, buffers),
+            shared_bytes=self.shared_bytes,
+            progress=progress,
+        )
+
+    def dimensions(
+        self, views: Sequence[Any], grid: Sequence[int] | None = None, block: Sequence[int] | None = None
+    ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """The grid and block of a launch with these arguments. Raises WeftError for sizes that the kernel can't take."""
+        sizes = [size for v in views if isinstance(v, ArrayView) for size in v.shape]
+        if self.launch.requires is not None and any(self.launch.requires(sizes)):
+            shapes = ", ".join(str(v.shape) for v in views if isinstance(v, ArrayView))
+            raise WeftError(f"kernel {self.name}: the shapes of its arguments don't fit together: {shapes}")
+        if grid is None:
+            if self.launch.grid is None:
+                raise WeftError(f"kernel {self.name} doesn't say its grid: pass grid=(x, y, z)")
+            grid = self.launch.grid(sizes)
+        block = block or self.launch.block
+        if block is None:
+            raise WeftError(f"kernel {self.name} doesn't say its block: pass block=(x, y, z)")
+        for axis, count, limit in zip("xyz", grid, _GRID_LIMITS, strict=True):
+            if not 1 <= count <= limit:
+                raise WeftError(f"kernel {self.name}: a grid of {tuple(grid)} isn't in 1..{limit} on {axis}")
+        return (grid[0], grid[1], grid[2]), (block[0], block[1], block[2])
+
+    def _views(self, args: Sequence[Any]) -> list[Any]:
+        """Each argument checked against what the kernel declares: arrays as views, numbers as they are."""
+        wanted = self.launch.arguments
+        if len(args) != len(wanted):
+            raise WeftError(f"kernel {self.name} takes {len(wanted)} arguments, got {len(args)}")
+        views: list[Any] = []
+        for number, (arg, want) in enumerate(zip(args, wanted, strict=True)):
+            what = f"kernel {self.name}, argument {number}"
+            if isinstance(want, ScalarArgument):
+                views.append(_number(arg, want, what))
+                continue
+            found = arrays.view(arg)
+            if complaint := _misfit(found, want):
+                raise WeftError(f"{what}: {complaint}")
+            views.append(found)
+        return views
+
+    def _run_on_gpu(self, views: Sequence[Any], grid: Any, block: Any, stream: Any) -> None:
+        copies = [
+            runtime.DeviceArray.from_numpy(np.ascontiguousarray(v.numpy()))
+            if isinstance(v, ArrayView) and v.device == "cpu"
+            else None
+            for v in views
+        ]
+        placed = [v if c is None else arrays.view(c) for v, c in zip(views, copies, strict=True)]
+        addresses = [p.address if isinstance(p, ArrayView) else p for p in placed]
+        args = _descriptors(self.launch, placed, addresses)
+        self.loaded().launch(
+            self.name, grid, block, args, shared_bytes=self.shared_bytes, stream=stream
+        )
+        if any(c is not None for c in copies):
+            runtime.synchronize()
+        for view, copy, want in zip(views, copies, self.launch.arguments, strict=True):
+            if copy is not None and isinstance(want, MemrefArgument) and want.writes:
+                view.numpy()[...] = copy.to_numpy()
+
+    def loaded(self) -> runtime.Loaded:
+        """The cubin on the current GPU, loaded once."""
+        return runtime.loaded(self.cubin)
+
+
+def _misfit(found: ArrayView, want: MemrefArgument) -> str | None:
+    """Why an array can't be passed for a memref argument."""
+    if found.dtype != want.dtype:
+        return f"expects elements of {want.dtype}, got {found.dtype}"
+    if len(found.shape) != len(want.shape) or any(
+        w is not None and w != f for w, f in zip(want.shape, found.shape, strict=True)
+    ):
+        shape = "x".join("?" if s is None else str(s) for s in want.shape)
+        return f"expects an array of shape {shape}, got {'x'.join(map(str, found.shape))}"
+    if any(size < 1 or size >= 2**31 for size in found.shape):
+        return f"expects sizes from 1 to 2**31 - 1, got {found.shape}"
+    for dimension, (want_stride, stride) in enumerate(zip(want.strides, found.strides, strict=True)):
+        if want_stride is not None and found.shape[dimension] > 1 and stride != want_stride:
+            return f"expects stride {want_stride} in dimension {dimension}, got strides {found.strides}"
+    if want.writes and found.readonly:
+        return "is written by the kernel, but the array is read-only"
+    return None
+
+
+def _number(value: Any, want: ScalarArgument, what: str) -> Any:
+    if want.dtype not in _SCALARS:
+        raise WeftError(f"{what}: numbers of type {want.dtype} can't be passed")
+    if not isinstance(value, (int, float, np.number, np.bool_)):
+        raise WeftError(f"{what}: expects a number of type {want.dtype}, got {type(value).__name__}")
+    return value
+
+
+def _descriptors(launch: Launch, views: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
+    """The kernel's parameters: each memref as MLIR's descriptor (two pointers, an offset, sizes, strides).
+
+    An address becomes a pointer parameter; an array stands for itself, as the emulator takes it.
+    """
+    flat: list[Any] = []
+    for want, view, buffer in zip(launch.arguments, views, buffers, strict=True):
+        if isinstance(want, ScalarArgument):
+            form, kind = _SCALARS[want.dtype]
+            flat.append(kind(view) if isinstance(buffer, np.generic) else (form, view))
+            continue
+        on_gpu = isinstance(buffer, int)
+        pointer = ("P", buffer) if on_gpu else buffer
+        numbers = [0, *view.shape, *view.strides]
+        flat += [pointer, pointer, *(("q", n) if on_gpu else np.int64(n) for n in numbers)]
+    return flat
+
+
+__all__ = ["Kernel", "Path", "compile"]
