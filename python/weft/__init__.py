@@ -1,1 +1,23 @@
 """Weft: MLIR dialects, passes and a CPU emulator for NVIDIA's tensor-core instructions."""
+
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import Diagnostic, Location, WeftError
+
+if TYPE_CHECKING:
+    from weft.builder import Module, memref
+    from weft.kernel import Kernel, compile
+
+__version__ = "0.1.0"
+__all__ = ["Diagnostic", "Kernel", "Location", "Module", "WeftError", "compile", "memref"]
+
+# Imported when first used: MLIR and LLVM cost 0.3 s, which a tool that only prints its help shouldn't pay.
+_LAZY = {"Kernel": "kernel", "compile": "kernel", "Module": "builder", "memref": "builder"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'weft' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(f"weft.{_LAZY[name]}"), name)

@@ -25,12 +25,14 @@ LLVM = "weft-to-llvm"
 class MemrefArgument:
     """A kernel's matrix argument, which a launch passes as MLIR's memref descriptor.
 
-    `shape` and `strides` hold None where the type leaves them to run time; strides count elements.
+    `shape` and `strides` hold None where the type leaves them to run time; strides count elements. `contiguous`: the type has
+    no strides of its own, so rows follow each other.
     """
 
     dtype: str
     shape: tuple[int | None, ...]
     strides: tuple[int | None, ...]
+    contiguous: bool
     writes: bool
 
 
@@ -219,7 +221,11 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
         shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
         dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
         return MemrefArgument(
-            str(kind.element_type), shape, tuple(None if s == dynamic else s for s in strides), writes
+            str(kind.element_type),
+            shape,
+            tuple(None if s == dynamic else s for s in strides),
+            not isinstance(kind.layout, ir.StridedLayoutAttr),
+            writes,
         )
     if isinstance(kind, (ir.IntegerType, ir.FloatType, ir.IndexType)):
         return ScalarArgument(str(kind))

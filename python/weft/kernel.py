@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -142,12 +141,12 @@ class Kernel:
         """
         views = self._views(args)
         grid_, block_ = self.dimensions(views, grid, block)
-        buffers = [v.numpy() if isinstance(v, ArrayView) else v for v in views]
+        buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
         return self._module.launch(
             self.name,
             grid=grid_,
             block=block_,
-            args=_descriptors(self.launch, views, buffers),
+            args=_parameters(self.launch, views, lambda view: buffers[id(view)], _emulator_number),
             shared_bytes=self.shared_bytes,
             progress=progress,
         )
@@ -197,8 +196,7 @@ class Kernel:
             for v in views
         ]
         placed = [v if c is None else arrays.view(c) for v, c in zip(views, copies, strict=True)]
-        addresses = [p.address if isinstance(p, ArrayView) else p for p in placed]
-        args = _descriptors(self.launch, placed, addresses)
+        args = _parameters(self.launch, placed, lambda view: ("P", view.address), _gpu_number)
         self.loaded().launch(
             self.name, grid, block, args, shared_bytes=self.shared_bytes, stream=stream
         )
@@ -209,8 +207,11 @@ class Kernel:
                 view.numpy()[...] = copy.to_numpy()
 
     def loaded(self) -> runtime.Loaded:
-        """The cubin on the current GPU, loaded once."""
-        return runtime.loaded(self.cubin)
+        """The cubin on the current GPU, loaded once on each."""
+        ordinal = runtime.current().ordinal
+        if ordinal not in self._loaded:
+            self._loaded[ordinal] = runtime.load(self.cubin)
+        return self._loaded[ordinal]
 
 
 def _misfit(found: ArrayView, want: MemrefArgument) -> str | None:
@@ -224,6 +225,8 @@ def _misfit(found: ArrayView, want: MemrefArgument) -> str | None:
         return f"expects an array of shape {shape}, got {'x'.join(map(str, found.shape))}"
     if any(size < 1 or size >= 2**31 for size in found.shape):
         return f"expects sizes from 1 to 2**31 - 1, got {found.shape}"
+    if want.contiguous and found.strides != arrays.contiguous_strides(found.shape):
+        return f"expects a contiguous array (or a kernel for memref<…, strided<…>>), got strides {found.strides}"
     for dimension, (want_stride, stride) in enumerate(zip(want.strides, found.strides, strict=True)):
         if want_stride is not None and found.shape[dimension] > 1 and stride != want_stride:
             return f"expects stride {want_stride} in dimension {dimension}, got strides {found.strides}"
@@ -240,22 +243,23 @@ def _number(value: Any, want: ScalarArgument, what: str) -> Any:
     return value
 
 
-def _descriptors(launch: Launch, views: Sequence[Any], buffers: Sequence[Any]) -> list[Any]:
-    """The kernel's parameters: each memref as MLIR's descriptor (two pointers, an offset, sizes, strides).
-
-    An address becomes a pointer parameter; an array stands for itself, as the emulator takes it.
-    """
+def _parameters(
+    launch: Launch, views: Sequence[Any], address: Callable[[ArrayView], Any], number: Callable[[str, Any], Any]
+) -> list[Any]:
+    """The kernel's parameters: each memref as MLIR's descriptor (two pointers, an offset, sizes, strides)."""
     flat: list[Any] = []
-    for want, view, buffer in zip(launch.arguments, views, buffers, strict=True):
+    for want, view in zip(launch.arguments, views, strict=True):
         if isinstance(want, ScalarArgument):
-            form, kind = _SCALARS[want.dtype]
-            flat.append(kind(view) if isinstance(buffer, np.generic) else (form, view))
-            continue
-        on_gpu = isinstance(buffer, int)
-        pointer = ("P", buffer) if on_gpu else buffer
-        numbers = [0, *view.shape, *view.strides]
-        flat += [pointer, pointer, *(("q", n) if on_gpu else np.int64(n) for n in numbers)]
+            flat.append(number(want.dtype, view))
+        else:
+            flat += [address(view), address(view)]
+            flat += [number("index", n) for n in (0, *view.shape, *view.strides)]
     return flat
 
 
-__all__ = ["Kernel", "Path", "compile"]
+def _gpu_number(dtype: str, value: Any) -> runtime.Argument:
+    return _SCALARS[dtype][0], value
+
+
+def _emulator_number(dtype: str, value: Any) -> np.generic:
+    return _SCALARS[dtype][1](value)

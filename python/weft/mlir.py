@@ -3,6 +3,7 @@
 A real `mlir-python-bindings` is taken where it is installed, else the upstream bindings that torch-mlir carries.
 """
 
+import contextlib
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator
@@ -42,7 +43,24 @@ nvvm: Any = _module("dialects.nvvm")
 scf: Any = _module("dialects.scf")
 vector: Any = _module("dialects.vector")
 
+# Where `weft.dialects` and the other packages lie that build operations: beside this one, or at the top of a checkout.
+_SIBLINGS = [
+    Path(spec.origin).parent
+    for name in ("weft.dialects", "weft.passes")
+    if (spec := importlib.util.find_spec(name)) is not None and spec.origin
+]
+
 MLIRError: type[Exception] = ir.MLIRError
+
+
+@contextmanager
+def caller_locations() -> Iterator[None]:
+    """Operations built in the block get the line of the code that asked for them, outside of Weft and the bindings."""
+    hidden = _module("dialects._ods_common")._cext.globals
+    for path in (Path(__file__).parent, Path(ir.__file__).parent, *_SIBLINGS, Path(contextlib.__file__)):
+        hidden.register_traceback_file_exclusion(str(path))
+    with ir.loc_tracebacks(max_depth=1):
+        yield
 
 
 def version() -> str:

@@ -69,6 +69,12 @@ def device(ordinal: int = 0) -> Device:
     )
 
 
+def current() -> Device:
+    """The GPU of the current context (PyTorch's, say), else GPU 0."""
+    with _current(_context(None)):
+        return _current_device()
+
+
 def load(cubin: bytes, ordinal: int | None = None) -> "Loaded":
     """Load `cubin` on GPU `ordinal`, or else on the current one (PyTorch's, say), or else on GPU 0."""
     return Loaded(cubin, ordinal)

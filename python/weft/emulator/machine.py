@@ -7,49 +7,22 @@ that spins until another one acts always sees it act.
 """
 
 import random
-from collections.abc import Callable
 
 import numpy as np
 
 from weft.emulator.barriers import Barriers
-from weft.emulator.decode import FunctionCode
 from weft.emulator.errors import Deadlock, Fault
+from weft.emulator.groups import CallSite, Frame, Group, Key, Priority, Transfer
 from weft.emulator.lanes import Lanes
 from weft.emulator.program import Program
-from weft.emulator.types import Array, Bools
+from weft.emulator.types import Bools
 from weft.emulator.wave import Wave
 
 QUANTUM = 2000
 _SLICE = 500
 _TURN = 100_000
 _STACK_LIMIT = 512 * 1024
-
-Priority = tuple[int, ...]
-
-
-class Frame:
-    """A call in progress: where it returns to, where its local frame begins, and the ranks of the calls it is in."""
-
-    def __init__(self, parent: "Frame | None", code: FunctionCode, after: int, base: int, path: Priority) -> None:
-        self.parent, self.code, self.after, self.base, self.path = parent, code, after, base, path
-        self.children: dict[int, Frame] = {}
-        self.saved: dict[int, Array] = {}
-        self.leave: Callable[[Lanes], None] | None = None
-
-
-class Group:
-    """Threads at the beginning of the same block of the same call."""
-
-    __slots__ = ("block", "frame", "lanes", "since", "stalled")
-
-    def __init__(self, block: int, frame: Frame, lanes: Lanes) -> None:
-        self.block, self.frame, self.lanes = block, frame, lanes
-        self.since = 0
-        self.stalled = False
-
-
-Key = tuple[int, Frame, int]
-
+_DEPTH_LIMIT = 1000
 
 class Totals:
     """What a launch has executed so far, over all of its waves; `limit` is in warp instructions."""
@@ -72,7 +45,7 @@ class Machine:
         self._lowest: Priority = ()
         self._hold = 0
         self._rotated = 0
-        root = Frame(None, program.entry, -1, 0, ())
+        root = Frame(None, None, program.entry, 0)
         for threads in wave.parts(split=seed is not None):
             self.put(Group(program.entry.entry_block, root, Lanes.of(wave, threads)))
 
@@ -189,13 +162,7 @@ class Machine:
         of the group and wait at its block; False when no warp is left.
         """
         lanes = group.lanes
-        mask = lanes.enabled()
-        needed = lanes.chosen(self.wave.live)
-        if members is not None:
-            named = np.where(mask, lanes.read(members), np.uint32(0))  # type: ignore[arg-type]
-            union = np.bitwise_or.reduce(named, axis=1, keepdims=True)
-            needed = needed & ((union >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(np.bool_)
-        lacking = (needed & ~mask).any(axis=1)
+        lacking = (self.members(lanes, members) & ~lanes.enabled()).any(axis=1)
         if not lacking.any():
             return True
         waiting = Group(group.block, group.frame, lanes)
@@ -207,10 +174,18 @@ class Machine:
             staying[chosen[lacking]] = False
             group.lanes = Lanes.of(self.wave, staying)
             waiting.lanes = Lanes.of(self.wave, threads & ~staying)
-        key = self._key(waiting)
         waiting.stalled, waiting.since = True, self.wave.ticks
-        self.ready[key] = waiting
+        self.ready[self._key(waiting)] = waiting
         return complete
+
+    def members(self, lanes: Lanes, slot: int | None) -> Bools:
+        """The live lanes that some active lane of the same warp names in a member mask, `[warps, 32]`."""
+        live = lanes.chosen(self.wave.live)
+        if slot is None:
+            return live
+        named = np.where(lanes.enabled(), lanes.read(slot), np.uint32(0))
+        union = np.bitwise_or.reduce(named, axis=1, keepdims=True)
+        return live & ((union >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(np.bool_)
 
     def exit(self, group: Group) -> int:
         """Ends the group's threads; what waited for them alone goes on."""
@@ -224,40 +199,59 @@ class Machine:
             self.barriers.recheck()
         return -1
 
-    def call(self, group: Group, code: FunctionCode, after: int, site: int) -> int:
-        """Enters a function from block `site`; its frame follows the caller's. Returns its first block."""
-        caller = group.frame
-        frame = caller.children.get(site)
-        if frame is None or frame.code is not code:
-            base = caller.base + caller.code.frame_size
-            if base + code.frame_size > _STACK_LIMIT:
-                raise Fault("stack overflow", code.function.place.line)
-            path = (*caller.path, self.program.blocks[site].rank)
-            frame = Frame(caller, code, after, base, path)
-            caller.children[site] = frame
-            self.wave.memory.reserve_local(base + code.frame_size)
-        lanes = group.lanes
+    def call(self, group: Group, site: CallSite) -> int:
+        """Enters a function, whose frame follows the caller's. Returns its first block."""
+        frame = group.frame.children.get(site) or self._new_frame(group.frame, site)
+        lanes, code = group.lanes, site.code
+        values = [lanes.read(t.source) for t in site.arguments if not t.size]
         if code.recursive:
+            threads = lanes.threads()
             for slot in range(code.base, code.frame + 1):
                 old = frame.saved.get(slot, lanes.regs[slot])
-                frame.saved[slot] = np.where(lanes.threads(), lanes.regs[slot], old)
+                frame.saved[slot] = np.where(threads, lanes.regs[slot], old)  # type: ignore[arg-type]
+        for transfer, value in zip([t for t in site.arguments if not t.size], values, strict=True):
+            lanes.write(transfer.target, value)
+        self._copy_frames(lanes, site.arguments, group.frame.base, frame.base)
         lanes.write(code.frame, np.full((lanes.warps, 32), frame.base, np.uint64))
         group.frame = frame
         return code.entry_block
 
+    def _new_frame(self, caller: Frame, site: CallSite) -> Frame:
+        base = caller.base + caller.code.frame_size
+        end = base + site.code.frame_size
+        if end > _STACK_LIMIT or len(caller.path) >= _DEPTH_LIMIT:
+            raise Fault("stack overflow", self.program.blocks[site.block].line)
+        frame = Frame(caller, site, site.code, base)
+        frame.path = (*caller.path, self.program.blocks[site.block].rank)
+        caller.children[site] = frame
+        self.wave.memory.reserve_local(end)
+        return frame
+
     def leave(self, group: Group) -> int:
         """Returns from a function; returns the block after the call."""
         frame, lanes = group.frame, group.lanes
-        assert frame.parent is not None
-        if frame.leave is not None:
-            frame.leave(lanes)
+        assert frame.parent is not None and frame.site is not None
+        moves = [t for t in frame.site.results if not t.size]
+        values = [lanes.read(t.source) for t in moves]
         if frame.code.recursive:
-            kept = frame.code.returned_slots
-            for slot in range(frame.code.base, frame.code.frame + 1):
-                if slot not in kept:
-                    lanes.write(slot, lanes.chosen(frame.saved[slot]))
+            for slot, value in frame.saved.items():
+                lanes.write(slot, lanes.chosen(value))
+        for transfer, value in zip(moves, values, strict=True):
+            lanes.write(transfer.target, value)
+        self._copy_frames(lanes, frame.site.results, frame.base, frame.parent.base)
         group.frame = frame.parent
-        return frame.after
+        return frame.site.after
+
+    def _copy_frames(self, lanes: Lanes, transfers: list[Transfer], source: int, target: int) -> None:
+        memory = self.wave.memory
+        frames = memory.local.data.reshape(-1, memory.local_size)
+        threads = np.flatnonzero(lanes.threads())
+        for t in transfers:
+            if t.size:
+                begin = target + t.target
+                frames[threads, begin : begin + t.size] = frames[
+                    threads, source + t.source : source + t.source + t.size
+                ]
 
     # Deadlock
 

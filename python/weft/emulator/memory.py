@@ -77,6 +77,13 @@ class Device:
         self.params = Segment("param", 0, np.zeros(0, np.uint8), writable=False)
         self._next = _FIRST_ADDRESS
 
+    def copy(self) -> "Device":
+        """A device with the same buffers, to which more can be added."""
+        other = Device()
+        other.segments, other.bases = list(self.segments), list(self.bases)
+        other.const, other._next = self.const, self._next
+        return other
+
     def map(self, name: str, data: npt.NDArray[np.uint8], writable: bool = True) -> int:
         """Gives `data` an address, aligned to 256 bytes, and returns it."""
         base = self._next

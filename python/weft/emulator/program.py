@@ -43,6 +43,8 @@ class Block:
     line: int = 0
     waits: str = ""
     """The opcode that ends the block, where that is more than going on."""
+    members: int | None = None
+    """The slot of the member mask, where the block is a collective instruction that has one."""
 
 
 class Program:
@@ -161,6 +163,7 @@ class Program:
         if isinstance(made, Collective | End):
             block.end = collective(made, after) if isinstance(made, Collective) else made
             block.waits = prefix
+            block.members = made.members if isinstance(made, Collective) else None
             if guard is not None:
                 block.end = skip(block.end, *guard, after)
         else:

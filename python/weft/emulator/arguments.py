@@ -1,0 +1,129 @@
+"""Turns the arguments of a launch into the bytes of the kernel's parameters, and arrays into device buffers."""
+
+import struct
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.memory import Device
+from weft.emulator.program import Program
+from weft.emulator.syntax import Variable
+from weft.emulator.types import Type
+from weft.errors import WeftError
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class _Extent:
+    """Lets NumPy see a run of memory that an array owns."""
+
+    def __init__(self, owner: npt.NDArray[np.generic], begin: int, size: int, read_only: bool) -> None:
+        self.owner = owner
+        self.__array_interface__ = {"version": 3, "data": (begin, read_only), "shape": (size,), "typestr": "|u1"}
+
+
+class Buffers:
+    """The arrays of a launch. Arrays that share memory on the host share it on the device."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._copies: list[tuple[Bytes, Bytes]] = []
+
+    def map(self, arrays: Sequence[npt.NDArray[np.generic]]) -> list[int]:
+        """The device addresses of the arrays' first elements."""
+        bounds = [np.lib.array_utils.byte_bounds(a) if a.size else (0, 0) for a in arrays]
+        merged: list[tuple[int, int, list[int]]] = []
+        for at in sorted(range(len(arrays)), key=lambda i: bounds[i]):
+            begin, end = bounds[at]
+            if merged and begin < merged[-1][1] and arrays[at].size:
+                begin, last, members = merged.pop()
+                merged.append((begin, max(end, last), [*members, at]))
+            else:
+                merged.append((begin, end, [at]))
+        addresses = [0] * len(arrays)
+        for begin, end, members in sorted(merged, key=lambda extent: min(extent[2])):
+            data, writable = self._bytes([arrays[m] for m in members], begin, end)
+            name = "argument " + " and ".join(str(m) for m in sorted(members))
+            base = self._device.map(name, data, writable)
+            for m in members:
+                # An array of negative strides begins inside its extent.
+                first = arrays[m].__array_interface__["data"][0] if arrays[m].size else begin
+                addresses[m] = base + first - begin
+        return addresses
+
+    def _bytes(self, arrays: Sequence[npt.NDArray[np.generic]], begin: int, end: int) -> tuple[Bytes, bool]:
+        if begin == end:
+            return np.zeros(0, np.uint8), True
+        writable = all(a.flags.writeable for a in arrays)
+        data: Bytes = np.asarray(_Extent(arrays[0], begin, end - begin, not writable))
+        if begin % 16 == 0:
+            return data, writable
+        # NumPy gathers from unaligned views by copying them whole, every time: copy once instead.
+        copy = data.copy()
+        if writable:
+            self._copies.append((data, copy))
+        return copy, writable
+
+    def write_back(self) -> None:
+        """Copies the results of buffers that had to be copied back into their arrays."""
+        for data, copy in self._copies:
+            data[:] = copy
+
+
+def parameters(program: Program, args: Sequence[object], buffers: Buffers, kernel: str) -> Bytes:
+    """The parameter space of a launch. WeftError where the arguments don't fit the kernel's parameters."""
+    formals = program.params
+    if len(args) != len(formals):
+        raise WeftError(f"kernel '{kernel}' has {len(formals)} parameters, got {len(args)} arguments")
+    arrays = {i: a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
+    for at in arrays:
+        if formals[at].size != 8:
+            raise WeftError(f"argument {at} of kernel '{kernel}' is an array, its parameter has {formals[at].size} bytes")
+    addresses = dict(zip(arrays, buffers.map(list(arrays.values())), strict=True))
+    space = np.zeros(program.params_size, np.uint8)
+    for at, (formal, arg) in enumerate(zip(formals, args, strict=True)):
+        value = addresses.get(at, arg)
+        encoded = _encode(value, formal, f"argument {at} of kernel '{kernel}'")
+        space[formal.offset : formal.offset + len(encoded)] = np.frombuffer(encoded, np.uint8)
+    return space
+
+
+def _encode(value: object, formal: Variable, what: str) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        if len(bytes(value)) != formal.size:
+            raise WeftError(f"{what} has {len(bytes(value))} bytes, its parameter {formal.size}")
+        return bytes(value)
+    if isinstance(value, np.generic) and value.dtype.itemsize == formal.size and not formal.type.is_float:
+        return value.tobytes()
+    if not isinstance(value, int | float | np.generic):
+        raise WeftError(f"{what} is {type(value).__name__}: wanted an array, a number or bytes")
+    if formal.size not in (1, 2, 4, 8):
+        raise WeftError(f"{what} is a number, its parameter has {formal.size} bytes")
+    if isinstance(value, np.generic):
+        value = value.item()
+    if formal.type.is_float:
+        if not isinstance(value, int | float):
+            raise WeftError(f"{what} is no number")
+        return _float(float(value), formal.type)
+    if isinstance(value, float):
+        # LLVM declares float parameters by their width alone.
+        if formal.size not in (4, 8):
+            raise WeftError(f"{what} is a float, its parameter .{formal.type}: give a NumPy scalar of its type")
+        return _float(value, None, formal.size)
+    if not isinstance(value, int):
+        raise WeftError(f"{what} is no number")
+    bits = 8 * formal.size
+    if not -(1 << (bits - 1)) <= value < 1 << bits:
+        raise WeftError(f"{what} is {value}, which doesn't fit {bits} bits")
+    return (value & ((1 << bits) - 1)).to_bytes(formal.size, "little")
+
+
+def _float(value: float, kind: Type | None, size: int = 0) -> bytes:
+    name = kind.name if kind else {4: "f32", 8: "f64"}[size]
+    if name == "f64":
+        return struct.pack("<d", value)
+    narrow = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+    with np.errstate(over="ignore"):
+        return np.array(value, narrow.get(name, np.float32)).tobytes()

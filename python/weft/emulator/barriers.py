@@ -1,0 +1,166 @@
+"""The barriers of the CTAs of a wave, numbered 0 to 15 in each, and `bar.warp.sync`."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.emulator.groups import Frame, Group
+from weft.emulator.lanes import Lanes
+from weft.emulator.types import Array, Bools
+
+if TYPE_CHECKING:
+    from weft.emulator.machine import Machine
+
+BARRIERS = 16
+
+
+@dataclass(eq=False)
+class Reduction:
+    """What `bar.red` leaves in register `result`: popc, and, or of the predicates `value` of all who take part."""
+
+    operation: str
+    result: int
+    value: Bools
+
+    def of(self, votes: int, voters: int) -> tuple[int, type[np.generic]]:
+        if self.operation == "popc":
+            return votes, np.uint32
+        return int(votes == voters if self.operation == "and" else votes > 0), np.bool_
+
+
+@dataclass(eq=False)
+class Waiting:
+    """Threads that wait at a barrier, and where they go on."""
+
+    threads: Bools
+    frame: Frame
+    after: int
+    reduction: Reduction | None
+
+
+@dataclass(eq=False)
+class Barrier:
+    """A barrier that some threads have come to. `needed` is in warps; None: all of the CTA that have not exited."""
+
+    needed: int | None
+    line: int
+    arrived: Bools
+    waiting: list[Waiting] = field(default_factory=list)
+    votes: int = 0
+    voters: int = 0
+
+    def complete(self, live: Bools) -> bool:
+        """A warp counts when all of its threads have come that have not exited; `live` is of the CTA's warps."""
+        came = self.arrived.any(axis=1) & (self.arrived | ~live).all(axis=1)
+        if self.needed is None:
+            return bool((came | ~live.any(axis=1)).all())
+        return int(np.count_nonzero(came)) >= self.needed
+
+
+class Barriers:
+    """`pending` holds the barriers that are neither complete nor untouched, by CTA of the wave and number."""
+
+    def __init__(self, machine: "Machine") -> None:
+        self.machine = machine
+        self.pending: dict[tuple[int, int], Barrier] = {}
+
+    def arrive(
+        self,
+        group: "Group",
+        number: int,
+        needed: int | None,
+        after: int,
+        waits: bool = True,
+        reduction: Reduction | None = None,
+    ) -> int:
+        """All of `group` arrives at a barrier; returns the block to go on with, or -1 while the group waits."""
+        lanes, wave = group.lanes, self.machine.wave
+        if needed is None and lanes.whole and waits and not self.pending and reduction is None:
+            return after
+        line = self.machine.program.blocks[group.block].line
+        threads = lanes.threads()
+        for cta in dict.fromkeys(wave.cta_of_row[lanes.row_numbers()].tolist()):
+            rows = wave.rows_of(cta)
+            mine = threads[rows]
+            barrier = self.pending.get((cta, number))
+            if barrier is None:
+                barrier = self.pending[cta, number] = Barrier(needed, line, np.zeros_like(mine))
+            barrier.arrived = barrier.arrived | mine
+            if reduction is not None:
+                barrier.votes += int(np.count_nonzero(mine & reduction.value[rows]))
+                barrier.voters += int(np.count_nonzero(mine))
+            if waits:
+                barrier.waiting.append(Waiting(mine, group.frame, after, reduction))
+            self._check(cta, number)
+        return -1 if waits else after
+
+    def recheck(self) -> None:
+        """Looks at all barriers again, after threads have exited."""
+        for cta, number in list(self.pending):
+            self._check(cta, number)
+
+    def _check(self, cta: int, number: int) -> None:
+        """Lets the threads go on that wait at a barrier, if it is complete."""
+        wave, barrier = self.machine.wave, self.pending[cta, number]
+        rows = wave.rows_of(cta)
+        if not barrier.complete(wave.live[rows]):
+            return
+        del self.pending[cta, number]
+        for part in barrier.waiting:
+            lanes = Lanes.of(wave, self._in_wave(part.threads, rows))
+            if part.reduction is not None:
+                value, kind = part.reduction.of(barrier.votes, barrier.voters)
+                full: Array = np.full((lanes.warps, 32), value, kind)
+                lanes.write(part.reduction.result, full)
+            self.machine.put(Group(part.after, part.frame, lanes))
+
+    def _in_wave(self, threads: Bools, rows: slice) -> Bools:
+        full = np.zeros((self.machine.wave.warps, 32), np.bool_)
+        full[rows] = threads
+        return full
+
+    def release_warp_syncs(self) -> bool:
+        """Lets warps go on whose lanes wait at different `bar.warp.sync`s that name one another; whether any does."""
+        machine, wave = self.machine, self.machine.wave
+        groups = [g for g in machine.ready.values() if machine.program.blocks[g.block].waits == "bar.warp.sync"]
+        if len(groups) < 2:
+            return False
+        together = np.logical_or.reduce([g.lanes.threads() for g in groups])
+        needed = np.zeros_like(together)
+        for group in groups:
+            needed |= self._in_rows(group, machine.members(group.lanes, machine.program.blocks[group.block].members))
+        free = ~(needed & wave.live & ~together).any(axis=1) & together.any(axis=1)
+        if not free.any():
+            return False
+        for key in [key for key, group in machine.ready.items() if group in groups]:
+            group = machine.ready.pop(key)
+            threads = group.lanes.threads()
+            end = machine.program.blocks[group.block].end
+            assert end is not None
+            going, staying = threads & free[:, None], threads & ~free[:, None]
+            if staying.any():
+                rest = Group(group.block, group.frame, Lanes.of(wave, staying))
+                machine.put(rest)
+                rest.stalled = True
+            if going.any():
+                machine.put(Group(end.targets[0], group.frame, Lanes.of(wave, going)))
+        return True
+
+    def _in_rows(self, group: Group, threads: Bools) -> Bools:
+        full = np.zeros((self.machine.wave.warps, 32), np.bool_)
+        full[group.lanes.row_numbers()] = threads
+        return full
+
+    def describe(self) -> list[str]:
+        """One line for each warp that waits at a barrier."""
+        lines: list[str] = []
+        for (cta, number), barrier in self.pending.items():
+            rows = self.machine.wave.rows_of(cta)
+            came = int(np.count_nonzero(barrier.arrived.any(axis=1)))
+            wanted = "all" if barrier.needed is None else barrier.needed
+            where = f"at line {barrier.line} at barrier {number}, to which {came} of {wanted} warps have come"
+            for part in barrier.waiting:
+                lanes = Lanes.of(self.machine.wave, self._in_wave(part.threads, rows))
+                lines += self.machine.describe(lanes, where)
+        return lines

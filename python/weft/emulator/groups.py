@@ -1,0 +1,53 @@
+"""Groups of threads that stand together, and the calls that they are in."""
+
+from dataclasses import dataclass
+
+from weft.emulator.decode import FunctionCode
+from weft.emulator.lanes import Lanes
+from weft.emulator.types import Array
+
+Priority = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """An argument or result of a call: from register to register, or `size` bytes from local frame to local frame."""
+
+    source: int
+    target: int
+    size: int = 0
+
+
+@dataclass(eq=False)
+class CallSite:
+    """A call of `code` in block `block`, after which the caller goes on with block `after`."""
+
+    code: FunctionCode
+    block: int
+    after: int
+    arguments: list[Transfer]
+    results: list[Transfer]
+
+
+class Frame:
+    """A call in progress: where it came from, where its local frame begins, and the ranks of the calls it is in."""
+
+    def __init__(self, parent: "Frame | None", site: CallSite | None, code: FunctionCode, base: int) -> None:
+        self.parent, self.site, self.code, self.base = parent, site, code, base
+        self.path: Priority = ()
+        self.children: dict[CallSite, Frame] = {}
+        self.saved: dict[int, Array] = {}
+
+
+class Group:
+    """Threads at the beginning of the same block of the same call."""
+
+    __slots__ = ("block", "frame", "lanes", "since", "stalled")
+
+    def __init__(self, block: int, frame: Frame, lanes: Lanes) -> None:
+        self.block, self.frame, self.lanes = block, frame, lanes
+        self.since = 0
+        self.stalled = False
+
+
+Key = tuple[int, Frame, int]
