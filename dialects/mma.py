@@ -1,4 +1,4 @@
-"""The `mma` dialect: one op per warp-level matrix instruction, verified against the tables of `weft.isa.mma`."""
+"""The `mma` dialect: one op per warp-level matrix instruction, held to the rows of `weft.isa.mma`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -45,8 +45,8 @@ def _result_complaint(wanted: Registers, got: Any) -> str | None:
 class SyncOp(Op, dialect=Mma, name="sync"):
     """`mma.sync`: `d = a * b + c` over one warp, on registers.
 
-    A, B and C are register groups (f16 pairs in vector<2xf16>, bf16 pairs in i32, f32 alone), D a struct of registers, in the
-    order of the PTX ISA.
+    A, B and C are register groups (f16 pairs in vector<2xf16>, bf16 pairs in i32, f32 alone), D a struct of
+    registers, in the order of the PTX ISA.
     """
 
     a: Sequence[ext.Operand[Any]]
@@ -76,9 +76,11 @@ class SyncOp(Op, dialect=Mma, name="sync"):
 
 
 class LdmatrixOp(Op, dialect=Mma, name="ldmatrix"):
-    """`ldmatrix`: `num` 8x8 matrices of 16-bit elements from shared memory, one i32 register of two elements each.
+    """`ldmatrix`: `num` 8x8 matrices of 16-bit elements from shared memory, one i32 register of two elements
+    each.
 
-    Lane 8i + j gives the address of row j of matrix i; with `trans` each lane gets a column's pair instead of a row's.
+    Lane 8i + j gives the address of row j of matrix i; with `trans` each lane gets a column's pair instead of
+    a row's.
     """
 
     address: ext.Operand[Any]
@@ -100,7 +102,9 @@ class LdmatrixOp(Op, dialect=Mma, name="ldmatrix"):
 
 
 def sync(a: Sequence[Any], b: Sequence[Any], c: Sequence[Any], form: isa.Sync) -> Any:
-    """Builds `mma.sync` and returns D, a struct of registers. Raises WeftError for a form or registers that aren't legal."""
+    """Builds `mma.sync` and returns D, a struct of registers. Raises WeftError for a form or registers that
+    aren't legal.
+    """
     axes = {axis: getattr(form, axis) for axis in isa.SYNC.axes}
     return build(SyncOp, operands=[a, b, c], results=[struct_of(form.operands[0])], attributes=axes).d
 

@@ -12,8 +12,9 @@ from weft.target import Target
 class Op(ext.Operation):  # type: ignore[misc]
     """An operation whose `check` is its verifier.
 
-    A subclass declares operands, results and mandatory attributes as annotated fields (`ext`), optional attributes in
-    `optional`, and returns from `check` the rest of the sentence that begins with its name, or None.
+    A subclass declares operands, results and mandatory attributes as annotated fields (`ext`), optional
+    attributes in `optional`, and returns from `check` the rest of the sentence that begins with its name, or
+    None.
     """
 
     optional = {}  # noqa: RUF012 (an annotation would make it a field)
@@ -27,7 +28,8 @@ class Op(ext.Operation):  # type: ignore[misc]
         super().__init_subclass__(**arguments)
         groups = [f for f in cls._fields if isinstance(f, ext.OperandDef)]
         varying = [f for f in groups if f.variadicity != ext.Variadicity.single]
-        # One group that varies, at the end, needs no 'operandSegmentSizes': the accessors that `ext` makes would read it.
+        # One group that varies, at the end, needs no 'operandSegmentSizes': the accessors that `ext` makes
+        # would read it.
         if len(varying) == 1 and varying[0] is groups[-1]:
             cls._ODS_OPERAND_SEGMENTS = None
             count = len(groups) - 1
@@ -58,7 +60,9 @@ class Op(ext.Operation):  # type: ignore[misc]
 
 
 def target_of(op: Any) -> Target | None:
-    """The target that the `gpu.module` around `op` names, None without one. Raises WeftError for an unknown chip."""
+    """The target that the `gpu.module` around `op` names, None without one. Raises WeftError for an unknown
+    chip.
+    """
     while op is not None:
         if op.name == "gpu.module" and "targets" in op.attributes:
             for entry in op.attributes["targets"]:
@@ -77,7 +81,9 @@ def _chip_in(text: str) -> str:
 
 
 def _undeclared(op: Any) -> str | None:
-    """What IRDL's own verifier would say, if it ran before this one: a declared attribute that is missing or odd."""
+    """What IRDL's own verifier would say, if it ran before this one: a declared attribute that is missing or
+    odd.
+    """
     attributes = op.operation.attributes
     for field in op._fields:
         if not isinstance(field, ext.AttributeDef):
@@ -145,7 +151,9 @@ def _python_value(attribute: Any) -> Any:
 
 
 def as_attribute(value: Any) -> Any:
-    """A Python value as the MLIR attribute that the ops read: str, bool, int (i64), float (f32), or an attribute."""
+    """A Python value as the MLIR attribute that the ops read: str, bool, int (i64), float (f32), or an
+    attribute.
+    """
     if isinstance(value, str):
         return ir.StringAttr.get(value)
     if isinstance(value, bool):
@@ -166,8 +174,8 @@ def build(
 ) -> Any:
     """Builds an op at the insertion point and verifies it. Raises WeftError with the verifier's message.
 
-    `operands` is a flat list, or a list of groups for an op with operand segments; attributes that are None, or equal to
-    the op's default, are left out.
+    `operands` is a flat list, or a list of groups for an op with operand segments; attributes that are None,
+    or equal to the op's default, are left out.
     """
     given = {
         name: as_attribute(value)

@@ -14,11 +14,12 @@ ATOM = (16, 8, 16)  # the mma.sync that the warp tile is made of
 
 @dataclass(frozen=True)
 class Schedule:
-    """A choice of tiles: `schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3, group = 8}`.
+    """A choice of tiles: `schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3,
+    group = 8}`.
 
-    A CTA computes a `block` (M, N, K) of the product with a grid of `warps` (along M, along N), reads its operands through
-    `stages` shared-memory tiles, and CTAs go through the product in groups of `group` block rows, so that they share what they
-    read in the L2 cache.
+    A CTA computes a `block` (M, N, K) of the product with a grid of `warps` (along M, along N), reads its
+    operands through `stages` shared-memory tiles, and CTAs go through the product in groups of `group` block
+    rows, so that they share what they read in the L2 cache.
     """
 
     block: tuple[int, int, int]
@@ -28,7 +29,9 @@ class Schedule:
 
     @classmethod
     def of(cls, attribute: Any) -> "Schedule":
-        """The schedule that an attribute states. Raises WeftError for a field that is missing, odd or unknown."""
+        """The schedule that an attribute states. Raises WeftError for a field that is missing, odd or
+        unknown.
+        """
         if not isinstance(attribute, ir.DictAttr):
             raise WeftError(f"expects attribute 'schedule' to be a dictionary, got {attribute}")
         names = [f.name for f in fields(cls)]
@@ -78,8 +81,8 @@ class Schedule:
             return f"expects a schedule of at most 32 warps, got {self.warps[0]} x {self.warps[1]}"
         if m % (self.warps[0] * ATOM[0]) or n % (self.warps[1] * 2 * ATOM[1]):
             return (
-                f"expects a schedule whose warps ({self.warps[0]} x {self.warps[1]}) divide block M {m} in multiples of "
-                f"{ATOM[0]} and block N {n} in multiples of {2 * ATOM[1]}"
+                f"expects a schedule whose warps ({self.warps[0]} x {self.warps[1]}) divide block M {m} "
+                f"in multiples of {ATOM[0]} and block N {n} in multiples of {2 * ATOM[1]}"
             )
         if k not in (32, 64):
             return f"expects a schedule of block K 32 or 64 (a shared row of 64 or 128 bytes), got {k}"
@@ -87,16 +90,14 @@ class Schedule:
             return f"expects a schedule whose tiles are multiples of 1024 bytes, got block {self.block}"
         if target and self.shared_bytes > target.chip.shared_bytes:
             return (
-                f"expects a schedule of at most {target.chip.shared_bytes} bytes of shared memory on {target}, got "
-                f"{self.shared_bytes} ({self.stages} stages of {self.shared_bytes // self.stages})"
+                f"expects a schedule of at most {target.chip.shared_bytes} bytes of shared memory on {target}, "
+                f"got {self.shared_bytes} ({self.stages} stages of {self.shared_bytes // self.stages})"
             )
         return None
 
     def __str__(self) -> str:
         m, n, k = self.block
-        return (
-            f"block {m}x{n}x{k}, warps {self.warps[0]}x{self.warps[1]}, {self.stages} stages, group {self.group}"
-        )
+        return f"block {m}x{n}x{k}, warps {self.warps[0]}x{self.warps[1]}, {self.stages} stages, group {self.group}"
 
 
 def _value(name: str, attribute: Any) -> Any:

@@ -1,12 +1,13 @@
 """The `tile` dialect: matrix products and copies over tiles with layouts, above any instruction.
 
-Two kinds of value hold a tile. A fragment (`!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>`) lies in the registers
-of a warp; its layout says which lane holds which element, and in which order. A buffer
-(`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`) lies in a memory. Global operands are memrefs.
+Two kinds of value hold a tile. A fragment (`!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>`) lies
+in the registers of a warp; its layout says which lane holds which element, and in which order. A buffer
+(`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`) lies in a memory. Global operands are
+memrefs.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from weft.dialects.op import Op, build
@@ -40,7 +41,7 @@ class LayoutAttr(Tile.Attribute, name="layout"):  # type: ignore[misc]
         return _parsed(ir.StringAttr(self.text).value)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _parsed(text: str) -> Layout:
     return Layout.parse(text)
 
@@ -141,7 +142,8 @@ def _complaint(tile: Any, kind: str) -> str | None:
     try:
         tile.layout.group(tile.shape)
     except LayoutError as error:
-        return f"has a {kind} of shape {list(tile.shape)} whose layout doesn't fit: {error.diagnostics[0].message}"
+        reason = error.diagnostics[0].message
+        return f"has a {kind} of shape {list(tile.shape)} whose layout doesn't fit: {reason}"
     return None
 
 
@@ -178,7 +180,10 @@ def matrix_complaint(name: str, value: Any, elements: Sequence[str]) -> str | No
         return f"expects {name} of rank 2, got {kind}"
     if str(kind.element_type) not in elements:
         return f"expects {name} of element type {' or '.join(elements)}, got {kind}"
-    if kind.memory_space is not None and str(kind.memory_space) not in ("1 : i64", "#gpu.address_space<global>"):
+    if kind.memory_space is not None and str(kind.memory_space) not in (
+        "1 : i64",
+        "#gpu.address_space<global>",
+    ):
         return f"expects {name} in global memory, got {kind}"
     strides, _ = kind.get_strides_and_offset()
     if strides[1] != 1:
@@ -189,8 +194,8 @@ def matrix_complaint(name: str, value: Any, elements: Sequence[str]) -> str | No
 class MatmulOp(Op, dialect=Tile, name="matmul"):
     """`D = alpha * A @ B + beta * C`: a whole product of matrices in global memory.
 
-    A is M x K, B is K x N (N x K with `transpose_b`), D is M x N. C is the operand after D; with a beta and no C, D is read
-    and updated. Products accumulate in f32.
+    A is M x K, B is K x N (N x K with `transpose_b`), D is M x N. C is the operand after D; with a beta and
+    no C, D is read and updated. Products accumulate in f32.
     """
 
     a: ext.Operand[Any]
@@ -242,9 +247,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         for dim, x, x_size, y, y_size in pairs:
             if x_size and y_size and x_size != y_size:
                 form = "N x K" if self.attribute("transpose_b") else "K x N"
-                return (
-                    f"expects A (M x K), B ({form}) and D (M x N) to agree: {dim} is {x_size} in {x} and {y_size} in {y}"
-                )
+                return f"expects A (M x K), B ({form}) and D (M x N) to agree: {dim} is {x_size} in {x} "
+                    f"and {y_size} in {y}"
         return None
 
     def _schedule_complaint(self) -> str | None:
@@ -307,7 +311,9 @@ class GemmOp(Op, dialect=Tile, name="gemm"):
 
 
 class AllocOp(Op, dialect=Tile, name="alloc"):
-    """A buffer that lives as long as the kernel; shared buffers start on 1024 bytes, so that every swizzle fits."""
+    """A buffer that lives as long as the kernel; shared buffers start on 1024 bytes, so that every swizzle
+    fits.
+    """
 
     buffer: ext.Result[Any]
 
@@ -389,10 +395,12 @@ def _copy_complaint(op: Any) -> str | None:
 
 
 class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
-    """All threads of the CTA start to copy the tile at (`row`, `column`) of a matrix into a buffer (cp.async).
+    """All threads of the CTA start to copy the tile at (`row`, `column`) of a matrix into a buffer
+    (cp.async).
 
-    What lies outside of the matrix becomes zero. Each thread copies `vector_bytes` at a time: rows and tile must be aligned to
-    it. The data is there after `nvvm.cp.async.commit.group`, `nvvm.cp.async.wait.group` and a barrier.
+    What lies outside of the matrix becomes zero. Each thread copies `vector_bytes` at a time: rows and tile
+    must be aligned to it. The data is there after `nvvm.cp.async.commit.group`, `nvvm.cp.async.wait.group`
+    and a barrier.
     """
 
     source: ext.Operand[Any]
@@ -406,9 +414,11 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
 
 
 class CopyOp(Op, dialect=Tile, name="copy"):
-    """All threads of the CTA copy the tile at (`row`, `column`) of a matrix into a buffer, element by element.
+    """All threads of the CTA copy the tile at (`row`, `column`) of a matrix into a buffer, element by
+    element.
 
-    What lies outside of the matrix becomes zero; nothing needs to be aligned. The data is there after a barrier.
+    What lies outside of the matrix becomes zero; nothing needs to be aligned. The data is there after a
+    barrier.
     """
 
     source: ext.Operand[Any]
@@ -423,8 +433,9 @@ class CopyOp(Op, dialect=Tile, name="copy"):
 class LoadOp(Op, dialect=Tile, name="load"):
     """The fragment at (`row`, `column`) of a buffer or of a matrix, loaded by one warp.
 
-    From a buffer the coordinates must be multiples of the fragment's shape; with `transpose` the buffer holds the transposed
-    tile (and `row`, `column` are the buffer's). From a matrix, what lies outside of it becomes zero.
+    From a buffer the coordinates must be multiples of the fragment's shape; with `transpose` the buffer holds
+    the transposed tile (and `row`, `column` are the buffer's). From a matrix, what lies outside of it becomes
+    zero.
     """
 
     source: ext.Operand[Any]
@@ -451,10 +462,11 @@ class LoadOp(Op, dialect=Tile, name="load"):
 
 
 class StoreOp(Op, dialect=Tile, name="store"):
-    """One warp stores a fragment at (`row`, `column`) of a matrix; what lies outside of the matrix is left out.
+    """One warp stores a fragment at (`row`, `column`) of a matrix; what lies outside of the matrix is left
+    out.
 
-    `vector_bytes` more than an element's width stores runs of the lane's elements at once: rows, and the fragment's place,
-    must be aligned to it.
+    `vector_bytes` more than an element's width stores runs of the lane's elements at once: rows, and the
+    fragment's place, must be aligned to it.
     """
 
     fragment: ext.Operand[Any]
@@ -550,9 +562,7 @@ def stage(buffer: Any, index: Any) -> Any:
 
 def copy_async(source: Any, row: Any, column: Any, tile: Any, *, vector_bytes: int) -> Any:
     """Builds `tile.copy_async`."""
-    return build(
-        CopyAsyncOp, operands=[source, row, column, tile], attributes={"vector_bytes": vector_bytes}
-    )
+    return build(CopyAsyncOp, operands=[source, row, column, tile], attributes={"vector_bytes": vector_bytes})
 
 
 def copy(source: Any, row: Any, column: Any, tile: Any) -> Any:
@@ -587,5 +597,3 @@ def from_lane(lane: Any, fragment: Any) -> Any:
 def to_lane(fragment: Any) -> Any:
     """Builds `tile.to_lane` and returns the lane's vector."""
     return build(ToLaneOp, operands=[fragment], results=[fragment.type.lane_type]).lane
-
-

@@ -1,4 +1,6 @@
-"""Weft's passes and pipelines. A pass stands in the file that its flag names; this list is the whole registry."""
+"""Weft's passes and pipelines. A pass stands in the file that its flag names; this list is the whole
+registry.
+"""
 
 from typing import Any
 

@@ -9,7 +9,7 @@ from weft.dialects.op import refuse
 
 @dataclass(frozen=True)
 class Predicate:
-    """A condition on an op. `holds` returns None where it holds, else why not, with the values that it saw."""
+    """A condition on an op. `holds` returns None where it does, else why not, with what it saw."""
 
     name: str
     holds: Callable[[Any], str | None]
@@ -17,7 +17,7 @@ class Predicate:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to lower an op: `lower` writes the replacement at the insertion point and returns the new result."""
+    """A way to lower an op: `lower` writes what replaces it and returns the new result."""
 
     name: str
     priority: int
@@ -34,7 +34,8 @@ class Candidate:
 
 
 def dispatch(op: Any, candidates: Sequence[Candidate]) -> Any:
-    """Lowers `op` by the first candidate (highest priority first) whose predicates all hold; returns the new result.
+    """Lowers `op` by the first candidate (highest priority first) whose predicates all hold; returns the new
+    result.
 
     Raises WeftError that lists every candidate and what refused it, where none fits.
     """

@@ -1,7 +1,7 @@
 """`--expand-matmul`: writes the body of a kernel whose `tile.matmul` has a schedule, in tile ops.
 
-The k loop of a CTA reads a ring of shared-memory stages, which `tile.copy_async` fills `stages - 1` blocks ahead. Where rows
-aren't aligned to 16 bytes, a second loop copies element by element into one stage.
+The k loop of a CTA reads a ring of shared-memory stages, which `tile.copy_async` fills `stages - 1` blocks
+ahead. Where rows aren't aligned to 16 bytes, a second loop copies element by element into one stage.
 """
 
 from dataclasses import dataclass
@@ -52,10 +52,11 @@ class _Operand:
 
     @property
     def buffer_type(self) -> Any:
-        """The stages: rows of K, or for an operand with K outside panels of 64 columns, each row 128 bytes."""
+        """The stages: rows of K, or with K outside panels of 64 columns, each row 128 bytes."""
         if self.k_major:
             shape = (self.extent, self.block_k)
-            layout = f"S[({self.stages},{self.extent},{self.block_k}):({self.extent * self.block_k},{self.block_k},1)]"
+            strides = f"({self.extent * self.block_k},{self.block_k},1)"
+            layout = f"S[({self.stages},{self.extent},{self.block_k}):{strides}]"
             swizzle = SWIZZLES[self.block_k * 2]
         else:
             width = min(self.extent, 64)
@@ -83,7 +84,7 @@ class _Operand:
     def load(self, stage: Any, start: Any, k: int) -> Any:
         """The warp's fragment at depth `k` of a stage."""
         row, column = (start, k) if self.k_major else (k, start)
-        # A is M x K, so it is transposed in memory where K isn't inside; B is K x N, so it is where K is.
+        # A is M x K: transposed in memory where K isn't inside. B is K x N: transposed where K is inside.
         transpose = self.k_major == (self.atom.name == "b")
         return tile.load(
             stage, emit.value(row), emit.value(column), self.fragment_type(), transpose=transpose
@@ -206,7 +207,7 @@ class _Kernel:
         return loop.results[0]
 
     def _plain(self, stages_a: Any, stages_b: Any, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
-        """The k loop for rows of any alignment: one stage, filled and read in turn; returns the accumulators."""
+        """The k loop for rows of any alignment: one stage, filled and read in turn; returns the sums."""
         block_k = self.schedule.block[2]
         stage_a, stage_b = tile.stage(stages_a, emit.value(0)), tile.stage(stages_b, emit.value(0))
         blocks = emit.ceil_div(self.depth, block_k)
@@ -251,9 +252,7 @@ class _Kernel:
             term = term if beta == 1.0 else arith.mulf(term, _splat(term.type, beta))
             lane = arith.addf(lane, term)
         d = self.op.d
-        fragment = FragmentType.of(
-            self.schedule.warp_tile, d.type.element_type, self.accumulator_type.layout
-        )
+        fragment = FragmentType.of(self.schedule.warp_tile, d.type.element_type, self.accumulator_type.layout)
         result = tile.from_lane(_convert(lane, fragment.lane_type), fragment)
         tile.store(result, d, row, column, vector_bytes=_pair_bytes(d) if aligned else 0)
 

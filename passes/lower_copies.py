@@ -1,4 +1,6 @@
-"""`--lower-copies`: copies between memories and registers become cp.async, `mma.ldmatrix`, and plain loads and stores."""
+"""`--lower-copies`: copies between memories and registers become cp.async, `mma.ldmatrix`, and plain loads
+and stores.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -80,7 +82,9 @@ def _copy(op: CopyOp) -> None:
 
 
 def _guarded_load(source: Matrix, row: Any, column: Any, kind: Any) -> Any:
-    """What stands at (`row`, `column`), zero outside of the matrix: then the first element is read in its stead."""
+    """What stands at (`row`, `column`), zero outside of the matrix: then the first element is read in its
+    stead.
+    """
     inside = arith.andi(source.has_row(row), source.has_column(column))
     address = source.element_of(source.row(row), column)
     loaded = llvm.load(kind, arith.select(inside, address, source.base))
@@ -128,16 +132,16 @@ def _i32() -> Any:
 
 
 def _matrices(op: LoadOp) -> tuple[list[tuple[int, int]], bool]:
-    """The 8x8 matrix of each register, by its first row and column in the fragment, and whether ldmatrix transposes."""
+    """The 8x8 matrix of each register, by its first row and column in the fragment, and whether ldmatrix
+    transposes.
+    """
     kind = op.fragment.type
     if kind.element_type.width != 16 or kind.registers % 2:
         raise refuse(op, f"expects a fragment of 16-bit elements in pairs, got {kind}")
     try:
         lanes = places.lane_elements(kind.layout, kind.shape)
     except LayoutError as error:
-        raise refuse(
-            op, f"has a fragment that ldmatrix can't load: {error.diagnostics[0].message}"
-        ) from None
+        raise refuse(op, f"has a fragment that ldmatrix can't load: {error.diagnostics[0].message}") from None
     found: list[tuple[int, int]] = []
     directions = set()
     for register in range(0, kind.registers, 2):
@@ -151,12 +155,14 @@ def _matrices(op: LoadOp) -> tuple[list[tuple[int, int]], bool]:
                 directions.add(by_column)
         found.append((row, column))
     if len(directions) != 1:
-        raise refuse(op, f"expects registers that hold 8x8 matrices as ldmatrix loads them, got {kind.layout}")
+        raise refuse(
+            op, f"expects registers that hold 8x8 matrices as ldmatrix loads them, got {kind.layout}"
+        )
     return found, directions.pop() != op.attribute("transpose")
 
 
 def _element(row: int, column: int, lane: int, i: int, by_column: bool) -> tuple[int, int]:
-    """Element `i` of a lane's pair in a matrix at (`row`, `column`); pairs run along a row, or down a column."""
+    """Element `i` of a lane's pair in a matrix at (`row`, `column`), along a row or down a column."""
     outer, inner = lane // 4, 2 * (lane % 4) + i
     return (row + inner, column + outer) if by_column else (row + outer, column + inner)
 
@@ -191,7 +197,9 @@ def _lane_start(op: Any, kind: Any) -> tuple[Any, Any]:
 
 
 def _runs(op: Any, kind: Any, element_bytes: int) -> list[tuple[int, int, int, int]]:
-    """(first register, registers, row, column) of the runs that are accessed at once, relative to the lane's start."""
+    """(first register, registers, row, column) of the runs that are accessed at once, relative to the lane's
+    start.
+    """
     width = max(op.attribute("vector_bytes") // element_bytes, 1)
     elements = places.lane_elements(kind.layout, kind.shape)[0]
     runs = []
@@ -199,10 +207,8 @@ def _runs(op: Any, kind: Any, element_bytes: int) -> list[tuple[int, int, int, i
         row, column = elements[register]
         run = list(elements[register : register + width])
         if run != [(row, column + i) for i in range(width)]:
-            raise refuse(
-                op,
-                f"expects runs of {width} registers in one row for vector_bytes {op.attribute('vector_bytes')}",
-            )
+            wide = op.attribute("vector_bytes")
+            raise refuse(op, f"expects runs of {width} registers in one row for vector_bytes {wide}")
         runs.append((register, width, row, column))
     return runs
 

@@ -1,4 +1,6 @@
-"""`--lower-fragments`: a fragment becomes what one lane holds of it, a vector, also where it flows through `scf`."""
+"""`--lower-fragments`: a fragment becomes what one lane holds of it, a vector, also where it flows through
+`scf`.
+"""
 
 from typing import Any
 

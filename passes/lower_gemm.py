@@ -27,8 +27,11 @@ def run(module: Any) -> None:
 
 def _tiles(op: GemmOp) -> dict[str, Any]:
     """The types of D, A, B and C, where there is a C."""
-    named = {"D": op.d.type, "A": op.a.type, "B": op.b.type}
-    return named | {"C": c.type for c in op.c}
+    return {name: value.type for name, value in _values(op)}
+
+
+def _values(op: GemmOp) -> list[tuple[str, Any]]:
+    return [("D", op.d), ("A", op.a), ("B", op.b), *(("C", c) for c in op.c)]
 
 
 def _full_active_lanes(op: GemmOp) -> str | None:
@@ -38,12 +41,12 @@ def _full_active_lanes(op: GemmOp) -> str | None:
     branch = uniformity.narrowing(op)
     if branch is None:
         return None
-    return f"needs all {places.WARP} lanes of the warp, but '{branch.operation.name}' around it depends on the lane"
+    name = branch.operation.name
+    return f"needs all {places.WARP} lanes of the warp, but '{name}' around it depends on the lane"
 
 
 def _register_scope(op: GemmOp) -> str | None:
-    values = {"D": op.d, "A": op.a, "B": op.b} | {"C": c for c in op.c}
-    for name, value in values.items():
+    for name, value in _values(op):
         if not is_fragment(value):
             return f"needs {name} in registers, got a buffer in {value.type.space} memory"
     return None
@@ -119,10 +122,11 @@ def _fragments(shape: str) -> Callable[[GemmOp], str | None]:
 def _register_map(
     layout: Layout, shape: tuple[int, ...], atom_text: str, atom_shape: tuple[int, ...]
 ) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """For each atom of a fragment (by its place in the grid of atoms), where its registers are among the lane's elements.
+    """For each atom of a fragment (by its place in the grid of atoms), where its registers are among the
+    lane's elements.
 
-    Raises LayoutError where an element that the instruction wants in a lane is in another, or at another register there than
-    in the rest.
+    Raises LayoutError where an element that the instruction wants in a lane is in another, or at another
+    register there than in the rest.
     """
     atom = Layout.parse(atom_text)
     wanted = places.lane_elements(atom, atom_shape)
@@ -138,12 +142,13 @@ def _register_map(
                 elements = [(start[0] + row, start[1] + column) for row, column in wanted[lane]]
                 missing = [e for e in elements if e not in at[lane]]
                 if missing:
-                    raise LayoutError(
-                        f"has element {missing[0]} in another lane than {lane}, where {atom} wants it: {layout}"
-                    )
+                    wanted_there = f"has element {missing[0]} in another lane than {lane}"
+                    raise LayoutError(f"{wanted_there}, where {atom} wants it: {layout}")
                 in_lanes.add(tuple(at[lane][e] for e in elements))
             if len(in_lanes) > 1:
-                raise LayoutError(f"has its registers in another order in some lanes than in others: {layout}")
+                raise LayoutError(
+                    f"has its registers in another order in some lanes than in others: {layout}"
+                )
             found[first, second] = in_lanes.pop()
     return found
 
@@ -164,9 +169,7 @@ class _Operand:
         if pack == 1:
             return scalars
         pairs = ir.VectorType.get([pack], self.element_type)
-        words = [
-            vector.from_elements(pairs, scalars[i : i + pack]) for i in range(0, len(scalars), pack)
-        ]
+        words = [vector.from_elements(pairs, scalars[i : i + pack]) for i in range(0, len(scalars), pack)]
         if self.registers.type == "i32":
             return [llvm.bitcast(emit.i32(), word) for word in words]
         return words
@@ -185,7 +188,7 @@ def _scalars(lane: Any) -> Any:
 def _lower(shape: str) -> Callable[[GemmOp], Any]:
     def lower(op: GemmOp) -> Any:
         form = _form(op, shape)
-        d, a, b, c = form.operands
+        d, a, b, _ = form.operands
         left = _Operand(tile.to_lane(op.a), op.a.type, a)
         right = _Operand(tile.to_lane(op.b), op.b.type, b)
         total = _Operand(_initial(op), op.d.type, d)
@@ -213,7 +216,9 @@ def _initial(op: GemmOp) -> Any:
     c = op.c[0]
     if c.type.layout == kind.layout:
         return tile.to_lane(c)
-    held = {coordinates: i for i, coordinates in enumerate(places.lane_elements(c.type.layout, c.type.shape)[0])}
+    held = {
+        coordinates: i for i, coordinates in enumerate(places.lane_elements(c.type.layout, c.type.shape)[0])
+    }
     scalars = _scalars(tile.to_lane(c))
     order = [held[coordinates] for coordinates in places.lane_elements(kind.layout, kind.shape)[0]]
     return vector.from_elements(kind.lane_type, [scalars[i] for i in order])

@@ -1,4 +1,6 @@
-"""`--lower-mma`: the operations of the `mma` dialect become calls of the LLVM intrinsics that their rows name."""
+"""`--lower-mma`: the operations of the `mma` dialect become calls of the LLVM intrinsics that their rows
+name.
+"""
 
 from typing import Any
 

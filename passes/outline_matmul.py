@@ -1,7 +1,8 @@
 """`--outline-matmul`: turns a function of one `tile.matmul` into a kernel in a `gpu.module`.
 
-What a launch needs stands in attributes of the kernel: `known_block_size`; `weft.grid`, an affine map from the sizes of all
-memref arguments (in order) to the grid; `weft.requires`, a map of those sizes whose results must all be 0.
+What a launch needs stands in attributes of the kernel: `known_block_size`; `weft.grid`, an affine map from
+the sizes of all memref arguments (in order) to the grid; `weft.requires`, a map of those sizes whose results
+must all be 0.
 """
 
 from typing import Any
@@ -25,7 +26,9 @@ def _outline(function: Any, products: list[MatmulOp]) -> None:
     body = [op.operation for op in function.body.blocks[0].operations]
     if len(products) > 1 or len(body) != 2:
         stray = next(op.operation.opview for op in body if op.operation != product.operation)
-        raise refuse(stray, "can't be outlined beside a tile.matmul: a function holds one product and a return")
+        raise refuse(
+            stray, "can't be outlined beside a tile.matmul: a function holds one product and a return"
+        )
     if product.schedule is None:
         raise refuse(product, "expects a schedule: run --select-schedule before --outline-matmul")
     name = function.name.value

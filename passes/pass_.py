@@ -20,7 +20,9 @@ class Pass:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def configured(self, given: Mapping[str, str]) -> Callable[[Any, Any], None]:
-        """The pass with its options, as MLIR's pass manager takes it. Raises WeftError for an option that it hasn't."""
+        """The pass with its options, as MLIR's pass manager takes it. Raises WeftError for an option that it
+        hasn't.
+        """
         if unknown := sorted(set(given) - set(self.options)):
             known = ", ".join(self.options) or "none"
             raise WeftError(f"pass '{self.flag}' has no option '{unknown[0]}': its options are {known}")

@@ -34,7 +34,7 @@ class Element:
 
 
 def parse(text: str) -> tuple[Element, ...]:
-    """The elements of `a{x=1},gpu.module(b,c)`. Raises WeftError with the column where the text goes wrong."""
+    """The elements of `a{x=1},gpu.module(b,c)`. Raises WeftError with the column of a mistake."""
     elements, end = _elements(text, 0)
     if end != len(text):
         raise _fault(text, end, "expected ',' or the end of the pipeline")
@@ -121,8 +121,12 @@ def flatten(
     return tuple(found)
 
 
-def pass_manager(text: str, context: Any, passes: Mapping[str, Pass], pipelines: Mapping[str, Pipeline]) -> Any:
-    """A pass manager on `builtin.module` that runs a textual pipeline. Raises WeftError for a pass that nobody knows."""
+def pass_manager(
+    text: str, context: Any, passes: Mapping[str, Pass], pipelines: Mapping[str, Pipeline]
+) -> Any:
+    """A pass manager on `builtin.module` that runs a textual pipeline. Raises WeftError for a pass that
+    nobody knows.
+    """
     elements = flatten(parse(text), pipelines)
     if len(elements) == 1 and elements[0].name == "builtin.module" and elements[0].inner is not None:
         elements = elements[0].inner

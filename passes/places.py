@@ -1,4 +1,6 @@
-"""Where elements are: addresses in global and shared memory, and the coordinates that a lane's registers stand for."""
+"""Where elements are: addresses in global and shared memory, and the coordinates that a lane's registers
+stand for.
+"""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -86,7 +88,9 @@ def _index(number: int) -> Any:
 
 @dataclass(frozen=True)
 class Point:
-    """A coordinate as the sum of a run-time part and a constant one; the parts never carry into each other's digits."""
+    """A coordinate as the sum of a run-time part and a constant one; the parts never carry into each other's
+    digits.
+    """
 
     value: Any
     constant: int = 0
@@ -102,7 +106,9 @@ class SharedTile:
         self.swizzle = layout.swizzle
 
     def offset(self, row: Point, column: Point) -> Any:
-        """The byte offset of an element: run-time digits, swizzled, and then whatever the swizzle leaves alone."""
+        """The byte offset of an element: run-time digits, swizzled, and then whatever the swizzle leaves
+        alone.
+        """
         dynamic = emit.add(_place(row.value, self.groups[0]), _place(column.value, self.groups[1]))
         constant = _static_place(row.constant, self.groups[0]) + _static_place(
             column.constant, self.groups[1]
@@ -158,7 +164,8 @@ class LaneDigit:
 
 
 def lane_digits(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[LaneDigit, ...], ...] | None:
-    """For each dimension, how a lane's first element follows from its number; None where digits can't be told apart.
+    """For each dimension, how a lane's first element follows from its number; None where digits can't be told
+    apart.
 
     All other registers of the lane are at the same distance from the first in every lane.
     """
@@ -186,5 +193,3 @@ def lane_coordinate(digits: tuple[LaneDigit, ...]) -> Any:
         low = emit.rem(emit.div(lane(), digit.stride), digit.extent)
         total = emit.add(total, emit.mul(low, digit.weight))
     return total
-
-

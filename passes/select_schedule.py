@@ -14,7 +14,7 @@ from weft.target import Target
 # The first that fits the product and the chip's shared memory is taken. The last fits every chip.
 SCHEDULES = (
     Schedule((128, 256, 64), (2, 4), 3),
-    Schedule((128, 128, 64), (2, 2), 3),
+    Schedule((128, 128, 32), (2, 2), 4),
     Schedule((64, 64, 64), (2, 2), 3),
 )
 SMALL = Schedule((64, 64, 64), (2, 2), 3)

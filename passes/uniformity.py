@@ -12,7 +12,7 @@ BRANCHES = ("scf.if", "scf.for", "scf.while", "scf.index_switch", "scf.parallel"
 
 
 def narrowing(op: Any) -> Any | None:
-    """The innermost operation around `op` whose branch may not be taken by all lanes of the warp, else None."""
+    """The innermost operation around `op` that not all lanes of the warp may enter together, else None."""
     inner = op.operation
     while inner.parent is not None and inner.parent.name not in ("gpu.func", "func.func", "gpu.launch"):
         inner = inner.parent.operation
@@ -74,10 +74,10 @@ def _uniform_argument(value: Any, seen: set[Any]) -> bool:
 
 
 def _drops_lanes(op: Any) -> bool:
-    """A division or shift of the x thread index by a multiple of the warp's size (blocks have one dimension)."""
-    if op.name not in ("arith.divui", "arith.divsi", "arith.shrui", "arith.floordivsi", "arith.ceildivui"):
+    """A division or shift of the x thread index by a multiple of the warp's size."""
+    if op.name not in ("arith.divui", "arith.divsi", "arith.shrui", "arith.floordivsi"):
         return False
-    if not _is_thread(op.operands[0]) or op.name == "arith.ceildivui":
+    if not _is_thread(op.operands[0]):
         return False
     constant = op.operands[1].owner
     if isinstance(constant, ir.Block) or not isinstance(constant.opview, arith.ConstantOp):

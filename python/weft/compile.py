@@ -1,4 +1,6 @@
-"""From a module to kernels that can run: the stages, each a function of the one before, and what they leave behind."""
+"""From a module to kernels that can run: the stages, each a function of the one before, and what they leave
+behind.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -25,8 +27,8 @@ LLVM = "weft-to-llvm"
 class MemrefArgument:
     """A kernel's matrix argument, which a launch passes as MLIR's memref descriptor.
 
-    `shape` and `strides` hold None where the type leaves them to run time; strides count elements. `contiguous`: the type has
-    no strides of its own, so rows follow each other.
+    `shape` and `strides` hold None where the type leaves them to run time; strides count elements.
+    `contiguous`: the type has no strides of its own, so rows follow each other.
     """
 
     dtype: str
@@ -50,8 +52,8 @@ Argument = MemrefArgument | ScalarArgument
 class Launch:
     """What a launch of a kernel needs.
 
-    `grid` maps the sizes of all memref arguments, in order, to a grid; None where the kernel doesn't say. `requires` maps them
-    to numbers that must all be 0.
+    `grid` maps the sizes of all memref arguments, in order, to a grid; None where the kernel doesn't say.
+    `requires` maps them to numbers that must all be 0.
     """
 
     name: str
@@ -66,8 +68,8 @@ class Launch:
 class Compiled:
     """A module on its way to a chip: what each stage made of it.
 
-    Attributes are made when first asked for, so that a caller who wants PTX pays for no ptxas. `source` is the module's text
-    before any pass.
+    Attributes are made when first asked for, so that a caller who wants PTX pays for no ptxas. `source` is
+    the module's text before any pass.
     """
 
     source: str
@@ -116,7 +118,8 @@ class Compiled:
         return tuple(str(e) for e in passes.elements(_pipeline(self.target)))
 
     def ir(self, after: str) -> str:
-        """The module's IR after the pass or pipeline element `after` (its first occurrence); `source` is the text before all.
+        """The module's IR after the pass or pipeline element `after` (its first occurrence); `source` is the
+        text before all.
 
         Raises WeftError for a pass that isn't among `stages`.
         """
@@ -137,8 +140,8 @@ def compile_module(
 ) -> Compiled:
     """Takes a module (an `ir.Module`, .mlir text, or a Path) down to LLVM IR for a chip.
 
-    The chip is `arch`, else the one that the module's `gpu.module` names, else `default`. Raises WeftError with the place of
-    each mistake.
+    The chip is `arch`, else the one that the module's `gpu.module` names, else `default`. Raises WeftError
+    with the place of each mistake.
     """
     if isinstance(module, Path):
         name, module = str(module), mlir.parse_file(module, new_context())
@@ -195,7 +198,7 @@ def _target(module: Any, arch: str | None, default: str | None) -> Target:
 
 
 def _launch(kernel: Any) -> Launch | None:
-    """What the attributes and the type of a `gpu.func` say about its launch; None for one that is no kernel."""
+    """What a `gpu.func` says about its launch; None for one that is no kernel."""
     attributes = kernel.operation.attributes
     if "gpu.kernel" not in attributes:
         return None

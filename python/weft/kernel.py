@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import arrays, emulator, runtime
+from weft import arrays, runtime
 from weft.arrays import ArrayView
 from weft.compile import Compiled, Launch, MemrefArgument, ScalarArgument, compile_module
 from weft.errors import WeftError
 from weft.ptxas import Resources
+
+if TYPE_CHECKING:
+    from weft import emulator
 
 # MLIR scalar types as `struct` formats and as NumPy types.
 _SCALARS = {
@@ -28,10 +31,11 @@ _GRID_LIMITS = (2**31 - 1, 65535, 65535)
 
 
 def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
-    """Compiles one kernel of a module: a `weft.Module`, an MLIR module, .mlir text, or the Path of a .mlir file.
+    """Compiles one kernel of a module: a `weft.Module`, an MLIR module, .mlir text, or the Path of a .mlir
+    file.
 
-    The chip is `arch` (`sm_90a`), else what the module names, else the GPU's, else sm_80. `kernel` picks one where the module
-    has several. Raises WeftError, with places in the text, for whatever can't be compiled.
+    The chip is `arch` (`sm_90a`), else what the module names, else the GPU's, else sm_80. `kernel` picks one
+    where the module has several. Raises WeftError, with places in the text, for whatever can't be compiled.
     """
     default = None if arch else (runtime.device().chip if runtime.available() is None else "sm_80")
     made = compile_module(getattr(module, "mlir", module), arch, default=default)
@@ -101,7 +105,9 @@ class Kernel:
         return self.launch.shared_bytes
 
     @cached_property
-    def _module(self) -> emulator.Module:
+    def _module(self) -> "emulator.Module":
+        from weft import emulator
+
         return emulator.Module(self.ptx)
 
     def __call__(
@@ -112,11 +118,12 @@ class Kernel:
         stream: Any = None,
         on: str | None = None,
     ) -> None:
-        """Runs the kernel with one array or number for each argument; what it writes is in the arrays afterwards.
+        """Runs the kernel with one array or number for each argument; what it writes is in the arrays
+        afterwards.
 
-        CPU arrays are copied to the GPU and back, and waited for; with GPU arrays the launch is queued on `stream`. `on` is
-        "gpu" or "emulator"; without it the GPU is taken where there is one. `grid` and `block` are needed where the kernel
-        doesn't say them. Raises WeftError for arguments that don't fit.
+        CPU arrays are copied to the GPU and back, and waited for; with GPU arrays the launch is queued on
+        `stream`. `on` is "gpu" or "emulator"; without it the GPU is taken where there is one. `grid` and
+        `block` are needed where the kernel doesn't say them. Raises WeftError for arguments that don't fit.
         """
         on = on or ("gpu" if runtime.available() is None else "emulator")
         views = self._views(args)
@@ -134,8 +141,9 @@ class Kernel:
         grid: Sequence[int] | None = None,
         block: Sequence[int] | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> emulator.Report:
-        """Runs the kernel's PTX in the emulator on CPU arrays, which it updates, and returns the emulator's report.
+    ) -> "emulator.Report":
+        """Runs the kernel's PTX in the emulator on CPU arrays, which it updates, and returns the emulator's
+        report.
 
         `progress` is called with the number of CTAs that are done and their total.
         """
@@ -154,7 +162,9 @@ class Kernel:
     def dimensions(
         self, views: Sequence[Any], grid: Sequence[int] | None = None, block: Sequence[int] | None = None
     ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """The grid and block of a launch with these arguments. Raises WeftError for sizes that the kernel can't take."""
+        """The grid and block of a launch with these arguments. Raises WeftError for sizes that the kernel
+        can't take.
+        """
         sizes = [size for v in views if isinstance(v, ArrayView) for size in v.shape]
         if self.launch.requires is not None and any(self.launch.requires(sizes)):
             shapes = ", ".join(str(v.shape) for v in views if isinstance(v, ArrayView))
@@ -197,9 +207,7 @@ class Kernel:
         ]
         placed = [v if c is None else arrays.view(c) for v, c in zip(views, copies, strict=True)]
         args = _parameters(self.launch, placed, lambda view: ("P", view.address), _gpu_number)
-        self.loaded().launch(
-            self.name, grid, block, args, shared_bytes=self.shared_bytes, stream=stream
-        )
+        self.loaded().launch(self.name, grid, block, args, shared_bytes=self.shared_bytes, stream=stream)
         if any(c is not None for c in copies):
             runtime.synchronize()
         for view, copy, want in zip(views, copies, self.launch.arguments, strict=True):
@@ -226,7 +234,9 @@ def _misfit(found: ArrayView, want: MemrefArgument) -> str | None:
     if any(size < 1 or size >= 2**31 for size in found.shape):
         return f"expects sizes from 1 to 2**31 - 1, got {found.shape}"
     if want.contiguous and found.strides != arrays.contiguous_strides(found.shape):
-        return f"expects a contiguous array (or a kernel for memref<…, strided<…>>), got strides {found.strides}"
+        return (
+            f"expects a contiguous array (or a kernel for memref<…, strided<…>>), got strides {found.strides}"
+        )
     for dimension, (want_stride, stride) in enumerate(zip(want.strides, found.strides, strict=True)):
         if want_stride is not None and found.shape[dimension] > 1 and stride != want_stride:
             return f"expects stride {want_stride} in dimension {dimension}, got strides {found.strides}"
@@ -244,7 +254,10 @@ def _number(value: Any, want: ScalarArgument, what: str) -> Any:
 
 
 def _parameters(
-    launch: Launch, views: Sequence[Any], address: Callable[[ArrayView], Any], number: Callable[[str, Any], Any]
+    launch: Launch,
+    views: Sequence[Any],
+    address: Callable[[ArrayView], Any],
+    number: Callable[[str, Any], Any],
 ) -> list[Any]:
     """The kernel's parameters: each memref as MLIR's descriptor (two pointers, an offset, sizes, strides)."""
     flat: list[Any] = []

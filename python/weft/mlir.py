@@ -1,6 +1,7 @@
 """The only place that imports MLIR: the bindings under one name, with their hazards tamed.
 
-A real `mlir-python-bindings` is taken where it is installed, else the upstream bindings that torch-mlir carries.
+A real `mlir-python-bindings` is taken where it is installed, else the upstream bindings that torch-mlir
+carries.
 """
 
 import contextlib
@@ -16,7 +17,9 @@ from weft.errors import Diagnostic, Location, WeftError
 
 
 def _distribution() -> str:
-    """The package that holds the bindings. PyPI's `mlir-python-bindings` is an empty placeholder, hence the look inside."""
+    """The package that holds the bindings. PyPI's `mlir-python-bindings` is an empty placeholder, hence the
+    look inside.
+    """
     for name in ("mlir", "torch_mlir"):
         if importlib.util.find_spec(name) and importlib.util.find_spec(f"{name}.ir"):
             return name
@@ -43,7 +46,8 @@ nvvm: Any = _module("dialects.nvvm")
 scf: Any = _module("dialects.scf")
 vector: Any = _module("dialects.vector")
 
-# Where `weft.dialects` and the other packages lie that build operations: beside this one, or at the top of a checkout.
+# Where `weft.dialects` and the other packages lie that build operations: beside this one, or at the top of a
+# checkout.
 _SIBLINGS = [
     Path(spec.origin).parent
     for name in ("weft.dialects", "weft.passes")
@@ -55,7 +59,9 @@ MLIRError: type[Exception] = ir.MLIRError
 
 @contextmanager
 def caller_locations() -> Iterator[None]:
-    """Operations built in the block get the line of the code that asked for them, outside of Weft and the bindings."""
+    """Operations built in the block get the line of the code that asked for them, outside of Weft and the
+    bindings.
+    """
     hidden = _module("dialects._ods_common")._cext.globals
     for path in (Path(__file__).parent, Path(ir.__file__).parent, *_SIBLINGS, Path(contextlib.__file__)):
         hidden.register_traceback_file_exclusion(str(path))
@@ -72,7 +78,7 @@ def version() -> str:
 
 
 def location(loc: Any, name: str | None = None) -> Location | None:
-    """Where in the user's text an MLIR location points; `name` stands in for the text that had no file (`-`)."""
+    """Where in the user's text an MLIR location points; `name` stands in for a text without file (`-`)."""
     if (found := cast(ir.FileLineColLoc, loc)) is not None:
         file = str(found.filename).strip('"')
         return Location(name if name and file == "-" else file, found.start_line, found.start_col)
@@ -96,21 +102,20 @@ def cast(kind: Any, value: Any) -> Any:
         return None
 
 
-def _diagnostic(info: Any, name: str | None) -> Diagnostic:
+def diagnostic(info: Any, name: str | None) -> Diagnostic:
     return Diagnostic(
         info.message,
         location(info.location, name),
         str(info.severity).rsplit(".", 1)[-1].lower(),
         tuple(
-            Diagnostic(d.message, d.location, "note")
-            for d in (_diagnostic(note, name) for note in info.notes)
+            Diagnostic(d.message, d.location, "note") for d in (diagnostic(note, name) for note in info.notes)
         ),
     )
 
 
 def error(failure: Any, name: str | None = None) -> WeftError:
     """An MLIRError as a WeftError, every diagnostic with its place in the text called `name`."""
-    found = [_diagnostic(d, name) for d in failure.error_diagnostics]
+    found = [diagnostic(d, name) for d in failure.error_diagnostics]
     return WeftError(*(found or [Diagnostic(str(failure))]))
 
 
@@ -124,7 +129,9 @@ def located(name: str | None = None) -> Iterator[None]:
 
 
 def parse(text: str, context: Any, name: str = "-") -> Any:
-    """The module that `text` spells. Raises WeftError with the place of each mistake, in the file called `name`."""
+    """The module that `text` spells. Raises WeftError with the place of each mistake, in the file called
+    `name`.
+    """
     with located(name):
         return ir.Module.parse(text, context)
 
@@ -146,7 +153,8 @@ Pattern = Callable[[Any, Any], bool | None]
 def rewrite_all(op: Any, patterns: Iterable[tuple[Any, Pattern]]) -> None:
     """Walks `op` once and rewrites every operation for which a pattern is given: (op class, function) pairs.
 
-    A pattern returns something true to decline. The set is frozen and dropped here: freezing one twice crashes.
+    A pattern returns something true to decline. The set is frozen and dropped here: freezing one twice
+    crashes.
     """
     found = rewrite.RewritePatternSet()
     for root, function in patterns:

@@ -6,6 +6,7 @@ import threading
 import ml_dtypes
 import numpy as np
 import pytest
+
 from weft import arrays, ptxas, runtime
 from weft.errors import WeftError
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
+
 from weft import arrays
 from weft.arrays import ArrayView, view
 from weft.errors import WeftError

@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+
 from weft import cache
 from weft.cache import Cache
 from weft.errors import WeftError

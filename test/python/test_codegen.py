@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from weft import codegen
 from weft.errors import Location, WeftError
 

@@ -7,6 +7,7 @@ from math import prod
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from weft.errors import WeftError
 from weft.layout import AXES, SWIZZLES, Iter, Layout, LayoutError, flatten, row_major, unflatten
 

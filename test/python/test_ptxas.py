@@ -1,6 +1,7 @@
 import tempfile
 
 import pytest
+
 from weft import codegen, ptxas
 from weft.errors import Location, WeftError
 

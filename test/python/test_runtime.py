@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
 from weft import runtime
 from weft.errors import WeftError
 

@@ -40,15 +40,18 @@ from weft.emulator.types import PRED, TYPES, U64, Type
 class FunctionCode:
     """What is known of a function while its body is decoded."""
 
-    def __init__(self, function: Function, slots: Slots, base: int, frame: int) -> None:
+    def __init__(self, function: Function, slots: Slots) -> None:
         self.function = function
         self.slots = slots
-        self.base = base
-        self.frame = frame
-        """The slot of the address of the function's local frame."""
+        self.base = len(slots.bits)
+        """The slot of its first register; `frame` holds the address of its local frame, `carry` the carry flag."""
+        for register in function.scope.registers:
+            slots.new(register.type)
+        self.frame = slots.new(U64)
+        self.carry = slots.new(PRED)
         self.blocks: dict[int, int] = {}
         """From a position in the body to the block that begins there."""
-        self.callees: "dict[str, FunctionCode]" = {}
+        self.callees: dict[str, FunctionCode] = {}
         self.entry_block = -1
         self.frame_size = 0
         self.recursive = False

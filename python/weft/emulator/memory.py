@@ -154,11 +154,18 @@ class Memory:
         mask = lanes.mask
         if mask is not None:
             address = np.where(mask, address, address.flat[mask.argmax()])
-        if int(np.bitwise_or.reduce(address, axis=None)) & (width - 1):
-            self._fault(lanes, address, (address & np.uint64(width - 1)) == 0, "misaligned", space, width, line)
+        if width > 1:
+            self.check_alignment(lanes, space, address, width, line)
         if space in ("global", "generic"):
             return self._in_generic(lanes, space, address, width, kind, line)
         return [self._in_space(lanes, space, address, width, kind, line)]
+
+    def check_alignment(self, lanes: Lanes, space: str, address: Addresses, width: int, line: int) -> None:
+        """Raises Fault for the first active lane whose address is no multiple of `width`."""
+        if int(np.bitwise_or.reduce(address, axis=None)) & (width - 1):
+            odd = (address & np.uint64(width - 1)) != 0
+            if (odd & lanes.enabled()).any():
+                self._fault(lanes, address, ~odd, "misaligned", space, width, line)
 
     def _in_space(
         self, lanes: Lanes, space: str, address: Addresses, width: int, kind: str, line: int

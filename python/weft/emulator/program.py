@@ -26,7 +26,7 @@ from weft.emulator.syntax import (
     Vector,
 )
 from weft.emulator.table import Collective, End, Step
-from weft.emulator.types import PRED, U64
+from weft.emulator.types import PRED
 
 _FRAME_ALIGN = 16
 
@@ -78,9 +78,7 @@ class Program:
             function = waiting.pop()
             if function.name in self.codes:
                 continue
-            base, frame = len(self.slots.bits), 0
-            code = FunctionCode(function, self.slots, base, frame)
-            self.codes[function.name] = code
+            # Looking at the names makes the registers that the code counts.
             for instruction in function.body or ():
                 for name in _names(instruction):
                     entity = instruction.scope.find(name.text)
@@ -88,9 +86,7 @@ class Program:
                         callee = tree.functions[entity.name]
                         if callee.body is not None:
                             waiting.append(callee)
-            for register in function.scope.registers:
-                self.slots.new(register.type)
-            code.frame = self.slots.new(U64)
+            self.codes[function.name] = FunctionCode(function, self.slots)
         for code in self.codes.values():
             code.callees = self.codes
             code.recursive = not code.function.is_entry and _calls_itself(code.function, tree)

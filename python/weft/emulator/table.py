@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.emulator.lanes import Lanes
+from weft.emulator.types import TYPES
 
 if TYPE_CHECKING:
     from weft.emulator.decode import Op
@@ -43,10 +44,12 @@ class Table:
 
     def __init__(self, *parts: "Table") -> None:
         self.steps: dict[str, StepDecoder] = {}
+        self.floats: dict[str, StepDecoder] = {}
         self.collectives: dict[str, CollectiveDecoder] = {}
         self.ends: dict[str, EndDecoder] = {}
         for part in parts:
             self.steps |= part.steps
+            self.floats |= part.floats
             self.collectives |= part.collectives
             self.ends |= part.ends
 
@@ -55,6 +58,15 @@ class Table:
 
         def register(decoder: StepDecoder) -> StepDecoder:
             self.steps.update(dict.fromkeys(opcodes, decoder))
+            return decoder
+
+        return register
+
+    def float_step(self, *opcodes: str) -> Callable[[StepDecoder], StepDecoder]:
+        """Registers the decoder of ordinary instructions on floating-point types; integers may have the same opcode."""
+
+        def register(decoder: StepDecoder) -> StepDecoder:
+            self.floats.update(dict.fromkeys(opcodes, decoder))
             return decoder
 
         return register
@@ -80,8 +92,11 @@ class Table:
     def find(self, opcode: str) -> tuple[str, StepDecoder | CollectiveDecoder | EndDecoder] | None:
         """The longest known prefix of `opcode` and its decoder."""
         parts = opcode.split(".")
+        is_float = any(part in TYPES and TYPES[part].is_float for part in parts)
         for count in range(len(parts), 0, -1):
             prefix = ".".join(parts[:count])
+            if is_float and prefix in self.floats:
+                return prefix, self.floats[prefix]
             for table in (self.steps, self.collectives, self.ends):
                 if prefix in table:
                     return prefix, table[prefix]  # type: ignore[index]

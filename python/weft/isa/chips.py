@@ -1,7 +1,7 @@
 """Every chip from sm_70 to sm_121: what names it, which PTX version brought it, what a kernel may use on it.
 
-PTX versions and limits were read off ptxas 12.9 (sm_70, sm_72) and 13.5 (the rest); shared memory is the most that one
-CTA can opt in to (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+PTX versions and limits were read off ptxas 12.9 (sm_70, sm_72) and 13.5 (the rest); shared memory is the most
+that one CTA can opt in to (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 """
 
 from dataclasses import dataclass

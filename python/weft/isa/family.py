@@ -1,8 +1,9 @@
 """What all instruction tables share: forms, rows, and the judgement of a form against the rows.
 
-A *form* is one spelling of an instruction: a frozen dataclass whose fields are the axes on which the instruction varies.
-A *row* is one line of a table: the fields that it fixes, and the chips and PTX version that have it. A `Family` holds the
-rows of one instruction and answers for all of its readers (verifier, lowering, emulator, lint, docs, tests).
+A *form* is one spelling of an instruction: a frozen dataclass whose fields are the axes on which the
+instruction varies. A *row* is one line of a table: the fields that it fixes, and the chips and PTX version
+that have it. A `Family` holds the rows of one instruction and answers for all of its readers (verifier,
+lowering, emulator, lint, docs, tests).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,8 +18,8 @@ from weft.isa.chips import CHIPS, ChipSet, describe
 class Registers:
     """One operand of an instruction: `count` registers of LLVM type `type` per lane.
 
-    `layout` maps the operand's logical coordinates to laneid and register element (notation of `weft.layout`); an empty
-    text means that the operand is no matrix fragment.
+    `layout` maps the operand's logical coordinates to laneid and register element (notation of
+    `weft.layout`); an empty text means that the operand is no matrix fragment.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Verdict:
 
 
 class Form(Protocol):
-    """One spelling of an instruction. Its dataclass fields are the axes, in the order in which they matter."""
+    """One spelling of an instruction; its dataclass fields are the axes, most important first."""
 
     @property
     def ptx(self) -> str:
@@ -126,7 +127,9 @@ class Family(Generic[F]):
         return None
 
     def _refuse_form(self, form: F, chip: str | None) -> Verdict:
-        """Names the first axis whose value no form has, else the first whose change alone makes the form legal."""
+        """Names the first axis whose value no form has, else the first whose change alone makes the form
+        legal.
+        """
         where = f" on {chip}" if chip else ""
         if chip is not None and chip not in self.chips():
             return Verdict("chip", f"needs {describe(self.chips())}: {chip} has no form of {self.name}")

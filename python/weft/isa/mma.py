@@ -1,5 +1,5 @@
-"""`mma.sync` and `ldmatrix`: warp-level matrix multiply-accumulate on registers (PTX ISA, "Warp-level Matrix Instructions
-using mma.sync").
+"""`mma.sync` and `ldmatrix`: warp-level matrix multiply-accumulate on registers (PTX ISA, "Warp-level Matrix
+Instructions using mma.sync").
 """
 
 import re
@@ -53,8 +53,8 @@ class Sync:
         )
 
 
-# Fragment maps (PTX ISA, "Matrix Fragments for mma.m16n8k8" and the sections beside it): lane 4g + t holds rows g and g + 8,
-# and packs consecutive k; a k beyond four packs opens the next register (pair).
+# Fragment maps (PTX ISA, "Matrix Fragments for mma.m16n8k8" and the sections beside it): lane 4g + t holds
+# rows g and g + 8, and packs consecutive k; a k beyond four packs opens the next register (pair).
 
 
 def _input_a(name: str, m: int, k: int) -> Registers:

@@ -1,0 +1,112 @@
+"""Atomic operations on global and shared memory. Lanes that meet at one place take turns in lane order."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.decode import Op
+from weft.emulator.floats import canonical, decode, encode, sum_odd
+from weft.emulator.instructions.memory_ops import qualifiers, state_space
+from weft.emulator.instructions.move import give_way
+from weft.emulator.lanes import Lanes
+from weft.emulator.memory import Piece
+from weft.emulator.table import Step, Table
+from weft.emulator.types import STORAGE, Array, Type
+
+table = Table()
+_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+Update = Callable[..., Array]
+
+
+def _update(op: Op, name: str, kind: Type) -> Update:
+    """From the old value and the operands to the new value, all as register bits."""
+    if kind.is_float:
+        return _float_update(op, name, kind)
+    view, storage = kind.view, kind.storage
+    one = storage.type(1)
+    updates: dict[str, Update] = {
+        "add": lambda old, x: old + x,
+        "and": lambda old, x: old & x,
+        "or": lambda old, x: old | x,
+        "xor": lambda old, x: old ^ x,
+        "exch": lambda old, x: x,
+        "min": lambda old, x: np.minimum(old.view(view), x.view(view)).view(storage),
+        "max": lambda old, x: np.maximum(old.view(view), x.view(view)).view(storage),
+        "inc": lambda old, x: np.where(old >= x, storage.type(0), old + one),
+        "dec": lambda old, x: np.where((old == 0) | (old > x), x, old - one),
+        "cas": lambda old, x, y: np.where(old == x, y, old),
+    }
+    return updates[name]
+
+
+def _float_update(op: Op, name: str, kind: Type) -> Update:
+    element = kind.name.removesuffix("x2")
+    if name not in ("add", "min", "max"):
+        op.fail(f".{name} isn't defined for .{kind}")
+    if element in ("f32", "f64") and name == "add":
+        native = np.dtype(f"f{kind.bytes}")
+        return lambda old, x: canonical(old.view(native) + x.view(native), element)
+    functions = {"add": sum_odd, "min": np.fmin, "max": np.fmax}
+    function, part = functions[name], np.uint16 if kind.bits != 64 else np.uint64
+
+    def update(old: Array, x: Array) -> Array:
+        values = [decode(np.ascontiguousarray(v).view(part), element) for v in (old, x)]
+        return encode(function(*values), element).view(kind.storage)
+
+    return update
+
+
+@table.step("atom", "red", "red.async")
+def atomic(op: Op) -> Step:
+    """`atom d, [a], b{, c}`; `red` is the same without a result."""
+    qualifiers(op)
+    name = op.choice(_OPERATIONS)
+    op.flag("noftz")
+    space = state_space(op)
+    count = int(op.choice(["v2", "v4", "v8"], "v1")[1:])
+    kind = op.type()
+    returns = op.prefix == "atom"
+    first = 1 if returns else 0
+    inputs = 2 if name == "cas" else 1
+    op.count(first + 1 + inputs, first + 2 + inputs)
+    address = op.address(first, space)
+    if address.space not in ("global", "shared", "generic"):
+        op.fail(f"isn't defined in {address.space} space")
+    update, line = _update(op, name, kind), op.line
+    sources = [[op.source(i, kind) for i in op.items(first + 1 + n)] for n in range(inputs)]
+    results = [op.destination(i, kind) for i in op.items(0)] if returns else []
+    if any(len(s) != count for s in sources) or (results and len(results) != count):
+        op.fail(f"expects {count} registers")
+    width = kind.bytes
+
+    def run(lanes: Lanes) -> None:
+        places = address(lanes)
+        for part in range(count):
+            values = [lanes.read(s[part]) for s in sources]
+            at = places + np.uint64(part * width) if part else places
+            old = np.zeros(places.shape, STORAGE[8 * width])
+            for piece in lanes.wave.memory.locate(lanes, address.space, at, width, "atomic", line):
+                _apply(piece, update, values, old)
+            if results:
+                lanes.write(results[part], old)
+        give_way(lanes)
+
+    return run
+
+
+def _apply(piece: Piece, update: Update, values: list[Array], old: Array) -> None:
+    """Updates the places of a piece and puts what was there before into `old`."""
+    mask = np.ones(old.shape, np.bool_) if piece.mask is None else piece.mask
+    index, inputs = piece.index[mask], [v[mask] for v in values]
+    before = np.empty(len(index), old.dtype)
+    left: npt.NDArray[np.intp] = np.arange(len(index))
+    while len(left):
+        _, first = np.unique(index[left], return_index=True)
+        now = left[first]
+        before[now] = piece.view[index[now]]
+        piece.view[index[now]] = update(before[now], *[v[now] for v in inputs])
+        left = np.delete(left, first)
+    old[mask] = before
+
+

@@ -1,0 +1,279 @@
+"""Bitwise operations, shifts, fields and permutations."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.emulator.decode import Op
+from weft.emulator.steps import compute
+from weft.emulator.syntax import Integer
+from weft.emulator.table import Step, Table
+from weft.emulator.types import U32, Array, Type
+
+table = Table()
+_BITS = "b16 b32 b64"
+_LOGIC = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+@table.step("and", "or", "xor")
+def logic(op: Op) -> Step:
+    kind = op.type("pred " + _BITS)
+    op.count(3)
+    return compute(op.destination(0, kind), _LOGIC[op.prefix], op.source(1, kind), op.source(2, kind))
+
+
+@table.step("not")
+def invert(op: Op) -> Step:
+    kind = op.type("pred " + _BITS)
+    op.count(2)
+    return compute(op.destination(0, kind), np.invert, op.source(1, kind))
+
+
+@table.step("cnot")
+def logical_not(op: Op) -> Step:
+    kind = op.type(_BITS)
+    op.count(2)
+    return compute(op.destination(0, kind), lambda x: (x == 0).astype(kind.storage), op.source(1, kind))
+
+
+@table.step("shl", "shr")
+def shift(op: Op) -> Step:
+    """Amounts of the width or more push everything out; NumPy's shifts do the same."""
+    kind = op.type(_BITS + " u16 u32 u64 s16 s32 s64")
+    op.count(3)
+    return compute(op.destination(0, kind), shifter(kind, op.prefix), op.source(1, kind), op.source(2, U32))
+
+
+def shifter(kind: Type, direction: str) -> Callable[[Array, Array], Array]:
+    """Shifts a value of `kind` by amounts of 32 bits."""
+    move = np.left_shift if direction == "shl" else np.right_shift
+    view, storage, most = kind.view, kind.storage, np.uint32(kind.bits)
+    if kind.bits == 32 and kind.kind != "s":
+        return move
+    return lambda x, n: move(x.view(view), np.minimum(n, most).astype(view)).view(storage)
+
+
+@table.step("shf")
+def funnel(op: Op) -> Step:
+    direction = op.choice(["l", "r"])
+    clamps = op.choice(["clamp", "wrap"]) == "clamp"
+    op.type("b32")
+    op.count(4)
+
+    def function(low: Array, high: Array, amount: Array) -> Array:
+        n = np.minimum(amount, np.uint32(32)) if clamps else amount & np.uint32(31)
+        both = high.astype(np.uint64) << np.uint64(32) | low
+        if direction == "r":
+            return (both >> n.astype(np.uint64)).astype(np.uint32)
+        return (both << n.astype(np.uint64) >> np.uint64(32)).astype(np.uint32)
+
+    return compute(op.destination(0, U32), function, *[op.source(i, U32) for i in (1, 2, 3)])
+
+
+@table.step("bfe")
+def extract(op: Op) -> Step:
+    kind = op.type("u32 u64 s32 s64")
+    op.count(4)
+    width = np.int64(kind.bits)
+
+    def function(x: Array, start: Array, count: Array) -> Array:
+        pos = (start & np.uint32(255)).astype(np.int64)
+        size = (count & np.uint32(255)).astype(np.int64)
+        shifted = x.astype(np.uint64) >> np.minimum(pos, 63).astype(np.uint64)
+        shifted = np.where(pos < width, shifted, np.uint64(0))
+        field = _low_bits(size)
+        value = shifted & field
+        if kind.kind == "s":
+            # The sign is that of the field's last bit, or of the operand where the field reaches past it.
+            last = np.minimum(pos + size - 1, width - 1)
+            sign = (x.astype(np.uint64) >> np.maximum(last, 0).astype(np.uint64)) & np.uint64(1)
+            inside = np.minimum(size, np.maximum(width - pos, 0))
+            value = np.where((sign == 1) & (size > 0), value | ~_low_bits(inside), value)
+        return value.astype(kind.storage)
+
+    return compute(op.destination(0, kind), function, op.source(1, kind), op.source(2, U32), op.source(3, U32))
+
+
+def _low_bits(count: Array) -> Array:
+    """A mask of the lowest `count` bits of 64."""
+    return np.where(
+        count >= 64,
+        np.uint64(0xFFFFFFFFFFFFFFFF),
+        (np.uint64(1) << np.minimum(count, 63).astype(np.uint64)) - np.uint64(1),
+    )
+
+
+@table.step("bfi")
+def insert(op: Op) -> Step:
+    kind = op.type("b32 b64")
+    op.count(5)
+
+    def function(x: Array, y: Array, start: Array, count: Array) -> Array:
+        pos = (start & np.uint32(255)).astype(np.int64)
+        size = (count & np.uint32(255)).astype(np.int64)
+        shift_by = np.minimum(pos, 63).astype(np.uint64)
+        field = np.where(pos < kind.bits, _low_bits(size) << shift_by, np.uint64(0))
+        value = y.astype(np.uint64) & ~field | (x.astype(np.uint64) << shift_by) & field
+        return value.astype(kind.storage)
+
+    sources = op.source(1, kind), op.source(2, kind), op.source(3, U32), op.source(4, U32)
+    return compute(op.destination(0, kind), function, *sources)
+
+
+@table.step("bfind")
+def find_bit(op: Op) -> Step:
+    """The highest bit that differs from the sign; -1 where there is none."""
+    as_shift = op.flag("shiftamt")
+    kind = op.type("u32 u64 s32 s64")
+    op.count(2)
+
+    def function(x: Array) -> Array:
+        flipped = np.where(x.view(kind.view) < 0, ~x, x) if kind.kind == "s" else x
+        lead = leading_zeros(flipped, kind.bits)
+        found = lead if as_shift else np.uint32(kind.bits - 1) - lead
+        return np.where(flipped == 0, np.uint32(0xFFFFFFFF), found)
+
+    return compute(op.destination(0, U32), function, op.source(1, kind))
+
+
+def leading_zeros(value: Array, bits: int) -> Array:
+    """How many zero bits precede the highest one, as u32; `bits` for zero."""
+    count = np.zeros(value.shape, np.uint32)
+    step = bits // 2
+    rest = value
+    while step:
+        empty = (rest >> rest.dtype.type(bits - step)) == 0
+        count += np.where(empty, np.uint32(step), np.uint32(0))
+        rest = np.where(empty, rest << rest.dtype.type(step), rest)
+        step //= 2
+    return np.where(value == 0, np.uint32(bits), count)
+
+
+@table.step("clz")
+def clz(op: Op) -> Step:
+    kind = op.type("b32 b64")
+    op.count(2)
+    return compute(op.destination(0, U32), lambda x: leading_zeros(x, kind.bits), op.source(1, kind))
+
+
+@table.step("popc")
+def popc(op: Op) -> Step:
+    kind = op.type("b32 b64")
+    op.count(2)
+    return compute(op.destination(0, U32), lambda x: np.bitwise_count(x).astype(np.uint32), op.source(1, kind))
+
+
+@table.step("brev")
+def reverse(op: Op) -> Step:
+    kind = op.type("b32 b64")
+    op.count(2)
+    bytes_reversed = np.array([int(f"{i:08b}"[::-1], 2) for i in range(256)], np.uint8)
+
+    def function(x: Array) -> Array:
+        return bytes_reversed[x.view(np.uint8)].view(kind.storage).byteswap()
+
+    return compute(op.destination(0, kind), function, op.source(1, kind))
+
+
+@table.step("fns")
+def nth_set(op: Op) -> Step:
+    """The n-th set bit at or after (before, for a negative n) a base bit; -1 where there is none."""
+    op.type("b32")
+    op.count(4)
+
+    def one(mask: int, base: int, offset: int) -> int:
+        if offset == 0:
+            return base if base < 32 and mask >> base & 1 else 0xFFFFFFFF
+        places = range(base, 32) if offset > 0 else range(min(base, 31), -1, -1)
+        found = [p for p in places if mask >> p & 1]
+        return found[abs(offset) - 1] if abs(offset) <= len(found) else 0xFFFFFFFF
+
+    each = np.frompyfunc(one, 3, 1)
+
+    def function(mask: Array, base: Array, offset: Array) -> Array:
+        return each(mask, base, offset.view(np.int32)).astype(np.uint32)
+
+    return compute(op.destination(0, U32), function, *[op.source(i, U32) for i in (1, 2, 3)])
+
+
+@table.step("lop3")
+def lop3(op: Op) -> Step:
+    """Any function of three bits, as a truth table in the last operand."""
+    op.type("b32")
+    op.count(5)
+    truth = op.immediate(4) & 255
+    terms = [n for n in range(8) if truth >> n & 1]
+
+    def function(x: Array, y: Array, z: Array) -> Array:
+        out = np.zeros(x.shape, np.uint32)
+        for n in terms:
+            out |= (x if n & 4 else ~x) & (y if n & 2 else ~y) & (z if n & 1 else ~z)
+        return out
+
+    sources = [op.source(i, U32) for i in (1, 2, 3)]
+    return compute(op.destination(0, U32), _KNOWN_LOP3.get(truth, function), *sources)
+
+
+_KNOWN_LOP3: dict[int, Callable[[Array, Array, Array], Array]] = {
+    0x80: lambda x, y, z: x & y & z,
+    0xFE: lambda x, y, z: x | y | z,
+    0x96: lambda x, y, z: x ^ y ^ z,
+    0xF8: lambda x, y, z: x | y & z,
+    0xEA: lambda x, y, z: x & y | z,
+    0xCA: lambda x, y, z: x & y | ~x & z,
+}
+
+
+@table.step("prmt")
+def permute(op: Op) -> Step:
+    """Picks four of the eight bytes of two registers, or repeats the sign of one."""
+    op.type("b32")
+    mode = op.choice(["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"], "")
+    op.count(4)
+
+    def selectors(control: Array) -> list[Array]:
+        if mode:
+            return _permute_mode(mode, control & np.uint32(3))
+        return [control >> np.uint32(4 * i) & np.uint32(15) for i in range(4)]
+
+    def function(x: Array, y: Array, control: Array) -> Array:
+        source = np.stack([x, y], axis=-1).view(np.uint8)
+        picks = np.stack(selectors(control), axis=-1)
+        value = np.take_along_axis(source, (picks & np.uint32(7)).astype(np.intp), axis=-1)
+        sign = (value.view(np.int8) >> 7).view(np.uint8)
+        return np.where(picks & np.uint32(8), sign, value).view(np.uint32)[..., 0]
+
+    sources = [op.source(i, U32) for i in (1, 2, 3)]
+    control = op.operand(3)
+    fixed = _fixed_permute(op, control) if not mode else None
+    return compute(op.destination(0, U32), fixed or function, *sources)
+
+
+def _permute_mode(mode: str, n: Array) -> list[Array]:
+    base = [np.full_like(n, i) for i in range(4)]
+    if mode == "f4e":
+        return [n + i for i in base]
+    if mode == "b4e":
+        return [(n - i) & np.uint32(7) for i in base]
+    if mode == "rc8":
+        return [n] * 4
+    if mode == "ecl":
+        return [np.maximum(n, i) for i in base]
+    if mode == "ecr":
+        return [np.minimum(n, i) for i in base]
+    half = (n & np.uint32(1)) * np.uint32(2)
+    return [half, half + np.uint32(1)] * 2
+
+
+def _fixed_permute(op: Op, control: object) -> Callable[[Array, Array, Array], Array] | None:
+    """The permutation of a constant control without signs, which compilers emit most."""
+    if not isinstance(control, Integer) or any(control.value >> 4 * i & 8 for i in range(4)):
+        return None
+    picks = [control.value >> 4 * i & 7 for i in range(4)]
+
+    def function(x: Array, y: Array, _: Array) -> Array:
+        source = np.stack([x, y], axis=-1).view(np.uint8)
+        return np.ascontiguousarray(source[..., picks]).view(np.uint32)[..., 0].copy()
+
+    return function
+

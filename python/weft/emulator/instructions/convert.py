@@ -1,0 +1,255 @@
+"""`cvt`: between all integer and floating-point formats, with rounding and saturation."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.emulator.decode import Op
+from weft.emulator.floats import (
+    MINIFLOATS,
+    decode,
+    each_exactly,
+    encode,
+    encode_minifloat,
+    flush,
+    saturate,
+)
+from weft.emulator.steps import compute
+from weft.emulator.table import Step, Table
+from weft.emulator.types import TYPES, Array, Type
+
+table = Table()
+_INTEGRAL: dict[str, Callable[[Array], Array]] = {
+    "rni": np.rint,
+    "rzi": np.trunc,
+    "rmi": np.floor,
+    "rpi": np.ceil,
+}
+_MODES = ("rn", "rz", "rm", "rp", "rna")
+Function = Callable[[Array], Array]
+
+
+@table.step("cvt")
+def cvt(op: Op) -> Step:
+    integral = op.choice(_INTEGRAL, "")
+    mode = op.choice(_MODES, "")
+    ftz, sat, relu = op.flag("ftz"), op.flag("sat"), op.flag("relu")
+    finite = op.flag("satfinite")
+    out, kind = op.type(), op.type()
+    if out.kind == "p" or kind.kind == "p":
+        op.fail("doesn't convert predicates")
+    if out.name.endswith("x2") or kind.name.endswith("x2"):
+        return _packed(op, out, kind, mode or "rn", relu, finite)
+    op.count(2)
+    if out.is_float and kind.is_float:
+        function = _float_to_float(out, kind, mode or "rn", integral, ftz, sat, relu, finite)
+    elif out.is_float:
+        function = _integer_to_float(out, kind, mode or "rn", sat)
+    elif kind.is_float:
+        if not integral:
+            op.fail("needs .rni, .rzi, .rmi or .rpi")
+        function = _float_to_integer(out, kind, integral, ftz)
+    else:
+        function = _integer_to_integer(out, kind, sat)
+    source = op.source(1, kind, any_width=True)
+    # A register wider than the type holds the value in its low bits; a wider result is extended.
+    read = op.register_type(op.operand(1), kind)
+    written = op.register_type(op.operand(0), out)
+    chain = [_narrow(kind)] if read.bits > kind.bits else []
+    if read.bits < kind.bits:
+        op.fail(f"can't read .{kind} from a register of {read.bits} bits", op.operand(1).place)
+    chain.append(function)
+    if written.bits > out.bits:
+        chain.append(_extend(out, written))
+    elif written.bits < out.bits:
+        op.fail(f"can't write .{out} to a register of {written.bits} bits", op.operand(0).place)
+    return compute(op.destination(0, out, any_width=True), _chained(chain), source)
+
+
+def _chained(functions: list[Function]) -> Function:
+    if len(functions) == 1:
+        return functions[0]
+
+    def run(value: Array) -> Array:
+        for function in functions:
+            value = function(value)
+        return value
+
+    return run
+
+
+def _narrow(kind: Type) -> Function:
+    return lambda value: value.astype(kind.storage)
+
+
+def _extend(kind: Type, to: Type) -> Function:
+    wide = np.dtype(f"i{to.bytes}") if kind.kind == "s" else to.storage
+    return lambda value: value.view(kind.view).astype(wide).view(to.storage)
+
+
+def _integer_to_integer(out: Type, kind: Type, sat: bool) -> Function:
+    view, storage = kind.view, out.storage
+    if not sat:
+        return lambda value: value.view(view).astype(out.view).view(storage)
+    low, high = (int(limit) for limit in (np.iinfo(out.view).min, np.iinfo(out.view).max))  # type: ignore[type-var]
+    own = np.iinfo(view)  # type: ignore[type-var]
+    low, high = max(low, int(own.min)), min(high, int(own.max))
+    return lambda value: np.clip(value.view(view), low, high).astype(out.view).view(storage)
+
+
+def _integer_to_float(out: Type, kind: Type, mode: str, sat: bool) -> Function:
+    view = kind.view
+    narrow = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+
+    def function(value: Array) -> Array:
+        number = value.view(view)
+        if mode == "rn" and out.name in ("f32", "f64"):
+            bits = number.astype(narrow[out.name]).view(out.storage)
+        elif kind.bits < 64:
+            bits = encode(number.astype(np.float64), out.name, mode)
+        elif out.name == "f64":
+            bits = each_exactly(lambda n: _round_to_f64(n, mode), number).astype(np.float64).view(np.uint64)
+        else:
+            bits = encode(each_exactly(_to_odd, number).astype(np.float64), out.name, mode)
+        if sat and out.name in narrow:
+            bits = saturate(bits.view(narrow[out.name])).view(out.storage)
+        return bits
+
+    return function
+
+
+def _to_odd(number: int) -> float:
+    """An integer of 64 bits as a float64, rounded to odd."""
+    size = abs(number)
+    shift = max(0, size.bit_length() - 53)
+    kept = size >> shift
+    if kept << shift != size:
+        kept |= 1
+    return float(kept << shift) * (-1 if number < 0 else 1)
+
+
+def _round_to_f64(number: int, mode: str) -> float:
+    value = float(number)
+    exact = int(value)
+    if (mode == "rz" and abs(exact) > abs(number)) or (mode == "rm" and exact > number):
+        return float(np.nextafter(value, 0.0 if mode == "rz" else -np.inf))
+    if mode == "rp" and exact < number:
+        return float(np.nextafter(value, np.inf))
+    return value
+
+
+def _float_to_integer(out: Type, kind: Type, integral: str, ftz: bool) -> Function:
+    """Out of range goes to the nearest limit; NaN to 0, or to the highest bit alone where 64 bits take part."""
+    limits = np.iinfo(out.view)  # type: ignore[type-var]
+    low, above = float(limits.min), float(int(limits.max) + 1)
+    nan = 1 << (out.bits - 1) if out.bits == 64 or kind.bits == 64 else 0
+    to_integral = _INTEGRAL[integral]
+
+    def function(bits: Array) -> Array:
+        if ftz and kind.name == "f32":
+            bits = flush(bits, "f32")
+        value = decode(bits, kind.name)
+        unordered = np.isnan(value)
+        value = to_integral(np.where(unordered, 0.0, value))
+        over = value >= above
+        number = np.where(over, low, np.maximum(value, low)).astype(out.view)
+        number = np.where(over, limits.max, number).view(out.storage)
+        return np.where(unordered, out.storage.type(nan & ((1 << out.bits) - 1)), number)
+
+    return function
+
+
+def _float_to_float(
+    out: Type, kind: Type, mode: str, integral: str, ftz: bool, sat: bool, relu: bool, finite: bool
+) -> Function:
+    def function(bits: Array) -> Array:
+        if ftz and kind.name in ("f32", "f16"):
+            bits = flush(bits, kind.name)
+        value = decode(bits, kind.name)
+        if integral:
+            value = np.copysign(_INTEGRAL[integral](value), value)
+        if sat:
+            value = saturate(value)
+        if relu:
+            value = np.where(np.isnan(value) | (value > 0), value, 0.0)
+        made = _encode(value, out, mode)
+        if finite:
+            made = _limit(made, value, out)
+        return flush(made, "f32") if ftz and out.name == "f32" else made
+
+    if kind.name == "f16" and out.name == "f32" and not (ftz or sat or relu or integral):
+        return lambda bits: _encode_plain(bits.view(np.float16).astype(np.float32))
+    if kind.name == "bf16" and out.name == "f32" and not (ftz or sat or relu or integral):
+        return lambda bits: _encode_plain((bits.astype(np.uint32) << np.uint32(16)).view(np.float32))
+    return function
+
+
+def _encode_plain(value: Array) -> Array:
+    bits = value.view(np.uint32)
+    return np.where(np.isnan(value), np.uint32(0x7FFFFFFF), bits)
+
+
+def _encode(value: Array, out: Type, mode: str) -> Array:
+    if out.name == "f64":
+        return np.ascontiguousarray(value).view(np.uint64)
+    return encode(value, out.name, mode)
+
+
+def _limit(bits: Array, value: Array, out: Type) -> Array:
+    """Infinities as the largest finite number."""
+    most = {"f16": 0x7BFF, "bf16": 0x7F7F, "f32": 0x7F7FFFFF, "tf32": 0x7F7FE000}[out.name]
+    kind = bits.dtype.type
+    sign = bits & kind(1 << (out.bits - 1))
+    exponent = {"f16": 0x7C00, "bf16": 0x7F80}.get(out.name, 0x7F800000)
+    infinite = ((bits & kind(exponent)) == kind(exponent)) & ~np.isnan(value)
+    return np.where(infinite, sign | kind(most), bits)
+
+
+def _packed(op: Op, out: Type, kind: Type, mode: str, relu: bool, finite: bool) -> Step:
+    """Two values to or from a register: `cvt.rn.bf16x2.f32 d, a, b` puts a into the upper half."""
+    if out.name in MINIFLOATS:
+        return _to_minifloats(op, out, kind, relu)
+    if kind.name in MINIFLOATS and out.name == "f16x2":
+        op.count(2)
+        small = MINIFLOATS[kind.name][0]
+        source, result = op.source(1, TYPES["b16"]), op.destination(0, out)
+
+        def widen(bits: Array) -> Array:
+            half = bits.view(small).astype(np.float32).astype(np.float16).view(np.uint16)
+            half = np.where((half & np.uint16(0x7FFF)) > 0x7C00, np.uint16(0x7FFF), half)
+            return half.view(np.uint32)
+
+        return compute(result, widen, source)
+    if out.name not in ("f16x2", "bf16x2") or kind.name != "f32":
+        op.fail(f"doesn't convert .{kind} to .{out}")
+    op.count(3)
+    element = TYPES[out.name.removesuffix("x2")]
+    convert = _float_to_float(element, kind, mode, "", False, False, relu, finite)
+
+    def function(high: Array, low: Array) -> Array:
+        return convert(high).astype(np.uint32) << np.uint32(16) | convert(low)
+
+    return compute(op.destination(0, out), function, op.source(1, kind), op.source(2, kind))
+
+
+def _to_minifloats(op: Op, out: Type, kind: Type, relu: bool) -> Step:
+    if kind.name not in ("f32", "f16x2"):
+        op.fail(f"doesn't convert .{kind} to .{out}")
+    from_f32 = kind.name == "f32"
+    op.count(3 if from_f32 else 2)
+
+    def element(value: Array) -> Array:
+        return encode_minifloat(np.where(value < 0, value.dtype.type(0), value) if relu else value, out.name)
+
+    def two(high: Array, low: Array) -> Array:
+        return element(high.view(np.float32)).astype(np.uint16) << np.uint16(8) | element(low.view(np.float32))
+
+    def pair(bits: Array) -> Array:
+        return element(bits.view(np.float16)).view(np.uint16)
+
+    result = op.destination(0, TYPES["b16"])
+    if from_f32:
+        return compute(result, two, op.source(1, kind), op.source(2, kind))
+    return compute(result, pair, op.source(1, kind))
+
+

@@ -1,0 +1,210 @@
+"""Floating-point arithmetic on f16, bf16, f32, f64 and packed pairs."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.emulator.decode import Op
+from weft.emulator.floats import canonical, decode, encode, flush, fma_f32, fma_f64, saturate, sum_odd
+from weft.emulator.steps import compute
+from weft.emulator.table import Step, Table
+from weft.emulator.types import TYPES, Array, Type
+
+table = Table()
+ROUNDINGS = ("rn", "rz", "rm", "rp")
+_TYPES = "f16 f16x2 bf16 bf16x2 f32 f32x2 f64"
+Function = Callable[..., Array]
+
+
+class Format:
+    """An element format, with the modifiers of an instruction that change operands or results."""
+
+    def __init__(self, op: Op, allowed: str = _TYPES) -> None:
+        self.mode = op.choice(ROUNDINGS, "rn")
+        self.ftz, self.sat, self.relu = op.flag("ftz"), op.flag("sat"), op.flag("relu")
+        self.approximate = op.flag("approx", "full")
+        self.nan, self.xorsign = op.flag("NaN"), op.flag("xorsign")
+        self.type = op.type(allowed)
+        self.name = self.type.name.removesuffix("x2")
+        if self.name == "f64" and self.mode != "rn":
+            op.fail(f"rounding .{self.mode} isn't supported for .f64")
+
+    @property
+    def packed(self) -> bool:
+        return self.type.name.endswith("x2")
+
+    def elements(self, bits: Array) -> Array:
+        """Register bits as one element each; those of a pair lie side by side."""
+        if self.packed:
+            bits = bits.view(np.uint16 if self.type.bits == 32 else np.uint32)
+        return flush(bits, self.name) if self.ftz and self.name != "f64" else bits
+
+    def register(self, bits: Array) -> Array:
+        """Elements as register bits, after .ftz, .sat and .relu."""
+        if self.ftz and self.name != "f64":
+            bits = flush(bits, self.name)
+        if self.sat or self.relu:
+            value = self.values(bits)
+            clamped = saturate(value) if self.sat else np.where(value > 0, value, value.dtype.type(0))
+            clamped = np.where(np.isnan(value) & (not self.sat), value, clamped)
+            bits = self.bits(clamped)
+        return bits.view(self.type.storage)
+
+    def values(self, bits: Array) -> Array:
+        """Elements as NumPy numbers: bf16 as float32, the others in their own format."""
+        if self.name == "bf16":
+            return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return bits.view({"f16": np.float16, "f32": np.float32, "f64": np.float64}[self.name])
+
+    def bits(self, value: Array) -> Array:
+        """Computed values as element bits, rounded to nearest where they are wider."""
+        if self.name == "bf16":
+            return encode(value.astype(np.float64), "bf16")
+        if self.name == "f64":
+            return value.view(np.uint64)
+        return canonical(value, self.name)
+
+    def lift(self, function: Function) -> Function:
+        """A function on NumPy numbers as one on registers."""
+
+        def run(*registers: Array) -> Array:
+            return self.register(self.bits(function(*[self.values(self.elements(r)) for r in registers])))
+
+        if self.name == "f32" and not (self.packed or self.ftz or self.sat or self.relu):
+            f32 = np.float32
+            return lambda *registers: canonical(function(*[r.view(f32) for r in registers]), "f32")
+        return run
+
+    def exactly(self, function: Function) -> Function:
+        """The same for a function that maps float64 to float64 rounded to odd, with this format's rounding."""
+
+        def run(*registers: Array) -> Array:
+            value = function(*[decode(self.elements(r), self.name) for r in registers])
+            return self.register(encode(value, self.name, self.mode))
+
+        return run
+
+
+def _operands(op: Op, kind: Type, count: int) -> list[int]:
+    op.count(count + 1)
+    return [op.source(i, kind) for i in range(1, count + 1)]
+
+
+def _plain(op: Op, function: Function, odd: Function, inputs: int) -> Step:
+    """A step of NumPy's `function` where that rounds as asked, else of `odd`, which rounds to odd in float64."""
+    fmt = Format(op)
+    made = fmt.lift(function) if fmt.mode == "rn" else fmt.exactly(odd)
+    return compute(op.destination(0, fmt.type), made, *_operands(op, fmt.type, inputs))
+
+
+@table.float_step("add")
+def add(op: Op) -> Step:
+    return _plain(op, np.add, sum_odd, 2)
+
+
+@table.float_step("sub")
+def sub(op: Op) -> Step:
+    return _plain(op, np.subtract, lambda x, y: sum_odd(x, -y), 2)
+
+
+@table.float_step("mul")
+def mul(op: Op) -> Step:
+    # A product of two numbers of up to 24 bits is exact in float64.
+    return _plain(op, np.multiply, np.multiply, 2)
+
+
+@table.float_step("div")
+def div(op: Op) -> Step:
+    # A quotient of 24-bit numbers lies too far from every float32, unless it is one, for float64 to hide on which side.
+    return _plain(op, np.divide, np.divide, 2)
+
+
+@table.float_step("sqrt")
+def sqrt(op: Op) -> Step:
+    return _plain(op, np.sqrt, np.sqrt, 1)
+
+
+@table.float_step("rcp")
+def rcp(op: Op) -> Step:
+    return _plain(op, lambda x: x.dtype.type(1) / x, lambda x: 1.0 / x, 1)
+
+
+@table.float_step("fma", "mad")
+def fma(op: Op) -> Step:
+    fmt = Format(op)
+    sources = _operands(op, fmt.type, 3)
+    if fmt.name == "f64":
+        made = fmt.lift(fma_f64)
+    elif fmt.name == "f32" and fmt.mode == "rn":
+        made = fmt.lift(fma_f32)
+    else:
+        made = fmt.exactly(lambda x, y, z: sum_odd(x * y, z))
+    return compute(op.destination(0, fmt.type), made, *sources)
+
+
+@table.float_step("abs", "neg")
+def sign(op: Op) -> Step:
+    """Changes the sign bit alone, of NaN too."""
+    fmt = Format(op)
+    bit = 1 << {"f16": 15, "bf16": 15, "f32": 31, "f64": 63}[fmt.name]
+    clears = op.prefix == "abs"
+
+    def function(register: Array) -> Array:
+        bits = fmt.elements(register)
+        mask = bits.dtype.type(bit)
+        return (bits & ~mask if clears else bits ^ mask).view(fmt.type.storage)
+
+    return compute(op.destination(0, fmt.type), function, *_operands(op, fmt.type, 1))
+
+
+@table.float_step("min", "max")
+def min_max(op: Op) -> Step:
+    """Of two zeros the negative one is less; a NaN loses to a number, unless `.NaN` is given."""
+    fmt = Format(op)
+    least = op.prefix == "min"
+    inputs = len(op.operands) - 1
+    op.count(3, 4)
+
+    def two(x: Array, y: Array) -> Array:
+        a, b = (np.abs(x), np.abs(y)) if fmt.xorsign else (x, y)
+        plain = (np.minimum if least else np.maximum) if fmt.nan else (np.fmin if least else np.fmax)
+        value = plain(a, b)
+        equal = (a == b) & (a == 0)
+        zero = np.signbit(a) | np.signbit(b) if least else np.signbit(a) & np.signbit(b)
+        value = np.where(equal, np.where(zero, -abs(a), abs(a)), value)
+        return np.copysign(value, np.where(np.signbit(x) ^ np.signbit(y), -1, 1).astype(value.dtype)) if fmt.xorsign else value
+
+    def function(x: Array, *others: Array) -> Array:
+        for other in others:
+            x = two(x, other)
+        return x
+
+    return compute(op.destination(0, fmt.type), fmt.lift(function), *_operands(op, fmt.type, inputs))
+
+
+@table.step("copysign")
+def copysign(op: Op) -> Step:
+    """The second operand with the sign of the first."""
+    kind = op.type("f32 f64")
+    sign_bit = kind.storage.type(1 << (kind.bits - 1))
+    sources = _operands(op, kind, 2)
+    return compute(op.destination(0, kind), lambda x, y: x & sign_bit | y & ~sign_bit, *sources)
+
+
+@table.step("testp")
+def testp(op: Op) -> Step:
+    test = op.choice(["finite", "infinite", "number", "notanumber", "normal", "subnormal"])
+    kind = op.type("f32 f64")
+    op.count(2)
+    smallest = np.finfo(np.float32 if kind.bits == 32 else np.float64).tiny
+    tests: dict[str, Function] = {
+        "finite": np.isfinite,
+        "infinite": np.isinf,
+        "number": lambda x: ~np.isnan(x),
+        "notanumber": np.isnan,
+        "normal": lambda x: np.isfinite(x) & (np.abs(x) >= smallest),
+        "subnormal": lambda x: (np.abs(x) < smallest) & (x != 0),
+    }
+    function = tests[test]
+    view = f"f{kind.bytes}"
+    return compute(op.destination(0, TYPES["pred"]), lambda x: function(x.view(view)), op.source(1, kind))

@@ -1,0 +1,171 @@
+"""Loads and stores."""
+
+import numpy as np
+
+from weft.emulator.decode import AddressOf, Op
+from weft.emulator.instructions.move import give_way
+from weft.emulator.lanes import Lanes
+from weft.emulator.syntax import Operand, Sink
+from weft.emulator.table import Step, Table
+from weft.emulator.types import STORAGE, Array, Type
+
+table = Table()
+SPACES = {
+    "global": "global",
+    "shared": "shared",
+    "shared::cta": "shared",
+    "shared::cluster": "shared",
+    "local": "local",
+    "const": "const",
+    "param": "param",
+    "param::entry": "param",
+    "param::func": "param",
+}
+# What an executing thread can see of these is decided by order alone, and here everything happens in order.
+_ORDERING = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
+_SCOPES = ("cta", "cluster", "gpu", "sys")
+_CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified")
+
+
+def qualifiers(op: Op) -> bool:
+    """Takes the modifiers for ordering, scope and caches; whether they say that other threads may write the place."""
+    polls = op.flag("relaxed", "acquire", "volatile", "mmio")
+    op.flag(*_ORDERING, *_SCOPES, *_CACHE)
+    op.modifiers = [m for m in op.modifiers if m.partition("::")[0] not in ("L1", "L2")]
+    return polls
+
+
+def state_space(op: Op) -> str:
+    """The space among the modifiers; generic without one."""
+    return SPACES.get(op.choice(SPACES, "generic"), "generic")
+
+
+def _vector(op: Op) -> int:
+    return int(op.choice(["v2", "v4", "v8"], "v1")[1:])
+
+
+@table.step("ld", "ldu")
+def ld(op: Op) -> Step:
+    polls = qualifiers(op)
+    space, count = state_space(op), _vector(op)
+    kind = op.type()
+    op.count(2, 3)
+    address = op.address(1, space)
+    items = op.items(0)
+    _check_vector(op, kind, count, items)
+    targets = [_Target(op, item, kind) for item in items]
+    plain = count == 1 and targets[0].plain
+    result, width, line = targets[0].slot, kind.bytes, op.line
+
+    def run(lanes: Lanes) -> None:
+        value = lanes.wave.memory.load(lanes, address.space, address(lanes), width, line)
+        if lanes.whole:
+            lanes.regs[result] = value
+        else:
+            lanes.write(result, value)
+
+    def run_vector(lanes: Lanes) -> None:
+        parts = load_vector(lanes, address, kind, count, line)
+        for target, value in zip(targets, parts, strict=True):
+            target.write(lanes, value)
+
+    step = run if plain else run_vector
+    if not polls:
+        return step
+
+    def poll(lanes: Lanes) -> None:
+        step(lanes)
+        give_way(lanes)
+
+    return poll
+
+
+def _check_vector(op: Op, kind: Type, count: int, items: tuple[Operand, ...]) -> None:
+    if kind.bits < 8:
+        op.fail(f"isn't defined for .{kind}")
+    if len(items) != count:
+        op.fail(f"expects {count} registers, got {len(items)}", items[0].place if items else None)
+    if kind.bytes * count > 32:
+        op.fail(f"moves at most 32 bytes, .v{count}.{kind} has {kind.bytes * count}")
+
+
+class _Target:
+    """A register that is loaded into: a wider one is extended by the type's sign."""
+
+    def __init__(self, op: Op, item: Operand, kind: Type) -> None:
+        self.sink = isinstance(item, Sink)
+        declared = op.register_type(item, kind)
+        if declared.bits < kind.bits:
+            op.fail(f"can't load .{kind} into a register of {declared.bits} bits", item.place)
+        self.slot = op.destination(item, kind, any_width=True)
+        self.plain = declared.bits == kind.bits
+        self.view = kind.view
+        self.wide = np.dtype(f"i{declared.bytes}") if kind.kind == "s" else declared.storage
+        self.storage = declared.storage
+
+    def write(self, lanes: Lanes, value: Array) -> None:
+        if self.sink:
+            return
+        if not self.plain:
+            value = value.view(self.view).astype(self.wide).view(self.storage)
+        lanes.write(self.slot, value)
+
+
+def load_vector(lanes: Lanes, address: AddressOf, kind: Type, count: int, line: int) -> list[Array]:
+    """`count` elements that lie side by side, from an address aligned to all of them together."""
+    memory, size = lanes.wave.memory, kind.bytes * count
+    places = address(lanes)
+    if size <= 16:
+        wide = memory.load(lanes, address.space, places, size, line)
+        return split(wide, kind, count)
+    memory.check_alignment(lanes, address.space, places, size, line)
+    halves = [memory.load(lanes, address.space, places + np.uint64(at), 16, line) for at in (0, 16)]
+    return [part for half in halves for part in split(half, kind, count // 2)]
+
+
+def split(wide: Array, kind: Type, count: int) -> list[Array]:
+    """The elements of each lane's value, one array for each place."""
+    if count == 1:
+        return [wide]
+    parts = wide.view(kind.storage).reshape(*wide.shape, count)
+    return [parts[..., i].copy() for i in range(count)]
+
+
+@table.step("st")
+def st(op: Op) -> Step:
+    qualifiers(op)
+    space, count = state_space(op), _vector(op)
+    kind = op.type()
+    op.count(2, 3)
+    address = op.address(0, space)
+    items = op.items(1)
+    _check_vector(op, kind, count, items)
+    for item in items:
+        if op.register_type(item, kind).bits < kind.bits:
+            op.fail(f"can't store .{kind} from a narrower register", item.place)
+    sources = [op.source(item, kind, any_width=True) for item in items]
+    storage, line = kind.storage, op.line
+    size = kind.bytes * count
+
+    def element(lanes: Lanes, source: int) -> Array:
+        return lanes.read(source).astype(storage, copy=False)
+
+    def run(lanes: Lanes) -> None:
+        memory = lanes.wave.memory
+        memory.store(lanes, address.space, address(lanes), element(lanes, sources[0]), size, line)
+
+    def run_vector(lanes: Lanes) -> None:
+        memory, places = lanes.wave.memory, address(lanes)
+        if size > 16:
+            memory.check_alignment(lanes, address.space, places, size, line)
+        step = count if size <= 16 else count // 2
+        chunk = min(size, 16)
+        for part in range(0, count, step):
+            value = np.stack([element(lanes, s) for s in sources[part : part + step]], axis=-1)
+            wide = value.view(STORAGE[8 * chunk])[..., 0]
+            offset = np.uint64(part * kind.bytes)
+            memory.store(lanes, address.space, places + offset if part else places, wide, chunk, line)
+
+    return run if count == 1 else run_vector
+
+

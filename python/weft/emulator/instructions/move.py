@@ -1,0 +1,175 @@
+"""Moves, addresses, and instructions that only advise."""
+
+import numpy as np
+
+from weft.emulator import special
+from weft.emulator.decode import Op
+from weft.emulator.lanes import Lanes
+from weft.emulator.memory import WINDOW_SHIFT, WINDOWS
+from weft.emulator.steps import compute, nothing
+from weft.emulator.syntax import Address, Name, Operand, Sink, Variable, Vector
+from weft.emulator.table import Step, Table
+from weft.emulator.types import PRED, TYPES, U64, Array, Type
+
+table = Table()
+_SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "const", "param")
+
+
+@table.step("mov")
+def mov(op: Op) -> Step:
+    kind = op.type()
+    op.count(2)
+    to, value = op.operand(0), op.operand(1)
+    if isinstance(to, Vector):
+        return _unpack(op, to, kind)
+    if isinstance(value, Vector):
+        return _pack(op, to, value, kind)
+    if isinstance(value, Name) and value.text in special.CLOCKS and op.entity(value) is None:
+        return _clock(op, value.text, kind)
+    result = op.destination(to, kind)
+    if (address := _address(op, value, kind)) is not None:
+        return address
+    source = op.source(value, kind)
+
+    def run(lanes: Lanes) -> None:
+        # Registers are never changed in place, so a move may share the array.
+        if lanes.whole:
+            lanes.regs[result] = lanes.regs[source]
+        else:
+            lanes.write(result, lanes.read(source))
+
+    return run
+
+
+def _clock(op: Op, name: str, kind: Type) -> Step:
+    result = op.destination(0, kind)
+    storage = kind.storage
+
+    def run(lanes: Lanes) -> None:
+        value = special.clock(lanes.wave, name) & ((1 << kind.bits) - 1)
+        lanes.write(result, np.full((lanes.warps, 32), value, storage))
+
+    return run
+
+
+def _address(op: Op, value: Operand, kind: Type) -> Step | None:
+    """A move of a variable's address, where that isn't a plain constant."""
+    name, offset = (value.base, value.offset) if isinstance(value, Address) else (value, 0)
+    if not isinstance(name, Name):
+        return None
+    entity = op.entity(name)
+    if not isinstance(entity, Variable):
+        if isinstance(value, Address):
+            op.fail(f"'{name.text}' has no address", value.place)
+        return None
+    if kind.bits not in (32, 64):
+        op.fail(f"an address doesn't fit .{kind}", value.place)
+    result, storage = op.destination(0, kind), kind.storage
+    if op.in_frame(entity):
+        compute_address = op.frame_address(entity, offset)
+        return lambda lanes: lanes.write(result, compute_address(lanes).astype(storage))
+    constant = op.slots.constant((entity.offset + offset) & ((1 << kind.bits) - 1), kind)
+    return compute(result, lambda x: x, constant)
+
+
+def _elements(op: Op, vector: Vector, kind: Type) -> Type:
+    count = len(vector.items)
+    if count not in (2, 4, 8) or kind.bits // count not in (8, 16, 32, 64):
+        op.fail(f"can't split .{kind} into {count} parts", vector.place)
+    return TYPES[f"b{kind.bits // count}"]
+
+
+def _unpack(op: Op, to: Vector, kind: Type) -> Step:
+    part = _elements(op, to, kind)
+    if isinstance(op.operand(1), Vector):
+        op.fail("moves a vector to a vector", to.place)
+    source = op.source(1, kind)
+    # An 8-bit part goes to a register of 16 bits or more.
+    results = [
+        (i, op.destination(item, part, any_width=part.bits == 8), op.register_type(item, part).storage)
+        for i, item in enumerate(to.items)
+        if not isinstance(item, Sink)
+    ]
+    count, storage = len(to.items), part.storage
+
+    def run(lanes: Lanes) -> None:
+        value = np.ascontiguousarray(lanes.read(source))
+        parts = value.view(storage).reshape(*value.shape, count)
+        for i, result, kept in results:
+            lanes.write(result, parts[..., i].astype(kept))
+
+    return run
+
+
+def _pack(op: Op, to: Operand, vector: Vector, kind: Type) -> Step:
+    part = _elements(op, vector, kind)
+    sources = [op.source(item, part, any_width=part.bits == 8) for item in vector.items]
+    result, storage, narrow = op.destination(to, kind), kind.storage, part.storage
+
+    def run(lanes: Lanes) -> None:
+        parts = [lanes.read(s).astype(narrow, copy=False) for s in sources]
+        lanes.write(result, np.stack(parts, axis=-1).view(storage)[..., 0])
+
+    return run
+
+
+@table.step("cvta")
+def cvta(op: Op) -> Step:
+    """Between addresses of a space and generic ones, which differ by the space's window."""
+    from_generic = op.flag("to")
+    space = op.choice(_SPACES).partition("::")[0]
+    kind = op.type("u32 u64")
+    op.count(2)
+    window = WINDOWS.get(space, 0) if kind.bits == 64 else 0
+    source = op.source(1, kind)
+    result = op.destination(0, kind)
+    if not window:
+        return compute(result, lambda x: x, source)
+    shift = op.slots.constant(window, U64)
+    return compute(result, np.subtract if from_generic else np.add, source, shift)
+
+
+@table.step("isspacep")
+def isspacep(op: Op) -> Step:
+    space = op.choice(_SPACES).partition("::")[0]
+    op.count(2)
+    window = np.uint64(WINDOWS.get(space, 0) >> WINDOW_SHIFT)
+    shift = np.uint64(WINDOW_SHIFT)
+
+    def function(address: Array) -> Array:
+        return (address >> shift) == window
+
+    return compute(op.destination(0, PRED), function, op.source(1, U64))
+
+
+@table.step(
+    "prefetch", "prefetchu", "discard", "applypriority", "createpolicy", "brkpt", "pmevent", "cp.async.bulk.prefetch"
+)
+def advice(op: Op) -> Step:
+    """Advice to caches and debuggers, without effect on what a program computes."""
+    op.modifiers.clear()
+    if op.prefix == "createpolicy":
+        result = op.destination(0, U64)
+        return compute(result, lambda x: x, op.slots.constant(0, U64))
+    return nothing
+
+
+@table.step("nanosleep")
+def nanosleep(op: Op) -> Step:
+    """Lets other groups go first, as a thread that sleeps is waiting for something."""
+    op.type("u32")
+    op.count(1)
+    op.source(0, TYPES["u32"])
+    return give_way
+
+
+def give_way(lanes: Lanes) -> None:
+    """Takes most of a time slice, so that a loop that polls memory doesn't hold up whom it waits for."""
+    lanes.wave.ticks += 200
+
+
+@table.step("membar", "fence", "fence.proxy")
+def fence(op: Op) -> Step:
+    """Memory operations take effect in order here."""
+    op.modifiers.clear()
+    return nothing

@@ -1,0 +1,34 @@
+"""lit's configuration: `lit test` from a checkout, with weft installed in the environment that lit runs in."""
+
+# ruff: noqa: F821 (lit hands `config` in)
+
+import os
+import sys
+from pathlib import Path
+
+import lit.formats
+
+from weft import runtime
+
+root = Path(__file__).parent
+
+config.name = "weft"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir"]
+config.excludes = ["python", "gpu"]
+config.test_source_root = str(root)
+config.test_exec_root = str(root.parent / "build" / "test")
+
+# The tools are those beside the Python that runs lit, whatever PATH says; FileCheck is PyPI's port.
+scripts = Path(sys.executable).parent
+config.environment["PATH"] = os.pathsep.join([str(scripts), os.environ.get("PATH", os.defpath)])
+config.substitutions += [
+    (r"\bFileCheck\b", str(scripts / "filecheck")),
+    ("%examples", str(root.parent / "examples")),
+]
+
+# Entries that a test writes stay out of the user's cache.
+config.environment["WEFT_CACHE_DIR"] = str(root.parent / "build" / "cache")
+
+if runtime.available() is None:
+    config.available_features.add("gpu")

@@ -1,0 +1,122 @@
+"""What every command-line tool shares: reading and writing files, and telling about mistakes as MLIR does."""
+
+import os
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+from weft.errors import Diagnostic, WeftError
+
+STDIN = "<stdin>"
+
+# The texts that diagnostics may quote, by the name that their locations give.
+Sources = Mapping[str, str]
+
+
+class Parser(ArgumentParser):
+    """An argument parser whose complaints are WeftErrors, and which takes no abbreviations."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WeftError(f"{message} (see {self.prog} --help)")
+
+
+def guarded(tool: str, body: Callable[[], int]) -> int:
+    """The exit status of `body`; a WeftError from it is printed and gives 1."""
+    try:
+        status = body()
+        sys.stdout.flush()
+        return status
+    except WeftError as error:
+        report(error.diagnostics, {}, tool)
+        return 1
+    except BrokenPipeError:
+        # The reader has gone. Python would complain once more when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return 130
+
+
+def report(diagnostics: tuple[Diagnostic, ...], sources: Sources, tool: str = "") -> None:
+    """Prints messages to stderr as MLIR does, each with its source line and a caret under the column."""
+    for diagnostic in diagnostics:
+        for line in _lines(diagnostic, sources, tool):
+            print(line, file=sys.stderr)
+
+
+def _lines(diagnostic: Diagnostic, sources: Sources, tool: str) -> list[str]:
+    place = diagnostic.location
+    prefix = f"{place}: " if place else f"{tool}: " if tool else ""
+    found = [f"{prefix}{diagnostic.severity}: {diagnostic.message}"]
+    if place is not None:
+        text = (sources.get(place.file) or _text_of(place.file)).split("\n")
+        if 1 <= place.line <= len(text) and text[place.line - 1].strip():
+            line = text[place.line - 1].rstrip("\r")
+            before = line[: max(place.column - 1, 0)]
+            found += [line, "".join("\t" if c == "\t" else " " for c in before) + "^"]
+    for note in diagnostic.notes:
+        found += _lines(note, sources, "")
+    return found
+
+
+def _text_of(file: str) -> str:
+    """The text of a file that a location names, or nothing where it can't be had."""
+    if not Path(file).is_file():
+        return ""
+    try:
+        return Path(file).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def read(path: str) -> str:
+    """The text of a file, or of stdin for `-`. Raises WeftError where there is none to be had."""
+    try:
+        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as failure:
+        raise WeftError(f"cannot read '{path}': {failure.strerror}") from None
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as failure:
+        line = data.count(b"\n", 0, failure.start) + 1
+        raise WeftError(f"cannot read '{name_of(path)}': no UTF-8 text in line {line}") from None
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise WeftError(f"cannot read '{name_of(path)}': no text but a zero byte in line {line}")
+    return text
+
+
+def name_of(path: str) -> str:
+    """What messages call the input at `path`."""
+    return STDIN if path == "-" else path
+
+
+def write(path: str, data: str | bytes) -> None:
+    """Writes a file whole or not at all; `-` is stdout. Raises WeftError where it can't be written."""
+    raw = data.encode("utf-8") if isinstance(data, str) else data
+    if path == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(raw)
+        sys.stdout.buffer.flush()
+        return
+    target = Path(os.path.realpath(path))
+    try:
+        if target.exists() and not target.is_file():
+            _write_in_place(target, raw)
+            return
+        draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            draft.write_bytes(raw)
+            draft.replace(target)
+        finally:
+            draft.unlink(missing_ok=True)
+    except OSError as failure:
+        raise WeftError(f"cannot write '{path}': {failure.strerror}") from None
+
+
+def _write_in_place(target: Path, raw: bytes) -> None:
+    """For what can't be replaced: `/dev/null`, a pipe."""
+    with target.open("wb") as file:
+        file.write(raw)

@@ -1,0 +1,166 @@
+"""What `weft-opt` does once its command line is read."""
+
+import re
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib.metadata import version as version_of
+from pathlib import Path
+from typing import Any
+
+from weft import mlir, passes
+from weft.dialects import context as new_context
+from weft.errors import Diagnostic, WeftError
+from weft.mlir import ir
+from weft.passes import Element
+from weft.tools import cli, verify_diagnostics
+
+_SPLIT = re.compile(r"^// -----[ \t]*(?:\n|\Z)", re.MULTILINE)
+
+
+def version() -> str:
+    """Weft's version and that of the bindings."""
+    return f"weft {version_of('weft')} on {mlir.version()}"
+
+
+def listing() -> str:
+    """Weft's passes and pipelines with their options."""
+    lines = ["Passes:"]
+    for chosen in passes.PASSES.values():
+        lines += _entry(chosen.flag, chosen.summary, chosen.options)
+    lines += ["", "Pipelines:"]
+    for pipeline in passes.PIPELINES.values():
+        lines += _entry(pipeline.flag, pipeline.summary, pipeline.options)
+    lines += [
+        "",
+        f"Upstream passes by their upstream names, as {mlir.version()} has them (--canonicalize, --cse, …):",
+    ]
+    return "\n".join([*lines, "  https://mlir.llvm.org/docs/Passes/"])
+
+
+def _entry(flag: str, summary: str, options: Any) -> list[str]:
+    found = [f"  --{flag:<24} {summary}"]
+    return found + [f"      {name}={default or '…'}" for name, default in options.items()]
+
+
+def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
+    """Processes the input by chunks and writes the results if all went well. Returns the exit status."""
+    text, name = cli.read(options.input), cli.name_of(options.input)
+    results, ok = [], True
+    _passes(options, flags, new_context())  # its mistakes are the command line's, not the input's
+    for chunk in _chunks(text) if options.split_input_file else [text]:
+        result, found = _process(chunk, name, options, flags)
+        if options.verify_diagnostics:
+            found = verify_diagnostics.verify(found, chunk, name)
+        cli.report(tuple(found), {name: text}, "weft-opt")
+        ok = ok and not any(d.severity == "error" for d in found)
+        results.append(result)
+    if ok:
+        cli.write(options.output, "// -----\n".join(r for r in results if r is not None))
+    return 0 if ok else 1
+
+
+def _chunks(text: str) -> Iterator[str]:
+    """The parts of a split file, each behind as many empty lines as its first line's number asks for."""
+    start = 0
+    for match in [*_SPLIT.finditer(text), None]:
+        end = match.start() if match else len(text)
+        yield "\n" * text.count("\n", 0, start) + text[start:end]
+        start = match.end() if match else end
+
+
+def _process(
+    text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]]
+) -> tuple[str | None, list[Diagnostic]]:
+    """One chunk's result, None where it failed, and everything that was said about it."""
+    context = new_context()
+    context.enable_multithreading(False)
+    context.allow_unregistered_dialects = options.allow_unregistered_dialect
+    found: list[Diagnostic] = []
+
+    def hear(info: Any) -> bool:
+        found.append(mlir.diagnostic(info, name))
+        return True
+
+    # Errors come with the exception that ends the work; this hears the rest.
+    handler = context.attach_diagnostic_handler(hear)
+    result = None
+    try:
+        with mlir.located(name):
+            result = _transform(text, name, options, flags, context)
+    except WeftError as error:
+        found += [_renamed(d, name) for d in error.diagnostics]
+    handler.detach()
+    return result, found
+
+
+def _transform(
+    text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any
+) -> str:
+    # A file keeps its name in locations; a part of one, a pipe and stdin are parsed from memory.
+    if not options.split_input_file and Path(name).is_file():
+        module = ir.Module.parseFile(name, context)
+    else:
+        module = ir.Module.parse(text, context)
+    manager = _manager(options, flags, context)
+    manager.run(module.operation)
+    del manager  # prints its timing
+    return str(
+        module.operation.get_asm(
+            enable_debug_info=options.mlir_print_debuginfo,
+            print_generic_op_form=options.mlir_print_op_generic,
+            assume_verified=options.verify_each and not options.no_verify,
+        )
+    )
+
+
+def _renamed(diagnostic: Diagnostic, name: str) -> Diagnostic:
+    """A pass's own diagnostic about a text that was parsed from memory, with the user's name for it."""
+    place = diagnostic.location
+    if place is not None and place.file == "-":
+        place = replace(place, file=name)
+    return replace(diagnostic, location=place, notes=tuple(_renamed(n, name) for n in diagnostic.notes))
+
+
+def _passes(options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> Any:
+    """A manager of the passes that the command line names. Raises WeftError for one that nobody knows."""
+    if options.pass_pipeline is not None:
+        return passes.manager(options.pass_pipeline, context)
+    text = ",".join(str(_nested(Element(name, text), context)) for name, text in flags)
+    return passes.manager(text, context) if text else mlir.PassManager("builtin.module", context)
+
+
+def _manager(options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> Any:
+    """The pass manager that the command line describes, printing what it asks for."""
+    manager = _passes(options, flags, context)
+    manager.enable_verifier(options.verify_each and not options.no_verify)
+    if options.mlir_timing:
+        manager.enable_timing()
+    when = {
+        "print_before_all": options.mlir_print_ir_before_all,
+        "print_after_all": options.mlir_print_ir_after_all,
+        "print_after_change": options.mlir_print_ir_after_change,
+        "print_after_failure": options.mlir_print_ir_after_failure,
+    }
+    if any(when.values()):
+        # Upstream's two restrictions hold only where printing after passes is on.
+        when["print_after_all"] |= options.mlir_print_ir_after_change
+        manager.enable_ir_printing(
+            **when,
+            print_module_scope=options.mlir_print_ir_module_scope,
+            enable_debug_info=options.mlir_print_debuginfo,
+            print_generic_op_form=options.mlir_print_op_generic,
+        )
+    return manager
+
+
+def _nested(element: Element, context: Any) -> Element:
+    """A flag's pass, below the operation that upstream restricts it to: `mlir-opt` nests flags too."""
+    try:
+        passes.manager(str(element), context)
+    except WeftError as error:
+        restricted = re.search(r"restricted to '([\w.]+)'", str(error))
+        if restricted is None:
+            raise
+        return Element(restricted[1], inner=(element,))
+    return element

@@ -1,0 +1,98 @@
+"""`weft-opt`: reads .mlir, verifies it, runs passes over it and prints the result, as `mlir-opt` does."""
+
+import sys
+from argparse import Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
+
+from weft.errors import WeftError
+from weft.tools import cli
+
+_EPILOGUE = """\
+Passes and named pipelines run in the order of their flags: --lower-mma, --select-schedule=chip=sm_80,
+--canonicalize. --list-passes shows Weft's; upstream's go by their upstream names.
+
+A mistake in the input is printed as file:line:col: error: … and gives exit status 1; nothing is written then.
+"""
+
+# Each may be given a value: --verify-each=0.
+_FLAGS = {
+    "--split-input-file": "treat the parts between lines '// -----' as files of their own",
+    "--verify-diagnostics": "check the diagnostics against expected-error comments",
+    "--mlir-print-ir-before-all": "print the IR before each pass, to stderr",
+    "--mlir-print-ir-after-all": "print the IR after each pass, to stderr",
+    "--mlir-print-ir-after-change": "print the IR after each pass that changed it, to stderr",
+    "--mlir-print-ir-after-failure": "print the IR after a pass that failed, to stderr",
+    "--mlir-print-ir-module-scope": "print the whole module around what a pass ran on",
+    "--mlir-timing": "print how long each pass took, to stderr",
+    "--mlir-print-op-generic": "print operations in their generic form",
+    "--mlir-print-debuginfo": "print locations",
+    "--allow-unregistered-dialect": "take operations of dialects that nobody knows",
+    "--no-verify": "run passes without verifying after each",
+    "--list-passes": "list passes and pipelines, and stop",
+    "--verify-each": "verify the IR after each pass (the default)",
+}
+
+
+def _boolean(text: str) -> bool:
+    values = {"1": True, "true": True, "0": False, "false": False}
+    if text.lower() not in values:
+        raise WeftError(f"'{text}' is no value for a flag: write true or false")
+    return values[text.lower()]
+
+
+def _parser() -> cli.Parser:
+    parser = cli.Parser(
+        "weft-opt",
+        usage="weft-opt [FILE.mlir | -] [-o FILE] [--PASS[=OPTIONS] … | --pass-pipeline=TEXT] [FLAGS]",
+        description="Verifies and transforms MLIR with Weft's dialects and passes, and upstream's.",
+        epilog=_EPILOGUE,
+        formatter_class=RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "input", nargs="?", default="-", metavar="FILE.mlir", help="stdin where it is - or left out"
+    )
+    parser.add_argument(
+        "-o", dest="output", default="-", metavar="FILE", help="where the result goes, not stdout"
+    )
+    parser.add_argument(
+        "--pass-pipeline", metavar="TEXT", help="the passes to run: a,b{option=value},gpu.module(c)"
+    )
+    for flag, summary in _FLAGS.items():
+        default = flag == "--verify-each"
+        parser.add_argument(flag, nargs="?", default=default, type=_boolean, metavar="BOOL", help=summary)
+    parser.add_argument("--version", action="store_true", help="print versions, and stop")
+    return parser
+
+
+def parse(arguments: Sequence[str]) -> tuple[Namespace, list[tuple[str, str]]]:
+    """The options, and the passes that flags ask for: (name, options) in order. Raises WeftError."""
+    # As in LLVM's tools, one dash does, and a flag takes a value only with '=', since a file may follow.
+    given = [f"-{a}" if a.startswith("-") and len(a) > 2 and a[1] != "-" else a for a in arguments]
+    options, rest = _parser().parse_known_args([f"{a}=true" if a in _FLAGS else a for a in given])
+    if extra := [a for a in rest if not a.startswith("--")]:
+        raise WeftError(f"one input file at a time: '{options.input}' and then '{extra[0]}'")
+    flags = [a[2:].partition("=") for a in rest]
+    if flags and options.pass_pipeline is not None:
+        raise WeftError(f"--pass-pipeline and the flag --{flags[0][0]} both say what to run: use one")
+    return options, [(name, text) for name, _, text in flags]
+
+
+def _run(arguments: Sequence[str]) -> int:
+    options, flags = parse(arguments)
+    # Imported here: --help needs no MLIR, and where MLIR is missing, the import says so with a WeftError.
+    from weft.tools import opt
+
+    if options.version:
+        print(opt.version())
+    elif options.list_passes:
+        print(opt.listing())
+    else:
+        return opt.run(options, flags)
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the tool with `arguments` (the process's own by default) and returns its exit status."""
+    given = sys.argv[1:] if arguments is None else arguments
+    return cli.guarded("weft-opt", lambda: _run(given))
