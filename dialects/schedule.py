@@ -89,15 +89,17 @@ class Schedule:
         if (m * k * INPUT_BYTES) % KIB or (n * k * INPUT_BYTES) % KIB:
             return f"expects a schedule whose tiles are multiples of 1024 bytes, got block {self.block}"
         if target and self.shared_bytes > target.chip.shared_bytes:
+            stage, most = self.shared_bytes // self.stages, target.chip.shared_bytes
             return (
-                f"expects a schedule of at most {target.chip.shared_bytes} bytes of shared memory on {target}, "
-                f"got {self.shared_bytes} ({self.stages} stages of {self.shared_bytes // self.stages})"
+                f"expects a schedule of at most {most} bytes of shared memory on {target}, "
+                f"got {self.shared_bytes} ({self.stages} stages of {stage})"
             )
         return None
 
     def __str__(self) -> str:
         m, n, k = self.block
-        return f"block {m}x{n}x{k}, warps {self.warps[0]}x{self.warps[1]}, {self.stages} stages, group {self.group}"
+        warps = f"{self.warps[0]}x{self.warps[1]}"
+        return f"block {m}x{n}x{k}, warps {warps}, {self.stages} stages, group {self.group}"
 
 
 def _value(name: str, attribute: Any) -> Any:

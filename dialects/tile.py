@@ -185,6 +185,8 @@ def matrix_complaint(name: str, value: Any, elements: Sequence[str]) -> str | No
         "#gpu.address_space<global>",
     ):
         return f"expects {name} in global memory, got {kind}"
+    if 0 in kind.shape:
+        return f"expects sizes of {name} of at least 1, got {kind}"
     strides, _ = kind.get_strides_and_offset()
     if strides[1] != 1:
         return f"expects rows of {name} to be contiguous (innermost stride 1), got {kind}"
@@ -247,8 +249,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         for dim, x, x_size, y, y_size in pairs:
             if x_size and y_size and x_size != y_size:
                 form = "N x K" if self.attribute("transpose_b") else "K x N"
-                return f"expects A (M x K), B ({form}) and D (M x N) to agree: {dim} is {x_size} in {x} "
-                    f"and {y_size} in {y}"
+                found = f"{dim} is {x_size} in {x} and {y_size} in {y}"
+                return f"expects A (M x K), B ({form}) and D (M x N) to agree: {found}"
         return None
 
     def _schedule_complaint(self) -> str | None:
