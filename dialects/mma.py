@@ -9,7 +9,7 @@ from weft.isa.family import Family, Registers
 from weft.mlir import ext, ir
 
 
-class Mma(ext.Dialect, name="mma"):  # type: ignore[misc]
+class Mma(ext.Dialect, name="mma"):
     """`mma.sync` and the instructions that feed it."""
 
 

@@ -9,7 +9,7 @@ from weft.mlir import ext, ir
 from weft.target import Target
 
 
-class Op(ext.Operation):  # type: ignore[misc]
+class Op(ext.Operation):
     """An operation whose `check` is its verifier.
 
     A subclass declares operands, results and mandatory attributes as annotated fields (`ext`), optional
@@ -128,7 +128,7 @@ _KINDS = {
 
 
 def _kind(wanted: Any) -> str:
-    return _KINDS.get(wanted.__name__, wanted.__name__)
+    return _KINDS.get(wanted.__name__, str(wanted.__name__))
 
 
 def _kind_of(default: Any) -> str:

@@ -21,11 +21,11 @@ OUTPUT_TYPES = ("f32", "f16", "bf16")
 SPACES = ("shared",)
 
 
-class Tile(ext.Dialect, name="tile"):  # type: ignore[misc]
+class Tile(ext.Dialect, name="tile"):
     """Tiles, their layouts, and what is done with them."""
 
 
-class LayoutAttr(Tile.Attribute, name="layout"):  # type: ignore[misc]
+class LayoutAttr(Tile.Attribute, name="layout"):
     """A `weft.layout.Layout` in its notation."""
 
     text: ir.StringAttr
@@ -46,7 +46,7 @@ def _parsed(text: str) -> Layout:
     return Layout.parse(text)
 
 
-class FragmentType(Tile.Type, name="fragment"):  # type: ignore[misc]
+class FragmentType(Tile.Type, name="fragment"):
     """A tile in the registers of a warp."""
 
     extents: Any
@@ -85,7 +85,7 @@ class FragmentType(Tile.Type, name="fragment"):  # type: ignore[misc]
         return _complaint(self, "fragment")
 
 
-class BufferType(Tile.Type, name="buffer"):  # type: ignore[misc]
+class BufferType(Tile.Type, name="buffer"):
     """A tile in a memory."""
 
     extents: Any

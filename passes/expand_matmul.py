@@ -12,6 +12,7 @@ from weft.dialects.op import refuse
 from weft.dialects.schedule import Schedule
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa import mma
+from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, operations, scf
 from weft.passes import emit
@@ -44,7 +45,7 @@ class _Operand:
     warp_extent: int
     block_k: int
     stages: int
-    atom: mma.Registers
+    atom: Registers
 
     @property
     def element(self) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from weft.dialects import mma, tile
 from weft.dialects.tile import GemmOp, is_fragment
 from weft.isa import mma as isa
+from weft.isa.family import Registers
 from weft.layout import Layout, LayoutError
 from weft.mlir import arith, ir, llvm, operations, vector
 from weft.passes import emit, places, uniformity
@@ -132,7 +133,7 @@ def _register_map(
     wanted = places.lane_elements(atom, atom_shape)
     held = places.lane_elements(layout, shape)
     at = [{coordinates: place for place, coordinates in enumerate(elements)} for elements in held]
-    found = {}
+    found: dict[tuple[int, ...], tuple[int, ...]] = {}
     grid = [extent // step for extent, step in zip(shape, atom_shape, strict=True)]
     for first in range(grid[0]):
         for second in range(grid[1]):
@@ -156,7 +157,7 @@ def _register_map(
 class _Operand:
     """A fragment as the registers of its atoms."""
 
-    def __init__(self, lane: Any, kind: Any, registers: isa.Registers) -> None:
+    def __init__(self, lane: Any, kind: Any, registers: Registers) -> None:
         self.elements = list(_scalars(lane))
         self.map = _register_map(kind.layout, kind.shape, registers.layout, registers.shape)
         self.registers = registers

@@ -274,5 +274,5 @@ def _gpu_number(dtype: str, value: Any) -> runtime.Argument:
     return _SCALARS[dtype][0], value
 
 
-def _emulator_number(dtype: str, value: Any) -> np.generic:
+def _emulator_number(dtype: str, value: Any) -> Any:
     return _SCALARS[dtype][1](value)

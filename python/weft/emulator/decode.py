@@ -71,7 +71,8 @@ class Op:
         self.target = target
         self.line = instruction.place.line
         self.next = -1
-        """The block after this instruction, for those that end one."""
+        """The block after this instruction, for those that end one; `block` is the one that it is in."""
+        self.block = -1
 
     def fail(self, message: str, place: Place | None = None) -> NoReturn:
         raise PtxError(f"{self.opcode}: {message}", *(place or self.instruction.place))

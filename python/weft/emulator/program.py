@@ -149,7 +149,7 @@ class Program:
     def _decode_one(self, code: FunctionCode, block: Block, instruction: Instruction, after: int) -> None:
         prefix, decoder = _decoder(instruction)
         op = Op(instruction, prefix, code, self.target)
-        op.next = after
+        op.next, op.block = after, self.blocks.index(block)
         made = decoder(op)
         op.done()
         block.opcodes.append(prefix)

@@ -100,13 +100,22 @@ def _apply(piece: Piece, update: Update, values: list[Array], old: Array) -> Non
     mask = np.ones(old.shape, np.bool_) if piece.mask is None else piece.mask
     index, inputs = piece.index[mask], [v[mask] for v in values]
     before = np.empty(len(index), old.dtype)
-    left: npt.NDArray[np.intp] = np.arange(len(index))
-    while len(left):
-        _, first = np.unique(index[left], return_index=True)
-        now = left[first]
+    for now in turns(index):
         before[now] = piece.view[index[now]]
         piece.view[index[now]] = update(before[now], *[v[now] for v in inputs])
-        left = np.delete(left, first)
     old[mask] = before
 
 
+
+
+def turns(index: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
+    """The positions of `index` in rounds of distinct places, those of the same place in order."""
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    if len(starts) == len(index):
+        return [order]
+    runs = np.diff(np.r_[starts, len(index)])
+    turn = np.arange(len(index)) - np.repeat(starts, runs)
+    by_turn = order[np.argsort(turn, kind="stable")]
+    return np.split(by_turn, np.cumsum(np.bincount(turn))[:-1])

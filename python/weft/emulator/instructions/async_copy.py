@@ -1,0 +1,157 @@
+"""`cp.async`: copies from global to shared memory that show in shared memory when a thread has waited for them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.decode import Op
+from weft.emulator.lanes import Lanes
+from weft.emulator.memory import Piece, put
+from weft.emulator.table import Step, Table
+from weft.emulator.types import STORAGE, U32, Array, Bools
+
+table = Table()
+
+
+@dataclass(eq=False)
+class Copy:
+    """One `cp.async` of some threads (`[all warps, 32]`); `group` counts each thread's groups, 0 before the commit."""
+
+    threads: Bools
+    rows: npt.NDArray[np.intp]
+    pieces: list[Piece]
+    value: Array
+    group: npt.NDArray[np.int64]
+
+
+class CopyQueue:
+    """The copies of a wave that no one has waited for. Their bytes are read when they are issued.
+
+    Writing shared memory only at the wait makes a missing wait show as stale data.
+    """
+
+    def __init__(self, warps: int) -> None:
+        self.committed = np.zeros((warps, 32), np.int64)
+        self.copies: list[Copy] = []
+
+    def commit(self, threads: Bools) -> None:
+        """Closes the current group of each of these threads, empty or not."""
+        self.committed = self.committed + threads
+        for copy in self.copies:
+            new = copy.threads & threads & (copy.group == 0)
+            if new.any():
+                copy.group = np.where(new, self.committed, copy.group)
+
+    def wait(self, threads: Bools, pending: int | None) -> None:
+        """Finishes the copies of these threads but for their newest `pending` groups; None: all, committed or not."""
+        kept: list[Copy] = []
+        for copy in self.copies:
+            ripe = copy.threads & threads
+            if pending is not None:
+                ripe = ripe & (copy.group > 0) & (copy.group <= self.committed - pending)
+            count = int(np.count_nonzero(ripe))
+            if count:
+                whole = count == int(np.count_nonzero(copy.threads))
+                _write(copy, None if whole else ripe[copy.rows])
+                copy.threads = copy.threads & ~ripe
+                if whole:
+                    continue
+            kept.append(copy)
+        self.copies = kept
+
+
+def _write(copy: Copy, mask: Bools | None) -> None:
+    for piece in copy.pieces:
+        chosen = piece.mask
+        if mask is not None:
+            chosen = mask if chosen is None else chosen & mask
+        put(Piece(piece.view, piece.index, chosen), copy.value)
+
+
+def queue(lanes: Lanes) -> CopyQueue:
+    """The queue of the lanes' wave."""
+    wave = lanes.wave
+    if wave.copies is None:
+        wave.copies = CopyQueue(wave.warps)
+    return wave.copies
+
+
+@table.step("cp.async")
+def cp_async(op: Op) -> Step:
+    """`cp.async.ca|cg.shared.global [to], [from], size{, source size | ignore-src}{, cache policy}`."""
+    cached = op.choice(["ca", "cg"])
+    op.choice(["shared", "shared::cta"])
+    op.choice(["global"])
+    hinted = op.flag("L2::cache_hint")
+    op.flag("L2::64B", "L2::128B", "L2::256B")
+    op.count(3, 5)
+    size = op.immediate(2)
+    if size not in ((16,) if cached == "cg" else (4, 8, 16)):
+        op.fail(f"can't copy {size} bytes")
+    target, source, line = op.address(0, "shared"), op.address(1, "global"), op.line
+    extra = len(op.operands) - 3 - hinted
+    if extra not in (0, 1):
+        op.fail("has too many operands")
+    limit, ignore = 0, (0, False)
+    if extra:
+        operand = op.operand(3)
+        if op.register_type(operand, U32).bits == 1:
+            ignore = op.predicate(operand)
+        else:
+            limit = op.source(operand, U32)
+    storage = STORAGE[8 * size]
+
+    def run(lanes: Lanes) -> None:
+        memory = lanes.wave.memory
+        pieces = memory.locate(lanes, "shared", target(lanes), size, "async", line)
+        if limit or ignore[0]:
+            value = _partial(lanes, limit, ignore)
+        else:
+            value = memory.load(lanes, "global", source(lanes), size, line)
+        group = np.zeros((lanes.wave.warps, 32), np.int64)
+        queue(lanes).copies.append(Copy(lanes.threads(), lanes.row_numbers(), pieces, value, group))
+
+    def _partial(lanes: Lanes, limit: int, ignore: tuple[int, bool]) -> Array:
+        """Reads no more than `limit` bytes, none where the source is ignored, and fills up with zeros."""
+        if limit:
+            wanted = np.minimum(lanes.read(limit), np.uint32(size))  # type: ignore[type-var]
+        else:
+            ignored = lanes.read(ignore[0]) ^ ignore[1]  # type: ignore[operator]
+            wanted = np.where(ignored, np.uint32(0), np.uint32(size))
+        memory, address = lanes.wave.memory, source(lanes)
+        out = np.zeros((lanes.warps, 32, size), np.uint8)
+        full = lanes.enabled() & (wanted == size)
+        if full.any():
+            value = memory.load(lanes.narrowed(full), "global", address, size, line)
+            out[full] = value[full].view(np.uint8).reshape(-1, size)
+        some = lanes.enabled() & (wanted != size)
+        for at in range(size if (some & (wanted > 0)).any() else 0):
+            reads = some & (wanted > at)
+            if reads.any():
+                part = memory.load(lanes.narrowed(reads), "global", address + np.uint64(at), 1, line)
+                out[reads, at] = part[reads]
+        return out.view(storage)[..., 0]
+
+    return run
+
+
+@table.step("cp.async.commit_group")
+def commit_group(op: Op) -> Step:
+    op.count(0)
+    return lambda lanes: queue(lanes).commit(lanes.threads())
+
+
+@table.step("cp.async.wait_group")
+def wait_group(op: Op) -> Step:
+    op.count(1)
+    pending = op.immediate(0)
+    return lambda lanes: queue(lanes).wait(lanes.threads(), pending)
+
+
+@table.step("cp.async.wait_all")
+def wait_all(op: Op) -> Step:
+    op.count(0)
+    return lambda lanes: queue(lanes).wait(lanes.threads(), None)
+
+

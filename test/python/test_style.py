@@ -1,0 +1,34 @@
+"""What the linters hold: ruff over everything, mypy in strict mode over the package."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("dialects", "passes", "tools")
+
+
+def run(*command, cwd=ROOT):
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ruff_finds_nothing():
+    run("ruff", "check", "--quiet", ".")
+
+
+def test_the_code_is_formatted():
+    run("ruff", "format", "--check", "--quiet", ".")
+
+
+def test_mypy_finds_nothing(tmp_path):
+    # mypy can't see through the import hook of an editable install: it gets the package as a tree of links.
+    package = tmp_path / "weft"
+    package.mkdir()
+    for path in (ROOT / "python" / "weft").iterdir():
+        (package / path.name).symlink_to(path)
+    for name in PACKAGES:
+        (package / name).symlink_to(ROOT / name)
+    run("mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), "weft", cwd=tmp_path)
