@@ -6,7 +6,7 @@ that have it. A `Family` holds the rows of one instruction and answers for all o
 lowering, emulator, lint, docs, tests).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
@@ -18,8 +18,9 @@ from weft.isa.chips import CHIPS, ChipSet, describe
 class Registers:
     """One operand of an instruction: `count` registers of LLVM type `type` per lane.
 
-    `layout` maps the operand's logical coordinates to laneid and register element (notation of
-    `weft.layout`); an empty text means that the operand is no matrix fragment.
+    `role` says what the instruction does with it: `out`, `in`, `inout`, or `immediate` (then `values` are the
+    legal ones, and `type` is its LLVM type). `layout` maps the operand's logical coordinates to laneid and
+    register element (notation of `weft.layout`); an empty text means that the operand is no matrix fragment.
     """
 
     name: str
@@ -27,6 +28,8 @@ class Registers:
     type: str
     layout: str = ""
     shape: tuple[int, ...] = ()
+    role: str = "in"
+    values: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,17 +69,30 @@ class Form(Protocol):
     def operands(self) -> tuple[Registers, ...]:
         """Results first, then inputs, in PTX's order."""
 
+    @property
+    def assembly(self) -> str:
+        """PTX's operand list with a name in braces for each operand: `{d}, {a}, {b}, {c}`, `{d}, [{address}]`.
+
+        An operand of several registers stands for a list in braces, `{{%r1, %r2}}` in PTX.
+        """
+
 
 F = TypeVar("F", bound=Form)
 
 
 @dataclass(frozen=True)
 class Family(Generic[F]):
-    """The table of one instruction: every legal form and where it is legal."""
+    """The table of one instruction: every legal form and where it is legal.
+
+    `legal` generates the table; `rules` are checked before it and speak of what a difference of axes can't
+    say; `parse` gives the form that a PTX opcode and its operands (their text) spell, legal or not, and None
+    for another instruction.
+    """
 
     name: str
     form: type[F]
     legal: Callable[[], Iterable[tuple[F, Support]]]
+    parse: Callable[[str, Sequence[str]], F | None]
     rules: tuple[Callable[[F], Verdict | None], ...] = ()
 
     @cached_property

@@ -3,7 +3,7 @@ Instructions using mma.sync").
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from weft.isa.chips import since
@@ -35,6 +35,10 @@ class Sync:
         # LLVM names f16 forms by their accumulators and the others by their inputs.
         types = f"{self.d_type}.{self.c_type}" if self.a_type == "f16" else self.a_type
         return f"llvm.nvvm.mma.{self.shape}.{self.a_layout}.{self.b_layout}.{types}"
+
+    @property
+    def assembly(self) -> str:
+        return "{d}, {a}, {b}, {c}"
 
     @property
     def mnk(self) -> tuple[int, int, int]:
@@ -71,7 +75,7 @@ def _input_b(name: str, k: int, n: int) -> Registers:
 
 def _accumulator(operand: str, name: str, m: int, n: int) -> Registers:
     layout = f"S[({m // 8},8,4,{n // 4}):({n // 4},4@laneid,1@laneid,1)]"
-    return Registers(operand, m * n // 32, name, layout, (m, n))
+    return Registers(operand, m * n // 32, name, layout, (m, n), role="out" if operand == "d" else "in")
 
 
 def _packing(name: str, k: int) -> tuple[int, int, str]:
@@ -98,7 +102,7 @@ def _sync_forms() -> Iterator[tuple[Sync, Support]]:
         )
 
 
-SYNC = Family("mma.sync", Sync, _sync_forms)
+
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,14 @@ class Ldmatrix:
     def operands(self) -> tuple[Registers, ...]:
         """D; its layout is one matrix's, which the others repeat a register later."""
         layout = "S[(4,2,8):(1@laneid,1,4@laneid)]" if self.trans else "S[(8,4,2):(4@laneid,1@laneid,1)]"
-        return (Registers("d", self.num, "i32", layout, (8, 8)),)
+        return (
+            Registers("d", self.num, "i32", layout, (8, 8), role="out"),
+            Registers("address", 1, "!llvm.ptr<3>"),
+        )
+
+    @property
+    def assembly(self) -> str:
+        return "{d}, [{address}]"
 
 
 def _ldmatrix_forms() -> Iterator[tuple[Ldmatrix, Support]]:
@@ -133,12 +144,9 @@ def _ldmatrix_forms() -> Iterator[tuple[Ldmatrix, Support]]:
             yield Ldmatrix("m8n8", num, trans), Support(since("sm_75"), (6, 5))
 
 
-LDMATRIX = Family("ldmatrix", Ldmatrix, _ldmatrix_forms)
-
-FAMILIES = (SYNC, LDMATRIX)
 
 
-def parse_sync(opcode: str) -> Sync | None:
+def parse_sync(opcode: str, operands: Sequence[str] = ()) -> Sync | None:
     """The form that a PTX opcode spells, legal or not; None where it isn't a dense `mma.sync`.
 
     PTX takes modifiers in more than one order, so tokens are told apart by what they can be.
@@ -156,7 +164,7 @@ def parse_sync(opcode: str) -> Sync | None:
     return Sync(shapes[0], a, b, c, d, *layouts)
 
 
-def parse_ldmatrix(opcode: str) -> Ldmatrix | None:
+def parse_ldmatrix(opcode: str, operands: Sequence[str] = ()) -> Ldmatrix | None:
     """The form that a PTX opcode spells, legal or not; None where it isn't an `ldmatrix`."""
     match = re.fullmatch(
         r"ldmatrix\.sync\.aligned\.(m\d+n\d+)\.x(\d+)(\.trans)?(?:\.shared(?:::cta)?)?\.(b\w+)", opcode
@@ -165,3 +173,9 @@ def parse_ldmatrix(opcode: str) -> Ldmatrix | None:
         return None
     shape, num, trans, kind = match.groups()
     return Ldmatrix(shape, int(num), trans is not None, kind)
+
+
+SYNC = Family("mma.sync", Sync, _sync_forms, parse_sync)
+LDMATRIX = Family("ldmatrix", Ldmatrix, _ldmatrix_forms, parse_ldmatrix)
+
+FAMILIES = (SYNC, LDMATRIX)
