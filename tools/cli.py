@@ -3,7 +3,9 @@
 import os
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,8 +13,8 @@ from weft.errors import Diagnostic, WeftError
 
 STDIN = "<stdin>"
 
-# The texts that diagnostics may quote, by the name that their locations give.
-Sources = Mapping[str, str]
+# What was read of the user's, by the name that locations give it: diagnostics quote it.
+_texts: dict[str, str] = {}
 
 
 class Parser(ArgumentParser):
@@ -26,43 +28,45 @@ def guarded(tool: str, body: Callable[[], int]) -> int:
     """The exit status of `body`; a WeftError from it is printed and gives 1."""
     try:
         status = body()
-        sys.stdout.flush()
+        _to_stdout(b"")
         return status
     except WeftError as error:
-        report(error.diagnostics, {}, tool)
+        report(error.diagnostics, tool)
         return 1
     except BrokenPipeError:
-        # The reader has gone. Python would complain once more when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_stdout()
         return 141
     except KeyboardInterrupt:
         return 130
 
 
-def report(diagnostics: tuple[Diagnostic, ...], sources: Sources, tool: str = "") -> None:
+def report(diagnostics: Iterable[Diagnostic], tool: str) -> None:
     """Prints messages to stderr as MLIR does, each with its source line and a caret under the column."""
+    if sys.stderr is None:
+        return
     for diagnostic in diagnostics:
-        for line in _lines(diagnostic, sources, tool):
-            print(line, file=sys.stderr)
+        print("\n".join(_lines(diagnostic, tool)), file=sys.stderr)
 
 
-def _lines(diagnostic: Diagnostic, sources: Sources, tool: str) -> list[str]:
+def _lines(diagnostic: Diagnostic, tool: str = "") -> list[str]:
     place = diagnostic.location
     prefix = f"{place}: " if place else f"{tool}: " if tool else ""
     found = [f"{prefix}{diagnostic.severity}: {diagnostic.message}"]
     if place is not None:
-        text = (sources.get(place.file) or _text_of(place.file)).split("\n")
+        text = _text_of(place.file).split("\n")
         if 1 <= place.line <= len(text) and text[place.line - 1].strip():
             line = text[place.line - 1].rstrip("\r")
             before = line[: max(place.column - 1, 0)]
             found += [line, "".join("\t" if c == "\t" else " " for c in before) + "^"]
     for note in diagnostic.notes:
-        found += _lines(note, sources, "")
+        found += _lines(note)
     return found
 
 
 def _text_of(file: str) -> str:
     """The text of a file that a location names, or nothing where it can't be had."""
+    if file in _texts:
+        return _texts[file]
     if not Path(file).is_file():
         return ""
     try:
@@ -73,6 +77,10 @@ def _text_of(file: str) -> str:
 
 def read(path: str) -> str:
     """The text of a file, or of stdin for `-`. Raises WeftError where there is none to be had."""
+    if path == "-" and sys.stdin is None:
+        raise WeftError("cannot read: stdin is closed")
+    if path.encode("utf-8", "replace") != os.fsencode(path):
+        raise WeftError(f"cannot read {path!r}: its name is no UTF-8 text")  # MLIR wants names to be
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as failure:
@@ -85,6 +93,7 @@ def read(path: str) -> str:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise WeftError(f"cannot read '{name_of(path)}': no text but a zero byte in line {line}")
+    _texts[name_of(path)] = text
     return text
 
 
@@ -93,13 +102,27 @@ def name_of(path: str) -> str:
     return STDIN if path == "-" else path
 
 
+@contextmanager
+def speaking_of(name: str) -> Iterator[None]:
+    """Errors that leave the block call a text that was parsed from memory `name`."""
+    try:
+        yield
+    except WeftError as error:
+        raise WeftError(*(_renamed(d, name) for d in error.diagnostics)) from None
+
+
+def _renamed(diagnostic: Diagnostic, name: str) -> Diagnostic:
+    place = diagnostic.location
+    if place is not None and place.file == "-":
+        place = replace(place, file=name)
+    return replace(diagnostic, location=place, notes=tuple(_renamed(n, name) for n in diagnostic.notes))
+
+
 def write(path: str, data: str | bytes) -> None:
     """Writes a file whole or not at all; `-` is stdout. Raises WeftError where it can't be written."""
     raw = data.encode("utf-8") if isinstance(data, str) else data
     if path == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(raw)
-        sys.stdout.buffer.flush()
+        _to_stdout(raw)
         return
     target = Path(os.path.realpath(path))
     try:
@@ -114,6 +137,31 @@ def write(path: str, data: str | bytes) -> None:
             draft.unlink(missing_ok=True)
     except OSError as failure:
         raise WeftError(f"cannot write '{path}': {failure.strerror}") from None
+
+
+def say(text: str) -> None:
+    """Prints a text to stdout."""
+    _to_stdout(f"{text}\n".encode(sys.stdout.encoding if sys.stdout else "utf-8", "replace"))
+
+
+def _to_stdout(raw: bytes) -> None:
+    """Writes behind what was printed, so that a full disk is noticed here."""
+    if sys.stdout is None:
+        raise WeftError("cannot write: stdout is closed")
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(raw)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        _abandon_stdout()
+        raise WeftError(f"cannot write stdout: {failure.strerror}") from None
+
+
+def _abandon_stdout() -> None:
+    """Lets what stdout still holds go nowhere: Python would complain once more when it flushes it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write_in_place(target: Path, raw: bytes) -> None:

@@ -7,7 +7,7 @@ lowering, emulator, lint, docs, tests).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
@@ -128,10 +128,14 @@ class Family(Generic[F]):
         return tuple(f.ptx for f in sorted(self.forms(chip), key=distance)[:most])
 
     def judge(self, form: F, chip: str | None = None) -> Verdict | None:
-        """None where `form` is legal on `chip` (on some chip, with none given), else why it isn't."""
+        """None where `form` is legal on `chip` (on some chip, with none given), else why it isn't.
+
+        A rule that names no choices gets the nearest legal forms.
+        """
         for rule in self.rules:
             if verdict := rule(form):
-                return verdict
+                nearest = verdict.nearest or self.nearest(form, chip)
+                return replace(verdict, nearest=nearest)
         support = self.table.get(form)
         if support is None:
             return self._refuse_form(form, chip)

@@ -1,0 +1,146 @@
+"""The 64-bit descriptor by which `wgmma.mma_async` finds a matrix in shared memory (PTX ISA, "Matrix Descriptor
+Format"), and the bit fields and swizzle modes that all descriptors share.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from weft.isa.family import Verdict
+
+GROUP = 8
+"""Rows of a core matrix, which lie together: strides lead from one such group to the next."""
+
+
+@dataclass(frozen=True)
+class BitField:
+    """`bits` bits of a word from bit `low` up, holding a value in units of `unit`."""
+
+    name: str
+    low: int
+    bits: int
+    unit: int = 1
+
+    @property
+    def last(self) -> int:
+        """The largest value."""
+        return self.unit * ((1 << self.bits) - 1)
+
+    def put(self, value: int) -> int:
+        """The word that has `value` here and 0 elsewhere; `complaint` must not object to it."""
+        return value // self.unit << self.low
+
+    def get(self, word: int) -> int:
+        """The value that `word` has here."""
+        return (word >> self.low & (1 << self.bits) - 1) * self.unit
+
+    def complaint(self, value: int) -> Verdict | None:
+        """Why the field can't hold `value`."""
+        if not 0 <= value <= self.last:
+            return Verdict(self.name, f"needs {self.name} from 0 to {self.last}, got {value}")
+        if value % self.unit:
+            below = value - value % self.unit
+            near = tuple(str(v) for v in (below, below + self.unit) if v <= self.last)
+            return Verdict(self.name, f"needs {self.name} in multiples of {self.unit}, got {value}", near)
+        return None
+
+
+def unknown_bits(word: int, known: Sequence[BitField], width: int = 64) -> int:
+    """The bits of `word` that are set in no field, or beyond `width`."""
+    mask = sum(field.put(field.last) for field in known)
+    return word & ~(mask & (1 << width) - 1)
+
+
+@dataclass(frozen=True)
+class Swizzle:
+    """A swizzle mode; `wgmma` and `tcgen05` are its numbers in their descriptors."""
+
+    name: str
+    width: int
+    wgmma: int
+    tcgen05: int
+
+    @property
+    def period(self) -> int:
+        """Bytes until the pattern repeats: a group of rows as wide as the swizzle."""
+        return GROUP * self.width
+
+
+#         name   bytes wgmma tcgen05
+SWIZZLES = {
+    mode.name: mode
+    for mode in (
+        Swizzle("none", 16, 0, 0),
+        Swizzle("32B", 32, 3, 6),
+        Swizzle("64B", 64, 2, 4),
+        Swizzle("128B", 128, 1, 2),
+    )
+}
+"""By name, in the order of the tile level's numbers; tcgen05 has one more, 1, which swizzles 32-byte atoms."""
+
+_ADDRESS = BitField("address", 0, 14, 16)
+_LEADING = BitField("leading_byte_offset", 16, 14, 16)
+_STRIDE = BitField("stride_byte_offset", 32, 14, 16)
+_BASE = BitField("base_offset", 49, 3)
+_SWIZZLE = BitField("swizzle", 62, 2)
+
+FIELDS = (_ADDRESS, _LEADING, _STRIDE, _BASE, _SWIZZLE)
+"""The fields of a `wgmma` descriptor, by name as in `MatrixDescriptor`."""
+
+
+@dataclass(frozen=True)
+class MatrixDescriptor:
+    """Where a matrix lies in shared memory, all in bytes.
+
+    `stride_byte_offset` leads to the next group of eight rows (columns, for a matrix whose M or N runs fastest),
+    `leading_byte_offset` to the next 16 bytes of K (to the next panel as wide as the swizzle); a swizzled matrix whose
+    K runs fastest ignores the latter. Without a swizzle and with M or N fastest the two change places. `base_offset`
+    is 0 where the swizzle's pattern starts at a multiple of its period, else bits 7 to 9 of where it starts.
+    """
+
+    address: int = 0
+    leading_byte_offset: int = 0
+    stride_byte_offset: int = 0
+    base_offset: int = 0
+    swizzle: str = "none"
+
+    def complaint(self) -> Verdict | None:
+        """The first rule that the fields break."""
+        mode = SWIZZLES.get(self.swizzle)
+        if mode is None:
+            return Verdict("swizzle", f"has no swizzle {self.swizzle}: it is one of {', '.join(SWIZZLES)}")
+        for field in (_ADDRESS, _LEADING, _STRIDE, _BASE):
+            if verdict := field.complaint(getattr(self, field.name)):
+                return verdict
+        return self._swizzle_complaint(mode)
+
+    def _swizzle_complaint(self, mode: Swizzle) -> Verdict | None:
+        if mode.name == "none":
+            if self.base_offset:
+                return Verdict("base_offset", f"has a base_offset with a swizzle alone, got {self.base_offset}")
+            return None
+        if self.stride_byte_offset % mode.period:
+            above = -(-self.stride_byte_offset // mode.period) * mode.period
+            return Verdict(
+                "stride_byte_offset",
+                f"needs stride_byte_offset in multiples of {mode.period}, eight rows of a {mode.name} swizzle, "
+                f"got {self.stride_byte_offset}",
+                (str(above),),
+            )
+        return None
+
+    def encode(self) -> int:
+        """The descriptor; ValueError where `complaint` has one."""
+        if verdict := self.complaint():
+            raise ValueError(str(verdict))
+        numbers = {field.name: getattr(self, field.name) for field in FIELDS}
+        numbers["swizzle"] = SWIZZLES[self.swizzle].wgmma
+        return sum(field.put(numbers[field.name]) for field in FIELDS)
+
+    @staticmethod
+    def decode(word: int) -> "MatrixDescriptor":
+        """What a descriptor says; ValueError where it has bits set that no field has."""
+        if extra := unknown_bits(word, FIELDS):
+            raise ValueError(f"a wgmma descriptor has no bits {extra:#x}, got {word:#x}")
+        numbers = {field.name: field.get(word) for field in FIELDS}
+        mode = next(s for s in SWIZZLES.values() if s.wgmma == numbers["swizzle"])
+        return MatrixDescriptor(**{**numbers, "swizzle": mode.name})  # type: ignore[arg-type]

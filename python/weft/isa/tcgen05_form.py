@@ -1,0 +1,96 @@
+"""What the `tcgen05` tables share: the chips that have the instructions, LLVM's view of a form, rules that know
+the chip.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from weft.isa.chips import only
+from weft.isa.family import Family, Form, Registers, Verdict
+
+SM_107 = only("sm_107a", "sm_107f")
+NOT_SM_100 = only("sm_103a", "sm_103f", "sm_110a", "sm_110f") | SM_107
+ALL = only("sm_100a", "sm_100f") | NOT_SM_100
+ARCH_SPECIFIC = only("sm_100a", "sm_103a", "sm_107a", "sm_110a")
+
+CTA_GROUPS = (1, 2)
+TENSOR_ADDRESS = "!llvm.ptr<6>"
+"""Tensor memory: a 32-bit address, lane in the high half, column in the low one."""
+
+
+class Instruction:
+    """How LLVM takes a form, where it does so otherwise than PTX."""
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """Results first, then inputs, in PTX's order."""
+        raise NotImplementedError
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the input operands in the order of the intrinsic's arguments."""
+        return tuple(o.name for o in self.operands if o.role != "out")
+
+    @property
+    def immediates(self) -> tuple[tuple[str, int], ...]:
+        """The flags that follow the arguments in the intrinsic: LLVM type and value of each."""
+        return ()
+
+
+F = TypeVar("F", bound=Form)
+
+
+@dataclass(frozen=True)
+class Tcgen05Family(Family[F]):
+    """A table with rules that depend on the chip too; every rule's verdict lists the nearest forms there."""
+
+    chip_rules: tuple[Callable[[F, str], Verdict | None], ...] = ()
+
+    def judge(self, form: F, chip: str | None = None) -> Verdict | None:
+        """As `Family.judge`."""
+        found = [verdict for rule in self.rules if (verdict := rule(form))]
+        if chip is not None and chip in self.chips():
+            found += [verdict for rule in self.chip_rules if (verdict := rule(form, chip))]
+        if not found:
+            return super().judge(form, chip)
+        first = found[0]
+        return first if first.nearest else replace(first, nearest=self.nearest(form, chip))
+
+
+def vector(count: int, element: str) -> str:
+    """LLVM's type of so many registers in one operand: the bare element for one."""
+    return element if count == 1 else f"vector<{count}x{element}>"
+
+
+def modifiers(opcode: str, *head: str) -> list[str] | None:
+    """The modifiers that follow `head` in an opcode, or None for another instruction."""
+    tokens = opcode.split(".")
+    return tokens[len(head) :] if tuple(tokens[: len(head)]) == head else None
+
+
+def take(tokens: list[str], pattern: str, default: str = "") -> str:
+    """Removes the first modifier that matches, and returns its first group (all of it where there is none);
+    `default` where none does.
+    """
+    for i, token in enumerate(tokens):
+        if match := re.fullmatch(pattern, token):
+            del tokens[i]
+            return match.group(1) if match.re.groups else token
+    return default
+
+
+def take_number(tokens: list[str], pattern: str) -> int:
+    """As `take`, for a group of digits; 0 where none matches."""
+    return int(take(tokens, pattern, "0"))
+
+
+def is_constant(operand: str) -> bool:
+    """Whether an operand is a number rather than a register."""
+    return bool(re.fullmatch(r"[-+]?\d\w*", operand))
+
+
+def registers_in(operands: Sequence[str]) -> int:
+    """How many registers the first list in braces has; 0 where there is none."""
+    return next((o.count(",") + 1 for o in operands if o.startswith("{")), 0)

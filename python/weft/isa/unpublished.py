@@ -1,0 +1,17 @@
+"""How a table names the forms that ptxas takes and the PTX ISA doesn't have."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Unpublished:
+    """Forms of the family `family` that ptxas assembles and its table leaves out.
+
+    `holds` tells whether a form that the table lacks is one of them, on a chip; `reason` says why it is out.
+    """
+
+    family: str
+    holds: Callable[[Any, str], bool]
+    reason: str
