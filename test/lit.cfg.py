@@ -1,4 +1,4 @@
-"""lit's configuration: `lit test` from a checkout, with weft installed in the environment that lit runs in."""
+"""lit's configuration: `lit test` from a checkout, with weft installed beside the lit that runs."""
 
 # ruff: noqa: F821 (lit hands `config` in)
 

@@ -3,7 +3,9 @@
 import os
 import sys
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -11,8 +13,8 @@ from weft.errors import Diagnostic, WeftError
 
 STDIN = "<stdin>"
 
-# The texts that diagnostics may quote, by the name that their locations give.
-Sources = Mapping[str, str]
+# What was read of the user's, by the name that locations give it: diagnostics quote it.
+_texts: dict[str, str] = {}
 
 
 class Parser(ArgumentParser):
@@ -29,7 +31,7 @@ def guarded(tool: str, body: Callable[[], int]) -> int:
         sys.stdout.flush()
         return status
     except WeftError as error:
-        report(error.diagnostics, {}, tool)
+        report(error.diagnostics, tool)
         return 1
     except BrokenPipeError:
         # The reader has gone. Python would complain once more when it flushes stdout at exit.
@@ -39,30 +41,32 @@ def guarded(tool: str, body: Callable[[], int]) -> int:
         return 130
 
 
-def report(diagnostics: tuple[Diagnostic, ...], sources: Sources, tool: str = "") -> None:
+def report(diagnostics: Iterable[Diagnostic], tool: str) -> None:
     """Prints messages to stderr as MLIR does, each with its source line and a caret under the column."""
     for diagnostic in diagnostics:
-        for line in _lines(diagnostic, sources, tool):
+        for line in _lines(diagnostic, tool):
             print(line, file=sys.stderr)
 
 
-def _lines(diagnostic: Diagnostic, sources: Sources, tool: str) -> list[str]:
+def _lines(diagnostic: Diagnostic, tool: str = "") -> list[str]:
     place = diagnostic.location
     prefix = f"{place}: " if place else f"{tool}: " if tool else ""
     found = [f"{prefix}{diagnostic.severity}: {diagnostic.message}"]
     if place is not None:
-        text = (sources.get(place.file) or _text_of(place.file)).split("\n")
+        text = _text_of(place.file).split("\n")
         if 1 <= place.line <= len(text) and text[place.line - 1].strip():
             line = text[place.line - 1].rstrip("\r")
             before = line[: max(place.column - 1, 0)]
             found += [line, "".join("\t" if c == "\t" else " " for c in before) + "^"]
     for note in diagnostic.notes:
-        found += _lines(note, sources, "")
+        found += _lines(note)
     return found
 
 
 def _text_of(file: str) -> str:
     """The text of a file that a location names, or nothing where it can't be had."""
+    if file in _texts:
+        return _texts[file]
     if not Path(file).is_file():
         return ""
     try:
@@ -85,12 +89,29 @@ def read(path: str) -> str:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise WeftError(f"cannot read '{name_of(path)}': no text but a zero byte in line {line}")
+    _texts[name_of(path)] = text
     return text
 
 
 def name_of(path: str) -> str:
     """What messages call the input at `path`."""
     return STDIN if path == "-" else path
+
+
+@contextmanager
+def speaking_of(name: str) -> Iterator[None]:
+    """Errors that leave the block call a text that was parsed from memory `name`."""
+    try:
+        yield
+    except WeftError as error:
+        raise WeftError(*(_renamed(d, name) for d in error.diagnostics)) from None
+
+
+def _renamed(diagnostic: Diagnostic, name: str) -> Diagnostic:
+    place = diagnostic.location
+    if place is not None and place.file == "-":
+        place = replace(place, file=name)
+    return replace(diagnostic, location=place, notes=tuple(_renamed(n, name) for n in diagnostic.notes))
 
 
 def write(path: str, data: str | bytes) -> None:

@@ -3,7 +3,6 @@
 import re
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from weft import mlir, passes
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import ir
-from weft.passes import Element
+from weft.passes.pipeline import Element
 from weft.tools import cli, verify_diagnostics
 
 _SPLIT = re.compile(r"^// -----[ \t]*(?:\n|\Z)", re.MULTILINE)
@@ -52,7 +51,7 @@ def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
         result, found = _process(chunk, name, options, flags)
         if options.verify_diagnostics:
             found = verify_diagnostics.verify(found, chunk, name)
-        cli.report(tuple(found), {name: text}, "weft-opt")
+        cli.report(found, "weft-opt")
         ok = ok and not any(d.severity == "error" for d in found)
         results.append(result)
     if ok:
@@ -86,10 +85,10 @@ def _process(
     handler = context.attach_diagnostic_handler(hear)
     result = None
     try:
-        with mlir.located(name):
+        with cli.speaking_of(name), mlir.located(name):
             result = _transform(text, name, options, flags, context)
     except WeftError as error:
-        found += [_renamed(d, name) for d in error.diagnostics]
+        found += error.diagnostics
     handler.detach()
     return result, found
 
@@ -98,8 +97,8 @@ def _transform(
     text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any
 ) -> str:
     # A file keeps its name in locations; a part of one, a pipe and stdin are parsed from memory.
-    if not options.split_input_file and Path(name).is_file():
-        module = ir.Module.parseFile(name, context)
+    if not options.split_input_file and Path(options.input).is_file():
+        module = ir.Module.parseFile(options.input, context)
     else:
         module = ir.Module.parse(text, context)
     manager = _manager(options, flags, context)
@@ -112,14 +111,6 @@ def _transform(
             assume_verified=options.verify_each and not options.no_verify,
         )
     )
-
-
-def _renamed(diagnostic: Diagnostic, name: str) -> Diagnostic:
-    """A pass's own diagnostic about a text that was parsed from memory, with the user's name for it."""
-    place = diagnostic.location
-    if place is not None and place.file == "-":
-        place = replace(place, file=name)
-    return replace(diagnostic, location=place, notes=tuple(_renamed(n, name) for n in diagnostic.notes))
 
 
 def _passes(options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> Any:
@@ -159,6 +150,10 @@ def _nested(element: Element, context: Any) -> Element:
     try:
         passes.manager(str(element), context)
     except WeftError as error:
+        if "does not refer to a registered pass" in str(error):
+            raise WeftError(
+                f"--{element.name} is no option and no pass; --list-passes shows Weft's"
+            ) from None
         restricted = re.search(r"restricted to '([\w.]+)'", str(error))
         if restricted is None:
             raise

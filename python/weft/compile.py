@@ -175,7 +175,11 @@ def _pipeline(target: Target) -> str:
 
 def _run(module: Any, pipeline: str, name: str) -> None:
     with mlir.located(name):
-        passes.manager(pipeline, module.context).run(module.operation)
+        manager = passes.manager(pipeline, module.context)
+        # Verifying after every pass costs more than the passes; once at the end says as much about the result.
+        manager.enable_verifier(False)
+        manager.run(module.operation)
+        module.operation.verify()
 
 
 def _target(module: Any, arch: str | None, default: str | None) -> Target:

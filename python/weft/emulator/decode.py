@@ -1,7 +1,7 @@
 """What an instruction's decoder works with: its modifiers one by one, and its operands as register slots.
 
-Everything that an instruction reads is a register of the file: constants and special registers have slots of their own, which
-the wave fills when it begins. So a step only ever indexes the file.
+Everything that an instruction reads is a register of the file: constants and special registers have slots of
+their own, which the wave fills when it begins. So a step only ever indexes the file.
 """
 
 import struct
@@ -44,7 +44,8 @@ class FunctionCode:
         self.function = function
         self.slots = slots
         self.base = len(slots.bits)
-        """The slot of its first register; `frame` holds the address of its local frame, `carry` the carry flag."""
+        """The slot of its first register; `frame` holds the address of its local frame, `carry` the carry
+        flag."""
         for register in function.scope.registers:
             slots.new(register.type)
         self.frame = slots.new(U64)
@@ -244,7 +245,8 @@ class Op:
     # Addresses
 
     def address(self, index: int, space: str) -> "AddressOf":
-        """How to compute the address in the brackets of an operand; the space may become that of its symbol."""
+        """How to compute the address in the brackets of an operand; the space may become that of its
+        symbol."""
         operand = self.operand(index)
         if not isinstance(operand, Address):
             self.fail("expects an address in brackets", operand.place)

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from weft.emulator.errors import PtxError
 
-# An opcode or a special register is one token with its modifiers (`ld.global.L1::no_allocate.v4.b32`, `%tid.x`).
+# An opcode or a special register is one token with its modifiers (`ld.global.L1::no_allocate.v4.b32`,
+# `%tid.x`).
 _TOKEN = re.compile(
     r"""
       (?P<newline>\n)

@@ -1,9 +1,10 @@
-"""Runs a wave: groups of threads that stand at the same place execute together, each thread with its own place.
+"""Runs a wave: groups of threads that stand at the same place execute together, each thread with its own
+place.
 
-A group may hold threads of many warps and CTAs; it splits where its threads part and merges with whatever it meets at the
-same block of the same call. Of several groups the one at the lowest rank goes first (see `flow`), so that threads which parted
-meet again. Every QUANTUM instructions the group that waited longest gets a slice of its own, so that none starves: a thread
-that spins until another one acts always sees it act.
+A group may hold threads of many warps and CTAs; it splits where its threads part and merges with whatever it
+meets at the same block of the same call. Of several groups the one at the lowest rank goes first (see
+`flow`), so that threads which parted meet again. Every QUANTUM instructions the group that waited longest
+gets a slice of its own, so that none starves: a thread that spins until another one acts always sees it act.
 """
 
 import random
@@ -23,6 +24,7 @@ _SLICE = 500
 _TURN = 100_000
 _STACK_LIMIT = 512 * 1024
 _DEPTH_LIMIT = 1000
+
 
 class Totals:
     """What a launch has executed so far, over all of its waves; `limit` is in warp instructions."""
@@ -52,7 +54,8 @@ class Machine:
     # The loop
 
     def run(self) -> bool:
-        """Runs until every thread has exited (True), or for a turn, after which another wave may be let in (False)."""
+        """Runs until every thread has exited (True), or for a turn, after which another wave may be let in
+        (False)."""
         wave, blocks, totals, ready = self.wave, self.program.blocks, self.totals, self.ready
         stop = wave.ticks + _TURN
         group = self._pick()
@@ -100,7 +103,9 @@ class Machine:
             self._lowest = priority
 
     def _merged(self, group: Group, other: Group) -> Group:
-        return Group(group.block, group.frame, Lanes.of(self.wave, group.lanes.threads() | other.lanes.threads()))
+        return Group(
+            group.block, group.frame, Lanes.of(self.wave, group.lanes.threads() | other.lanes.threads())
+        )
 
     def _choose(self, group: Group) -> Group | None:
         """Who runs after `group` has reached its next block: it or another one."""
@@ -158,8 +163,8 @@ class Machine:
     def gather(self, group: Group, members: int | None) -> bool:
         """Whether the lanes that a collective instruction needs are together.
 
-        `members` is the slot of the member mask (None: all lanes that haven't exited). Warps that lack a lane are taken out
-        of the group and wait at its block; False when no warp is left.
+        `members` is the slot of the member mask (None: all lanes that haven't exited). Warps that lack a lane
+        are taken out of the group and wait at its block; False when no warp is left.
         """
         lanes = group.lanes
         lacking = (self.members(lanes, members) & ~lanes.enabled()).any(axis=1)
@@ -259,7 +264,9 @@ class Machine:
         lines: list[str] = []
         for group in self.ready.values():
             block = self.program.blocks[group.block]
-            lines += self.describe(group.lanes, f"at line {block.line} ({block.waits}) for other lanes of its warp")
+            lines += self.describe(
+                group.lanes, f"at line {block.line} ({block.waits}) for other lanes of its warp"
+            )
         return sorted(lines + self.barriers.describe())
 
     def describe(self, lanes: Lanes, where: str) -> list[str]:

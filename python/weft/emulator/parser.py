@@ -243,5 +243,20 @@ _SKIPPED: dict[str, Callable[[_Reader], None]] = {
 }
 _TABLES = (".branchtargets", ".calltargets", ".callprototype")
 _FUNCTION_DIRECTIVES = frozenset(
-    ["reqntid", "maxntid", "minnctapersm", "maxnctapersm", "maxnreg", "noreturn", "explicitcluster", "reqnctapercluster", "maxclusterrank", "blocksareclusters", "abi_preserve", "abi_preserve_control", "attribute", "unique"]
+    [
+        "reqntid",
+        "maxntid",
+        "minnctapersm",
+        "maxnctapersm",
+        "maxnreg",
+        "noreturn",
+        "explicitcluster",
+        "reqnctapercluster",
+        "maxclusterrank",
+        "blocksareclusters",
+        "abi_preserve",
+        "abi_preserve_control",
+        "attribute",
+        "unique",
+    ]
 )

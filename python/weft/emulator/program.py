@@ -33,7 +33,8 @@ _FRAME_ALIGN = 16
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """Steps that always run one after the other, and what ends them. `opcodes` are those of both, for counting."""
+    """Steps that always run one after the other, and what ends them. `opcodes` are those of both, for
+    counting."""
 
     function: str
     steps: list[Step] = field(default_factory=list)
@@ -50,7 +51,8 @@ class Block:
 class Program:
     """A kernel ready to run: blocks, the widths of its register slots, and what its CTAs need.
 
-    `shared_static` counts bytes of declared shared memory; dynamic shared memory follows it, at `shared_dynamic`.
+    `shared_static` counts bytes of declared shared memory; dynamic shared memory follows it, at
+    `shared_dynamic`.
     """
 
     def __init__(self, tree: Tree, entry: Function) -> None:
@@ -120,7 +122,8 @@ class Program:
             starts.update(_targets(instruction))
             if prefix in TABLE.ends or prefix in TABLE.collectives:
                 starts.add(at + 1)
-                # What waits for other lanes is run again when they come, and so shares its block with nothing.
+                # What waits for other lanes is run again when they come, and so shares its block with
+                # nothing.
                 if prefix in TABLE.collectives:
                     starts.add(at)
         ordered = sorted(starts)
@@ -138,7 +141,7 @@ class Program:
             block.line = body[start].place.line if start < len(body) else code.function.place.line
             after = code.blocks[stop] if stop > start else -1
             for instruction in body[start:stop]:
-                self._decode_one(code, block, instruction, after)
+                self._decode_one(code, code.blocks[start], instruction, after)
             if block.end is None:
                 block.end = jump(after) if after >= 0 else leave(code)
         made = self.blocks[first : first + len(parts)]
@@ -146,10 +149,11 @@ class Program:
         for block, rank in zip(made, flow.ranks(edges, 0), strict=True):
             block.rank = rank
 
-    def _decode_one(self, code: FunctionCode, block: Block, instruction: Instruction, after: int) -> None:
+    def _decode_one(self, code: FunctionCode, at: int, instruction: Instruction, after: int) -> None:
+        block = self.blocks[at]
         prefix, decoder = _decoder(instruction)
         op = Op(instruction, prefix, code, self.target)
-        op.next, op.block = after, self.blocks.index(block)
+        op.next, op.block = after, at
         made = decoder(op)
         op.done()
         block.opcodes.append(prefix)

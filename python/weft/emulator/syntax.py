@@ -1,4 +1,5 @@
-"""The tree that the parser makes of a PTX module: names are kept with their scope and resolved when code is decoded."""
+"""The tree that the parser makes of a PTX module: names are kept with their scope and resolved when code is
+decoded."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple, Union
@@ -24,7 +25,8 @@ class Register:
 
 @dataclass(eq=False, slots=True)
 class Variable:
-    """A variable in memory. `init` holds (byte offset, bytes or symbol) pairs; `external` has its size from the launch."""
+    """A variable in memory. `init` holds (byte offset, bytes or symbol) pairs; `external` has its size from
+    the launch."""
 
     name: str
     space: str
@@ -149,7 +151,8 @@ Entity = Union[Register, tuple[Register, ...], Variable, Label, Targets, Prototy
 class Scope:
     """The names of a `{ }` block; those of the blocks around it are found through it.
 
-    `registers` is the register file of the function; a name from a range (`.reg .b32 %r<5>`) enters it when it is first used.
+    `registers` is the register file of the function; a name from a range (`.reg .b32 %r<5>`) enters it when
+    it is first used.
     """
 
     def __init__(self, parent: "Scope | None" = None, registers: list[Register] | None = None) -> None:

@@ -1,18 +1,20 @@
 """The fundamental types of PTX, and how a register of each is held in NumPy."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 """One value for each lane: `[warps, 32]`."""
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Type:
-    """`kind` is u, s, b, f or p (predicate); registers hold the bits as an unsigned integer of the same width."""
+    """`kind` is u, s, b, f or p (predicate); registers hold the bits as an unsigned integer of the same
+    width."""
 
     name: str
     bits: int

@@ -1,4 +1,5 @@
-"""`cp.async`: copies from global to shared memory that show in shared memory when a thread has waited for them."""
+"""`cp.async`: copies from global to shared memory that show in shared memory when a thread has waited for
+them."""
 
 from dataclasses import dataclass
 
@@ -16,7 +17,8 @@ table = Table()
 
 @dataclass(eq=False)
 class Copy:
-    """One `cp.async` of some threads (`[all warps, 32]`); `group` counts each thread's groups, 0 before the commit."""
+    """One `cp.async` of some threads (`[all warps, 32]`); `group` counts each thread's groups, 0 before the
+    commit."""
 
     threads: Bools
     rows: npt.NDArray[np.intp]
@@ -44,7 +46,8 @@ class CopyQueue:
                 copy.group = np.where(new, self.committed, copy.group)
 
     def wait(self, threads: Bools, pending: int | None) -> None:
-        """Finishes the copies of these threads but for their newest `pending` groups; None: all, committed or not."""
+        """Finishes the copies of these threads but for their newest `pending` groups; None: all, committed or
+        not."""
         kept: list[Copy] = []
         for copy in self.copies:
             ripe = copy.threads & threads
@@ -153,5 +156,3 @@ def wait_group(op: Op) -> Step:
 def wait_all(op: Op) -> Step:
     op.count(0)
     return lambda lanes: queue(lanes).wait(lanes.threads(), None)
-
-

@@ -106,8 +106,6 @@ def _apply(piece: Piece, update: Update, values: list[Array], old: Array) -> Non
     old[mask] = before
 
 
-
-
 def turns(index: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
     """The positions of `index` in rounds of distinct places, those of the same place in order."""
     order = np.argsort(index, kind="stable")

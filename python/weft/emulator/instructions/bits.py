@@ -91,7 +91,9 @@ def extract(op: Op) -> Step:
             value = np.where((sign == 1) & (size > 0), value | ~_low_bits(inside), value)
         return value.astype(kind.storage)
 
-    return compute(op.destination(0, kind), function, op.source(1, kind), op.source(2, U32), op.source(3, U32))
+    return compute(
+        op.destination(0, kind), function, op.source(1, kind), op.source(2, U32), op.source(3, U32)
+    )
 
 
 def _low_bits(count: Array) -> Array:
@@ -160,7 +162,9 @@ def clz(op: Op) -> Step:
 def popc(op: Op) -> Step:
     kind = op.type("b32 b64")
     op.count(2)
-    return compute(op.destination(0, U32), lambda x: np.bitwise_count(x).astype(np.uint32), op.source(1, kind))
+    return compute(
+        op.destination(0, U32), lambda x: np.bitwise_count(x).astype(np.uint32), op.source(1, kind)
+    )
 
 
 @table.step("brev")
@@ -276,4 +280,3 @@ def _fixed_permute(op: Op, control: object) -> Callable[[Array, Array, Array], A
         return np.ascontiguousarray(source[..., picks]).view(np.uint32)[..., 0].copy()
 
     return function
-

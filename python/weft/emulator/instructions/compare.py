@@ -23,7 +23,8 @@ _ORDERED: dict[str, Compare] = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
-# For unsigned integers these are other names of the same; for floats, `…u` also holds where an operand is NaN.
+# For unsigned integers these are other names of the same; for floats, `…u` also holds where an operand is
+# NaN.
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 _UNORDERED = {f"{name}u": name for name in _ORDERED}
 _COMBINE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
@@ -156,5 +157,3 @@ def slct(op: Op) -> Step:
 
     sources = op.source(1, kind), op.source(2, kind), op.source(3, by)
     return compute(op.destination(0, kind), function, *sources)
-
-

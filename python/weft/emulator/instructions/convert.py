@@ -139,7 +139,8 @@ def _round_to_f64(number: int, mode: str) -> float:
 
 
 def _float_to_integer(out: Type, kind: Type, integral: str, ftz: bool) -> Function:
-    """Out of range goes to the nearest limit; NaN to 0, or to the highest bit alone where 64 bits take part."""
+    """Out of range goes to the nearest limit; NaN to 0, or to the highest bit alone where 64 bits take
+    part."""
     limits = np.iinfo(out.view)  # type: ignore[type-var]
     low, above = float(limits.min), float(int(limits.max) + 1)
     nan = 1 << (out.bits - 1) if out.bits == 64 or kind.bits == 64 else 0
@@ -242,7 +243,9 @@ def _to_minifloats(op: Op, out: Type, kind: Type, relu: bool) -> Step:
         return encode_minifloat(np.where(value < 0, value.dtype.type(0), value) if relu else value, out.name)
 
     def two(high: Array, low: Array) -> Array:
-        return element(high.view(np.float32)).astype(np.uint16) << np.uint16(8) | element(low.view(np.float32))
+        return element(high.view(np.float32)).astype(np.uint16) << np.uint16(8) | element(
+            low.view(np.float32)
+        )
 
     def pair(bits: Array) -> Array:
         return element(bits.view(np.float16)).view(np.uint16)
@@ -251,5 +254,3 @@ def _to_minifloats(op: Op, out: Type, kind: Type, relu: bool) -> Step:
     if from_f32:
         return compute(result, two, op.source(1, kind), op.source(2, kind))
     return compute(result, pair, op.source(1, kind))
-
-

@@ -55,7 +55,8 @@ def add_carry(op: Op) -> Step:
 
 
 def _with_carry(op: Op, kind: Type, result: int, a: int, b: int, carry: int, subtract: bool) -> Step:
-    """Adds, or subtracts, with a carry (borrow) in where `carry` is a slot, and leaves the one that comes out."""
+    """Adds, or subtracts, with a carry (borrow) in where `carry` is a slot, and leaves the one that comes
+    out."""
     out = op.code.carry
     storage = kind.storage
 
@@ -180,8 +181,11 @@ def rem(op: Op) -> Step:
     kind = op.type(_INTEGERS)
     op.count(3)
     divide = _divide(kind)
-    # A remainder by zero is the dividend: what is left when the quotient, whatever it is, is multiplied by zero.
-    return compute(op.destination(0, kind), lambda x, y: x - divide(x, y) * y, op.source(1, kind), op.source(2, kind))
+    # A remainder by zero is the dividend: what is left when the quotient, whatever it is, is multiplied by
+    # zero.
+    return compute(
+        op.destination(0, kind), lambda x, y: x - divide(x, y) * y, op.source(1, kind), op.source(2, kind)
+    )
 
 
 def _divide(kind: Type) -> Callable[[Array, Array], Array]:

@@ -143,7 +143,14 @@ def isspacep(op: Op) -> Step:
 
 
 @table.step(
-    "prefetch", "prefetchu", "discard", "applypriority", "createpolicy", "brkpt", "pmevent", "cp.async.bulk.prefetch"
+    "prefetch",
+    "prefetchu",
+    "discard",
+    "applypriority",
+    "createpolicy",
+    "brkpt",
+    "pmevent",
+    "cp.async.bulk.prefetch",
 )
 def advice(op: Op) -> Step:
     """Advice to caches and debuggers, without effect on what a program computes."""

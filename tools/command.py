@@ -1,0 +1,18 @@
+"""What a subcommand of `weft` is."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Command:
+    """`weft NAME …`: `arguments` declares its options, `run` carries it out and returns the exit status.
+
+    `run` imports what it needs by itself, so that `weft --help` costs nothing. Its WeftErrors are printed.
+    """
+
+    name: str
+    summary: str
+    arguments: Callable[[ArgumentParser], None]
+    run: Callable[[Namespace], int]

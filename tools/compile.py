@@ -1,0 +1,54 @@
+"""`weft compile`: a .mlir file as LLVM's dialect, LLVM IR, PTX, machine code or its disassembly."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+from weft.errors import WeftError
+from weft.tools import cli
+from weft.tools.command import Command
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.mlir", help="the program; - is stdin")
+    parser.add_argument(
+        "--arch", metavar="CHIP", help="sm_90a, say (default: the module's, the GPU's, sm_80)"
+    )
+    parser.add_argument(
+        "--emit", choices=("mlir", "llvm", "ptx", "cubin", "sass"), default="ptx", help="(ptx)"
+    )
+    parser.add_argument(
+        "--after", metavar="PASS", help="with --emit mlir: the IR after this pass, not after all"
+    )
+    parser.add_argument("--kernel", metavar="NAME", help="the kernel to compile, where the file has several")
+    parser.add_argument(
+        "-o", dest="output", default="-", metavar="FILE", help="where the result goes (stdout)"
+    )
+
+
+def _run(options: Namespace) -> int:
+    if options.after is not None and options.emit != "mlir":
+        raise WeftError(f"--after shows MLIR: it goes with --emit mlir, not with --emit {options.emit}")
+    if options.emit == "cubin" and options.output == "-" and sys.stdout.isatty():
+        raise WeftError("a cubin is no text for a terminal: name a file with -o")
+    from weft.compile import Compiled, compile_module
+    from weft.tools import source
+
+    module = source.load(options.file, options.kernel)
+    name = cli.name_of(options.file)
+    default = None if options.arch else source.default_chip()
+
+    def emit(compiled: Compiled) -> str | bytes:
+        if options.emit == "mlir":
+            return compiled.ir(options.after or compiled.stages()[-1])
+        made: str | bytes = getattr(compiled, options.emit)
+        return made
+
+    with cli.speaking_of(name):
+        result = emit(compile_module(module, options.arch, name=name, default=default))
+    if isinstance(result, str) and not result.endswith("\n"):
+        result += "\n"
+    cli.write(options.output, result)
+    return 0
+
+
+COMPILE = Command("compile", "compile a .mlir file for a chip", _arguments, _run)

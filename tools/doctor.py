@@ -1,0 +1,145 @@
+"""`weft doctor`: which tools Weft finds here, what is missing and how to get it."""
+
+import os
+import re
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from weft.errors import WeftError
+from weft.tools.command import Command
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is there of one thing; `required` where Weft can't do its main job without it."""
+
+    name: str
+    present: bool
+    text: str
+    required: bool = True
+
+    @property
+    def mark(self) -> str:
+        """One word for the state."""
+        return "ok" if self.present else "MISSING" if self.required else "none"
+
+
+def _mlir() -> str:
+    from weft import mlir
+    from weft.dialects import DIALECTS
+
+    ours = ", ".join(sorted(d.DIALECT_NAMESPACE for d in DIALECTS))
+    return f"{mlir.version()}; dialects {ours} beside upstream's"
+
+
+def _llvm() -> str:
+    from weft.isa.chips import CHIPS
+
+    # In a process of its own: this LLVM isn't the one that MLIR's bindings have loaded here.
+    code = "import llvmlite, llvmlite.binding as b; print(llvmlite.__version__, *b.llvm_version_info)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise WeftError("llvmlite doesn't load: pip install llvmlite==0.50.0")
+    wheel, *version = done.stdout.split()
+    chips = _chips(name for name, chip in CHIPS.items() if chip.llvm)
+    return f"{'.'.join(version)} (llvmlite {wheel}); generates code for {chips}"
+
+
+def _ptxas() -> str:
+    from weft import ptxas
+    from weft.isa.chips import CHIPS
+
+    program = ptxas.find("ptxas")
+    version = ptxas.version()
+    listed = subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout
+    known = set(re.findall(r"'(sm_\w+)'", listed))
+    return f"{version} ({program}); assembles for {_chips(name for name in CHIPS if name in known)}"
+
+
+def _nvdisasm() -> str:
+    from weft import ptxas
+
+    return f"{ptxas.find('nvdisasm')}; for --emit sass"
+
+
+def _emulator() -> str:
+    from weft import emulator
+
+    return f"{len(emulator.OPCODES)} PTX opcodes" if hasattr(emulator, "OPCODES") else "runs PTX on the CPU"
+
+
+def _gpu() -> str:
+    from weft import runtime
+
+    if (reason := runtime.available()) is not None:
+        raise WeftError(f"{reason}; kernels run in the emulator")
+    device = runtime.device()
+    shared = f"{device.shared_bytes // 1024} KiB of shared memory per block"
+    return f"{device.name} ({device.chip}), {device.memory_bytes >> 30} GiB, {shared}"
+
+
+def _cache() -> str:
+    from weft import cache
+
+    directory = cache.default().directory
+    if directory is None:
+        raise WeftError("switched off by WEFT_CACHE=0")
+    entries = [entry.stat() for entry in directory.iterdir()] if directory.is_dir() else []
+    size = sum(entry.st_size for entry in entries)
+    return f"{directory}: {len(entries)} entries, {size / 2**20:.1f} of at most {cache.LIMIT_BYTES >> 20} MiB"
+
+
+def _chips(names: Iterable[str]) -> str:
+    """Chips in a row, variants with their chip: sm_90(a)."""
+    found: dict[str, str] = {}
+    for name in names:
+        base = name.rstrip("af")
+        found[base] = found.get(base, "") + name.removeprefix(base)
+    return " ".join(f"{base}({'/'.join(rest)})" if rest else base for base, rest in found.items())
+
+
+# Name, whether it is required, and what describes it or raises WeftError with the remedy.
+_CHECKS: tuple[tuple[str, bool, Callable[[], str]], ...] = (
+    ("MLIR", True, _mlir),
+    ("LLVM", True, _llvm),
+    ("ptxas", True, _ptxas),
+    ("nvdisasm", False, _nvdisasm),
+    ("GPU", False, _gpu),
+    ("emulator", True, _emulator),
+    ("cache", False, _cache),
+)
+
+
+def examine() -> list[Finding]:
+    """Looks at everything that Weft uses."""
+    found = []
+    for name, required, describe in _CHECKS:
+        try:
+            found.append(Finding(name, True, describe(), required))
+        except WeftError as error:
+            found.append(Finding(name, False, error.diagnostics[0].message, required))
+    return found
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    del parser
+
+
+def _run(_: Namespace) -> int:
+    from importlib.metadata import version
+
+    system = os.uname()
+    print(f"weft {version('weft')}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
+    findings = examine()
+    for finding in findings:
+        print(f"{finding.mark:<8} {finding.name:<9} {finding.text}")
+    missing = [f.name for f in findings if f.required and not f.present]
+    if missing:
+        print(f"Missing: {', '.join(missing)}.")
+    return 1 if missing else 0
+
+
+DOCTOR = Command("doctor", "say which tools are in use, what is missing and how to get it", _arguments, _run)

@@ -1,0 +1,143 @@
+"""The `tile.matmul` that `weft run` checks: its sizes, its random operands and what must come out."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft import arrays, reference
+from weft.compile import Launch, MemrefArgument
+from weft.dialects.op import refuse
+from weft.dialects.tile import MatmulOp
+from weft.errors import WeftError
+from weft.mlir import cast, ir, operations
+
+DEFAULT_SIZE = 256
+Array = npt.NDArray[Any]
+Shape = tuple[int, int, int]
+
+
+def shape_of(text: str) -> Shape:
+    """The sizes in `MxNxK`. Raises WeftError for any other text."""
+    parts = text.lower().split("x")
+    if len(parts) != 3 or not all(p.isascii() and p.isdigit() and 0 < int(p) < 2**31 for p in parts):
+        raise WeftError(
+            f"--shape expects MxNxK, three sizes from 1 to 2**31 - 1 (256x256x64, say), got '{text}'"
+        )
+    m, n, k = map(int, parts)
+    return m, n, k
+
+
+@dataclass(frozen=True)
+class Product:
+    """One product: what the op in the source says, and the kernel argument that each operand is."""
+
+    op: MatmulOp
+    m: int
+    n: int
+    k: int
+    places: dict[str, int]  # A, B, D and C where there is one
+
+    @classmethod
+    def of(cls, module: Any, name: str, shape: Shape | None) -> "Product":
+        """A module's only product, in sizes of `shape` where its types leave them open. Raises WeftError."""
+        found = operations(module, MatmulOp)
+        if not found:
+            raise WeftError(
+                f"{name} has no tile.matmul: weft run checks a product (weft compile takes any kernel)"
+            )
+        op = found[0]
+        if len(found) > 1:
+            raise refuse(found[1], "is a second product: weft run checks one at a time")
+        operands = dict(zip("ABDC", op.operands, strict=False))
+        places = {}
+        for role, value in operands.items():
+            argument = cast(ir.BlockArgument, value)
+            if argument is None:
+                raise refuse(op, f"expects {role} to be a function's argument, so that weft run can pass it")
+            places[role] = argument.arg_number
+        for role in "AB":
+            if places["D"] == places[role]:
+                raise refuse(op, f"has one matrix as {role} and D: it would overwrite what it reads")
+        return cls(op, *_sizes(op, shape), places)
+
+    @property
+    def _attributes(self) -> dict[str, Any]:
+        return {name: self.op.attribute(name) for name in ("transpose_b", "alpha", "beta")}
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions."""
+        return 2 * self.m * self.n * self.k
+
+    def __str__(self) -> str:
+        given = self._attributes
+        kinds = {
+            role: str(value.type.element_type) for role, value in zip("ABD", self.op.operands, strict=False)
+        }
+        b = f"B[{self.n},{self.k}]ᵀ" if given["transpose_b"] else f"B[{self.k},{self.n}]"
+        scaled = "" if given["alpha"] == 1.0 else f"{given['alpha']:g} * "
+        added = f" + {given['beta']:g} * {self._added}" if given["beta"] else ""
+        a, d = f"A[{self.m},{self.k}]", f"D[{self.m},{self.n}]"
+        return f"{d} {kinds['D']} = {scaled}{a} {kinds['A']} * {b} {kinds['B']}{added}"
+
+    @property
+    def _added(self) -> str:
+        """What beta scales."""
+        return "C" if "C" in self.places else "D"
+
+    def operands(self, launch: Launch, seed: int) -> list[Array]:
+        """An array for each argument: random normal numbers, or NaN in all that the kernel must not read."""
+        self._check_memory()
+        sizes = {"A": (self.m, self.k), "C": (self.m, self.n), "D": (self.m, self.n)}
+        sizes["B"] = (self.n, self.k) if self._attributes["transpose_b"] else (self.k, self.n)
+        read = {"A", "B"} | ({self._added} if self._attributes["beta"] else set())
+        generator = np.random.default_rng(seed)
+        made = []
+        for number, argument in enumerate(launch.arguments):
+            roles = [role for role, place in self.places.items() if place == number]
+            if not roles or not isinstance(argument, MemrefArgument):
+                raise refuse(
+                    self.op, f"leaves argument {number} of its function alone: weft run can't fill it"
+                )
+            if len({sizes[role] for role in roles}) > 1:
+                shapes = " and ".join(f"{r} ({'x'.join(map(str, sizes[r]))})" for r in roles)
+                raise refuse(self.op, f"has one matrix as {shapes}: pick a --shape where they agree")
+            made.append(_matrix(argument, sizes[roles[0]], generator if read & set(roles) else None))
+        return made
+
+    def expected(self, operands: list[Array]) -> reference.Expected:
+        """What must come out of these operands, before the kernel ran on them."""
+        given = {role: operands[place] for role, place in self.places.items()}
+        added = given[self._added] if self._attributes["beta"] else None
+        return reference.product(given["A"], given["B"], added, **self._attributes, dtype=given["D"].dtype)
+
+    def _check_memory(self) -> None:
+        # In float64, with magnitudes and temporaries: asking for more would have the system kill the process.
+        needed = 24 * (self.m * self.k + self.k * self.n) + 64 * self.m * self.n
+        if needed > (present := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
+            sizes = f"{self.m}x{self.n}x{self.k}"
+            raise WeftError(
+                f"checking {sizes} takes {needed >> 30} GiB of memory, this machine has {present >> 30}"
+            )
+
+
+def _sizes(op: MatmulOp, shape: Shape | None) -> Shape:
+    static = op.static_mnk
+    for name, fixed, asked in zip("MNK", static, shape or static, strict=True):
+        if fixed and asked and fixed != asked:
+            raise refuse(op, f"has types that fix {name} to {fixed}, but --shape says {asked}")
+    m, n, k = (fixed or asked for fixed, asked in zip(static, shape or (DEFAULT_SIZE,) * 3, strict=True))
+    return m, n, k
+
+
+def _matrix(argument: MemrefArgument, shape: tuple[int, int], generator: np.random.Generator | None) -> Array:
+    """A matrix of the argument's type, its rows as far apart as the type wants."""
+    rows, columns = shape
+    pitch = max(argument.strides[0] or columns, columns)
+    dtype = arrays.numpy_dtype(argument.dtype)
+    if generator is None:
+        return np.full((rows, pitch), np.nan, dtype)[:, :columns]
+    return generator.standard_normal((rows, pitch), np.float32).astype(dtype)[:, :columns]

@@ -1,0 +1,183 @@
+"""`weft run`: compiles a product, launches it on random inputs and compares the result with float64."""
+
+import time
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import WeftError
+from weft.tools import cli
+from weft.tools.command import Command
+
+if TYPE_CHECKING:
+    from weft.kernel import Kernel
+    from weft.tools.product import Array, Product
+
+_REPEATS = 10
+_PATIENCE_SECONDS = 2.0
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.mlir", help="a function of one tile.matmul; - is stdin")
+    parser.add_argument("--on", choices=("gpu", "emulator"), help="where (default: the GPU, if there is one)")
+    parser.add_argument(
+        "--arch", metavar="CHIP", help="sm_90a, say (default: the module's, the GPU's, sm_80)"
+    )
+    parser.add_argument("--shape", metavar="MxNxK", help="the sizes that the types leave open (256x256x256)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (0)")
+    parser.add_argument("--kernel", metavar="NAME", help="the function to run, where the file has several")
+
+
+def _run(options: Namespace) -> int:
+    if options.seed < 0:
+        raise WeftError(f"--seed expects a number from 0, got {options.seed}")
+    from weft.compile import compile_module
+    from weft.kernel import Kernel
+    from weft.tools import source
+    from weft.tools.product import Product, shape_of
+
+    shape = shape_of(options.shape) if options.shape else None
+    module = source.load(options.file, options.kernel)
+    name = cli.name_of(options.file)
+    with cli.speaking_of(name):
+        product = Product.of(module, name, shape)
+        on = _place(options.on)
+        default = None if options.arch else source.default_chip()
+        compiled = compile_module(module, options.arch, name=name, default=default)
+        (launch,) = compiled.launches.values()
+        kernel = Kernel(compiled, launch)
+        operands = product.operands(launch, options.seed)
+        return _check(kernel, product, operands, on)
+
+
+def _place(asked: str | None) -> str:
+    """Where to run; says so where that is the emulator for want of a GPU."""
+    from weft import runtime
+
+    if asked == "emulator":
+        return asked
+    reason = runtime.available()
+    if reason is None:
+        return "gpu"
+    if asked == "gpu":
+        raise WeftError(f"no GPU to run on: {reason}")
+    print(f"no GPU: {reason.removeprefix('no GPU: ')}; running in the emulator", flush=True)
+    return "emulator"
+
+
+def _check(kernel: "Kernel", product: "Product", operands: "list[Array]", on: str) -> int:
+    """Runs the kernel, prints the report and returns 0 if the result is right."""
+    expected = product.expected(operands)
+    run = _on_gpu if on == "gpu" else _in_emulator
+    spent = run(kernel, product, operands)
+    found = expected.compare(operands[product.places["D"]])
+    where = f"{kernel.chip} on the GPU" if on == "gpu" else f"{kernel.chip} in the emulator"
+    error = "some elements aren't finite"
+    if found.finite:
+        error = f"{found.error:.3g} at most (bound {found.bound:.3g}); {found.ratio:.2g} of the bound at most"
+    rows = {"product": str(product), "kernel": f"{kernel.name} for {where}", "schedule": _schedule(kernel)}
+    rows |= _launched(kernel, operands) | _resources(kernel) | spent | {"error": error}
+    _print(rows, found.passed)
+    return 0 if found.passed else 1
+
+
+def _on_gpu(kernel: "Kernel", product: "Product", operands: "list[Array]") -> dict[str, str]:
+    from weft import runtime
+    from weft.runtime import DeviceArray
+
+    kernel(*operands, on="gpu")
+    # The times are of kernels alone, on copies: with a beta, D changes from run to run.
+    resident = [DeviceArray.from_numpy(operand) for operand in operands]
+    milliseconds = runtime.time(lambda: kernel(*resident, on="gpu"), _REPEATS)
+    rate = product.flops / milliseconds / 1e9
+    device = runtime.current()
+    return {"time": f"{milliseconds:.4g} ms, {rate:.4g} TFLOP/s (median of {_REPEATS} on {device.name})"}
+
+
+def _in_emulator(kernel: "Kernel", _: "Product", operands: "list[Array]") -> dict[str, str]:
+    bar = _Bar(f"emulating {kernel.name}")
+    start = time.perf_counter()
+    try:
+        report = kernel.emulate(*operands, progress=bar)
+    finally:
+        bar.close()
+    seconds = time.perf_counter() - start
+    return {"emulated": f"{report.instructions:,} warp instructions in {seconds:.1f} s"}
+
+
+class _Bar:
+    """A progress bar on stderr, for what takes longer than a moment."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._start = time.perf_counter()
+        self._shown: Any = None
+        self._task: Any = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._shown is None:
+            if time.perf_counter() - self._start < _PATIENCE_SECONDS:
+                return
+            self._show(total)
+        self._shown.update(self._task, completed=done)
+
+    def _show(self, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self._shown = Progress(console=Console(stderr=True), transient=True)
+        self._task = self._shown.add_task(self._label, total=total)
+        self._shown.start()
+
+    def close(self) -> None:
+        if self._shown is not None:
+            self._shown.stop()
+
+
+def _schedule(kernel: "Kernel") -> str:
+    from weft import mlir
+    from weft.dialects import context
+    from weft.dialects.tile import MatmulOp
+
+    module = mlir.parse(kernel.ir("select-schedule"), context())
+    (op,) = mlir.operations(module, MatmulOp)
+    return str(op.schedule)
+
+
+def _launched(kernel: "Kernel", operands: "list[Array]") -> dict[str, str]:
+    from weft import arrays
+
+    grid, block = kernel.dimensions([arrays.view(operand) for operand in operands])
+    threads = block[0] * block[1] * block[2]
+    return {"launch": f"grid {'x'.join(map(str, grid))}, {threads} threads ({threads // 32} warps) each"}
+
+
+def _resources(kernel: "Kernel") -> dict[str, str]:
+    """What ptxas says; the emulator runs without it."""
+    try:
+        taken = kernel.resources
+    except WeftError as error:
+        return {"registers": f"unknown: {error.diagnostics[0].message}"}
+    spills = f"{taken.spill_stores} bytes stored, {taken.spill_loads} loaded"
+    if not taken.spill_stores + taken.spill_loads:
+        spills = "no spills"
+    shared = kernel.shared_bytes + taken.shared_bytes
+    return {"resources": f"{taken.registers} registers, {spills}, {shared} bytes of shared memory"}
+
+
+def _print(rows: dict[str, str], passed: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    # Where nobody looks, nothing need be wrapped.
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)
+    table = Table.grid(padding=(0, 2))
+    for name, text in rows.items():
+        table.add_row(Text(name, "bold"), Text(text))
+    console.print(table)
+    console.print("[bold green]PASS[/]" if passed else "[bold red]FAIL[/]")
+
+
+RUN = Command("run", "run a product on random inputs and compare it with float64", _arguments, _run)

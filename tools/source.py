@@ -1,0 +1,58 @@
+"""The .mlir text that a command is given, and the kernel in it that the user means."""
+
+from pathlib import Path
+from typing import Any
+
+from weft import mlir
+from weft.dialects import context
+from weft.dialects.tile import MatmulOp
+from weft.errors import Diagnostic, WeftError
+from weft.mlir import func, gpu, operations
+from weft.tools import cli
+
+
+def load(path: str, kernel: str | None = None) -> Any:
+    """The module in a file or on stdin (`-`), of several kernels only `kernel`. Raises WeftError."""
+    text, name = cli.read(path), cli.name_of(path)
+    # Locations carry a file's name; what isn't a file (a pipe) can be read only once.
+    module = mlir.parse_file(path, context()) if Path(path).is_file() else mlir.parse(text, context(), name)
+    with cli.speaking_of(name):
+        _pick(module, kernel, name)
+    return module
+
+
+def _pick(module: Any, kernel: str | None, name: str) -> None:
+    """Erases what doesn't belong to the kernel that the user named."""
+    holders = [op for op in module.body.operations if _kernels(op)]
+    names = [k for op in holders for k in _kernels(op)]
+    if kernel is None and len(holders) > 1:
+        second = mlir.location(holders[1].operation.location)
+        raise WeftError(Diagnostic(f"a second kernel: pick one with --kernel: {', '.join(names)}", second))
+    if kernel is None:
+        return
+    if kernel not in names:
+        raise WeftError(f"{name} has no kernel '{kernel}': it has {', '.join(names) or 'none'}")
+    for op in holders:
+        if kernel not in _kernels(op):
+            op.operation.erase()
+            continue
+        for inner in operations(op, gpu.GPUFuncOp):
+            if "gpu.kernel" in inner.operation.attributes and inner.name.value != kernel:
+                inner.operation.erase()
+
+
+def _kernels(op: Any) -> list[str]:
+    """The kernels that a top-level operation holds or becomes."""
+    if isinstance(op, func.FuncOp):
+        return [op.name.value] if operations(op, MatmulOp) else []
+    if isinstance(op, gpu.GPUModuleOp):
+        found = operations(op, gpu.GPUFuncOp)
+        return [k.name.value for k in found if "gpu.kernel" in k.operation.attributes]
+    return []
+
+
+def default_chip() -> str:
+    """What to compile for where nothing says: the GPU's chip, else sm_80."""
+    from weft import runtime
+
+    return runtime.device().chip if runtime.available() is None else "sm_80"

@@ -1,0 +1,42 @@
+"""`weft`: compiles, runs and explains programs of tensor-core operations. One file here per subcommand."""
+
+import sys
+from argparse import _SubParsersAction
+from collections.abc import Sequence
+
+from weft import __version__
+from weft.tools import cli
+from weft.tools.command import Command
+from weft.tools.compile import COMPILE
+from weft.tools.doctor import DOCTOR
+from weft.tools.run import RUN
+
+COMMANDS = (COMPILE, RUN, DOCTOR)
+
+
+def _parser() -> cli.Parser:
+    parser = cli.Parser("weft", description="Tensor-core programs, from one matrix product down to PTX.")
+    parser.add_argument("--version", action="version", version=f"weft {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        _add(command, commands)
+    return parser
+
+
+def _add(command: Command, commands: "_SubParsersAction[cli.Parser]") -> None:
+    made = commands.add_parser(
+        command.name, help=command.summary, description=command.summary.capitalize() + ".", allow_abbrev=False
+    )
+    command.arguments(made)
+    made.set_defaults(command=command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the tool with `arguments` (the process's own by default) and returns its exit status."""
+
+    def body() -> int:
+        options = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+        command: Command = options.command
+        return command.run(options)
+
+    return cli.guarded("weft", body)
