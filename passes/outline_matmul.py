@@ -23,6 +23,12 @@ def run(module: Any) -> None:
 
 def _outline(function: Any, products: list[MatmulOp]) -> None:
     product = products[0]
+    if function.operation.parent.name != "builtin.module":
+        raise refuse(function, f"can't be outlined inside of a '{function.operation.parent.name}'")
+    if function.type.results:
+        raise refuse(function, "can't become a kernel: it returns values")
+    if len(function.body.blocks) > 1:
+        raise refuse(function, f"can't become a kernel: it has {len(function.body.blocks)} blocks")
     body = [op.operation for op in function.body.blocks[0].operations]
     if len(products) > 1 or len(body) != 2:
         stray = next(op.operation.opview for op in body if op.operation != product.operation)

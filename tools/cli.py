@@ -28,14 +28,13 @@ def guarded(tool: str, body: Callable[[], int]) -> int:
     """The exit status of `body`; a WeftError from it is printed and gives 1."""
     try:
         status = body()
-        sys.stdout.flush()
+        _to_stdout(b"")
         return status
     except WeftError as error:
         report(error.diagnostics, tool)
         return 1
     except BrokenPipeError:
-        # The reader has gone. Python would complain once more when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_stdout()
         return 141
     except KeyboardInterrupt:
         return 130
@@ -43,9 +42,10 @@ def guarded(tool: str, body: Callable[[], int]) -> int:
 
 def report(diagnostics: Iterable[Diagnostic], tool: str) -> None:
     """Prints messages to stderr as MLIR does, each with its source line and a caret under the column."""
+    if sys.stderr is None:
+        return
     for diagnostic in diagnostics:
-        for line in _lines(diagnostic, tool):
-            print(line, file=sys.stderr)
+        print("\n".join(_lines(diagnostic, tool)), file=sys.stderr)
 
 
 def _lines(diagnostic: Diagnostic, tool: str = "") -> list[str]:
@@ -77,6 +77,10 @@ def _text_of(file: str) -> str:
 
 def read(path: str) -> str:
     """The text of a file, or of stdin for `-`. Raises WeftError where there is none to be had."""
+    if path == "-" and sys.stdin is None:
+        raise WeftError("cannot read: stdin is closed")
+    if path.encode("utf-8", "replace") != os.fsencode(path):
+        raise WeftError(f"cannot read {path!r}: its name is no UTF-8 text")  # MLIR wants names to be
     try:
         data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as failure:
@@ -118,9 +122,7 @@ def write(path: str, data: str | bytes) -> None:
     """Writes a file whole or not at all; `-` is stdout. Raises WeftError where it can't be written."""
     raw = data.encode("utf-8") if isinstance(data, str) else data
     if path == "-":
-        sys.stdout.flush()
-        sys.stdout.buffer.write(raw)
-        sys.stdout.buffer.flush()
+        _to_stdout(raw)
         return
     target = Path(os.path.realpath(path))
     try:
@@ -135,6 +137,31 @@ def write(path: str, data: str | bytes) -> None:
             draft.unlink(missing_ok=True)
     except OSError as failure:
         raise WeftError(f"cannot write '{path}': {failure.strerror}") from None
+
+
+def say(text: str) -> None:
+    """Prints a text to stdout."""
+    _to_stdout(f"{text}\n".encode(sys.stdout.encoding if sys.stdout else "utf-8", "replace"))
+
+
+def _to_stdout(raw: bytes) -> None:
+    """Writes behind what was printed, so that a full disk is noticed here."""
+    if sys.stdout is None:
+        raise WeftError("cannot write: stdout is closed")
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(raw)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        _abandon_stdout()
+        raise WeftError(f"cannot write stdout: {failure.strerror}") from None
+
+
+def _abandon_stdout() -> None:
+    """Lets what stdout still holds go nowhere: Python would complain once more when it flushes it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _write_in_place(target: Path, raw: bytes) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from weft.errors import WeftError
+from weft.tools import cli
 from weft.tools.command import Command
 
 
@@ -132,13 +133,13 @@ def _run(_: Namespace) -> int:
     from importlib.metadata import version
 
     system = os.uname()
-    print(f"weft {version('weft')}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
+    cli.say(f"weft {version('weft')}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
     findings = examine()
     for finding in findings:
-        print(f"{finding.mark:<8} {finding.name:<9} {finding.text}")
+        cli.say(f"{finding.mark:<8} {finding.name:<9} {finding.text}")
     missing = [f.name for f in findings if f.required and not f.present]
     if missing:
-        print(f"Missing: {', '.join(missing)}.")
+        cli.say(f"Missing: {', '.join(missing)}.")
     return 1 if missing else 0
 
 

@@ -134,8 +134,8 @@ def _manager(options: Namespace, flags: Sequence[tuple[str, str]], context: Any)
         "print_after_failure": options.mlir_print_ir_after_failure,
     }
     if any(when.values()):
-        # Upstream's two restrictions hold only where printing after passes is on.
-        when["print_after_all"] |= options.mlir_print_ir_after_change
+        # Upstream takes these two as restrictions of printing after all.
+        when["print_after_all"] |= options.mlir_print_ir_after_change or options.mlir_print_ir_after_failure
         manager.enable_ir_printing(
             **when,
             print_module_scope=options.mlir_print_ir_module_scope,

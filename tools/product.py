@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft import arrays, reference
-from weft.compile import Launch, MemrefArgument
+from weft.stages import Launch, MemrefArgument
 from weft.dialects.op import refuse
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError

@@ -2,6 +2,7 @@
 
 import time
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
@@ -30,7 +31,7 @@ def _arguments(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     if options.seed < 0:
         raise WeftError(f"--seed expects a number from 0, got {options.seed}")
-    from weft.compile import compile_module
+    from weft.stages import compile_module
     from weft.kernel import Kernel
     from weft.tools import source
     from weft.tools.product import Product, shape_of
@@ -40,28 +41,29 @@ def _run(options: Namespace) -> int:
     name = cli.name_of(options.file)
     with cli.speaking_of(name):
         product = Product.of(module, name, shape)
-        on = _place(options.on)
+        on, note = _place(options.on)
         default = None if options.arch else source.default_chip()
         compiled = compile_module(module, options.arch, name=name, default=default)
         (launch,) = compiled.launches.values()
         kernel = Kernel(compiled, launch)
         operands = product.operands(launch, options.seed)
+        if note:
+            cli.say(note)
         return _check(kernel, product, operands, on)
 
 
-def _place(asked: str | None) -> str:
-    """Where to run; says so where that is the emulator for want of a GPU."""
+def _place(asked: str | None) -> tuple[str, str]:
+    """Where to run, and what to say about it where that is the emulator for want of a GPU."""
     from weft import runtime
 
     if asked == "emulator":
-        return asked
+        return asked, ""
     reason = runtime.available()
     if reason is None:
-        return "gpu"
+        return "gpu", ""
     if asked == "gpu":
         raise WeftError(f"no GPU to run on: {reason}")
-    print(f"no GPU: {reason.removeprefix('no GPU: ')}; running in the emulator", flush=True)
-    return "emulator"
+    return "emulator", f"no GPU: {reason.removeprefix('no GPU: ')}; running in the emulator"
 
 
 def _check(kernel: "Kernel", product: "Product", operands: "list[Array]", on: str) -> int:
@@ -82,15 +84,25 @@ def _check(kernel: "Kernel", product: "Product", operands: "list[Array]", on: st
 
 def _on_gpu(kernel: "Kernel", product: "Product", operands: "list[Array]") -> dict[str, str]:
     from weft import runtime
-    from weft.runtime import DeviceArray
 
-    kernel(*operands, on="gpu")
-    # The times are of kernels alone, on copies: with a beta, D changes from run to run.
-    resident = [DeviceArray.from_numpy(operand) for operand in operands]
+    resident = [_resident(operand) for operand in operands]
+    kernel(*resident, on="gpu")
+    place = product.places["D"]
+    operands[place][...] = resident[place].owner.to_numpy()[:, : operands[place].shape[1]]
+    # With a beta, D changes from here on.
     milliseconds = runtime.time(lambda: kernel(*resident, on="gpu"), _REPEATS)
     rate = product.flops / milliseconds / 1e9
     device = runtime.current()
     return {"time": f"{milliseconds:.4g} ms, {rate:.4g} TFLOP/s (median of {_REPEATS} on {device.name})"}
+
+
+def _resident(operand: "Array") -> Any:
+    """A copy on the GPU, its rows as far apart."""
+    from weft import arrays
+    from weft.runtime import DeviceArray
+
+    whole = operand if operand.base is None else operand.base
+    return replace(arrays.view(DeviceArray.from_numpy(whole)), shape=operand.shape)
 
 
 def _in_emulator(kernel: "Kernel", _: "Product", operands: "list[Array]") -> dict[str, str]:
@@ -176,8 +188,10 @@ def _print(rows: dict[str, str], passed: bool) -> None:
     table = Table.grid(padding=(0, 2))
     for name, text in rows.items():
         table.add_row(Text(name, "bold"), Text(text))
-    console.print(table)
-    console.print("[bold green]PASS[/]" if passed else "[bold red]FAIL[/]")
+    with console.capture() as report:
+        console.print(table)
+        console.print("[bold green]PASS[/]" if passed else "[bold red]FAIL[/]", end="")
+    cli.say("\n".join(line.rstrip() for line in report.get().split("\n")))
 
 
 RUN = Command("run", "run a product on random inputs and compare it with float64", _arguments, _run)

@@ -84,9 +84,9 @@ def _run(arguments: Sequence[str]) -> int:
     from weft.tools import opt
 
     if options.version:
-        print(opt.version())
+        cli.say(opt.version())
     elif options.list_passes:
-        print(opt.listing())
+        cli.say(opt.listing())
     else:
         return opt.run(options, flags)
     return 0

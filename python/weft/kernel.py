@@ -8,7 +8,7 @@ import numpy as np
 
 from weft import arrays, runtime
 from weft.arrays import ArrayView
-from weft.compile import Compiled, Launch, MemrefArgument, ScalarArgument, compile_module
+from weft.stages import Compiled, Launch, MemrefArgument, ScalarArgument, compile_module
 from weft.errors import WeftError
 from weft.ptxas import Resources
 

@@ -93,7 +93,7 @@ def _aligned_sum(
     products = left[:, :, :, None] * right[:, :, None, :]
     products *= up
     np.trunc(products, out=products)
-    total = np.add.reduce(products, axis=0)
+    total: Doubles = np.add.reduce(products, axis=0)
     total += np.trunc(c * up)
     # The sum is that of integers, which has no negative zero.
     total += 0.0

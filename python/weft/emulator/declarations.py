@@ -148,9 +148,7 @@ class DeclarationReader:
         if token.kind == "name":
             self.take()
             return Name(token.text, place)
-        if token.kind in ("integer", "float") or token.text in ("-", "~", "+"):
-            return self.number("a number")
-        self.fail("an operand")
+        return self.number("an operand")
 
     def _address(self) -> Address:
         place = self.place
@@ -344,4 +342,4 @@ def _float_bits(value: Float, size: int) -> int:
     try:
         return int.from_bytes(struct.pack("<f", double), "little")
     except OverflowError:
-        return 0x7F800000 | (double < 0) << 31
+        return 0xFF800000 if double < 0 else 0x7F800000

@@ -1,8 +1,7 @@
-"""Floating-point formats on arrays: decoding to float64, rounding in every mode, fused multiply-add,
-canonical NaN.
+"""Floating-point formats on arrays: decoding to float64, rounding in every mode, fused multiply-add, NaN.
 
-Values are rounded once: what is not exact in float64 is first rounded to odd there (the last bit set wherever bits were lost),
-from which rounding to any narrower format gives what rounding the exact value would.
+Values are rounded once: what is not exact in float64 is first rounded to odd there (the last bit is set
+wherever bits were lost), from which rounding to a narrower format gives what rounding the exact value gives.
 """
 
 from collections.abc import Callable
@@ -63,7 +62,8 @@ def _to_f32(value: Doubles, mode: str) -> Array:
     if mode == "odd":
         cut = _directed(value, nearest, "rz").view(np.uint32)
         lost = cut.view(np.float32) != value
-        return (cut | lost).view(np.float32)
+        odd: Array = cut | lost
+        return odd.view(np.float32)
     return _directed(value, nearest, mode)
 
 
@@ -117,7 +117,8 @@ def flush(bits: Array, name: str) -> Array:
 def saturate(value: Array) -> Array:
     """Values clamped to [0, 1]; NaN becomes 0."""
     zero, one = value.dtype.type(0), value.dtype.type(1)
-    return np.where(value > zero, np.minimum(value, one), zero)
+    clamped: Array = np.where(value > zero, np.minimum(value, one), zero)
+    return clamped
 
 
 def sum_odd(a: Doubles, b: Doubles) -> Doubles:
@@ -210,4 +211,5 @@ def encode_minifloat(value: Array, name: str) -> npt.NDArray[np.uint8]:
 
 def each_exactly(function: Callable[..., object], *values: Array) -> Array:
     """`function` on Python numbers, element by element, for what NumPy can't do exactly."""
-    return np.frompyfunc(function, len(values), 1)(*values)
+    made: Array = np.frompyfunc(function, len(values), 1)(*values)
+    return made

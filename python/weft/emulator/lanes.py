@@ -67,7 +67,8 @@ class Lanes:
         if self.whole:
             self.regs[slot] = value
         elif self.rows is None:
-            self.regs[slot] = np.where(self.mask, value, self.regs[slot])  # type: ignore[arg-type]
+            assert self.mask is not None
+            self.regs[slot] = np.where(self.mask, value, self.regs[slot])
         else:
             new = self.regs[slot].copy()
             new[self.rows] = value if self.mask is None else np.where(self.mask, value, new[self.rows])

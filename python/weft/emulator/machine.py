@@ -134,7 +134,10 @@ class Machine:
         ticks = self.wave.ticks
         if self.random is not None:
             row = self.random.choice(able)[0][2]
-            key = min((k for k, _ in able if k[2] == row), key=lambda k: self._priority(self.ready[k]))
+            here = [key for key, _ in able if key[2] == row]
+            # Mostly the lowest rank, so that lanes meet again; now and then any, so that none starves.
+            lowest = min(here, key=lambda k: self._priority(self.ready[k]))
+            key = lowest if self.random.random() < 0.75 else self.random.choice(here)
             self._hold = ticks + self.random.randrange(1, 50)
         elif ticks - self._rotated > QUANTUM:
             key = min(able, key=lambda item: item[1].since)[0]
@@ -213,7 +216,7 @@ class Machine:
             threads = lanes.threads()
             for slot in range(code.base, code.frame + 1):
                 old = frame.saved.get(slot, lanes.regs[slot])
-                frame.saved[slot] = np.where(threads, lanes.regs[slot], old)  # type: ignore[arg-type]
+                frame.saved[slot] = np.where(threads, lanes.regs[slot], old)
         for transfer, value in zip([t for t in site.arguments if not t.size], values, strict=True):
             lanes.write(transfer.target, value)
         self._copy_frames(lanes, site.arguments, group.frame.base, frame.base)

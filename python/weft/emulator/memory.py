@@ -1,8 +1,8 @@
-"""All memory of a launch. Every access of an executing thread goes through `Memory`, where a `watch` can see
-it.
+"""All memory of a launch. What threads access goes through `Memory`, where a `watch` can see it.
 
-Generic addresses are flat 64-bit numbers: buffers lie below the first window, each with a gap around it, and shared, local,
-const and param space show through a window each. In its own space, an address of those counts from 0.
+Generic addresses are flat 64-bit numbers: buffers lie below the first window, each with a gap around it, and
+shared, local, const and param space show through a window each. In its own space, an address of those counts
+from 0.
 """
 
 from bisect import bisect_right
@@ -49,7 +49,7 @@ class Piece(NamedTuple):
     anywhere."""
 
     view: Array
-    index: npt.NDArray[np.intp]
+    places: npt.NDArray[np.intp]
     mask: Bools | None
 
 
@@ -129,7 +129,7 @@ class Memory:
         if self.local_size:
             data[:, : self.local_size] = self.local.data.reshape(self._threads, -1)
         self.local_size = size
-        self.local = Segment("local", 0, data.reshape(-1))
+        self.local: Segment = Segment("local", 0, data.reshape(-1))
         self.local_base = np.arange(self._threads, dtype=np.uint64).reshape(-1, 32) * np.uint64(size)
 
     # Access
@@ -138,11 +138,11 @@ class Memory:
         """One element of `width` bytes for each active lane."""
         pieces = self.locate(lanes, space, address, width, "load", line)
         if len(pieces) == 1:
-            return pieces[0].view.take(pieces[0].index, mode="clip")
+            return pieces[0].view.take(pieces[0].places, mode="clip")
         out = np.zeros(address.shape, STORAGE[8 * width])
         for piece in pieces:
-            np.copyto(out, piece.view.take(piece.index, mode="clip"), where=piece.mask)  # type:
-            ignore[arg-type]
+            part = piece.view.take(piece.places, mode="clip")
+            out = np.where(piece.mask, part, out) if piece.mask is not None else part
         return out
 
     def store(
@@ -268,9 +268,9 @@ class Memory:
 def put(piece: Piece, value: Array) -> None:
     """Writes the lanes' elements of `value` to where `piece` says."""
     if piece.mask is None:
-        piece.view[piece.index] = value
+        piece.view[piece.places] = value
     else:
-        piece.view[piece.index[piece.mask]] = value[piece.mask]
+        piece.view[piece.places[piece.mask]] = value[piece.mask]
 
 
 def wrap(value: int) -> np.uint64:

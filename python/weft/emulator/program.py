@@ -162,7 +162,7 @@ class Program:
             guard = op.source(instruction.guard, PRED), instruction.negated
         if isinstance(made, Collective | End):
             block.end = collective(made, after) if isinstance(made, Collective) else made
-            block.waits = prefix
+            block.waits, block.line = prefix, instruction.place.line
             block.members = made.members if isinstance(made, Collective) else None
             if guard is not None:
                 block.end = skip(block.end, *guard, after)

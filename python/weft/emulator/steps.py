@@ -87,6 +87,6 @@ def guarded(step: Step, predicate: int, negated: bool) -> Step:
         if count == lanes.active:
             step(lanes)
         elif count:
-            step(lanes.narrowed(mask))  # type: ignore[arg-type]
+            step(lanes.narrowed(mask))
 
     return run

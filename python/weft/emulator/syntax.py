@@ -2,7 +2,7 @@
 decoded."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from weft.emulator.types import Type
 
@@ -144,8 +144,7 @@ class Group:
     place: Place
 
 
-Operand = Union[Name, Integer, Float, Address, Vector, Pair, Negated, Sink, Group]
-Entity = Union[Register, tuple[Register, ...], Variable, Label, Targets, Prototype, "Function"]
+Operand = Name | Integer | Float | Address | Vector | Pair | Negated | Sink | Group
 
 
 class Scope:
@@ -157,7 +156,9 @@ class Scope:
 
     def __init__(self, parent: "Scope | None" = None, registers: list[Register] | None = None) -> None:
         self.parent = parent
-        self.registers = registers if registers is not None else parent.registers if parent else []
+        self.registers: list[Register] = (
+            registers if registers is not None else parent.registers if parent else []
+        )
         self.names: dict[str, Entity] = {}
         self.ranges: dict[str, tuple[int, Type]] = {}
 
@@ -207,6 +208,10 @@ class Function:
     body: list[Instruction] | None = None
     variables: list[Variable] = field(default_factory=list)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+Entity = Register | tuple[Register, ...] | Variable | Label | Targets | Prototype | Function
+"""What a name can stand for."""
 
 
 @dataclass(eq=False, slots=True)

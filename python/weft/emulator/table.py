@@ -9,7 +9,8 @@ from weft.emulator.types import TYPES
 
 if TYPE_CHECKING:
     from weft.emulator.decode import Op
-    from weft.emulator.machine import Group, Machine
+    from weft.emulator.groups import Group
+    from weft.emulator.machine import Machine
 
 Step = Callable[[Lanes], None]
 """An instruction with its operands resolved; runs it for the lanes."""
@@ -100,5 +101,5 @@ class Table:
                 return prefix, self.floats[prefix]
             for table in (self.steps, self.collectives, self.ends):
                 if prefix in table:
-                    return prefix, table[prefix]  # type: ignore[index]
+                    return prefix, table[prefix]
         return None

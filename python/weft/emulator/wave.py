@@ -58,17 +58,19 @@ class Wave:
     """
 
     def __init__(self, launch: Launch, slots: Slots, device: Device, cta_numbers: Sequence[int]) -> None:
-        self.launch = launch
-        self.cta_numbers = np.array(cta_numbers)
+        self.launch: Launch = launch
+        self.cta_numbers: npt.NDArray[np.intp] = np.array(cta_numbers)
         self.warps = len(cta_numbers) * launch.warps
         self.cta_of_row: npt.NDArray[np.intp] = np.repeat(np.arange(len(cta_numbers)), launch.warps)
-        self.warp_of_row = np.tile(np.arange(launch.warps), len(cta_numbers))
+        self.warp_of_row: npt.NDArray[np.intp] = np.tile(np.arange(launch.warps), len(cta_numbers))
         thread = self.warp_of_row[:, None] * 32 + np.arange(32)
         self.live: Bools = thread < launch.threads
-        self.tid = _coordinates(np.where(self.live, thread, 0), launch.block)
-        self.ntid = np.array([*launch.block, 1])
-        self.ctaid = _coordinates(self.cta_numbers[self.cta_of_row][:, None], launch.grid)
-        self.nctaid = np.array([*launch.grid, 1])
+        self.tid: npt.NDArray[np.intp] = _coordinates(np.where(self.live, thread, 0), launch.block)
+        self.ntid: npt.NDArray[np.intp] = np.array([*launch.block, 1])
+        self.ctaid: npt.NDArray[np.intp] = _coordinates(
+            self.cta_numbers[self.cta_of_row][:, None], launch.grid
+        )
+        self.nctaid: npt.NDArray[np.intp] = np.array([*launch.grid, 1])
         self.ticks = 0
         self.memory = Memory(device, len(cta_numbers), self.cta_of_row, launch.shared_bytes)
         self.copies: CopyQueue | None = None
@@ -79,7 +81,8 @@ class Wave:
         zeros = {bits: np.zeros(shape, STORAGE[bits]) for bits in set(slots.bits)}
         regs: list[Array] = [zeros[bits] for bits in slots.bits]
         for (value, bits), slot in slots.constants.items():
-            regs[slot] = np.full(shape, value, STORAGE[bits])
+            element = np.frombuffer(value.to_bytes(max(1, bits // 8), "little"), STORAGE[bits])
+            regs[slot] = np.full(shape, element)
         for (name, bits), slot in slots.specials.items():
             regs[slot] = special.fixed(self, name, bits)
         return regs

@@ -69,7 +69,7 @@ def _write(copy: Copy, mask: Bools | None) -> None:
         chosen = piece.mask
         if mask is not None:
             chosen = mask if chosen is None else chosen & mask
-        put(Piece(piece.view, piece.index, chosen), copy.value)
+        put(Piece(piece.view, piece.places, chosen), copy.value)
 
 
 def queue(lanes: Lanes) -> CopyQueue:
@@ -118,9 +118,9 @@ def cp_async(op: Op) -> Step:
     def _partial(lanes: Lanes, limit: int, ignore: tuple[int, bool]) -> Array:
         """Reads no more than `limit` bytes, none where the source is ignored, and fills up with zeros."""
         if limit:
-            wanted = np.minimum(lanes.read(limit), np.uint32(size))  # type: ignore[type-var]
+            wanted = np.minimum(lanes.read(limit), np.uint32(size))
         else:
-            ignored = lanes.read(ignore[0]) ^ ignore[1]  # type: ignore[operator]
+            ignored = lanes.read(ignore[0]) ^ ignore[1]
             wanted = np.where(ignored, np.uint32(0), np.uint32(size))
         memory, address = lanes.wave.memory, source(lanes)
         out = np.zeros((lanes.warps, 32, size), np.uint8)

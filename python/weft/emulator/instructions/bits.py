@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decode import Op
+from weft.emulator.floats import each_exactly
 from weft.emulator.steps import compute
 from weft.emulator.syntax import Integer
 from weft.emulator.table import Step, Table
@@ -192,10 +193,8 @@ def nth_set(op: Op) -> Step:
         found = [p for p in places if mask >> p & 1]
         return found[abs(offset) - 1] if abs(offset) <= len(found) else 0xFFFFFFFF
 
-    each = np.frompyfunc(one, 3, 1)
-
     def function(mask: Array, base: Array, offset: Array) -> Array:
-        return each(mask, base, offset.view(np.int32)).astype(np.uint32)
+        return each_exactly(one, mask, base, offset.view(np.int32)).astype(np.uint32)
 
     return compute(op.destination(0, U32), function, *[op.source(i, U32) for i in (1, 2, 3)])
 

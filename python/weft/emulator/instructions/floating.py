@@ -155,7 +155,8 @@ def sign(op: Op) -> Step:
     def function(register: Array) -> Array:
         bits = fmt.elements(register)
         mask = bits.dtype.type(bit)
-        return (bits & ~mask if clears else bits ^ mask).view(fmt.type.storage)
+        changed: Array = bits & ~mask if clears else bits ^ mask
+        return changed.view(fmt.type.storage)
 
     return compute(op.destination(0, fmt.type), function, *_operands(op, fmt.type, 1))
 

@@ -9,7 +9,7 @@ from weft.emulator.memory import WINDOW_SHIFT, WINDOWS
 from weft.emulator.steps import compute, nothing
 from weft.emulator.syntax import Address, Name, Operand, Sink, Variable, Vector
 from weft.emulator.table import Step, Table
-from weft.emulator.types import PRED, TYPES, U64, Array, Type
+from weft.emulator.types import PRED, TYPES, U64, Array, Bools, Type
 
 table = Table()
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "const", "param")
@@ -136,8 +136,9 @@ def isspacep(op: Op) -> Step:
     window = np.uint64(WINDOWS.get(space, 0) >> WINDOW_SHIFT)
     shift = np.uint64(WINDOW_SHIFT)
 
-    def function(address: Array) -> Array:
-        return (address >> shift) == window
+    def function(address: Array) -> Bools:
+        inside: Bools = np.equal(address >> shift, window)
+        return inside
 
     return compute(op.destination(0, PRED), function, op.source(1, U64))
 

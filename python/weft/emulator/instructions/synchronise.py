@@ -65,7 +65,7 @@ def _barrier(
         if vote is not None:
             operation, result, slot, negated = vote
             value = np.zeros((machine.wave.warps, 32), np.bool_)
-            value[lanes.row_numbers()] = lanes.read(slot) ^ negated  # type: ignore[operator]
+            value[lanes.row_numbers()] = lanes.read(slot) ^ negated
             reduction = Reduction(operation, result, value)
         return machine.barriers.arrive(group, barrier, needed, after, waits, reduction)
 

@@ -1,14 +1,14 @@
 """Instructions by which the lanes of a warp exchange values."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from weft.emulator.decode import Op
 from weft.emulator.lanes import Lanes
-from weft.emulator.steps import Step
 from weft.emulator.syntax import Operand
-from weft.emulator.table import Collective, Table
+from weft.emulator.table import Collective, Step, Table
 from weft.emulator.types import PRED, U32, Array, Bools
 
 table = Table()
@@ -72,7 +72,7 @@ def vote(op: Op) -> Collective:
 
     def run(lanes: Lanes) -> None:
         enabled = lanes.enabled()
-        votes = lanes.read(slot) ^ negated  # type: ignore[operator]
+        votes = lanes.read(slot) ^ negated
         asked = ballot(enabled) & lanes.read(members)
         held = ballot(votes & enabled) & asked
         if mode == "ballot":
@@ -167,7 +167,7 @@ def redux(op: Op) -> Collective:
     return Collective(run, members)
 
 
-def _reduction(op: Op, name: str, kind: str, nan: bool) -> tuple[Callable[[Array], Array], object]:
+def _reduction(op: Op, name: str, kind: str, nan: bool) -> tuple[Callable[[Array], Array], Any]:
     """How to reduce the last axis, and the value that changes nothing."""
     ufuncs = {
         "add": np.add,

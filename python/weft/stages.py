@@ -201,10 +201,16 @@ def _target(module: Any, arch: str | None, default: str | None) -> Target:
     return target
 
 
+def is_kernel(function: Any) -> bool:
+    """Whether a `gpu.func` is a kernel: its text says `kernel`, upstream's builder makes that `gpu.kernel`."""
+    attributes = function.operation.attributes
+    return "kernel" in attributes or "gpu.kernel" in attributes
+
+
 def _launch(kernel: Any) -> Launch | None:
     """What a `gpu.func` says about its launch; None for one that is no kernel."""
     attributes = kernel.operation.attributes
-    if "gpu.kernel" not in attributes:
+    if not is_kernel(kernel):
         return None
     writes = set(attributes["weft.writes"]) if "weft.writes" in attributes else None
     arguments: list[Argument] = []
