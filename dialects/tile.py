@@ -14,7 +14,7 @@ from weft.dialects.op import Op, build
 from weft.dialects.schedule import Schedule
 from weft.errors import WeftError
 from weft.layout import Layout, LayoutError
-from weft.mlir import cast, ext, ir
+from weft.mlir import cast, ext, ir, strides
 
 INPUT_TYPES = ("f16", "bf16")
 OUTPUT_TYPES = ("f32", "f16", "bf16")
@@ -215,20 +215,11 @@ def matrix_complaint(name: str, value: Any, elements: Sequence[str]) -> str | No
         return f"expects {name} in global memory, got {kind}"
     if 0 in kind.shape:
         return f"expects sizes of {name} of at least 1, got {kind}"
-    if not _is_strided(kind):
+    if (found := strides(kind)) is None:
         return f"expects rows of {name} at one stride, got {kind}"
-    strides, _ = kind.get_strides_and_offset()
-    if strides[1] != 1:
+    if found[0][1] != 1:
         return f"expects rows of {name} to be contiguous (innermost stride 1), got {kind}"
     return None
-
-
-def _is_strided(kind: Any) -> bool:
-    try:
-        kind.get_strides_and_offset()
-    except RuntimeError:  # the bindings' word for a layout that is no strides
-        return False
-    return True
 
 
 class MatmulOp(Op, dialect=Tile, name="matmul"):

@@ -7,6 +7,7 @@ must all be 0.
 
 from typing import Any
 
+from weft import mlir
 from weft.dialects.op import refuse
 from weft.dialects.tile import MatmulOp
 from weft.mlir import func, gpu, ir, operations
@@ -42,9 +43,7 @@ def _outline(function: Any, products: list[MatmulOp]) -> None:
         holder = gpu.GPUModuleOp(name)
         holder.bodyRegion.blocks.append()
         with ir.InsertionPoint(holder.bodyRegion.blocks[0]):
-            kernel = gpu.GPUFuncOp(
-                ir.TypeAttr.get(function.type), sym_name=name, kernel=True, body_builder=lambda _: None
-            )
+            kernel = mlir.kernel(name, function.type.inputs)
     entry = kernel.body.blocks[0]
     for old, new in zip(function.arguments, entry.arguments, strict=True):
         old.replace_all_uses_with(new)

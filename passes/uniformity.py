@@ -105,7 +105,7 @@ def _argument_sources(value: Any) -> list[Any] | None:
     parent = argument.owner.owner.operation
     if parent.name == "gpu.func":
         is_entry = argument.owner == parent.regions[0].blocks[0]
-        return [] if is_entry and "gpu.kernel" in parent.attributes else None
+        return [] if is_entry and "kernel" in parent.attributes else None
     if parent.name != "scf.for":
         return None
     bounds = list(parent.operands)[:3]

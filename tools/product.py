@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from weft import arrays, reference
-from weft.stages import Launch, MemrefArgument
 from weft.dialects.op import refuse
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.mlir import cast, ir, operations
+from weft.stages import Launch, MemrefArgument
 
 DEFAULT_SIZE = 256
 Array = npt.NDArray[Any]

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from weft import mlir
-from weft.stages import is_kernel
 from weft.dialects import context
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import func, gpu, operations
+from weft.stages import is_kernel
 from weft.tools import cli
 
 

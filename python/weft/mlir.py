@@ -175,6 +175,27 @@ def fold(module: Any) -> None:
     PassManager.parse("any(canonicalize,cse)", module.context).run(module.operation)
 
 
+def strides(kind: Any) -> tuple[list[int], int] | None:
+    """The strides and the offset of a memref type; None where its layout isn't made of them."""
+    try:
+        found, offset = kind.get_strides_and_offset()
+    except RuntimeError:
+        return None
+    return list(found), int(offset)
+
+
+def kernel(name: str, arguments: Iterable[Any]) -> Any:
+    """A `gpu.func` kernel of these argument types, with an empty body.
+
+    Upstream's constructor marks one with an attribute that lowering leaves beside its own: text that MLIR
+    can't read.
+    """
+    kind = ir.TypeAttr.get(ir.FunctionType.get(list(arguments), []))
+    made = gpu.GPUFuncOp(kind, sym_name=name, body_builder=lambda _: None)
+    made.operation.attributes["kernel"] = ir.UnitAttr.get()
+    return made
+
+
 def operations(op: Any, *kinds: Any) -> list[Any]:
     """The operations of the given classes below `op`, each before those it contains."""
     names = {kind.OPERATION_NAME for kind in kinds}

@@ -229,21 +229,25 @@ def _launch(kernel: Any) -> Launch | None:
 
 
 def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
+    dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
+    place = mlir.location(kernel.location) or kernel.name.value
     if isinstance(kind, ir.MemRefType):
-        strides, _ = kind.get_strides_and_offset()
+        found = mlir.strides(kind)
+        if found is None or found[1] not in (0, dynamic):
+            raise WeftError(
+                f"{place}: a kernel argument of type {kind} can't be passed: it needs strides and no offset"
+            )
         shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
-        dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
         return MemrefArgument(
             str(kind.element_type),
             shape,
-            tuple(None if s == dynamic else s for s in strides),
+            tuple(None if s == dynamic else s for s in found[0]),
             not isinstance(kind.layout, ir.StridedLayoutAttr),
             writes,
         )
     if isinstance(kind, (ir.IntegerType, ir.FloatType, ir.IndexType)):
         return ScalarArgument(str(kind))
-    place = mlir.location(kernel.location)
-    raise WeftError(f"{place or kernel.name.value}: a kernel argument of type {kind} can't be passed")
+    raise WeftError(f"{place}: a kernel argument of type {kind} can't be passed")
 
 
 def _evaluator(attributes: Any, name: str) -> Callable[[Sizes], tuple[int, ...]] | None:

@@ -35,7 +35,7 @@ class Gemm:
     """d[m, n] = a[m, k] @ b[n, k].T in bf16 with f32 accumulators; every extent is a multiple of its tile."""
 
     def __init__(self, warps: tuple[int, int], warp_tile: tuple[int, int], depth: int = 32) -> None:
-        self.lines: list[str] = [HEAD]
+        self.lines: list[str] = []
         self.count = 0
         self.warps, self.warp_tile, self.depth = warps, warp_tile, depth
         self.tile = warps[0] * warp_tile[0], warps[1] * warp_tile[1]
@@ -55,6 +55,7 @@ class Gemm:
         return self.emit(f"{name} i32 {x}, {y}")
 
     def ir(self) -> str:
+        self.lines, self.count = [HEAD], 0
         tm, tn = self.tile
         tid = self.emit("call i32 @llvm.nvvm.read.ptx.sreg.tid.x()")
         row0 = self.op("mul", self.emit("call i32 @llvm.nvvm.read.ptx.sreg.ctaid.y()"), tm)

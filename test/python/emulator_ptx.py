@@ -1,4 +1,4 @@
-"""Small PTX kernels for the emulator's tests: a body that every thread runs on its own element of some arrays."""
+"""Small PTX kernels for the emulator's tests: a body that each thread runs on its element of some arrays."""
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def kernel(body, inputs, outputs, declare="", target="sm_80"):
 
 
 def run(body, *inputs, out, declare="", target="sm_80"):
-    """Runs `body` once for each element of the inputs; `out` names the results' types. Returns one or more arrays."""
+    """Runs `body` for each element of the inputs; `out` names the types of the results, one or a tuple."""
     inputs = [np.ascontiguousarray(a) for a in inputs]
     count = len(inputs[0])
     kinds = out if isinstance(out, tuple) else (out,)

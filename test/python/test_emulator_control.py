@@ -347,7 +347,9 @@ def test_deadlock_names_every_waiting_warp():
         launch(body)
     assert len(caught.value.waiting) == 2
     assert "block (0, 0, 0) warp 0 (32 lanes) waits at line 18 at barrier 1" in str(caught.value)
-    assert "warp 1 (32 lanes) waits at line 21 at barrier 2, to which 1 of 2 warps have come" in str(caught.value)
+    assert "warp 1 (32 lanes) waits at line 21 at barrier 2, to which 1 of 2 warps have come" in str(
+        caught.value
+    )
 
 
 def test_lanes_that_never_come_to_a_collective_are_a_deadlock():
@@ -454,7 +456,10 @@ def test_recursive_calls_keep_registers_and_frames():
     assert report.counters["st"] > 2
     endless = "{ .param .b32 a; .param .b32 b; st.param.b32 [a], -1; call.uni (b), factorial, (a); } ret;"
     with pytest.raises(emulator.Fault, match="stack overflow"):
-        launch(endless, before=FUNCTIONS.replace("setp.le.u32 %p, %r1, 1", "setp.eq.u32 %p, %r1, %r1; not.pred %p, %p"))
+        launch(
+            endless,
+            before=FUNCTIONS.replace("setp.le.u32 %p, %r1, 1", "setp.eq.u32 %p, %r1, %r1; not.pred %p, %p"),
+        )
 
 
 def test_the_instruction_limit_ends_an_endless_loop():
@@ -477,8 +482,21 @@ def test_progress_is_told():
 
 
 def test_special_registers():
-    names = ["%tid.x", "%tid.y", "%tid.z", "%ntid.y", "%ctaid.x", "%ctaid.y", "%nctaid.y", "%laneid", "%warpid",
-             "%nwarpid", "%lanemask_lt", "%lanemask_ge", "%cluster_nctarank"]
+    names = [
+        "%tid.x",
+        "%tid.y",
+        "%tid.z",
+        "%ntid.y",
+        "%ctaid.x",
+        "%ctaid.y",
+        "%nctaid.y",
+        "%laneid",
+        "%warpid",
+        "%nwarpid",
+        "%lanemask_lt",
+        "%lanemask_ge",
+        "%cluster_nctarank",
+    ]
     stores = "".join(f"mov.u32 %r6, {n}; st.global.u32 [%rd2+{4 * i}], %r6;" for i, n in enumerate(names))
     text = f"""
     .visible .entry k(.param .u64 p) {{
@@ -498,13 +516,29 @@ def test_special_registers():
     for cta in range(6):
         for i in range(60):
             lane = i % 32
-            want = [i % 5, i // 5 % 3, i // 15, 3, cta % 2, cta // 2, 3, lane, i // 32, 2, (1 << lane) - 1,
-                    0xFFFFFFFF & ~((1 << lane) - 1), 1]
+            want = [
+                i % 5,
+                i // 5 % 3,
+                i // 15,
+                3,
+                cta % 2,
+                cta // 2,
+                3,
+                lane,
+                i // 32,
+                2,
+                (1 << lane) - 1,
+                0xFFFFFFFF & ~((1 << lane) - 1),
+                1,
+            ]
             assert out[cta, i].tolist() == want
 
 
 def test_clocks_go_forward():
-    body = "mov.u32 %r0, %clock; nanosleep.u32 5; mov.u64 %l0, %clock64; cvt.u32.u64 %r1, %l0; sub.u32 %d0, %r1, %r0;"
+    body = (
+        "mov.u32 %r0, %clock; nanosleep.u32 5; "
+        "mov.u64 %l0, %clock64; cvt.u32.u64 %r1, %l0; sub.u32 %d0, %r1, %r0;"
+    )
     assert (run(body, np.zeros(32, np.uint32), out=np.uint32) > 0).all()
 
 

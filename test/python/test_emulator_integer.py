@@ -7,7 +7,19 @@ from emulator_ptx import run
 EDGES = {
     16: [0, 1, 2, 7, 0x7FFF, 0x8000, 0x8001, 0xFFFF, 0xFFFE, 0x00FF, 0x1234, 0xABCD],
     32: [0, 1, 2, 31, 32, 33, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF, 0xFFFF, 0x12345678, 0xDEADBEEF],
-    64: [0, 1, 63, 64, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 0x0123456789ABCDEF, 0xFEDCBA9876543210],
+    64: [
+        0,
+        1,
+        63,
+        64,
+        1 << 31,
+        1 << 32,
+        (1 << 63) - 1,
+        1 << 63,
+        (1 << 64) - 1,
+        0x0123456789ABCDEF,
+        0xFEDCBA9876543210,
+    ],
 }
 U = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 INTEGERS = ["u16", "s16", "u32", "s32", "u64", "s64"]
@@ -15,7 +27,10 @@ INTEGERS = ["u16", "s16", "u32", "s32", "u64", "s64"]
 
 def numbers(bits, seed=0, count=96):
     rng = np.random.default_rng(seed)
-    values = EDGES[bits] + [int(v) for v in rng.integers(0, 1 << bits, count - len(EDGES[bits]), np.uint64 if bits == 64 else np.int64)]
+    values = EDGES[bits] + [
+        int(v)
+        for v in rng.integers(0, 1 << bits, count - len(EDGES[bits]), np.uint64 if bits == 64 else np.int64)
+    ]
     return np.array(values, U[bits])
 
 
@@ -46,7 +61,11 @@ def check(got, function, *inputs):
 @pytest.mark.parametrize("kind", INTEGERS)
 def test_sums_and_products_wrap(kind):
     a, b = pairs(int(kind[1:]))
-    for opcode, function in (("add", lambda x, y: x + y), ("sub", lambda x, y: x - y), ("mul.lo", lambda x, y: x * y)):
+    for opcode, function in (
+        ("add", lambda x, y: x + y),
+        ("sub", lambda x, y: x - y),
+        ("mul.lo", lambda x, y: x * y),
+    ):
         check(run(f"{opcode}.{kind} %d0, %a0, %a1;", a, b, out=a.dtype), function, a, b)
     check(run(f"mad.lo.{kind} %d0, %a0, %a1, %a0;", a, b, out=a.dtype), lambda x, y: x * y + x, a, b)
 
@@ -99,12 +118,24 @@ def test_division_by_zero_gives_all_ones():
 @pytest.mark.parametrize("kind", INTEGERS)
 def test_order(kind):
     a, b = pairs(int(kind[1:]))
-    check(run(f"min.{kind} %d0, %a0, %a1;", a, b, out=a.dtype), lambda x, y: min(value(x, kind), value(y, kind)), a, b)
-    check(run(f"max.{kind} %d0, %a0, %a1;", a, b, out=a.dtype), lambda x, y: max(value(x, kind), value(y, kind)), a, b)
+    check(
+        run(f"min.{kind} %d0, %a0, %a1;", a, b, out=a.dtype),
+        lambda x, y: min(value(x, kind), value(y, kind)),
+        a,
+        b,
+    )
+    check(
+        run(f"max.{kind} %d0, %a0, %a1;", a, b, out=a.dtype),
+        lambda x, y: max(value(x, kind), value(y, kind)),
+        a,
+        b,
+    )
     names = {"eq": "__eq__", "ne": "__ne__", "lt": "__lt__", "le": "__le__", "gt": "__gt__", "ge": "__ge__"}
     for name, method in names.items():
         got = run(f"setp.{name}.{kind} %d0, %a0, %a1;", a, b, out=bool)
-        assert got.tolist() == [getattr(value(x, kind), method)(value(y, kind)) for x, y in zip(a, b, strict=True)]
+        assert got.tolist() == [
+            getattr(value(x, kind), method)(value(y, kind)) for x, y in zip(a, b, strict=True)
+        ]
     if kind[0] == "s":
         check(run(f"abs.{kind} %d0, %a0;", a, out=a.dtype), lambda x: abs(value(x, kind)), a)
         check(run(f"neg.{kind} %d0, %a0;", a, out=a.dtype), lambda x: -value(x, kind), a)
@@ -139,7 +170,9 @@ def test_set_selp_slct():
 def test_shifts_clamp_their_amount(kind):
     width = int(kind[1:])
     a, _ = pairs(width)
-    amounts = np.resize(np.array([0, 1, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 0xFFFFFFFF], np.uint32), len(a))
+    amounts = np.resize(
+        np.array([0, 1, 5, 15, 16, 17, 31, 32, 33, 63, 64, 65, 255, 0xFFFFFFFF], np.uint32), len(a)
+    )
     got = run(f"shr.{kind} %d0, %a0, %a1;", a, amounts, out=a.dtype)
     check(got, lambda x, n: value(x, kind if kind[0] == "s" else f"u{width}") >> min(n, 200), a, amounts)
     if kind[0] == "b":
@@ -217,7 +250,9 @@ def test_lop3_is_its_truth_table(truth):
     c = np.roll(a, 5)
 
     def function(x, y, z):
-        return sum((truth >> ((x >> i & 1) << 2 | (y >> i & 1) << 1 | z >> i & 1) & 1) << i for i in range(32))
+        return sum(
+            (truth >> ((x >> i & 1) << 2 | (y >> i & 1) << 1 | z >> i & 1) & 1) << i for i in range(32)
+        )
 
     got = run(f"lop3.b32 %d0, %a0, %a1, %a2, {truth};", a, b, c, out=np.uint32)
     check(got, function, a, b, c)
@@ -294,8 +329,18 @@ def test_saturating_sums():
     def clamp(x):
         return max(-(1 << 31), min((1 << 31) - 1, x))
 
-    check(run("add.sat.s32 %d0, %a0, %a1;", a, b, out=a.dtype), lambda x, y: clamp(value(x, "s32") + value(y, "s32")), a, b)
-    check(run("sub.sat.s32 %d0, %a0, %a1;", a, b, out=a.dtype), lambda x, y: clamp(value(x, "s32") - value(y, "s32")), a, b)
+    check(
+        run("add.sat.s32 %d0, %a0, %a1;", a, b, out=a.dtype),
+        lambda x, y: clamp(value(x, "s32") + value(y, "s32")),
+        a,
+        b,
+    )
+    check(
+        run("sub.sat.s32 %d0, %a0, %a1;", a, b, out=a.dtype),
+        lambda x, y: clamp(value(x, "s32") - value(y, "s32")),
+        a,
+        b,
+    )
 
 
 def test_mul24_sad_dot_products():
@@ -317,13 +362,17 @@ def test_mul24_sad_dot_products():
             got = run(f"dp4a.{kind}.{other} %d0, %a0, %a1, %a2;", a, b, c, out=np.uint32)
 
             def dot(x, y, z, k=kind, o=other):
-                return z + sum(value(x >> 8 * i, f"{k[0]}8") * value(y >> 8 * i, f"{o[0]}8") for i in range(4))
+                return z + sum(
+                    value(x >> 8 * i, f"{k[0]}8") * value(y >> 8 * i, f"{o[0]}8") for i in range(4)
+                )
 
             check(got, dot, a, b, c)
             got = run(f"dp2a.hi.{kind}.{other} %d0, %a0, %a1, %a2;", a, b, c, out=np.uint32)
 
             def dot2(x, y, z, k=kind, o=other):
-                halves = (value(x >> 16 * i, f"{k[0]}16") * value(y >> (16 + 8 * i), f"{o[0]}8") for i in range(2))
+                halves = (
+                    value(x >> 16 * i, f"{k[0]}16") * value(y >> (16 + 8 * i), f"{o[0]}8") for i in range(2)
+                )
                 return z + sum(halves)
 
             check(got, dot2, a, b, c)
@@ -345,7 +394,12 @@ def test_packing_and_unpacking():
     a, b = pairs(32)
     got = run("mov.b64 %d0, {%a0, %a1};", a, b, out=np.uint64)
     check(got, lambda x, y: x | y << 32, a, b)
-    lo, hi = run("mov.b64 %l0, {%a0, %a1}; mov.b64 {%d0, _}, %l0; mov.b64 {_, %d1}, %l0;", a, b, out=(np.uint32, np.uint32))
+    lo, hi = run(
+        "mov.b64 %l0, {%a0, %a1}; mov.b64 {%d0, _}, %l0; mov.b64 {_, %d1}, %l0;",
+        a,
+        b,
+        out=(np.uint32, np.uint32),
+    )
     assert (lo == a).all()
     assert (hi == b).all()
     h0, h1 = run("mov.b32 {%d0, %d1}, %a0;", a, out=(np.uint16, np.uint16))

@@ -14,13 +14,16 @@ def launch(body, *args, block=32, grid=1, before="", params=None, **options):
     text = f"""{before}
     .visible .entry k({formals})
     {{
-      .reg .pred %p<8>; .reg .b16 %h<16>; .reg .b32 %r<32>; .reg .b64 %rd<32>; .reg .f32 %f<8>; .reg .b128 %q<4>;
+      .reg .pred %p<8>; .reg .b16 %h<16>; .reg .b32 %r<32>;
+      .reg .b64 %rd<32>; .reg .f32 %f<8>; .reg .b128 %q<4>;
       mov.u32 %r0, %tid.x;
       {"".join(f"ld.param.u64 %rd{i + 20}, [p{i}];" for i in range(len(args)) if params is None)}
       {body}
       ret;
     }}"""
-    return module(text, options.pop("target", "sm_80")).launch("k", grid=grid, block=block, args=list(args), **options)
+    return module(text, options.pop("target", "sm_80")).launch(
+        "k", grid=grid, block=block, args=list(args), **options
+    )
 
 
 def test_loads_extend_by_their_type():
@@ -44,7 +47,20 @@ def test_stores_write_the_low_bits():
     assert (out == 0x6789).all()
 
 
-@pytest.mark.parametrize(("vector", "bits", "count"), [("v2", 8, 2), ("v4", 8, 4), ("v2", 16, 2), ("v4", 16, 4), ("v2", 32, 2), ("v4", 32, 4), ("v2", 64, 2), ("v4", 64, 4), ("v8", 32, 8)])
+@pytest.mark.parametrize(
+    ("vector", "bits", "count"),
+    [
+        ("v2", 8, 2),
+        ("v4", 8, 4),
+        ("v2", 16, 2),
+        ("v4", 16, 4),
+        ("v2", 32, 2),
+        ("v4", 32, 4),
+        ("v2", 64, 2),
+        ("v4", 64, 4),
+        ("v8", 32, 8),
+    ],
+)
 def test_vector_loads_and_stores(vector, bits, count):
     width = bits // 8 * count
     data = np.random.default_rng(0).integers(0, 256, 32 * width, np.uint8)
@@ -127,7 +143,8 @@ def test_one_generic_access_may_reach_several_spaces():
       mad.wide.u32 %rd5, %r0, 4, %rd20; st.global.u32 [%rd5], %r4;
       setp.ne.u32 %p2, %r3, 2;
       @%p2 st.u32 [%rd4], 9;
-      ld.shared.u32 %r5, [%r2]; ld.local.u32 %r6, [mine]; add.u32 %r5, %r5, %r6; st.global.u32 [%rd5+128], %r5;
+      ld.shared.u32 %r5, [%r2]; ld.local.u32 %r6, [mine];
+      add.u32 %r5, %r5, %r6; st.global.u32 [%rd5+128], %r5;
     """
     out, data = np.zeros(64, np.uint32), np.arange(100, 132, dtype=np.uint32)
     launch(body, out, data, before=before)
@@ -140,7 +157,8 @@ def test_dynamic_shared_memory_follows_the_static():
     before = ".extern .shared .align 16 .b8 dynamic[];"
     body = """
       .shared .align 4 .b8 fixed[20];
-      mov.u32 %r1, dynamic; mov.u32 %r2, fixed; mov.u32 %r3, %dynamic_smem_size; mov.u32 %r4, %total_smem_size;
+      mov.u32 %r1, dynamic; mov.u32 %r2, fixed;
+      mov.u32 %r3, %dynamic_smem_size; mov.u32 %r4, %total_smem_size;
       st.global.v4.u32 [%rd20], {%r1, %r2, %r3, %r4};
       st.shared.u32 [dynamic+60], %r0;
     """
@@ -152,7 +170,10 @@ def test_dynamic_shared_memory_follows_the_static():
 
 
 def test_parameters_of_every_kind():
-    params = ".param .u8 a, .param .s16 b, .param .f32 c, .param .f64 d, .param .align 8 .b8 e[16], .param .u64 p, .param .b16 h"
+    params = (
+        ".param .u8 a, .param .s16 b, .param .f32 c, "
+        ".param .f64 d, .param .align 8 .b8 e[16], .param .u64 p, .param .b16 h"
+    )
     body = """
       ld.param.u64 %rd0, [p];
       ld.param.u8 %r1, [a]; ld.param.s16 %r2, [b]; ld.param.b32 %r3, [c]; ld.param.b64 %rd1, [d];
@@ -162,18 +183,23 @@ def test_parameters_of_every_kind():
       st.global.u64 [%rd0+32], %rd1;
     """
     out = np.zeros(10, np.uint32)
-    launch(body, 200, -3, 1.5, 2.25, np.arange(4, dtype=np.uint32).tobytes(), out, np.float16(1.5), params=params)
+    launch(
+        body, 200, -3, 1.5, 2.25, np.arange(4, dtype=np.uint32).tobytes(), out, np.float16(1.5), params=params
+    )
     assert out[:7].tolist() == [200, 2**32 - 3, 0x3FC00000, 2, 3, 0x3E00, 1]
     assert out[8:].view(np.float64)[0] == 2.25
 
 
-@pytest.mark.parametrize(("args", "message"), [
-    ([np.zeros(4)], "has 2 parameters, got 1 arguments"),
-    ([np.zeros(4), np.zeros(4)], "argument 1 of kernel 'k' is an array, its parameter has 4 bytes"),
-    ([np.zeros(4), 1 << 40], "is 1099511627776, which doesn't fit 32 bits"),
-    ([np.zeros(4), bytes(5)], "has 5 bytes, its parameter 4"),
-    ([np.zeros(4), "text"], "is str: wanted an array, a number or bytes"),
-])
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([np.zeros(4)], "has 2 parameters, got 1 arguments"),
+        ([np.zeros(4), np.zeros(4)], "argument 1 of kernel 'k' is an array, its parameter has 4 bytes"),
+        ([np.zeros(4), 1 << 40], "is 1099511627776, which doesn't fit 32 bits"),
+        ([np.zeros(4), bytes(5)], "has 5 bytes, its parameter 4"),
+        ([np.zeros(4), "text"], "is str: wanted an array, a number or bytes"),
+    ],
+)
 def test_arguments_are_checked(args, message):
     text = ".visible .entry k(.param .u64 a, .param .u32 b) { ret; }"
     with pytest.raises(WeftError, match=message.replace("(", r"\(")):
@@ -184,10 +210,10 @@ def test_launches_are_checked():
     m = module(".visible .entry k() .reqntid 32 { ret; } .visible .entry j() .maxntid 64, 2 { ret; }")
     assert m.kernels == ("k", "j")
     for options, message in (
-        (dict(block=64), "requires blocks of"),
-        (dict(block=32, grid=(0, 1, 1)), "grid"),
-        (dict(block=32, arithmetic="fast"), "arithmetic"),
-        (dict(block=32, shared_bytes=1 << 20), "shared memory"),
+        ({"block": 64}, "requires blocks of"),
+        ({"block": 32, "grid": (0, 1, 1)}, "grid"),
+        ({"block": 32, "arithmetic": "fast"}, "arithmetic"),
+        ({"block": 32, "shared_bytes": 1 << 20}, "shared memory"),
     ):
         with pytest.raises(WeftError, match=message):
             m.launch("k", **options)
@@ -204,7 +230,11 @@ def test_strided_read_only_and_overlapping_arrays():
     assert (base[7, 2:6] == 7).all()
     assert base.sum() == 28
     whole = np.zeros(64, np.uint32)
-    launch("st.global.u32 [%rd20], 1; sub.u64 %rd0, %rd21, %rd20; st.global.u64 [%rd20+8], %rd0;", whole, whole[10:])
+    launch(
+        "st.global.u32 [%rd20], 1; sub.u64 %rd0, %rd21, %rd20; st.global.u64 [%rd20+8], %rd0;",
+        whole,
+        whole[10:],
+    )
     assert whole[0] == 1
     assert whole[2] == 40
     odd = np.zeros(129, np.uint8)[1:].view(np.uint32)
@@ -222,26 +252,29 @@ def test_faults_name_line_thread_and_address():
     with pytest.raises(emulator.Fault) as caught:
         launch(body, data)
     fault = caught.value
-    assert fault.line == 11
+    assert fault.line == 12
     assert fault.thread == emulator.Thread((0, 0, 0), (31, 0, 0))
     assert fault.address % 256 == 124
     assert "out-of-bounds global access of 4 bytes" in str(fault)
     assert "124 bytes into argument 0 of 124 bytes in thread (31, 0, 0) of block (0, 0, 0)" in str(fault)
 
 
-@pytest.mark.parametrize(("body", "message"), [
-    ("ld.global.u32 %r1, [%rd20+2];", "misaligned global access of 4 bytes"),
-    ("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd20+8];", "misaligned global access of 16 bytes"),
-    ("ld.global.u32 %r1, [%rd20+-4];", "out-of-bounds global"),
-    ("mov.u64 %rd0, 0; ld.u32 %r1, [%rd0];", "out-of-bounds generic access of 4 bytes at 0x0"),
-    ("st.shared.u32 [0], 1;", "out-of-bounds shared access of 4 bytes at 0x0, the block has 0 bytes"),
-    ("mov.u32 %r1, block; st.shared.u32 [%r1+2], 1;", "misaligned shared"),
-    ("mov.u32 %r1, block; st.shared.u32 [%r1+64], 1;", "out-of-bounds shared access of 4 bytes at 0x40"),
-    ("mov.u64 %rd0, block; cvta.shared.u64 %rd0, %rd0; st.u32 [%rd0+64], 1;", "out-of-bounds shared"),
-    ("ld.local.u32 %r1, [%rd20];", "out-of-bounds local"),
-    ("mov.u64 %rd0, c; cvta.const.u64 %rd0, %rd0; st.u32 [%rd0], 1;", "read-only const"),
-    ("atom.global.add.u32 %r1, [%rd20+1], 1;", "misaligned"),
-])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("ld.global.u32 %r1, [%rd20+2];", "misaligned global access of 4 bytes"),
+        ("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd20+8];", "misaligned global access of 16 bytes"),
+        ("ld.global.u32 %r1, [%rd20+-4];", "out-of-bounds global"),
+        ("mov.u64 %rd0, 0; ld.u32 %r1, [%rd0];", "out-of-bounds generic access of 4 bytes at 0x0"),
+        ("st.shared.u32 [0], 1;", "out-of-bounds shared access of 4 bytes at 0x0, the block has 0 bytes"),
+        ("mov.u32 %r1, block; st.shared.u32 [%r1+2], 1;", "misaligned shared"),
+        ("mov.u32 %r1, block; st.shared.u32 [%r1+64], 1;", "out-of-bounds shared access of 4 bytes at 0x40"),
+        ("mov.u64 %rd0, block; cvta.shared.u64 %rd0, %rd0; st.u32 [%rd0+64], 1;", "out-of-bounds shared"),
+        ("ld.local.u32 %r1, [%rd20];", "out-of-bounds local"),
+        ("mov.u64 %rd0, c; cvta.const.u64 %rd0, %rd0; st.u32 [%rd0], 1;", "read-only const"),
+        ("atom.global.add.u32 %r1, [%rd20+1], 1;", "misaligned"),
+    ],
+)
 def test_what_a_gpu_faults_on(body, message):
     shared = ".shared .align 16 .b8 block[64];" if "block" in body else ""
     with pytest.raises(emulator.Fault, match=message):
@@ -252,7 +285,8 @@ def test_a_guarded_access_checks_only_its_lanes():
     data = np.arange(8, dtype=np.uint32)
     out = np.zeros(32, np.uint32)
     body = """
-      setp.lt.u32 %p1, %r0, 8; mad.wide.u32 %rd0, %r0, 4, %rd20; mad.wide.u32 %rd1, %r0, 4, %rd21; mov.u32 %r1, 99;
+      setp.lt.u32 %p1, %r0, 8; mad.wide.u32 %rd0, %r0, 4, %rd20;
+      mad.wide.u32 %rd1, %r0, 4, %rd21; mov.u32 %r1, 99;
       @%p1 ld.global.u32 %r1, [%rd0];
       st.global.u32 [%rd1], %r1;
     """
@@ -276,8 +310,17 @@ def test_module_variables_keep_their_values():
 @pytest.mark.parametrize("space", ["global", "shared"])
 def test_atomics_on_one_place_take_turns(space):
     old, final = np.zeros((128, 9), np.int64), np.zeros(9, np.uint32)
-    operations = [("add.u32", "%r0"), ("min.s32", "%r1"), ("max.u32", "%r0"), ("and.b32", "%r2"), ("or.b32", "%r3"),
-                  ("xor.b32", "%r0"), ("inc.u32", "10"), ("dec.u32", "10"), ("exch.b32", "%r0")]
+    operations = [
+        ("add.u32", "%r0"),
+        ("min.s32", "%r1"),
+        ("max.u32", "%r0"),
+        ("and.b32", "%r2"),
+        ("or.b32", "%r3"),
+        ("xor.b32", "%r0"),
+        ("inc.u32", "10"),
+        ("dec.u32", "10"),
+        ("exch.b32", "%r0"),
+    ]
     start = [5, 0, 3, 0xFFFFFFFF, 0, 0, 0, 4, 9]
     body = """
       .shared .align 4 .b8 block[64];
@@ -293,10 +336,15 @@ def test_atomics_on_one_place_take_turns(space):
         final[:] = start
     body += "bar.sync 0;\n"
     for i, (name, value) in enumerate(operations):
-        body += f"atom.{space}.{name} %r5, [{where}+{4 * i}], {value}; cvt.u64.u32 %rd3, %r5; st.global.u64 [%rd1+{8 * i}], %rd3;\n"
+        body += (
+            f"atom.{space}.{name} %r5, [{where}+{4 * i}], {value}; "
+            f"cvt.u64.u32 %rd3, %r5; st.global.u64 [%rd1+{8 * i}], %rd3;\n"
+        )
     body += "bar.sync 0;\n"
     if space == "shared":
-        body += "".join(f"ld.shared.u32 %r6, [%rd2+{4 * i}]; st.global.u32 [%rd21+{4 * i}], %r6;" for i in range(9))
+        body += "".join(
+            f"ld.shared.u32 %r6, [%rd2+{4 * i}]; st.global.u32 [%rd21+{4 * i}], %r6;" for i in range(9)
+        )
     launch(body, old, final, block=128)
 
     def signed(x):
@@ -370,20 +418,25 @@ def copied(body, count=32):
 
 
 def test_async_copies_show_after_the_wait():
-    data, out = copied("cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group; cp.async.wait_group 0;")
+    data, out = copied(
+        "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group; cp.async.wait_group 0;"
+    )
     assert (out == data).all()
     data, out = copied("cp.async.ca.shared.global.L2::128B [%r1], [%rd1], 8; cp.async.wait_all;")
     assert (out[:, :2] == data[:, :2]).all()
     assert (out[:, 2:] == 7).all()
 
 
-@pytest.mark.parametrize("body", [
-    "cp.async.cg.shared.global [%r1], [%rd1], 16;",
-    "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group;",
-    "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.wait_group 0;",
-    "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group; cp.async.wait_group 1;",
-    "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group; bar.sync 0;",
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "cp.async.cg.shared.global [%r1], [%rd1], 16;",
+        "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group;",
+        "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.wait_group 0;",
+        "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group; cp.async.wait_group 1;",
+        "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group; bar.sync 0;",
+    ],
+)
 def test_a_missing_wait_shows_stale_data(body):
     _, out = copied(body)
     assert (out == 7).all()
@@ -461,7 +514,8 @@ def test_128_bit_registers_move_whole():
     data, out = np.arange(128, dtype=np.uint32), np.zeros(128, np.uint32)
     body = """
       mul.wide.u32 %rd0, %r0, 16; add.u64 %rd1, %rd20, %rd0; add.u64 %rd2, %rd21, %rd0;
-      ld.global.b128 %q1, [%rd1]; mov.b128 {%rd3, %rd4}, %q1; mov.b128 %q2, {%rd4, %rd3}; st.global.b128 [%rd2], %q2;
+      ld.global.b128 %q1, [%rd1]; mov.b128 {%rd3, %rd4}, %q1;
+      mov.b128 %q2, {%rd4, %rd3}; st.global.b128 [%rd2], %q2;
     """
     launch(body, data, out)
     assert (out.reshape(-1, 4) == data.reshape(-1, 4)[:, [2, 3, 0, 1]]).all()

@@ -1,4 +1,4 @@
-"""mma.sync and the moves of 8x8 matrices: fragments as the ISA draws them, sums against exact rational arithmetic."""
+"""mma.sync and the moves of 8x8 matrices: fragments as the ISA draws them, sums against exact fractions."""
 
 import time
 from fractions import Fraction
@@ -31,7 +31,9 @@ def a_fragment(matrix, lane):
 
 def b_fragment(matrix, lane):
     group, t = divmod(lane, 4)
-    return [matrix[2 * t + pair + 8 * down, group] for down in range(matrix.shape[0] // 8) for pair in range(2)]
+    return [
+        matrix[2 * t + pair + 8 * down, group] for down in range(matrix.shape[0] // 8) for pair in range(2)
+    ]
 
 
 def c_places(lane):
@@ -56,9 +58,11 @@ def multiply(a, b, c, name, target="sm_80", **options):
     text = f"""
     .visible .entry k(.param .u64 p, .param .u64 q) {{
       .reg .b32 %r<32>; .reg .b64 %rd<8>;
-      ld.param.u64 %rd1, [p]; ld.param.u64 %rd3, [q]; mov.u32 %r30, %tid.x; mad.wide.u32 %rd2, %r30, {width}, %rd1;
+      ld.param.u64 %rd1, [p]; ld.param.u64 %rd3, [q];
+      mov.u32 %r30, %tid.x; mad.wide.u32 %rd2, %r30, {width}, %rd1;
       {loads}
-      mma.sync.aligned.m16n8k{k}.row.col.f32.{name}.{name}.f32 {{%r20, %r21, %r22, %r23}}, {{{a_regs}}}, {{{b_regs}}}, {{{c_regs}}};
+      mma.sync.aligned.m16n8k{k}.row.col.f32.{name}.{name}.f32 {{%r20, %r21, %r22, %r23}},
+        {{{a_regs}}}, {{{b_regs}}}, {{{c_regs}}};
       mad.wide.u32 %rd4, %r30, 16, %rd3; st.global.v4.b32 [%rd4], {{%r20, %r21, %r22, %r23}};
       ret;
     }}"""
@@ -84,8 +88,10 @@ def exponent(value, name):
 def truncated_sum(a, b, c, name, fraction, step):
     """One element by the published rule, over steps of k, in exact arithmetic; finite numbers only."""
     for k in range(0, len(a), step):
-        terms = [(Fraction(float(x)) * Fraction(float(y)), exponent(x, name) + exponent(y, name))
-                 for x, y in zip(a[k : k + step], b[k : k + step], strict=True)]
+        terms = [
+            (Fraction(float(x)) * Fraction(float(y)), exponent(x, name) + exponent(y, name))
+            for x, y in zip(a[k : k + step], b[k : k + step], strict=True)
+        ]
         terms = [(p, e if p else -126) for p, e in terms] + [(Fraction(float(c)), exponent(c, "f32"))]
         unit = Fraction(2) ** (max(e for _, e in terms) - fraction)
         total = sum(int(p / unit) for p, _ in terms) * unit
@@ -164,6 +170,15 @@ def test_infinities_and_nan():
     assert (d[1, 0] == np.float32(3e38)).all()
 
 
+def test_infinity_times_a_large_number_keeps_its_sign():
+    a, b, c = operands("bf16", 16, "plain", 3)
+    a[0, 0, 0], b[0, 0] = np.inf, 2.0**126
+    a[0, 1, 0] = -np.inf
+    d = multiply(a, b, c, "bf16", "sm_90")
+    assert (d[0, 0] == np.inf).all()
+    assert (d[0, 1] == -np.inf).all()
+
+
 def test_forms_come_from_the_isa_tables():
     for opcode, message in (
         ("mma.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", "has no shape m16n8k32"),
@@ -173,7 +188,10 @@ def test_forms_come_from_the_isa_tables():
         text = f".visible .entry k() {{ .reg .b32 %r<16>; {opcode} {{%r0}}, [%r1]; }}"
         with pytest.raises(emulator.PtxError, match=message):
             module(text).launch("k")
-    text = ".visible .entry k() { .reg .b32 %r<16>; mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%r0}, {%r1}, {%r2}, {%r3}; }"
+    text = (
+        ".visible .entry k() { .reg .b32 %r<16>; "
+        "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%r0}, {%r1}, {%r2}, {%r3}; }"
+    )
     with pytest.raises(emulator.PtxError, match="needs sm_80 or later"):
         module(text, "sm_75").launch("k")
     with pytest.raises(emulator.PtxError, match="expects 4 D registers, got 1"):
@@ -190,7 +208,8 @@ def test_ldmatrix_and_stmatrix(count, trans):
     .visible .entry k(.param .u64 p, .param .u64 q, .param .u64 s) {{
       .reg .b32 %r<32>; .reg .b64 %rd<16>; .shared .align 16 .b8 from[1024]; .shared .align 16 .b8 to[1024];
       ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [q]; ld.param.u64 %rd3, [s];
-      mov.u32 %r0, %tid.x; mul.wide.u32 %rd4, %r0, 16; add.u64 %rd1, %rd1, %rd4; add.u64 %rd2, %rd2, %rd4; add.u64 %rd3, %rd3, %rd4;
+      mov.u32 %r0, %tid.x; mul.wide.u32 %rd4, %r0, 16; add.u64 %rd1, %rd1, %rd4;
+      add.u64 %rd2, %rd2, %rd4; add.u64 %rd3, %rd3, %rd4;
       ld.global.v4.u32 {{%r1, %r2, %r3, %r4}}, [%rd1];
       shl.b32 %r5, %r0, 4; mov.u32 %r6, from; add.u32 %r6, %r6, %r5; mov.u32 %r7, to; add.u32 %r7, %r7, %r5;
       st.shared.v4.u32 [%r6], {{%r1, %r2, %r3, %r4}};
@@ -223,7 +242,8 @@ def test_movmatrix_transposes():
       .reg .b32 %r<8>; .reg .b64 %rd<8>;
       ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [q]; mov.u32 %r0, %tid.x;
       mad.wide.u32 %rd1, %r0, 4, %rd1; mad.wide.u32 %rd2, %r0, 4, %rd2;
-      ld.global.u32 %r1, [%rd1]; movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1; st.global.u32 [%rd2], %r2; ret;
+      ld.global.u32 %r1, [%rd1]; movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1;
+      st.global.u32 [%rd2], %r2; ret;
     }"""
     module(text).launch("k", block=32, args=[words, out])
     assert (out.view(np.uint16).reshape(8, 8) == matrix.T).all()
@@ -237,7 +257,9 @@ def product(gemm, m, n, k, seed=None):
     grid = n // gemm.tile[1], m // gemm.tile[0]
     ptx = emulator.Module(to_ptx(gemm.ir()))
     begun = time.perf_counter()
-    report = ptx.launch("gemm", grid=grid, block=gemm.threads, args=[a, b, d, n, k], shared_bytes=gemm.shared_bytes, seed=seed)
+    report = ptx.launch(
+        "gemm", grid=grid, block=gemm.threads, args=[a, b, d, n, k], shared_bytes=gemm.shared_bytes, seed=seed
+    )
     elapsed = time.perf_counter() - begun
     exact = a.astype(np.float64) @ b.astype(np.float64).T
     assert np.abs(d - exact).max() < 1e-3

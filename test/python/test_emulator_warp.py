@@ -53,10 +53,13 @@ def test_votes_and_active_masks():
     mask = 0x0FFFFFF0
     body = f"""
       vote.sync.ballot.b32 %d0, %a0, {FULL}; vote.sync.ballot.b32 %d1, !%a0, {FULL};
-      vote.sync.all.pred %d2, %a0, {FULL}; vote.sync.any.pred %d3, %a0, {FULL}; vote.sync.uni.pred %d4, %a0, {FULL};
+      vote.sync.all.pred %d2, %a0, {FULL}; vote.sync.any.pred %d3, %a0, {FULL};
+      vote.sync.uni.pred %d4, %a0, {FULL};
       activemask.b32 %d5;
     """
-    ballot, other, all_, any_, uni, active = run(body, p, out=(np.uint32, np.uint32, bool, bool, bool, np.uint32))
+    ballot, other, all_, any_, uni, active = run(
+        body, p, out=(np.uint32, np.uint32, bool, bool, bool, np.uint32)
+    )
     for warp in range(3):
         votes = p[32 * warp : 32 * warp + 32]
         bits = sum(1 << i for i in range(32) if votes[i])
@@ -67,7 +70,10 @@ def test_votes_and_active_masks():
         assert (any_[at] == votes.any()).all()
         assert (uni[at] == (votes.all() or not votes.any())).all()
     assert (active == FULL).all()
-    body = f"setp.ge.u32 %q0, %a1, 4; setp.lt.and.u32 %q0, %a1, 28, %q0; mov.u32 %d0, 0;\n@%q0 vote.sync.ballot.b32 %d0, %a0, {mask};"
+    body = (
+        f"setp.ge.u32 %q0, %a1, 4; "
+        f"setp.lt.and.u32 %q0, %a1, 28, %q0; mov.u32 %d0, 0;\n@%q0 vote.sync.ballot.b32 %d0, %a0, {mask};"
+    )
     lane = np.tile(np.arange(32, dtype=np.uint32), 3)
     got = run(body, p, lane, out=np.uint32)
     for warp in range(3):
@@ -96,7 +102,10 @@ def test_match():
     keys = RNG.integers(0, 4, 64).astype(np.uint32)
     keys[32:] = 9
     wide = keys.astype(np.uint64) << np.uint64(40)
-    body = "match.any.sync.b32 %d0, %a0, -1; match.any.sync.b64 %d1, %a1, -1; match.all.sync.b32 %d2|%d3, %a0, -1;"
+    body = (
+        "match.any.sync.b32 %d0, %a0, -1; "
+        "match.any.sync.b64 %d1, %a1, -1; match.all.sync.b32 %d2|%d3, %a0, -1;"
+    )
     some, other, all_, same = run(body, keys, wide, out=(np.uint32, np.uint32, np.uint32, bool))
     for warp in range(2):
         mine = keys[32 * warp : 32 * warp + 32].tolist()
@@ -110,7 +119,10 @@ def test_match():
 
 def test_elect_picks_the_lowest_member():
     lane = np.arange(32, dtype=np.uint32)
-    body = "elect.sync %d0|%d1, -1; setp.ge.u32 %q0, %a0, 5; mov.u32 %d2, 99;\n@%q0 elect.sync %d2|_, 0xFFFFFFE0;"
+    body = (
+        "elect.sync %d0|%d1, -1; "
+        "setp.ge.u32 %q0, %a0, 5; mov.u32 %d2, 99;\n@%q0 elect.sync %d2|_, 0xFFFFFFE0;"
+    )
     leader, elected, other = run(body, lane, out=(np.uint32, bool, np.uint32), target="sm_90")
     assert (leader == 0).all()
     assert elected.tolist() == [True] + [False] * 31

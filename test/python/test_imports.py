@@ -1,4 +1,4 @@
-"""Imports point left only: isa -> dialects -> passes -> compile -> tools; the emulator stands beside them all."""
+"""Imports point left only: isa -> dialects -> passes -> stages -> tools; the emulator stands beside them all."""
 
 import ast
 import sys

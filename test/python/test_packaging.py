@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -53,8 +52,7 @@ def sdist(tmp_path_factory):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (base / "tree").mkdir(exist_ok=True)
         copy(ROOT / name, base / "tree" / name)
-    with tarfile.open(build("build_sdist", base / "tree", base / "made")) as archive:
-        archive.extractall(base / "unpacked", filter="data")
+    shutil.unpack_archive(build("build_sdist", base / "tree", base / "made"), base / "unpacked")
     (unpacked,) = (base / "unpacked").iterdir()
     return unpacked
 

@@ -21,7 +21,7 @@
 
 // RUN: weft-opt %s --pass-pipeline='func.func(cse)' --mlir-print-ir-after-all --mlir-print-ir-module-scope 2>&1 >%t \
 // RUN:   | FileCheck %s --check-prefix=SCOPE
-// SCOPE:      IR Dump After CSE {{.*}}'func.func' operation: @twice
+// SCOPE:      IR Dump After CSE{{.*}}'func.func' operation: @twice
 // SCOPE-NEXT: module
 
 // RUN: weft-opt %s --cse --mlir-timing 2>&1 >%t | FileCheck %s --check-prefix=TIMING

@@ -20,6 +20,8 @@ _LEAST_EXPONENT = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126}
 # So low that no product with a zero in it is ever the largest; the accumulator keeps the largest at -126 or
 # above.
 _ZERO_EXPONENT = -4000
+# That of infinity and NaN, above every number's and small enough to be scaled by.
+_NO_NUMBER_EXPONENT = 128
 
 
 @dataclass(frozen=True)
@@ -40,53 +42,46 @@ def unit(chip: str) -> Unit:
 def multiply_accumulate(
     a: Array, b: Array, c: Array, types: tuple[str, str, str, str], how: Unit | None
 ) -> Array:
-    """`d = a @ b + c` on bits: a `[n, m, k]`, b `[n, k, n']`, c and d `[n, m, n']`; `types` are those of a,
-    b, c and d.
+    """`d = a @ b + c` on bits: a `[n, m, k]`, b `[n, k, n']`, c and d `[n, m, n']`.
 
-    With no unit the products are added in float64, and rounded to d's type once.
+    `types` are those of a, b, c and d. With no unit the products are added in float64, and rounded to d's type once.
     """
     a_type, b_type, c_type, d_type = types
     left, right, total = decode(a, a_type), decode(b, b_type), decode(c, c_type)
     if how is None:
         return encode(left @ right + total, d_type)
-    left, right = (
-        np.ascontiguousarray(left.transpose(2, 0, 1)),
-        np.ascontiguousarray(right.transpose(1, 0, 2)),
-    )
+    left = np.ascontiguousarray(left.transpose(2, 0, 1))
+    right = np.ascontiguousarray(right.transpose(1, 0, 2))
     left_exponent, right_exponent = exponents(left, a_type), exponents(right, b_type)
     depth = left.shape[0]
     step = max(1, how.step_bytes // a.dtype.itemsize)
     for k in range(0, depth, step):
         part = slice(k, k + step)
-        total = _aligned_sum(
-            left[part], right[part], left_exponent[part], right_exponent[part], total, how.fraction
+        largest = _largest(
+            left_exponent[part], right_exponent[part], exponents(total, d_type if k else c_type)
         )
-        total = _rounded(total, d_type)
+        total = _rounded(_aligned_sum(left[part], right[part], total, largest, how.fraction), d_type)
     return encode(total, d_type)
 
 
 def exponents(value: Doubles, name: str) -> Exponents:
     """The exponents of values of a format; a subnormal has that of the least normal number."""
     exponent = ((value.view(np.int64) >> np.int64(52)) & np.int64(0x7FF)).astype(np.int16) - np.int16(1023)
-    least = np.int16(_LEAST_EXPONENT[name])
-    return np.where(value == 0, np.int16(_ZERO_EXPONENT), np.maximum(exponent, least))
+    inside = np.clip(exponent, _LEAST_EXPONENT[name], _NO_NUMBER_EXPONENT)
+    return np.where(value == 0, np.int16(_ZERO_EXPONENT), inside)
 
 
-def _aligned_sum(
-    left: Doubles,
-    right: Doubles,
-    left_exponent: Exponents,
-    right_exponent: Exponents,
-    c: Doubles,
-    fraction: int,
-) -> Doubles:
-    """The sum over k of `left [k, n, m] * right [k, n, n']` and c, every term cut to `fraction` bits below
-    the largest.
+def _largest(left: Exponents, right: Exponents, c: Exponents) -> Exponents:
+    """The largest exponent of each sum, that of zero being -126.
 
     The factors' exponents decide, so a product of significands of 2 or more is not normalised first.
     """
-    largest = np.maximum.reduce(left_exponent[:, :, :, None] + right_exponent[:, :, None, :], axis=0)
-    np.maximum(largest, np.maximum(exponents(c, "f32"), np.int16(-126)), out=largest)
+    largest: Exponents = np.maximum.reduce(left[:, :, :, None] + right[:, :, None, :], axis=0)
+    return np.maximum(largest, np.maximum(c, np.int16(-126)))
+
+
+def _aligned_sum(left: Doubles, right: Doubles, c: Doubles, largest: Exponents, fraction: int) -> Doubles:
+    """The sum over k of `left [k, n, m] * right [k, n, n']` and c, each cut `fraction` bits below `largest`."""
     wide = largest.astype(np.int64)
     up = (np.int64(1023 + fraction) - wide << np.int64(52)).view(np.float64)
     down = (np.int64(1023 - fraction) + wide << np.int64(52)).view(np.float64)
@@ -102,8 +97,7 @@ def _aligned_sum(
 
 
 def _rounded(total: Doubles, name: str) -> Doubles:
-    """The value that the accumulator keeps: f32 toward zero, f16 to nearest; what is too large becomes
-    infinite."""
+    """What the accumulator keeps: f32 toward zero, f16 to nearest; what is too large becomes infinite."""
     if name == "f16":
         return total.astype(np.float16).astype(np.float64)
     # Cutting the low bits of a float64 rounds to float32 toward zero, but for subnormals, whose last bit is

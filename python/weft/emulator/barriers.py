@@ -80,7 +80,8 @@ class Barriers:
         """All of `group` arrives at a barrier; returns the block to go on with, or -1 while the group
         waits."""
         lanes, wave = group.lanes, self.machine.wave
-        if needed is None and lanes.whole and waits and not self.pending and reduction is None:
+        plain = needed is None and waits and reduction is None and not self.pending
+        if plain and lanes.active == np.count_nonzero(wave.live):
             return after
         line = self.machine.program.blocks[group.block].line
         threads = lanes.threads()

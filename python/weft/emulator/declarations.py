@@ -123,13 +123,7 @@ class DeclarationReader:
         if token.text == "[":
             return self._address()
         if token.text == "{":
-            self.take()
-            items: list[Operand] = []
-            while not self.accept("}"):
-                items.append(self._item())
-                if self.token.text != "}":
-                    self.expect(",")
-            return Vector(tuple(items), place)
+            return self._vector()
         if self.accept("!"):
             name = self.kind("name", "a predicate")
             return Negated(Name(name.text, self.place_of(name)), place)
@@ -139,6 +133,16 @@ class DeclarationReader:
         if self.token.text in ("+", "-") and isinstance(first, Name):
             return Address(first, self._offset(), (), place)
         return first
+
+    def _vector(self) -> Vector:
+        place = self.place
+        self.expect("{")
+        items: list[Operand] = []
+        while not self.accept("}"):
+            items.append(self._item())
+            if self.token.text != "}":
+                self.expect(",")
+        return Vector(tuple(items), place)
 
     def _item(self) -> Operand:
         token, place = self.token, self.place
@@ -159,7 +163,7 @@ class DeclarationReader:
         offset = self._offset() if self.token.text in ("+", "-") else 0
         more: list[Operand] = []
         while self.accept(","):
-            more.append(self.simple_operand())
+            more.append(self._vector() if self.token.text == "{" else self._item())
         self.expect("]")
         return Address(base, offset, tuple(more), place)
 

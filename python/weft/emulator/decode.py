@@ -158,7 +158,9 @@ class Op:
             return self.slots.constant(32, kind)
         if name.text not in special.REGISTERS or name.text in special.CLOCKS:
             known = entity is not None or name.text in special.CLOCKS
-            self.fail(f"can't use '{name.text}' here" if known else f"'{name.text}' is not declared", name.place)
+            self.fail(
+                f"can't use '{name.text}' here" if known else f"'{name.text}' is not declared", name.place
+            )
         return self.slots.special(name.text, kind)
 
     def _check_width(self, register: Register, kind: Type, any_width: bool, place: Place) -> None:
@@ -275,7 +277,7 @@ class Op:
     def frame_address(self, variable: Variable, offset: int) -> "AddressOf":
         """The address of a variable of the frame as a value, in its own space."""
         shift = FRAME_PARAM if variable.space == "param" else 0
-        constant = self.slots.constant(variable.offset + offset + shift, U64)
+        constant = self.slots.constant(int(wrap(variable.offset + offset + shift)), U64)
         return AddressOf(self.code.frame, constant, False, variable.space)
 
 

@@ -17,7 +17,7 @@ _TOKEN = re.compile(
     | (?P<integer>(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?(?!\w))
     | (?P<name>(?:[A-Za-z][\w$]*|[_$%][\w$]+)(?:\.\w+(?:::\w+)*)*)
     | (?P<directive>\.[A-Za-z_]\w*(?:::\w+)*)
-    | (?P<string>"[^"\n]*")
+    | (?P<string>"(?:[^"\\\n]|\\.)*")
     | (?P<punctuation>[][(){}<>,;:|=!@+*_~-])
     """,
     re.VERBOSE | re.ASCII,

@@ -15,14 +15,13 @@ from weft.emulator.barriers import Barriers
 from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.groups import CallSite, Frame, Group, Key, Priority, Transfer
 from weft.emulator.lanes import Lanes
-from weft.emulator.program import Program
+from weft.emulator.program import MAX_FRAME, Program
 from weft.emulator.types import Bools
 from weft.emulator.wave import Wave
 
 QUANTUM = 2000
 _SLICE = 500
 _TURN = 100_000
-_STACK_LIMIT = 512 * 1024
 _DEPTH_LIMIT = 1000
 
 
@@ -47,6 +46,7 @@ class Machine:
         self._lowest: Priority = ()
         self._hold = 0
         self._rotated = 0
+        wave.memory.reserve_local(program.entry.frame_size)
         root = Frame(None, None, program.entry, 0)
         for threads in wave.parts(split=seed is not None):
             self.put(Group(program.entry.entry_block, root, Lanes.of(wave, threads)))
@@ -54,10 +54,12 @@ class Machine:
     # The loop
 
     def run(self) -> bool:
-        """Runs until every thread has exited (True), or for a turn, after which another wave may be let in
-        (False)."""
+        """Runs until every thread has exited (True), or for a turn in which it polled memory (False).
+
+        In the second case what it waits for may be another wave's to do.
+        """
         wave, blocks, totals, ready = self.wave, self.program.blocks, self.totals, self.ready
-        stop = wave.ticks + _TURN
+        stop, polls = wave.ticks + _TURN, wave.polls
         group = self._pick()
         while group is not None:
             block, lanes = blocks[group.block], group.lanes
@@ -77,8 +79,10 @@ class Machine:
                 if ready:
                     group = self._choose(group)
             if wave.ticks > stop and group is not None:
-                self.put(group)
-                return False
+                if wave.polls != polls:
+                    self.put(group)
+                    return False
+                stop += _TURN
         if ready or self.barriers.pending:
             raise Deadlock(self._waiting())
         return True
@@ -227,7 +231,7 @@ class Machine:
     def _new_frame(self, caller: Frame, site: CallSite) -> Frame:
         base = caller.base + caller.code.frame_size
         end = base + site.code.frame_size
-        if end > _STACK_LIMIT or len(caller.path) >= _DEPTH_LIMIT:
+        if end > MAX_FRAME or len(caller.path) >= _DEPTH_LIMIT:
             raise Fault("stack overflow", self.program.blocks[site.block].line)
         frame = Frame(caller, site, site.code, base)
         frame.path = (*caller.path, self.program.blocks[site.block].rank)

@@ -29,6 +29,7 @@ from weft.emulator.table import Collective, End, Step
 from weft.emulator.types import PRED
 
 _FRAME_ALIGN = 16
+MAX_FRAME = 512 * 1024
 
 
 @dataclass(eq=False, slots=True)
@@ -184,6 +185,10 @@ def _lay_out_frame(code: FunctionCode) -> None:
     if not function.is_entry:
         inside += [p for p in (*function.params, *function.returns) if isinstance(p, Variable)]
     end = layout(inside, 0)
+    if end > MAX_FRAME:
+        raise PtxError(
+            f"'{function.name}' needs {end} bytes of local memory, a thread has {MAX_FRAME}", *function.place
+        )
     code.frame_size = -(-end // _FRAME_ALIGN) * _FRAME_ALIGN
 
 

@@ -54,7 +54,8 @@ class Wave:
     """CTAs `cta_numbers` of a launch. Row r of a register is warp `warp_of_row[r]` of the wave's CTA
     `cta_of_row[r]`.
 
-    `live` are the threads that have not exited; `ticks` counts what the wave has executed, as its clock.
+    `live` are the threads that have not exited; `ticks` counts what the wave has executed, as its clock, and
+    `polls` the times that it may have been looking for what others do.
     """
 
     def __init__(self, launch: Launch, slots: Slots, device: Device, cta_numbers: Sequence[int]) -> None:
@@ -71,7 +72,7 @@ class Wave:
             self.cta_numbers[self.cta_of_row][:, None], launch.grid
         )
         self.nctaid: npt.NDArray[np.intp] = np.array([*launch.grid, 1])
-        self.ticks = 0
+        self.ticks = self.polls = 0
         self.memory = Memory(device, len(cta_numbers), self.cta_of_row, launch.shared_bytes)
         self.copies: CopyQueue | None = None
         self.regs = self._registers(slots)

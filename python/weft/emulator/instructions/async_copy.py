@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from weft.emulator.decode import Op
 from weft.emulator.lanes import Lanes
-from weft.emulator.memory import Piece, put
+from weft.emulator.memory import Addresses, Piece, put
 from weft.emulator.table import Step, Table
 from weft.emulator.types import STORAGE, U32, Array, Bools
 
@@ -103,40 +103,41 @@ def cp_async(op: Op) -> Step:
             ignore = op.predicate(operand)
         else:
             limit = op.source(operand, U32)
-    storage = STORAGE[8 * size]
+
+    def wanted(lanes: Lanes) -> Array:
+        """How many bytes each lane reads; the rest is filled with zeros."""
+        if limit:
+            return np.minimum(lanes.read(limit), np.uint32(size))
+        return np.where(lanes.read(ignore[0]) ^ ignore[1], np.uint32(0), np.uint32(size))
 
     def run(lanes: Lanes) -> None:
         memory = lanes.wave.memory
         pieces = memory.locate(lanes, "shared", target(lanes), size, "async", line)
         if limit or ignore[0]:
-            value = _partial(lanes, limit, ignore)
+            value = _filled(lanes, source(lanes), wanted(lanes), size, line)
         else:
             value = memory.load(lanes, "global", source(lanes), size, line)
         group = np.zeros((lanes.wave.warps, 32), np.int64)
         queue(lanes).copies.append(Copy(lanes.threads(), lanes.row_numbers(), pieces, value, group))
 
-    def _partial(lanes: Lanes, limit: int, ignore: tuple[int, bool]) -> Array:
-        """Reads no more than `limit` bytes, none where the source is ignored, and fills up with zeros."""
-        if limit:
-            wanted = np.minimum(lanes.read(limit), np.uint32(size))
-        else:
-            ignored = lanes.read(ignore[0]) ^ ignore[1]
-            wanted = np.where(ignored, np.uint32(0), np.uint32(size))
-        memory, address = lanes.wave.memory, source(lanes)
-        out = np.zeros((lanes.warps, 32, size), np.uint8)
-        full = lanes.enabled() & (wanted == size)
-        if full.any():
-            value = memory.load(lanes.narrowed(full), "global", address, size, line)
-            out[full] = value[full].view(np.uint8).reshape(-1, size)
-        some = lanes.enabled() & (wanted != size)
-        for at in range(size if (some & (wanted > 0)).any() else 0):
-            reads = some & (wanted > at)
-            if reads.any():
-                part = memory.load(lanes.narrowed(reads), "global", address + np.uint64(at), 1, line)
-                out[reads, at] = part[reads]
-        return out.view(storage)[..., 0]
-
     return run
+
+
+def _filled(lanes: Lanes, address: Addresses, wanted: Array, size: int, line: int) -> Array:
+    """Elements of `size` bytes of which the first `wanted` are read, and no others touched."""
+    memory = lanes.wave.memory
+    out = np.zeros((lanes.warps, 32, size), np.uint8)
+    full = lanes.enabled() & (wanted == size)
+    if full.any():
+        value = memory.load(lanes.narrowed(full), "global", address, size, line)
+        out[full] = value[full].view(np.uint8).reshape(-1, size)
+    some = lanes.enabled() & (wanted != size)
+    for at in range(size if (some & (wanted > 0)).any() else 0):
+        reads = some & (wanted > at)
+        if reads.any():
+            part = memory.load(lanes.narrowed(reads), "global", address + np.uint64(at), 1, line)
+            out[reads, at] = part[reads]
+    return out.view(STORAGE[8 * size])[..., 0]
 
 
 @table.step("cp.async.commit_group")
@@ -149,6 +150,8 @@ def commit_group(op: Op) -> Step:
 def wait_group(op: Op) -> Step:
     op.count(1)
     pending = op.immediate(0)
+    if not 0 <= pending < 1 << 31:
+        op.fail(f"can't leave {pending} groups pending")
     return lambda lanes: queue(lanes).wait(lanes.threads(), pending)
 
 

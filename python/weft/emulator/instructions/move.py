@@ -174,6 +174,7 @@ def nanosleep(op: Op) -> Step:
 def give_way(lanes: Lanes) -> None:
     """Takes most of a time slice, so that a loop that polls memory doesn't hold up whom it waits for."""
     lanes.wave.ticks += 200
+    lanes.wave.polls += 1
 
 
 @table.step("membar", "fence", "fence.proxy")
