@@ -4,7 +4,9 @@ from typing import Any
 
 from weft.dialects.mma import Mma
 from weft.dialects.tile import Tile
-from weft.mlir import ir
+from weft.mlir import find_dialects_in, ir
+
+find_dialects_in(__name__)
 
 DIALECTS = (Tile, Mma)
 

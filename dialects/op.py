@@ -41,7 +41,10 @@ class Op(ext.Operation):
     def verify_invariants(op: Any) -> bool:
         """MLIR's entry: emits `check`'s complaint at the op's location."""
         with op.location:
-            message = _undeclared(op) or op.check()
+            try:
+                message = _miscounted(op) or _undeclared(op) or op.check()
+            except WeftError as error:  # of an unknown chip around the op
+                message = error.diagnostics[0].message
         if message is None:
             return True
         op.location.emit_error(f"'{op.operation.name}' op {message}")
@@ -68,16 +71,40 @@ def target_of(op: Any) -> Target | None:
             for entry in op.attributes["targets"]:
                 text = str(entry)
                 if "#nvvm.target" in text:
-                    return Target.of(_chip_in(text))
+                    return _target(_chip_in(text), op)
             return None
         op = op.parent and op.parent.operation
     return None
+
+
+def _target(chip: str, holder: Any) -> Target:
+    try:
+        return Target.of(chip)
+    except WeftError as error:
+        raise WeftError(Diagnostic(error.diagnostics[0].message, mlir.location(holder.location))) from None
 
 
 def _chip_in(text: str) -> str:
     # The target attribute has no class in the bindings; sm_75 is upstream's default where it names no chip.
     _, found, rest = text.partition('chip = "')
     return rest.partition('"')[0] if found else "sm_75"
+
+
+def _miscounted(op: Any) -> str | None:
+    """Operands or results of another number than declared, which the accessors would read past."""
+    for kind, values, what in (
+        (ext.OperandDef, op.operation.operands, "operand"),
+        (ext.ResultDef, op.operation.results, "result"),
+    ):
+        groups = [f for f in op._fields if isinstance(f, kind)]
+        needed = [f.name for f in groups if f.variadicity == ext.Variadicity.single]
+        varies = len(needed) < len(groups)
+        if len(values) < len(needed) or (len(values) > len(needed) and not varies):
+            least = "at least " if varies else ""
+            named = f" ({', '.join(needed)})" if needed else ""
+            plural = "" if len(needed) == 1 else "s"
+            return f"expects {least}{len(needed)} {what}{plural}{named}, got {len(values)}"
+    return None
 
 
 def _undeclared(op: Any) -> str | None:

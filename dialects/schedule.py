@@ -4,7 +4,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from weft.errors import WeftError
-from weft.isa.chips import KIB
 from weft.mlir import ir
 from weft.target import Target
 
@@ -86,8 +85,6 @@ class Schedule:
             )
         if k not in (32, 64):
             return f"expects a schedule of block K 32 or 64 (a shared row of 64 or 128 bytes), got {k}"
-        if (m * k * INPUT_BYTES) % KIB or (n * k * INPUT_BYTES) % KIB:
-            return f"expects a schedule whose tiles are multiples of 1024 bytes, got block {self.block}"
         if target and self.shared_bytes > target.chip.shared_bytes:
             stage, most = self.shared_bytes // self.stages, target.chip.shared_bytes
             return (

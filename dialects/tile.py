@@ -14,11 +14,13 @@ from weft.dialects.op import Op, build
 from weft.dialects.schedule import Schedule
 from weft.errors import WeftError
 from weft.layout import Layout, LayoutError
-from weft.mlir import cast, ext, ir
+from weft.mlir import cast, ext, ir, strides
 
 INPUT_TYPES = ("f16", "bf16")
 OUTPUT_TYPES = ("f32", "f16", "bf16")
 SPACES = ("shared",)
+LANES = 32
+MOST_REGISTERS = 1024  # elements in a lane, far beyond what a thread's 255 registers hold
 
 
 class Tile(ext.Dialect, name="tile"):
@@ -141,9 +143,35 @@ def _complaint(tile: Any, kind: str) -> str | None:
         return f"has a {kind} of {tile.element}: elements are one of {', '.join(OUTPUT_TYPES)}"
     try:
         tile.layout.group(tile.shape)
+        found = _misplaced(tile.layout, kind)
     except LayoutError as error:
         reason = error.diagnostics[0].message
         return f"has a {kind} of shape {list(tile.shape)} whose layout doesn't fit: {reason}"
+    return found and f"has a {kind} of layout {tile.layout}: {found}"
+
+
+@cache
+def _misplaced(layout: Layout, kind: str) -> str | None:
+    """Why a layout's places can't be those of a fragment, or of a buffer."""
+    axes = ("laneid", "m") if kind == "fragment" else ("m",)
+    if other := [axis for axis in layout.axes if axis not in axes]:
+        return f"it lies on {' and '.join(axes)} alone, not on {other[0]}"
+    if kind == "buffer":
+        if layout.offset or layout.has_replica:
+            return "it has no replica or offset"
+        reach = 0
+        for it in sorted(layout.shard, key=lambda it: it.stride):
+            if it.extent > 1 and it.stride <= reach:
+                return "its elements overlap"
+            reach += (it.extent - 1) * it.stride
+        return None
+    registers = layout.span("m")
+    if layout.swizzle:
+        return "it has no swizzle"
+    if registers > MOST_REGISTERS:
+        return f"a lane holds at most {MOST_REGISTERS} elements, not {registers}"
+    if not layout.is_bijective({"laneid": LANES, "m": registers}):
+        return f"it doesn't give each of {LANES} lanes one element for each of {registers} registers"
     return None
 
 
@@ -187,8 +215,9 @@ def matrix_complaint(name: str, value: Any, elements: Sequence[str]) -> str | No
         return f"expects {name} in global memory, got {kind}"
     if 0 in kind.shape:
         return f"expects sizes of {name} of at least 1, got {kind}"
-    strides, _ = kind.get_strides_and_offset()
-    if strides[1] != 1:
+    if (found := strides(kind)) is None:
+        return f"expects rows of {name} at one stride, got {kind}"
+    if found[0][1] != 1:
         return f"expects rows of {name} to be contiguous (innermost stride 1), got {kind}"
     return None
 
@@ -340,7 +369,12 @@ class StageOp(Op, dialect=Tile, name="stage"):
         want = stage_type(self.buffer.type)
         if want is None:
             return f"expects a buffer whose first dimension is one stride apart, got {self.buffer.type}"
-        return None if want == self.tile.type else f"expects to return {want}, got {self.tile.type}"
+        if want != self.tile.type:
+            return f"expects to return {want}, got {self.tile.type}"
+        swizzle, apart = want.layout.swizzle, stage_bytes(self.buffer.type)
+        if swizzle and apart % swizzle.period:
+            return f"expects stages a multiple of {swizzle.period} bytes apart, got {apart}"
+        return None
 
 
 class AddressOp(Op, dialect=Tile, name="address"):
@@ -368,6 +402,12 @@ def stage_type(buffer: Any) -> Any | None:
     return BufferType.of(buffer.shape[1:], buffer.element_type, inner, buffer.space)
 
 
+def stage_bytes(buffer: Any) -> int:
+    """The distance of a buffer's tiles along its first dimension, for a buffer that has a `stage_type`."""
+    strides = [it.stride for it in buffer.layout.group(buffer.shape)[0]]
+    return sum(strides) * buffer.element_bits // 8
+
+
 def _index_complaint(values: Sequence[Any]) -> str | None:
     for value in values:
         if str(value.type) != "i32":
@@ -380,6 +420,13 @@ def _vector_complaint(op: Any, widths: Sequence[int]) -> str | None:
     if width not in widths:
         return f"expects vector_bytes to be one of {', '.join(map(str, widths))}, got {width}"
     return None
+
+
+def _access_complaint(op: Any, fragment: Any) -> str | None:
+    """Why a fragment can't be loaded or stored whole: tiles in memory have two dimensions."""
+    if len(fragment.type.shape) != 2:
+        return f"expects a fragment of rank 2, got shape {list(fragment.type.shape)}"
+    return _vector_complaint(op, (0, 2, 4, 8, 16))
 
 
 def _copy_complaint(op: Any) -> str | None:
@@ -456,10 +503,24 @@ class LoadOp(Op, dialect=Tile, name="load"):
         else:
             found = f"expects a tile.buffer or a memref, got {self.source.type}"
         found = found or _tile_complaint([self.fragment]) or _index_complaint([self.row, self.column])
+        found = found or _access_complaint(self, self.fragment)
         if found:
             return found
         if self.source.type.element_type != self.fragment.type.element_type:
             return f"expects one element type, got {self.source.type} and {self.fragment.type}"
+        return self._buffer_complaint() if is_buffer(self.source) else self._matrix_complaint()
+
+    def _matrix_complaint(self) -> str | None:
+        return "expects no transpose of a matrix" if self.attribute("transpose") else None
+
+    def _buffer_complaint(self) -> str | None:
+        outer, inner = self.source.type.shape, self.fragment.type.shape
+        if len(outer) != 2:
+            return f"expects a buffer of rank 2, got shape {list(outer)}"
+        if self.attribute("transpose"):
+            inner = inner[::-1]
+        if any(big % small for big, small in zip(outer, inner, strict=True)):
+            return f"expects a buffer of whole tiles of {list(inner)}, got shape {list(outer)}"
         return None
 
 
@@ -482,6 +543,7 @@ class StoreOp(Op, dialect=Tile, name="store"):
             return f"expects a tile.fragment, got {self.fragment.type}"
         found = matrix_complaint("the destination", self.destination, OUTPUT_TYPES)
         found = found or _tile_complaint([self.fragment]) or _index_complaint([self.row, self.column])
+        found = found or _access_complaint(self, self.fragment)
         if found:
             return found
         if self.destination.type.element_type != self.fragment.type.element_type:

@@ -167,12 +167,13 @@ class _Kernel:
         """Whether A and B can be copied 16 bytes at a time, and D and C written in pairs of elements."""
         wanted = [(self.op.a, VECTOR_BYTES), (self.op.b, VECTOR_BYTES)]
         wanted += [(matrix, _pair_bytes(matrix)) for matrix in (self.op.d, self.op.c) if matrix is not None]
-        bits = None
+        # Pairs lie wholly inside of D only where it has an even number of columns.
+        bits = arith.andi(memref.dim(self.op.d, _index(1)), _index(1))
         for matrix, width in wanted:
-            pointer = memref.extract_aligned_pointer_as_index(matrix)
+            pointer = _pointer(matrix)
             row = arith.muli(_stride(matrix), _index(_element_bytes(matrix)))
             low = arith.andi(arith.ori(pointer, row), _index(width - 1))
-            bits = low if bits is None else arith.ori(bits, low)
+            bits = arith.ori(bits, low)
         return arith.cmpi(arith.CmpIPredicate.eq, bits, _index(0))
 
     def _pipelined(
@@ -260,6 +261,13 @@ class _Kernel:
 
 def _size(matrix: Any, dimension: int) -> Any:
     return emit.as_i32(memref.dim(matrix, _index(dimension)))
+
+
+def _pointer(matrix: Any) -> Any:
+    """The address of the first element, as an index."""
+    offset = memref.extract_strided_metadata(matrix)[1]
+    address = memref.extract_aligned_pointer_as_index(matrix)
+    return arith.addi(address, arith.muli(offset, _index(_element_bytes(matrix))))
 
 
 def _stride(matrix: Any) -> Any:

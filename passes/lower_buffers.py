@@ -6,7 +6,7 @@ The kernel's `weft.shared_bytes` attribute says how much of it a launch must pro
 from typing import Any
 
 from weft.dialects.op import refuse
-from weft.dialects.tile import AddressOp, AllocOp, StageOp
+from weft.dialects.tile import AddressOp, AllocOp, StageOp, stage_bytes
 from weft.mlir import gpu, ir, llvm, operations
 from weft.passes import emit, places
 from weft.passes.pass_ import Pass
@@ -18,19 +18,24 @@ SYMBOL = "weft_shared"
 def run(module: Any) -> None:
     """Lowers every `tile.alloc`, `tile.stage` and `tile.address`."""
     for kernel in operations(module, gpu.GPUFuncOp):
-        allocations = operations(kernel, AllocOp)
-        if not allocations:
-            continue
-        addresses: dict[Any, Any] = {}
-        total = 0
+        if operations(kernel, AllocOp, StageOp, AddressOp):
+            _place(kernel)
+    for op in operations(module, AllocOp, StageOp, AddressOp):
+        raise refuse(op, "expects to stand in a gpu.func")
+
+
+def _place(kernel: Any) -> None:
+    """Gives the buffers of one kernel their places, and the kernel the sum of their sizes."""
+    addresses: dict[Any, Any] = {}
+    total = 0
+    for op in operations(kernel, AllocOp):
         symbol = _symbol(kernel)
-        for op in allocations:
-            with ir.InsertionPoint(op), op.location:
-                base = llvm.AddressOfOp(places.pointer(3), symbol).result
-                addresses[op.buffer] = places.offset(base, total)
-            total += -(-op.buffer.type.bytes // ALIGNMENT) * ALIGNMENT
-        kernel.operation.attributes["weft.shared_bytes"] = ir.IntegerAttr.get(emit.i32(), total)
-        _forward(kernel, addresses)
+        with ir.InsertionPoint(op), op.location:
+            base = llvm.AddressOfOp(places.pointer(3), symbol).result
+            addresses[op.buffer] = places.offset(base, total)
+        total += -(-op.buffer.type.bytes // ALIGNMENT) * ALIGNMENT
+    kernel.operation.attributes["weft.shared_bytes"] = ir.IntegerAttr.get(emit.i32(), total)
+    _forward(kernel, addresses)
 
 
 def _symbol(kernel: Any) -> str:
@@ -61,7 +66,7 @@ def _forward(kernel: Any, addresses: dict[Any, Any]) -> None:
             op.address.replace_all_uses_with(base)
             continue
         with ir.InsertionPoint(op), op.location:
-            addresses[op.tile] = places.offset(base, emit.mul(op.index, op.tile.type.bytes))
+            addresses[op.tile] = places.offset(base, emit.mul(op.index, stage_bytes(op.buffer.type)))
     for op in reversed(views):
         if any(True for result in op.results for _ in result.uses):
             raise refuse(op, "has a use that isn't lowered: run --lower-copies before --lower-buffers")

@@ -10,7 +10,7 @@ from weft.dialects.op import build, refuse
 from weft.dialects.tile import AddressOp, CopyAsyncOp, CopyOp, LoadOp, StoreOp, is_buffer
 from weft.layout import LayoutError
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
-from weft.passes import emit, places
+from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass
 from weft.passes.places import Matrix, Point, SharedTile
 
@@ -33,6 +33,13 @@ def run(module: Any) -> None:
             op.operation.erase()
 
 
+def _require_all_lanes(op: Any) -> None:
+    """Refuses an operation of all lanes that only some of them may reach."""
+    if (branch := uniformity.narrowing(op)) is not None:
+        name = branch.operation.name
+        raise refuse(op, f"expects all lanes of the warp, but '{name}' decides by lane whether it runs")
+
+
 def _address(buffer: Any) -> Any:
     return build(AddressOp, operands=[buffer], results=[places.pointer(3)]).address
 
@@ -46,6 +53,9 @@ def _copy_async(op: CopyAsyncOp) -> None:
     if columns % elements:
         raise refuse(op, f"expects tile rows that {width} bytes divide, got {columns} elements")
     per_row = columns // elements
+    _require_all_lanes(op)
+    if found := shared.run_complaint(elements):
+        raise refuse(op, found)
     base, thread = _address(op.tile), emit.thread()
     rows_at_once = threads // per_row
     if threads % per_row or rows % rows_at_once:
@@ -55,11 +65,13 @@ def _copy_async(op: CopyAsyncOp) -> None:
     row, column = emit.div(thread, per_row), emit.mul(emit.rem(thread, per_row), elements)
     from_column = emit.add(op.column, column)
     room = emit.maximum(emit.minimum(emit.sub(source.columns, from_column), elements), 0)
+    split = places.carry_free(shared.groups[0], rows_at_once)
     for first in range(0, rows, rows_at_once):
         from_row = emit.add(op.row, row, first)
         address = source.element_of(source.row(from_row), from_column)
         bytes_ = emit.mul(emit.select(source.has_row(from_row), room, 0), source.bytes)
-        place = places.offset(base, shared.offset(Point(row, first), Point(column)))
+        at = Point(row, first) if split else Point(emit.add(row, first))
+        place = places.offset(base, shared.offset(at, Point(column)))
         cache = nvvm.LoadCacheModifierKind.CG if width == 16 else nvvm.LoadCacheModifierKind.CA
         nvvm.CpAsyncOp(place, address, width, cache, cpSize=bytes_)
 
@@ -68,6 +80,7 @@ def _copy(op: CopyOp) -> None:
     """Each thread takes every `threads`-th element of the tile, in a loop."""
     source, shared = Matrix(op.source), SharedTile(op.tile.type)
     (rows, columns), threads = op.tile.type.shape, places.threads_of(op)
+    _require_all_lanes(op)
     base, thread = _address(op.tile), emit.thread()
     loop = scf.ForOp(thread, emit.value(rows * columns), emit.value(threads))
     with ir.InsertionPoint(loop.body):
@@ -108,7 +121,12 @@ def _load_shared(op: LoadOp) -> Any:
     """ldmatrix, four registers at a time where they lie on a grid."""
     matrices, transposed = _matrices(op)
     swap = op.attribute("transpose")
+    places.threads_of(op)
+    _require_all_lanes(op)
     shared, base = SharedTile(op.source.type), _address(op.source)
+    if found := shared.run_complaint(MATRIX):
+        raise refuse(op, found)
+    extents = op.fragment.type.shape[::-1] if swap else op.fragment.type.shape
     lane = places.lane()
     inner = emit.bit_and(lane, MATRIX - 1)
     words: list[Any] = []
@@ -118,8 +136,12 @@ def _load_shared(op: LoadOp) -> Any:
         if swap:
             origins = [(column, row) for row, column in origins]
         row, column = _lane_origin(lane, origins)
-        point_row = Point(emit.add(op.row, row, inner), origins[0][0])
-        place = shared.offset(point_row, Point(emit.add(op.column, column), origins[0][1]))
+        rows = {at - origins[0][0] + i for at, _ in origins for i in range(MATRIX)}
+        columns = {at - origins[0][1] for _, at in origins}
+        place = shared.offset(
+            places.point(emit.add(op.row, row, inner), origins[0][0], rows, extents[0], shared.groups[0]),
+            places.point(emit.add(op.column, column), origins[0][1], columns, extents[1], shared.groups[1]),
+        )
         result = mma.ldmatrix(places.offset(base, place), num=count, trans=transposed)
         words += [result] if count == 1 else [llvm.extractvalue(_i32(), result, [i]) for i in range(count)]
     kind = op.fragment.type
@@ -143,22 +165,28 @@ def _matrices(op: LoadOp) -> tuple[list[tuple[int, int]], bool]:
     except LayoutError as error:
         raise refuse(op, f"has a fragment that ldmatrix can't load: {error.diagnostics[0].message}") from None
     found: list[tuple[int, int]] = []
-    directions = set()
+    directions: set[bool | None] = set()
     for register in range(0, kind.registers, 2):
         row, column = lanes[0][register]
-        for by_column in (False, True):
-            if all(
-                lanes[lane][register + i] == _element(row, column, lane, i, by_column)
-                for lane in range(places.WARP)
-                for i in range(2)
-            ):
-                directions.add(by_column)
+        held = [[lanes[lane][register + i] for i in range(2)] for lane in range(places.WARP)]
+        directions.add(_direction(row, column, held))
         found.append((row, column))
-    if len(directions) != 1:
+    if len(directions) != 1 or None in directions:
         raise refuse(
             op, f"expects registers that hold 8x8 matrices as ldmatrix loads them, got {kind.layout}"
         )
     return found, directions.pop() != op.attribute("transpose")
+
+
+def _direction(row: int, column: int, held: Sequence[Sequence[tuple[int, ...]]]) -> bool | None:
+    """Whether the lanes' pairs run down the columns of the matrix at (`row`, `column`); None for neither."""
+    for by_column in (False, True):
+        wanted = [
+            [_element(row, column, lane, i, by_column) for i in range(2)] for lane in range(places.WARP)
+        ]
+        if held == wanted:
+            return by_column
+    return None
 
 
 def _element(row: int, column: int, lane: int, i: int, by_column: bool) -> tuple[int, int]:
@@ -173,7 +201,8 @@ def _together(matrices: Sequence[tuple[int, int]]) -> int:
         a, b, c, d = matrices[:4]
         if all(a[i] + d[i] == b[i] + c[i] and b[i] >= a[i] and c[i] >= a[i] for i in range(2)):
             return 4
-    return min(len(matrices), 2) if len(matrices) >= 2 and matrices[1] >= matrices[0] else 1
+    pair = len(matrices) >= 2 and all(b >= a for a, b in zip(*matrices[:2], strict=True))
+    return 2 if pair else 1
 
 
 def _lane_origin(lane: Any, origins: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
@@ -214,6 +243,7 @@ def _runs(op: Any, kind: Any, element_bytes: int) -> list[tuple[int, int, int, i
 
 
 def _load_global(op: LoadOp) -> Any:
+    places.threads_of(op)
     source, kind = Matrix(op.source), op.fragment.type
     start_row, start_column = _lane_start(op, kind)
     elements = []
@@ -225,6 +255,7 @@ def _load_global(op: LoadOp) -> Any:
 
 
 def _store(op: StoreOp) -> None:
+    places.threads_of(op)
     destination, kind = Matrix(op.destination), op.fragment.type
     elements = vector.to_elements(tile.to_lane(op.fragment))
     start_row, start_column = _lane_start(op, kind)

@@ -47,7 +47,7 @@ def _retype(op: Any) -> None:
     with ir.InsertionPoint(old), op.location:
         operands = [_to_lane(v) if isinstance(v.type, FragmentType) else v for v in old.operands]
         types = [r.type.lane_type if isinstance(r.type, FragmentType) else r.type for r in old.results]
-        attributes = {named.name: named.attr for named in old.attributes} if len(old.attributes) else {}
+        attributes = {name: old.attributes[name] for name in old.attributes}
         new = ir.Operation.create(
             old.name, results=types, operands=operands, attributes=attributes, regions=len(old.regions)
         )

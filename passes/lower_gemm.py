@@ -43,7 +43,7 @@ def _full_active_lanes(op: GemmOp) -> str | None:
     if branch is None:
         return None
     name = branch.operation.name
-    return f"needs all {places.WARP} lanes of the warp, but '{name}' around it depends on the lane"
+    return f"needs all {places.WARP} lanes of the warp, but '{name}' decides by lane whether it runs"
 
 
 def _register_scope(op: GemmOp) -> str | None:

@@ -7,6 +7,7 @@ must all be 0.
 
 from typing import Any
 
+from weft import mlir
 from weft.dialects.op import refuse
 from weft.dialects.tile import MatmulOp
 from weft.mlir import func, gpu, ir, operations
@@ -23,6 +24,12 @@ def run(module: Any) -> None:
 
 def _outline(function: Any, products: list[MatmulOp]) -> None:
     product = products[0]
+    if function.operation.parent.name != "builtin.module":
+        raise refuse(function, f"can't be outlined inside of a '{function.operation.parent.name}'")
+    if function.type.results:
+        raise refuse(function, "can't become a kernel: it returns values")
+    if len(function.body.blocks) > 1:
+        raise refuse(function, f"can't become a kernel: it has {len(function.body.blocks)} blocks")
     body = [op.operation for op in function.body.blocks[0].operations]
     if len(products) > 1 or len(body) != 2:
         stray = next(op.operation.opview for op in body if op.operation != product.operation)
@@ -36,9 +43,7 @@ def _outline(function: Any, products: list[MatmulOp]) -> None:
         holder = gpu.GPUModuleOp(name)
         holder.bodyRegion.blocks.append()
         with ir.InsertionPoint(holder.bodyRegion.blocks[0]):
-            kernel = gpu.GPUFuncOp(
-                ir.TypeAttr.get(function.type), sym_name=name, kernel=True, body_builder=lambda _: None
-            )
+            kernel = mlir.kernel(name, function.type.inputs)
     entry = kernel.body.blocks[0]
     for old, new in zip(function.arguments, entry.arguments, strict=True):
         old.replace_all_uses_with(new)

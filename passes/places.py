@@ -88,9 +88,7 @@ def _index(number: int) -> Any:
 
 @dataclass(frozen=True)
 class Point:
-    """A coordinate as the sum of a run-time part and a constant one; the parts never carry into each other's
-    digits.
-    """
+    """A coordinate as the sum of a run-time part and a constant one, of which each digit has at most one."""
 
     value: Any
     constant: int = 0
@@ -116,9 +114,18 @@ class SharedTile:
         dynamic, constant = emit.mul(dynamic, self.bytes), constant * self.bytes
         if self.swizzle is None:
             return emit.add(dynamic, constant)
-        period = 1 << (self.swizzle.base + self.swizzle.shift + self.swizzle.bits)
+        period = self.swizzle.period
         inside = constant % period
         return emit.add(self._swizzled(emit.add(dynamic, inside)), constant - inside)
+
+    def run_complaint(self, elements: int) -> str | None:
+        """Why runs of `elements` in a row don't lie together, each at a multiple of its size."""
+        inner = Layout(self.groups[1]).canonical().shard
+        together = inner and inner[-1].stride == 1 and inner[-1].extent % elements == 0
+        rest = [*self.groups[0], *inner[:-1]]
+        if elements > 1 and (not together or any(it.stride % elements for it in rest)):
+            return f"expects runs of {elements} elements in a row of the buffer to lie together and aligned"
+        return None
 
     def _swizzled(self, byte_offset: Any) -> Any:
         swizzle = self.swizzle
@@ -135,6 +142,28 @@ def _place(value: Any, digits: tuple[Iter, ...]) -> Any:
         total = emit.add(total, emit.mul(low, digit.stride))
         value = emit.div(value, digit.extent) if number else value
     return total
+
+
+def carry_free(digits: tuple[Iter, ...], unit: int) -> bool:
+    """Whether a number below `unit` and a multiple of it never meet in one digit."""
+    inner = 1
+    for it in reversed(digits):
+        inner *= it.extent
+        if unit % inner and inner % unit:
+            return False
+    return True
+
+
+def point(value: Any, constant: int, parts: set[int], extent: int, digits: tuple[Iter, ...]) -> Point:
+    """`value + constant` in two parts, or in one where they might carry into each other's digits.
+
+    `value` is one of `parts` more than a multiple of `extent`; with the constant, the parts stay below it.
+    """
+    at = _static_place(constant, digits)
+    apart = all(_static_place(p + constant, digits) == _static_place(p, digits) + at for p in parts)
+    return (
+        Point(value, constant) if apart and carry_free(digits, extent) else Point(emit.add(value, constant))
+    )
 
 
 def _static_place(value: int, digits: tuple[Iter, ...]) -> int:

@@ -1,35 +1,65 @@
 """Whether all lanes of a warp reach an operation together: what warp-collective instructions need."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from weft.mlir import arith, gpu, ir, nvvm
 
 WARP = 32
-# Results that differ between the lanes of a warp.
-LANE_SOURCES = (gpu.ThreadIdOp, gpu.LaneIdOp, nvvm.ThreadIdXOp, nvvm.LaneIdOp, nvvm.ElectSyncOp)
-# Collectives and loads whose result may differ between lanes whatever their operands are.
+FUNCTIONS = ("gpu.func", "func.func", "gpu.launch")
+# Operations whose regions run as their operands say; what else has regions may narrow the warp.
 BRANCHES = ("scf.if", "scf.for", "scf.while", "scf.index_switch", "scf.parallel")
+UNCONDITIONAL = ("scf.execute_region",)
+# Results that follow from the operands alone, or from the CTA: what else there is may differ between lanes.
+PURE_DIALECTS = ("arith", "math", "index")
+SAME_IN_A_WARP = (
+    *("gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "gpu.cluster_id", "gpu.cluster_block_id"),
+    *("gpu.subgroup_id", "gpu.num_subgroups", "gpu.subgroup_size"),
+    *(f"nvvm.read.ptx.sreg.{name}.{axis}" for name in ("ctaid", "nctaid", "ntid") for axis in "xyz"),
+    *("memref.dim", "memref.extract_strided_metadata", "memref.extract_aligned_pointer_as_index"),
+    *("affine.apply", "affine.min", "affine.max", "llvm.mlir.constant"),
+)
 
 
 def narrowing(op: Any) -> Any | None:
-    """The innermost operation around `op` that not all lanes of the warp may enter together, else None."""
+    """The innermost operation that may keep lanes of the warp from `op`: around it, or a branch before it."""
     inner = op.operation
-    while inner.parent is not None and inner.parent.name not in ("gpu.func", "func.func", "gpu.launch"):
+    while inner.parent is not None:
+        if (found := _branch_of_blocks(inner.block)) is not None:
+            return found
+        if inner.parent.name in FUNCTIONS:
+            return None
         inner = inner.parent.operation
-        if inner.name in BRANCHES and not all(_uniform(value, set()) for value in _deciders(inner)):
-            return inner.opview
+        if inner.name in UNCONDITIONAL or (inner.name in BRANCHES and _uniform(_deciders(inner))):
+            continue
+        if inner.name in ("builtin.module", "gpu.module"):
+            return None
+        return inner.opview
     return None
+
+
+def _branch_of_blocks(block: Any) -> Any | None:
+    """A branch among the blocks beside `block` on which the lanes of a warp may part."""
+    blocks = list(block.region.blocks)
+    if block == blocks[0]:
+        return None
+    ends = (list(each.operations)[-1].operation for each in blocks)
+    return next((end.opview for end in ends if len(end.successors) > 1 and not _uniform(end.operands)), None)
 
 
 def block_threads(op: Any) -> int | None:
     """The number of threads of the kernel around `op`, where the IR says it."""
-    inner = op.operation
+    size = _block_size(op.operation)
+    return None if size is None else size[0] * size[1] * size[2]
+
+
+def _block_size(inner: Any) -> tuple[int, int, int] | None:
     while inner is not None:
         if inner.name == "gpu.func":
             if "known_block_size" not in inner.attributes:
                 return None
             x, y, z = inner.attributes["known_block_size"]
-            return int(x * y * z)
+            return int(x), int(y), int(z)
         inner = inner.parent and inner.parent.operation
     return None
 
@@ -38,59 +68,73 @@ def _deciders(op: Any) -> list[Any]:
     """The values that decide whether, and how often, an operation's region runs."""
     if op.name == "scf.for":
         return list(op.operands)[:3]
+    if op.name == "scf.while":
+        return [list(op.regions[0].blocks[0].operations)[-1].operands[0]]
     return list(op.operands)
 
 
-def _uniform(value: Any, seen: set[Any]) -> bool:
-    """Whether a value is the same in all lanes of a warp, as far as its computation shows."""
-    if value in seen:
-        return True
-    seen.add(value)
-    if isinstance(value.owner, ir.Block):
-        return _uniform_argument(value, seen)
-    owner = value.owner.operation
-    if isinstance(owner.opview, LANE_SOURCES):
-        return False
-    if _drops_lanes(owner):
-        return True
-    if owner.name.startswith(("memref.load", "llvm.load", "nvvm.shfl", "gpu.shuffle")) or list(owner.regions):
-        return owner.name == "memref.load" and all(_uniform(v, seen) for v in owner.operands)
-    return all(_uniform(v, seen) for v in owner.operands)
+def _uniform(values: Iterable[Any]) -> bool:
+    """Whether values are the same in all lanes of a warp, as far as their computation shows."""
+    pending, seen = list(values), set()
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        is_argument = isinstance(value.owner, ir.Block)
+        sources = _argument_sources(value) if is_argument else _sources(value.owner.operation)
+        if sources is None:
+            return False
+        pending += sources
+    return True
 
 
-def _uniform_argument(value: Any, seen: set[Any]) -> bool:
+def _sources(op: Any) -> list[Any] | None:
+    """The values that an operation's results follow from; None where lanes may see different results."""
+    if _drops_lanes(op):
+        return []
+    known = op.name.partition(".")[0] in PURE_DIALECTS or op.name in SAME_IN_A_WARP
+    if known or (op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block)):
+        return list(op.operands)
+    return None
+
+
+def _argument_sources(value: Any) -> list[Any] | None:
     """A kernel's argument is uniform; a loop's is where all that flows into it is."""
-    parent = ir.BlockArgument(value).owner.owner.operation
-    if parent.name in ("gpu.func", "func.func"):
-        return True
+    argument = ir.BlockArgument(value)
+    parent = argument.owner.owner.operation
+    if parent.name == "gpu.func":
+        is_entry = argument.owner == parent.regions[0].blocks[0]
+        return [] if is_entry and "kernel" in parent.attributes else None
     if parent.name != "scf.for":
-        return False
-    if ir.BlockArgument(value).arg_number == 0:
-        return all(_uniform(v, seen) for v in list(parent.operands)[:3])
-    place = ir.BlockArgument(value).arg_number - 1
+        return None
+    bounds = list(parent.operands)[:3]
+    if argument.arg_number == 0:
+        return bounds
+    place = argument.arg_number - 1
     terminator = list(parent.regions[0].blocks[0].operations)[-1]
-    flows = [parent.operands[3 + place], terminator.operands[place], *list(parent.operands)[:3]]
-    return all(_uniform(v, seen) for v in flows)
+    return [parent.operands[3 + place], terminator.operands[place], *bounds]
 
 
 def _drops_lanes(op: Any) -> bool:
-    """A division or shift of the x thread index by a multiple of the warp's size."""
+    """A division or shift of the x thread index by a multiple of the warp's size, where warps lie along x."""
     if op.name not in ("arith.divui", "arith.divsi", "arith.shrui", "arith.floordivsi"):
         return False
-    if not _is_thread(op.operands[0]):
+    size = _block_size(op)
+    if size is None or (size[0] % WARP and (size[1] > 1 or size[2] > 1)) or not _is_thread(op.operands[0]):
         return False
     constant = op.operands[1].owner
     if isinstance(constant, ir.Block) or not isinstance(constant.opview, arith.ConstantOp):
         return False
     number = constant.opview.literal_value
-    return bool(number >= 5 if op.name == "arith.shrui" else number % WARP == 0)
+    return number >= 5 if op.name == "arith.shrui" else number != 0 and number % WARP == 0
 
 
 def _is_thread(value: Any) -> bool:
     if isinstance(value.owner, ir.Block):
         return False
     owner = value.owner.operation
-    if owner.name in ("arith.index_cast", "arith.index_castui", "arith.extui", "arith.extsi", "arith.trunci"):
+    if owner.name in ("arith.index_cast", "arith.index_castui", "arith.extui", "arith.extsi"):
         return _is_thread(owner.operands[0])
     if isinstance(owner.opview, gpu.ThreadIdOp):
         return str(owner.attributes["dimension"]) == "#gpu<dim x>"

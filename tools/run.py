@@ -31,8 +31,8 @@ def _arguments(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     if options.seed < 0:
         raise WeftError(f"--seed expects a number from 0, got {options.seed}")
-    from weft.compile import compile_module
     from weft.kernel import Kernel
+    from weft.stages import compile_module
     from weft.tools import source
     from weft.tools.product import Product, shape_of
 
@@ -41,29 +41,45 @@ def _run(options: Namespace) -> int:
     name = cli.name_of(options.file)
     with cli.speaking_of(name):
         product = Product.of(module, name, shape)
-        on, note = _place(options.on)
         default = None if options.arch else source.default_chip()
         compiled = compile_module(module, options.arch, name=name, default=default)
         (launch,) = compiled.launches.values()
         kernel = Kernel(compiled, launch)
+        on, note = _place(options.on, kernel)
         operands = product.operands(launch, options.seed)
         if note:
             cli.say(note)
         return _check(kernel, product, operands, on)
 
 
-def _place(asked: str | None) -> tuple[str, str]:
-    """Where to run, and what to say about it where that is the emulator for want of a GPU."""
+def _place(asked: str | None, kernel: "Kernel") -> tuple[str, str]:
+    """Where to run, and what to say about it where that is the emulator for want of a fitting GPU."""
     from weft import runtime
 
     if asked == "emulator":
         return asked, ""
     reason = runtime.available()
     if reason is None:
+        reason = _misfit(kernel)
+    if reason is None:
         return "gpu", ""
     if asked == "gpu":
         raise WeftError(f"no GPU to run on: {reason}")
     return "emulator", f"no GPU: {reason.removeprefix('no GPU: ')}; running in the emulator"
+
+
+def _misfit(kernel: "Kernel") -> str | None:
+    """Why the GPU can't run the kernel's code; the driver knows."""
+    from weft import runtime
+
+    device = runtime.device()
+    if not kernel.cubin or kernel.chip == device.chip:
+        return None
+    try:
+        kernel.loaded()
+    except WeftError:
+        return f"{device.name} is {device.chip} and takes no code for {kernel.chip}"
+    return None
 
 
 def _check(kernel: "Kernel", product: "Product", operands: "list[Array]", on: str) -> int:

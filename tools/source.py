@@ -8,6 +8,7 @@ from weft.dialects import context
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import func, gpu, operations
+from weft.stages import is_kernel
 from weft.tools import cli
 
 
@@ -37,7 +38,7 @@ def _pick(module: Any, kernel: str | None, name: str) -> None:
             op.operation.erase()
             continue
         for inner in operations(op, gpu.GPUFuncOp):
-            if "gpu.kernel" in inner.operation.attributes and inner.name.value != kernel:
+            if is_kernel(inner) and inner.name.value != kernel:
                 inner.operation.erase()
 
 
@@ -47,7 +48,7 @@ def _kernels(op: Any) -> list[str]:
         return [op.name.value] if operations(op, MatmulOp) else []
     if isinstance(op, gpu.GPUModuleOp):
         found = operations(op, gpu.GPUFuncOp)
-        return [k.name.value for k in found if "gpu.kernel" in k.operation.attributes]
+        return [k.name.value for k in found if is_kernel(k)]
     return []
 
 

@@ -70,9 +70,8 @@ class Module:
         if chip:
             target = ir.Attribute.parse(f'#nvvm.target<chip = "{chip}">')
             holder.operation.attributes["targets"] = ir.ArrayAttr.get([target])
-        kind = ir.TypeAttr.get(ir.FunctionType.get(list(arguments), []))
         with ir.InsertionPoint(holder.bodyRegion.blocks.append()):
-            made = gpu.GPUFuncOp(kind, sym_name=name, kernel=True, body_builder=lambda _: None)
+            made = mlir.kernel(name, arguments)
         made.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get(list(block))
         if grid is not None:
             ranks = sum(a.rank for a in arguments if isinstance(a, ir.MemRefType))

@@ -8,9 +8,9 @@ import numpy as np
 
 from weft import arrays, runtime
 from weft.arrays import ArrayView
-from weft.compile import Compiled, Launch, MemrefArgument, ScalarArgument, compile_module
 from weft.errors import WeftError
 from weft.ptxas import Resources
+from weft.stages import Compiled, Launch, MemrefArgument, ScalarArgument, compile_module
 
 if TYPE_CHECKING:
     from weft import emulator

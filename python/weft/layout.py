@@ -41,6 +41,11 @@ class Swizzle:
     base: int = 4
     shift: int = 3
 
+    @property
+    def period(self) -> int:
+        """The bytes after which the swizzle repeats: it permutes each aligned block of them."""
+        return 1 << (self.base + self.shift + self.bits)
+
     def swizzle_offset(self, byte_offset: int) -> int:
         """The byte that `byte_offset` moves to; permutes each aligned `2**(base + shift + bits)` bytes."""
         mask = ((1 << self.bits) - 1) << self.base

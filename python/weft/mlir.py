@@ -69,6 +69,14 @@ def caller_locations() -> Iterator[None]:
         yield
 
 
+def find_dialects_in(package: str) -> None:
+    """Lets the bindings find the classes of a dialect `x` in `package.x`, as they do for upstream's.
+
+    Without it they search in vain for the module of a Python-defined dialect at every operation they touch.
+    """
+    _module("dialects._ods_common")._cext.globals.append_dialect_search_prefix(package)
+
+
 def version() -> str:
     """The distribution that the bindings come from, and its version."""
     from importlib.metadata import version as of
@@ -167,18 +175,39 @@ def fold(module: Any) -> None:
     PassManager.parse("any(canonicalize,cse)", module.context).run(module.operation)
 
 
+def strides(kind: Any) -> tuple[list[int], int] | None:
+    """The strides and the offset of a memref type; None where its layout isn't made of them."""
+    try:
+        found, offset = kind.get_strides_and_offset()
+    except RuntimeError:
+        return None
+    return list(found), int(offset)
+
+
+def kernel(name: str, arguments: Iterable[Any]) -> Any:
+    """A `gpu.func` kernel of these argument types, with an empty body.
+
+    Upstream's constructor marks one with an attribute that lowering leaves beside its own: text that MLIR
+    can't read.
+    """
+    kind = ir.TypeAttr.get(ir.FunctionType.get(list(arguments), []))
+    made = gpu.GPUFuncOp(kind, sym_name=name, body_builder=lambda _: None)
+    made.operation.attributes["kernel"] = ir.UnitAttr.get()
+    return made
+
+
 def operations(op: Any, *kinds: Any) -> list[Any]:
     """The operations of the given classes below `op`, each before those it contains."""
+    names = {kind.OPERATION_NAME for kind in kinds}
     found: list[Any] = []
 
     def visit(inner: Any) -> Any:
-        view = inner.opview
-        if isinstance(view, kinds):
-            found.append(view)
+        if inner.name in names:
+            found.append(inner)
         return ir.WalkResult.ADVANCE
 
     op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return [inner.opview for inner in found]
 
 
 def translate(op: Any) -> str:

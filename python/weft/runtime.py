@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft import arrays
-from weft.errors import WeftError
+from weft.errors import Diagnostic, WeftError
 
 # A `struct` format character and its number ("P" for an address), or a struct's bytes, say a tensor map's.
 Argument = tuple[str, float] | bytes
@@ -344,7 +344,8 @@ def _driver() -> Any:
     try:
         return _initialised()
     except RuntimeError as error:  # cuda-bindings found no libcuda
-        raise WeftError(f"no NVIDIA driver on this machine: {error}") from None
+        note = Diagnostic(str(error), severity="note")
+        raise WeftError(Diagnostic("no NVIDIA driver on this machine", notes=(note,))) from None
 
 
 @functools.cache

@@ -94,11 +94,12 @@ def test_rows_with_strides():
         (100, 60, 64, 8, 0),
         (100, 60, 64, 3, 0),
         (65, 33, 128, 8, 1),
+        (40, 33, 64, 8, 0),
         (64, 64, 64, 0, 0),
     ]:
         a = torch.randint(-4, 5, (m, k + pad), device="cuda").bfloat16()[:, start : start + k - start]
         b = torch.randint(-4, 5, (n, k + pad), device="cuda").bfloat16()[:, start : start + k - start]
-        room = torch.full((m, n + 2 * pad), -1.0, device="cuda")
+        room = torch.full((m, n + n % 2 + 2 * pad), -1.0, device="cuda")
         d = room[:, pad : pad + n]
         kernel(a, b, d, on="gpu")
         torch.cuda.synchronize()

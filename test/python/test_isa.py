@@ -15,10 +15,14 @@ from weft.layout import Layout
 FORMS = [(family, form) for family in mma.FAMILIES for form in family.forms()]
 # ptxas 13.5 has no -arch for the chips before this one, but still judges a '.target' of theirs.
 OLDEST = "sm_75"
-# Legal in PTX, in the axes that are tried here, and not in the table yet (issue 2 asks for f32 accumulators only).
-LATER = {mma.Sync("m8n8k4", "f16", "f16", c, d, *ab) for c, d, ab in product(
-    ("f16", "f32"), ("f16", "f32"), product(("row", "col"), repeat=2)
-)} | {mma.Sync(shape, "f16", "f16", "f16", "f16") for shape in ("m16n8k8", "m16n8k16")}
+LAYOUTS = tuple(product(("row", "col"), repeat=2))
+# What ptxas takes in the axes that are tried here and the table has not: f16 accumulators and m8n8k4 (issue 2 asks for
+# neither), and bf16 in m8n8k4, which the PTX ISA doesn't publish.
+LEFT_OUT = {
+    *(mma.Sync("m8n8k4", "f16", "f16", *cd, *ab) for cd in product(("f16", "f32"), repeat=2) for ab in LAYOUTS),
+    *(mma.Sync(shape, "f16", "f16", "f16", "f16") for shape in ("m16n8k8", "m16n8k16")),
+    *(mma.Sync("m8n8k4", "bf16", "bf16", "f32", "f32", *ab) for ab in LAYOUTS),
+}
 
 
 def named(forms):
@@ -122,7 +126,7 @@ def test_ptxas_takes_all_rows_of_a_chip_together(chip):
 
 
 @pytest.mark.parametrize("chip", ["sm_75", "sm_80", "sm_90a", "sm_121a"])
-def test_ptxas_refuses_every_sync_that_the_table_lacks(chip):
+def test_ptxas_refuses_every_sync_that_the_table_lacks(chip, monkeypatch):
     axes = [
         ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32", "m16n16k16"),
         *[("f16", "bf16", "f32")] * 2,
@@ -130,9 +134,11 @@ def test_ptxas_refuses_every_sync_that_the_table_lacks(chip):
         *[("row", "col")] * 2,
     ]
     absent = [f for values in product(*axes) if (f := mma.Sync(*values)) not in mma.SYNC.table]
-    refused = rejected_lines(chip, absent)
+    monkeypatch.setattr(ptxas, "_MOST_SHOWN", 10 * len(absent))
+    refused = rejected_at_once(chip, absent)
+    assert len(refused) > len(absent) / 2
     accepted = {form for form in absent if form not in refused and takes(chip, form)}
-    assert accepted == {form for form in LATER if takes(chip, form)}
+    assert accepted <= LEFT_OUT
 
 
 @pytest.mark.parametrize("chip", ["sm_75", "sm_90a", "sm_121a"])
@@ -142,13 +148,14 @@ def test_ptxas_refuses_every_ldmatrix_that_the_table_lacks(chip):
     assert not [form.ptx for form in absent if takes(chip, form)]
 
 
-def rejected_lines(chip: str, forms: list) -> set:
-    """The forms on whose lines ptxas reports an error when it reads them all at once."""
+def rejected_at_once(chip: str, forms: list) -> set:
+    """The forms on whose lines ptxas reports an error when it reads them all together."""
+    text = module(chip, forms)
     with pytest.raises(WeftError) as caught:
-        ptxas.assemble(module(chip, forms), chip, name="<ptx>")
-    where = {d.location.line for d in caught.value.diagnostics if d.location}
-    text = module(chip, forms).splitlines()
-    return {form for form in forms if where & {n for n, said in enumerate(text, 1) if said == line(form)}}
+        ptxas.assemble(text, chip)
+    lines = text.splitlines()
+    where = {lines[d.location.line - 1] for d in caught.value.diagnostics if d.location}
+    return {form for form in forms if line(form) in where}
 
 
 def test_a_row_that_ptxas_refuses_is_caught():

@@ -1,0 +1,10 @@
+"""A CPU emulator of NVIDIA GPUs that executes PTX text.
+
+module = Module(ptx_text)
+report = module.launch("kernel", grid=(4, 1, 1), block=(128, 1, 1), args=[array, 3, 1.5])
+"""
+
+from weft.emulator.errors import Deadlock, Fault, PtxError, Thread
+from weft.emulator.launch import Module, Report
+
+__all__ = ["Deadlock", "Fault", "Module", "PtxError", "Report", "Thread"]

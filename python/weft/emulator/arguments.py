@@ -1,7 +1,8 @@
-"""Turns the arguments of a launch into the bytes of the kernel's parameters, and arrays into device buffers."""
+"""Turns the arguments of a launch into the bytes of the kernel's parameters, and arrays into device
+buffers."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -21,7 +22,12 @@ class _Extent:
 
     def __init__(self, owner: npt.NDArray[np.generic], begin: int, size: int, read_only: bool) -> None:
         self.owner = owner
-        self.__array_interface__ = {"version": 3, "data": (begin, read_only), "shape": (size,), "typestr": "|u1"}
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (begin, read_only),
+            "shape": (size,),
+            "typestr": "|u1",
+        }
 
 
 class Buffers:
@@ -31,18 +37,18 @@ class Buffers:
         self._device = device
         self._copies: list[tuple[Bytes, Bytes]] = []
 
-    def map(self, arrays: Sequence[npt.NDArray[np.generic]]) -> list[int]:
-        """The device addresses of the arrays' first elements."""
-        bounds = [np.lib.array_utils.byte_bounds(a) if a.size else (0, 0) for a in arrays]
+    def map(self, arrays: Mapping[int, npt.NDArray[np.generic]]) -> dict[int, int]:
+        """The device addresses of the first elements of the arrays, by the arguments' numbers."""
+        bounds = {at: np.lib.array_utils.byte_bounds(a) if a.size else (0, 0) for at, a in arrays.items()}
         merged: list[tuple[int, int, list[int]]] = []
-        for at in sorted(range(len(arrays)), key=lambda i: bounds[i]):
+        for at in sorted(arrays, key=lambda i: bounds[i]):
             begin, end = bounds[at]
             if merged and begin < merged[-1][1] and arrays[at].size:
                 begin, last, members = merged.pop()
                 merged.append((begin, max(end, last), [*members, at]))
             else:
                 merged.append((begin, end, [at]))
-        addresses = [0] * len(arrays)
+        addresses: dict[int, int] = {}
         for begin, end, members in sorted(merged, key=lambda extent: min(extent[2])):
             data, writable = self._bytes([arrays[m] for m in members], begin, end)
             name = "argument " + " and ".join(str(m) for m in sorted(members))
@@ -80,8 +86,10 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
     arrays = {i: a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
     for at in arrays:
         if formals[at].size != 8:
-            raise WeftError(f"argument {at} of kernel '{kernel}' is an array, its parameter has {formals[at].size} bytes")
-    addresses = dict(zip(arrays, buffers.map(list(arrays.values())), strict=True))
+            raise WeftError(
+                f"argument {at} of kernel '{kernel}' is an array, its parameter has {formals[at].size} bytes"
+            )
+    addresses = buffers.map(arrays)
     space = np.zeros(program.params_size, np.uint8)
     for at, (formal, arg) in enumerate(zip(formals, args, strict=True)):
         value = addresses.get(at, arg)
@@ -110,7 +118,9 @@ def _encode(value: object, formal: Variable, what: str) -> bytes:
     if isinstance(value, float):
         # LLVM declares float parameters by their width alone.
         if formal.size not in (4, 8):
-            raise WeftError(f"{what} is a float, its parameter .{formal.type}: give a NumPy scalar of its type")
+            raise WeftError(
+                f"{what} is a float, its parameter .{formal.type}: give a NumPy scalar of its type"
+            )
         return _float(value, None, formal.size)
     if not isinstance(value, int):
         raise WeftError(f"{what} is no number")

@@ -17,7 +17,8 @@ BARRIERS = 16
 
 @dataclass(eq=False)
 class Reduction:
-    """What `bar.red` leaves in register `result`: popc, and, or of the predicates `value` of all who take part."""
+    """What `bar.red` leaves in register `result`: popc, and, or of the predicates `value` of all who take
+    part."""
 
     operation: str
     result: int
@@ -41,7 +42,8 @@ class Waiting:
 
 @dataclass(eq=False)
 class Barrier:
-    """A barrier that some threads have come to. `needed` is in warps; None: all of the CTA that have not exited."""
+    """A barrier that some threads have come to. `needed` is in warps; None: all of the CTA that have not
+    exited."""
 
     needed: int | None
     line: int
@@ -51,7 +53,8 @@ class Barrier:
     voters: int = 0
 
     def complete(self, live: Bools) -> bool:
-        """A warp counts when all of its threads have come that have not exited; `live` is of the CTA's warps."""
+        """A warp counts when all of its threads have come that have not exited; `live` is of the CTA's
+        warps."""
         came = self.arrived.any(axis=1) & (self.arrived | ~live).all(axis=1)
         if self.needed is None:
             return bool((came | ~live.any(axis=1)).all())
@@ -74,9 +77,11 @@ class Barriers:
         waits: bool = True,
         reduction: Reduction | None = None,
     ) -> int:
-        """All of `group` arrives at a barrier; returns the block to go on with, or -1 while the group waits."""
+        """All of `group` arrives at a barrier; returns the block to go on with, or -1 while the group
+        waits."""
         lanes, wave = group.lanes, self.machine.wave
-        if needed is None and lanes.whole and waits and not self.pending and reduction is None:
+        plain = needed is None and waits and reduction is None and not self.pending
+        if plain and lanes.active == np.count_nonzero(wave.live):
             return after
         line = self.machine.program.blocks[group.block].line
         threads = lanes.threads()
@@ -121,15 +126,20 @@ class Barriers:
         return full
 
     def release_warp_syncs(self) -> bool:
-        """Lets warps go on whose lanes wait at different `bar.warp.sync`s that name one another; whether any does."""
+        """Lets warps go on whose lanes wait at different `bar.warp.sync`s that name one another; whether any
+        does."""
         machine, wave = self.machine, self.machine.wave
-        groups = [g for g in machine.ready.values() if machine.program.blocks[g.block].waits == "bar.warp.sync"]
+        groups = [
+            g for g in machine.ready.values() if machine.program.blocks[g.block].waits == "bar.warp.sync"
+        ]
         if len(groups) < 2:
             return False
         together = np.logical_or.reduce([g.lanes.threads() for g in groups])
         needed = np.zeros_like(together)
         for group in groups:
-            needed |= self._in_rows(group, machine.members(group.lanes, machine.program.blocks[group.block].members))
+            needed |= self._in_rows(
+                group, machine.members(group.lanes, machine.program.blocks[group.block].members)
+            )
         free = ~(needed & wave.live & ~together).any(axis=1) & together.any(axis=1)
         if not free.any():
             return False

@@ -123,13 +123,7 @@ class DeclarationReader:
         if token.text == "[":
             return self._address()
         if token.text == "{":
-            self.take()
-            items: list[Operand] = []
-            while not self.accept("}"):
-                items.append(self._item())
-                if self.token.text != "}":
-                    self.expect(",")
-            return Vector(tuple(items), place)
+            return self._vector()
         if self.accept("!"):
             name = self.kind("name", "a predicate")
             return Negated(Name(name.text, self.place_of(name)), place)
@@ -140,6 +134,16 @@ class DeclarationReader:
             return Address(first, self._offset(), (), place)
         return first
 
+    def _vector(self) -> Vector:
+        place = self.place
+        self.expect("{")
+        items: list[Operand] = []
+        while not self.accept("}"):
+            items.append(self._item())
+            if self.token.text != "}":
+                self.expect(",")
+        return Vector(tuple(items), place)
+
     def _item(self) -> Operand:
         token, place = self.token, self.place
         if token.text == "_":
@@ -148,9 +152,7 @@ class DeclarationReader:
         if token.kind == "name":
             self.take()
             return Name(token.text, place)
-        if token.kind in ("integer", "float") or token.text in ("-", "~", "+"):
-            return self.number("a number")
-        self.fail("an operand")
+        return self.number("an operand")
 
     def _address(self) -> Address:
         place = self.place
@@ -161,7 +163,7 @@ class DeclarationReader:
         offset = self._offset() if self.token.text in ("+", "-") else 0
         more: list[Operand] = []
         while self.accept(","):
-            more.append(self.simple_operand())
+            more.append(self._vector() if self.token.text == "{" else self._item())
         self.expect("]")
         return Address(base, offset, tuple(more), place)
 
@@ -344,4 +346,4 @@ def _float_bits(value: Float, size: int) -> int:
     try:
         return int.from_bytes(struct.pack("<f", double), "little")
     except OverflowError:
-        return 0x7F800000 | (double < 0) << 31
+        return 0xFF800000 if double < 0 else 0x7F800000

@@ -1,7 +1,7 @@
 """What an instruction's decoder works with: its modifiers one by one, and its operands as register slots.
 
-Everything that an instruction reads is a register of the file: constants and special registers have slots of their own, which
-the wave fills when it begins. So a step only ever indexes the file.
+Everything that an instruction reads is a register of the file: constants and special registers have slots of
+their own, which the wave fills when it begins. So a step only ever indexes the file.
 """
 
 import struct
@@ -44,7 +44,8 @@ class FunctionCode:
         self.function = function
         self.slots = slots
         self.base = len(slots.bits)
-        """The slot of its first register; `frame` holds the address of its local frame, `carry` the carry flag."""
+        """The slot of its first register; `frame` holds the address of its local frame, `carry` the carry
+        flag."""
         for register in function.scope.registers:
             slots.new(register.type)
         self.frame = slots.new(U64)
@@ -98,13 +99,13 @@ class Op:
 
     def type(self, allowed: str = "") -> Type:
         """The next type among the modifiers; `allowed` lists names, separated by blanks."""
-        for modifier in self.modifiers:
-            if modifier in TYPES:
-                if allowed and modifier not in allowed.split():
-                    self.fail(f"isn't defined for .{modifier}")
-                self.modifiers.remove(modifier)
-                return TYPES[modifier]
-        self.fail("needs a type")
+        found = next((m for m in self.modifiers if m in TYPES), None)
+        if found is None:
+            self.fail("needs a type")
+        if allowed and found not in allowed.split():
+            self.fail(f"isn't defined for .{found}")
+        self.modifiers.remove(found)
+        return TYPES[found]
 
     def done(self) -> None:
         """Refuses modifiers that were not taken."""
@@ -155,11 +156,12 @@ class Op:
             return self.slots.constant(entity.offset & ((1 << kind.bits) - 1), kind)
         if name.text == "WARP_SZ":
             return self.slots.constant(32, kind)
-        if name.text in special.REGISTERS:
-            return self.slots.special(name.text, kind)
-        if entity is None:
-            self.fail(f"'{name.text}' is not declared", name.place)
-        self.fail(f"can't use '{name.text}' here", name.place)
+        if name.text not in special.REGISTERS or name.text in special.CLOCKS:
+            known = entity is not None or name.text in special.CLOCKS
+            self.fail(
+                f"can't use '{name.text}' here" if known else f"'{name.text}' is not declared", name.place
+            )
+        return self.slots.special(name.text, kind)
 
     def _check_width(self, register: Register, kind: Type, any_width: bool, place: Place) -> None:
         same = register.type.bits == kind.bits
@@ -175,8 +177,9 @@ class Op:
     def is_entry_param(self, variable: Variable) -> bool:
         return self.code.function.is_entry and variable in self.code.function.params
 
-    @staticmethod
-    def _float_bits(value: Float, kind: Type) -> int:
+    def _float_bits(self, value: Float, kind: Type) -> int:
+        if kind.bits not in (32, 64):
+            self.fail(f"can't use a floating-point constant as .{kind}", value.place)
         if kind.bits == 64 and value.single:
             (single,) = struct.unpack("<f", struct.pack("<I", value.bits))
             return int.from_bytes(struct.pack("<d", single), "little")
@@ -244,7 +247,8 @@ class Op:
     # Addresses
 
     def address(self, index: int, space: str) -> "AddressOf":
-        """How to compute the address in the brackets of an operand; the space may become that of its symbol."""
+        """How to compute the address in the brackets of an operand; the space may become that of its
+        symbol."""
         operand = self.operand(index)
         if not isinstance(operand, Address):
             self.fail("expects an address in brackets", operand.place)
@@ -261,7 +265,7 @@ class Op:
         return AddressOf(slot, constant, entity.type.bits == 32, space)
 
     def _symbol_address(self, variable: Variable, offset: int, space: str, place: Place) -> "AddressOf":
-        if space not in ("generic", variable.space) and not (space, variable.space) == ("param", "local"):
+        if space not in ("generic", variable.space):
             self.fail(f"'{variable.name}' is in {variable.space} space", place)
         if self.in_frame(variable):
             constant = self.slots.constant(int(wrap(variable.offset + offset)), U64)
@@ -273,7 +277,7 @@ class Op:
     def frame_address(self, variable: Variable, offset: int) -> "AddressOf":
         """The address of a variable of the frame as a value, in its own space."""
         shift = FRAME_PARAM if variable.space == "param" else 0
-        constant = self.slots.constant(variable.offset + offset + shift, U64)
+        constant = self.slots.constant(int(wrap(variable.offset + offset + shift)), U64)
         return AddressOf(self.code.frame, constant, False, variable.space)
 
 
@@ -293,5 +297,5 @@ class AddressOf:
         if self.narrow:
             value = value.astype(np.uint64)
         if self.offset:
-            value = value + lanes.read(self.offset)  # type: ignore[operator]
-        return value  # type: ignore[return-value]
+            value = value + lanes.read(self.offset)
+        return value

@@ -8,7 +8,8 @@ from weft.emulator.table import Collective, End
 
 if TYPE_CHECKING:
     from weft.emulator.decode import FunctionCode
-    from weft.emulator.machine import Group, Machine
+    from weft.emulator.groups import Group
+    from weft.emulator.machine import Machine
 
 
 def jump(target: int) -> End:
@@ -37,7 +38,7 @@ def skip(end: End, predicate: int, negated: bool, after: int) -> End:
         if count == 0:
             return after
         if count < lanes.active:
-            machine.part(group, mask, after)  # type: ignore[arg-type]
+            machine.part(group, mask, after)
         return end.run(machine, group)
 
     return End(run, (*end.targets, after))

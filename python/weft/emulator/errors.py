@@ -1,4 +1,5 @@
-"""What the emulator raises: for text that is no PTX, for what a GPU would fault on, and for waits without end."""
+"""What the emulator raises: for text that is no PTX, for what a GPU would fault on, and for waits without
+end."""
 
 from dataclasses import dataclass
 

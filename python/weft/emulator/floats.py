@@ -1,7 +1,7 @@
-"""Floating-point formats on arrays: decoding to float64, rounding in every mode, fused multiply-add, canonical NaN.
+"""Floating-point formats on arrays: decoding to float64, rounding in every mode, fused multiply-add, NaN.
 
-Values are rounded once: what is not exact in float64 is first rounded to odd there (the last bit set wherever bits were lost),
-from which rounding to any narrower format gives what rounding the exact value would.
+Values are rounded once: what is not exact in float64 is first rounded to odd there (the last bit is set
+wherever bits were lost), from which rounding to a narrower format gives what rounding the exact value gives.
 """
 
 from collections.abc import Callable
@@ -62,12 +62,14 @@ def _to_f32(value: Doubles, mode: str) -> Array:
     if mode == "odd":
         cut = _directed(value, nearest, "rz").view(np.uint32)
         lost = cut.view(np.float32) != value
-        return (cut | lost).view(np.float32)
+        odd: Array = cut | lost
+        return odd.view(np.float32)
     return _directed(value, nearest, mode)
 
 
 def _directed(value: Doubles, nearest: Array, mode: str) -> Array:
-    """`nearest`, which is `value` rounded to nearest, moved by one place where `mode` wants the other neighbour."""
+    """`nearest`, which is `value` rounded to nearest, moved by one place where `mode` wants the other
+    neighbour."""
     if mode == "rn":
         return nearest
     infinity = nearest.dtype.type(np.inf)
@@ -81,7 +83,8 @@ def _directed(value: Doubles, nearest: Array, mode: str) -> Array:
 
 
 def _shorten(value: Array, drop: int, mode: str) -> Array:
-    """The upper bits of a float32, rounded; `value` was rounded to odd, so that its last bit says what was lost."""
+    """The upper bits of a float32, rounded; `value` was rounded to odd, so that its last bit says what was
+    lost."""
     bits = value.view(np.uint32)
     last = np.uint32(drop)
     rest = np.uint32((1 << drop) - 1)
@@ -114,7 +117,8 @@ def flush(bits: Array, name: str) -> Array:
 def saturate(value: Array) -> Array:
     """Values clamped to [0, 1]; NaN becomes 0."""
     zero, one = value.dtype.type(0), value.dtype.type(1)
-    return np.where(value > zero, np.minimum(value, one), zero)
+    clamped: Array = np.where(value > zero, np.minimum(value, one), zero)
+    return clamped
 
 
 def sum_odd(a: Doubles, b: Doubles) -> Doubles:
@@ -141,7 +145,9 @@ def fma_f64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
     value = total + sum_odd(rest, error)
     # The splitting is exact only well inside the range of exponents.
     size = np.abs(product)
-    unsafe = ~((size < 1e290) & (size > 1e-270) & (np.maximum(np.abs(a), np.abs(b)) < 1e290) & (np.abs(c) < 1e290))
+    unsafe = ~(
+        (size < 1e290) & (size > 1e-270) & (np.maximum(np.abs(a), np.abs(b)) < 1e290) & (np.abs(c) < 1e290)
+    )
     unsafe |= (np.abs(value) < 1e-270) & (value != 0)
     unsafe &= ~((product == 0) & ((a == 0) | (b == 0)))
     plain = product + c
@@ -195,7 +201,8 @@ MINIFLOATS: dict[str, Minifloat] = {
 
 
 def encode_minifloat(value: Array, name: str) -> npt.NDArray[np.uint8]:
-    """The bytes of float32 or float16 values in an 8-bit format, rounded to nearest even and saturated; NaN is 0x7f."""
+    """The bytes of float32 or float16 values in an 8-bit format, rounded to nearest even and saturated; NaN
+    is 0x7f."""
     kind, most = MINIFLOATS[name]
     limit = value.dtype.type(most)
     bits = np.clip(value, -limit, limit).astype(kind).view(np.uint8)
@@ -204,4 +211,5 @@ def encode_minifloat(value: Array, name: str) -> npt.NDArray[np.uint8]:
 
 def each_exactly(function: Callable[..., object], *values: Array) -> Array:
     """`function` on Python numbers, element by element, for what NumPy can't do exactly."""
-    return np.frompyfunc(function, len(values), 1)(*values)
+    made: Array = np.frompyfunc(function, len(values), 1)(*values)
+    return made

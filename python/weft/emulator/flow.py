@@ -1,10 +1,11 @@
 """The order in which the scheduler prefers blocks, so that threads that diverged meet again.
 
-A block's rank is its place in a topological order of the flow graph in which every loop is one contiguous run. Threads at a
-lower rank are preferred, so whoever reaches a block first waits there for all threads that may still come to it, and leaving
-a loop waits for the loop: threads reconverge at the earliest point at which they can, in irreducible graphs too. It is only a
-preference: every thread has its own place in the code, so no order can make a program wrong, and time slices (see
-`machine`) keep a loop that waits for other threads from starving them.
+A block's rank is its place in a topological order of the flow graph in which every loop is one contiguous
+run. Threads at a lower rank are preferred, so whoever reaches a block first waits there for all threads that
+may still come to it, and leaving a loop waits for the loop: threads reconverge at the earliest point at which
+they can, in irreducible graphs too. It is only a preference: every thread has its own place in the code, so
+no order can make a program wrong, and time slices (see `machine`) keep a loop that waits for other threads
+from starving them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +35,8 @@ def ranks(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
 
 
 def _head(part: Iterable[int], nodes: set[int], successors: Sequence[Sequence[int]], head: int) -> int:
-    """Where control enters a component: the first node, in text order, with an edge from the rest of `nodes`."""
+    """Where control enters a component: the first node, in text order, with an edge from the rest of
+    `nodes`."""
     inside = set(part)
     if head in inside:
         return head

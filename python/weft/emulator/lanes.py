@@ -1,7 +1,8 @@
 """The register file, and the view of it that one group of threads executes with.
 
-A register is an array `[warps, 32]` that is never changed once written: a write puts a new array in its slot. So registers
-may share arrays, a move costs nothing, and an instruction may keep its operands for as long as it likes.
+A register is an array `[warps, 32]` that is never changed once written: a write puts a new array in its slot.
+So registers may share arrays, a move costs nothing, and an instruction may keep its operands for as long as
+it likes.
 """
 
 from typing import TYPE_CHECKING
@@ -21,8 +22,9 @@ Rows = slice | npt.NDArray[np.intp]
 class Lanes:
     """The threads that execute an instruction together.
 
-    `rows` are their warps among the wave's (None: all), `mask` the active lanes of those (None: all), `active` how many
-    threads that is. `whole` says that neither restricts anything, so that registers can be used as they are.
+    `rows` are their warps among the wave's (None: all), `mask` the active lanes of those (None: all),
+    `active` how many threads that is. `whole` says that neither restricts anything, so that registers can be
+    used as they are.
     """
 
     __slots__ = ("active", "mask", "regs", "rows", "warps", "wave", "whole")
@@ -65,7 +67,8 @@ class Lanes:
         if self.whole:
             self.regs[slot] = value
         elif self.rows is None:
-            self.regs[slot] = np.where(self.mask, value, self.regs[slot])  # type: ignore[arg-type]
+            assert self.mask is not None
+            self.regs[slot] = np.where(self.mask, value, self.regs[slot])
         else:
             new = self.regs[slot].copy()
             new[self.rows] = value if self.mask is None else np.where(self.mask, value, new[self.rows])

@@ -27,8 +27,8 @@ _MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
 class Report:
     """What a launch executed.
 
-    `instructions` counts warp instructions. `counters` has them by opcode (`ld`, `mma.sync`, …) and the bytes that went
-    through each space (`bytes.global`, `bytes.shared`, …).
+    `instructions` counts warp instructions. `counters` has them by opcode (`ld`, `mma.sync`, …) and the bytes
+    that went through each space (`bytes.global`, `bytes.shared`, …).
     """
 
     instructions: int
@@ -69,10 +69,10 @@ class Module:
     ) -> Report:
         """Runs a kernel over a grid and returns when all of it is done.
 
-        An ndarray argument is a device buffer, updated in place; numbers take the parameter's type; bytes fill a by-value
-        parameter. `seed` makes warps take turns at random, `arithmetic="exact"` makes matrix instructions add in float32
-        without the hardware's truncation. Raises PtxError for instructions that aren't supported, Fault, Deadlock, and
-        WeftError for a launch that doesn't fit the kernel.
+        An ndarray argument is a device buffer, updated in place; numbers take the parameter's type; bytes
+        fill a by-value parameter. `seed` makes warps take turns at random, `arithmetic="exact"` makes matrix
+        instructions add in float32 without the hardware's truncation. Raises PtxError for instructions that
+        aren't supported, Fault, Deadlock, and WeftError for a launch that doesn't fit the kernel.
         """
         program = self._program(kernel)
         dynamic = program.shared_dynamic - program.shared_static + shared_bytes if shared_bytes else 0
@@ -94,7 +94,9 @@ class Module:
         if kernel not in self._programs:
             entry = self._tree.functions.get(kernel)
             if entry is None or not entry.is_entry:
-                raise WeftError(f"the module has no kernel '{kernel}': it has {', '.join(self.kernels) or 'none'}")
+                raise WeftError(
+                    f"the module has no kernel '{kernel}': it has {', '.join(self.kernels) or 'none'}"
+                )
             self._programs[kernel] = Program(self._tree, entry)
         return self._programs[kernel]
 
@@ -126,9 +128,15 @@ class Module:
 
 
 def _run(
-    program: Program, launch: Launch, device: Device, totals: Totals, seed: int | None, progress: Progress | None
+    program: Program,
+    launch: Launch,
+    device: Device,
+    totals: Totals,
+    seed: int | None,
+    progress: Progress | None,
 ) -> None:
-    """Runs waves of CTAs. A wave that has had its turn without an end lets later ones in, which it may be waiting for."""
+    """Runs waves of CTAs. A wave that has had its turn without an end lets later ones in, which it may be
+    waiting for."""
     together = max(1, _WAVE_WARPS // launch.warps)
     begun = done = 0
     live: deque[tuple[Machine, Wave]] = deque()
@@ -167,7 +175,9 @@ def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]
     if any(not 1 <= n <= most for n, most in zip(launch.grid, _MAX_GRID, strict=True)):
         raise WeftError(f"a grid has 1 to {_MAX_GRID} blocks, got {launch.grid}")
     if launch.shared_bytes > _MAX_SHARED:
-        raise WeftError(f"kernel '{kernel}' needs {launch.shared_bytes} bytes of shared memory, a block has {_MAX_SHARED}")
+        raise WeftError(
+            f"kernel '{kernel}' needs {launch.shared_bytes} bytes of shared memory, a block has {_MAX_SHARED}"
+        )
     required = (*directives.get("reqntid", ()), 1, 1)[:3] if "reqntid" in directives else launch.block
     if required != launch.block:
         raise WeftError(f"kernel '{kernel}' requires blocks of {required}, got {launch.block}")

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from weft.emulator.errors import PtxError
 
-# An opcode or a special register is one token with its modifiers (`ld.global.L1::no_allocate.v4.b32`, `%tid.x`).
+# An opcode or a special register is one token with its modifiers (`ld.global.L1::no_allocate.v4.b32`,
+# `%tid.x`).
 _TOKEN = re.compile(
     r"""
       (?P<newline>\n)
@@ -16,7 +17,7 @@ _TOKEN = re.compile(
     | (?P<integer>(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?(?!\w))
     | (?P<name>(?:[A-Za-z][\w$]*|[_$%][\w$]+)(?:\.\w+(?:::\w+)*)*)
     | (?P<directive>\.[A-Za-z_]\w*(?:::\w+)*)
-    | (?P<string>"[^"\n]*")
+    | (?P<string>"(?:[^"\\\n]|\\.)*")
     | (?P<punctuation>[][(){}<>,;:|=!@+*_~-])
     """,
     re.VERBOSE | re.ASCII,

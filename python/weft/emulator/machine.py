@@ -1,9 +1,10 @@
-"""Runs a wave: groups of threads that stand at the same place execute together, each thread with its own place.
+"""Runs a wave: groups of threads that stand at the same place execute together, each thread with its own
+place.
 
-A group may hold threads of many warps and CTAs; it splits where its threads part and merges with whatever it meets at the
-same block of the same call. Of several groups the one at the lowest rank goes first (see `flow`), so that threads which parted
-meet again. Every QUANTUM instructions the group that waited longest gets a slice of its own, so that none starves: a thread
-that spins until another one acts always sees it act.
+A group may hold threads of many warps and CTAs; it splits where its threads part and merges with whatever it
+meets at the same block of the same call. Of several groups the one at the lowest rank goes first (see
+`flow`), so that threads which parted meet again. Every QUANTUM instructions the group that waited longest
+gets a slice of its own, so that none starves: a thread that spins until another one acts always sees it act.
 """
 
 import random
@@ -14,15 +15,15 @@ from weft.emulator.barriers import Barriers
 from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.groups import CallSite, Frame, Group, Key, Priority, Transfer
 from weft.emulator.lanes import Lanes
-from weft.emulator.program import Program
+from weft.emulator.program import MAX_FRAME, Program
 from weft.emulator.types import Bools
 from weft.emulator.wave import Wave
 
 QUANTUM = 2000
 _SLICE = 500
 _TURN = 100_000
-_STACK_LIMIT = 512 * 1024
 _DEPTH_LIMIT = 1000
+
 
 class Totals:
     """What a launch has executed so far, over all of its waves; `limit` is in warp instructions."""
@@ -45,6 +46,7 @@ class Machine:
         self._lowest: Priority = ()
         self._hold = 0
         self._rotated = 0
+        wave.memory.reserve_local(program.entry.frame_size)
         root = Frame(None, None, program.entry, 0)
         for threads in wave.parts(split=seed is not None):
             self.put(Group(program.entry.entry_block, root, Lanes.of(wave, threads)))
@@ -52,9 +54,12 @@ class Machine:
     # The loop
 
     def run(self) -> bool:
-        """Runs until every thread has exited (True), or for a turn, after which another wave may be let in (False)."""
+        """Runs until every thread has exited (True), or for a turn in which it polled memory (False).
+
+        In the second case what it waits for may be another wave's to do.
+        """
         wave, blocks, totals, ready = self.wave, self.program.blocks, self.totals, self.ready
-        stop = wave.ticks + _TURN
+        stop, polls = wave.ticks + _TURN, wave.polls
         group = self._pick()
         while group is not None:
             block, lanes = blocks[group.block], group.lanes
@@ -74,8 +79,10 @@ class Machine:
                 if ready:
                     group = self._choose(group)
             if wave.ticks > stop and group is not None:
-                self.put(group)
-                return False
+                if wave.polls != polls:
+                    self.put(group)
+                    return False
+                stop += _TURN
         if ready or self.barriers.pending:
             raise Deadlock(self._waiting())
         return True
@@ -100,7 +107,9 @@ class Machine:
             self._lowest = priority
 
     def _merged(self, group: Group, other: Group) -> Group:
-        return Group(group.block, group.frame, Lanes.of(self.wave, group.lanes.threads() | other.lanes.threads()))
+        return Group(
+            group.block, group.frame, Lanes.of(self.wave, group.lanes.threads() | other.lanes.threads())
+        )
 
     def _choose(self, group: Group) -> Group | None:
         """Who runs after `group` has reached its next block: it or another one."""
@@ -129,7 +138,10 @@ class Machine:
         ticks = self.wave.ticks
         if self.random is not None:
             row = self.random.choice(able)[0][2]
-            key = min((k for k, _ in able if k[2] == row), key=lambda k: self._priority(self.ready[k]))
+            here = [key for key, _ in able if key[2] == row]
+            # Mostly the lowest rank, so that lanes meet again; now and then any, so that none starves.
+            lowest = min(here, key=lambda k: self._priority(self.ready[k]))
+            key = lowest if self.random.random() < 0.75 else self.random.choice(here)
             self._hold = ticks + self.random.randrange(1, 50)
         elif ticks - self._rotated > QUANTUM:
             key = min(able, key=lambda item: item[1].since)[0]
@@ -158,8 +170,8 @@ class Machine:
     def gather(self, group: Group, members: int | None) -> bool:
         """Whether the lanes that a collective instruction needs are together.
 
-        `members` is the slot of the member mask (None: all lanes that haven't exited). Warps that lack a lane are taken out
-        of the group and wait at its block; False when no warp is left.
+        `members` is the slot of the member mask (None: all lanes that haven't exited). Warps that lack a lane
+        are taken out of the group and wait at its block; False when no warp is left.
         """
         lanes = group.lanes
         lacking = (self.members(lanes, members) & ~lanes.enabled()).any(axis=1)
@@ -208,7 +220,7 @@ class Machine:
             threads = lanes.threads()
             for slot in range(code.base, code.frame + 1):
                 old = frame.saved.get(slot, lanes.regs[slot])
-                frame.saved[slot] = np.where(threads, lanes.regs[slot], old)  # type: ignore[arg-type]
+                frame.saved[slot] = np.where(threads, lanes.regs[slot], old)
         for transfer, value in zip([t for t in site.arguments if not t.size], values, strict=True):
             lanes.write(transfer.target, value)
         self._copy_frames(lanes, site.arguments, group.frame.base, frame.base)
@@ -219,7 +231,7 @@ class Machine:
     def _new_frame(self, caller: Frame, site: CallSite) -> Frame:
         base = caller.base + caller.code.frame_size
         end = base + site.code.frame_size
-        if end > _STACK_LIMIT or len(caller.path) >= _DEPTH_LIMIT:
+        if end > MAX_FRAME or len(caller.path) >= _DEPTH_LIMIT:
             raise Fault("stack overflow", self.program.blocks[site.block].line)
         frame = Frame(caller, site, site.code, base)
         frame.path = (*caller.path, self.program.blocks[site.block].rank)
@@ -259,7 +271,9 @@ class Machine:
         lines: list[str] = []
         for group in self.ready.values():
             block = self.program.blocks[group.block]
-            lines += self.describe(group.lanes, f"at line {block.line} ({block.waits}) for other lanes of its warp")
+            lines += self.describe(
+                group.lanes, f"at line {block.line} ({block.waits}) for other lanes of its warp"
+            )
         return sorted(lines + self.barriers.describe())
 
     def describe(self, lanes: Lanes, where: str) -> list[str]:

@@ -1,7 +1,8 @@
-"""All memory of a launch. Every access of an executing thread goes through `Memory`, where a `watch` can see it.
+"""All memory of a launch. What threads access goes through `Memory`, where a `watch` can see it.
 
-Generic addresses are flat 64-bit numbers: buffers lie below the first window, each with a gap around it, and shared, local,
-const and param space show through a window each. In its own space, an address of those counts from 0.
+Generic addresses are flat 64-bit numbers: buffers lie below the first window, each with a gap around it, and
+shared, local, const and param space show through a window each. In its own space, an address of those counts
+from 0.
 """
 
 from bisect import bisect_right
@@ -44,16 +45,18 @@ class Segment:
 
 
 class Piece(NamedTuple):
-    """The lanes of `mask` (None: all active ones) and where in `view` each of them points; other lanes point anywhere."""
+    """The lanes of `mask` (None: all active ones) and where in `view` each of them points; other lanes point
+    anywhere."""
 
     view: Array
-    index: npt.NDArray[np.intp]
+    places: npt.NDArray[np.intp]
     mask: Bools | None
 
 
 @dataclass(frozen=True)
 class Access:
-    """One access, as a watcher sees it: `kind` is load, store, atomic or async; `address` is `[warps, 32]` in `space`."""
+    """One access, as a watcher sees it: `kind` is load, store, atomic or async; `address` is `[warps, 32]` in
+    `space`."""
 
     kind: str
     space: str
@@ -101,7 +104,8 @@ class Device:
 class Memory:
     """The memory that one wave sees: the device's, and shared and local memory of its CTAs and threads.
 
-    `shared_base` is the first byte of each warp's CTA in `shared`, `[warps, 1]`; `local_base` that of each thread in `local`.
+    `shared_base` is the first byte of each warp's CTA in `shared`, `[warps, 1]`; `local_base` that of each
+    thread in `local`.
     """
 
     def __init__(self, device: Device, ctas: int, cta_of_row: npt.NDArray[np.intp], shared: int) -> None:
@@ -125,7 +129,7 @@ class Memory:
         if self.local_size:
             data[:, : self.local_size] = self.local.data.reshape(self._threads, -1)
         self.local_size = size
-        self.local = Segment("local", 0, data.reshape(-1))
+        self.local: Segment = Segment("local", 0, data.reshape(-1))
         self.local_base = np.arange(self._threads, dtype=np.uint64).reshape(-1, 32) * np.uint64(size)
 
     # Access
@@ -134,10 +138,11 @@ class Memory:
         """One element of `width` bytes for each active lane."""
         pieces = self.locate(lanes, space, address, width, "load", line)
         if len(pieces) == 1:
-            return pieces[0].view.take(pieces[0].index, mode="clip")
+            return pieces[0].view.take(pieces[0].places, mode="clip")
         out = np.zeros(address.shape, STORAGE[8 * width])
         for piece in pieces:
-            np.copyto(out, piece.view.take(piece.index, mode="clip"), where=piece.mask)  # type: ignore[arg-type]
+            part = piece.view.take(piece.places, mode="clip")
+            out = np.where(piece.mask, part, out) if piece.mask is not None else part
         return out
 
     def store(
@@ -150,7 +155,8 @@ class Memory:
     def locate(
         self, lanes: Lanes, space: str, address: Addresses, width: int, kind: str, line: int
     ) -> list[Piece]:
-        """Where the active lanes' elements lie. Raises Fault for the first lane that is out of bounds or misaligned."""
+        """Where the active lanes' elements lie. Raises Fault for the first lane that is out of bounds or
+        misaligned."""
         mask = lanes.mask
         if mask is not None:
             address = np.where(mask, address, address.flat[mask.argmax()])
@@ -196,14 +202,19 @@ class Memory:
             first = int(address.flat[0])
             window = _WINDOW_SPACE.get(first >> WINDOW_SHIFT) if space == "generic" else None
             segment = None if window else self.device.find(first)
-            base, size = (WINDOWS[window], 1 << 32) if window else (segment.base, segment.size) if segment else (0, 0)
+            base, size = (
+                (WINDOWS[window], 1 << 32) if window else (segment.base, segment.size) if segment else (0, 0)
+            )
             if not base or first + width > base + size:
                 self._fault(lanes, address, address != address.flat[0], "out-of-bounds", space, width, line)
             offset = address - np.uint64(base)
             here, rest = lanes, None
             if int(np.maximum.reduce(offset, axis=None)) > size - width:
                 inside = offset <= np.uint64(size - width)
-                here, rest = lanes.narrowed(lanes.enabled() & inside), lanes.narrowed(lanes.enabled() & ~inside)
+                here, rest = (
+                    lanes.narrowed(lanes.enabled() & inside),
+                    lanes.narrowed(lanes.enabled() & ~inside),
+                )
                 offset = np.where(inside, offset, offset.flat[0])
             if window:
                 pieces.append(self._in_space(here, window, offset, width, kind, line))
@@ -225,7 +236,8 @@ class Memory:
         kind: str,
         line: int,
     ) -> Piece:
-        """The place of accesses that were found to be in bounds; every access passes here once for each space it meets."""
+        """The place of accesses that were found to be in bounds; every access passes here once for each space
+        it meets."""
         if self.watch is not None:
             self.watch(Access(kind, space, offset + np.uint64(segment.base), width, lanes, line))
         if kind != "load" and not segment.writable:
@@ -239,7 +251,8 @@ class Memory:
     def _fault(
         self, lanes: Lanes, address: Addresses, good: Bools, what: str, space: str, width: int, line: int
     ) -> None:
-        """Raises the fault of the first active lane that isn't `good`; fill-in addresses repeat an active lane's."""
+        """Raises the fault of the first active lane that isn't `good`; fill-in addresses repeat an active
+        lane's."""
         at = int((lanes.enabled() & ~good).argmax())
         bad = int(address.flat[at])
         thread = lanes.wave.thread(int(lanes.row_numbers()[at // 32]), at % 32)
@@ -255,9 +268,9 @@ class Memory:
 def put(piece: Piece, value: Array) -> None:
     """Writes the lanes' elements of `value` to where `piece` says."""
     if piece.mask is None:
-        piece.view[piece.index] = value
+        piece.view[piece.places] = value
     else:
-        piece.view[piece.index[piece.mask]] = value[piece.mask]
+        piece.view[piece.places[piece.mask]] = value[piece.mask]
 
 
 def wrap(value: int) -> np.uint64:

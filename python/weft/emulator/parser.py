@@ -21,6 +21,7 @@ from weft.emulator.syntax import (
 )
 
 _STATE_SPACES = ("global", "shared", "const", "local", "param")
+_MODULE_SPACES = ("global", "shared", "const")
 _LINKAGE = (".visible", ".extern", ".weak", ".common")
 _MAX_NESTING = 64
 
@@ -58,7 +59,7 @@ class _Reader(DeclarationReader):
                 self.fail(".address_size 64")
         elif text in (".entry", ".func"):
             self._function(tree)
-        elif text.removeprefix(".") in _STATE_SPACES or text.startswith(".shared::"):
+        elif text.removeprefix(".").partition("::")[0] in _MODULE_SPACES:
             tree.variables += self.variables(self.scope, external=".extern" in linkage)
         elif text in _SKIPPED:
             _SKIPPED[text](self)
@@ -243,5 +244,20 @@ _SKIPPED: dict[str, Callable[[_Reader], None]] = {
 }
 _TABLES = (".branchtargets", ".calltargets", ".callprototype")
 _FUNCTION_DIRECTIVES = frozenset(
-    ["reqntid", "maxntid", "minnctapersm", "maxnctapersm", "maxnreg", "noreturn", "explicitcluster", "reqnctapercluster", "maxclusterrank", "blocksareclusters", "abi_preserve", "abi_preserve_control", "attribute", "unique"]
+    [
+        "reqntid",
+        "maxntid",
+        "minnctapersm",
+        "maxnctapersm",
+        "maxnreg",
+        "noreturn",
+        "explicitcluster",
+        "reqnctapercluster",
+        "maxclusterrank",
+        "blocksareclusters",
+        "abi_preserve",
+        "abi_preserve_control",
+        "attribute",
+        "unique",
+    ]
 )

@@ -29,11 +29,13 @@ from weft.emulator.table import Collective, End, Step
 from weft.emulator.types import PRED
 
 _FRAME_ALIGN = 16
+MAX_FRAME = 512 * 1024
 
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """Steps that always run one after the other, and what ends them. `opcodes` are those of both, for counting."""
+    """Steps that always run one after the other, and what ends them. `opcodes` are those of both, for
+    counting."""
 
     function: str
     steps: list[Step] = field(default_factory=list)
@@ -50,7 +52,8 @@ class Block:
 class Program:
     """A kernel ready to run: blocks, the widths of its register slots, and what its CTAs need.
 
-    `shared_static` counts bytes of declared shared memory; dynamic shared memory follows it, at `shared_dynamic`.
+    `shared_static` counts bytes of declared shared memory; dynamic shared memory follows it, at
+    `shared_dynamic`.
     """
 
     def __init__(self, tree: Tree, entry: Function) -> None:
@@ -120,7 +123,8 @@ class Program:
             starts.update(_targets(instruction))
             if prefix in TABLE.ends or prefix in TABLE.collectives:
                 starts.add(at + 1)
-                # What waits for other lanes is run again when they come, and so shares its block with nothing.
+                # What waits for other lanes is run again when they come, and so shares its block with
+                # nothing.
                 if prefix in TABLE.collectives:
                     starts.add(at)
         ordered = sorted(starts)
@@ -138,7 +142,7 @@ class Program:
             block.line = body[start].place.line if start < len(body) else code.function.place.line
             after = code.blocks[stop] if stop > start else -1
             for instruction in body[start:stop]:
-                self._decode_one(code, block, instruction, after)
+                self._decode_one(code, code.blocks[start], instruction, after)
             if block.end is None:
                 block.end = jump(after) if after >= 0 else leave(code)
         made = self.blocks[first : first + len(parts)]
@@ -146,10 +150,11 @@ class Program:
         for block, rank in zip(made, flow.ranks(edges, 0), strict=True):
             block.rank = rank
 
-    def _decode_one(self, code: FunctionCode, block: Block, instruction: Instruction, after: int) -> None:
+    def _decode_one(self, code: FunctionCode, at: int, instruction: Instruction, after: int) -> None:
+        block = self.blocks[at]
         prefix, decoder = _decoder(instruction)
         op = Op(instruction, prefix, code, self.target)
-        op.next, op.block = after, self.blocks.index(block)
+        op.next, op.block = after, at
         made = decoder(op)
         op.done()
         block.opcodes.append(prefix)
@@ -158,7 +163,7 @@ class Program:
             guard = op.source(instruction.guard, PRED), instruction.negated
         if isinstance(made, Collective | End):
             block.end = collective(made, after) if isinstance(made, Collective) else made
-            block.waits = prefix
+            block.waits, block.line = prefix, instruction.place.line
             block.members = made.members if isinstance(made, Collective) else None
             if guard is not None:
                 block.end = skip(block.end, *guard, after)
@@ -180,6 +185,10 @@ def _lay_out_frame(code: FunctionCode) -> None:
     if not function.is_entry:
         inside += [p for p in (*function.params, *function.returns) if isinstance(p, Variable)]
     end = layout(inside, 0)
+    if end > MAX_FRAME:
+        raise PtxError(
+            f"'{function.name}' needs {end} bytes of local memory, a thread has {MAX_FRAME}", *function.place
+        )
     code.frame_size = -(-end // _FRAME_ALIGN) * _FRAME_ALIGN
 
 

@@ -1,4 +1,5 @@
-"""Hands out the slots of a kernel's register file: registers, constants, special registers and places to write to unread."""
+"""Hands out the slots of a kernel's register file: registers, constants, special registers and places to
+write to unread."""
 
 from weft.emulator.types import Type
 

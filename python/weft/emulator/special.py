@@ -1,4 +1,5 @@
-"""The special registers. Those of CLOCKS change as a program runs and can only be moved; the others are fixed for a wave."""
+"""The special registers. Those of CLOCKS change as a program runs and can only be moved; the others are fixed
+for a wave."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -10,9 +11,7 @@ from weft.emulator.types import STORAGE, Array
 if TYPE_CHECKING:
     from weft.emulator.wave import Wave
 
-CLOCKS = frozenset(
-    ["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"]
-)
+CLOCKS = frozenset(["%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo", "%globaltimer_hi"])
 _LANE = np.arange(32, dtype=np.uint64)
 _ONE = np.uint64(1)
 
@@ -71,4 +70,8 @@ def fixed(wave: "Wave", name: str, bits: int) -> Array:
 def clock(wave: "Wave", name: str) -> int:
     """A clock's value: it counts the instructions that the wave has executed."""
     ticks = wave.ticks
-    return ticks >> 32 if name.endswith("_hi") else ticks & ((1 << 64) - 1 if "64" in name or name == "%globaltimer" else (1 << 32) - 1)
+    return (
+        ticks >> 32
+        if name.endswith("_hi")
+        else ticks & ((1 << 64) - 1 if "64" in name or name == "%globaltimer" else (1 << 32) - 1)
+    )

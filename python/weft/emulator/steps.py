@@ -12,7 +12,8 @@ Function = Callable[..., Array]
 
 
 def compute(result: int, function: Function, *sources: int) -> Step:
-    """`result = function(*sources)`; the function maps `[warps, 32]` arrays to a new array of the result's storage type."""
+    """`result = function(*sources)`; the function maps `[warps, 32]` arrays to a new array of the result's
+    storage type."""
     if len(sources) == 1:
         return _unary(result, function, *sources)
     if len(sources) == 2:
@@ -86,6 +87,6 @@ def guarded(step: Step, predicate: int, negated: bool) -> Step:
         if count == lanes.active:
             step(lanes)
         elif count:
-            step(lanes.narrowed(mask))  # type: ignore[arg-type]
+            step(lanes.narrowed(mask))
 
     return run

@@ -1,7 +1,8 @@
-"""The tree that the parser makes of a PTX module: names are kept with their scope and resolved when code is decoded."""
+"""The tree that the parser makes of a PTX module: names are kept with their scope and resolved when code is
+decoded."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Union
+from typing import NamedTuple
 
 from weft.emulator.types import Type
 
@@ -24,7 +25,8 @@ class Register:
 
 @dataclass(eq=False, slots=True)
 class Variable:
-    """A variable in memory. `init` holds (byte offset, bytes or symbol) pairs; `external` has its size from the launch."""
+    """A variable in memory. `init` holds (byte offset, bytes or symbol) pairs; `external` has its size from
+    the launch."""
 
     name: str
     space: str
@@ -142,19 +144,21 @@ class Group:
     place: Place
 
 
-Operand = Union[Name, Integer, Float, Address, Vector, Pair, Negated, Sink, Group]
-Entity = Union[Register, tuple[Register, ...], Variable, Label, Targets, Prototype, "Function"]
+Operand = Name | Integer | Float | Address | Vector | Pair | Negated | Sink | Group
 
 
 class Scope:
     """The names of a `{ }` block; those of the blocks around it are found through it.
 
-    `registers` is the register file of the function; a name from a range (`.reg .b32 %r<5>`) enters it when it is first used.
+    `registers` is the register file of the function; a name from a range (`.reg .b32 %r<5>`) enters it when
+    it is first used.
     """
 
     def __init__(self, parent: "Scope | None" = None, registers: list[Register] | None = None) -> None:
         self.parent = parent
-        self.registers = registers if registers is not None else parent.registers if parent else []
+        self.registers: list[Register] = (
+            registers if registers is not None else parent.registers if parent else []
+        )
         self.names: dict[str, Entity] = {}
         self.ranges: dict[str, tuple[int, Type]] = {}
 
@@ -204,6 +208,10 @@ class Function:
     body: list[Instruction] | None = None
     variables: list[Variable] = field(default_factory=list)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+Entity = Register | tuple[Register, ...] | Variable | Label | Targets | Prototype | Function
+"""What a name can stand for."""
 
 
 @dataclass(eq=False, slots=True)

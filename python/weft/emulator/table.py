@@ -9,7 +9,8 @@ from weft.emulator.types import TYPES
 
 if TYPE_CHECKING:
     from weft.emulator.decode import Op
-    from weft.emulator.machine import Group, Machine
+    from weft.emulator.groups import Group
+    from weft.emulator.machine import Machine
 
 Step = Callable[[Lanes], None]
 """An instruction with its operands resolved; runs it for the lanes."""
@@ -63,7 +64,8 @@ class Table:
         return register
 
     def float_step(self, *opcodes: str) -> Callable[[StepDecoder], StepDecoder]:
-        """Registers the decoder of ordinary instructions on floating-point types; integers may have the same opcode."""
+        """Registers the decoder of ordinary instructions on floating-point types; integers may have the same
+        opcode."""
 
         def register(decoder: StepDecoder) -> StepDecoder:
             self.floats.update(dict.fromkeys(opcodes, decoder))
@@ -99,5 +101,5 @@ class Table:
                 return prefix, self.floats[prefix]
             for table in (self.steps, self.collectives, self.ends):
                 if prefix in table:
-                    return prefix, table[prefix]  # type: ignore[index]
+                    return prefix, table[prefix]
         return None

@@ -1,18 +1,20 @@
 """The fundamental types of PTX, and how a register of each is held in NumPy."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
 """One value for each lane: `[warps, 32]`."""
 Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Type:
-    """`kind` is u, s, b, f or p (predicate); registers hold the bits as an unsigned integer of the same width."""
+    """`kind` is u, s, b, f or p (predicate); registers hold the bits as an unsigned integer of the same
+    width."""
 
     name: str
     bits: int
@@ -27,12 +29,12 @@ class Type:
         return self.kind == "f"
 
     @property
-    def storage(self) -> np.dtype[np.generic]:
+    def storage(self) -> np.dtype[Any]:
         """How a register of this type is kept; b128 as pairs of u64 in one element."""
         return STORAGE[self.bits]
 
     @property
-    def view(self) -> np.dtype[np.generic]:
+    def view(self) -> np.dtype[Any]:
         """The NumPy type that gives the bits their meaning, where NumPy has one."""
         return np.dtype(f"i{self.bytes}") if self.kind == "s" else STORAGE[self.bits]
 
@@ -41,7 +43,7 @@ class Type:
 
 
 # A wide register is one complex128 per lane: NumPy moves it as 16 plain bytes, and nothing computes with it.
-STORAGE: dict[int, np.dtype[np.generic]] = {
+STORAGE: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.bool_),
     8: np.dtype(np.uint8),
     16: np.dtype(np.uint16),

@@ -21,7 +21,8 @@ Dim3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Launch:
-    """The shape of a launch. `shared_bytes` counts all shared memory of a CTA, `dynamic_shared` what the launch added."""
+    """The shape of a launch. `shared_bytes` counts all shared memory of a CTA, `dynamic_shared` what the
+    launch added."""
 
     grid: Dim3
     block: Dim3
@@ -50,24 +51,28 @@ def unflatten(flat: int, dims: Dim3) -> Dim3:
 
 
 class Wave:
-    """CTAs `cta_numbers` of a launch. Row r of a register is warp `warp_of_row[r]` of the wave's CTA `cta_of_row[r]`.
+    """CTAs `cta_numbers` of a launch. Row r of a register is warp `warp_of_row[r]` of the wave's CTA
+    `cta_of_row[r]`.
 
-    `live` are the threads that have not exited; `ticks` counts what the wave has executed, as its clock.
+    `live` are the threads that have not exited; `ticks` counts what the wave has executed, as its clock, and
+    `polls` the times that it may have been looking for what others do.
     """
 
     def __init__(self, launch: Launch, slots: Slots, device: Device, cta_numbers: Sequence[int]) -> None:
-        self.launch = launch
-        self.cta_numbers = np.array(cta_numbers)
+        self.launch: Launch = launch
+        self.cta_numbers: npt.NDArray[np.intp] = np.array(cta_numbers)
         self.warps = len(cta_numbers) * launch.warps
         self.cta_of_row: npt.NDArray[np.intp] = np.repeat(np.arange(len(cta_numbers)), launch.warps)
-        self.warp_of_row = np.tile(np.arange(launch.warps), len(cta_numbers))
+        self.warp_of_row: npt.NDArray[np.intp] = np.tile(np.arange(launch.warps), len(cta_numbers))
         thread = self.warp_of_row[:, None] * 32 + np.arange(32)
         self.live: Bools = thread < launch.threads
-        self.tid = _coordinates(np.where(self.live, thread, 0), launch.block)
-        self.ntid = np.array([*launch.block, 1])
-        self.ctaid = _coordinates(self.cta_numbers[self.cta_of_row][:, None], launch.grid)
-        self.nctaid = np.array([*launch.grid, 1])
-        self.ticks = 0
+        self.tid: npt.NDArray[np.intp] = _coordinates(np.where(self.live, thread, 0), launch.block)
+        self.ntid: npt.NDArray[np.intp] = np.array([*launch.block, 1])
+        self.ctaid: npt.NDArray[np.intp] = _coordinates(
+            self.cta_numbers[self.cta_of_row][:, None], launch.grid
+        )
+        self.nctaid: npt.NDArray[np.intp] = np.array([*launch.grid, 1])
+        self.ticks = self.polls = 0
         self.memory = Memory(device, len(cta_numbers), self.cta_of_row, launch.shared_bytes)
         self.copies: CopyQueue | None = None
         self.regs = self._registers(slots)
@@ -77,7 +82,8 @@ class Wave:
         zeros = {bits: np.zeros(shape, STORAGE[bits]) for bits in set(slots.bits)}
         regs: list[Array] = [zeros[bits] for bits in slots.bits]
         for (value, bits), slot in slots.constants.items():
-            regs[slot] = np.full(shape, value, STORAGE[bits])
+            element = np.frombuffer(value.to_bytes(max(1, bits // 8), "little"), STORAGE[bits])
+            regs[slot] = np.full(shape, element)
         for (name, bits), slot in slots.specials.items():
             regs[slot] = special.fixed(self, name, bits)
         return regs

@@ -1,4 +1,5 @@
-"""`cp.async`: copies from global to shared memory that show in shared memory when a thread has waited for them."""
+"""`cp.async`: copies from global to shared memory that show in shared memory when a thread has waited for
+them."""
 
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ import numpy.typing as npt
 
 from weft.emulator.decode import Op
 from weft.emulator.lanes import Lanes
-from weft.emulator.memory import Piece, put
+from weft.emulator.memory import Addresses, Piece, put
 from weft.emulator.table import Step, Table
 from weft.emulator.types import STORAGE, U32, Array, Bools
 
@@ -16,7 +17,8 @@ table = Table()
 
 @dataclass(eq=False)
 class Copy:
-    """One `cp.async` of some threads (`[all warps, 32]`); `group` counts each thread's groups, 0 before the commit."""
+    """One `cp.async` of some threads (`[all warps, 32]`); `group` counts each thread's groups, 0 before the
+    commit."""
 
     threads: Bools
     rows: npt.NDArray[np.intp]
@@ -44,7 +46,8 @@ class CopyQueue:
                 copy.group = np.where(new, self.committed, copy.group)
 
     def wait(self, threads: Bools, pending: int | None) -> None:
-        """Finishes the copies of these threads but for their newest `pending` groups; None: all, committed or not."""
+        """Finishes the copies of these threads but for their newest `pending` groups; None: all, committed or
+        not."""
         kept: list[Copy] = []
         for copy in self.copies:
             ripe = copy.threads & threads
@@ -66,7 +69,7 @@ def _write(copy: Copy, mask: Bools | None) -> None:
         chosen = piece.mask
         if mask is not None:
             chosen = mask if chosen is None else chosen & mask
-        put(Piece(piece.view, piece.index, chosen), copy.value)
+        put(Piece(piece.view, piece.places, chosen), copy.value)
 
 
 def queue(lanes: Lanes) -> CopyQueue:
@@ -100,40 +103,41 @@ def cp_async(op: Op) -> Step:
             ignore = op.predicate(operand)
         else:
             limit = op.source(operand, U32)
-    storage = STORAGE[8 * size]
+
+    def wanted(lanes: Lanes) -> Array:
+        """How many bytes each lane reads; the rest is filled with zeros."""
+        if limit:
+            return np.minimum(lanes.read(limit), np.uint32(size))
+        return np.where(lanes.read(ignore[0]) ^ ignore[1], np.uint32(0), np.uint32(size))
 
     def run(lanes: Lanes) -> None:
         memory = lanes.wave.memory
         pieces = memory.locate(lanes, "shared", target(lanes), size, "async", line)
         if limit or ignore[0]:
-            value = _partial(lanes, limit, ignore)
+            value = _filled(lanes, source(lanes), wanted(lanes), size, line)
         else:
             value = memory.load(lanes, "global", source(lanes), size, line)
         group = np.zeros((lanes.wave.warps, 32), np.int64)
         queue(lanes).copies.append(Copy(lanes.threads(), lanes.row_numbers(), pieces, value, group))
 
-    def _partial(lanes: Lanes, limit: int, ignore: tuple[int, bool]) -> Array:
-        """Reads no more than `limit` bytes, none where the source is ignored, and fills up with zeros."""
-        if limit:
-            wanted = np.minimum(lanes.read(limit), np.uint32(size))  # type: ignore[type-var]
-        else:
-            ignored = lanes.read(ignore[0]) ^ ignore[1]  # type: ignore[operator]
-            wanted = np.where(ignored, np.uint32(0), np.uint32(size))
-        memory, address = lanes.wave.memory, source(lanes)
-        out = np.zeros((lanes.warps, 32, size), np.uint8)
-        full = lanes.enabled() & (wanted == size)
-        if full.any():
-            value = memory.load(lanes.narrowed(full), "global", address, size, line)
-            out[full] = value[full].view(np.uint8).reshape(-1, size)
-        some = lanes.enabled() & (wanted != size)
-        for at in range(size if (some & (wanted > 0)).any() else 0):
-            reads = some & (wanted > at)
-            if reads.any():
-                part = memory.load(lanes.narrowed(reads), "global", address + np.uint64(at), 1, line)
-                out[reads, at] = part[reads]
-        return out.view(storage)[..., 0]
-
     return run
+
+
+def _filled(lanes: Lanes, address: Addresses, wanted: Array, size: int, line: int) -> Array:
+    """Elements of `size` bytes of which the first `wanted` are read, and no others touched."""
+    memory = lanes.wave.memory
+    out = np.zeros((lanes.warps, 32, size), np.uint8)
+    full = lanes.enabled() & (wanted == size)
+    if full.any():
+        value = memory.load(lanes.narrowed(full), "global", address, size, line)
+        out[full] = value[full].view(np.uint8).reshape(-1, size)
+    some = lanes.enabled() & (wanted != size)
+    for at in range(size if (some & (wanted > 0)).any() else 0):
+        reads = some & (wanted > at)
+        if reads.any():
+            part = memory.load(lanes.narrowed(reads), "global", address + np.uint64(at), 1, line)
+            out[reads, at] = part[reads]
+    return out.view(STORAGE[8 * size])[..., 0]
 
 
 @table.step("cp.async.commit_group")
@@ -146,6 +150,8 @@ def commit_group(op: Op) -> Step:
 def wait_group(op: Op) -> Step:
     op.count(1)
     pending = op.immediate(0)
+    if not 0 <= pending < 1 << 31:
+        op.fail(f"can't leave {pending} groups pending")
     return lambda lanes: queue(lanes).wait(lanes.threads(), pending)
 
 
@@ -153,5 +159,3 @@ def wait_group(op: Op) -> Step:
 def wait_all(op: Op) -> Step:
     op.count(0)
     return lambda lanes: queue(lanes).wait(lanes.threads(), None)
-
-

@@ -35,9 +35,13 @@ def _update(op: Op, name: str, kind: Type) -> Update:
         "max": lambda old, x: np.maximum(old.view(view), x.view(view)).view(storage),
         "inc": lambda old, x: np.where(old >= x, storage.type(0), old + one),
         "dec": lambda old, x: np.where((old == 0) | (old > x), x, old - one),
-        "cas": lambda old, x, y: np.where(old == x, y, old),
+        "cas": _compare_and_swap,
     }
     return updates[name]
+
+
+def _compare_and_swap(old: Array, expected: Array, new: Array) -> Array:
+    return np.where(old == expected, new, old)
 
 
 def _float_update(op: Op, name: str, kind: Type) -> Update:
@@ -47,7 +51,7 @@ def _float_update(op: Op, name: str, kind: Type) -> Update:
     if element in ("f32", "f64") and name == "add":
         native = np.dtype(f"f{kind.bytes}")
         return lambda old, x: canonical(old.view(native) + x.view(native), element)
-    functions = {"add": sum_odd, "min": np.fmin, "max": np.fmax}
+    functions: dict[str, Update] = {"add": sum_odd, "min": np.fmin, "max": np.fmax}
     function, part = functions[name], np.uint16 if kind.bits != 64 else np.uint64
 
     def update(old: Array, x: Array) -> Array:
@@ -98,14 +102,12 @@ def atomic(op: Op) -> Step:
 def _apply(piece: Piece, update: Update, values: list[Array], old: Array) -> None:
     """Updates the places of a piece and puts what was there before into `old`."""
     mask = np.ones(old.shape, np.bool_) if piece.mask is None else piece.mask
-    index, inputs = piece.index[mask], [v[mask] for v in values]
+    index, inputs = piece.places[mask], [v[mask] for v in values]
     before = np.empty(len(index), old.dtype)
     for now in turns(index):
         before[now] = piece.view[index[now]]
         piece.view[index[now]] = update(before[now], *[v[now] for v in inputs])
     old[mask] = before
-
-
 
 
 def turns(index: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decode import Op
+from weft.emulator.floats import each_exactly
 from weft.emulator.steps import compute
 from weft.emulator.syntax import Integer
 from weft.emulator.table import Step, Table
@@ -91,7 +92,9 @@ def extract(op: Op) -> Step:
             value = np.where((sign == 1) & (size > 0), value | ~_low_bits(inside), value)
         return value.astype(kind.storage)
 
-    return compute(op.destination(0, kind), function, op.source(1, kind), op.source(2, U32), op.source(3, U32))
+    return compute(
+        op.destination(0, kind), function, op.source(1, kind), op.source(2, U32), op.source(3, U32)
+    )
 
 
 def _low_bits(count: Array) -> Array:
@@ -160,7 +163,9 @@ def clz(op: Op) -> Step:
 def popc(op: Op) -> Step:
     kind = op.type("b32 b64")
     op.count(2)
-    return compute(op.destination(0, U32), lambda x: np.bitwise_count(x).astype(np.uint32), op.source(1, kind))
+    return compute(
+        op.destination(0, U32), lambda x: np.bitwise_count(x).astype(np.uint32), op.source(1, kind)
+    )
 
 
 @table.step("brev")
@@ -188,10 +193,8 @@ def nth_set(op: Op) -> Step:
         found = [p for p in places if mask >> p & 1]
         return found[abs(offset) - 1] if abs(offset) <= len(found) else 0xFFFFFFFF
 
-    each = np.frompyfunc(one, 3, 1)
-
     def function(mask: Array, base: Array, offset: Array) -> Array:
-        return each(mask, base, offset.view(np.int32)).astype(np.uint32)
+        return each_exactly(one, mask, base, offset.view(np.int32)).astype(np.uint32)
 
     return compute(op.destination(0, U32), function, *[op.source(i, U32) for i in (1, 2, 3)])
 
@@ -276,4 +279,3 @@ def _fixed_permute(op: Op, control: object) -> Callable[[Array, Array, Array], A
         return np.ascontiguousarray(source[..., picks]).view(np.uint32)[..., 0].copy()
 
     return function
-

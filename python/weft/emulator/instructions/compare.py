@@ -23,7 +23,8 @@ _ORDERED: dict[str, Compare] = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
-# For unsigned integers these are other names of the same; for floats, `…u` also holds where an operand is NaN.
+# For unsigned integers these are other names of the same; for floats, `…u` also holds where an operand is
+# NaN.
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 _UNORDERED = {f"{name}u": name for name in _ORDERED}
 _COMBINE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
@@ -125,7 +126,8 @@ def set_(op: Op) -> Step:
         if rest:
             with_ = rest[0] ^ negated
             held = _COMBINE[combine](held, np.repeat(with_, 2, axis=-1) if packed else with_)
-        return np.where(held, true, storage.type(0)).view(out.storage)
+        value: Array = np.where(held, true, storage.type(0))
+        return value.view(out.storage)
 
     return compute(op.destination(0, out), function, *sources)
 
@@ -138,7 +140,11 @@ def selp(op: Op) -> Step:
     condition, negated = op.predicate(3)
     if negated:
         a, b = b, a
-    return compute(result, lambda c, x, y: np.where(c, x, y), condition, a, b)
+    return compute(result, _select, condition, a, b)
+
+
+def _select(condition: Bools, x: Array, y: Array) -> Array:
+    return np.where(condition, x, y)
 
 
 @table.step("slct")
@@ -156,5 +162,3 @@ def slct(op: Op) -> Step:
 
     sources = op.source(1, kind), op.source(2, kind), op.source(3, by)
     return compute(op.destination(0, kind), function, *sources)
-
-

@@ -1,5 +1,7 @@
 """Branches, calls and exits."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from weft.emulator.decode import FunctionCode, Op
@@ -7,11 +9,13 @@ from weft.emulator.ends import jump
 from weft.emulator.errors import Fault
 from weft.emulator.groups import CallSite, Group, Transfer
 from weft.emulator.lanes import Lanes
-from weft.emulator.machine import Machine
 from weft.emulator.steps import nothing
 from weft.emulator.syntax import Function, Name, Operand, Register, Targets, Variable
 from weft.emulator.table import End, Step, Table
 from weft.emulator.types import U32
+
+if TYPE_CHECKING:
+    from weft.emulator.machine import Machine
 
 table = Table()
 
@@ -35,7 +39,7 @@ def brx(op: Op) -> End:
     targets = [op.label(target) for target in listed.names]
     index, line = op.source(0, U32), op.line
 
-    def run(machine: Machine, group: Group) -> int:
+    def run(machine: "Machine", group: Group) -> int:
         while True:
             lanes = group.lanes
             values, enabled = lanes.read(index), lanes.enabled()
@@ -115,7 +119,9 @@ def _function(op: Op, operand: Operand) -> Function | None:
     return entity if isinstance(entity, Function) else None
 
 
-def _transfer(op: Op, actual: Operand, formal: Variable | Register, code: FunctionCode, into: bool) -> Transfer:
+def _transfer(
+    op: Op, actual: Operand, formal: Variable | Register, code: FunctionCode, into: bool
+) -> Transfer:
     """From an argument to a parameter (`into`), or from the parameter that returns to the caller's."""
     entity = op.entity(actual) if isinstance(actual, Name) else None
     if isinstance(formal, Register):

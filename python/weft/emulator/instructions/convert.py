@@ -91,9 +91,8 @@ def _integer_to_integer(out: Type, kind: Type, sat: bool) -> Function:
     view, storage = kind.view, out.storage
     if not sat:
         return lambda value: value.view(view).astype(out.view).view(storage)
-    low, high = (int(limit) for limit in (np.iinfo(out.view).min, np.iinfo(out.view).max))  # type: ignore[type-var]
-    own = np.iinfo(view)  # type: ignore[type-var]
-    low, high = max(low, int(own.min)), min(high, int(own.max))
+    limits, own = np.iinfo(out.view), np.iinfo(view)
+    low, high = max(limits.min, own.min), min(limits.max, own.max)
     return lambda value: np.clip(value.view(view), low, high).astype(out.view).view(storage)
 
 
@@ -139,8 +138,9 @@ def _round_to_f64(number: int, mode: str) -> float:
 
 
 def _float_to_integer(out: Type, kind: Type, integral: str, ftz: bool) -> Function:
-    """Out of range goes to the nearest limit; NaN to 0, or to the highest bit alone where 64 bits take part."""
-    limits = np.iinfo(out.view)  # type: ignore[type-var]
+    """Out of range goes to the nearest limit; NaN to 0, or to the highest bit alone where 64 bits take
+    part."""
+    limits = np.iinfo(out.view)
     low, above = float(limits.min), float(int(limits.max) + 1)
     nan = 1 << (out.bits - 1) if out.bits == 64 or kind.bits == 64 else 0
     to_integral = _INTEGRAL[integral]
@@ -242,7 +242,9 @@ def _to_minifloats(op: Op, out: Type, kind: Type, relu: bool) -> Step:
         return encode_minifloat(np.where(value < 0, value.dtype.type(0), value) if relu else value, out.name)
 
     def two(high: Array, low: Array) -> Array:
-        return element(high.view(np.float32)).astype(np.uint16) << np.uint16(8) | element(low.view(np.float32))
+        return element(high.view(np.float32)).astype(np.uint16) << np.uint16(8) | element(
+            low.view(np.float32)
+        )
 
     def pair(bits: Array) -> Array:
         return element(bits.view(np.float16)).view(np.uint16)
@@ -251,5 +253,3 @@ def _to_minifloats(op: Op, out: Type, kind: Type, relu: bool) -> Step:
     if from_f32:
         return compute(result, two, op.source(1, kind), op.source(2, kind))
     return compute(result, pair, op.source(1, kind))
-
-

@@ -76,7 +76,8 @@ class Format:
         return run
 
     def exactly(self, function: Function) -> Function:
-        """The same for a function that maps float64 to float64 rounded to odd, with this format's rounding."""
+        """The same for a function that maps float64 to float64 rounded to odd, with this format's
+        rounding."""
 
         def run(*registers: Array) -> Array:
             value = function(*[decode(self.elements(r), self.name) for r in registers])
@@ -91,7 +92,8 @@ def _operands(op: Op, kind: Type, count: int) -> list[int]:
 
 
 def _plain(op: Op, function: Function, odd: Function, inputs: int) -> Step:
-    """A step of NumPy's `function` where that rounds as asked, else of `odd`, which rounds to odd in float64."""
+    """A step of NumPy's `function` where that rounds as asked, else of `odd`, which rounds to odd in
+    float64."""
     fmt = Format(op)
     made = fmt.lift(function) if fmt.mode == "rn" else fmt.exactly(odd)
     return compute(op.destination(0, fmt.type), made, *_operands(op, fmt.type, inputs))
@@ -115,7 +117,8 @@ def mul(op: Op) -> Step:
 
 @table.float_step("div")
 def div(op: Op) -> Step:
-    # A quotient of 24-bit numbers lies too far from every float32, unless it is one, for float64 to hide on which side.
+    # A quotient of 24-bit numbers lies too far from every float32, unless it is one, for float64 to hide on
+    # which side.
     return _plain(op, np.divide, np.divide, 2)
 
 
@@ -152,7 +155,8 @@ def sign(op: Op) -> Step:
     def function(register: Array) -> Array:
         bits = fmt.elements(register)
         mask = bits.dtype.type(bit)
-        return (bits & ~mask if clears else bits ^ mask).view(fmt.type.storage)
+        changed: Array = bits & ~mask if clears else bits ^ mask
+        return changed.view(fmt.type.storage)
 
     return compute(op.destination(0, fmt.type), function, *_operands(op, fmt.type, 1))
 
@@ -172,7 +176,11 @@ def min_max(op: Op) -> Step:
         equal = (a == b) & (a == 0)
         zero = np.signbit(a) | np.signbit(b) if least else np.signbit(a) & np.signbit(b)
         value = np.where(equal, np.where(zero, -abs(a), abs(a)), value)
-        return np.copysign(value, np.where(np.signbit(x) ^ np.signbit(y), -1, 1).astype(value.dtype)) if fmt.xorsign else value
+        return (
+            np.copysign(value, np.where(np.signbit(x) ^ np.signbit(y), -1, 1).astype(value.dtype))
+            if fmt.xorsign
+            else value
+        )
 
     def function(x: Array, *others: Array) -> Array:
         for other in others:

@@ -55,7 +55,8 @@ def add_carry(op: Op) -> Step:
 
 
 def _with_carry(op: Op, kind: Type, result: int, a: int, b: int, carry: int, subtract: bool) -> Step:
-    """Adds, or subtracts, with a carry (borrow) in where `carry` is a slot, and leaves the one that comes out."""
+    """Adds, or subtracts, with a carry (borrow) in where `carry` is a slot, and leaves the one that comes
+    out."""
     out = op.code.carry
     storage = kind.storage
 
@@ -80,7 +81,7 @@ def _widen(value: Array, kind: Type) -> Array:
 
 
 def _clamp(value: Array, kind: Type) -> Array:
-    limits = np.iinfo(kind.view)  # type: ignore[type-var]
+    limits = np.iinfo(kind.view)
     return np.clip(value, limits.min, limits.max).astype(kind.view).view(kind.storage)
 
 
@@ -134,7 +135,8 @@ def multiply(kind: Type, part: str) -> Callable[[Array, Array], Array]:
     storage = STORAGE[2 * kind.bits]
 
     def whole(x: Array, y: Array) -> Array:
-        return np.multiply(x.view(view), y.view(view), dtype=wide)
+        product: Array = np.multiply(x.view(view), y.view(view), dtype=wide)
+        return product
 
     if part == "wide":
         return lambda x, y: whole(x, y).view(storage)
@@ -148,7 +150,8 @@ def _high_unsigned(x: Array, y: Array) -> Array:
     x0, x1, y0, y1 = x & low, x >> half, y & low, y >> half
     middle = x1 * y0 + (x0 * y0 >> half)
     other = x0 * y1 + (middle & low)
-    return x1 * y1 + (middle >> half) + (other >> half)
+    upper: Array = x1 * y1 + (middle >> half) + (other >> half)
+    return upper
 
 
 def _high_signed(x: Array, y: Array) -> Array:
@@ -180,8 +183,11 @@ def rem(op: Op) -> Step:
     kind = op.type(_INTEGERS)
     op.count(3)
     divide = _divide(kind)
-    # A remainder by zero is the dividend: what is left when the quotient, whatever it is, is multiplied by zero.
-    return compute(op.destination(0, kind), lambda x, y: x - divide(x, y) * y, op.source(1, kind), op.source(2, kind))
+    # A remainder by zero is the dividend: what is left when the quotient, whatever it is, is multiplied by
+    # zero.
+    return compute(
+        op.destination(0, kind), lambda x, y: x - divide(x, y) * y, op.source(1, kind), op.source(2, kind)
+    )
 
 
 def _divide(kind: Type) -> Callable[[Array, Array], Array]:
@@ -218,7 +224,7 @@ def min_max(op: Op) -> Step:
     view = np.dtype(f"{'i' if kind.kind == 's' else 'u'}2") if kind.name.endswith("x2") else kind.view
 
     def function(x: Array, y: Array) -> Array:
-        value = pick(x.view(view), y.view(view))
+        value: Array = pick(x.view(view), y.view(view))
         return (np.maximum(value, 0) if relu else value).view(kind.storage)
 
     return compute(op.destination(0, kind), function, op.source(1, kind), op.source(2, kind))
@@ -250,7 +256,8 @@ def dot(op: Op) -> Step:
         left = split(x, a_kind, 4 // parts).astype(np.int64)
         right = split(y, b_kind, 1).astype(np.int64)
         right = right[..., 2:] if upper else right[..., :parts]
-        return ((left * right).sum(axis=-1) + z.astype(np.int64)).astype(np.uint32)
+        total: Array = (left * right).sum(axis=-1) + z.astype(np.int64)
+        return total.astype(np.uint32)
 
     u32 = TYPES["u32"]
     return compute(op.destination(0, u32), function, *[op.source(i, u32) for i in (1, 2, 3)])

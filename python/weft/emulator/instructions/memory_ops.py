@@ -28,7 +28,8 @@ _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified")
 
 
 def qualifiers(op: Op) -> bool:
-    """Takes the modifiers for ordering, scope and caches; whether they say that other threads may write the place."""
+    """Takes the modifiers for ordering, scope and caches; whether they say that other threads may write the
+    place."""
     polls = op.flag("relaxed", "acquire", "volatile", "mmio")
     op.flag(*_ORDERING, *_SCOPES, *_CACHE)
     op.modifiers = [m for m in op.modifiers if m.partition("::")[0] not in ("L1", "L2")]
@@ -167,5 +168,3 @@ def st(op: Op) -> Step:
             memory.store(lanes, address.space, places + offset if part else places, wide, chunk, line)
 
     return run if count == 1 else run_vector
-
-

@@ -9,7 +9,7 @@ from weft.emulator.memory import WINDOW_SHIFT, WINDOWS
 from weft.emulator.steps import compute, nothing
 from weft.emulator.syntax import Address, Name, Operand, Sink, Variable, Vector
 from weft.emulator.table import Step, Table
-from weft.emulator.types import PRED, TYPES, U64, Array, Type
+from weft.emulator.types import PRED, TYPES, U64, Array, Bools, Type
 
 table = Table()
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "const", "param")
@@ -136,14 +136,22 @@ def isspacep(op: Op) -> Step:
     window = np.uint64(WINDOWS.get(space, 0) >> WINDOW_SHIFT)
     shift = np.uint64(WINDOW_SHIFT)
 
-    def function(address: Array) -> Array:
-        return (address >> shift) == window
+    def function(address: Array) -> Bools:
+        inside: Bools = np.equal(address >> shift, window)
+        return inside
 
     return compute(op.destination(0, PRED), function, op.source(1, U64))
 
 
 @table.step(
-    "prefetch", "prefetchu", "discard", "applypriority", "createpolicy", "brkpt", "pmevent", "cp.async.bulk.prefetch"
+    "prefetch",
+    "prefetchu",
+    "discard",
+    "applypriority",
+    "createpolicy",
+    "brkpt",
+    "pmevent",
+    "cp.async.bulk.prefetch",
 )
 def advice(op: Op) -> Step:
     """Advice to caches and debuggers, without effect on what a program computes."""
@@ -166,6 +174,7 @@ def nanosleep(op: Op) -> Step:
 def give_way(lanes: Lanes) -> None:
     """Takes most of a time slice, so that a loop that polls memory doesn't hold up whom it waits for."""
     lanes.wave.ticks += 200
+    lanes.wave.polls += 1
 
 
 @table.step("membar", "fence", "fence.proxy")

@@ -1,15 +1,19 @@
 """Barriers of a CTA and of a warp."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from weft.emulator.barriers import BARRIERS, Reduction
 from weft.emulator.decode import Op
 from weft.emulator.errors import Fault
 from weft.emulator.groups import Group
-from weft.emulator.machine import Machine
 from weft.emulator.steps import nothing
 from weft.emulator.table import Collective, End, Table
 from weft.emulator.types import U32, Array
+
+if TYPE_CHECKING:
+    from weft.emulator.machine import Machine
 
 table = Table()
 
@@ -47,7 +51,7 @@ def _barrier(
     count = op.source(first + 1, U32) if counted else 0
     after, line = op.next, op.line
 
-    def run(machine: Machine, group: Group) -> int:
+    def run(machine: "Machine", group: Group) -> int:
         lanes = group.lanes
         barrier = _uniform(machine, group, number, line)
         needed = _uniform(machine, group, count, line) if count else None
@@ -61,14 +65,14 @@ def _barrier(
         if vote is not None:
             operation, result, slot, negated = vote
             value = np.zeros((machine.wave.warps, 32), np.bool_)
-            value[lanes.row_numbers()] = lanes.read(slot) ^ negated  # type: ignore[operator]
+            value[lanes.row_numbers()] = lanes.read(slot) ^ negated
             reduction = Reduction(operation, result, value)
         return machine.barriers.arrive(group, barrier, needed, after, waits, reduction)
 
     return End(run, (after,))
 
 
-def _uniform(machine: Machine, group: Group, slot: int, line: int) -> int:
+def _uniform(machine: "Machine", group: Group, slot: int, line: int) -> int:
     """The value of a register that all lanes agree on."""
     lanes = group.lanes
     values: Array = lanes.read(slot)
@@ -83,5 +87,3 @@ def _uniform(machine: Machine, group: Group, slot: int, line: int) -> int:
 def warp_sync(op: Op) -> Collective:
     op.count(1)
     return Collective(nothing, op.source(0, U32))
-
-

@@ -175,7 +175,11 @@ def _pipeline(target: Target) -> str:
 
 def _run(module: Any, pipeline: str, name: str) -> None:
     with mlir.located(name):
-        passes.manager(pipeline, module.context).run(module.operation)
+        manager = passes.manager(pipeline, module.context)
+        # Verifying after every pass costs more than the passes; once at the end says as much about the result.
+        manager.enable_verifier(False)
+        manager.run(module.operation)
+        module.operation.verify()
 
 
 def _target(module: Any, arch: str | None, default: str | None) -> Target:
@@ -197,10 +201,16 @@ def _target(module: Any, arch: str | None, default: str | None) -> Target:
     return target
 
 
+def is_kernel(function: Any) -> bool:
+    """Whether a `gpu.func` is a kernel: its text says `kernel`, upstream's builder makes that `gpu.kernel`."""
+    attributes = function.operation.attributes
+    return "kernel" in attributes or "gpu.kernel" in attributes
+
+
 def _launch(kernel: Any) -> Launch | None:
     """What a `gpu.func` says about its launch; None for one that is no kernel."""
     attributes = kernel.operation.attributes
-    if "gpu.kernel" not in attributes:
+    if not is_kernel(kernel):
         return None
     writes = set(attributes["weft.writes"]) if "weft.writes" in attributes else None
     arguments: list[Argument] = []
@@ -219,21 +229,25 @@ def _launch(kernel: Any) -> Launch | None:
 
 
 def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
+    dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
+    place = mlir.location(kernel.location) or kernel.name.value
     if isinstance(kind, ir.MemRefType):
-        strides, _ = kind.get_strides_and_offset()
+        found = mlir.strides(kind)
+        if found is None or found[1] not in (0, dynamic):
+            raise WeftError(
+                f"{place}: a kernel argument of type {kind} can't be passed: it needs strides and no offset"
+            )
         shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
-        dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
         return MemrefArgument(
             str(kind.element_type),
             shape,
-            tuple(None if s == dynamic else s for s in strides),
+            tuple(None if s == dynamic else s for s in found[0]),
             not isinstance(kind.layout, ir.StridedLayoutAttr),
             writes,
         )
     if isinstance(kind, (ir.IntegerType, ir.FloatType, ir.IndexType)):
         return ScalarArgument(str(kind))
-    place = mlir.location(kernel.location)
-    raise WeftError(f"{place or kernel.name.value}: a kernel argument of type {kind} can't be passed")
+    raise WeftError(f"{place}: a kernel argument of type {kind} can't be passed")
 
 
 def _evaluator(attributes: Any, name: str) -> Callable[[Sizes], tuple[int, ...]] | None:

@@ -1,0 +1,15 @@
+// D = A * Bᵀ on tensor cores, as one operation.
+//
+//   weft run examples/matmul.mlir                         compile, launch on random inputs, compare with float64
+//   weft run examples/matmul.mlir --shape 1000x1000x1000  the sizes are arguments: one kernel takes every shape
+//   weft compile examples/matmul.mlir --arch sm_80        the PTX that it becomes
+//   weft-opt examples/matmul.mlir --weft-kernel           the same product as a kernel in tile operations
+//
+// A is M x K and D is M x N, both row by row. B is stored as N x K ("K-major"), which transpose_b says; without it B is
+// K x N. Elements are bf16, sums are f32. Further attributes: alpha and beta (D = alpha * A * B + beta * C, with C as a
+// fourth operand, or D itself where there is none), and schedule, which a pass chooses where the text doesn't.
+
+func.func @matmul(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {
+  "tile.matmul"(%A, %B, %D) {transpose_b = true} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  return
+}

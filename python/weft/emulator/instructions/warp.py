@@ -1,0 +1,192 @@
+"""Instructions by which the lanes of a warp exchange values."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.emulator.decode import Op
+from weft.emulator.lanes import Lanes
+from weft.emulator.syntax import Operand
+from weft.emulator.table import Collective, Step, Table
+from weft.emulator.types import PRED, U32, Array, Bools
+
+table = Table()
+_LANE = np.arange(32, dtype=np.int64)
+_BIT = np.uint32(1) << np.arange(32, dtype=np.uint32)
+
+
+def ballot(votes: Bools) -> Array:
+    """The votes of each warp as a bit mask, `[warps, 1]`."""
+    return np.bitwise_or.reduce(np.where(votes, _BIT, np.uint32(0)), axis=1, keepdims=True)
+
+
+def _optional(op: Op, operand: Operand | None) -> int:
+    return op.slots.scrap(PRED) if operand is None else op.destination(operand, PRED)
+
+
+@table.collective("shfl.sync")
+def shfl(op: Op) -> Collective:
+    mode = op.choice(["up", "down", "bfly", "idx"])
+    op.type("b32")
+    op.count(5)
+    first, second = op.pair(0)
+    result, valid = op.destination(first, U32), _optional(op, second)
+    value, by, control = (op.source(i, U32) for i in (1, 2, 3))
+    members = op.source(4, U32)
+
+    def run(lanes: Lanes) -> None:
+        distance = (lanes.read(by) & np.uint32(31)).astype(np.int64)
+        packed = lanes.read(control).astype(np.int64)
+        clamp, segment = packed & 31, packed >> 8 & 31
+        lowest = _LANE & segment
+        highest = lowest | (clamp & ~segment)
+        if mode == "up":
+            lane = _LANE - distance
+            inside = lane >= highest
+        else:
+            if mode == "down":
+                lane = _LANE + distance
+            elif mode == "bfly":
+                lane = _LANE ^ distance
+            else:
+                lane = lowest | (distance & ~segment)
+            inside = lane <= highest
+        lane = np.where(inside, lane, _LANE)
+        source = lanes.read(value)
+        lanes.write(result, np.take_along_axis(source, lane, axis=1))
+        if second is not None:
+            lanes.write(valid, inside)
+
+    return Collective(run, members)
+
+
+@table.collective("vote.sync")
+def vote(op: Op) -> Collective:
+    mode = op.choice(["all", "any", "uni", "ballot"])
+    op.type("b32" if mode == "ballot" else "pred")
+    op.count(3)
+    result = op.destination(0, U32 if mode == "ballot" else PRED)
+    slot, negated = op.predicate(1)
+    members = op.source(2, U32)
+
+    def run(lanes: Lanes) -> None:
+        enabled = lanes.enabled()
+        votes = lanes.read(slot) ^ negated
+        asked = ballot(enabled) & lanes.read(members)
+        held = ballot(votes & enabled) & asked
+        if mode == "ballot":
+            lanes.write(result, held)
+        elif mode == "any":
+            lanes.write(result, held != 0)
+        else:
+            agreed = held == asked
+            lanes.write(result, agreed | (held == 0) if mode == "uni" else agreed)
+
+    return Collective(run, members)
+
+
+@table.step("activemask")
+def activemask(op: Op) -> Step:
+    op.type("b32")
+    op.count(1)
+    result = op.destination(0, U32)
+
+    def run(lanes: Lanes) -> None:
+        lanes.write(result, np.repeat(ballot(lanes.enabled()), 32, axis=1))
+
+    return run
+
+
+@table.collective("match.any.sync", "match.all.sync", "match.sync")
+def match(op: Op) -> Collective:
+    mode = (
+        "all"
+        if op.prefix == "match.all.sync"
+        else "any"
+        if op.prefix != "match.sync"
+        else op.choice(["all", "any"])
+    )
+    kind = op.type("b32 b64")
+    op.count(3)
+    first, second = op.pair(0)
+    result, same = op.destination(first, U32), _optional(op, second)
+    value, members = op.source(1, kind), op.source(2, U32)
+
+    def run(lanes: Lanes) -> None:
+        values, asked = lanes.read(value), lanes.read(members)
+        together = lanes.enabled()[:, None, :] & ((asked[:, :, None] & _BIT) != 0)
+        equal = values[:, :, None] == values[:, None, :]
+        if mode == "any":
+            mask = np.bitwise_or.reduce(np.where(equal & together, _BIT, np.uint32(0)), axis=2)
+            lanes.write(result, mask)
+            return
+        agreed = (equal | ~together).all(axis=2)
+        mask = np.bitwise_or.reduce(np.where(together, _BIT, np.uint32(0)), axis=2)
+        lanes.write(result, np.where(agreed, mask, np.uint32(0)))
+        lanes.write(same, agreed)
+
+    return Collective(run, members)
+
+
+@table.collective("elect.sync")
+def elect(op: Op) -> Collective:
+    """The lowest of the member lanes is elected."""
+    op.count(2)
+    first, second = op.pair(0)
+    leader, elected = op.destination(first, U32), _optional(op, second)
+    members = op.source(1, U32)
+
+    def run(lanes: Lanes) -> None:
+        asked = ballot(lanes.enabled()) & lanes.read(members)
+        lowest = asked & (~asked + np.uint32(1))
+        lanes.write(leader, np.bitwise_count(lowest - np.uint32(1)).astype(np.uint32))
+        lanes.write(elected, lowest == _BIT)
+
+    return Collective(run, members)
+
+
+@table.collective("redux.sync")
+def redux(op: Op) -> Collective:
+    name = op.choice(["add", "min", "max", "and", "or", "xor"])
+    absolute, nan = op.flag("abs"), op.flag("NaN")
+    kind = op.type("u32 s32 b32 f32")
+    op.count(3)
+    result, value, members = op.destination(0, U32), op.source(1, U32), op.source(2, U32)
+    reduce, idle = _reduction(op, name, kind.name, nan)
+    view = np.dtype(np.float32) if kind.is_float else kind.view
+
+    def run(lanes: Lanes) -> None:
+        values = lanes.read(value).view(view)
+        if absolute:
+            values = np.abs(values)
+        asked = lanes.read(members)
+        together = lanes.enabled()[:, None, :] & ((asked[:, :, None] & _BIT) != 0)
+        lanes.write(result, reduce(np.where(together, values[:, None, :], idle)).view(np.uint32))
+
+    return Collective(run, members)
+
+
+def _reduction(op: Op, name: str, kind: str, nan: bool) -> tuple[Callable[[Array], Array], Any]:
+    """How to reduce the last axis, and the value that changes nothing."""
+    ufuncs = {
+        "add": np.add,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+    }
+    ufunc = ufuncs[name]
+    if kind == "f32":
+        if name not in ("min", "max"):
+            op.fail(f".{name} isn't defined for .f32")
+        if not nan:
+            ufunc = np.fmin if name == "min" else np.fmax
+        return lambda v: ufunc.reduce(v, axis=2), np.float32(np.inf if name == "min" else -np.inf)
+    limits = np.iinfo(np.int32 if kind == "s32" else np.uint32)
+    dtype = limits.dtype.type
+    idle = {"min": dtype(limits.max), "max": dtype(limits.min), "and": np.uint32(0xFFFFFFFF)}.get(
+        name, dtype(0)
+    )
+    return lambda v: ufunc.reduce(v, axis=2, dtype=v.dtype), idle

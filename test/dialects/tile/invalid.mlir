@@ -1,0 +1,881 @@
+// RUN: weft-opt %s --split-input-file --verify-diagnostics
+
+func.func @matmul_of_no_memref(%a: tensor<4x4xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{'tile.matmul' op expects A to be a memref, got tensor<4x4xf16>}}
+  "tile.matmul"(%a, %b, %d) : (tensor<4x4xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_unranked(%a: memref<?x?xf16>, %b: memref<*xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects B to be a memref, got memref<*xf16>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<*xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_rank(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?xf32>) {
+  // expected-error @below {{expects D of rank 2, got memref<?xf32>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_rank_0(%a: memref<f16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects A of rank 2, got memref<f16>}}
+  "tile.matmul"(%a, %b, %d) : (memref<f16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_input_type(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects A of element type f16 or bf16, got memref<?x?xf32>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_output_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf64>) {
+  // expected-error @below {{expects D of element type f32 or f16 or bf16, got memref<?x?xf64>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf64>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_memory(%a: memref<?x?xf16>, %b: memref<?x?xf16, 3>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects B in global memory, got memref<?x?xf16, 3>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16, 3>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_empty(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<0x?xf32>) {
+  // expected-error @below {{expects sizes of D of at least 1, got memref<0x?xf32>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<0x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_column_major(%a: memref<?x?xf16, strided<[1, ?]>>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects rows of A to be contiguous (innermost stride 1), got memref<?x?xf16, strided<[1, ?]>>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16, strided<[1, ?]>>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_dynamic_stride(%a: memref<?x?xf16, strided<[?, ?]>>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects rows of A to be contiguous (innermost stride 1)}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16, strided<[?, ?]>>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_odd_layout(%a: memref<4x4xf16, affine_map<(i, j) -> (i mod 2, j, i floordiv 2)>>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects rows of A at one stride, got memref<4x4xf16, affine_map<(d0, d1) -> (d0 mod 2, d1, d0 floordiv 2)>>}}
+  "tile.matmul"(%a, %b, %d) : (memref<4x4xf16, affine_map<(i, j) -> (i mod 2, j, i floordiv 2)>>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_mixed_types(%a: memref<?x?xf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects A and B of one element type, got memref<?x?xf16> and memref<?x?xbf16>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_m(%a: memref<16x?xf16>, %b: memref<?x?xf16>, %d: memref<8x?xf32>) {
+  // expected-error @below {{expects A (M x K), B (K x N) and D (M x N) to agree: M is 16 in A and 8 in D}}
+  "tile.matmul"(%a, %b, %d) : (memref<16x?xf16>, memref<?x?xf16>, memref<8x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_n(%a: memref<?x?xf16>, %b: memref<?x16xf16>, %d: memref<?x8xf32>) {
+  // expected-error @below {{N is 16 in B and 8 in D}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x16xf16>, memref<?x8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_k(%a: memref<?x8xf16>, %b: memref<16x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{K is 8 in A and 16 in B}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x8xf16>, memref<16x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_transposed_k(%a: memref<?x8xf16>, %b: memref<?x16xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects A (M x K), B (N x K) and D (M x N) to agree: K is 8 in A and 16 in B}}
+  "tile.matmul"(%a, %b, %d) {transpose_b = true} : (memref<?x8xf16>, memref<?x16xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x8xf32>, %c: memref<?x4xf16>) {
+  // expected-error @below {{N is 8 in D and 4 in C}}
+  "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x8xf32>, memref<?x4xf16>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_c_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %c: memref<?x?xi32>) {
+  // expected-error @below {{expects C of element type f32 or f16 or bf16, got memref<?x?xi32>}}
+  "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xi32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_too_many(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects A, B, D and at most one C, got 5 operands}}
+  "tile.matmul"(%a, %a, %d, %d, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_too_few(%a: memref<?x?xf16>) {
+  // expected-error @below {{expects at least 3 operands (a, b, d), got 2}}
+  "tile.matmul"(%a, %a) : (memref<?x?xf16>, memref<?x?xf16>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_attribute_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects attribute 'transpose_b' to be true or false, got 1 : i64}}
+  "tile.matmul"(%a, %b, %d) {transpose_b = 1} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_alpha_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects attribute 'alpha' to be a float, got 1 : i64}}
+  "tile.matmul"(%a, %b, %d) {alpha = 1} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects attribute 'schedule' to be a dictionary, got 3}}
+  "tile.matmul"(%a, %b, %d) {schedule = 3} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has no schedule field 'clusters': fields are block, warps, stages, group}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3, clusters = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects the schedule to say 'warps'}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_field_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects schedule field 'block' to be array<i64> of 3, got array<i64: 128, 128>}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_number_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects schedule field 'stages' to be an integer, got 3.000000e+00 : f64}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3.0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_negative(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has a schedule with a field below 1: block 128x128x64, warps 2x2, 3 stages, group 0}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3, group = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of at least 2 stages, got 1}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_warps(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of at most 32 warps, got 8 x 8}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 1024, 1024, 64>, warps = array<i64: 8, 8>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_block_m(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{divide block M 100 in multiples of 16 and block N 128 in multiples of 16}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 100, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_block_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of block K 32 or 64 (a shared row of 64 or 128 bytes), got 16}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 16>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @gemm_of_no_tile(%a: vector<8xf16>, %b: !B) {
+  // expected-error @below {{'tile.gemm' op expects A to be a tile.fragment or tile.buffer, got vector<8xf16>}}
+  %0 = "tile.gemm"(%a, %b) : (vector<8xf16>, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+func.func @gemm_to_no_tile(%a: !A, %b: !B) {
+  // expected-error @below {{expects D to be a tile.fragment or tile.buffer, got f32}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> f32
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!A8 = !tile.fragment<array<i64: 8, 8>, f16, #tile.layout<"S[(8,4,2):(4@laneid,1@laneid,1)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @gemm_shape_of_b(%a: !A, %b: !A8) {
+  // expected-error @below {{expects B of shape [16, 8] beside A [16, 16] and B [8, 8], got [8, 8]}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !A8) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+func.func @gemm_shape_of_d(%a: !A, %b: !B) {
+  // expected-error @below {{expects D of shape [16, 8] beside A [16, 16] and B [16, 8], got [16, 16]}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !A
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @gemm_shape_of_c(%a: !A, %b: !B, %c: !A) {
+  // expected-error @below {{expects C of shape [16, 8] beside A [16, 16] and B [16, 8], got [16, 16]}}
+  %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !A) -> !D
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 256>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @gemm_rank(%a: !R, %b: !B) {
+  // expected-error @below {{expects A of rank 2, got shape [256]}}
+  %0 = "tile.gemm"(%a, %b) : (!R, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @gemm_beta_with_no_c(%a: !A, %b: !B) {
+  // expected-error @below {{expects a C operand with beta 1.0}}
+  %0 = "tile.gemm"(%a, %b) {beta = 1.0 : f32} : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @gemm_too_many(%a: !A, %b: !B, %c: !D) {
+  // expected-error @below {{expects A, B and at most one C, got 4 operands}}
+  %0 = "tile.gemm"(%a, %b, %c, %c) : (!A, !B, !D, !D) -> !D
+  return
+}
+
+// -----
+
+func.func @fragment_notation(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8)]">>) {
+  // expected-error @below {{has a fragment of shape [16, 8] whose layout doesn't fit: layout 'S[(2,8)]', column 8: expected ':', got ']'}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_shape_kind(%a: !tile.fragment<array<i32: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{has a fragment whose shape isn't array<i64: ...>: array<i32: 16, 8>}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i32: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_extent(%a: !tile.fragment<array<i64: 16, 0>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{has a fragment of shape [16, 0]: every extent must be at least 1}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 0>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, f64, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{has a fragment of f64: elements are one of f32, f16, bf16}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f64, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_of_no_type(%a: !tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{has a fragment of "f32": elements are one of f32, f16, bf16}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_size(%a: !tile.fragment<array<i64: 8, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{has a fragment of shape [8, 8] whose layout doesn't fit: shape (8, 8) doesn't have the 128 elements of}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 8, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_axis(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(1@warpid,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{it lies on laneid and m alone, not on warpid}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(1@warpid,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_swizzle(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>) {
+  // expected-error @below {{it has no swizzle}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_of_some_lanes(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(8,4@laneid,2,1)]">>) {
+  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 16 registers}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(8,4@laneid,2,1)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_of_too_many_lanes(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,8@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 4 registers}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,8@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_with_a_hole(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(4,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 6 registers}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(4,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_with_an_offset(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + O[1]">>) {
+  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 4 registers}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + O[1]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_of_half_a_tile(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(0,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 2 registers}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(0,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @fragment_far_too_large(%a: !tile.fragment<array<i64: 100000, 100000>, f32, #tile.layout<"S[(100000,100000):(1,1)]">>) {
+  // expected-error @below {{a lane holds at most 1024 elements, not 199999}}
+  %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 100000, 100000>, f32, #tile.layout<"S[(100000,100000):(1,1)]">>) -> vector<4xf32>
+  return
+}
+
+// -----
+
+func.func @alloc_of_no_buffer() {
+  // expected-error @below {{'tile.alloc' op expects to return a tile.buffer, got !tile.fragment<array<i64: 16, 8>, f32,}}
+  %0 = "tile.alloc"() : () -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+  return
+}
+
+// -----
+
+func.func @buffer_memory() {
+  // expected-error @below {{has a buffer in unknown memory 'register': it is one of shared}}
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "register">
+  return
+}
+
+// -----
+
+func.func @buffer_shape() {
+  // expected-error @below {{has a buffer of shape [64, 32] whose layout doesn't fit: shape (64, 32) doesn't have the 4096 elements of}}
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 32>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+  return
+}
+
+// -----
+
+func.func @buffer_axis() {
+  // expected-error @below {{it lies on m alone, not on laneid}}
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1@laneid)]">, "shared">
+  return
+}
+
+// -----
+
+func.func @buffer_replica() {
+  // expected-error @below {{it has no replica or offset}}
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] + R[(2):(4096)]">, "shared">
+  return
+}
+
+// -----
+
+func.func @buffer_offset() {
+  // expected-error @below {{it has no replica or offset}}
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] + O[8]">, "shared">
+  return
+}
+
+// -----
+
+func.func @buffer_overlap() {
+  // expected-error @below {{its elements overlap}}
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
+  return
+}
+
+// -----
+
+func.func @buffer_of_one_place() {
+  // expected-error @below {{its elements overlap}}
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(0,1)]">, "shared">
+  return
+}
+
+// -----
+
+func.func @stage_of_no_buffer(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>, %i: i32) {
+  // expected-error @below {{'tile.stage' op expects tile.buffer operand and result, got !tile.fragment<}}
+  %0 = "tile.stage"(%a, %i) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>, i32) -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+  return
+}
+
+// -----
+
+func.func @stage_index(%a: !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">, %i: index) {
+  // expected-error @below {{expects i32 coordinates, got index}}
+  %0 = "tile.stage"(%a, %i) : (!tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">, index) -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+  return
+}
+
+// -----
+
+func.func @stage_result(%a: !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">, %i: i32) {
+  // expected-error @below {{expects to return !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">, got}}
+  %0 = "tile.stage"(%a, %i) : (!tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">, i32) -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+  return
+}
+
+// -----
+
+func.func @stage_rank(%a: !tile.buffer<array<i64: 64>, f16, #tile.layout<"S[(64):(1)]">, "shared">, %i: i32) {
+  // expected-error @below {{expects a buffer whose first dimension is one stride apart, got}}
+  %0 = "tile.stage"(%a, %i) : (!tile.buffer<array<i64: 64>, f16, #tile.layout<"S[(64):(1)]">, "shared">, i32) -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+  return
+}
+
+// -----
+
+func.func @stage_of_two_strides(%a: !tile.buffer<array<i64: 4, 64, 64>, f16, #tile.layout<"S[(2,2,64,64):(16384,4096,64,1)]">, "shared">, %i: i32) {
+  // expected-error @below {{expects a buffer whose first dimension is one stride apart, got}}
+  %0 = "tile.stage"(%a, %i) : (!tile.buffer<array<i64: 4, 64, 64>, f16, #tile.layout<"S[(2,2,64,64):(16384,4096,64,1)]">, "shared">, i32) -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+  return
+}
+
+// -----
+
+func.func @stage_across_a_swizzle(%a: !tile.buffer<array<i64: 2, 4, 64>, f16, #tile.layout<"S[(2,4,64):(256,64,1)] xor 128B">, "shared">, %i: i32) {
+  // expected-error @below {{expects stages a multiple of 1024 bytes apart, got 512}}
+  %0 = "tile.stage"(%a, %i) : (!tile.buffer<array<i64: 2, 4, 64>, f16, #tile.layout<"S[(2,4,64):(256,64,1)] xor 128B">, "shared">, i32) -> !tile.buffer<array<i64: 4, 64>, f16, #tile.layout<"S[(4,64):(64,1)] xor 128B">, "shared">
+  return
+}
+
+// -----
+
+func.func @address_of_no_buffer(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
+  // expected-error @below {{'tile.address' op expects a tile.buffer, got !tile.fragment<}}
+  %0 = "tile.address"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> !llvm.ptr<3>
+  return
+}
+
+// -----
+
+func.func @address_result(%a: !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">) {
+  // expected-error @below {{expects to return !llvm.ptr<3>, got !llvm.ptr}}
+  %0 = "tile.address"(%a) : (!tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">) -> !llvm.ptr
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @copy_from_no_matrix(%m: f16, %i: i32, %t: !T) {
+  // expected-error @below {{'tile.copy' op expects the source to be a memref, got f16}}
+  "tile.copy"(%m, %i, %i, %t) : (f16, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @copy_from_shared(%m: memref<4x4xf16, 3>, %i: i32, %t: !T) {
+  // expected-error @below {{expects the source in global memory, got memref<4x4xf16, 3>}}
+  "tile.copy"(%m, %i, %i, %t) : (memref<4x4xf16, 3>, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @copy_to_no_buffer(%m: memref<?x?xf16>, %i: i32, %t: !T) {
+  // expected-error @below {{expects the destination to be a tile.buffer, got !tile.fragment<}}
+  "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @copy_coordinates(%m: memref<?x?xf16>, %i: index, %t: !T) {
+  // expected-error @below {{expects i32 coordinates, got index}}
+  "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, index, index, !T) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
+func.func @copy_rank(%m: memref<?x?xf16>, %i: i32, %t: !T) {
+  // expected-error @below {{expects a destination of rank 2, got shape [3, 64, 64]}}
+  "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @copy_types(%m: memref<?x?xbf16>, %i: i32, %t: !T) {
+  // expected-error @below {{expects one element type, got memref<?x?xbf16> and !tile.buffer<}}
+  "tile.copy"(%m, %i, %i, %t) : (memref<?x?xbf16>, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @copy_async_from_no_matrix(%m: f16, %i: i32, %t: !T) {
+  // expected-error @below {{'tile.copy_async' op expects the source to be a memref, got f16}}
+  "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (f16, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @copy_async_width(%m: memref<?x?xf16>, %i: i32, %t: !T) {
+  // expected-error @below {{expects vector_bytes to be one of 4, 8, 16, got 2}}
+  "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 2} : (memref<?x?xf16>, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @copy_async_without_width(%m: memref<?x?xf16>, %i: i32, %t: !T) {
+  // expected-error @below {{expects the attribute 'vector_bytes'}}
+  "tile.copy_async"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!R = f16
+func.func @load_of_no_fragment(%m: memref<?x?xf16>, %i: i32) {
+  // expected-error @below {{'tile.load' op expects to return a tile.fragment, got f16}}
+  %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf16>, i32, i32) -> !R
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @load_from_no_memory(%m: f16, %i: i32) {
+  // expected-error @below {{expects a tile.buffer or a memref, got f16}}
+  %0 = "tile.load"(%m, %i, %i) : (f16, i32, i32) -> !R
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @load_rank_0(%m: memref<f16>, %i: i32) {
+  // expected-error @below {{expects the source of rank 2, got memref<f16>}}
+  %0 = "tile.load"(%m, %i, %i) : (memref<f16>, i32, i32) -> !R
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @load_coordinates(%m: memref<?x?xf16>, %i: index) {
+  // expected-error @below {{expects i32 coordinates, got index}}
+  %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf16>, index, index) -> !R
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @load_types(%m: memref<?x?xf32>, %i: i32) {
+  // expected-error @below {{expects one element type, got memref<?x?xf32> and !tile.fragment<}}
+  %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf32>, i32, i32) -> !R
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 256>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @load_fragment_rank(%m: memref<?x?xf16>, %i: i32) {
+  // expected-error @below {{expects a fragment of rank 2, got shape [256]}}
+  %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf16>, i32, i32) -> !R
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @load_buffer_rank(%m: !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">, %i: i32) {
+  // expected-error @below {{expects a buffer of rank 2, got shape [3, 64, 64]}}
+  %0 = "tile.load"(%m, %i, %i) : (!tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">, i32, i32) -> !R
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @load_larger_than_buffer(%m: !tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(64,1)]">, "shared">, %i: i32) {
+  // expected-error @below {{expects a buffer of whole tiles of [16, 16], got shape [8, 64]}}
+  %0 = "tile.load"(%m, %i, %i) : (!tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(64,1)]">, "shared">, i32, i32) -> !R
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @load_transposed_matrix(%m: memref<?x?xf16>, %i: i32) {
+  // expected-error @below {{expects no transpose of a matrix}}
+  %0 = "tile.load"(%m, %i, %i) {transpose = true} : (memref<?x?xf16>, i32, i32) -> !R
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @load_width(%m: memref<?x?xf16>, %i: i32) {
+  // expected-error @below {{expects vector_bytes to be one of 0, 2, 4, 8, 16, got 6}}
+  %0 = "tile.load"(%m, %i, %i) {vector_bytes = 6} : (memref<?x?xf16>, i32, i32) -> !R
+  return
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @load_width_kind(%m: memref<?x?xf16>, %i: i32) {
+  // expected-error @below {{expects attribute 'vector_bytes' to be an integer, got true}}
+  %0 = "tile.load"(%m, %i, %i) {vector_bytes = true} : (memref<?x?xf16>, i32, i32) -> !R
+  return
+}
+
+// -----
+
+!F = f32
+func.func @store_of_no_fragment(%f: !F, %m: memref<?x?xf32>, %i: i32) {
+  // expected-error @below {{'tile.store' op expects a tile.fragment, got f32}}
+  "tile.store"(%f, %m, %i, %i) : (!F, memref<?x?xf32>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @store_to_no_matrix(%f: !F, %m: !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">, %i: i32) {
+  // expected-error @below {{expects the destination to be a memref, got !tile.buffer<}}
+  "tile.store"(%f, %m, %i, %i) : (!F, !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @store_coordinates(%f: !F, %m: memref<?x?xf32>, %i: i64) {
+  // expected-error @below {{expects i32 coordinates, got i64}}
+  "tile.store"(%f, %m, %i, %i) : (!F, memref<?x?xf32>, i64, i64) -> ()
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @store_types(%f: !F, %m: memref<?x?xf16>, %i: i32) {
+  // expected-error @below {{expects one element type, got !tile.fragment<}}
+  "tile.store"(%f, %m, %i, %i) : (!F, memref<?x?xf16>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @store_width(%f: !F, %m: memref<?x?xf32>, %i: i32) {
+  // expected-error @below {{expects vector_bytes to be one of 0, 2, 4, 8, 16, got 32}}
+  "tile.store"(%f, %m, %i, %i) {vector_bytes = 32} : (!F, memref<?x?xf32>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 128>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @store_rank(%f: !F, %m: memref<?x?xf32>, %i: i32) {
+  // expected-error @below {{expects a fragment of rank 2, got shape [128]}}
+  "tile.store"(%f, %m, %i, %i) : (!F, memref<?x?xf32>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @from_lane_width(%v: vector<8xf32>) {
+  // expected-error @below {{'tile.from_lane' op expects vector<4xf32> for a lane of !tile.fragment<}}
+  %0 = "tile.from_lane"(%v) : (vector<8xf32>) -> !D
+  return
+}
+
+// -----
+
+func.func @from_lane_result(%v: vector<8xf32>) {
+  // expected-error @below {{expects a tile.fragment, got vector<8xf32>}}
+  %0 = "tile.from_lane"(%v) : (vector<8xf32>) -> vector<8xf32>
+  return
+}
+
+// -----
+
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @to_lane_type(%f: !D) {
+  // expected-error @below {{'tile.to_lane' op expects vector<4xf32> for a lane of !tile.fragment<}}
+  %0 = "tile.to_lane"(%f) : (!D) -> vector<4xf16>
+  return
+}
+
+// -----
+
+func.func @layout_of_another_attribute() {
+  // expected-error @below {{expected base attribute 'tile.layout' but got 'builtin.string'}}
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, "S[(64,64):(64,1)]", "shared">
+  return
+}
+
+// -----
+
+func.func @type_of_too_few_parameters() {
+  // expected-error @below {{expected 4 type arguments, but had 2}}
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16>
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @loop_of_mismatching_fragments(%a: !A, %d: !D, %i: index) {
+  // expected-error @below {{'scf.for' op along control flow edge from Operation scf.yield to Region #0}}
+  // expected-note @below {{see current operation}}
+  %0 = scf.for %k = %i to %i step %i iter_args(%x = %a) -> (!A) {
+    // expected-note @below {{region branch point}}
+    scf.yield %d : !D
+  }
+  return
+}
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_86">] {
+  func.func @schedule_for_the_chip(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+    // expected-error @below {{expects a schedule of at most 101376 bytes of shared memory on sm_86, got 147456 (3 stages of 49152)}}
+    "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 128, 256, 64>, warps = array<i64: 2, 4>, stages = 3}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    return
+  }
+}

@@ -1,0 +1,18 @@
+// RUN: weft-opt %s --expand-matmul --split-input-file --verify-diagnostics
+
+func.func @not_outlined(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{'tile.matmul' op expects to stand in a gpu.func: run --outline-matmul before --expand-matmul}}
+  "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 16, 16, 64>, warps = array<i64: 1, 1>, stages = 2}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @no_schedule(%a: memref<?x?xf16>, %d: memref<?x?xf32>) kernel {
+    // expected-error @below {{'tile.matmul' op expects a schedule: run --select-schedule before --expand-matmul}}
+    "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+}

@@ -1,0 +1,64 @@
+// RUN: weft-opt %s --outline-matmul --split-input-file --verify-diagnostics
+
+func.func @no_schedule(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{'tile.matmul' op expects a schedule: run --select-schedule before --outline-matmul}}
+  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @something_beside(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{'arith.constant' op can't be outlined beside a tile.matmul: a function holds one product and a return}}
+  %0 = arith.constant 0 : index
+  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @two_products(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  // expected-error @below {{'tile.matmul' op can't be outlined beside a tile.matmul}}
+  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @in_a_loop(%a: memref<?x?xf16>, %d: memref<?x?xf32>, %n: index) {
+  // expected-error @below {{'scf.for' op can't be outlined beside a tile.matmul}}
+  scf.for %i = %n to %n step %n {
+    "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  }
+  return
+}
+
+// -----
+
+// expected-error @below {{'func.func' op can't become a kernel: it returns values}}
+func.func @with_a_result(%a: memref<?x?xf16>, %d: memref<?x?xf32>) -> memref<?x?xf32> {
+  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return %d : memref<?x?xf32>
+}
+
+// -----
+
+// expected-error @below {{'func.func' op can't become a kernel: it has 2 blocks}}
+func.func @of_two_blocks(%a: memref<?x?xf16>, %d: memref<?x?xf32>, %i: index, %v: f32) {
+  "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  cf.br ^bb1
+^bb1:
+  memref.store %v, %d[%i, %i] : memref<?x?xf32>
+  return
+}
+
+// -----
+
+gpu.module @m {
+  // expected-error @below {{'func.func' op can't be outlined inside of a 'gpu.module'}}
+  func.func @inside(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+    "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    return
+  }
+}

@@ -1,0 +1,14 @@
+// RUN: weft-opt %s --select-schedule=chip=sm_86 --split-input-file --verify-diagnostics
+// RUN: not weft-opt %s --select-schedule=chip=sm_75 2>&1 | FileCheck %s --check-prefix=SM75
+// RUN: not weft-opt %s --select-schedule=chip=sm_99 2>&1 | FileCheck %s --check-prefix=SM99
+// RUN: not weft-opt %s --select-schedule=group=4 2>&1 | FileCheck %s --check-prefix=OPTION
+
+// SM75: select_schedule_invalid.mlir:[[#@LINE+5]]:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80 or later
+// SM99: target knows no chip 'sm_99': it is one of sm_70,
+// OPTION: pass 'select-schedule' has no option 'group': its options are chip
+func.func @schedule_for_another_chip(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{'tile.matmul' op expects a schedule of at most 101376 bytes of shared memory on sm_86, got 147456 (3 stages of 49152)}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warps = array<i64: 2, 4>, stages = 3}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}

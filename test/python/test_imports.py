@@ -1,0 +1,149 @@
+"""Imports point left only: isa -> dialects -> passes -> stages -> tools; the emulator stands beside them all."""
+
+import ast
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+MLIR = ("mlir", "torch_mlir")
+
+
+def folder(package: str) -> Path:
+    """Where a package's files lie, by pyproject's map."""
+    for base, mapped in sorted(PROJECT["package-dir"].items(), key=lambda item: -len(item[0])):
+        if package == base or package.startswith(f"{base}."):
+            return ROOT / mapped / package[len(base) :].strip(".").replace(".", "/")
+    return ROOT / package
+
+
+MODULES = {
+    f"{package}.{path.stem}".removesuffix(".__init__"): path
+    for package in PROJECT["packages"]
+    for path in sorted(folder(package).glob("*.py"))
+}
+
+
+def imports(source: str) -> set[str]:
+    """The absolute names of the modules that `source` imports, anywhere in it; `from a import b` names a and a.b."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "relative imports hide what is imported"
+            found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def reaches(source: str, *packages: str) -> set[str]:
+    """What `source` imports of some packages."""
+    return {n for n in imports(source) if any(n == p or n.startswith(f"{p}.") for p in packages)}
+
+
+def ours(source: str) -> set[str]:
+    """The modules of weft that `source` imports."""
+    return imports(source) & set(MODULES)
+
+
+def foreign(source: str) -> set[str]:
+    """The top-level packages that `source` imports, of neither weft nor the standard library."""
+    tops = {name.partition(".")[0] for name in imports(source)}
+    return tops - set(sys.stdlib_module_names) - {"weft"}
+
+
+def within(package: str) -> dict[str, str]:
+    """The source of each module of a package."""
+    return {
+        name: path.read_text()
+        for name, path in MODULES.items()
+        if name == package or name.startswith(f"{package}.")
+    }
+
+
+# What a package may not import of weft; the rest of the order follows from these.
+RIGHT = {
+    "weft.isa": ("weft.mlir", "weft.dialects", "weft.passes", "weft.stages", "weft.kernel", "weft.tools"),
+    "weft.dialects": ("weft.passes", "weft.stages", "weft.kernel", "weft.emulator", "weft.tools"),
+    "weft.passes": ("weft.stages", "weft.kernel", "weft.emulator", "weft.codegen", "weft.tools"),
+    "weft": ("weft.tools",),
+    "weft.emulator": ("weft.mlir", "weft.dialects", "weft.passes", "weft.stages", "weft.kernel", "weft.tools"),
+}
+
+
+def misplaced(package: str, sources: dict[str, str]) -> set[tuple[str, str]]:
+    """The imports of a package's modules that point right."""
+    return {
+        (name, found)
+        for name, source in sources.items()
+        for found in reaches(source, *RIGHT[package])
+        if not name.startswith("weft.tools")
+    }
+
+
+@pytest.mark.parametrize("package", list(RIGHT))
+def test_imports_point_left_only(package):
+    assert within(package)
+    assert not misplaced(package, within(package))
+
+
+def test_isa_imports_the_standard_library_and_itself_alone():
+    for name, source in within("weft.isa").items():
+        assert not foreign(source), name
+        assert all(found.startswith("weft.isa") for found in ours(source) - {"weft"}), name
+
+
+def test_the_emulator_is_independent():
+    """PTX text, isa and the layout algebra are all it knows of weft, whatever module it goes through."""
+    allowed = ("weft.emulator", "weft.isa", "weft.layout", "weft.errors")
+    for name, source in within("weft.emulator").items():
+        assert all(found.startswith(allowed) for found in ours(source) - {"weft"}), name
+        assert foreign(source) <= {"numpy", "ml_dtypes"}, name
+
+
+def test_one_module_imports_mlir():
+    assert {name for name, path in MODULES.items() if reaches(path.read_text(), *MLIR)} <= {"weft.mlir"}
+    naming = {name for name, path in MODULES.items() if '"torch_mlir' in path.read_text()}
+    assert naming == {"weft.mlir"}
+
+
+def test_llvm_and_cuda_are_imported_where_they_are_used():
+    """Tools start in half a second because nothing else pulls these in."""
+    users = {"llvmlite": {"weft.codegen"}, "cuda": {"weft.runtime", "weft.ptxas"}}
+    for package, allowed in users.items():
+        found = {name for name, path in MODULES.items() if reaches(path.read_text(), package)}
+        assert {name for name in found if not name.startswith("weft.tools")} <= allowed
+
+
+def unlisted(packages: list[str]) -> set[str]:
+    """The folders of Python files that an install would leave out."""
+    listed = {folder(package) for package in packages}
+    holding = {
+        path.parent
+        for top in set(PROJECT["package-dir"].values())
+        for path in (ROOT / top).rglob("*.py")
+        if "__pycache__" not in path.parts
+    }
+    return {str(path.relative_to(ROOT)) for path in holding - listed}
+
+
+def test_every_folder_of_python_files_is_a_listed_package():
+    assert not unlisted(PROJECT["packages"])
+    assert all((folder(package) / "__init__.py").exists() for package in PROJECT["packages"])
+
+
+def test_an_import_to_the_right_is_caught():
+    planted = {"weft.isa.mma": "def f():\n    from weft.dialects import tile\n"}
+    assert misplaced("weft.isa", planted) == {
+        ("weft.isa.mma", "weft.dialects"),
+        ("weft.isa.mma", "weft.dialects.tile"),
+    }
+    assert foreign("import numpy.linalg") == {"numpy"}
+    assert reaches("import torch_mlir.ir", *MLIR)
+
+
+def test_a_package_left_out_of_pyproject_is_caught():
+    assert unlisted([p for p in PROJECT["packages"] if p != "weft.isa"]) == {"python/weft/isa"}

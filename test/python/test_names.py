@@ -1,0 +1,16 @@
+"""The names that `import weft` gives."""
+
+import subprocess
+import sys
+
+
+def test_no_submodule_hides_a_public_name():
+    # Importing `weft.x` sets the attribute `x` of the package: a file of that name would replace a function.
+    code = "import weft, weft.kernel, weft.builder; assert callable(weft.compile) and callable(weft.memref)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_importing_weft_alone_loads_neither_mlir_nor_llvm_nor_cuda():
+    code = "import sys, weft; print([m for m in sys.modules if m.split('.')[0] in ('torch_mlir', 'llvmlite', 'cuda')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

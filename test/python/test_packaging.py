@@ -1,0 +1,138 @@
+"""What a user installs: the source distribution holds the whole project, the wheel the whole package, and the
+commands of the README are those that run.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {
+    "weft": "python/weft",
+    "weft/dialects": "dialects",
+    "weft/passes": "passes",
+    "weft/tools": "tools",
+}
+IN_SDIST = ("python", "dialects", "passes", "tools", "test", "examples", "docs", ".ci", "benchmarks")
+TOP = (
+    *("CMakeLists.txt", "pyproject.toml", "MANIFEST.in", ".pre-commit-config.yaml"),
+    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"),
+)
+MADE = ("__pycache__", "Output", "build", "dist", ".*_cache", ".hypothesis", "*.egg-info", "*.pyc", ".lit_*")
+
+
+def files(folder):
+    """The files of a folder that belong to the project, as `folder/…`."""
+    found = (p.relative_to(folder) for p in folder.rglob("*") if p.is_file())
+    return {p for p in found if not any(Path(part).match(made) for part in p.parts for made in MADE)}
+
+
+def build(what, source, into):
+    """Runs a hook of the build backend, as pip does, and returns what it has made."""
+    code = f"import sys, setuptools.build_meta as backend; backend.{what}(sys.argv[1])"
+    into.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", code, into], cwd=source, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = into.iterdir()
+    return made
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    """The unpacked source distribution."""
+    base = tmp_path_factory.mktemp("sdist")
+    for name in filter(lambda name: (ROOT / name).exists(), (*IN_SDIST, *TOP)):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        (base / "tree").mkdir(exist_ok=True)
+        copy(ROOT / name, base / "tree" / name)
+    shutil.unpack_archive(build("build_sdist", base / "tree", base / "made"), base / "unpacked")
+    (unpacked,) = (base / "unpacked").iterdir()
+    return unpacked
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist, tmp_path_factory):
+    """The wheel, built from the source distribution."""
+    return build("build_wheel", sdist, tmp_path_factory.mktemp("wheel") / "made")
+
+
+def test_the_sdist_holds_the_whole_project(sdist):
+    for folder in filter(Path.exists, (ROOT / name for name in IN_SDIST)):
+        assert files(folder) <= files(sdist / folder.name), folder.name
+    assert [name for name in TOP if not (sdist / name).is_file()] == []
+
+
+def modules():
+    """What the wheel must hold: every module of the package, and its mark that it is typed."""
+    return {
+        str(Path(package) / path)
+        for package, folder in PACKAGES.items()
+        for path in files(ROOT / folder)
+        if path.suffix == ".py" or path.name == "py.typed"
+    }
+
+
+def held(wheel):
+    return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+
+def test_the_wheel_holds_every_module_and_nothing_else(wheel):
+    assert held(wheel) == modules()
+
+
+def test_a_package_that_is_left_out_would_be_noticed(sdist, tmp_path):
+    tree = tmp_path / "tree"
+    shutil.copytree(sdist, tree, ignore=shutil.ignore_patterns("build"))
+    text = (tree / "pyproject.toml").read_text("utf-8")
+    assert '"weft.passes", ' in text
+    (tree / "pyproject.toml").write_text(text.replace('"weft.passes", ', ""), "utf-8")
+    lost = modules() - held(build("build_wheel", tree, tmp_path / "made"))
+    assert {Path(name).parent for name in lost} == {Path("weft/passes")}
+
+
+def test_an_installed_wheel_works_without_the_checkout(wheel, tmp_path):
+    target = tmp_path / "target"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", target, wheel], check=True
+    )
+    code = "import weft.dialects, weft.tools.weft as tool; weft.dialects.context(); print(tool.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(target)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).is_relative_to(target)
+    assert {path.name for path in (target / "bin").iterdir()} >= {"weft", "weft-opt"}
+
+
+def readme_commands():
+    """The commands that set everything up: those that make a virtual environment."""
+    return [
+        line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if "python3 -m venv" in line
+    ]
+
+
+def test_ci_runs_the_second_command_of_the_readme_and_nothing_else():
+    script = ROOT / ".ci" / "run"
+    _, tests = readme_commands()
+    lines = [line for line in script.read_text("utf-8").splitlines() if line and not line.startswith("#")]
+    assert lines == ['cd "$(dirname "$0")/.."', tests]
+    assert os.access(script, os.X_OK)
+
+
+def test_both_commands_set_up_the_same_environment():
+    main, tests = (command.split(" && .venv/bin/") for command in readme_commands())
+    assert main[0] == tests[0]
+    assert main[-1] == "weft run examples/matmul.mlir"
+    assert tests[-1] == "python test/run.py"

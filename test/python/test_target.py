@@ -1,0 +1,90 @@
+import pytest
+from weft import codegen, ptxas
+from weft.errors import WeftError
+from weft.isa.chips import CHIPS, KIB, describe, only, since
+from weft.target import Target
+
+KERNEL = "define ptx_kernel void @k() { ret void }"
+NEWEST_LLVM = (9, 0)  # the newest PTX that LLVM 22.1 writes
+
+
+def test_every_chip_from_sm_70_to_sm_121_is_known_with_its_variants():
+    assert list(CHIPS)[0] == "sm_70" and list(CHIPS)[-1] == "sm_121a"
+    assert {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100f", "sm_103a", "sm_120a"} <= set(CHIPS)
+    for chip in CHIPS.values():
+        assert chip.name == f"sm_{chip.number}{chip.variant}" and chip.variant in ("", "a", "f")
+        if chip.variant:
+            assert CHIPS[f"sm_{chip.number}"].shared_bytes == chip.shared_bytes
+
+
+@pytest.mark.parametrize("name", ["sm_71", "sm_90b", "sm_90f", "SM_90", "90", "sm_200", "", "sm_80 "])
+def test_an_unknown_chip_is_refused_with_the_known_ones(name):
+    with pytest.raises(WeftError, match=rf"knows no chip '{name}': it is one of sm_70, .*sm_121a"):
+        Target.of(name)
+
+
+@pytest.mark.parametrize("name", [n for n in CHIPS if CHIPS[n].number >= 75])
+def test_ptxas_knows_each_chip_from_its_ptx_version_on(name):
+    """The first version that names the chip assembles, the one before doesn't."""
+    chip = CHIPS[name]
+    text = ".version {}.{}\n.target {}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
+    assert ptxas.assemble(text.format(*chip.ptx, name), name).kernels
+    before = (chip.ptx[0], chip.ptx[1] - 1) if chip.ptx[1] else (chip.ptx[0] - 1, 8)
+    with pytest.raises(WeftError):
+        ptxas.assemble(text.format(*before, name), name)
+
+
+@pytest.mark.parametrize("name", [n for n in CHIPS if CHIPS[n].number >= 75])
+def test_ptxas_takes_the_static_shared_memory_of_every_chip_and_no_more(name):
+    """48 KiB is the most that a kernel can declare itself; what a launch can ask for beyond is the chip's `shared_bytes`."""
+    chip = CHIPS[name]
+    text = (
+        ".version {}.{}\n.target {}\n.address_size 64\n"
+        ".visible .entry k() {{ .reg .b32 %r; .shared .b8 s[{}]; ld.shared.u32 %r, [s]; st.shared.u32 [s+4], %r; ret; }}\n"
+    )
+    assert ptxas.assemble(text.format(*chip.ptx, name, 48 * KIB), name).kernels["k"].shared_bytes >= 48 * KIB
+    with pytest.raises(WeftError, match="too much shared data"):
+        ptxas.assemble(text.format(*chip.ptx, name, chip.shared_bytes + 4), name)
+
+
+@pytest.mark.parametrize("name", [n for n, chip in CHIPS.items() if chip.llvm])
+def test_llvm_writes_code_for_each_chip_that_says_so(name):
+    target = Target.of(name)
+    assert target.ptx <= NEWEST_LLVM
+    made = codegen.to_ptx(KERNEL, name, target.ptx).ptx
+    assert f".version {target.ptx[0]}.{target.ptx[1]}\n.target {name}\n" in made
+
+
+@pytest.mark.parametrize("name", [n for n, chip in CHIPS.items() if not chip.llvm])
+def test_llvm_refuses_each_chip_that_says_so(name):
+    with pytest.raises(WeftError):
+        codegen.to_ptx(KERNEL, name, NEWEST_LLVM)
+
+
+def test_the_ptx_version_is_the_chips_first_and_no_lower_than_8_4():
+    assert Target.of("sm_70").ptx == Target.of("sm_90a").ptx == (8, 4)
+    assert Target.of("sm_100a").ptx == (8, 6)
+    assert Target.of("sm_120").ptx == (8, 7)
+
+
+def test_a_target_has_the_families_of_its_chip():
+    assert Target.of("sm_70").families == ()
+    assert all("mma" in Target.of(name).families for name in CHIPS if CHIPS[name].number >= 75)
+
+
+def test_since_takes_every_later_chip_with_its_variants():
+    assert since("sm_70") == frozenset(CHIPS)
+    assert since("sm_120") == {"sm_120", "sm_120f", "sm_120a", "sm_121", "sm_121f", "sm_121a"}
+    assert only("sm_90a", "sm_100a") == {"sm_90a", "sm_100a"}
+
+
+def test_chip_sets_are_told_in_words():
+    assert describe(since("sm_80")) == "sm_80 or later"
+    assert describe(only("sm_100a", "sm_90a")) == "sm_90a, sm_100a"
+
+
+def test_a_chip_that_no_table_has_cannot_stand_in_a_row():
+    with pytest.raises(KeyError):
+        only("sm_91")
+    with pytest.raises(KeyError):
+        since("sm_91")

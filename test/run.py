@@ -1,0 +1,34 @@
+"""Runs every test: lit over the .mlir files, then pytest, which runs the linters too.
+
+`lit` or `pytest` as an argument runs that one alone. The exit status is 0 only if all that ran passed.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# The program, since `python -m lit.main` runs nothing and exits 0.
+SUITES = {
+    "lit": [str(Path(sys.executable).parent / "lit"), "-sv", "test"],
+    "pytest": [sys.executable, "-m", "pytest"],
+}
+
+
+def main(names: list[str]) -> int:
+    if unknown := sorted(set(names) - set(SUITES)):
+        print(f"no suite '{unknown[0]}': there is {', '.join(SUITES)}", file=sys.stderr)
+        return 1
+    failed = []
+    for name in names or SUITES:
+        print(f"== {name}", flush=True)
+        if subprocess.run(SUITES[name], cwd=ROOT, check=False).returncode:
+            failed.append(name)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,54 @@
+// weft compile shows every stage between .mlir and machine code.
+
+// RUN: weft compile %examples/matmul.mlir --arch sm_80 | FileCheck %s --check-prefix=PTX
+// RUN: weft compile --emit ptx --arch sm_80 - < %examples/matmul.mlir | FileCheck %s --check-prefix=PTX
+// PTX: .target sm_80
+// PTX: .visible .entry matmul(
+// PTX: ldmatrix.sync.aligned.m8n8.x4.shared.b16
+// PTX: mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+
+// RUN: weft compile %examples/matmul.mlir --arch sm_90 --emit mlir | FileCheck %s --check-prefix=MLIR
+// MLIR: gpu.module @matmul {{.*}}chip = "sm_90"
+// MLIR: llvm.func @matmul
+
+// RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit mlir --after lower-gemm \
+// RUN:   | FileCheck %s --check-prefix=AFTER
+// AFTER: "mma.sync"
+// AFTER: "tile.
+
+// RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit mlir --after source | FileCheck %s --check-prefix=SOURCE
+// SOURCE: func.func @matmul
+// SOURCE: "tile.matmul"
+
+// RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit llvm | FileCheck %s --check-prefix=LLVM
+// LLVM: define ptx_kernel void @matmul(
+// LLVM: call { float, float, float, float } @llvm.nvvm.mma.m16n8k16
+
+// RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit sass | FileCheck %s --check-prefix=SASS
+// SASS: HMMA.16816.F32.BF16
+
+// RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit cubin > %t.cubin
+// RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit cubin -o %t.also.cubin
+// RUN: cmp %t.cubin %t.also.cubin
+
+// Of several kernels, --kernel picks one; the others need not be right for the chip.
+// RUN: weft compile %s --arch sm_80 --kernel second --emit mlir --after source | FileCheck %s --check-prefix=SECOND
+// SECOND-NOT: @first
+// SECOND:     gpu.module @others
+// SECOND-NOT: @third
+// SECOND:     gpu.func @second
+// SECOND-NOT: @third
+
+func.func @first(%A: memref<?x?xbf16>, %D: memref<?x?xf32>) {
+  "tile.matmul"(%A, %A, %D) : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+gpu.module @others {
+  gpu.func @second(%a: memref<?xf32>) kernel {
+    gpu.return
+  }
+  gpu.func @third(%a: memref<?xf32>) kernel {
+    gpu.return
+  }
+}

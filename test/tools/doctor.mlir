@@ -1,0 +1,27 @@
+// weft doctor names every tool, where it is, and the remedy for one that is missing.
+
+// RUN: weft doctor | FileCheck %s
+// CHECK:      weft {{[0-9.]+}}, Python 3
+// CHECK-NEXT: ok       MLIR      {{[a-z-]+}} {{[0-9]+}}; dialects {{.*}}mma, {{.*}}tile{{.*}} beside upstream's
+// CHECK-NEXT: ok       LLVM      {{[0-9.]+}} (llvmlite {{[0-9.]+}}); generates code for {{.*}}sm_80{{.*}}sm_90(a)
+// CHECK-NEXT: ok       ptxas     {{[0-9.]+}} ({{.*}}ptxas); assembles for {{.*}}sm_80
+// CHECK-NEXT: {{ok|none}} {{ +}}nvdisasm
+// CHECK-NEXT: {{ok|none}} {{ +}}GPU
+// CHECK-NEXT: ok       emulator
+// CHECK-NEXT: ok       cache     {{.*}}/build/cache: {{[0-9]+}} entries
+
+// RUN: env WEFT_CACHE=0 WEFT_PTXAS=/nowhere/ptxas not weft doctor | FileCheck %s --check-prefix=MISSING
+// MISSING:      MISSING  ptxas     WEFT_PTXAS is /nowhere/ptxas, which isn't a program
+// MISSING:      none     cache     switched off by WEFT_CACHE=0
+// MISSING-NEXT: Missing: ptxas.
+
+// RUN: weft --version | FileCheck %s --check-prefix=VERSION
+// VERSION: weft {{[0-9.]+}}
+// RUN: weft --help | FileCheck %s --check-prefix=HELP
+// HELP: compile
+// HELP: run
+// HELP: doctor
+// RUN: not weft 2>&1 | FileCheck %s --check-prefix=NONE
+// NONE: weft: error: the following arguments are required: COMMAND (see weft --help)
+// RUN: not weft weave 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// UNKNOWN: weft: error: argument COMMAND: invalid choice: 'weave'
