@@ -237,8 +237,14 @@ _COMPLAINT = re.compile(
 )
 
 
+# ptxas makes library calls of some wmma; where there is no such function, its lines are those of another text.
+_LIBRARY = re.compile(r"Unknown symbol|Parsing error|formal parameter|requires call prototype")
+
+
 def _complaints(log: str) -> Iterator[tuple[int, str]]:
     """The numbers of the kernels that ptxas complains about and why, their first complaint last."""
+    if _LIBRARY.search(log):
+        return
     for match in reversed(list(_COMPLAINT.finditer(log))):
         named = re.search(r"\bk(\d+)\b", match["text"])
         if match["line"] and int(match["line"]) > _HEAD:

@@ -1,9 +1,9 @@
-"""The 64-bit descriptor by which `wgmma.mma_async` finds a matrix in shared memory (PTX ISA, "Matrix Descriptor
-Format"), and the bit fields and swizzle modes that all descriptors share.
+"""The 64-bit descriptor by which `wgmma.mma_async` finds a matrix in shared memory (PTX ISA, "Matrix
+Descriptor Format"), and the bit fields and swizzle modes that all descriptors share.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 from weft.isa.family import Verdict
 
@@ -75,7 +75,8 @@ SWIZZLES = {
         Swizzle("128B", 128, 1, 2),
     )
 }
-"""By name, in the order of the tile level's numbers; tcgen05 has one more, 1, which swizzles 32-byte atoms."""
+"""By name, in the order of the tile level's numbers; tcgen05 has one more, 1, which swizzles 32-byte atoms.
+"""
 
 _ADDRESS = BitField("address", 0, 14, 16)
 _LEADING = BitField("leading_byte_offset", 16, 14, 16)
@@ -91,10 +92,11 @@ FIELDS = (_ADDRESS, _LEADING, _STRIDE, _BASE, _SWIZZLE)
 class MatrixDescriptor:
     """Where a matrix lies in shared memory, all in bytes.
 
-    `stride_byte_offset` leads to the next group of eight rows (columns, for a matrix whose M or N runs fastest),
-    `leading_byte_offset` to the next 16 bytes of K (to the next panel as wide as the swizzle); a swizzled matrix whose
-    K runs fastest ignores the latter. Without a swizzle and with M or N fastest the two change places. `base_offset`
-    is 0 where the swizzle's pattern starts at a multiple of its period, else bits 7 to 9 of where it starts.
+    `stride_byte_offset` leads to the next group of eight rows (columns, for a matrix whose M or N runs
+    fastest), `leading_byte_offset` to the next 16 bytes of K (to the next panel as wide as the swizzle); a
+    swizzled matrix whose K runs fastest ignores the latter. Without a swizzle and with M or N fastest the two
+    change places. `base_offset` is 0 where the swizzle's pattern starts at a multiple of its period, else
+    bits 7 to 9 of where it starts.
     """
 
     address: int = 0
@@ -116,13 +118,15 @@ class MatrixDescriptor:
     def _swizzle_complaint(self, mode: Swizzle) -> Verdict | None:
         if mode.name == "none":
             if self.base_offset:
-                return Verdict("base_offset", f"has a base_offset with a swizzle alone, got {self.base_offset}")
+                return Verdict(
+                    "base_offset", f"has a base_offset with a swizzle alone, got {self.base_offset}"
+                )
             return None
         if self.stride_byte_offset % mode.period:
             above = -(-self.stride_byte_offset // mode.period) * mode.period
             return Verdict(
                 "stride_byte_offset",
-                f"needs stride_byte_offset in multiples of {mode.period}, eight rows of a {mode.name} swizzle, "
+                f"needs stride_byte_offset in multiples of {mode.period}, eight rows of swizzle {mode.name}, "
                 f"got {self.stride_byte_offset}",
                 (str(above),),
             )

@@ -1,5 +1,7 @@
 """`ldmatrix`, `stmatrix` and `movmatrix`: small matrices between shared memory and the fragments of a warp
 (PTX ISA, "Warp-level matrix load instruction: ldmatrix" and the sections beside it).
+
+The shape of an operand is that in memory: matrices, rows as the lanes' addresses give them, and columns.
 """
 
 import re
@@ -42,13 +44,9 @@ class Ldmatrix:
 
     @property
     def operands(self) -> tuple[Registers, ...]:
-        """D and the address of a row; D's layout is one matrix's, and the next follow in the registers."""
-        matrix = _matrix(self.shape, self.trans)
-        count = max(matrix.registers * self.num, 1)
-        return (
-            Registers("d", count, "i32", matrix.layout, matrix.shape, role="out"),
-            Registers("address", 1, _POINTERS[self.space]),
-        )
+        """D and the address of a row."""
+        d = _matrices("d", self.shape, self.trans, self.num, role="out")
+        return d, Registers("address", 1, _POINTERS[self.space])
 
     @property
     def assembly(self) -> str:
@@ -75,12 +73,9 @@ class Stmatrix:
 
     @property
     def operands(self) -> tuple[Registers, ...]:
-        """The address of a row, and the registers; the layout is one matrix's, and the next follow."""
-        matrix = _matrix(self.shape, self.trans)
-        count = max(matrix.registers * self.num, 1)
-        return (
-            Registers("address", 1, _POINTERS[self.space]),
-            Registers("a", count, "i32", matrix.layout, matrix.shape),
+        """The address of a row, and A."""
+        return Registers("address", 1, _POINTERS[self.space]), _matrices(
+            "a", self.shape, self.trans, self.num
         )
 
     @property
@@ -107,11 +102,7 @@ class Movmatrix:
     @property
     def operands(self) -> tuple[Registers, ...]:
         """D and A, both in the layout of an untransposed matrix."""
-        matrix = _matrix("m8n8", False)
-        return (
-            Registers("d", 1, "i32", matrix.layout, matrix.shape, role="out"),
-            Registers("a", 1, "i32", matrix.layout, matrix.shape),
-        )
+        return _matrices("d", "m8n8", False, 1, role="out"), _matrices("a", "m8n8", False, 1)
 
     @property
     def assembly(self) -> str:
@@ -129,31 +120,26 @@ def _signature(shape: str, num: int, trans: bool, kind: str, space: str) -> str:
     return f"sync.aligned.{shape}.x{num}{transposed}.{kind}.p{3 if space == 'shared' else 0}"
 
 
-class _Matrix(NamedTuple):
-    """One matrix in a warp: its registers per lane, its layout in elements of `type`, and its shape."""
-
-    registers: int
-    layout: str
-    shape: tuple[int, int]
-
-
-# Lane 4g + t has row g and, of 8 rows of 16 bytes, the t-th four; transposed, column g. A 16x16 matrix is two
-# of these, rows (transposed: columns) 8 to 15 in the second register.
+# Where one matrix lies: the rows and columns that it has in memory, the elements of a lane, and the layout's
+# digits and strides. Lane 4g + t has row g and its t-th four bytes; transposed, column g of the t-th rows.
+# 16x16 bytes are two of these, the second register with columns 8 to 15; m16n8's is that of an accumulator.
 _MATRICES = {
-    ("m8n8", False): _Matrix(1, "S[(8,4,2):(4@laneid,1@laneid,1)]", (8, 8)),
-    ("m8n8", True): _Matrix(1, "S[(4,2,8):(1@laneid,1,4@laneid)]", (8, 8)),
-    ("m8n16", False): _Matrix(1, "S[(8,4,4):(4@laneid,1@laneid,1)]", (8, 16)),
-    ("m16n16", True): _Matrix(2, "S[(4,4,2,8):(1@laneid,1,4,4@laneid)]", (16, 16)),
-    ("m16n8", True): _Matrix(1, "S[(4,4,8):(1@laneid,1,4@laneid)]", (16, 8)),
+    ("m8n8", False): ((8, 8), 2, "8,4,2", "4@laneid,1@laneid,1"),
+    ("m8n8", True): ((8, 8), 2, "4,2,8", "1@laneid,1,4@laneid"),
+    ("m8n16", False): ((8, 16), 4, "8,4,4", "4@laneid,1@laneid,1"),
+    ("m16n16", True): ((16, 16), 8, "4,4,2,8", "1@laneid,1,4,4@laneid"),
+    ("m16n8", True): ((8, 16), 4, "4,2,2,8", "1@laneid,1,2,4@laneid"),
 }
 
 
-def _matrix(shape: str, trans: bool) -> _Matrix:
-    """The layout of a matrix; of one that no row has, only the registers that it would take."""
-    if found := _MATRICES.get((shape, trans)):
-        return found
-    rows, columns = (int(extent) for extent in re.findall(r"\d+", shape))
-    return _Matrix(2 if rows * columns == 256 else 1, "", (rows, columns))
+def _matrices(name: str, shape: str, trans: bool, num: int, role: str = "in") -> Registers:
+    """`num` matrices one after the other in the registers; of one that no row has, the count alone."""
+    count = max(num * (2 if shape == "m16n16" else 1), 1)
+    if (shape, trans) not in _MATRICES:
+        return Registers(name, count, "i32", role=role)
+    (rows, columns), elements, digits, strides = _MATRICES[shape, trans]
+    layout = f"S[({num},{digits}):({elements},{strides})]"
+    return Registers(name, count, "i32", layout, (num, rows, columns), role)
 
 
 class _Row(NamedTuple):

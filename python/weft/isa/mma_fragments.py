@@ -106,7 +106,10 @@ def metadata(name: str, m: int, k: int, *, packed: bool = False) -> tuple[Regist
     """
     chunks = max(k // chunk(name, packed=packed), 4)
     lanes = chunks // 4
+    # Of 16-bit and wider types a lane has four chunks of rows g and g + 8, of the others eight of one row.
     layout = f"S[({m // 8},8,{lanes},4):(4,4@laneid,1@laneid,1)]"
+    if ELEMENT_TYPES[name].bits <= _CONTAINER_BITS:
+        layout = f"S[({m // 8},8,{max(lanes // 2, 1)},8):(1@laneid,4@laneid,2@laneid,1)]"
     values = tuple(range(max(4 // lanes, 1)))
     return (
         Registers("metadata", 1, "i32", layout, (m, chunks)),

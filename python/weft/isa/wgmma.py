@@ -1,15 +1,15 @@
-"""`wgmma`: asynchronous matrix multiply-accumulate by a warpgroup, four warps in a row (PTX ISA, "Asynchronous
-Warpgroup Level Matrix Multiply-Accumulate Instructions").
+"""`wgmma`: asynchronous matrix multiply-accumulate by a warpgroup, four warps in a row (PTX ISA,
+"Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions").
 
-LLVM has no intrinsic for `mma_async`: it is inline PTX, `ptx` with `assembly`, whose accumulators are tied to the
-results, and whose predicate is an i1 in LLVM's constraint `b`.
+LLVM has no intrinsic for `mma_async`: it is inline PTX, `ptx` with `assembly`, whose accumulators are tied to
+the results, and whose predicate is an i1 in LLVM's constraint `b`.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from weft.isa.chips import only
 from weft.isa.family import Family, Registers, Support, Verdict
@@ -26,11 +26,11 @@ _TRANSPOSABLE = (F16.name, BF16.name)
 
 @dataclass(frozen=True)
 class MmaAsync:
-    """One form of dense `wgmma.mma_async`: `d = a * b + d`, or `d = a * b` where the predicate scale_d is off.
+    """One form of dense `wgmma.mma_async`: `d = a * b + d`, or `a * b` where the predicate scale_d is off.
 
-    B is in shared memory, given by a descriptor; A too, or in registers where `a_registers`. What else PTX writes as
-    an immediate is an operand here: scale_a and scale_b (1 or -1, float types), trans_a and trans_b (0, or 1 for a
-    matrix whose M or N runs fastest; 16-bit types; A from memory).
+    B is in shared memory, given by a descriptor; A too, or in registers where `a_registers`. What else PTX
+    writes as an immediate is an operand here: scale_a and scale_b (1 or -1, float types), trans_a and trans_b
+    (0, or 1 for a matrix whose M or N runs fastest; 16-bit types; A from memory).
     """
 
     shape: str
@@ -57,7 +57,7 @@ class MmaAsync:
 
     @property
     def operands(self) -> tuple[Registers, ...]:
-        """D, both result and addend; A; the descriptor of B; for sparse forms the metadata; the scales; transposes."""
+        """D, both result and addend; A; the descriptor of B; a sparse A's metadata; scales; transposes."""
         m, n, k = mnk(self.shape)
         return (
             _accumulator(self.d_type, m, n),
@@ -87,18 +87,19 @@ class MmaAsync:
 
 @dataclass(frozen=True)
 class MmaAsyncSparse(MmaAsync):
-    """One form of `wgmma.mma_async.sp`: half of A's elements are zeros that are neither stored nor multiplied.
+    """One form of `wgmma.mma_async.sp`: half of A's elements are zeros that aren't stored.
 
-    Axes as in `MmaAsync`. K counts A with its zeros; metadata holds the places of the others, two bits each. The
-    immediate selector says which lanes of each four give it: 0 the first two, 1 the last two; with 8-bit types all do.
+    Axes as in `MmaAsync`. K counts A with its zeros; metadata holds the places of the others, two bits each.
+    The immediate selector says which lanes of each four give it: 0 the first two, 1 the last two; with 8-bit
+    types all do.
     """
 
     sparse: ClassVar[bool] = True
 
 
-# Fragments (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16" and the sections beside it): warp w holds rows
-# 16w to 16w + 15, lane 4g + t of it rows g and g + 8, of which it has the t-th pack of each eight columns (D) or four
-# packs (A).
+# Fragments (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16" and the sections beside it): warp w
+# holds rows 16w to 16w + 15, lane 4g + t of it rows g and g + 8, of which it has the t-th pack of each eight
+# columns (D) or four packs (A).
 
 
 def _accumulator(name: str, m: int, n: int) -> Registers:
@@ -116,17 +117,16 @@ def _input_a(name: str, m: int, k: int) -> Registers:
 
 
 def _metadata(name: str) -> tuple[Registers, Registers]:
-    """Chunks of four bits, two indices each, the first lowest: which of its four elements (of a tf32, which of its four
-    halves) are stored. As an H200 has them, for selector 0; with 1 every place is two lanes on.
+    """Chunks of four bits, two indices each, the first lowest: which of its four elements (of a tf32, which
+    of its four halves) are stored. As an H200 has them, for selector 0; with 1 every place is two lanes on.
     """
     if ELEMENT_TYPES[name].bits == 8:
-        layout, chunks, selectors = "S[(4,2,8,2,8):(1@warpid,1@laneid,4@laneid,2@laneid,1)]", 16, (0,)
-    else:
-        layout, chunks, selectors = "S[(4,2,8,2,4):(1@warpid,4,4@laneid,1@laneid,1)]", 8, (0, 1)
-    return (
-        Registers("metadata", 1, "i32", layout, (M, chunks)),
-        Registers("selector", 1, "i32", role="immediate", values=selectors),
-    )
+        layout = "S[(4,2,8,2,8):(1@warpid,1@laneid,4@laneid,2@laneid,1)]"
+        selector = Registers("selector", 1, "i32", role="immediate", values=(0,))
+        return Registers("metadata", 1, "i32", layout, (M, 16)), selector
+    layout = "S[(4,2,8,2,4):(1@warpid,4,4@laneid,1@laneid,1)]"
+    selector = Registers("selector", 1, "i32", role="immediate", values=(0, 1))
+    return Registers("metadata", 1, "i32", layout, (M, 8)), selector
 
 
 @dataclass(frozen=True)
@@ -163,11 +163,14 @@ _ROWS = (
 
 
 def depth(element: ElementType, sparse: bool = False) -> int:
-    """K of every product of such elements: 32 bytes of A, which without its zeros are twice as many elements."""
+    """K of every product of such elements: 32 bytes of A, which stand for double if sparse."""
     return 256 // element.bits * (2 if sparse else 1)
 
 
-def _forms(form: type[MmaAsync]) -> Iterator[tuple[MmaAsync, Support]]:
+_A = TypeVar("_A", bound=MmaAsync)
+
+
+def _forms(form: type[_A]) -> Iterator[tuple[_A, Support]]:
     for row in _ROWS:
         ptx = row.sparse if form.sparse else row.ptx
         if ptx is None:
@@ -175,75 +178,62 @@ def _forms(form: type[MmaAsync]) -> Iterator[tuple[MmaAsync, Support]]:
         axes = product(row.a_types, row.b_types, row.d_types, row.columns, (False, True), row.satfinite)
         for a, b, d, n, a_registers, satfinite in axes:
             shape = f"m{M}n{n}k{depth(a, form.sparse)}"
-            yield form(shape, a.name, b.name, d.name, a_registers, row.bit_op, satfinite), Support(_CHIPS, ptx)
+            yield (
+                form(shape, a.name, b.name, d.name, a_registers, row.bit_op, satfinite),
+                Support(_CHIPS, ptx),
+            )
 
 
-def _dense_forms() -> Iterator[tuple[MmaAsync, Support]]:
-    return _forms(MmaAsync)
+class _Ordering:
+    """What the instructions without axes share."""
 
+    operation: ClassVar[str]
 
-def _sparse_forms() -> Iterator[tuple[MmaAsyncSparse, Support]]:
-    for form, support in _forms(MmaAsyncSparse):
-        assert isinstance(form, MmaAsyncSparse)
-        yield form, support
+    @property
+    def ptx(self) -> str:
+        return f"wgmma.{self.operation}.sync.aligned"
+
+    @property
+    def intrinsic(self) -> str:
+        return f"llvm.nvvm.{self.ptx}"
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        return ()
+
+    @property
+    def assembly(self) -> str:
+        return ""
+
+    @classmethod
+    def is_spelled(cls, opcode: str) -> bool:
+        """Whether a PTX opcode is this instruction, with `.aligned` or without."""
+        head, *modifiers = opcode.removeprefix("wgmma.").split(".")
+        return head == cls.operation and opcode.startswith("wgmma.") and {"sync", "aligned"} >= {*modifiers}
 
 
 @dataclass(frozen=True)
-class Fence:
+class Fence(_Ordering):
     """`wgmma.fence`: orders registers and shared memory before the first `mma_async` that uses them."""
 
-    @property
-    def ptx(self) -> str:
-        return "wgmma.fence.sync.aligned"
-
-    @property
-    def intrinsic(self) -> str:
-        return "llvm.nvvm.wgmma.fence.sync.aligned"
-
-    @property
-    def operands(self) -> tuple[Registers, ...]:
-        return ()
-
-    @property
-    def assembly(self) -> str:
-        return ""
+    operation = "fence"
 
 
 @dataclass(frozen=True)
-class CommitGroup:
+class CommitGroup(_Ordering):
     """`wgmma.commit_group`: makes a group of this warp's `mma_async` that are in none yet."""
 
-    @property
-    def ptx(self) -> str:
-        return "wgmma.commit_group.sync.aligned"
-
-    @property
-    def intrinsic(self) -> str:
-        return "llvm.nvvm.wgmma.commit_group.sync.aligned"
-
-    @property
-    def operands(self) -> tuple[Registers, ...]:
-        return ()
-
-    @property
-    def assembly(self) -> str:
-        return ""
+    operation = "commit_group"
 
 
 @dataclass(frozen=True)
-class WaitGroup:
+class WaitGroup(_Ordering):
     """`wgmma.wait_group`: waits until at most so many of the latest groups are under way.
 
     ptxas takes any number and makes 7 of a larger one.
     """
 
-    @property
-    def ptx(self) -> str:
-        return "wgmma.wait_group.sync.aligned"
-
-    @property
-    def intrinsic(self) -> str:
-        return "llvm.nvvm.wgmma.wait_group.sync.aligned"
+    operation = "wait_group"
 
     @property
     def operands(self) -> tuple[Registers, ...]:
@@ -256,18 +246,16 @@ class WaitGroup:
 
 
 def parse_mma_async(opcode: str, operands: Sequence[str] = ()) -> MmaAsync | None:
-    """The form that a PTX opcode and its operands spell, legal or not; None where it isn't dense `mma_async`."""
+    """The form that a PTX opcode and its operands spell, legal or not; None where it isn't `mma_async`."""
     return _parse(MmaAsync, opcode, operands)
 
 
 def parse_mma_async_sparse(opcode: str, operands: Sequence[str] = ()) -> MmaAsyncSparse | None:
     """The form that a PTX opcode and its operands spell, legal or not; None where it isn't `mma_async.sp`."""
-    form = _parse(MmaAsyncSparse, opcode, operands)
-    assert form is None or isinstance(form, MmaAsyncSparse)
-    return form
+    return _parse(MmaAsyncSparse, opcode, operands)
 
 
-def _parse(form: type[MmaAsync], opcode: str, operands: Sequence[str]) -> MmaAsync | None:
+def _parse(form: type[_A], opcode: str, operands: Sequence[str]) -> _A | None:
     """PTX takes modifiers in any order, `.aligned` or nothing, and the bit operation and types in theirs."""
     head, *tokens = opcode.split(".")
     if head != "wgmma" or "mma_async" not in tokens or ("sp" in tokens) != form.sparse:
@@ -283,24 +271,19 @@ def _parse(form: type[MmaAsync], opcode: str, operands: Sequence[str]) -> MmaAsy
     return form(shapes[0], a, b, d, in_registers, ".".join(bit_op), "satfinite" in tokens)
 
 
-def _parse_plain(form: Fence | CommitGroup | WaitGroup, opcode: str) -> bool:
-    words = form.ptx.split(".")
-    return opcode.split(".")[:2] == words[:2] and set(opcode.split(".")[2:]) <= {"sync", "aligned"}
-
-
 def parse_fence(opcode: str, operands: Sequence[str] = ()) -> Fence | None:
     """The form where a PTX opcode is `wgmma.fence`."""
-    return Fence() if _parse_plain(Fence(), opcode) else None
+    return Fence() if Fence.is_spelled(opcode) else None
 
 
 def parse_commit_group(opcode: str, operands: Sequence[str] = ()) -> CommitGroup | None:
     """The form where a PTX opcode is `wgmma.commit_group`."""
-    return CommitGroup() if _parse_plain(CommitGroup(), opcode) else None
+    return CommitGroup() if CommitGroup.is_spelled(opcode) else None
 
 
 def parse_wait_group(opcode: str, operands: Sequence[str] = ()) -> WaitGroup | None:
     """The form where a PTX opcode is `wgmma.wait_group`."""
-    return WaitGroup() if _parse_plain(WaitGroup(), opcode) else None
+    return WaitGroup() if WaitGroup.is_spelled(opcode) else None
 
 
 # Rules that say more than which axis has no such value.
@@ -311,7 +294,8 @@ def _inputs(form: MmaAsync) -> Verdict | None:
     if a == b or any({a, b} <= {t.name for t in kind} for kind in (_FP8, (S8, U8))):
         return None
     return Verdict(
-        "b_type", f"multiplies A and B of one type, or both of e4m3 and e5m2, or of s8 and u8; got {a} and {b}"
+        "b_type",
+        f"multiplies A and B of one type, or both of e4m3 and e5m2, or of s8 and u8; got {a} and {b}",
     )
 
 
@@ -348,7 +332,9 @@ def _bit_operation(form: MmaAsync) -> Verdict | None:
         got = f", got {form.bit_op}" if form.bit_op else ""
         return Verdict("bit_op", f"needs bit_op and.popc for b1{got}")
     if not bits and form.bit_op:
-        return Verdict("bit_op", f"has bit_op {form.bit_op} for b1 alone, got {form.a_type} and {form.b_type}")
+        return Verdict(
+            "bit_op", f"has bit_op {form.bit_op} for b1 alone, got {form.a_type} and {form.b_type}"
+        )
     return None
 
 
@@ -359,9 +345,11 @@ def _saturation(form: MmaAsync) -> Verdict | None:
 
 
 def judge_immediates(form: MmaAsync, given: Mapping[str, int]) -> Verdict | None:
-    """Why the values of scale_a, scale_b, trans_a, trans_b or selector aren't legal in a legal form; None where they are.
+    """Why the values of scale_a, scale_b, trans_a, trans_b or selector aren't legal in a legal form; None
+    where they are.
 
-    An operand that the form lacks may still be given as what it means then: a scale of 1, no transpose, selector 0.
+    An operand that the form lacks may still be given as what it means then: a scale of 1, no transpose,
+    selector 0.
     """
     operands = {operand.name: operand for operand in form.operands if operand.role == "immediate"}
     for name, value in given.items():
@@ -385,21 +373,20 @@ def _why_without(form: MmaAsync, name: str) -> str:
 
 _RULES = (_inputs, _shape, _bit_operation, _saturation)
 
-MMA_ASYNC = Family("wgmma.mma_async", MmaAsync, _dense_forms, parse_mma_async, _RULES)
+MMA_ASYNC = Family("wgmma.mma_async", MmaAsync, lambda: _forms(MmaAsync), parse_mma_async, _RULES)
 MMA_ASYNC_SPARSE = Family(
-    "wgmma.mma_async.sp", MmaAsyncSparse, _sparse_forms, parse_mma_async_sparse, _RULES
+    "wgmma.mma_async.sp", MmaAsyncSparse, lambda: _forms(MmaAsyncSparse), parse_mma_async_sparse, _RULES
 )
-FENCE = Family("wgmma.fence", Fence, lambda: ((Fence(), Support(_CHIPS, (8, 0))),), parse_fence)
+_ORDERING = Support(_CHIPS, (8, 0))
+FENCE = Family("wgmma.fence", Fence, lambda: ((Fence(), _ORDERING),), parse_fence)
 COMMIT_GROUP = Family(
-    "wgmma.commit_group", CommitGroup, lambda: ((CommitGroup(), Support(_CHIPS, (8, 0))),), parse_commit_group
+    "wgmma.commit_group", CommitGroup, lambda: ((CommitGroup(), _ORDERING),), parse_commit_group
 )
-WAIT_GROUP = Family(
-    "wgmma.wait_group", WaitGroup, lambda: ((WaitGroup(), Support(_CHIPS, (8, 0))),), parse_wait_group
-)
+WAIT_GROUP = Family("wgmma.wait_group", WaitGroup, lambda: ((WaitGroup(), _ORDERING),), parse_wait_group)
 
 FAMILIES = (MMA_ASYNC, MMA_ASYNC_SPARSE, FENCE, COMMIT_GROUP, WAIT_GROUP)
 
-_NEAR = {
+_NEAR: dict[str, tuple[object, ...]] = {
     "shape": ("m64n12k16", "m64n264k16", "m128n64k16", "m64n8k64"),
     "a_type": ("s4", "e2m1"),
     "b_type": ("s4", "e2m1"),

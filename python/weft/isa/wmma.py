@@ -1,5 +1,5 @@
-"""`wmma.load`, `wmma.store` and `wmma.mma`: warp-level matrices in fragments whose layout PTX leaves open (PTX ISA,
-"Warp-level Matrix Instructions using wmma").
+"""`wmma.load`, `wmma.store` and `wmma.mma`: warp-level matrices in fragments whose layout PTX leaves open
+(PTX ISA, "Warp-level Matrix Instructions using wmma").
 """
 
 import re
@@ -106,7 +106,9 @@ class Mma:
         types = ".".join((self.d_type, *inputs, self.c_type))
         bit_op = f".{self.bit_op}" if self.bit_op else ""
         satfinite = ".satfinite" if self.satfinite else ""
-        return f"wmma.mma{bit_op}.sync.aligned.{self.a_layout}.{self.b_layout}.{self.shape}.{types}{satfinite}"
+        return (
+            f"wmma.mma{bit_op}.sync.aligned.{self.a_layout}.{self.b_layout}.{self.shape}.{types}{satfinite}"
+        )
 
     @property
     def intrinsic(self) -> str:
@@ -164,8 +166,8 @@ def _fragment(operand: str, fragment: str, shape: str, name: str, role: str = "i
 def h200_layout(shape: str, fragment: str, name: str) -> str:
     """Where an H200 holds the elements of a fragment of type `name`; replicas are copies in the same lane.
 
-    PTX promises none of it, so `Registers.layout` is empty. The fragments are those of `mma.sync`, side by side;
-    m8n32k16 is computed transposed.
+    PTX promises none of it, so `Registers.layout` is empty. The fragments are those of `mma.sync`, side by
+    side; m8n32k16 is computed transposed.
     """
     m, n, k = mnk(shape)
     transposed = m < n and m == 8
@@ -246,7 +248,7 @@ def _mma_forms() -> Iterator[tuple[Mma, Support]]:
 
 
 def _fragments() -> dict[tuple[str, str, str, str], Support]:
-    """Shape, fragment, type and layout of all that `wmma.mma` takes and gives, and the first row to use it."""
+    """Shape, fragment, type and layout of all that `wmma.mma` takes and gives, and the first row to do so."""
     found: dict[tuple[str, str, str, str], Support] = {}
     for row in _ROWS:
         support = Support(row.chips, row.ptx)
@@ -373,9 +375,20 @@ def _saturation(form: Mma) -> Verdict | None:
     return Verdict("satfinite", f"has satfinite for s8, u8, s4 and u4 alone, got {form.a_type}")
 
 
-LOAD = Family("wmma.load", Load, _load_forms, parse_load, (_no_doubles,))
+def _packed_layout(form: Load) -> Verdict | None:
+    """Elements of less than a byte lie along K."""
+    along_k = {"a": "row", "b": "col"}.get(form.fragment)
+    if form.type not in ("s4", "u4", "b1") or along_k in (None, form.layout):
+        return None
+    reason = f"loads {form.fragment.upper()} of {form.type} in layout {along_k} alone, got {form.layout}"
+    return Verdict("layout", reason)
+
+
+LOAD = Family("wmma.load", Load, _load_forms, parse_load, (_no_doubles, _packed_layout))
 STORE = Family("wmma.store", Store, _store_forms, parse_store, (_no_doubles,))
-MMA = Family("wmma.mma", Mma, _mma_forms, parse_mma, (_no_doubles, _alike_inputs, _bit_operation, _saturation))
+MMA = Family(
+    "wmma.mma", Mma, _mma_forms, parse_mma, (_no_doubles, _alike_inputs, _bit_operation, _saturation)
+)
 
 FAMILIES = (LOAD, STORE, MMA)
 
@@ -383,9 +396,19 @@ _NEAR_SHAPES = ("m8n8k4", "m16n8k16", "m8n32k8", "m32n8k8", "m8n8k64", "m16n16k3
 _NEAR_TYPES = ("f64", "e4m3")
 
 NEAR: dict[str, dict[str, tuple[object, ...]]] = {
-    "wmma.load": {"shape": _NEAR_SHAPES, "fragment": ("d",), "type": _NEAR_TYPES, "space": ("local", "const")},
+    "wmma.load": {
+        "shape": _NEAR_SHAPES,
+        "fragment": ("d",),
+        "type": _NEAR_TYPES,
+        "space": ("local", "const"),
+    },
     "wmma.store": {"shape": _NEAR_SHAPES, "type": _NEAR_TYPES, "space": ("local", "const")},
-    "wmma.mma": {"shape": _NEAR_SHAPES, "a_type": _NEAR_TYPES, "b_type": _NEAR_TYPES, "bit_op": ("or.popc", "popc")},
+    "wmma.mma": {
+        "shape": _NEAR_SHAPES,
+        "a_type": _NEAR_TYPES,
+        "b_type": _NEAR_TYPES,
+        "bit_op": ("or.popc", "popc"),
+    },
 }
 """Values in no row, by family and axis, for the checker."""
 
