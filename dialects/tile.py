@@ -8,6 +8,7 @@ memrefs.
 
 from collections.abc import Sequence
 from functools import cache
+from math import isfinite
 from typing import Any
 
 from weft.dialects.op import Op, build
@@ -265,6 +266,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         for name, value, elements in named:
             if found := matrix_complaint(name, value, elements):
                 return found
+        for name in ("alpha", "beta"):
+            if not isfinite(self.attribute(name)):
+                return f"expects {name} to be finite, got {self.attribute(name)}"
         if self.a.type.element_type != self.b.type.element_type:
             return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
         return self._shape_complaint() or self._schedule_complaint()

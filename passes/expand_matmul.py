@@ -19,7 +19,7 @@ from weft.passes import emit
 from weft.passes.pass_ import Pass
 
 VECTOR_BYTES = 16
-SWIZZLES = {128: "128B", 64: "64B"}
+SWIZZLES = {128: "128B", 64: "64B", 32: "32B"}  # of rows of so many bytes
 
 
 def run(module: Any) -> None:
@@ -53,14 +53,14 @@ class _Operand:
 
     @property
     def buffer_type(self) -> Any:
-        """The stages: rows of K, or with K outside panels of 64 columns, each row 128 bytes."""
+        """The stages: rows of K, or with K outside panels of 64 columns (of 32 or 16, where 64 don't divide)."""
         if self.k_major:
             shape = (self.extent, self.block_k)
             strides = f"({self.extent * self.block_k},{self.block_k},1)"
             layout = f"S[({self.stages},{self.extent},{self.block_k}):{strides}]"
             swizzle = SWIZZLES[self.block_k * 2]
         else:
-            width = min(self.extent, 64)
+            width = next(columns for columns in (64, 32, 16) if self.extent % columns == 0)
             shape = (self.block_k, self.extent)
             panels = self.extent // width
             layout = (

@@ -58,22 +58,33 @@ def _copy_async(op: CopyAsyncOp) -> None:
         raise refuse(op, found)
     base, thread = _address(op.tile), emit.thread()
     rows_at_once = threads // per_row
-    if threads % per_row or rows % rows_at_once:
-        raise refuse(
-            op, f"expects {threads} threads to copy whole rows of {per_row} vectors, {rows} in equal rounds"
-        )
-    row, column = emit.div(thread, per_row), emit.mul(emit.rem(thread, per_row), elements)
-    from_column = emit.add(op.column, column)
-    room = emit.maximum(emit.minimum(emit.sub(source.columns, from_column), elements), 0)
-    split = places.carry_free(shared.groups[0], rows_at_once)
-    for first in range(0, rows, rows_at_once):
-        from_row = emit.add(op.row, row, first)
+    even = threads % per_row == 0 and rows % rows_at_once == 0
+    split = even and places.carry_free(shared.groups[0], rows_at_once)
+
+    def copy(row: Point, column: Any) -> None:
+        from_row, from_column = emit.add(op.row, row.value, row.constant), emit.add(op.column, column)
+        room = emit.maximum(emit.minimum(emit.sub(source.columns, from_column), elements), 0)
         address = source.element_of(source.row(from_row), from_column)
         bytes_ = emit.mul(emit.select(source.has_row(from_row), room, 0), source.bytes)
-        at = Point(row, first) if split else Point(emit.add(row, first))
-        place = places.offset(base, shared.offset(at, Point(column)))
+        place = places.offset(base, shared.offset(row, Point(column)))
         cache = nvvm.LoadCacheModifierKind.CG if width == 16 else nvvm.LoadCacheModifierKind.CA
         nvvm.CpAsyncOp(place, address, width, cache, cpSize=bytes_)
+
+    if split:
+        row, column = emit.div(thread, per_row), emit.mul(emit.rem(thread, per_row), elements)
+        for first in range(0, rows, rows_at_once):
+            copy(Point(row, first), column)
+        return
+    for first in range(0, rows * per_row, threads):
+        number = emit.add(thread, first)
+        row, column = emit.div(number, per_row), emit.mul(emit.rem(number, per_row), elements)
+        if first + threads <= rows * per_row:
+            copy(Point(row), column)
+            continue
+        branch = scf.IfOp(emit.less(number, rows * per_row))
+        with ir.InsertionPoint(branch.then_block):
+            copy(Point(row), column)
+            scf.yield_([])
 
 
 def _copy(op: CopyOp) -> None:

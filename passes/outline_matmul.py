@@ -31,7 +31,7 @@ def _outline(function: Any, products: list[MatmulOp]) -> None:
     if len(function.body.blocks) > 1:
         raise refuse(function, f"can't become a kernel: it has {len(function.body.blocks)} blocks")
     body = [op.operation for op in function.body.blocks[0].operations]
-    if len(products) > 1 or len(body) != 2:
+    if len(products) > 1 or len(body) != 2 or body[0] != product.operation:
         stray = next(op.operation.opview for op in body if op.operation != product.operation)
         raise refuse(
             stray, "can't be outlined beside a tile.matmul: a function holds one product and a return"

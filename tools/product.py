@@ -41,6 +41,7 @@ def shape_of(text: str) -> Shape:
 class Product:
     """One product: what the op in the source says, and the kernel argument that each operand is."""
 
+    module: Any  # an operation does not keep its module alive, and dies with it
     op: MatmulOp
     m: int
     n: int
@@ -68,7 +69,7 @@ class Product:
         for role in "AB":
             if places["D"] == places[role]:
                 raise refuse(op, f"has one matrix as {role} and D: it would overwrite what it reads")
-        return cls(op, *_sizes(op, shape), places)
+        return cls(module, op, *_sizes(op, shape), places)
 
     @property
     def _attributes(self) -> dict[str, Any]:

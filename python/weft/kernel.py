@@ -1,6 +1,7 @@
 """A compiled kernel that is called with arrays, on a GPU or in the emulator."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -200,19 +201,22 @@ class Kernel:
 
     def _run_on_gpu(self, views: Sequence[Any], grid: Any, block: Any, stream: Any) -> None:
         copies = [
-            runtime.DeviceArray.from_numpy(np.ascontiguousarray(v.numpy()))
+            runtime.DeviceArray.from_numpy(_packed(v))
             if isinstance(v, ArrayView) and v.device == "cpu"
             else None
             for v in views
         ]
-        placed = [v if c is None else arrays.view(c) for v, c in zip(views, copies, strict=True)]
+        placed = [
+            v if c is None else replace(arrays.view(c), shape=v.shape, strides=v.strides)
+            for v, c in zip(views, copies, strict=True)
+        ]
         args = _parameters(self.launch, placed, lambda view: ("P", view.address), _gpu_number)
         self.loaded().launch(self.name, grid, block, args, shared_bytes=self.shared_bytes, stream=stream)
         if any(c is not None for c in copies):
             runtime.synchronize()
         for view, copy, want in zip(views, copies, self.launch.arguments, strict=True):
             if copy is not None and isinstance(want, MemrefArgument) and want.writes:
-                view.numpy()[...] = copy.to_numpy()
+                view.numpy()[...] = _within(copy.to_numpy(), view)
 
     def loaded(self) -> runtime.Loaded:
         """The cubin on the current GPU, loaded once on each."""
@@ -220,6 +224,21 @@ class Kernel:
         if ordinal not in self._loaded:
             self._loaded[ordinal] = runtime.load(self.cubin)
         return self._loaded[ordinal]
+
+
+def _packed(view: ArrayView) -> Any:
+    """A CPU array's elements as far apart as they are, since the kernel may count on its strides."""
+    span = 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
+    flat = np.zeros(span, arrays.numpy_dtype(view.dtype))
+    _within(flat, view)[...] = view.numpy()
+    return flat
+
+
+def _within(flat: Any, view: ArrayView) -> Any:
+    """The elements of `view` in a flat array that spans them."""
+    return np.lib.stride_tricks.as_strided(
+        flat, view.shape, [stride * flat.itemsize for stride in view.strides]
+    )
 
 
 def _misfit(found: ArrayView, want: MemrefArgument) -> str | None:
@@ -233,6 +252,8 @@ def _misfit(found: ArrayView, want: MemrefArgument) -> str | None:
         return f"expects an array of shape {shape}, got {'x'.join(map(str, found.shape))}"
     if any(size < 1 or size >= 2**31 for size in found.shape):
         return f"expects sizes from 1 to 2**31 - 1, got {found.shape}"
+    if min(found.strides, default=0) < 0:
+        return f"expects strides that aren't negative, got {found.strides}"
     if want.contiguous and found.strides != arrays.contiguous_strides(found.shape):
         return (
             f"expects a contiguous array (or a kernel for memref<…, strided<…>>), got strides {found.strides}"

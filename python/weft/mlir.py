@@ -7,6 +7,7 @@ carries.
 import contextlib
 import importlib
 import importlib.util
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -227,7 +228,31 @@ def translate(op: Any) -> str:
     if left:
         raise WeftError(*left)
     with located():
-        return str(llvm.translate_module_to_llvmir(op.operation))
+        return _respell(str(llvm.translate_module_to_llvmir(op.operation)))
+
+
+# Newer LLVMs spell these constants in words, LLVM 22 as bits alone: prefix, digits, fraction bits.
+_FLOATS = {"half": ("0xH", 4, 10), "bfloat": ("0xR", 4, 7), "float": ("0x", 16, 52), "double": ("0x", 16, 52)}
+_WORDS = re.compile(rf"\b({'|'.join(_FLOATS)}) ([+-])(inf|qnan|s?nan\(0x[0-9a-fA-F]+\))")
+
+
+def _respell(text: str) -> str:
+    """LLVM IR with infinities and NaNs as LLVM 22.1 reads them; a `float` has the bits of a double."""
+
+    def bits(match: re.Match[str]) -> str:
+        kind, sign, word = match.groups()
+        prefix, digits, fraction = _FLOATS[kind]
+        payload = (
+            0
+            if word in ("inf", "qnan")
+            else int(word.split("0x")[1][:-1], 16) << (29 if kind == "float" else 0)
+        )
+        quiet = 0 if word == "inf" or word.startswith("snan") else 1 << (fraction - 1)
+        exponent = ((1 << (4 * digits - 1 - fraction)) - 1) << fraction
+        number = (sign == "-") << (4 * digits - 1) | exponent | quiet | payload
+        return f"{kind} {prefix}{number:0{digits}X}"
+
+    return _WORDS.sub(bits, text)
 
 
 def submodule(name: str) -> ModuleType:

@@ -107,6 +107,16 @@ def test_rows_with_strides():
         assert (room[:, :pad] == -1).all() and (room[:, pad + n :] == -1).all()
 
 
+def test_strides_that_the_type_states_hold_for_cpu_arrays():
+    rng = np.random.default_rng(10)
+    kernel = weft.compile(source("bf16", "f32", True, shape=(40, 24, 64), strides=", strided<[72, 1]>"))
+    a, b = (small_integers(rng, (rows, 72), "bf16")[:, :64] for rows in (40, 24))
+    room = np.full((40, 72), -1.0, np.float32)
+    kernel(a, b, room[:, :24], on="gpu")
+    assert np.array_equal(room[:, :24], exact(a, b, None, True, 1.0, 0.0, "f32"))
+    assert (room[:, 24:] == -1).all()
+
+
 def test_arrays_of_torch_run_in_place_on_the_callers_stream():
     torch = pytest.importorskip("torch")
     kernel = weft.compile(source("bf16", "bf16", False))

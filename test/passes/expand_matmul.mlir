@@ -45,6 +45,17 @@ gpu.module @m {
     gpu.return
   }
 
+  // Columns that 64 don't divide lie in panels of 32, or of 16.
+  // CHECK-LABEL: gpu.func @narrow
+  // CHECK: "tile.alloc"
+  // CHECK-DAG: #tile.layout<"S[(2,32,3,32):(3072,32,1024,1)] xor 64B">, "shared">
+  gpu.func @narrow(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
+      attributes {known_block_size = array<i32: 32, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 16, 96, 32>, warps = array<i64: 1, 1>, stages = 2}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+
   // B with N inside lies in panels of 64 columns; three stages leave one group of copies in flight.
   // CHECK-LABEL: gpu.func @plain
   // CHECK-DAG: #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">

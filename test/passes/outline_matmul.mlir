@@ -1,4 +1,4 @@
-// RUN: weft-opt %s --select-schedule --outline-matmul --split-input-file | FileCheck %s
+// RUN: weft-opt %s --outline-matmul --split-input-file | FileCheck %s
 
 // The grid follows from D's sizes, d4 and d5 of all; sizes that must agree are differences that must be 0.
 // CHECK: #[[GRID:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d5 ceildiv 256, d4 ceildiv 128, 1)>
@@ -11,7 +11,8 @@
 // CHECK-NEXT: gpu.return
 // CHECK-NOT: func.func
 func.func @plain(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warps = array<i64: 2, 4>, stages = 3}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 

@@ -1,4 +1,4 @@
-"""Imports point left only: isa -> dialects -> passes -> stages -> tools; the emulator stands beside them all."""
+"""Imports point left only: isa -> dialects -> passes -> stages -> tools; the emulator stands beside them."""
 
 import ast
 import sys
@@ -28,7 +28,7 @@ MODULES = {
 
 
 def imports(source: str) -> set[str]:
-    """The absolute names of the modules that `source` imports, anywhere in it; `from a import b` names a and a.b."""
+    """The modules that `source` imports, anywhere in it; `from a import b` names a and a.b."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -70,7 +70,7 @@ RIGHT = {
     "weft.dialects": ("weft.passes", "weft.stages", "weft.kernel", "weft.emulator", "weft.tools"),
     "weft.passes": ("weft.stages", "weft.kernel", "weft.emulator", "weft.codegen", "weft.tools"),
     "weft": ("weft.tools",),
-    "weft.emulator": ("weft.mlir", "weft.dialects", "weft.passes", "weft.stages", "weft.kernel", "weft.tools"),
+    "weft.emulator": ("weft.mlir", "weft.dialects", "weft.passes", "weft.stages", "weft.tools"),
 }
 
 

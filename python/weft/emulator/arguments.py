@@ -1,5 +1,4 @@
-"""Turns the arguments of a launch into the bytes of the kernel's parameters, and arrays into device
-buffers."""
+"""Turns the arguments of a launch into the bytes of the kernel's parameters, and arrays into buffers."""
 
 import struct
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,7 @@
-"""The sums of tensor cores: exact products, aligned to the largest exponent, cut off, added exactly, rounded
-once.
+"""The sums of tensor cores: exact products, aligned to the largest exponent, cut, added, rounded once.
 
-The rule and its constants are those that published models of NVIDIA's units give (MMA-Sim, and Fasi et al.,
-"Numerical behavior of NVIDIA tensor cores"); on an H200, m16n8k16 and m16n8k8 with f32 accumulators follow it
-bit for bit.
+The rule and its constants are those of a published model of NVIDIA's units (MMA-Sim); an H200 follows it bit
+for bit in m16n8k16 and m16n8k8 with f32 accumulators.
 """
 
 from dataclasses import dataclass
@@ -26,8 +24,7 @@ _NO_NUMBER_EXPONENT = 128
 
 @dataclass(frozen=True)
 class Unit:
-    """How a chip adds: `fraction` bits are kept of each aligned term, `step_bytes` of a row of A enter one
-    sum."""
+    """How a chip adds: each aligned term keeps `fraction` bits, `step_bytes` of a row of A enter one sum."""
 
     fraction: int
     step_bytes: int
@@ -44,7 +41,7 @@ def multiply_accumulate(
 ) -> Array:
     """`d = a @ b + c` on bits: a `[n, m, k]`, b `[n, k, n']`, c and d `[n, m, n']`.
 
-    `types` are those of a, b, c and d. With no unit the products are added in float64, and rounded to d's type once.
+    `types` are those of a, b, c and d. With no unit the sum is float64's, rounded to d's type once.
     """
     a_type, b_type, c_type, d_type = types
     left, right, total = decode(a, a_type), decode(b, b_type), decode(c, c_type)
@@ -81,7 +78,7 @@ def _largest(left: Exponents, right: Exponents, c: Exponents) -> Exponents:
 
 
 def _aligned_sum(left: Doubles, right: Doubles, c: Doubles, largest: Exponents, fraction: int) -> Doubles:
-    """The sum over k of `left [k, n, m] * right [k, n, n']` and c, each cut `fraction` bits below `largest`."""
+    """The sum over k of `left [k, n, m] * right [k, n, n']` and c, cut `fraction` bits below `largest`."""
     wide = largest.astype(np.int64)
     up = (np.int64(1023 + fraction) - wide << np.int64(52)).view(np.float64)
     down = (np.int64(1023 - fraction) + wide << np.int64(52)).view(np.float64)

@@ -17,8 +17,7 @@ BARRIERS = 16
 
 @dataclass(eq=False)
 class Reduction:
-    """What `bar.red` leaves in register `result`: popc, and, or of the predicates `value` of all who take
-    part."""
+    """What `bar.red` leaves in register `result`: popc, and, or of the predicates `value` of all threads."""
 
     operation: str
     result: int
@@ -42,8 +41,7 @@ class Waiting:
 
 @dataclass(eq=False)
 class Barrier:
-    """A barrier that some threads have come to. `needed` is in warps; None: all of the CTA that have not
-    exited."""
+    """A barrier that threads have come to. `needed` is in warps; None: all that have not exited."""
 
     needed: int | None
     line: int
@@ -53,8 +51,7 @@ class Barrier:
     voters: int = 0
 
     def complete(self, live: Bools) -> bool:
-        """A warp counts when all of its threads have come that have not exited; `live` is of the CTA's
-        warps."""
+        """A warp counts when all of its live threads have come; `live` is of the CTA's warps."""
         came = self.arrived.any(axis=1) & (self.arrived | ~live).all(axis=1)
         if self.needed is None:
             return bool((came | ~live.any(axis=1)).all())
@@ -77,8 +74,7 @@ class Barriers:
         waits: bool = True,
         reduction: Reduction | None = None,
     ) -> int:
-        """All of `group` arrives at a barrier; returns the block to go on with, or -1 while the group
-        waits."""
+        """All of `group` arrives; returns the block to go on with, or -1 while the group waits."""
         lanes, wave = group.lanes, self.machine.wave
         plain = needed is None and waits and reduction is None and not self.pending
         if plain and lanes.active == np.count_nonzero(wave.live):
@@ -126,8 +122,7 @@ class Barriers:
         return full
 
     def release_warp_syncs(self) -> bool:
-        """Lets warps go on whose lanes wait at different `bar.warp.sync`s that name one another; whether any
-        does."""
+        """Frees warps whose lanes wait at different `bar.warp.sync`s for one another; whether any is."""
         machine, wave = self.machine, self.machine.wave
         groups = [
             g for g in machine.ready.values() if machine.program.blocks[g.block].waits == "bar.warp.sync"

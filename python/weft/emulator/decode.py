@@ -44,8 +44,7 @@ class FunctionCode:
         self.function = function
         self.slots = slots
         self.base = len(slots.bits)
-        """The slot of its first register; `frame` holds the address of its local frame, `carry` the carry
-        flag."""
+        """The slot of its first register; `frame` holds the address of its local frame, `carry` the carry."""
         for register in function.scope.registers:
             slots.new(register.type)
         self.frame = slots.new(U64)
@@ -247,8 +246,7 @@ class Op:
     # Addresses
 
     def address(self, index: int, space: str) -> "AddressOf":
-        """How to compute the address in the brackets of an operand; the space may become that of its
-        symbol."""
+        """How to compute the address in an operand's brackets; the space may become that of its symbol."""
         operand = self.operand(index)
         if not isinstance(operand, Address):
             self.fail("expects an address in brackets", operand.place)

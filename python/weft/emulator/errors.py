@@ -1,5 +1,4 @@
-"""What the emulator raises: for text that is no PTX, for what a GPU would fault on, and for waits without
-end."""
+"""What the emulator raises: for text that is no PTX, for what a GPU faults on, for waits without end."""
 
 from dataclasses import dataclass
 

@@ -68,8 +68,7 @@ def _to_f32(value: Doubles, mode: str) -> Array:
 
 
 def _directed(value: Doubles, nearest: Array, mode: str) -> Array:
-    """`nearest`, which is `value` rounded to nearest, moved by one place where `mode` wants the other
-    neighbour."""
+    """`nearest`, which is `value` rounded to nearest, moved where `mode` wants the other neighbour."""
     if mode == "rn":
         return nearest
     infinity = nearest.dtype.type(np.inf)
@@ -83,8 +82,7 @@ def _directed(value: Doubles, nearest: Array, mode: str) -> Array:
 
 
 def _shorten(value: Array, drop: int, mode: str) -> Array:
-    """The upper bits of a float32, rounded; `value` was rounded to odd, so that its last bit says what was
-    lost."""
+    """The upper bits of a float32, rounded; `value` was rounded to odd, so that its last bit tells."""
     bits = value.view(np.uint32)
     last = np.uint32(drop)
     rest = np.uint32((1 << drop) - 1)
@@ -201,8 +199,7 @@ MINIFLOATS: dict[str, Minifloat] = {
 
 
 def encode_minifloat(value: Array, name: str) -> npt.NDArray[np.uint8]:
-    """The bytes of float32 or float16 values in an 8-bit format, rounded to nearest even and saturated; NaN
-    is 0x7f."""
+    """The bytes of values in an 8-bit format, rounded to nearest even and saturated; NaN is 0x7f."""
     kind, most = MINIFLOATS[name]
     limit = value.dtype.type(most)
     bits = np.clip(value, -limit, limit).astype(kind).view(np.uint8)

@@ -8,7 +8,7 @@ no order can make a program wrong, and time slices (see `machine`) keep a loop t
 from starving them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 
 def ranks(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
@@ -24,8 +24,8 @@ def ranks(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
         # Edges back to the head are the loop's; without them its body falls apart into smaller components.
         inner = {n: [s for s in successors[n] if s in nodes and s != head] for n in nodes}
         parts = _components(inner, head)
-        for part in reversed(parts):
-            work.append((set(part), _head(part, nodes, successors, head)))
+        heads = _heads(parts, nodes, successors, head)
+        work += [(set(part), first) for part, first in zip(parts[::-1], heads[::-1], strict=True)]
     seen = set(order)
     order += [n for n in range(len(successors)) if n not in seen]
     rank = [0] * len(successors)
@@ -34,14 +34,19 @@ def ranks(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
     return rank
 
 
-def _head(part: Iterable[int], nodes: set[int], successors: Sequence[Sequence[int]], head: int) -> int:
-    """Where control enters a component: the first node, in text order, with an edge from the rest of
-    `nodes`."""
-    inside = set(part)
-    if head in inside:
-        return head
-    entered = {s for n in nodes - inside for s in successors[n] if s in inside}
-    return min(entered or inside)
+def _heads(
+    parts: Sequence[Sequence[int]], nodes: set[int], successors: Sequence[Sequence[int]], head: int
+) -> list[int]:
+    """Where control enters each component: its first node, in text order, that another one leads to."""
+    owner = {node: i for i, part in enumerate(parts) for node in part}
+    heads: dict[int, int] = {}
+    for node in nodes:
+        for after in successors[node]:
+            part = owner.get(after)
+            if part is not None and part != owner[node]:
+                heads[part] = min(after, heads.get(part, after))
+    heads[owner[head]] = head
+    return [heads.get(i, min(part)) for i, part in enumerate(parts)]
 
 
 def _reachable(successors: Sequence[Sequence[int]], entry: int) -> set[int]:

@@ -11,8 +11,7 @@ Priority = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Transfer:
-    """An argument or result of a call: from register to register, or `size` bytes from local frame to local
-    frame."""
+    """An argument or result of a call: from register to register, or `size` bytes between local frames."""
 
     source: int
     target: int
@@ -31,8 +30,7 @@ class CallSite:
 
 
 class Frame:
-    """A call in progress: where it came from, where its local frame begins, and the ranks of the calls it is
-    in."""
+    """A call in progress: where it came from, where its local frame begins, the ranks of its callers."""
 
     def __init__(self, parent: "Frame | None", site: CallSite | None, code: FunctionCode, base: int) -> None:
         self.parent, self.site, self.code, self.base = parent, site, code, base

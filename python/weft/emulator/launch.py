@@ -135,8 +135,7 @@ def _run(
     seed: int | None,
     progress: Progress | None,
 ) -> None:
-    """Runs waves of CTAs. A wave that has had its turn without an end lets later ones in, which it may be
-    waiting for."""
+    """Runs waves of CTAs. A wave that polls through its turn lets later ones in: it may wait for them."""
     together = max(1, _WAVE_WARPS // launch.warps)
     begun = done = 0
     live: deque[tuple[Machine, Wave]] = deque()

@@ -1,5 +1,4 @@
-"""Runs a wave: groups of threads that stand at the same place execute together, each thread with its own
-place.
+"""Runs a wave: every thread has its own place in the code, and those at the same place execute together.
 
 A group may hold threads of many warps and CTAs; it splits where its threads part and merges with whatever it
 meets at the same block of the same call. Of several groups the one at the lowest rank goes first (see

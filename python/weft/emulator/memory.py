@@ -45,8 +45,7 @@ class Segment:
 
 
 class Piece(NamedTuple):
-    """The lanes of `mask` (None: all active ones) and where in `view` each of them points; other lanes point
-    anywhere."""
+    """The lanes of `mask` (None: all active ones) and where in `view` each points; others point anywhere."""
 
     view: Array
     places: npt.NDArray[np.intp]
@@ -55,8 +54,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Access:
-    """One access, as a watcher sees it: `kind` is load, store, atomic or async; `address` is `[warps, 32]` in
-    `space`."""
+    """One access: `kind` is load, store, atomic or async; `address` is `[warps, 32]`, in `space`."""
 
     kind: str
     space: str
@@ -155,8 +153,7 @@ class Memory:
     def locate(
         self, lanes: Lanes, space: str, address: Addresses, width: int, kind: str, line: int
     ) -> list[Piece]:
-        """Where the active lanes' elements lie. Raises Fault for the first lane that is out of bounds or
-        misaligned."""
+        """Where the active lanes' elements lie. Raises Fault for the first lane that is wrong."""
         mask = lanes.mask
         if mask is not None:
             address = np.where(mask, address, address.flat[mask.argmax()])
@@ -236,8 +233,7 @@ class Memory:
         kind: str,
         line: int,
     ) -> Piece:
-        """The place of accesses that were found to be in bounds; every access passes here once for each space
-        it meets."""
+        """The place of accesses that are in bounds; each passes here once for each space that it meets."""
         if self.watch is not None:
             self.watch(Access(kind, space, offset + np.uint64(segment.base), width, lanes, line))
         if kind != "load" and not segment.writable:
@@ -251,8 +247,7 @@ class Memory:
     def _fault(
         self, lanes: Lanes, address: Addresses, good: Bools, what: str, space: str, width: int, line: int
     ) -> None:
-        """Raises the fault of the first active lane that isn't `good`; fill-in addresses repeat an active
-        lane's."""
+        """Raises the fault of the first active lane that isn't `good`."""
         at = int((lanes.enabled() & ~good).argmax())
         bad = int(address.flat[at])
         thread = lanes.wave.thread(int(lanes.row_numbers()[at // 32]), at % 32)

@@ -34,8 +34,7 @@ MAX_FRAME = 512 * 1024
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """Steps that always run one after the other, and what ends them. `opcodes` are those of both, for
-    counting."""
+    """Steps that always run one after the other, and what ends them; `opcodes` are those of both."""
 
     function: str
     steps: list[Step] = field(default_factory=list)

@@ -1,5 +1,4 @@
-"""Hands out the slots of a kernel's register file: registers, constants, special registers and places to
-write to unread."""
+"""Hands out the slots of a kernel's register file: registers, constants, special registers."""
 
 from weft.emulator.types import Type
 

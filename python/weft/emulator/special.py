@@ -1,5 +1,4 @@
-"""The special registers. Those of CLOCKS change as a program runs and can only be moved; the others are fixed
-for a wave."""
+"""The special registers. Those of CLOCKS change as a program runs and can only be moved."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

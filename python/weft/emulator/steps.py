@@ -12,8 +12,7 @@ Function = Callable[..., Array]
 
 
 def compute(result: int, function: Function, *sources: int) -> Step:
-    """`result = function(*sources)`; the function maps `[warps, 32]` arrays to a new array of the result's
-    storage type."""
+    """`result = function(*sources)`; the function makes a new array of the result's storage type."""
     if len(sources) == 1:
         return _unary(result, function, *sources)
     if len(sources) == 2:

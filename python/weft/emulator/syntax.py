@@ -1,5 +1,4 @@
-"""The tree that the parser makes of a PTX module: names are kept with their scope and resolved when code is
-decoded."""
+"""The tree that the parser makes of a PTX module; names are resolved, in their scope, when decoding."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -25,8 +24,7 @@ class Register:
 
 @dataclass(eq=False, slots=True)
 class Variable:
-    """A variable in memory. `init` holds (byte offset, bytes or symbol) pairs; `external` has its size from
-    the launch."""
+    """A variable in memory. `init` holds (byte offset, value) pairs; the launch sizes an `external` one."""
 
     name: str
     space: str

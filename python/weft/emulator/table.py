@@ -64,8 +64,7 @@ class Table:
         return register
 
     def float_step(self, *opcodes: str) -> Callable[[StepDecoder], StepDecoder]:
-        """Registers the decoder of ordinary instructions on floating-point types; integers may have the same
-        opcode."""
+        """Registers the decoder of instructions on floating-point types; integers may share the opcode."""
 
         def register(decoder: StepDecoder) -> StepDecoder:
             self.floats.update(dict.fromkeys(opcodes, decoder))

@@ -13,8 +13,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Type:
-    """`kind` is u, s, b, f or p (predicate); registers hold the bits as an unsigned integer of the same
-    width."""
+    """`kind` is u, s, b, f or p (predicate); registers hold the bits as an unsigned integer."""
 
     name: str
     bits: int

@@ -21,8 +21,7 @@ Dim3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Launch:
-    """The shape of a launch. `shared_bytes` counts all shared memory of a CTA, `dynamic_shared` what the
-    launch added."""
+    """The shape of a launch. `shared_bytes` is a CTA's in all, `dynamic_shared` what the launch added."""
 
     grid: Dim3
     block: Dim3
@@ -51,9 +50,9 @@ def unflatten(flat: int, dims: Dim3) -> Dim3:
 
 
 class Wave:
-    """CTAs `cta_numbers` of a launch. Row r of a register is warp `warp_of_row[r]` of the wave's CTA
-    `cta_of_row[r]`.
+    """CTAs `cta_numbers` of a launch.
 
+    Row r of a register is warp `warp_of_row[r]` of the CTA that is number `cta_of_row[r]` in the wave.
     `live` are the threads that have not exited; `ticks` counts what the wave has executed, as its clock, and
     `polls` the times that it may have been looking for what others do.
     """

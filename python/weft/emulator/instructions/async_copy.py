@@ -1,5 +1,4 @@
-"""`cp.async`: copies from global to shared memory that show in shared memory when a thread has waited for
-them."""
+"""`cp.async`: copies from global to shared memory that show there when a thread has waited for them."""
 
 from dataclasses import dataclass
 
@@ -17,8 +16,7 @@ table = Table()
 
 @dataclass(eq=False)
 class Copy:
-    """One `cp.async` of some threads (`[all warps, 32]`); `group` counts each thread's groups, 0 before the
-    commit."""
+    """One `cp.async` of `threads`, `[all warps, 32]`; `group` is each thread's, 0 before the commit."""
 
     threads: Bools
     rows: npt.NDArray[np.intp]
@@ -46,8 +44,7 @@ class CopyQueue:
                 copy.group = np.where(new, self.committed, copy.group)
 
     def wait(self, threads: Bools, pending: int | None) -> None:
-        """Finishes the copies of these threads but for their newest `pending` groups; None: all, committed or
-        not."""
+        """Finishes the threads' copies but for the newest `pending` groups; None: all, committed or not."""
         kept: list[Copy] = []
         for copy in self.copies:
             ripe = copy.threads & threads

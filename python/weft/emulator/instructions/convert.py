@@ -138,8 +138,7 @@ def _round_to_f64(number: int, mode: str) -> float:
 
 
 def _float_to_integer(out: Type, kind: Type, integral: str, ftz: bool) -> Function:
-    """Out of range goes to the nearest limit; NaN to 0, or to the highest bit alone where 64 bits take
-    part."""
+    """Out of range goes to the nearest limit; NaN to 0, or to the highest bit where 64 bits take part."""
     limits = np.iinfo(out.view)
     low, above = float(limits.min), float(int(limits.max) + 1)
     nan = 1 << (out.bits - 1) if out.bits == 64 or kind.bits == 64 else 0

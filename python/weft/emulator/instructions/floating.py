@@ -76,8 +76,7 @@ class Format:
         return run
 
     def exactly(self, function: Function) -> Function:
-        """The same for a function that maps float64 to float64 rounded to odd, with this format's
-        rounding."""
+        """The same for a function on float64 that rounds to odd, with this format's rounding."""
 
         def run(*registers: Array) -> Array:
             value = function(*[decode(self.elements(r), self.name) for r in registers])
@@ -92,8 +91,7 @@ def _operands(op: Op, kind: Type, count: int) -> list[int]:
 
 
 def _plain(op: Op, function: Function, odd: Function, inputs: int) -> Step:
-    """A step of NumPy's `function` where that rounds as asked, else of `odd`, which rounds to odd in
-    float64."""
+    """A step of NumPy's `function` where that rounds as asked, else of `odd`, which rounds to odd."""
     fmt = Format(op)
     made = fmt.lift(function) if fmt.mode == "rn" else fmt.exactly(odd)
     return compute(op.destination(0, fmt.type), made, *_operands(op, fmt.type, inputs))

@@ -55,8 +55,7 @@ def add_carry(op: Op) -> Step:
 
 
 def _with_carry(op: Op, kind: Type, result: int, a: int, b: int, carry: int, subtract: bool) -> Step:
-    """Adds, or subtracts, with a carry (borrow) in where `carry` is a slot, and leaves the one that comes
-    out."""
+    """Adds or subtracts with a carry (borrow) in, where `carry` is a slot, and keeps the one that results."""
     out = op.code.carry
     storage = kind.storage
 

@@ -28,8 +28,7 @@ _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified")
 
 
 def qualifiers(op: Op) -> bool:
-    """Takes the modifiers for ordering, scope and caches; whether they say that other threads may write the
-    place."""
+    """Takes the modifiers for ordering, scope and caches; whether others may be writing the place."""
     polls = op.flag("relaxed", "acquire", "volatile", "mmio")
     op.flag(*_ORDERING, *_SCOPES, *_CACHE)
     op.modifiers = [m for m in op.modifiers if m.partition("::")[0] not in ("L1", "L2")]

@@ -1,5 +1,4 @@
-"""`mma.sync` and the moves of its 8x8 matrices. Which forms there are, and their fragments, is read from
-`weft.isa`."""
+"""`mma.sync` and the moves of its 8x8 matrices; forms and fragments are those of `weft.isa`."""
 
 from functools import cache
 
@@ -36,14 +35,12 @@ def fragment_index(layout: str, shape: tuple[int, ...]) -> Index:
 
 @cache
 def matrix_index(layout: str, shape: tuple[int, ...]) -> Index:
-    """Where the lanes hold each element of the matrix, in row-major order: the inverse of
-    `fragment_index`."""
+    """Where the lanes hold each element, in row-major order: the inverse of `fragment_index`."""
     return np.argsort(fragment_index(layout, shape), kind="stable")
 
 
 class Fragment:
-    """One operand of a matrix instruction: its registers, and how they spell a matrix of elements of
-    `bits`."""
+    """One operand of a matrix instruction: its registers, which spell a matrix of elements of `bits`."""
 
     def __init__(self, op: Op, operand: Operand, registers: Registers, bits: int, writes: bool) -> None:
         items = op.items(operand)

@@ -1,0 +1,580 @@
+// RUN: weft-opt %s --lower-gemm --split-input-file --verify-diagnostics
+
+!A = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(16,1)]">, "shared">
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @register_scope_of_a(%a: !A, %b: !B) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (register_scope: needs A in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs A in registers, got a buffer in shared memory)}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.buffer<array<i64: 16, 8>, f16, #tile.layout<"S[(16,8):(8,1)]">, "shared">
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @register_scope_of_b(%a: !A, %b: !B) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (register_scope: needs B in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs B in registers, got a buffer in shared memory)}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(8,1)]">, "shared">
+func.func @register_scope_of_c(%a: !A, %b: !B, %c: !C) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (register_scope: needs C in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs C in registers, got a buffer in shared memory)}}
+  %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(8,1)]">, "shared">
+func.func @register_scope_of_d(%a: !A, %b: !B) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (register_scope: needs D in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs D in registers, got a buffer in shared memory)}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @no_replica_of_a(%a: !A, %b: !B) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but A has a replica: S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but A has a replica: S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)])}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @no_replica_of_b(%a: !A, %b: !B) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but B has a replica: S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but B has a replica: S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)])}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
+func.func @no_replica_of_c(%a: !A, %b: !B, %c: !C) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but C has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but C has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
+  %0 = "tile.gemm"(%a, %b, %c) : (!A, !B, !C) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
+func.func @no_replica_of_d(%a: !A, %b: !B) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but D has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but D has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f32, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @types_of_inputs(%a: !A, %b: !B) {
+  // expected-error @below {{types: mma.sync has no a_type f32: it is one of f16, bf16}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, bf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @types_that_differ(%a: !A, %b: !B) {
+  // expected-error @below {{types: mma.sync has no a_type f16 with shape m16n8k16, b_type bf16}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @types_of_d(%a: !A, %b: !B, %c: !C) {
+  // expected-error @below {{types: mma.sync has no d_type f16: it is one of f32}}
+  %0 = "tile.gemm"(%a, %b, %c) : (!A, !B, !C) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = !tile.fragment<array<i64: 16, 8>, bf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @types_of_c(%a: !A, %b: !B, %c: !C) {
+  // expected-error @below {{types: mma.sync has no c_type bf16: it is one of f32}}
+  %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @alpha(%a: !A, %b: !B) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (alpha: needs alpha 1.0, got 2.0); mma.sync m16n8k8 (alpha: needs alpha 1.0, got 2.0)}}
+  %0 = "tile.gemm"(%a, %b) {alpha = 2.0 : f32} : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @beta(%a: !A, %b: !B, %c: !C) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (beta: needs beta 0.0 or 1.0, got 0.5); mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got 0.5)}}
+  %0 = "tile.gemm"(%a, %b, %c) {beta = 0.5 : f32} : (!A, !B, !C) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @beta_minus_one(%a: !A, %b: !B, %c: !C) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (beta: needs beta 0.0 or 1.0, got -1.0); mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got -1.0)}}
+  %0 = "tile.gemm"(%a, %b, %c) {beta = -1.0 : f32} : (!A, !B, !C) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 8, 16>, f16, #tile.layout<"S[(8,2,4,2):(4@laneid,2,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 8, 8>, f32, #tile.layout<"S[(8,4,2):(4@laneid,1@laneid,1)]">>
+func.func @extents_m(%a: !A, %b: !B) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (extents: needs M % 16 == 0, got M = 8); mma.sync m16n8k8 (extents: needs M % 16 == 0, got M = 8)}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 4>, f16, #tile.layout<"S[(2,4,2,4):(1,1@laneid,16@laneid,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 4>, f32, #tile.layout<"S[(2,8,4):(1,4@laneid,1@laneid)]">>
+func.func @extents_n(%a: !A, %b: !B) {
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (extents: needs N % 8 == 0, got N = 4); mma.sync m16n8k8 (extents: needs N % 8 == 0, got N = 4)}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 4>, f16, #tile.layout<"S[(2,8,4):(1,4@laneid,1@laneid)]">>
+!B = !tile.fragment<array<i64: 4, 8>, f16, #tile.layout<"S[(4,8):(1@laneid,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @extents_k(%a: !A, %b: !B) {
+  // expected-error @below {{mma.sync m16n8k16 (extents: needs K % 16 == 0, got K = 4); mma.sync m16n8k8 (extents: needs K % 8 == 0, got K = 4)}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @fragments_in_other_lanes(%a: !A, %b: !B) {
+  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: A has element (0, 2) in another lane than 1, where S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] wants it: S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,8@laneid,1,1@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @fragments_of_b(%a: !A, %b: !B) {
+  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: B has element (2, 0) in another lane than 1}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,1@laneid,8@laneid,1)]">>
+func.func @fragments_of_d(%a: !A, %b: !B) {
+  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: D has element (0, 2) in another lane than 1}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,1@laneid,8@laneid,1)]">>
+func.func @fragments_of_c(%a: !A, %b: !B, %c: !C) {
+  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: C has element (0, 2) in another lane than 1}}
+  %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,2,4):(2,4@laneid,4,1,1@laneid)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+func.func @fragments_of_pairs_apart(%a: !A, %b: !B) {
+  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: A has element (0, 1) in another lane than 0}}
+  %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+  return
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m [#nvvm.target<chip = "sm_72">] {
+  gpu.func @types_on_an_old_chip(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    // expected-error @below {{types: mma.sync needs sm_80 or later: sm_72 has no form of mma.sync}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_of_the_block(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 48, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of every warp, got a block of 48 threads); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of every warp, got a block of 48 threads)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_in_a_branch(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.thread_id x
+    %c16 = arith.constant 16 : index
+    %some = arith.cmpi ult, %thread, %c16 : index
+    scf.if %some {
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_of_one_lane(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.thread_id x
+    %some = nvvm.elect.sync -> i1
+    scf.if %some {
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_by_the_lane(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.lane_id
+    %c16 = arith.constant 16 : index
+    %some = arith.cmpi ult, %thread, %c16 : index
+    scf.if %some {
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_by_another_dimension(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.thread_id y
+    %c16 = arith.constant 16 : index
+    %some = arith.cmpi ult, %thread, %c16 : index
+    scf.if %some {
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_in_a_loop(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.thread_id x
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    scf.for %i = %c0 to %thread step %c1 {
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.for' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.for' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_by_what_a_loop_carries(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.thread_id x
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c9 = arith.constant 9 : index
+    %last = scf.for %i = %c0 to %c9 step %c1 iter_args(%x = %c0) -> (index) {
+      %next = arith.addi %x, %thread : index
+      %some = arith.cmpi ult, %x, %c9 : index
+      scf.if %some {
+        // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+      }
+      scf.yield %next : index
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_by_memory(%v: vector<8xf16>, %w: vector<4xf16>, %m: memref<32xi1>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.thread_id x
+    %some = memref.load %m[%thread] : memref<32xi1>
+    scf.if %some {
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_by_private_memory(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.thread_id x
+    %c0 = arith.constant 0 : index
+    %own = memref.alloca() : memref<1xindex>
+    memref.store %thread, %own[%c0] : memref<1xindex>
+    %mine = memref.load %own[%c0] : memref<1xindex>
+    %some = arith.cmpi ult, %mine, %c0 : index
+    scf.if %some {
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_by_a_fragment(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %lane = "tile.to_lane"(%a) : (!A) -> vector<8xf16>
+    %x = vector.extract %lane[0] : f16 from vector<8xf16>
+    %zero = arith.constant 0.0 : f16
+    %some = arith.cmpf ogt, %x, %zero : f16
+    scf.if %some {
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_by_a_warp_of_two_rows(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 48, 2, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.thread_id x
+    %c0 = arith.constant 0 : index
+    %c32 = arith.constant 32 : index
+    %warp = arith.divui %thread, %c32 : index
+    %some = arith.cmpi eq, %warp, %c0 : index
+    scf.if %some {
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_in_a_while(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.thread_id x
+    %c1 = arith.constant 1 : index
+    %last = scf.while (%x = %thread) : (index) -> index {
+      %some = arith.cmpi ugt, %x, %c1 : index
+      scf.condition(%some) %x : index
+    } do {
+    ^bb0(%y: index):
+      // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.while' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.while' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+      scf.yield %c1 : index
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_after_a_branch(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.thread_id x
+      %c16 = arith.constant 16 : index
+      %some = arith.cmpi ult, %thread, %c16 : index
+      cf.cond_br %some, ^bb1, ^bb2
+    ^bb1:
+      // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'cf.cond_br' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'cf.cond_br' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+      cf.br ^bb2
+    ^bb2:
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_in_a_region_of_lane_0(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %lane = gpu.lane_id
+    gpu.warp_execute_on_lane_0(%lane)[32] {
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'gpu.warp_execute_on_lane_0' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'gpu.warp_execute_on_lane_0' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @helper(%v: vector<8xf16>, %w: vector<4xf16>, %n: i1) {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !R
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+    // Who calls this may give each lane another number.
+    scf.if %n {
+      // expected-error @below {{full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      %0 = "tile.gemm"(%a, %b) : (!R, !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>)
+        -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+    }
+    gpu.return
+  }
+}

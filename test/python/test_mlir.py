@@ -1,0 +1,60 @@
+"""The one import of MLIR, and the hazards that it tames."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import codegen, mlir
+from weft.dialects import context
+from weft.errors import Location, WeftError
+
+
+def test_a_parse_error_has_its_place():
+    with pytest.raises(WeftError) as caught:
+        mlir.parse("\n  foo", context(), "a.mlir")
+    assert caught.value.diagnostics[0].location == Location("a.mlir", 2, 3)
+
+
+def test_an_operation_that_is_not_lowered_is_refused_before_translation():
+    module = mlir.parse("module { func.func @f() { return } }", context(), "a.mlir")
+    with pytest.raises(WeftError, match=r"'func.func' op isn't lowered to LLVM"):
+        mlir.translate(module)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("f32", ["0x7F800000", "0xFF800000", "0x7FC00000", "0x7FC00001"]),
+        ("f64", ["0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000"]),
+        ("f16", ["0x7C00", "0xFC00", "0x7E00"]),
+        ("bf16", ["0x7F80", "0xFF80", "0x7FC0"]),
+    ],
+)
+def test_infinities_and_nans_reach_ptx_with_their_bits(kind, words):
+    count = len(words)
+    stores = "\n".join(
+        f"%v{i} = arith.constant {word} : {kind} %i{i} = arith.constant {i} : index "
+        f"memref.store %v{i}, %d[%i{i}] : memref<{count}x{kind}>"
+        for i, word in enumerate(words)
+    )
+    text = f"""gpu.module @m {{ gpu.func @k(%d: memref<{count}x{kind}>) kernel attributes {{
+      known_block_size = array<i32: 32, 1, 1>, weft.grid = affine_map<(d0) -> (1, 1, 1)>}} {{
+        {stores}
+        gpu.return }} }}"""
+    kernel = weft.compile(text, arch="sm_80")
+    kernel.emulate(out := np.zeros(count, weft_dtype(kind)))
+    width = out.dtype.itemsize
+    assert [int(x) for x in out.view(f"u{width}")] == [int(word, 16) for word in words]
+
+
+def weft_dtype(kind):
+    from weft.arrays import numpy_dtype
+
+    return numpy_dtype(kind)
+
+
+def test_the_worker_understands_the_text_that_mlir_writes():
+    module = mlir.parse(
+        "module { llvm.func @k() attributes {nvvm.kernel} { llvm.return } }", context(), "a.mlir"
+    )
+    assert ".entry k" in codegen.to_ptx(mlir.translate(module), "sm_80", (8, 4)).ptx
