@@ -3,12 +3,15 @@
 from typing import Any
 
 from weft.dialects.mma import Mma
+from weft.dialects.tcgen05 import Tcgen05
 from weft.dialects.tile import Tile
+from weft.dialects.wgmma import Wgmma
+from weft.dialects.wmma import Wmma
 from weft.mlir import find_dialects_in, ir
 
 find_dialects_in(__name__)
 
-DIALECTS = (Tile, Mma)
+DIALECTS = (Tile, Wmma, Mma, Wgmma, Tcgen05)
 
 
 def context() -> Any:

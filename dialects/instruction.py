@@ -1,100 +1,155 @@
 """The base of the operations that are one instruction each: an op is its operands and its table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from functools import cache
 from typing import Any
 
 from weft.dialects.op import Op, build
 from weft.isa.family import Family, Registers
 from weft.mlir import ext, ir
 
-_ATTRIBUTES = {str: ir.StringAttr, int: ir.IntegerAttr, bool: ir.BoolAttr, "str": ir.StringAttr}
+# What is asked by name of an op that is, or is to be: the registers of an operand, or an attribute's value.
+Given = Callable[[str], Any]
 
 
 class InstructionOp(Op):
     """An operation that spells one form of `family`.
 
     A subclass declares operands and results as fields, named as the table's operands are. The axes of the
-    table become attributes: mandatory, or optional with the default that the form has. An axis that the
-    operands already say is given in `derived`, as a function of the op.
+    table become attributes: mandatory, or optional with the default that the form has; so do immediates,
+    with a default of their own, and a flag is off unless it is there. An axis that the operands already say is given in `derived`,
+    as a function of what they are given. What an instruction updates comes in as the operand `inouts`, as a result
+    of its kind would.
     """
 
     family = None
     derived = {}  # noqa: RUF012 (an annotation would make it a field)
 
     @classmethod
-    def __init_subclass__(cls, *, family: Family[Any] | None = None, **arguments: Any) -> None:
+    def __init_subclass__(
+        cls, *, family: Family[Any] | None = None, immediates: Mapping[str, int] | None = None, **arguments: Any
+    ) -> None:
         if family is not None:
             cls.family = family
-            cls.optional = dict(cls.__dict__.get("optional", {}))
-            annotations = cls.__dict__.get("__annotations__", {})
+            cls.immediates = tuple(immediates or ())
+            cls.optional = dict(immediates or {})
+            declared = dict(cls.__dict__.get("__annotations__", {}))
             for field in fields(family.form):
                 if field.name in cls.derived:
                     continue
-                if field.default is MISSING:
-                    annotations[field.name] = _attribute_class(field.type)
-                else:
+                if field.default is not MISSING:
                     cls.optional[field.name] = field.default
-            cls.__annotations__ = annotations
+                elif field.type in (bool, "bool"):
+                    cls.optional[field.name] = False
+                else:
+                    declared[field.name] = attribute_class(field.type)
+            cls.__annotations__ = declared
         super().__init_subclass__(**arguments)
+
+    @classmethod
+    def make(cls, **given: Any) -> Any:
+        """Builds the op from its operands (a value, or a list of registers) and attributes by name; returns its
+        results: the value where there is one, else the op. Raises WeftError where the form isn't legal.
+        """
+        names = [f.name for f in cls._fields if isinstance(f, ext.OperandDef)]
+        groups = {name: _listed(given.pop(name, None)) for name in names}
+        axes = {
+            axis: cls.derived[axis](lambda name: groups.get(name, given.get(name)))
+            if axis in cls.derived
+            else given.get(axis, cls.optional.get(axis))
+            for axis in cls.family.axes
+        }
+        form = cls.family.form(**axes)
+        results = [struct_of(operand) for operand in form.operands if operand.role in ("out", "inout")]
+        op = build(
+            cls,
+            operands=list(groups.values()) if cls._ODS_OPERAND_SEGMENTS else sum(groups.values(), []),
+            results=results,
+            attributes=given,
+        )
+        return op.operation.results[0] if len(results) == 1 else op
 
     @property
     def form(self) -> Any:
         """What the op spells, legal or not."""
-        return self.family.form(**{axis: self._axis(axis) for axis in self.family.axes})
+        return self.family.form(
+            **{
+                axis: self.derived[axis](self._given) if axis in self.derived else self.attribute(axis)
+                for axis in self.family.axes
+            }
+        )
 
-    def _axis(self, name: str) -> Any:
-        if name in self.derived:
-            return self.derived[name](self)
-        return self.attribute(name)
+    def _given(self, name: str) -> Any:
+        if any(f.name == name and isinstance(f, ext.OperandDef) for f in self._fields):
+            return self.values(name)
+        return self.attribute(name) if name in self.operation.attributes else None
 
     def values(self, name: str) -> list[Any]:
-        """The registers of one operand of the form; an immediate is its attribute's value."""
-        found = getattr(self, name)
-        if found is None:
-            return []
-        return list(found) if isinstance(found, Sequence | ir.OpOperandList) else [found]
+        """The registers of one operand."""
+        return _listed(getattr(self, name))
 
     def check(self) -> str | None:
-        chip = self.target.chip.name if self.target else None
         form = self.form
-        verdict = self.family.judge(form, chip)
+        verdict = self.family.judge(form, self.target.chip.name if self.target else None)
         if verdict is not None:
             return str(verdict)
+        results = list(self.operation.results)
         for operand in form.operands:
-            if found := self._operand_complaint(operand):
+            found: str | None
+            if operand.role == "immediate":
+                found = _immediate_complaint(operand, self.attribute(operand.name))
+            elif operand.role in ("out", "inout"):
+                found = _result_complaint(operand, results.pop(0) if results else None)
+                if operand.role == "inout" and found is None:
+                    found = _inout_complaint(operand, self.inouts)
+            else:
+                found = registers_complaint(operand, [value.type for value in self.values(operand.name)])
+            if found:
                 return found
-        return self.check_more(form)
+        return self._stray_immediate({operand.name for operand in form.operands})
 
-    def check_more(self, form: Any) -> str | None:
-        """What a subclass has to say beyond the table, as `check` does."""
+    def _stray_immediate(self, known: set[str]) -> str | None:
+        """An immediate that this form of the instruction has no place for."""
+        for name in self.immediates:
+            if name not in known and name in self.operation.attributes:
+                return f"takes no {name} here: {self.form.ptx} has none"
         return None
 
-    def _operand_complaint(self, operand: Registers) -> str | None:
-        """Why an operand isn't what the row says."""
-        if operand.role == "immediate":
-            got = self.attribute(operand.name)
-            if not operand.values or got in operand.values:
-                return None
-            return f"expects {operand.name} to be {_one_of(operand.values)}, got {got}"
-        if operand.role == "out":
-            want, result = struct_of(operand), getattr(self, operand.name).type
-            return None if result == want else f"expects to return {want}, got {result}"
-        return registers_complaint(operand, [value.type for value in self.values(operand.name)])
+
+def attribute_class(annotation: Any) -> Any:
+    """The attribute that holds a value of a field of this type."""
+    classes = {"str": ir.StringAttr, "int": ir.IntegerAttr}
+    return classes[annotation if isinstance(annotation, str) else annotation.__name__]
 
 
-def _attribute_class(annotation: Any) -> Any:
-    names = {"str": ir.StringAttr, "int": ir.IntegerAttr, "bool": ir.BoolAttr}
-    return names[annotation if isinstance(annotation, str) else annotation.__name__]
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, ir.Value) else list(value)
+
+
+def _immediate_complaint(operand: Registers, got: int) -> str | None:
+    if not operand.values or got in operand.values:
+        return None
+    return f"expects {operand.name} to be {_one_of(operand.values)}, got {got}"
 
 
 def _one_of(values: Sequence[int]) -> str:
-    step = values[1] - values[0] if len(values) > 2 else 0
-    if step and tuple(range(values[0], values[-1] + 1, step)) == tuple(values):
-        by = "" if step == 1 else f" by {step}"
-        return f"{values[0]} to {values[-1]}{by}"
+    if len(values) > 2 and tuple(range(values[0], values[-1] + 1)) == tuple(values):
+        return f"{values[0]} to {values[-1]}"
     return " or ".join(map(str, values))
+
+
+def _result_complaint(wanted: Registers, got: Any) -> str | None:
+    want = struct_of(wanted)
+    if got is None:
+        return f"expects to return {want}, got nothing"
+    return None if got.type == want else f"expects to return {want}, got {got.type}"
+
+
+def _inout_complaint(wanted: Registers, got: Any) -> str | None:
+    want = struct_of(wanted)
+    return None if got.type == want else f"expects inouts of type {want}, got {got.type}"
 
 
 def registers_complaint(wanted: Registers, got: Sequence[Any]) -> str | None:
@@ -110,12 +165,6 @@ def registers_complaint(wanted: Registers, got: Sequence[Any]) -> str | None:
 
 def struct_of(registers: Registers) -> Any:
     """The result type of an instruction: a struct of registers, or the bare register where there is one."""
-    return _type(
-        registers.type
-        if registers.count == 1
-        else f"!llvm.struct<({', '.join([registers.type] * registers.count)})>"
-    )
-
-
-def _type(text: str) -> Any:
-    return ir.Type.parse(text)
+    if registers.count == 1:
+        return ir.Type.parse(registers.type)
+    return ir.Type.parse(f"!llvm.struct<({', '.join([registers.type] * registers.count)})>")

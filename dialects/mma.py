@@ -1,120 +1,118 @@
-"""The `mma` dialect: one op per warp-level matrix instruction, held to the rows of `weft.isa.mma`."""
+"""The `mma` dialect: one op per warp-level matrix instruction, held to the rows of `weft.isa.mma`.
+
+Fragments are register groups (f16 pairs in vector<2xf16>, other packed types in i32, f32 and f64 alone) in the
+order of the PTX ISA; a result of several registers is a struct of them.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
-from weft.dialects.op import Op, build
+from weft.dialects.instruction import Given, InstructionOp
 from weft.isa import mma as isa
-from weft.isa.family import Family, Registers
-from weft.mlir import ext, ir
+from weft.mlir import ext
 
 
 class Mma(ext.Dialect, name="mma"):
     """`mma.sync` and the instructions that feed it."""
 
 
-def judge(family: Family[Any], op: Any) -> str | None:
-    """The table's complaint about the op's form on the op's target."""
-    chip = op.target.chip.name if op.target else None
-    verdict = family.judge(op.form, chip)
-    return None if verdict is None else str(verdict)
-
-
-def _registers_complaint(wanted: Registers, got: Sequence[Any]) -> str | None:
-    """Why the registers of one operand aren't what the row says."""
-    types = sorted({str(value) for value in got})
-    if len(got) == wanted.count and types == [wanted.type]:
-        return None
-    found = f"{len(got)} of {' and '.join(types)}" if got else "none"
-    return f"expects {wanted.count} {wanted.name.upper()} registers of {wanted.type}, got {found}"
-
-
-def struct_of(registers: Registers) -> Any:
-    """The result type of an instruction: a struct of registers, or the bare register where there is one."""
-    one = ir.Type.parse(registers.type)
-    if registers.count == 1:
-        return one
-    return ir.Type.parse(f"!llvm.struct<({', '.join([registers.type] * registers.count)})>")
-
-
-def _result_complaint(wanted: Registers, got: Any) -> str | None:
-    want = struct_of(wanted)
-    return None if got == want else f"expects to return {want}, got {got}"
-
-
-class SyncOp(Op, dialect=Mma, name="sync"):
-    """`mma.sync`: `d = a * b + c` over one warp, on registers.
-
-    A, B and C are register groups (f16 pairs in vector<2xf16>, bf16 pairs in i32, f32 alone), D a struct of
-    registers, in the order of the PTX ISA.
-    """
+class SyncOp(InstructionOp, dialect=Mma, name="sync", family=isa.SYNC):
+    """`mma.sync`: `d = a * b + c` over one warp."""
 
     a: Sequence[ext.Operand[Any]]
     b: Sequence[ext.Operand[Any]]
     c: Sequence[ext.Operand[Any]]
     d: ext.Result[Any]
-    shape: ir.StringAttr
-    a_type: ir.StringAttr
-    b_type: ir.StringAttr
-    c_type: ir.StringAttr
-    d_type: ir.StringAttr
-    optional = {"a_layout": "row", "b_layout": "col"}  # noqa: RUF012
-
-    @property
-    def form(self) -> isa.Sync:
-        """The row's key: what the op spells."""
-        return isa.Sync(**{axis: self.attribute(axis) for axis in isa.SYNC.axes})
-
-    def check(self) -> str | None:
-        if found := judge(isa.SYNC, self):
-            return found
-        d, a, b, c = self.form.operands
-        for wanted, got in ((a, self.a), (b, self.b), (c, self.c)):
-            if found := _registers_complaint(wanted, [value.type for value in got]):
-                return found
-        return _result_complaint(d, self.d.type)
 
 
-class LdmatrixOp(Op, dialect=Mma, name="ldmatrix"):
-    """`ldmatrix`: `num` 8x8 matrices of 16-bit elements from shared memory, one i32 register of two elements
-    each.
+class SpSyncOp(InstructionOp, dialect=Mma, name="sp_sync", family=isa.SPARSE, immediates={"selector": 0}):
+    """`mma.sp.sync`: as `mma.sync`, with half of A's elements and metadata that says which."""
 
-    Lane 8i + j gives the address of row j of matrix i; with `trans` each lane gets a column's pair instead of
-    a row's.
+    a: Sequence[ext.Operand[Any]]
+    b: Sequence[ext.Operand[Any]]
+    c: Sequence[ext.Operand[Any]]
+    metadata: ext.Operand[Any]
+    d: ext.Result[Any]
+
+
+class BlockScaleOp(InstructionOp, dialect=Mma, name="block_scale", family=isa.SCALED):
+    """`mma.sync` with `.block_scale`: A and B are multiplied by the scales of their blocks.
+
+    Of the registers with scales, `byte_id` and `thread_id` (i16) say which byte and which lanes of a quad hold
+    them.
     """
+
+    a: Sequence[ext.Operand[Any]]
+    b: Sequence[ext.Operand[Any]]
+    c: Sequence[ext.Operand[Any]]
+    scale_a: ext.Operand[Any]
+    byte_id_a: ext.Operand[Any]
+    thread_id_a: ext.Operand[Any]
+    scale_b: ext.Operand[Any]
+    byte_id_b: ext.Operand[Any]
+    thread_id_b: ext.Operand[Any]
+    d: ext.Result[Any]
+
+
+class SpBlockScaleOp(
+    InstructionOp,
+    dialect=Mma,
+    name="sp_block_scale",
+    family=isa.SPARSE_SCALED,
+    immediates={"selector": 0},
+):
+    """`mma.sp.sync` with `.block_scale`: as `mma.block_scale`, with half of A's elements and metadata."""
+
+    a: Sequence[ext.Operand[Any]]
+    b: Sequence[ext.Operand[Any]]
+    c: Sequence[ext.Operand[Any]]
+    metadata: ext.Operand[Any]
+    scale_a: ext.Operand[Any]
+    byte_id_a: ext.Operand[Any]
+    thread_id_a: ext.Operand[Any]
+    scale_b: ext.Operand[Any]
+    byte_id_b: ext.Operand[Any]
+    thread_id_b: ext.Operand[Any]
+    d: ext.Result[Any]
+
+
+def _space(given: Given) -> str:
+    """The state space that the type of the address says."""
+    return {"!llvm.ptr<3>": "shared", "!llvm.ptr": "generic"}.get(str(given("address")[0].type), "unknown")
+
+
+class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRIX):
+    """`ldmatrix`: `num` matrices from shared memory.
+
+    Lane 8i + j gives the address of row j of matrix i; with `trans` each lane gets a column's elements.
+    """
+
+    derived = {"space": _space}  # noqa: RUF012 (an annotation would make it a field)
 
     address: ext.Operand[Any]
     d: ext.Result[Any]
-    num: ir.IntegerAttr
-    optional = {"shape": "m8n8", "trans": False, "type": "b16"}  # noqa: RUF012
-
-    @property
-    def form(self) -> isa.Ldmatrix:
-        """The row's key: what the op spells."""
-        return isa.Ldmatrix(**{axis: self.attribute(axis) for axis in isa.LDMATRIX.axes})
-
-    def check(self) -> str | None:
-        if found := judge(isa.LDMATRIX, self):
-            return found
-        if str(self.address.type) != "!llvm.ptr<3>":
-            return f"expects an address in shared memory (!llvm.ptr<3>), got {self.address.type}"
-        return _result_complaint(self.form.operands[0], self.d.type)
 
 
-def sync(a: Sequence[Any], b: Sequence[Any], c: Sequence[Any], form: isa.Sync) -> Any:
-    """Builds `mma.sync` and returns D, a struct of registers. Raises WeftError for a form or registers that
-    aren't legal.
-    """
-    axes = {axis: getattr(form, axis) for axis in isa.SYNC.axes}
-    return build(SyncOp, operands=[a, b, c], results=[struct_of(form.operands[0])], attributes=axes).d
+class StmatrixOp(InstructionOp, dialect=Mma, name="stmatrix", family=isa.STMATRIX):
+    """`stmatrix`: `num` matrices to shared memory, addressed as `mma.ldmatrix` does."""
+
+    derived = {"space": _space}  # noqa: RUF012 (an annotation would make it a field)
+
+    address: ext.Operand[Any]
+    a: Sequence[ext.Operand[Any]]
 
 
-def ldmatrix(address: Any, *, num: int, trans: bool = False) -> Any:
-    """Builds `mma.ldmatrix` and returns its registers: an i32 for one, else a struct of i32."""
-    form = isa.Ldmatrix("m8n8", num, trans)
-    return build(
-        LdmatrixOp,
-        operands=[address],
-        results=[struct_of(form.operands[0])],
-        attributes={"num": num, "trans": trans},
-    ).d
+class MovmatrixOp(InstructionOp, dialect=Mma, name="movmatrix", family=isa.MOVMATRIX):
+    """`movmatrix`: an 8x8 matrix of 16-bit elements in the registers of a warp, transposed."""
+
+    a: ext.Operand[Any]
+    d: ext.Result[Any]
+
+
+sync = SyncOp.make
+sp_sync = SpSyncOp.make
+block_scale = BlockScaleOp.make
+sp_block_scale = SpBlockScaleOp.make
+ldmatrix = LdmatrixOp.make
+stmatrix = StmatrixOp.make
+movmatrix = MovmatrixOp.make

@@ -1,12 +1,42 @@
 """The base class of Weft's operations: an op is its fields and a `check`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from weft import mlir
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import ext, ir
 from weft.target import Target
+
+
+_checks: ContextVar[bool] = ContextVar("checks", default=True)
+_chip: ContextVar[str | None] = ContextVar("chip", default=None)
+
+
+@contextmanager
+def unchecked() -> Iterator[None]:
+    """In the block, operations of this thread are verified against their declarations alone, not by `check`:
+    what is to be judged later must be parsed first.
+    """
+    token = _checks.set(False)
+    try:
+        yield
+    finally:
+        _checks.reset(token)
+
+
+@contextmanager
+def judged_on(chip: str | None) -> Iterator[None]:
+    """In the block, the target of every operation is `chip`, whatever the module around it names; None leaves
+    that as it is.
+    """
+    token = _chip.set(chip)
+    try:
+        yield
+    finally:
+        _chip.reset(token)
 
 
 class Op(ext.Operation):
@@ -42,7 +72,7 @@ class Op(ext.Operation):
         """MLIR's entry: emits `check`'s complaint at the op's location."""
         with op.location:
             try:
-                message = _miscounted(op) or _undeclared(op) or op.check()
+                message = _miscounted(op) or _undeclared(op) or (op.check() if _checks.get() else None)
             except WeftError as error:  # of an unknown chip around the op
                 message = error.diagnostics[0].message
         if message is None:
@@ -59,7 +89,8 @@ class Op(ext.Operation):
     @property
     def target(self) -> Target | None:
         """The target of the `gpu.module` around the op; None outside of one, or where it names no chip."""
-        return target_of(self.operation)
+        chip = _chip.get()
+        return target_of(self.operation) if chip is None else Target.of(chip)
 
 
 def target_of(op: Any) -> Target | None:

@@ -10,6 +10,9 @@ from weft.passes.lower_copies import LOWER_COPIES
 from weft.passes.lower_fragments import LOWER_FRAGMENTS
 from weft.passes.lower_gemm import LOWER_GEMM
 from weft.passes.lower_mma import LOWER_MMA
+from weft.passes.lower_tcgen05 import LOWER_TCGEN05
+from weft.passes.lower_wgmma import LOWER_WGMMA
+from weft.passes.lower_wmma import LOWER_WMMA
 from weft.passes.outline_matmul import OUTLINE_MATMUL
 from weft.passes.pipeline import (
     WEFT,
@@ -33,7 +36,10 @@ PASSES = {
         LOWER_GEMM,
         LOWER_BUFFERS,
         LOWER_FRAGMENTS,
+        LOWER_WMMA,
         LOWER_MMA,
+        LOWER_WGMMA,
+        LOWER_TCGEN05,
     )
 }
 

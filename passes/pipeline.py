@@ -180,7 +180,7 @@ WEFT_TO_INSTRUCTIONS = Pipeline(
 WEFT_TO_LLVM = Pipeline(
     "weft-to-llvm",
     "from instruction ops to LLVM's dialect",
-    "lower-mma,convert-vector-to-scf,convert-scf-to-cf,expand-strided-metadata,convert-nvvm-to-llvm,"
+    "lower-wmma,lower-mma,lower-wgmma,lower-tcgen05,convert-vector-to-scf,convert-scf-to-cf,expand-strided-metadata,convert-nvvm-to-llvm,"
     "gpu.module(convert-gpu-to-nvvm),convert-vector-to-llvm,convert-cf-to-llvm,convert-arith-to-llvm,"
     "convert-index-to-llvm,finalize-memref-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse,"
     "ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly}",

@@ -9,9 +9,11 @@ from weft.tools import cli
 from weft.tools.command import Command
 from weft.tools.compile import COMPILE
 from weft.tools.doctor import DOCTOR
+from weft.tools.isa import ISA
+from weft.tools.lint import LINT
 from weft.tools.run import RUN
 
-COMMANDS = (COMPILE, RUN, DOCTOR)
+COMMANDS = (COMPILE, RUN, ISA, LINT, DOCTOR)
 
 
 def _parser() -> cli.Parser:

@@ -152,7 +152,7 @@ def compile_module(
     source = str(module)
     target = _target(module, arch, default)
     elements = [str(e) for e in passes.elements(_pipeline(target))]
-    split = elements.index("lower-mma")
+    split = elements.index("lower-wmma")
     _run(module, ",".join(elements[:split]), name)
     holders = [op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp)]
     if len(holders) != 1:

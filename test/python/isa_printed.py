@@ -40,13 +40,13 @@ def kernel(number: int, form: Form) -> str:
         f"{kind} {r.values[0]}" if r.role == "immediate" else f"{kind} %a{i}"
         for i, (kind, r) in enumerate(flat)
     ]
-    parameters = ", ".join(f"{kind} %a{i}" for i, (kind, r) in enumerate(flat) if r.role != "immediate")
+    parameters = "".join(f", {kind} %a{i}" for i, (kind, r) in enumerate(flat) if r.role != "immediate")
     whole, stores = _result(results)
     call = f"call {whole} @{form.intrinsic}({', '.join(arguments)})"
     lines = "\n  ".join([f"%d = {call}" if results else call, *stores, "ret void"])
     return (
         f"declare {whole} @{form.intrinsic}({', '.join(types)})\n"
-        f"define ptx_kernel void @k{number}(ptr %p, {parameters}) {{\n  {lines}\n}}\n"
+        f"define ptx_kernel void @k{number}(ptr %p{parameters}) {{\n  {lines}\n}}\n"
     )
 
 

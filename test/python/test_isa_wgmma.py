@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from isa_printed import llvm_type, printed
 
-from weft import codegen
+from weft import codegen, ptxas
 from weft.isa import certify, wgmma
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family
@@ -22,11 +22,6 @@ BF16 = wgmma.MmaAsync("m64n64k16", "bf16", "bf16", "f32")
 S8 = wgmma.MmaAsync("m64n64k32", "s8", "s8", "s32")
 BITS = wgmma.MmaAsync("m64n64k256", "b1", "b1", "s32", bit_op="and.popc")
 SPARSE = wgmma.MmaAsyncSparse("m64n64k32", "bf16", "bf16", "f32")
-
-
-def representatives(family):
-    """A form of each type, source of A and N at the ends and in between."""
-    return [form for form in family.table if re.match(r"m64n(8|24|256)k", form.shape)]
 
 
 @PRODUCTS
@@ -101,8 +96,6 @@ def inline(form):
         names[operand.name] = [f"${number + i}" for i in range(operand.count)]
         number += operand.count
     text = certify.operand_text(form, names)
-    text = re.sub(r"[{|}]", lambda brace: {"{": "$(", "|": "$|", "}": "$)"}[brace.group()], text)
-    text = text.replace("$(", "{").replace("$)", "}")
     outputs = ["=f" if accumulator == "float" else "=r"] * d.count
     constraints = ",".join([*outputs, *(letter for _, letter, _ in flat)])
     arguments = ", ".join(f"{kind} {value or f'%a{i}'}" for i, (kind, _, value) in enumerate(flat))
@@ -119,7 +112,7 @@ def inline(form):
 
 
 @PRODUCTS
-def test_inline_ptx_passes_llvm_and_is_read_back(family):
+def test_inline_ptx_passes_llvm_and_ptxas_and_is_read_back(family):
     seen = set()
     for form in family.table:
         key = (form.a_type, form.b_type, form.d_type, form.a_registers)
@@ -127,6 +120,7 @@ def test_inline_ptx_passes_llvm_and_is_read_back(family):
             continue
         seen.add(key)
         ptx = codegen.to_ptx(inline(form), "sm_90a", (8, 4)).ptx
+        ptxas.assemble(ptx, "sm_90a")
         found = [i for i in instructions(ptx) if i.opcode.startswith("wgmma")]
         assert [family.parse(i.opcode, i.operands) for i in found] == [form]
         assert len(found[0].operands) == len(form.operands)
@@ -134,21 +128,25 @@ def test_inline_ptx_passes_llvm_and_is_read_back(family):
 
 @PRODUCTS
 def test_fragments_are_bijections(family):
-    bits = {"f16": 16, "bf16": 16, "tf32": 32, "b1": 1}
-    for form in representatives(family):
-        elements = {"d": 16 if form.d_type == "f16" else 32, "a": bits.get(form.a_type, 8), "metadata": 4}
-        for operand in form.operands:
-            if not operand.layout:
-                continue
-            layout = Layout.parse(operand.layout)
-            places = {
-                (p["warpid"], p["laneid"], p.get("m", 0)) for p in map(layout.apply, range(layout.size))
-            }
-            assert layout.size == operand.shape[0] * operand.shape[1] == len(places)
-            room = operand.count * 32 // elements[operand.name]
-            assert max(m for _, _, m in places) < room
-            if operand.name != "metadata" or form.a_type in ("e4m3", "e5m2", "s8", "u8"):
-                assert len(places) == 128 * room, (form, operand.name)
+    small = {"f16": 16, "bf16": 16, "tf32": 32, "b1": 1}
+    fragments = {
+        (
+            operand,
+            {"d": 16 if form.d_type == "f16" else 32, "metadata": 4}.get(name, small.get(form.a_type, 8)),
+        )
+        for form in family.table
+        if re.match(r"m64n(8|24|256)k", form.shape)
+        for operand in form.operands
+        if (name := operand.name) and operand.layout
+    }
+    for operand, bits in fragments:
+        layout = Layout.parse(operand.layout)
+        places = {(p["warpid"], p["laneid"], p.get("m", 0)) for p in map(layout.apply, range(layout.size))}
+        assert layout.size == operand.shape[0] * operand.shape[1] == len(places)
+        # Two lanes of four hold the metadata of 16-bit types.
+        lanes = 64 if operand.name == "metadata" and operand.shape == (64, 8) else 128
+        assert len(places) == lanes * operand.count * 32 // bits
+        assert max(m for _, _, m in places) == operand.count * 32 // bits - 1
 
 
 def test_accumulators_lie_as_the_isa_draws_them():

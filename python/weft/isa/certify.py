@@ -12,6 +12,7 @@ import importlib
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -57,9 +58,9 @@ def verdicts(
 
     Operands are written as `Form.assembly` has them: `{a}` is a bare register where there is one and a list
     where there are more, `{{{a}}}` a list in any case. The PTX version is the newest that the chip's ptxas
-    knows unless `version` is given. `immediates` replaces the values of operands by name (else each has its
-    first legal one), `prologue` is PTX that runs before the instruction in each kernel, `directives` stand
-    between a kernel's parameters and its body.
+    knows unless `version` is given. `immediates` gives operands constant values by name (else immediates have
+    their first legal one), `prologue` is PTX that runs before the instruction in each kernel, `directives`
+    stand between a kernel's parameters and its body.
     """
     by_chip: dict[str, list[Form]] = defaultdict(list)
     for form, chip in dict.fromkeys(points):
@@ -99,8 +100,9 @@ class Entry:
         texts: dict[str, list[str]] = {}
         read, written = [], []
         for operand in form.operands:
-            if operand.role == "immediate":
-                texts[operand.name] = [str((immediates or {}).get(operand.name, operand.values[0]))]
+            constant = (immediates or {}).get(operand.name)
+            if constant is not None or operand.role == "immediate":
+                texts[operand.name] = [str(operand.values[0] if constant is None else constant)]
                 continue
             kind, count = ptx_registers(operand)
             names = [f"%{kind}_{used[kind] + i}" for i in range(count)]
@@ -237,7 +239,7 @@ _COMPLAINT = re.compile(
 )
 
 
-# ptxas makes library calls of some wmma; where there is no such function, its lines are those of another text.
+# ptxas makes library calls of some wmma; where there is no such function, its lines are another text's.
 _LIBRARY = re.compile(r"Unknown symbol|Parsing error|formal parameter|requires call prototype")
 
 
@@ -270,20 +272,19 @@ def _run(text: str, chip: str) -> tuple[int, str]:
 
 @cache
 def _ptxas(volta: bool) -> str:
-    """The ptxas of CUDA 13; for the chips that 13 dropped that of CUDA 12, which $WEFT_PTXAS_12 names or
-    which is in this virtual environment or in one beside it.
+    """The ptxas of CUDA 13, or that of CUDA 12 for the chips that 13 dropped: the one that $WEFT_PTXAS (for
+    12, $WEFT_PTXAS_12) names, in this virtual environment or one beside it, or on the path.
     """
-    from weft.ptxas import find
-
-    if not volta:
-        return str(find("ptxas"))
-    beside = Path(sys.prefix).parent.glob("*/lib/python*/site-packages/nvidia/cuda_nvcc/bin/ptxas")
-    given = os.environ.get("WEFT_PTXAS_12") or next((str(path) for path in sorted(beside)), None)
-    if given is None:
-        raise FileNotFoundError(
-            "no ptxas for sm_70 and sm_72: pip install nvidia-cuda-nvcc-cu12, or set WEFT_PTXAS_12"
-        )
-    return given
+    variable, folder = ("WEFT_PTXAS_12", "cuda_nvcc") if volta else ("WEFT_PTXAS", "cu13")
+    inside = f"lib/python*/site-packages/nvidia/{folder}/bin/ptxas"
+    here, beside = Path(sys.prefix).glob(inside), Path(sys.prefix).parent.glob(f"*/{inside}")
+    found = os.environ.get(variable) or next((str(path) for path in (*here, *sorted(beside))), None)
+    if found is None and not volta:
+        found = shutil.which("ptxas")
+    if found is None:
+        version = "12 (for sm_70 and sm_72)" if volta else "13"
+        raise FileNotFoundError(f"no ptxas of CUDA {version}: install nvidia-cuda-nvcc, or set {variable}")
+    return found
 
 
 def cross(family: Family[Any], near: Mapping[str, Sequence[object]]) -> Iterator[Any]:

@@ -71,13 +71,69 @@ class Form(Protocol):
 
     @property
     def assembly(self) -> str:
-        """PTX's operand list with a name in braces for each operand: `{d}, {a}, {b}, {c}`, `{d}, [{address}]`.
-
-        An operand of several registers stands for a list in braces, `{{%r1, %r2}}` in PTX.
+        """PTX's operand list as a text to `format`: `{d}` is a register, or a list in braces where there are
+        several; `{{{d}}}` is a list in any case.
         """
 
 
+def arguments(form: Form) -> tuple[str, ...]:
+    """The names of the inputs in the order of the intrinsic's arguments: the form's own, else PTX's."""
+    own: tuple[str, ...] | None = getattr(form, "arguments", None)
+    return tuple(o.name for o in form.operands if o.role != "out") if own is None else own
+
+
+def immediates(form: Form) -> tuple[tuple[str, int], ...]:
+    """LLVM type and value of the flags that follow the arguments in the intrinsic."""
+    own: tuple[tuple[str, int], ...] = getattr(form, "immediates", ())
+    return own
+
+
 F = TypeVar("F", bound=Form)
+
+
+class _Index(Generic[F]):
+    """Forms by the values of their axes: a set of forms is an integer whose bit i stands for the i-th."""
+
+    def __init__(self, forms: Iterable[F], axes: Sequence[str]) -> None:
+        self.forms, self.axes = tuple(forms), axes
+        self.having: dict[str, dict[object, int]] = {axis: {} for axis in axes}
+        for i, form in enumerate(self.forms):
+            for axis, having in self.having.items():
+                value = getattr(form, axis)
+                having[value] = having.get(value, 0) | 1 << i
+
+    def members(self, found: int) -> Iterator[F]:
+        """The forms of a set, in the table's order."""
+        while found:
+            yield self.forms[(found & -found).bit_length() - 1]
+            found &= found - 1
+
+    def but(self, form: F, axis: str) -> list[F]:
+        """The forms that agree with `form` on every other axis."""
+        found = (1 << len(self.forms)) - 1
+        for other in self.axes:
+            if other != axis:
+                found &= self.having[other].get(getattr(form, other), 0)
+        return list(self.members(found))
+
+    def closest(self, form: F, most: int) -> list[F]:
+        """The forms that agree with `form` on most axes, among equals those that differ on the last."""
+        # Bit i of the planes, the lowest first, is the number of axes on which the i-th form agrees.
+        planes = [0] * len(self.axes).bit_length()
+        for axis in self.axes:
+            carry = self.having[axis].get(getattr(form, axis), 0)
+            for place, plane in enumerate(planes):
+                planes[place], carry = plane ^ carry, plane & carry
+        found: list[F] = []
+        for count in range(len(self.axes), -1, -1):
+            level = (1 << len(self.forms)) - 1
+            for place, plane in enumerate(planes):
+                level &= plane if count >> place & 1 else ~plane
+            alike = self.members(level)
+            found += sorted(alike, key=lambda f: [getattr(f, a) != getattr(form, a) for a in self.axes])
+            if len(found) >= most:
+                break
+        return found[:most]
 
 
 @dataclass(frozen=True)
@@ -111,21 +167,32 @@ class Family(Generic[F]):
 
     def values(self, axis: str, chip: str | None = None) -> tuple[object, ...]:
         """Every value that some legal form has on `axis`, in the order of the table."""
-        return tuple(dict.fromkeys(getattr(f, axis) for f in self.forms(chip)))
+        return tuple(self._index(chip).having[axis])
 
     def chips(self) -> ChipSet:
         """The chips that have the instruction at all."""
+        return self._chips
+
+    @cached_property
+    def _chips(self) -> ChipSet:
         return frozenset().union(*(s.chips for s in self.table.values()))
 
+    @cached_property
+    def _indices(self) -> dict[str | None, _Index[F]]:
+        return {}
+
+    def _index(self, chip: str | None) -> _Index[F]:
+        if chip not in self._indices:
+            self._indices[chip] = _Index(self.forms(chip), self.axes)
+        return self._indices[chip]
+
+    def closest(self, form: F, chip: str | None, most: int = 3) -> list[F]:
+        """The legal forms that differ from `form` on the fewest, least important axes."""
+        return self._index(chip).closest(form, most)
+
     def nearest(self, form: F, chip: str | None, most: int = 3) -> tuple[str, ...]:
-        """The spellings of the legal forms that differ from `form` on the fewest, least important axes."""
-        axes = self.axes
-
-        def distance(other: F) -> tuple[int, tuple[bool, ...]]:
-            differs = tuple(getattr(form, a) != getattr(other, a) for a in axes)
-            return sum(differs), differs
-
-        return tuple(f.ptx for f in sorted(self.forms(chip), key=distance)[:most])
+        """How the closest legal forms are spelled."""
+        return tuple(f.ptx for f in self.closest(form, chip, most))
 
     def judge(self, form: F, chip: str | None = None) -> Verdict | None:
         """None where `form` is legal on `chip` (on some chip, with none given), else why it isn't.
@@ -163,21 +230,25 @@ class Family(Generic[F]):
                 )
         for axis in self.axes:
             rest = [a for a in self.axes if a != axis]
-            fits = [f for f in self.forms(chip) if all(getattr(f, a) == getattr(form, a) for a in rest)]
-            if fits:
-                given = ", ".join(f"{a} {_show(getattr(form, a))}" for a in rest)
+            if fits := self._index(chip).but(form, axis):
                 return Verdict(
                     axis,
-                    f"has no {axis} {_show(getattr(form, axis))}{where} with {given}: "
+                    f"has no {axis} {_show(getattr(form, axis))}{where} with {self._given(form, rest)}: "
                     f"it is one of {_list(tuple(getattr(f, axis) for f in fits))}",
                     self.nearest(form, chip),
                 )
-        given = ", ".join(f"{a} {_show(getattr(form, a))}" for a in self.axes)
+        given = self._given(form, self.axes)
         return Verdict("combination", f"has no form{where} with {given}", self.nearest(form, chip))
+
+    def _given(self, form: F, axes: Iterable[str]) -> str:
+        """The form's values on some axes, in words, without those that are left at their defaults."""
+        defaults = {f.name: f.default for f in fields(self.form)}  # type: ignore[arg-type]
+        values = {axis: getattr(form, axis) for axis in axes}
+        return ", ".join(f"{a} {_show(value)}" for a, value in values.items() if value != defaults[a])
 
 
 def _show(value: object) -> str:
-    return value if isinstance(value, str) else str(value).lower()
+    return (value or "none") if isinstance(value, str) else str(value).lower()
 
 
 def _list(values: tuple[object, ...]) -> str:

@@ -46,7 +46,7 @@ class Ldmatrix:
     def operands(self) -> tuple[Registers, ...]:
         """D and the address of a row."""
         d = _matrices("d", self.shape, self.trans, self.num, role="out")
-        return d, Registers("address", 1, _POINTERS[self.space])
+        return d, Registers("address", 1, _POINTERS.get(self.space, "!llvm.ptr"))
 
     @property
     def assembly(self) -> str:
@@ -74,7 +74,7 @@ class Stmatrix:
     @property
     def operands(self) -> tuple[Registers, ...]:
         """The address of a row, and A."""
-        return Registers("address", 1, _POINTERS[self.space]), _matrices(
+        return Registers("address", 1, _POINTERS.get(self.space, "!llvm.ptr")), _matrices(
             "a", self.shape, self.trans, self.num
         )
 

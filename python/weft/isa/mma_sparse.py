@@ -14,8 +14,10 @@ from weft.isa.mma_sync import (
     FP6_FP4,
     FP8,
     NARROW,
+    inputs_verdict,
     intrinsic_types,
     kind_verdict,
+    results_verdict,
     satfinite_verdict,
 )
 from weft.isa.types import ELEMENT_TYPES
@@ -137,6 +139,8 @@ def _satfinite(form: Sparse) -> Verdict | None:
 
 
 def _kind(form: Sparse) -> Verdict | None:
+    if form.kind == "" and form.d_type == "f16" and form.a_type in FP8.split():
+        return Verdict("kind", f"{form.a_type} with f16 accumulators needs kind f8f6f4, got none")
     return kind_verdict(form.kind, form.a_type, form.b_type)
 
 
@@ -146,7 +150,24 @@ def _ordered(form: Sparse) -> Verdict | None:
     return None
 
 
-SPARSE = Family("mma.sp", Sparse, _forms, parse_sparse, (_satfinite, _kind, _ordered))
+def _inputs(form: Sparse) -> Verdict | None:
+    return inputs_verdict(form.a_type, form.b_type, (row.inputs for row in _ROWS))
+
+
+def _results(form: Sparse) -> Verdict | None:
+    rows = (
+        row.results for row in _ROWS if (form.kind, form.a_type) in product([row.kind], row.inputs.split())
+    )
+    return results_verdict(form.a_type, form.d_type, form.c_type, rows)
+
+
+def _layouts(form: Sparse) -> Verdict | None:
+    layouts = f"{form.a_layout}.{form.b_layout}"
+    return None if layouts == "row.col" else Verdict("layout", f"the layouts are row.col, got {layouts}")
+
+
+_RULES = (_kind, _ordered, _satfinite, _inputs, _results, _layouts)
+SPARSE = Family("mma.sp", Sparse, _forms, parse_sparse, _RULES)
 
 FAMILIES = (SPARSE,)
 

@@ -2,7 +2,7 @@
 Instructions: mma").
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
@@ -204,7 +204,35 @@ def _kind(form: Sync) -> Verdict | None:
     return kind_verdict(form.kind, form.a_type, form.b_type)
 
 
-SYNC = Family("mma.sync", Sync, _forms, parse_sync, (_bit_op, _satfinite, _layouts, _kind))
+def inputs_verdict(a_type: str, b_type: str, rows: Iterable[str]) -> Verdict | None:
+    """A and B are inputs of one row."""
+    together = [inputs.split() for inputs in rows if a_type in inputs.split()]
+    partners = list(dict.fromkeys(t for inputs in together for t in inputs))
+    if partners and b_type not in partners:
+        return Verdict("b_type", f"A of {a_type} needs B of {' or '.join(partners)}, got {b_type}")
+    return None
+
+
+def results_verdict(inputs: str, d_type: str, c_type: str, rows: Iterable[str]) -> Verdict | None:
+    """D and C are a pair that a row with such inputs has."""
+    pairs = list(dict.fromkeys(pair for row in rows for pair in row.split()))
+    if pairs and f"{d_type}.{c_type}" not in pairs:
+        legal = " or ".join(pair.replace(".", " and ") for pair in pairs)
+        return Verdict("d_type", f"{inputs} inputs need D and C of {legal}, got {d_type} and {c_type}")
+    return None
+
+
+def _inputs(form: Sync) -> Verdict | None:
+    return inputs_verdict(form.a_type, form.b_type, (row.inputs for row in _ROWS))
+
+
+def _results(form: Sync) -> Verdict | None:
+    rows = (row.results for row in _ROWS if form.a_type in row.inputs.split())
+    return results_verdict(form.a_type, form.d_type, form.c_type, rows)
+
+
+_RULES = (_bit_op, _kind, _satfinite, _inputs, _results, _layouts)
+SYNC = Family("mma.sync", Sync, _forms, parse_sync, _RULES)
 
 FAMILIES = (SYNC,)
 

@@ -1,6 +1,6 @@
-"""`tcgen05.alloc`, `dealloc`, `relinquish_alloc_permit`, `commit`, `wait` and `fence`: tensor memory's allocation
-and the order of asynchronous work (PTX ISA, "Tensor Memory Allocation and Management Instructions" and the
-sections on `tcgen05.commit`, `tcgen05.wait` and `tcgen05.fence`).
+"""`tcgen05.alloc`, `dealloc`, `relinquish_alloc_permit`, `commit`, `wait` and `fence`: tensor memory's
+allocation and the order of asynchronous work (PTX ISA, "Tensor Memory Allocation and Management
+Instructions" and the sections on `tcgen05.commit`, `tcgen05.wait` and `tcgen05.fence`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from weft.isa.tcgen05_form import (
 from weft.isa.unpublished import Unpublished
 
 _COLUMNS = (32, 64, 128, 256, 512)
-# `.exclusive`: any multiple of 32; the columns beyond 512 exist on sm_107 alone, but ptxas takes them everywhere.
+# `.exclusive`: any multiple of 32. Columns beyond 512 exist on sm_107 alone, but ptxas takes them anywhere.
 _EXCLUSIVE_COLUMNS = tuple(range(32, 577, 32))
 
 
@@ -37,8 +37,8 @@ def _exclusive(exclusive: bool) -> str:
 
 @dataclass(frozen=True)
 class Alloc(Instruction):
-    """One form of `tcgen05.alloc`: one warp allocates columns and writes their address to shared memory, which is
-    given by a generic address where `space` is empty.
+    """One form of `tcgen05.alloc`: one warp allocates columns and writes their address to shared memory,
+    which is given by a generic address where `space` is empty.
     """
 
     cta_group: int
@@ -140,16 +140,15 @@ class Commit(Instruction):
         # 16 bits were all there was before PTX 9.4, and need no name since.
         named = {0: "", 16: ".multicast::cluster"}
         multicast = named.get(self.multicast, f".multicast::cluster::{self.multicast}b")
-        return (
-            f"tcgen05.commit.cta_group::{self.cta_group}.mbarrier::arrive::one{restrict}{space}{multicast}.b64"
-        )
+        signal = f"mbarrier::arrive::one{restrict}{space}{multicast}"
+        return f"tcgen05.commit.cta_group::{self.cta_group}.{signal}.b64"
 
     @property
     def intrinsic(self) -> str | None:
-        if self.sync_restrict or self.multicast not in (0, 16):
+        # LLVM 22.1 prints its intrinsics for generic addresses with `.shared::cluster`, which isn't the same.
+        if not self.space or self.sync_restrict or self.multicast not in (0, 16):
             return None
-        multicast = ".mc" if self.multicast else ""
-        return f"llvm.nvvm.tcgen05.commit{multicast}{'.shared' if self.space else ''}.cg{self.cta_group}"
+        return f"llvm.nvvm.tcgen05.commit{'.mc' if self.multicast else ''}.shared.cg{self.cta_group}"
 
     @property
     def operands(self) -> tuple[Registers, ...]:
@@ -166,15 +165,15 @@ class Commit(Instruction):
 class Wait(Instruction):
     """`tcgen05.wait`: blocks until the thread's earlier `tcgen05.ld` (or `st`) are done."""
 
-    operation: str
+    kind: str
 
     @property
     def ptx(self) -> str:
-        return f"tcgen05.wait::{self.operation}.sync.aligned"
+        return f"tcgen05.wait::{self.kind}.sync.aligned"
 
     @property
     def intrinsic(self) -> str:
-        return f"llvm.nvvm.tcgen05.wait.{self.operation}"
+        return f"llvm.nvvm.tcgen05.wait.{self.kind}"
 
     @property
     def operands(self) -> tuple[Registers, ...]:
@@ -245,8 +244,8 @@ def _commit_forms() -> Iterator[tuple[Commit, Support]]:
 
 
 def _wait_forms() -> Iterator[tuple[Wait, Support]]:
-    for operation in ("ld", "st"):
-        yield Wait(operation), Support(ALL, (8, 6))
+    for kind in ("ld", "st"):
+        yield Wait(kind), Support(ALL, (8, 6))
 
 
 def _fence_forms() -> Iterator[tuple[Fence, Support]]:
@@ -258,7 +257,8 @@ def _mask_width(form: Commit) -> Verdict | None:
     if form.multicast in (0, 16, 32):
         return None
     return Verdict(
-        "multicast-mask", f"has no multicast mask of {form.multicast} bits: it has 16, or 32 on sm_107a and sm_107f"
+        "multicast-mask",
+        f"has no multicast mask of {form.multicast} bits: it has 16, or 32 on sm_107a and sm_107f",
     )
 
 
@@ -293,7 +293,7 @@ def parse_dealloc(opcode: str, operands: Sequence[str] = ()) -> Dealloc | None:
 
 
 def parse_relinquish(opcode: str, operands: Sequence[str] = ()) -> RelinquishAllocPermit | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.relinquish_alloc_permit`."""
+    """The form that a PTX opcode spells, legal or not; None for another instruction."""
     tokens = modifiers(opcode, "tcgen05", "relinquish_alloc_permit")
     if tokens is None or not _collective(tokens):
         return None
@@ -356,7 +356,7 @@ NEAR: dict[str, dict[str, tuple[object, ...]]] = {
         "multicast": (8, 64),
         "sync_restrict": ("shared::read", "shared::read::mma::b", "shared::cta", "shared::cluster"),
     },
-    WAIT.name: {"operation": ("mma", "cp")},
+    WAIT.name: {"kind": ("mma", "cp")},
     FENCE.name: {"kind": ("before", "thread_sync")},
 }
 

@@ -1,13 +1,13 @@
-"""`tcgen05.cp`, `shift`, `ld` and `st`: what moves data into, within and out of tensor memory (PTX ISA, "Tensor
-Memory and Register Load/Store Instructions", "Data Movement Instructions" of the 5th generation).
+"""`tcgen05.cp`, `shift`, `ld` and `st`: what moves data into, within and out of tensor memory (PTX ISA,
+"Tensor Memory and Register Load/Store Instructions", "Data Movement Instructions" of the 5th generation).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from weft.isa.family import Registers, Support, Verdict
 from weft.isa.chips import only
+from weft.isa.family import Registers, Support, Verdict
 from weft.isa.tcgen05_form import (
     ALL,
     ARCH_SPECIFIC,
@@ -34,8 +34,8 @@ def _multicast(multicast: str) -> str:
 
 @dataclass(frozen=True)
 class Cp(Instruction):
-    """One form of `tcgen05.cp`: one thread copies a shared-memory matrix, which a descriptor describes, to tensor
-    memory; `source_format` names packed elements that grow to 8 bits on the way.
+    """One form of `tcgen05.cp`: one thread copies a shared-memory matrix, which a descriptor describes, to
+    tensor memory; `source_format` names packed elements that grow to 8 bits on the way.
     """
 
     shape: str
@@ -94,8 +94,8 @@ _PER_COUNT = {"16x64b": 1, "16x128b": 2, "16x256b": 4, "32x32b": 1, _PAIR: 1}
 
 
 def _data(role: str, shape: str, num: int, packed: bool, element: str = "i32") -> Registers:
-    """The fragment of `shape`: rows are lanes of tensor memory, columns its columns (of two 16-bit halves in one
-    register where it is packed). For `16x32bx2` a further, first coordinate tells the two halves.
+    """The fragment of `shape`: rows are lanes of tensor memory, columns its columns (of two 16-bit halves in
+    one register where it is packed). For `16x32bx2` a further, first coordinate tells the two halves.
     """
     registers = _PER_COUNT.get(shape, 1) * num
     half = 2 if packed else 1  # elements of a register
@@ -128,10 +128,15 @@ def _offset(shape: str) -> tuple[Registers, ...]:
     return (Registers("offset", 1, "i64", role="immediate", values=tuple(range(_TENSOR_COLUMNS))),)
 
 
+def _intrinsic(operation: str, shape: str, num: int) -> str | None:
+    """None for a single register: LLVM 22.1 has it as i32, the LLVM that MLIR checks calls with as <1 x i32>."""
+    return f"llvm.nvvm.tcgen05.{operation}.{shape}.x{num}" if _PER_COUNT.get(shape, 1) * num > 1 else None
+
+
 @dataclass(frozen=True)
 class Ld(Instruction):
-    """One form of `tcgen05.ld`: one warp loads `num` times `shape` into registers, with `pack` two 16-bit columns
-    into each.
+    """One form of `tcgen05.ld`: one warp loads `num` times `shape` into registers, with `pack` two 16-bit
+    columns into each.
     """
 
     shape: str
@@ -143,8 +148,8 @@ class Ld(Instruction):
         return f"tcgen05.ld.sync.aligned.{self.shape}.x{self.num}{'.pack::16b' if self.pack else ''}.b32"
 
     @property
-    def intrinsic(self) -> str:
-        return f"llvm.nvvm.tcgen05.ld.{self.shape}.x{self.num}"
+    def intrinsic(self) -> str | None:
+        return _intrinsic("ld", self.shape, self.num)
 
     @property
     def operands(self) -> tuple[Registers, ...]:
@@ -177,8 +182,8 @@ class St(Instruction):
         return f"tcgen05.st.sync.aligned.{self.shape}.x{self.num}{'.unpack::16b' if self.unpack else ''}.b32"
 
     @property
-    def intrinsic(self) -> str:
-        return f"llvm.nvvm.tcgen05.st.{self.shape}.x{self.num}"
+    def intrinsic(self) -> str | None:
+        return _intrinsic("st", self.shape, self.num)
 
     @property
     def operands(self) -> tuple[Registers, ...]:
@@ -234,8 +239,8 @@ class LdRed(Instruction):
 
 @dataclass(frozen=True)
 class LdSpcompress(Instruction):
-    """One form of `tcgen05.ld.spcompress`: `tcgen05.ld` of f32 that keeps two of every four columns, the largest
-    (smallest, by magnitude with `abs`), with two bits each that say which; with `red` also reduces.
+    """One form of `tcgen05.ld.spcompress`: `tcgen05.ld` of f32 that keeps two of every four columns, the
+    largest (smallest, by magnitude with `abs`), with two bits each that say which; with `red` also reduces.
     """
 
     num: int
@@ -248,9 +253,7 @@ class LdSpcompress(Instruction):
     def ptx(self) -> str:
         flags = f"{'.abs' if self.abs else ''}{'.NaN' if self.nan else ''}"
         red = ".red" if self.red else ""
-        return (
-            f"tcgen05.ld{red}.spcompress.sync.aligned.32x32b.x{self.num}.{self.op}.sp::2:4{flags}.f32.b2"
-        )
+        return f"tcgen05.ld{red}.spcompress.sync.aligned.32x32b.x{self.num}.{self.op}.sp::2:4{flags}.f32.b2"
 
     @property
     def intrinsic(self) -> None:
@@ -258,7 +261,7 @@ class LdSpcompress(Instruction):
 
     @property
     def operands(self) -> tuple[Registers, ...]:
-        """The two bits of each kept value, 16 to a register; the kept values; the reduced value; the address."""
+        """Two bits for each kept value, 16 to a register; the kept values; the reduced value; the address."""
         reduced = (Registers("reduced", 1, "f32", role="out"),) if self.red else ()
         return (
             Registers("metadata", 1, vector(-(-self.num // 32), "i32"), role="out"),
@@ -354,10 +357,6 @@ def _direction(form: Shift) -> Verdict | None:
     return Verdict("direction", f"shifts down only, found {form.direction or 'no direction'}")
 
 
-def _shift_chip(form: Shift, chip: str) -> Verdict | None:
-    return None
-
-
 def _fits(form: Ld | St) -> Verdict | None:
     registers = _PER_COUNT.get(form.shape, 1) * form.num
     if form.num not in _COUNTS or registers <= _MOST_REGISTERS:
@@ -389,9 +388,9 @@ def parse_cp(opcode: str, operands: Sequence[str] = ()) -> Cp | None:
         return None
     group = take_number(tokens, r"cta_group::(\d+)")
     shape, multicast = take(tokens, r"\d+x\d+b"), take(tokens, r"warpx\d+(?:::\w+)?")
-    take(tokens, "b8x16")
-    source = take(tokens, r"b\d+x\d+(?:_p\d+)?")
-    return None if tokens else Cp(shape, multicast, group, source)
+    # What is left is the conversion: a destination format, always b8x16, then a source format.
+    source = tokens[1] if len(tokens) == 2 and tokens[0] == "b8x16" else ""
+    return Cp(shape, multicast, group, source) if source or not tokens else None
 
 
 def parse_shift(opcode: str, operands: Sequence[str] = ()) -> Shift | None:

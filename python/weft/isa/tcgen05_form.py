@@ -1,5 +1,5 @@
-"""What the `tcgen05` tables share: the chips that have the instructions, LLVM's view of a form, rules that know
-the chip.
+"""What the `tcgen05` tables share: the chips that have the instructions, LLVM's view of a form, rules that
+know the chip.
 """
 
 import re
@@ -49,14 +49,26 @@ class Tcgen05Family(Family[F]):
     chip_rules: tuple[Callable[[F, str], Verdict | None], ...] = ()
 
     def judge(self, form: F, chip: str | None = None) -> Verdict | None:
-        """As `Family.judge`."""
-        found = [verdict for rule in self.rules if (verdict := rule(form))]
-        if chip is not None and chip in self.chips():
-            found += [verdict for rule in self.chip_rules if (verdict := rule(form, chip))]
-        if not found:
-            return super().judge(form, chip)
-        first = found[0]
-        return first if first.nearest else replace(first, nearest=self.nearest(form, chip))
+        """As `Family.judge`; the rules of the chip come after those of the form."""
+        if chip is not None and chip in self.chips() and not any(rule(form) for rule in self.rules):
+            for rule in self.chip_rules:
+                if verdict := rule(form, chip):
+                    return replace(verdict, nearest=self.nearest(form, chip))
+        return super().judge(form, chip)
+
+    def nearest(self, form: F, chip: str | None, most: int = 3) -> tuple[str, ...]:
+        """As `Family.nearest`, with the operands where the opcodes alone don't tell forms apart."""
+        axes = self.axes
+
+        def distance(other: F) -> tuple[int, tuple[bool, ...]]:
+            differs = tuple(getattr(form, a) != getattr(other, a) for a in axes)
+            return sum(differs), differs
+
+        near = sorted(self.forms(chip), key=distance)[:most]
+        opcodes = [f.ptx for f in near]
+        if len({form.ptx, *opcodes}) == len(near) + 1:
+            return tuple(opcodes)
+        return tuple(f"{f.ptx} {re.sub('[{}]', '', f.assembly)}".strip() for f in near)
 
 
 def vector(count: int, element: str) -> str:
@@ -84,11 +96,6 @@ def take(tokens: list[str], pattern: str, default: str = "") -> str:
 def take_number(tokens: list[str], pattern: str) -> int:
     """As `take`, for a group of digits; 0 where none matches."""
     return int(take(tokens, pattern, "0"))
-
-
-def is_constant(operand: str) -> bool:
-    """Whether an operand is a number rather than a register."""
-    return bool(re.fullmatch(r"[-+]?\d\w*", operand))
 
 
 def registers_in(operands: Sequence[str]) -> int:

@@ -1,7 +1,8 @@
 """`tcgen05.mma` in its six forms: dense and sparse, each plain, block-scaled and weight-stationary (PTX ISA,
 "TensorCore 5th Generation Matrix Multiply and accumulate Operations").
 
-M, N, K and the element types stand in the instruction descriptor, at run time: `tcgen05_descriptors` checks them.
+M, N, K and the element types stand in the instruction descriptor, at run time: `tcgen05_descriptors` checks
+them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -242,18 +243,20 @@ def _no_ashift(form: MmaBlockScale | MmaWs) -> Verdict | None:
 
 
 def _decompress(form: Mma | MmaBlockScale) -> Verdict | None:
-    if not form.decompress or form.decompress != _LUT_B:
+    if form.decompress != _LUT_B:
         return None
-    found = ""
     if form.kind not in _LUT_KINDS:
         found = f"kind {form.kind}"
     elif form.sparse:
         found = "a sparse A"
     elif form.ashift:
         found = "ashift"
-    return found and Verdict(
-        "decompress", f"takes decompress::{_LUT_B} with kinds f8f6f4 and mxf8f6f4, dense and unshifted, found {found}"
-    ) or None
+    else:
+        return None
+    return Verdict(
+        "decompress",
+        f"takes decompress::{_LUT_B} with kinds f8f6f4 and mxf8f6f4, dense and unshifted, found {found}",
+    )
 
 
 def _added_chip(form: Mma | MmaBlockScale, chip: str) -> Verdict | None:
@@ -395,9 +398,7 @@ _MMA_CHIP_RULES = (_kind_chip, _scale_input_chip, _added_chip)
 _SCALE_RULES = (_no_block_scale, _scale_vec, _no_ashift, _decompress)
 _WS_RULES = (_ws_kind, _ws_group, _no_ashift, _ws_buffer)
 
-MMA = Tcgen05Family(
-    "tcgen05.mma", Mma, lambda: _mma_forms(Mma), _parse_mma(Mma), _MMA_RULES, _MMA_CHIP_RULES
-)
+MMA = Tcgen05Family("tcgen05.mma", Mma, lambda: _mma_forms(Mma), _parse_mma(Mma), _MMA_RULES, _MMA_CHIP_RULES)
 MMA_SP = Tcgen05Family(
     "tcgen05.mma.sp", MmaSp, lambda: _mma_forms(MmaSp), _parse_mma(MmaSp), _MMA_RULES, _MMA_CHIP_RULES
 )

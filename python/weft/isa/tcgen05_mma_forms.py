@@ -1,5 +1,5 @@
-"""How the forms of `tcgen05.mma` are spelled, in PTX and for LLVM: dense and sparse, each plain, block-scaled and
-weight-stationary.
+"""How the forms of `tcgen05.mma` are spelled, in PTX and for LLVM: dense and sparse, each plain,
+block-scaled and weight-stationary.
 """
 
 from collections.abc import Sequence
@@ -45,8 +45,9 @@ class Mma(Instruction):
     """One form of `tcgen05.mma` without block scale: `d = a * b`, plus d where `enable_input_d` is true.
 
     `a` tells where A is, "shared" (a descriptor) or "tensor" memory; `disable_output_lane` is the number of
-    registers in the mask of lanes that aren't written, 0 for no mask; `scale_input_d` whether d is first divided
-    by a power of two; `decompress` how B is compressed (`lut::b`: indices into a table in tensor memory).
+    registers in the mask of lanes that aren't written, 0 for no mask; `scale_input_d` whether d is first
+    divided by a power of two; `decompress` how B is compressed (`lut::b`: indices into a table in tensor
+    memory).
     """
 
     kind: str
@@ -84,8 +85,8 @@ class Mma(Instruction):
 
     @property
     def operands(self) -> tuple[Registers, ...]:
-        """D, A, B, the table for B, the metadata of a sparse A, the instruction descriptor, the mask, whether D
-        counts, and the power of two.
+        """D, A, B, the table for B, the metadata of a sparse A, the instruction descriptor, the mask,
+        whether D counts, and the power of two.
         """
         lanes = self.disable_output_lane
         return (
@@ -117,6 +118,8 @@ class Mma(Instruction):
     @property
     def immediates(self) -> tuple[tuple[str, int], ...]:
         """Kind, CTA group (which the name has where there is a mask), collector of A."""
+        if self.intrinsic is None:
+            return ()
         group = () if self.disable_output_lane else (self.cta_group,)
         values = (_LLVM_KINDS[self.kind], *group, _LLVM_COLLECTOR[self.collector_a])
         return tuple(("i32", value) for value in values)
@@ -133,8 +136,8 @@ class MmaSp(Mma):
 class MmaBlockScale(Instruction):
     """One form of `tcgen05.mma` with block scale: `d = (a * scale_a) * (b * scale_b)`, plus d.
 
-    `scale_vec` is how many elements along K share a scale: `1X`, `2X`, `4X`, `block16`, `block32`, or nothing for
-    the kind's own. The other axes are those of `Mma`.
+    `scale_vec` is how many elements along K share a scale: `1X`, `2X`, `4X`, `block16`, `block32`, or
+    nothing for the kind's own. The other axes are those of `Mma`.
     """
 
     kind: str
@@ -169,8 +172,8 @@ class MmaBlockScale(Instruction):
 
     @property
     def operands(self) -> tuple[Registers, ...]:
-        """D, A, B, the table for B, the metadata of a sparse A, the instruction descriptor, the scales of A and
-        of B, and whether D counts.
+        """D, A, B, the table for B, the metadata of a sparse A, the instruction descriptor, the scales of A
+        and of B, and whether D counts.
         """
         return (
             _address("d"),
@@ -196,6 +199,8 @@ class MmaBlockScale(Instruction):
     @property
     def immediates(self) -> tuple[tuple[str, int], ...]:
         """CTA group, collector of A."""
+        if self.intrinsic is None:
+            return ()
         return ("i32", self.cta_group), ("i32", _LLVM_COLLECTOR[self.collector_a])
 
 
@@ -210,8 +215,8 @@ class MmaSpBlockScale(MmaBlockScale):
 class MmaWs(Instruction):
     """One form of `tcgen05.mma.ws`: the weights in A stay, B goes through one of four collector buffers.
 
-    `zero_column_mask` tells whether a mask of B's columns that count as zero is given. `cta_group`, `block_scale`
-    and `ashift` have one legal value each.
+    `zero_column_mask` tells whether a mask of B's columns that count as zero is given. `cta_group`,
+    `block_scale` and `ashift` have one legal value each.
     """
 
     kind: str
@@ -267,6 +272,8 @@ class MmaWs(Instruction):
     @property
     def immediates(self) -> tuple[tuple[str, int], ...]:
         """Kind, collector buffer of B, its use."""
+        if self.intrinsic is None:
+            return ()
         values = (
             _LLVM_KINDS[self.kind],
             _LLVM_BUFFERS[self.collector_buffer],

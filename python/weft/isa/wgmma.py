@@ -309,7 +309,7 @@ def _shape(form: MmaAsync) -> Verdict | None:
     want = depth(ELEMENT_TYPES[form.a_type], form.sparse)
     for axis, got, ok, legal in (
         ("m", m, m == M, str(M)),
-        ("k", k, k == want, f"{want} for {form.a_type}{' without half of its zeros' if form.sparse else ''}"),
+        ("k", k, k == want, f"{want} for {form.a_type}{' with its zeros' if form.sparse else ''}"),
         ("n", n, n in row.columns, _columns(row.columns)),
     ):
         if not ok:

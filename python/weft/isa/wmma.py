@@ -139,11 +139,12 @@ def _memory(form: Load | Store) -> str:
 
 def _memory_intrinsic(form: Load | Store, operation: str) -> str:
     stride = ".stride" if form.stride else ""
-    space = {"": 0, "global": 1, "shared": 3}.get(form.space)
+    space = re.sub(r"\D", "", SPACES.get(form.space, "")) or "0"
     return f"llvm.nvvm.wmma.{form.shape}.{operation}.{form.layout}{stride}.{form.type}.p{space}"
 
 
 def _address(form: Load | Store) -> Iterator[Registers]:
+    # A space that no form has is as good as generic for those who only count registers.
     yield Registers("address", 1, SPACES.get(form.space, SPACES[""]))
     if form.stride:
         yield Registers("stride", 1, "i32")
@@ -170,7 +171,7 @@ def h200_layout(shape: str, fragment: str, name: str) -> str:
     side; m8n32k16 is computed transposed.
     """
     m, n, k = mnk(shape)
-    transposed = m < n and m == 8
+    transposed = m < n
     if fragment in ("c", "d"):
         left = _left(n, m, 2) if transposed else _left(m, n, 2)
         return _layout(*(reversed(left) if transposed else left))

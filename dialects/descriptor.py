@@ -1,0 +1,69 @@
+"""The base of the operations that build a descriptor word from typed fields."""
+
+from dataclasses import MISSING, fields
+from typing import Any
+
+from weft.dialects.instruction import attribute_class
+from weft.dialects.op import Op, build
+from weft.mlir import ir
+
+ADDRESS = "address"
+
+
+class DescriptorOp(Op):
+    """An operation whose attributes are the fields of `record`, and whose result is the word that they encode.
+
+    A field `address` is an operand instead, a pointer into shared memory. Rules that ptxas can't see, since a
+    descriptor is a number at run time, are the record's `complaint`.
+    """
+
+    record = None
+
+    @classmethod
+    def __init_subclass__(cls, *, record: Any = None, **arguments: Any) -> None:
+        if record is not None:
+            cls.record = record
+            cls.optional = {}
+            declared = dict(cls.__dict__.get("__annotations__", {}))
+            for field in fields(record):
+                if field.name == ADDRESS:
+                    continue
+                if field.default is MISSING:
+                    declared[field.name] = attribute_class(field.type)
+                else:
+                    cls.optional[field.name] = field.default
+            cls.__annotations__ = declared
+        super().__init_subclass__(**arguments)
+
+    @property
+    def fields(self) -> Any:
+        """The record, its address 0."""
+        names = [field.name for field in fields(self.record) if field.name != ADDRESS]
+        return self.record(**{name: self.attribute(name) for name in names})
+
+    @property
+    def has_address(self) -> bool:
+        """Whether the word holds an address that is known at run time alone."""
+        return any(field.name == ADDRESS for field in fields(self.record))
+
+    def check(self) -> str | None:
+        if self.has_address and str(self.address.type) != "!llvm.ptr<3>":
+            return f"expects an address in shared memory (!llvm.ptr<3>), got {self.address.type}"
+        want = "i64" if self.has_address else "i32"
+        if str(self.descriptor.type) != want:
+            return f"expects to return {want}, got {self.descriptor.type}"
+        verdict = self.complaint()
+        return None if verdict is None else str(verdict)
+
+    def complaint(self) -> Any:
+        """The record's verdict on the fields."""
+        return self.fields.complaint()
+
+    @classmethod
+    def make(cls, address: Any | None = None, **given: Any) -> Any:
+        """Builds the op and returns the word. Raises WeftError for fields that break a rule."""
+        kind = ir.IntegerType.get_signless(32 if address is None else 64)
+        operands = [] if address is None else [address]
+        return build(cls, operands=operands, results=[kind], attributes=given).descriptor
+
+

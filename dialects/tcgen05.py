@@ -1,0 +1,295 @@
+"""The `tcgen05` dialect: Blackwell's tensor cores and tensor memory, held to the rows of `weft.isa.tcgen05`.
+
+Addresses in tensor memory are `!llvm.ptr<6>`, matrices in shared memory i64 descriptors; a vector of registers
+is one operand.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.dialects.descriptor import DescriptorOp
+from weft.dialects.instruction import Given, InstructionOp
+from weft.isa import tcgen05_control as control
+from weft.isa import tcgen05_copy as copy
+from weft.isa import tcgen05_mma as mma_isa
+from weft.isa.tcgen05_descriptors import BlockScaledDescriptor, InstructionDescriptor, SharedMemoryDescriptor
+from weft.mlir import ext
+
+
+class Tcgen05(ext.Dialect, name="tcgen05"):
+    """Tensor memory, and the products that accumulate in it."""
+
+
+def _in_shared(operand: str, space: str) -> Any:
+    """The state space of an address: `space` for a pointer into shared memory, nothing for a generic one."""
+
+    def found(given: Given) -> str:
+        return {"!llvm.ptr<3>": space, "!llvm.ptr": ""}.get(str(given(operand)[0].type), "unknown")
+
+    return found
+
+
+def _memory_of_a(given: Given) -> str:
+    return "tensor" if str(given("a")[0].type) == "!llvm.ptr<6>" else "shared"
+
+
+def _mask_bits(given: Given) -> int:
+    mask = given("mask")
+    return int(mask[0].type.width) if mask else 0
+
+
+def _mask_registers(given: Given) -> int:
+    mask = given("disable_output_lane")
+    return int(mask[0].type.shape[0]) if mask else 0
+
+
+def _has(name: str) -> Any:
+    """Whether an optional operand, or an immediate, is there."""
+
+    def found(given: Given) -> bool:
+        value = given(name)
+        return bool(value) if isinstance(value, list) else value is not None
+
+    return found
+
+
+class AllocOp(InstructionOp, dialect=Tcgen05, name="alloc", family=control.ALLOC):
+    """`tcgen05.alloc`: a warp allocates `columns` (i32) of tensor memory; their address goes to shared memory."""
+
+    derived = {"space": _in_shared("address", "shared::cta")}  # noqa: RUF012 (an annotation would make it a field)
+
+    address: ext.Operand[Any]
+    columns: ext.Operand[Any]
+
+
+class DeallocOp(InstructionOp, dialect=Tcgen05, name="dealloc", family=control.DEALLOC):
+    """`tcgen05.dealloc`: a warp gives columns back."""
+
+    address: ext.Operand[Any]
+    columns: ext.Operand[Any]
+
+
+class RelinquishAllocPermitOp(
+    InstructionOp, dialect=Tcgen05, name="relinquish_alloc_permit", family=control.RELINQUISH_ALLOC_PERMIT
+):
+    """`tcgen05.relinquish_alloc_permit`: the CTA will allocate no more."""
+
+
+class CommitOp(InstructionOp, dialect=Tcgen05, name="commit", family=control.COMMIT):
+    """`tcgen05.commit`: an mbarrier learns when the thread's earlier tcgen05 work is done.
+
+    With `mask` (i16, one bit for each CTA of the cluster) the mbarriers at that address in those CTAs do.
+    """
+
+    derived = {  # noqa: RUF012 (an annotation would make it a field)
+        "space": _in_shared("mbarrier", "shared::cluster"),
+        "multicast": _mask_bits,
+    }
+
+    mbarrier: ext.Operand[Any]
+    mask: Sequence[ext.Operand[Any]]
+
+
+class WaitOp(InstructionOp, dialect=Tcgen05, name="wait", family=control.WAIT):
+    """`tcgen05.wait`: blocks until the thread's earlier `tcgen05.ld` (or `st`) are done."""
+
+
+class FenceOp(InstructionOp, dialect=Tcgen05, name="fence", family=control.FENCE):
+    """`tcgen05.fence`: orders asynchronous tcgen05 work against a synchronisation of threads."""
+
+
+class CpOp(InstructionOp, dialect=Tcgen05, name="cp", family=copy.CP):
+    """`tcgen05.cp`: copies a matrix from shared memory, given by its descriptor, to tensor memory."""
+
+    address: ext.Operand[Any]
+    descriptor: ext.Operand[Any]
+
+
+class ShiftOp(InstructionOp, dialect=Tcgen05, name="shift", family=copy.SHIFT):
+    """`tcgen05.shift`: moves the rows of tensor memory down by one."""
+
+    address: ext.Operand[Any]
+
+
+class LdOp(InstructionOp, dialect=Tcgen05, name="ld", family=copy.LD, immediates={"offset": 0}):
+    """`tcgen05.ld`: a warp loads registers from tensor memory; `offset` is that of `16x32bx2`."""
+
+    address: ext.Operand[Any]
+    data: ext.Result[Any]
+
+
+class StOp(InstructionOp, dialect=Tcgen05, name="st", family=copy.ST, immediates={"offset": 0}):
+    """`tcgen05.st`: a warp stores registers to tensor memory; `offset` is that of `16x32bx2`."""
+
+    address: ext.Operand[Any]
+    data: ext.Operand[Any]
+
+
+class LdRedOp(InstructionOp, dialect=Tcgen05, name="ld_red", family=copy.LD_RED, immediates={"offset": 0}):
+    """`tcgen05.ld.red`: as `tcgen05.ld`, and each lane's columns reduced to one value."""
+
+    address: ext.Operand[Any]
+    data: ext.Result[Any]
+    reduced: ext.Result[Any]
+
+
+_MMA_AXES = {
+    "a": _memory_of_a,
+    "disable_output_lane": _mask_registers,
+    "scale_input_d": _has("scale_input_d"),
+}
+
+
+class MmaOp(
+    InstructionOp, dialect=Tcgen05, name="mma", family=mma_isa.MMA, immediates={"scale_input_d": None}
+):
+    """`tcgen05.mma`: `d = a * b`, plus d where `enable_input_d` (i1) is true, in tensor memory.
+
+    A is an i64 descriptor or an address in tensor memory, B a descriptor, `idesc` the instruction descriptor;
+    `disable_output_lane` masks lanes of d, `scale_input_d` first divides d by that power of two.
+    """
+
+    derived = _MMA_AXES
+
+    d: ext.Operand[Any]
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    lut: Sequence[ext.Operand[Any]]
+    idesc: ext.Operand[Any]
+    disable_output_lane: Sequence[ext.Operand[Any]]
+    enable_input_d: ext.Operand[Any]
+
+
+class SpMmaOp(
+    InstructionOp, dialect=Tcgen05, name="sp_mma", family=mma_isa.MMA_SP, immediates={"scale_input_d": None}
+):
+    """`tcgen05.mma.sp`: as `tcgen05.mma`, with half of A's elements and metadata in tensor memory."""
+
+    derived = _MMA_AXES
+
+    d: ext.Operand[Any]
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    lut: Sequence[ext.Operand[Any]]
+    metadata: ext.Operand[Any]
+    idesc: ext.Operand[Any]
+    disable_output_lane: Sequence[ext.Operand[Any]]
+    enable_input_d: ext.Operand[Any]
+
+
+class MmaBlockScaleOp(
+    InstructionOp, dialect=Tcgen05, name="mma_block_scale", family=mma_isa.MMA_BLOCK_SCALE
+):
+    """`tcgen05.mma` with block scale: `d = (a * scale_a) * (b * scale_b)`, scales in tensor memory."""
+
+    derived = {"a": _memory_of_a}  # noqa: RUF012 (an annotation would make it a field)
+
+    d: ext.Operand[Any]
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    lut: Sequence[ext.Operand[Any]]
+    idesc: ext.Operand[Any]
+    scale_a: ext.Operand[Any]
+    scale_b: ext.Operand[Any]
+    enable_input_d: ext.Operand[Any]
+
+
+class SpMmaBlockScaleOp(
+    InstructionOp, dialect=Tcgen05, name="sp_mma_block_scale", family=mma_isa.MMA_SP_BLOCK_SCALE
+):
+    """`tcgen05.mma.sp` with block scale."""
+
+    derived = {"a": _memory_of_a}  # noqa: RUF012 (an annotation would make it a field)
+
+    d: ext.Operand[Any]
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    lut: Sequence[ext.Operand[Any]]
+    metadata: ext.Operand[Any]
+    idesc: ext.Operand[Any]
+    scale_a: ext.Operand[Any]
+    scale_b: ext.Operand[Any]
+    enable_input_d: ext.Operand[Any]
+
+
+_WS_AXES = {"a": _memory_of_a, "zero_column_mask": _has("zero_column_mask")}
+
+
+class MmaWsOp(InstructionOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_WS):
+    """`tcgen05.mma.ws`: the weights in A stay, B goes through one of four collector buffers."""
+
+    derived = _WS_AXES
+
+    d: ext.Operand[Any]
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    idesc: ext.Operand[Any]
+    enable_input_d: ext.Operand[Any]
+    zero_column_mask: Sequence[ext.Operand[Any]]
+
+
+class SpMmaWsOp(InstructionOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa.MMA_WS_SP):
+    """`tcgen05.mma.ws.sp`: as `tcgen05.mma.ws`, with half of A's elements and metadata."""
+
+    derived = _WS_AXES
+
+    d: ext.Operand[Any]
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    metadata: ext.Operand[Any]
+    idesc: ext.Operand[Any]
+    enable_input_d: ext.Operand[Any]
+    zero_column_mask: Sequence[ext.Operand[Any]]
+
+
+class InstructionDescriptorOp(
+    DescriptorOp, dialect=Tcgen05, name="instruction_descriptor", record=InstructionDescriptor
+):
+    """The i32 descriptor of what `tcgen05.mma` multiplies: shapes, types, transposes."""
+
+    descriptor: ext.Result[Any]
+
+
+class BlockScaledDescriptorOp(
+    DescriptorOp, dialect=Tcgen05, name="block_scaled_descriptor", record=BlockScaledDescriptor
+):
+    """The i32 descriptor of what a block-scaled `tcgen05.mma` multiplies."""
+
+    descriptor: ext.Result[Any]
+
+    def complaint(self) -> Any:
+        return self.fields.complaint(self.target.chip.name if self.target else None)
+
+
+class SharedMemoryDescriptorOp(
+    DescriptorOp, dialect=Tcgen05, name="shared_memory_descriptor", record=SharedMemoryDescriptor
+):
+    """The i64 descriptor of a matrix in shared memory."""
+
+    address: ext.Operand[Any]
+    descriptor: ext.Result[Any]
+
+    def complaint(self) -> Any:
+        return self.fields.complaint(self.target.chip.name if self.target else None)
+
+
+alloc = AllocOp.make
+dealloc = DeallocOp.make
+relinquish_alloc_permit = RelinquishAllocPermitOp.make
+commit = CommitOp.make
+wait = WaitOp.make
+fence = FenceOp.make
+cp = CpOp.make
+shift = ShiftOp.make
+ld = LdOp.make
+st = StOp.make
+ld_red = LdRedOp.make
+mma = MmaOp.make
+sp_mma = SpMmaOp.make
+mma_block_scale = MmaBlockScaleOp.make
+sp_mma_block_scale = SpMmaBlockScaleOp.make
+mma_ws = MmaWsOp.make
+sp_mma_ws = SpMmaWsOp.make
+instruction_descriptor = InstructionDescriptorOp.make
+block_scaled_descriptor = BlockScaledDescriptorOp.make
+shared_memory_descriptor = SharedMemoryDescriptorOp.make

@@ -1,0 +1,87 @@
+"""The `wgmma` dialect: asynchronous products of a warpgroup, held to the rows of `weft.isa.wgmma`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.dialects.descriptor import DescriptorOp
+from weft.dialects.instruction import Given, InstructionOp
+from weft.isa import wgmma as isa
+from weft.isa.descriptors import MatrixDescriptor
+from weft.mlir import ext
+
+_IMMEDIATES = {"scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 0}
+
+
+class Wgmma(ext.Dialect, name="wgmma"):
+    """`wgmma.mma_async` and what orders it."""
+
+
+def _a_registers(given: Given) -> bool:
+    """A comes as one descriptor, or as the registers of a fragment."""
+    return [str(value.type) for value in given("a")] != ["i64"]
+
+
+class MmaAsyncOp(
+    InstructionOp, dialect=Wgmma, name="mma_async", family=isa.MMA_ASYNC, immediates=_IMMEDIATES
+):
+    """`wgmma.mma_async`: `d = a * b + inouts`, or `a * b` where `scale_d` (i1) is false.
+
+    `inouts` and the result are structs of the accumulators. A is an i64 descriptor or four registers, B an i64
+    descriptor. The result may not be touched before a `wgmma.wait_group`.
+    """
+
+    derived = {"a_registers": _a_registers}  # noqa: RUF012 (an annotation would make it a field)
+
+    inouts: ext.Operand[Any]
+    a: Sequence[ext.Operand[Any]]
+    b: ext.Operand[Any]
+    scale_d: ext.Operand[Any]
+    d: ext.Result[Any]
+
+
+class SpMmaAsyncOp(
+    InstructionOp,
+    dialect=Wgmma,
+    name="sp_mma_async",
+    family=isa.MMA_ASYNC_SPARSE,
+    immediates=_IMMEDIATES | {"selector": 0},
+):
+    """`wgmma.mma_async.sp`: as `wgmma.mma_async`, with half of A's elements and metadata that says which."""
+
+    derived = {"a_registers": _a_registers}  # noqa: RUF012 (an annotation would make it a field)
+
+    inouts: ext.Operand[Any]
+    a: Sequence[ext.Operand[Any]]
+    b: ext.Operand[Any]
+    metadata: ext.Operand[Any]
+    scale_d: ext.Operand[Any]
+    d: ext.Result[Any]
+
+
+class FenceOp(InstructionOp, dialect=Wgmma, name="fence", family=isa.FENCE):
+    """`wgmma.fence`: orders registers and shared memory before the `wgmma.mma_async` that use them."""
+
+
+class CommitGroupOp(InstructionOp, dialect=Wgmma, name="commit_group", family=isa.COMMIT_GROUP):
+    """`wgmma.commit_group`: makes a group of the `wgmma.mma_async` that are in none yet."""
+
+
+class WaitGroupOp(
+    InstructionOp, dialect=Wgmma, name="wait_group", family=isa.WAIT_GROUP, immediates={"group": 0}
+):
+    """`wgmma.wait_group`: waits until at most `group` of the latest groups are under way."""
+
+
+class MatrixDescriptorOp(DescriptorOp, dialect=Wgmma, name="descriptor", record=MatrixDescriptor):
+    """The i64 descriptor of a matrix in shared memory; see `weft.isa.descriptors.MatrixDescriptor`."""
+
+    address: ext.Operand[Any]
+    descriptor: ext.Result[Any]
+
+
+mma_async = MmaAsyncOp.make
+sp_mma_async = SpMmaAsyncOp.make
+fence = FenceOp.make
+commit_group = CommitGroupOp.make
+wait_group = WaitGroupOp.make
+descriptor = MatrixDescriptorOp.make

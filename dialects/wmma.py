@@ -1,0 +1,61 @@
+"""The `wmma` dialect: warp-level matrices in fragments of opaque layout, held to the rows of `weft.isa.wmma`.
+
+`wmma.load` gives a fragment as a struct of registers (bare where there is one); `wmma.mma` and `wmma.store`
+take them one operand each.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.dialects.instruction import Given, InstructionOp
+from weft.isa import wmma as isa
+from weft.mlir import ext
+
+_SPACES = {pointer: space for space, pointer in isa.SPACES.items()}
+
+
+class Wmma(ext.Dialect, name="wmma"):
+    """Matrices of a warp, loaded, multiplied and stored."""
+
+
+def _space(given: Given) -> str:
+    """The state space that the type of the address says."""
+    return _SPACES.get(str(given("address")[0].type), "unknown")
+
+
+def _has_stride(given: Given) -> bool:
+    return len(given("stride")) > 0
+
+
+class LoadOp(InstructionOp, dialect=Wmma, name="load", family=isa.LOAD):
+    """`wmma.load`: a warp reads fragment a, b or c; `stride` (i32, elements) is the distance of rows (columns)."""
+
+    derived = {"space": _space, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)
+
+    address: ext.Operand[Any]
+    stride: Sequence[ext.Operand[Any]]
+    d: ext.Result[Any]
+
+
+class StoreOp(InstructionOp, dialect=Wmma, name="store", family=isa.STORE):
+    """`wmma.store`: a warp writes the registers of fragment d; `stride` as in `wmma.load`."""
+
+    derived = {"space": _space, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)
+
+    address: ext.Operand[Any]
+    d: Sequence[ext.Operand[Any]]
+    stride: Sequence[ext.Operand[Any]]
+
+
+class MmaOp(InstructionOp, dialect=Wmma, name="mma", family=isa.MMA):
+    """`wmma.mma`: `d = a * b + c` on fragments, whose registers are one operand each."""
+
+    a: Sequence[ext.Operand[Any]]
+    b: Sequence[ext.Operand[Any]]
+    c: Sequence[ext.Operand[Any]]
+    d: ext.Result[Any]
+
+
+load = LoadOp.make
+store = StoreOp.make
+mma = MmaOp.make

@@ -1,0 +1,170 @@
+"""How every operation that is one instruction is lowered: as its row says, to an intrinsic or to inline PTX."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from weft.dialects.descriptor import DescriptorOp
+from weft.dialects.op import refuse
+from weft.isa.family import Registers, arguments, immediates
+from weft.mlir import arith, ir, llvm, operations
+
+# LLVM's constraint letters for the registers of inline PTX.
+_LETTERS = {"i1": "b", "i16": "h", "i32": "r", "i64": "l", "f32": "f", "f64": "d"}
+# Pointers go as the numbers that they are: those into tensor memory have 32 bits.
+_POINTERS = {"!llvm.ptr<6>": "i32", "!llvm.ptr<3>": "i64", "!llvm.ptr": "i64", "!llvm.ptr<1>": "i64"}
+_PACKED = re.compile(r"vector<2xb?f16>")
+_VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
+
+
+def lower_all(module: Any, kinds: Sequence[Any]) -> None:
+    """Lowers every operation of these classes. Raises WeftError on a chip that LLVM doesn't know."""
+    for op in operations(module, *kinds):
+        if op.target is not None and not op.target.chip.llvm:
+            raise refuse(op, f"can't be lowered for {op.target}: LLVM 22.1 generates no code for it")
+        with ir.InsertionPoint(op), op.location:
+            results = [_descriptor(op)] if isinstance(op, DescriptorOp) else _instruction(op)
+        for old, new in zip(op.operation.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        op.operation.erase()
+
+
+def _instruction(op: Any) -> list[Any]:
+    form = op.form
+    return _call(op, form) if form.intrinsic else _inline(op, form)
+
+
+def _descriptor(op: DescriptorOp) -> Any:
+    """The word of the fields; an address comes in as bits 4 to 17 of the pointer."""
+    word = op.fields.encode()
+    if not op.has_address:
+        return arith.constant(ir.IntegerType.get_signless(32), _signed(word, 32))
+    i64 = ir.IntegerType.get_signless(64)
+    address = llvm.ptrtoint(i64, op.address)
+    shifted = arith.shrui(address, arith.constant(i64, 4))
+    low = arith.andi(shifted, arith.constant(i64, (1 << 14) - 1))
+    return arith.ori(low, arith.constant(i64, _signed(word, 64)))
+
+
+def _signed(word: int, bits: int) -> int:
+    """The same bits as a signed number, which MLIR's constants are."""
+    return word - (1 << bits) if word >> (bits - 1) else word
+
+
+def _call(op: Any, form: Any) -> list[Any]:
+    """A call of the form's intrinsic: operands in its order, then the flags that it takes."""
+    inputs = {operand.name: operand for operand in form.operands if operand.role != "out"}
+    values = []
+    for name in arguments(form):
+        if inputs[name].role == "immediate":
+            values.append(_constant(inputs[name].type, op.attribute(name)))
+        else:
+            values += op.values(name)
+    values += [_constant(kind, value) for kind, value in immediates(form)]
+    kinds = [result.type for result in op.operation.results]
+    result = llvm.call_intrinsic(kinds[0] if kinds else None, form.intrinsic, values, [], [])
+    return [result] if kinds else []
+
+
+def _constant(kind: str, value: int) -> Any:
+    found = ir.Type.parse(kind)
+    return llvm.mlir_constant(ir.IntegerAttr.get(found, value))
+
+
+def _inline(op: Any, form: Any) -> list[Any]:
+    """The instruction as inline PTX; what it updates is tied to its results."""
+    texts: dict[str, str] = {}
+    letters: list[str] = []
+    values: list[Any] = []
+    tied: list[Any] = []
+    kinds: list[str] = []
+
+    def place(operand: Registers, words: Sequence[str], prefix: str = "") -> None:
+        first = len(letters)
+        letters.extend(prefix + _LETTERS[word] for word in words)
+        texts[operand.name] = ", ".join(f"${first + i}" for i in range(len(words)))
+
+    for operand in form.operands:
+        if operand.role in ("out", "inout"):
+            words = _words(operand.type) * operand.count
+            if operand.role == "inout":
+                tied = list(_split(op.inouts))
+            place(operand, words, "=")
+            kinds += words
+    for operand in form.operands:
+        if operand.role == "in":
+            given = [word for value in op.values(operand.name) for word in _split(value)]
+            place(operand, [str(word.type) for word in given])
+            values += given
+        elif operand.role == "immediate":
+            texts[operand.name] = str(op.attribute(operand.name))
+    # Tied inputs come last: `$n` counts outputs and the other inputs alone. They are the first outputs.
+    letters += [str(i) for i in range(len(tied))]
+    text = f"{form.ptx} {form.assembly.format(**texts)}".rstrip() + ";"
+    result = _assembly(text, letters, values + tied, kinds)
+    return _joined(op, result, kinds)
+
+
+def _words(kind: str) -> list[str]:
+    """The registers that hold a value of an LLVM type."""
+    if _PACKED.fullmatch(kind):
+        return ["i32"]
+    if match := _VECTOR.fullmatch(kind):
+        return [match[2]] * int(match[1])
+    return [_POINTERS.get(kind, kind)]
+
+
+def _split(value: Any) -> Iterator[Any]:
+    """The registers of a value: the members of a struct, the elements of a vector, a pair as 32 bits."""
+    kind = str(value.type)
+    if kind.startswith("!llvm.struct<("):
+        for place, member in enumerate(kind[len("!llvm.struct<(") : -2].split(", ")):
+            yield from _split(llvm.extractvalue(ir.Type.parse(member), value, [place]))
+    elif _PACKED.fullmatch(kind):
+        yield llvm.bitcast(ir.IntegerType.get_signless(32), value)
+    elif _VECTOR.fullmatch(kind):
+        index = ir.IntegerType.get_signless(32)
+        for place in range(value.type.shape[0]):
+            yield llvm.extractelement(value, llvm.mlir_constant(ir.IntegerAttr.get(index, place)))
+    elif kind in _POINTERS:
+        yield llvm.ptrtoint(ir.Type.parse(_POINTERS[kind]), value)
+    else:
+        yield value
+
+
+def _assembly(text: str, letters: Sequence[str], values: Sequence[Any], kinds: Sequence[str]) -> Any:
+    result = None
+    if kinds:
+        result = ir.Type.parse(kinds[0] if len(kinds) == 1 else f"!llvm.struct<({', '.join(kinds)})>")
+    return llvm.inline_asm(
+        result, list(values), text, ",".join(letters), has_side_effects=True, is_align_stack=False
+    )
+
+
+def _joined(op: Any, result: Any, kinds: Sequence[str]) -> list[Any]:
+    """The op's results from the registers that the assembly returns."""
+    if len(kinds) == 1:
+        words = iter([result])
+    else:
+        words = iter([llvm.extractvalue(ir.Type.parse(k), result, [i]) for i, k in enumerate(kinds)])
+    return [_join(each.type, words) for each in op.operation.results]
+
+
+def _join(kind: Any, words: Iterator[Any]) -> Any:
+    """A value of a type from its next registers; the inverse of `_split`."""
+    text = str(kind)
+    if text.startswith("!llvm.struct<("):
+        packed = llvm.mlir_undef(kind)
+        for place, member in enumerate(text[len("!llvm.struct<(") : -2].split(", ")):
+            packed = llvm.insertvalue(packed, _join(ir.Type.parse(member), words), [place])
+        return packed
+    if _PACKED.fullmatch(text):
+        return llvm.bitcast(kind, next(words))
+    if _VECTOR.fullmatch(text):
+        index = ir.IntegerType.get_signless(32)
+        packed = llvm.mlir_undef(kind)
+        for place in range(kind.shape[0]):
+            at = llvm.mlir_constant(ir.IntegerAttr.get(index, place))
+            packed = llvm.insertelement(packed, next(words), at)
+        return packed
+    return next(words)

@@ -1,0 +1,15 @@
+"""`--lower-tcgen05`: the operations of the `tcgen05` dialect become LLVM intrinsics, or inline PTX without one."""
+
+from typing import Any
+
+from weft.dialects.tcgen05 import Tcgen05
+from weft.passes.instructions import lower_all
+from weft.passes.pass_ import Pass
+
+
+def run(module: Any) -> None:
+    """Lowers every `tcgen05` operation."""
+    lower_all(module, Tcgen05.operations)
+
+
+LOWER_TCGEN05 = Pass("lower-tcgen05", "lower the tcgen05 dialect to LLVM's NVVM intrinsics", run)

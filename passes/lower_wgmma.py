@@ -1,0 +1,15 @@
+"""`--lower-wgmma`: the operations of the `wgmma` dialect become LLVM intrinsics, or inline PTX without one."""
+
+from typing import Any
+
+from weft.dialects.wgmma import Wgmma
+from weft.passes.instructions import lower_all
+from weft.passes.pass_ import Pass
+
+
+def run(module: Any) -> None:
+    """Lowers every `wgmma` operation."""
+    lower_all(module, Wgmma.operations)
+
+
+LOWER_WGMMA = Pass("lower-wgmma", "lower the wgmma dialect to LLVM's NVVM intrinsics", run)

@@ -1,0 +1,15 @@
+"""`--lower-wmma`: the operations of the `wmma` dialect become LLVM intrinsics."""
+
+from typing import Any
+
+from weft.dialects.wmma import Wmma
+from weft.passes.instructions import lower_all
+from weft.passes.pass_ import Pass
+
+
+def run(module: Any) -> None:
+    """Lowers every `wmma` operation."""
+    lower_all(module, Wmma.operations)
+
+
+LOWER_WMMA = Pass("lower-wmma", "lower the wmma dialect to LLVM's NVVM intrinsics", run)

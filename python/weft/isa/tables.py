@@ -1,0 +1,56 @@
+"""The registry of the instruction tables: every module of them, in order, and which family reads an opcode."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.isa import mma, tcgen05, wgmma, wmma
+from weft.isa.family import Family
+from weft.isa.unpublished import Unpublished
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one module of tables offers: its families, the values in no row that its checker tries (by family
+    and axis), and what ptxas takes and it leaves out.
+    """
+
+    name: str
+    summary: str
+    families: tuple[Family[Any], ...]
+    near: Mapping[str, Mapping[str, Sequence[object]]]
+    unpublished: tuple[Unpublished, ...]
+
+
+TABLES = tuple(
+    Table(name, summary, module.FAMILIES, module.NEAR, module.UNPUBLISHED)
+    for name, summary, module in (
+        ("wmma", "warp-level matrices in fragments whose layout PTX leaves open", wmma),
+        ("mma", "warp-level matrices in registers, dense, sparse and block-scaled, and what moves them", mma),
+        ("wgmma", "products of a warpgroup, asynchronous, out of shared memory", wgmma),
+        ("tcgen05", "the fifth generation: products in tensor memory, and its management", tcgen05),
+    )
+)
+FAMILIES = tuple(family for table in TABLES for family in table.families)
+
+HEADS: dict[str, tuple[Family[Any], ...]] = {
+    head: tuple(family for family in FAMILIES if family.name.split(".")[0] == head)
+    for head in dict.fromkeys(family.name.split(".")[0] for family in FAMILIES)
+}
+"""The families by the first word of their opcodes."""
+
+
+def read(opcode: str, operands: Sequence[str] = ()) -> tuple[Family[Any], Any] | None:
+    """The family and the form that a PTX opcode and its operands spell, legal or not; None where no family
+    reads them.
+    """
+    for family in HEADS.get(opcode.partition(".")[0], ()):
+        if (form := family.parse(opcode, operands)) is not None:
+            return family, form
+    return None
+
+
+def unpublished(family: Family[Any], form: Any, chip: str) -> Unpublished | None:
+    """Why a table leaves out a form that ptxas takes on `chip`; None where that isn't known of it."""
+    excuses = (u for table in TABLES for u in table.unpublished if u.family == family.name)
+    return next((u for u in excuses if u.holds(form, chip)), None)

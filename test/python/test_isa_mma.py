@@ -1,0 +1,562 @@
+"""The tables of `mma`, `ldmatrix`, `stmatrix` and `movmatrix`: held to ptxas, LLVM and the PTX manual."""
+
+import random
+import re
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from isa_printed import printed
+
+from weft.errors import WeftError
+from weft.isa import certify, mma
+from weft.isa.chips import CHIPS, only, since
+from weft.isa.family import Family, Registers, Support
+from weft.isa.types import ELEMENT_TYPES
+from weft.layout import Layout
+
+FAMILIES = {family.name: family for family in mma.FAMILIES}
+FORMS = [(family, form) for family in mma.FAMILIES for form in family.forms()]
+SAMPLE = 2000
+by_family = pytest.mark.parametrize("family", mma.FAMILIES, ids=list(FAMILIES))
+
+
+def sync(shape="m16n8k16", inputs="f16", d="f32", **changes) -> mma.Sync:
+    return replace(mma.Sync(shape, inputs, inputs, d, d), **changes)
+
+
+def sparse(shape="m16n8k16", inputs="f16", d="f32", **changes) -> mma.Sparse:
+    return replace(mma.Sparse(shape, inputs, inputs, d, d), **changes)
+
+
+def scaled(kind="mxf4", scale_vec="2X", scale_type="ue8m0", **changes) -> mma.Scaled:
+    return replace(mma.Scaled("m16n8k64", kind, scale_vec, "e2m1", "e2m1", scale_type), **changes)
+
+
+# ptxas
+
+
+@by_family
+def test_ptxas_agrees_on_a_sample_of_the_cross_product(family):
+    points = certify.sample(family, mma.NEAR[family.name], SAMPLE, list(CHIPS))
+    assert not certify.disagreements(mma, family, points)
+
+
+@by_family
+def test_every_form_assembles_from_its_ptx_version_on_and_not_before(family):
+    assert not certify.version_faults(family)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["mma.block_scale", "mma.sp.block_scale", "ldmatrix", "stmatrix", "movmatrix"]
+)
+def test_ptxas_agrees_on_the_whole_cross_product(name):
+    assert certify.check(mma, FAMILIES[name], list(CHIPS), None)
+
+
+def test_what_ptxas_takes_and_the_tables_lack_is_still_so():
+    examples = [
+        (sync("m16n8k32", "e4m3", kind="f8f6f4"), "sm_100a"),
+        (sync("m16n8k32", "s4", "s32", bit_op="xor.popc"), "sm_80"),
+        (sync("m8n8k4", "bf16"), "sm_80"),
+        (sparse("m16n8k64", "e4m3", kind="f8f6f4"), "sm_100a"),
+        (sparse("m16n8k64", "e4m3", "f16"), "sm_120a"),
+    ]
+    assert len(examples) == len(mma.UNPUBLISHED)
+    for (form, chip), entry in zip(examples, mma.UNPUBLISHED, strict=True):
+        assert entry.holds(form, chip) and FAMILIES[entry.family].judge(form, chip) is not None
+    assert set(certify.verdicts(examples).values()) == {None}
+
+
+@pytest.mark.parametrize("chip", ["sm_90a", "sm_120a"])
+def test_ptxas_takes_the_listed_selectors_and_no_others(chip):
+    legal = [*mma.SPARSE.forms(chip), *mma.SPARSE_SCALED.forms(chip)]
+    forms = {(f.shape, f.a_type, f.kind, f.ordered): f for f in legal}.values()
+    for value in range(-1, 5):
+        found = certify.verdicts([(form, chip) for form in forms], immediates={"selector": value})
+        for (form, _), complaint in found.items():
+            wanted = value in operand(form, "selector").values
+            # The manual has two pairs of lanes here, and so has LLVM; ptxas looks no closer.
+            unpublished = (form.shape, form.a_type) == ("m16n8k32", "f16") and value in (2, 3)
+            assert (complaint is None) == (wanted or unpublished), (form.ptx, value)
+
+
+@pytest.mark.parametrize("name", ["byte_id_a", "thread_id_a", "byte_id_b", "thread_id_b"])
+def test_ptxas_takes_the_listed_bytes_and_lanes_of_scales(name):
+    forms = list({f.scale_vec: f for f in mma.SCALED.forms("sm_120a")}.values())
+    for value in range(5):
+        found = certify.verdicts([(form, "sm_120a") for form in forms], immediates={name: value})
+        for (form, _), complaint in found.items():
+            assert (complaint is None) == (value in operand(form, name).values), (form.ptx, value)
+
+
+def test_judging_many_at_once_is_judging_each():
+    rng = random.Random(1)
+    points = [
+        point
+        for family in mma.FAMILIES
+        for point in certify.sample(family, mma.NEAR[family.name], 1200, ["sm_89"])
+    ]
+    together = certify.verdicts(points)
+    for point in rng.sample(points, 40):
+        assert (certify.verdicts([point])[point] is None) == (together[point] is None), point
+
+
+def test_planted_faults_are_seen():
+    form = sync()
+    wrong = sync(b_type="bf16")
+    support = mma.SYNC.table[form]
+
+    def planted(*rows):
+        return Family("mma.sync", mma.Sync, lambda: rows, mma.parse_sync)
+
+    assert certify.disagreements(mma, planted((wrong, support)), [(wrong, "sm_80")])
+    assert certify.disagreements(mma, planted((wrong, support)), [(form, "sm_80")])
+    everywhere = planted((form, Support(frozenset(CHIPS), support.ptx)))
+    assert certify.disagreements(mma, everywhere, [(form, "sm_75")])
+    assert certify.version_faults(planted((form, replace(support, ptx=(7, 1)))))
+    bits = sync("m8n8k128", "b1", "s32", bit_op="and.popc")
+    assert certify.version_faults(planted((bits, Support(since("sm_80"), (7, 0)))))
+    assert not certify.version_faults(planted((form, support), (bits, mma.SYNC.table[bits])))
+
+
+# LLVM
+
+
+def llvm_chip(support: Support) -> str:
+    return min((c for c in support.chips if CHIPS[c].llvm), key=lambda name: (CHIPS[name].ptx, name))
+
+
+def test_llvm_prints_each_form_exactly_once_as_the_table_spells_it():
+    points = [
+        (form, llvm_chip(replace(support, chips=support.chips - mma.UNSELECTABLE.get(form, frozenset()))))
+        for family in mma.FAMILIES
+        for form, support in family.table.items()
+        if form.intrinsic is not None
+    ]
+    found = printed(points)
+    assert len(found) == len(FORMS) - 3
+    assert {point: opcodes for point, opcodes in found.items() if opcodes != [point[0].ptx]} == {}
+
+
+def test_llvm_has_no_intrinsic_for_three_forms():
+    assert [form.ptx for _, form in FORMS if form.intrinsic is None] == [
+        "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue8m0",
+        "mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X"
+        ".f32.e2m1.e2m1.f32.ue8m0",
+        "movmatrix.sync.aligned.m8n8.trans.b16",
+    ]
+
+
+def test_llvm_still_cant_select_what_is_listed():
+    for form, chips in mma.UNSELECTABLE.items():
+        for chip in chips:
+            assert chip in mma.SYNC.table[form].chips
+            with pytest.raises(WeftError, match="can't select"):
+                printed([(form, chip)])
+
+
+def test_a_misspelled_form_is_seen():
+    class Misspelled(mma.Sync):
+        ptx = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"
+
+    form = Misspelled(**vars(sync()))
+    assert printed([(form, "sm_80")])[form, "sm_80"] != [form.ptx]
+
+
+# Fragments
+
+
+def operand(form, name: str) -> Registers:
+    return next(o for o in form.operands if o.name == name)
+
+
+def element_bits(form, name: str) -> int:
+    """The bits of an element in an operand's registers, as the PTX manual tells it."""
+    if not hasattr(form, "a_type"):
+        return 16 if form.type == "b16" else 8
+    if name.startswith(("metadata", "scale")):
+        return 4 if name == "metadata" else 8
+    kind = getattr(form, f"{name}_type")
+    packed = "mxf4" in getattr(form, "kind", "")
+    return 8 if kind in ("e3m2", "e2m3") or (kind == "e2m1" and not packed) else ELEMENT_TYPES[kind].bits
+
+
+def fragment_fault(registers: Registers, bits: int) -> str | None:
+    """Why a fragment doesn't hold each element of its tile once, in registers that it fills."""
+    width = 64 if registers.type == "f64" else 32
+    layout, each = Layout.parse(registers.layout), registers.count * width // bits
+    if layout.size != len(list(product(*map(range, registers.shape)))):
+        return f"{layout} isn't of shape {registers.shape}"
+    if registers.name == "metadata" or registers.name.startswith("scale"):
+        places = [tuple(sorted(layout.apply(i).items())) for i in range(layout.size)]
+        fits = all(dict(place)["laneid"] < 32 and dict(place)["m"] < each for place in places)
+        return None if len(set(places)) == layout.size and fits else f"{layout} overlaps or overflows"
+    return None if layout.is_bijective({"laneid": 32, "m": each}) else f"{layout} isn't 32 lanes x {each}"
+
+
+@by_family
+def test_fragments_hold_each_element_once_and_fill_their_registers(family):
+    faults = [
+        (form.ptx, registers.name, fault)
+        for form in family.forms()
+        for registers in form.operands
+        if registers.layout and (fault := fragment_fault(registers, element_bits(form, registers.name)))
+    ]
+    assert not faults
+
+
+def test_every_matrix_operand_has_a_fragment():
+    plain = {"selector", "address", "byte_id_a", "thread_id_a", "byte_id_b", "thread_id_b"}
+    for _, form in FORMS:
+        assert {o.name for o in form.operands if not o.layout} <= plain
+
+
+def test_a_fragment_that_is_no_bijection_is_caught():
+    d = sync().operands[0]
+    assert fragment_fault(d, 32) is None
+    assert fragment_fault(replace(d, layout="S[(2,8,4,2):(2,4@laneid,2@laneid,1)]"), 32)
+    assert fragment_fault(replace(d, count=8), 32)
+    assert fragment_fault(replace(d, shape=(16, 16)), 32)
+    metadata = operand(sparse(), "metadata")
+    assert fragment_fault(replace(metadata, layout="S[(2,8,1,4):(2,4@laneid,1@laneid,1)]"), 4)
+
+
+def held(registers: Registers, lane: int) -> list[tuple[int, ...]]:
+    return Layout.parse(registers.layout).lane_elements(lane, registers.shape)
+
+
+@pytest.mark.parametrize("lane", range(32))
+def test_fragments_are_those_of_the_ptx_manual(lane):
+    """Rows and columns as the manual computes them, `groupID = lane >> 2`, `threadID_in_group = lane % 4`."""
+    group, thread = lane >> 2, lane % 4
+    d, a, b, _ = sync().operands
+    rows = [group if i < 2 or 4 <= i < 6 else group + 8 for i in range(8)]
+    columns = [thread * 2 + (i & 1) + (8 if i >= 4 else 0) for i in range(8)]
+    assert held(a, lane) == list(zip(rows, columns, strict=True))
+    assert held(b, lane) == [(thread * 2 + (i & 1) + (8 if i >= 2 else 0), group) for i in range(4)]
+    assert held(d, lane) == [(group + (8 if i >= 2 else 0), thread * 2 + (i & 1)) for i in range(4)]
+
+    d, a, b, _ = sync("m16n8k32", "s8", "s32").operands
+    rows = [group if i < 4 or 8 <= i < 12 else group + 8 for i in range(16)]
+    columns = [thread * 4 + (i & 3) + (16 if i >= 8 else 0) for i in range(16)]
+    assert held(a, lane) == list(zip(rows, columns, strict=True))
+    assert held(b, lane) == [(thread * 4 + (i & 3) + (16 if i >= 4 else 0), group) for i in range(8)]
+
+    d, a, b, _ = sync("m16n8k16", "f64", "f64").operands
+    columns = [i * 2 + thread if i % 2 == 0 else i * 2 - 2 + thread for i in range(8)]
+    assert held(a, lane) == [(group + 8 * (i % 2), column) for i, column in enumerate(columns)]
+    assert held(b, lane) == [(i * 4 + thread, group) for i in range(4)]
+
+
+@pytest.mark.parametrize("lane", range(32))
+def test_fragments_of_m8n8k4_are_those_of_the_ptx_manual(lane):
+    """Four products in pairs of quads: the first number is which."""
+    quad, half, low = lane % 16 // 4, lane // 16, lane % 4
+    form = sync("m8n8k4", c_type="f16")
+    rows = [low + 4 * half] * 4
+    assert held(form.operands[1], lane) == [(quad, row, i) for i, row in enumerate(rows)]
+    assert held(replace(form, a_layout="col").operands[1], lane) == [
+        (quad, i + 4 * half, low) for i in range(4)
+    ]
+    assert held(form.operands[2], lane) == [(quad, i, low + 4 * half) for i in range(4)]
+    assert held(replace(form, b_layout="row").operands[2], lane) == [
+        (quad, low, i + 4 * half) for i in range(4)
+    ]
+    assert held(form.operands[3], lane) == [(quad, low + 4 * half, i) for i in range(8)]
+    spread = [((lane & 1) + (i & 2) + 4 * half, (i & 4) + (lane & 2) + (i & 1)) for i in range(8)]
+    assert held(form.operands[0], lane) == [(quad, *place) for place in spread]
+
+
+def test_metadata_lies_where_an_h200_reads_it():
+    """By flipping one index at a time: the row (of 0 and 8) and chunk of each lane's nibbles, in quad 0."""
+
+    def nibbles(form, lane):
+        return held(operand(form, "metadata"), lane)
+
+    halves = [
+        [(0, c) for c in range(4)] + [(8, c) for c in range(4)],
+        [(r, c) for r in (0, 8) for c in range(4, 8)],
+    ]
+    assert [nibbles(sparse(), lane) for lane in range(2)] == [halves[0], []]
+    assert [nibbles(sparse("m16n8k32"), lane) for lane in range(3)] == [*halves, []]
+    assert [nibbles(sparse("m16n8k16", "tf32"), lane) for lane in range(3)] == [*halves, []]
+    rows = [[(row, c) for c in chunks] for chunks in (range(8), range(8, 16)) for row in (0, 8)]
+    for inputs, shape in (("s8", "m16n8k32"), ("u4", "m16n8k64")):
+        assert [nibbles(sparse(shape, inputs, "s32"), lane) for lane in range(3)] == [*rows[:2], []]
+    for inputs, shape in (("s8", "m16n8k64"), ("s4", "m16n8k128"), ("e4m3", "m16n8k64")):
+        assert [nibbles(sparse(shape, inputs), lane) for lane in range(4)] == rows
+
+
+def words(elements: int, kind: str, form) -> int:
+    """How many registers hold `elements`: the manual's rule, told without the table."""
+    if kind in ("f32", "s32", "f64", "tf32"):
+        return elements
+    packed = "mxf4" in getattr(form, "kind", "")
+    bits = 8 if kind in ("e3m2", "e2m3") or (kind == "e2m1" and not packed) else ELEMENT_TYPES[kind].bits
+    return max(elements * bits // 32, 1)
+
+
+@by_family
+def test_register_counts_are_what_ptx_counts(family):
+    for form in family.forms():
+        if not hasattr(form, "a_type"):
+            continue
+        m, n, k = form.mnk
+        if form.shape == "m8n8k4" and form.a_type == "f16":
+            m, n, k = 2 * m, 2 * n, 2 * k  # four products, so every lane holds four times as much
+        stored = k // 2 if "metadata" in form.assembly else k
+        sizes = {"d": m * n, "a": m * stored, "b": k * n, "c": m * n}
+        for name, size in sizes.items():
+            kind = getattr(form, f"{name}_type")
+            assert operand(form, name).count == words(size // 32, kind, form), form.ptx
+
+
+# Parsing
+
+
+def read(opcode: str) -> list:
+    return [form for family in mma.FAMILIES if (form := family.parse(opcode, ())) is not None]
+
+
+def test_a_form_is_read_back_from_its_ptx_by_its_family_alone():
+    for _, form in FORMS:
+        assert read(form.ptx) == [form]
+
+
+def test_the_order_of_modifiers_doesnt_matter_as_in_ptxas():
+    rng = random.Random(2)
+    points = []
+    for family, form in rng.sample(FORMS, 60):
+        head, *tokens = form.ptx.split(".")
+        kept = {*ELEMENT_TYPES, "row", "col", "xor", "and", "popc"}
+        ordered = [t for t in tokens if t in kept or re.match(r"b\d", t)]
+        free = [t for t in tokens if t not in ordered]
+        rng.shuffle(free)
+        text = ".".join([head, *free, *ordered])
+        assert read(text) == [form], text
+        spelled = type("Spelled", (type(form),), {"ptx": text})(**vars(form))
+        points.append((spelled, llvm_chip(family.table[form])))
+    assert set(certify.verdicts(points).values()) == {None}
+
+
+@pytest.mark.parametrize(
+    "opcode, form",
+    [
+        ("ldmatrix.sync.aligned.m8n8.x2.trans.shared::cta.b16", mma.Ldmatrix("m8n8", 2, True)),
+        ("ldmatrix.sync.aligned.m8n8.x4.b16", mma.Ldmatrix("m8n8", 4, False, space="generic")),
+        (
+            "mma.sync.aligned.m16n8k8.col.row.f32.f16.bf16.f32",
+            mma.Sync("m16n8k8", "f16", "bf16", "f32", "f32", "col", "row"),
+        ),
+        (
+            "mma.sync.aligned.m8n8k128.row.col.s32.b1.b1.s32.or.popc",
+            sync("m8n8k128", "b1", "s32", bit_op="or.popc"),
+        ),
+        (
+            "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e2m1.e3m2.f32",
+            sync("m16n8k32", "e2m1", b_type="e3m2", kind="f8f6f4"),
+        ),
+        ("mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", sparse(d="f16", ordered=False)),
+    ],
+)
+def test_other_spellings_and_illegal_forms_are_read(opcode, form):
+    assert read(opcode) == [form]
+
+
+@pytest.mark.parametrize(
+    "opcode",
+    [
+        "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32",
+        "mma.sync.m16n8k16.row.col.f32.f16.f16.f32",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f32",
+        "mma.sync.aligned.m16n8k16.row.f32.f16.f16.f32",
+        "mma.sync.aligned.row.col.f32.f16.f16.f32",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.foo",
+        "stmatrix.sync.aligned.m8n8.b16",
+        "ldmatrix.sync.aligned.m8n8.x1.global.b16",
+        "movmatrix.sync.m8n8.trans.b16",
+    ],
+)
+def test_what_is_no_form_is_not_read(opcode):
+    assert not read(opcode)
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize(
+    "family, form, chip, rule, reason",
+    [
+        ("mma.sync", sync(), "sm_75", "chip", "needs sm_80 or later: sm_75 has no mma.sync.aligned.m16n8k16"),
+        ("mma.sync", sync(inputs="tf32"), None, "shape", "has no shape m16n8k16 with a_type tf32"),
+        ("mma.sync", sync(a_type="f32"), None, "a_type", "has no a_type f32: it is one of f16, bf16, tf32"),
+        ("mma.sync", sync(b_type="bf16"), "sm_90", "b_type", "A of f16 needs B of f16, got bf16"),
+        (
+            "mma.sync",
+            sync("m16n8k32", "s8", "s32", b_type="s4"),
+            None,
+            "b_type",
+            "A of s8 needs B of s8 or u8, got s4",
+        ),
+        (
+            "mma.sync",
+            sync(inputs="bf16", d="f16"),
+            None,
+            "d_type",
+            "bf16 inputs need D and C of f32 and f32, got f16 and",
+        ),
+        ("mma.sync", sync(c_type="f16"), None, "shape", "has no shape m16n8k16 with a_type f16"),
+        (
+            "mma.sync",
+            sync(b_layout="row"),
+            None,
+            "layout",
+            "only m8n8k4 of f16 has layouts other than row.col, got row.row",
+        ),
+        (
+            "mma.sync",
+            sync(satfinite=True),
+            None,
+            "satfinite",
+            "satfinite needs s8, u8, s4 or u4 inputs, got f16 and f16",
+        ),
+        (
+            "mma.sync",
+            sync("m8n8k128", "b1", "s32"),
+            None,
+            "bit_op",
+            "b1 needs a bit operation, xor.popc or and.popc, got none",
+        ),
+        (
+            "mma.sync",
+            sync(bit_op="xor.popc"),
+            None,
+            "bit_op",
+            "xor.popc needs A and B of b1, got f16 and f16",
+        ),
+        ("mma.sync", sync("m16n8k32", "e2m1"), None, "kind", "e2m1 needs kind f8f6f4, got none"),
+        (
+            "mma.sync",
+            sync(kind="f8f6f4"),
+            None,
+            "kind",
+            "kind f8f6f4 needs inputs of e4m3, e5m2, e3m2, e2m3, e2m1, got f16",
+        ),
+        (
+            "mma.sync",
+            sync("m16n8k32", "e2m1", kind="f8f6f4"),
+            "sm_100a",
+            "chip",
+            "needs sm_120f, sm_120a, sm_121f, sm_121a",
+        ),
+        (
+            "mma.sp",
+            sparse("m16n8k64", "e4m3", "f16"),
+            None,
+            "kind",
+            "e4m3 with f16 accumulators needs kind f8f6f4, got none",
+        ),
+        (
+            "mma.sp",
+            sparse("m16n8k64", "e2m1", ordered=False, kind="f8f6f4"),
+            None,
+            "ordered",
+            "kind f8f6f4 needs ordered",
+        ),
+        ("mma.sp", sparse(a_layout="col"), None, "layout", "the layouts are row.col, got col.col"),
+        (
+            "mma.sp",
+            sparse(d_type="f16"),
+            None,
+            "d_type",
+            "f16 inputs need D and C of f16 and f16 or f32 and f32, got f16",
+        ),
+        (
+            "mma.block_scale",
+            scaled(scale_vec="4X"),
+            "sm_120a",
+            "scale_vec",
+            "kind mxf4 has no scale_vec 4X: it is one of none, 2X",
+        ),
+        (
+            "mma.block_scale",
+            scaled("mxf4nvf4", ""),
+            None,
+            "scale_vec",
+            "kind mxf4nvf4 has no scale_vec none: it is one of 2X, 4X",
+        ),
+        (
+            "mma.block_scale",
+            scaled("mxf4nvf4", scale_type="ue4m3"),
+            None,
+            "scale_type",
+            "kind mxf4nvf4 with scale_vec 2X has no",
+        ),
+        (
+            "mma.block_scale",
+            scaled(),
+            "sm_100a",
+            "chip",
+            "needs sm_120f, sm_120a, sm_121f, sm_121a: sm_100a has no form of",
+        ),
+        ("ldmatrix", mma.Ldmatrix("m8n8", 3, False), None, "num", "has no num 3: it is one of 1, 2, 4"),
+        (
+            "ldmatrix",
+            mma.Ldmatrix("m16n16", 1, False, "b8"),
+            None,
+            "trans",
+            "has no trans false with shape m16n16",
+        ),
+        (
+            "ldmatrix",
+            mma.Ldmatrix("m8n8", 1, False, space="global"),
+            None,
+            "space",
+            "has no space global: it is one of shared",
+        ),
+        (
+            "stmatrix",
+            mma.Stmatrix("m8n8", 1, False),
+            "sm_80",
+            "chip",
+            "needs sm_90 or later: sm_80 has no form of stmatrix",
+        ),
+        ("movmatrix", mma.Movmatrix(trans=False), None, "trans", "has no trans false: it is one of true"),
+    ],
+)
+def test_a_verdict_names_the_rule_what_was_found_and_the_nearest_legal_forms(
+    family, form, chip, rule, reason
+):
+    verdict = FAMILIES[family].judge(form, chip)
+    assert verdict is not None and verdict.rule == rule
+    assert verdict.reason.startswith(reason)
+    if "has no form of" in verdict.reason:
+        assert not verdict.nearest
+    else:
+        assert verdict.nearest and str(verdict).endswith(", ".join(verdict.nearest))
+        assert all(FAMILIES[family].judge(*read(text), chip) is None for text in verdict.nearest)
+
+
+def test_rules_refuse_no_legal_form():
+    for family, form in FORMS:
+        assert family.judge(form) is None
+
+
+def test_chips_are_as_ptxas_treats_their_variants():
+    assert mma.SYNC.table[sync("m16n8k16", "f64", "f64")].chips == since("sm_90")
+    narrow = only("sm_120a", "sm_120f", "sm_121a", "sm_121f")
+    assert mma.SYNC.table[sync("m16n8k32", "e2m1", kind="f8f6f4")].chips == narrow
+    assert mma.SCALED.chips() == narrow
+    sparse_fp4 = mma.SparseScaled("m16n8k128", "mxf4", "", "e2m1", "e2m1", "ue8m0")
+    assert mma.SPARSE_SCALED.table[sparse_fp4].chips == only("sm_120a", "sm_121a")
+    assert mma.MOVMATRIX.table[mma.Movmatrix()] == Support(since("sm_75"), (7, 8))
+
+
+def test_an_intrinsic_that_llvm_lacks_is_caught():
+    class Unknown(mma.Sync):
+        intrinsic = "llvm.nvvm.mma.m16n8k7.row.col.f32.f32"
+
+    with pytest.raises(WeftError, match="no intrinsic"):
+        printed([(Unknown(**vars(sync())), "sm_80")])

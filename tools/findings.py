@@ -1,0 +1,145 @@
+"""What `weft lint` finds in a file: each tensor-core instruction, and whether it is legal."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft.errors import Diagnostic, Location, WeftError
+from weft.isa import scan, written
+from weft.isa.chips import CHIPS
+from weft.isa.family import Verdict, unknown_chip
+from weft.tools import cli
+
+_PTX = re.compile(r"^\s*\.(version|target)\b", re.MULTILINE)
+# Chips from before tensor cores: no instruction is legal there, which the tables say by themselves.
+_OLDER = re.compile(r"sm_[1-6]\d")
+# Raises upstream's tensor-core operations to ours, which the tables judge.
+_RAISE = "nvvm-to-weft"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One instruction of a file: where it is, how it is spelled, and what is wrong with it, if anything."""
+
+    line: int
+    column: int
+    instruction: str
+    verdict: Verdict | None
+    subject: str
+
+    def json(self) -> str:
+        """The finding as one line of JSON."""
+        verdict = self.verdict
+        return json.dumps(
+            {
+                "line": self.line,
+                "instruction": self.instruction,
+                "legal": verdict is None,
+                "rule": verdict.rule if verdict else None,
+                "reason": verdict.reason if verdict else None,
+                "nearest": list(verdict.nearest) if verdict else [],
+            },
+            ensure_ascii=False,
+        )
+
+    def text(self, name: str) -> str:
+        """The complaint as a line of text, about the file `name`."""
+        return f"{name}:{self.line}:{self.column}: error: {self.subject} {self.verdict}"
+
+
+def lint_ptx(text: str, chip: str | None = None) -> list[Finding]:
+    """Judges every tensor-core instruction of a PTX text, in its order, on `chip` or on what it names itself."""
+    chip = chip or scan.target(text)
+    version = scan.version(text)
+    return [
+        Finding(i.line, i.column, i.opcode, written.judge(i, chip, version), f"'{i.opcode}'")
+        for i in scan.instructions(text)
+    ]
+
+
+def lint_mlir(text: str, path: str, chip: str | None = None) -> list[Finding]:
+    """Judges every operation of Weft's in the text of an .mlir file, and upstream's that can be raised to one,
+    on `chip` or on the target around each. Raises WeftError for what can't be parsed.
+    """
+    from weft import mlir, passes
+    from weft.dialects import context as new_context
+    from weft.dialects.op import judged_on, unchecked
+
+    name = cli.name_of(path)
+    context = new_context()
+    context.enable_multithreading(False)  # the switches below are a thread's own
+    with unchecked(), cli.speaking_of(name):
+        module = mlir.parse_file(path, context) if Path(path).is_file() else mlir.parse(text, context, name)
+        if _RAISE in passes.PASSES:
+            with mlir.located(name):
+                passes.manager(_RAISE, context).run(module.operation)
+    with judged_on(chip):
+        return [_judge(op, name) for op in _operations(module)]
+
+
+def _operations(module: Any) -> list[Any]:
+    """The operations of Weft's dialects, in the order of the text."""
+    from weft.dialects import DIALECTS
+    from weft.mlir import ir
+
+    namespaces = {dialect.DIALECT_NAMESPACE for dialect in DIALECTS}
+    found: list[Any] = []
+
+    def visit(op: Any) -> Any:
+        if op.name.partition(".")[0] in namespaces:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return [op.opview for op in found]
+
+
+def _judge(op: Any, name: str) -> Finding:
+    from weft import mlir
+    from weft.dialects.instruction import InstructionOp
+
+    place = mlir.location(op.location, name) or Location(name, 0, 0)
+    subject, instruction = f"'{op.operation.name}' op", str(op.operation.name)
+    try:
+        with op.location:
+            verdict = None
+            if isinstance(op, InstructionOp):
+                form, target = op.form, op.target
+                instruction = form.ptx
+                verdict = op.family.judge(form, target.chip.name if target else None)
+            if verdict is None and (message := op.check()):
+                verdict = Verdict("operands" if isinstance(op, InstructionOp) else "check", message)
+    except WeftError as error:  # of an unknown chip around the op
+        verdict = Verdict("target", error.diagnostics[0].message)
+    return Finding(place.line, place.column, instruction, verdict, subject)
+
+
+def _is_ptx(path: str, text: str) -> bool:
+    """By the file's name, or by its text where the name doesn't say."""
+    suffix = Path(path).suffix
+    return suffix == ".ptx" or (suffix != ".mlir" and bool(_PTX.search(text)))
+
+
+def _chip_of(text: str, name: str) -> str | None:
+    """The chip that a PTX text names. Raises WeftError for one that the tables don't know."""
+    chip = scan.target(text)
+    if chip is None or chip in CHIPS or _OLDER.fullmatch(chip):
+        return chip
+    before = text[: text.index(chip)]
+    place = Location(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
+    raise WeftError(Diagnostic(f"the tables {unknown_chip(chip).replace('knows', 'know', 1)}", place))
+
+
+def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
+    """What a file holds, and the words for the chips it was judged on. Raises WeftError where it can't be read
+    or parsed.
+    """
+    if chip is not None and chip not in CHIPS:
+        raise WeftError(f"--arch {unknown_chip(chip)}")
+    text = cli.read(path)
+    if not _is_ptx(path, text):
+        return lint_mlir(text, path, chip), f"on {chip}" if chip else "on the chips of its modules"
+    chip = chip or _chip_of(text, cli.name_of(path))
+    return lint_ptx(text, chip), f"on {chip}" if chip else "on some chip (it names none: give --arch)"

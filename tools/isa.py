@@ -1,0 +1,182 @@
+"""`weft isa`: the instruction tables, readable in a terminal or as JSON."""
+
+import io
+import json
+import shutil
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import WeftError
+from weft.tools import cli
+from weft.tools.command import Command
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from weft.isa.family import Family, Registers
+
+# How wide tables are where there is no terminal.
+_WIDTH = 120
+# Legal values of an operand are listed in JSON up to so many, then told by first, last and step.
+_LISTED = 64
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "family", nargs="?", metavar="FAMILY", help="wmma, mma, wgmma, tcgen05, or an instruction (mma.sync)"
+    )
+    parser.add_argument("--arch", metavar="CHIP", help="only what this chip has")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line for each form")
+
+
+def _run(options: Namespace) -> int:
+    from weft.isa.chips import CHIPS
+    from weft.isa.family import unknown_chip
+
+    chip = options.arch
+    if chip is not None and chip not in CHIPS:
+        raise WeftError(f"--arch {unknown_chip(chip)}")
+    families = chosen(options.family)
+    if options.json:
+        lines = [json.dumps(entry) for family in families for entry in entries(family, chip)]
+        cli.say("\n".join(lines)) if lines else None
+        return 0
+    if options.family is None:
+        cli.say(_rendered([_overview(chip)]))
+        return 0
+    shown = [part for family in families if any(family.forms(chip)) for part in _table(family, chip)]
+    cli.say(_rendered(shown).rstrip() if shown else f"{chip} has no form of {options.family}")
+    return 0
+
+
+def chosen(name: str | None) -> "tuple[Family[Any], ...]":
+    """The families of a table, or the one of an instruction. Raises WeftError for a name of neither."""
+    from weft.isa.tables import FAMILIES, TABLES
+
+    if name is None:
+        return FAMILIES
+    table = next((table for table in TABLES if table.name == name), None)
+    found = table.families if table else tuple(family for family in FAMILIES if family.name == name)
+    if not found:
+        names = ", ".join([*(table.name for table in TABLES), *(family.name for family in FAMILIES)])
+        raise WeftError(f"no table and no instruction '{name}': there is {names}")
+    return found
+
+
+def entries(family: "Family[Any]", chip: str | None = None) -> Iterator[dict[str, Any]]:
+    """The forms of a family as JSON has them."""
+    from weft.isa.chips import CHIPS
+    from weft.tools.isa_rows import version_text
+
+    for form in family.forms(chip):
+        support = family.table[form]
+        yield {
+            "family": family.name,
+            "ptx": form.ptx,
+            "axes": {axis: getattr(form, axis) for axis in family.axes},
+            "operands": [_operand(operand) for operand in form.operands],
+            "assembly": form.assembly.format(**{operand.name: operand.name for operand in form.operands}),
+            "intrinsic": form.intrinsic,
+            "chips": [name for name in CHIPS if name in support.chips],
+            "ptx_version": version_text(support.ptx),
+        }
+
+
+def _operand(operand: "Registers") -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": operand.name,
+        "count": operand.count,
+        "type": operand.type,
+        "role": operand.role,
+    }
+    if operand.shape:
+        found |= {"shape": list(operand.shape), "layout": operand.layout}
+    values = operand.values
+    if len(values) > _LISTED:
+        found["values"] = {"first": values[0], "last": values[-1], "step": values[1] - values[0]}
+    elif values:
+        found["values"] = list(values)
+    return found
+
+
+def _rendered(parts: "Sequence[RenderableType]") -> str:
+    """Tables as text, as wide as the terminal; with colours where stdout is one."""
+    from rich.console import Console
+
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else _WIDTH
+    console = Console(
+        file=io.StringIO(), force_terminal=terminal, no_color=not terminal, width=width, highlight=False
+    )
+    for part in parts:
+        console.print(part)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.rstrip().split("\n"))
+
+
+def _overview(chip: str | None) -> "RenderableType":
+    """The instructions of all tables, or those that `chip` has."""
+    from rich import box
+    from rich.table import Table
+
+    from weft.isa.tables import TABLES
+    from weft.tools.isa_rows import chips_text, version_text
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("table", "instruction", "forms", "first in PTX", "chips"):
+        made.add_column(heading, justify="right" if heading == "forms" else "left")
+    for table in TABLES:
+        for family in table.families:
+            if count := sum(1 for _ in family.forms(chip)):
+                first = version_text(min(family.table[form].ptx for form in family.forms(chip)))
+                made.add_row(table.name, family.name, str(count), first, chips_text(family.chips()))
+    return made
+
+
+def _table(family: "Family[Any]", chip: str | None) -> "Iterator[RenderableType]":
+    """One family: how it is spelled, what all rows share, and its rows."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    from weft.tools.isa_rows import rows
+    from weft.tools.isa_spelling import pattern
+
+    found = rows(family, chip)
+    forms = [form for row in found for form in row.forms]
+    yield f"[bold]{family.name}[/bold]  {len(forms)} form{'' if len(forms) == 1 else 's'}"
+    yield f"  PTX   {escape(pattern(form.ptx for form in forms))}"
+    intrinsics = [form.intrinsic for form in forms if form.intrinsic]
+    yield f"  LLVM  {escape(pattern(intrinsics)) if intrinsics else 'none: inline PTX'}"
+    common = [text for text in found[0].operands if all(text in row.operands for row in found)]
+    cells = {
+        "shape": [row.shape for row in found],
+        "types": [row.types for row in found],
+        "modifiers": [row.modifiers for row in found],
+        "operands": [", ".join(text for text in row.operands if text not in common) for row in found],
+        "chips": [row.chips for row in found],
+        "PTX": [row.ptx for row in found],
+        "LLVM": ["inline" if row.forms[0].intrinsic is None else "" for row in found],
+    }
+    shared = {name: column[0] for name, column in cells.items() if len(set(column)) == 1 and column[0]}
+    if common:
+        shared["operands"] = ", ".join(filter(None, [*common, shared.get("operands", "")]))
+    if not intrinsics:
+        shared.pop("LLVM", None)
+    for name, text in shared.items():
+        yield f"  {name:<9} {escape(text)}"
+    varying = {name: column for name, column in cells.items() if len(set(column)) > 1}
+    if varying:
+        made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for name in varying:
+            made.add_column(name, no_wrap=name == "PTX", overflow="fold")
+        for row in zip(*varying.values(), strict=True):
+            made.add_row(*map(escape, row))
+        yield made
+    else:
+        yield ""
+
+
+ISA = Command("isa", "show the instruction tables: what each chip has, and how it is spelled", _arguments, _run)

@@ -1,0 +1,251 @@
+"""The instruction tables in few rows: forms that differ on independent axes stand in one."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import MISSING, dataclass, fields
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from weft.isa.certify import ptx_registers
+from weft.isa.chips import CHIPS, ChipSet, describe, since
+from weft.isa.family import Family, Registers, Support
+from weft.isa.mma_fragments import mnk
+
+# A fragment whose register count takes more values than this has it told as a multiple of N or of `num`.
+_MANY = 4
+
+
+@dataclass(frozen=True)
+class Row:
+    """Forms of one family, all that the values of its axes combine to; `values` are in the axes' order."""
+
+    family: Family[Any]
+    forms: tuple[Any, ...]
+    values: tuple[tuple[Any, ...], ...]
+    support: Support
+
+    @property
+    def shape(self) -> str:
+        """Shapes and counts."""
+        found = {axis: values for axis, values in self._axes() if axis in _SHAPES}
+        cells = [" ".join(shapes(map(str, found["shape"])))] if "shape" in found else []
+        if "num" in found:
+            cells.append(" ".join(f"x{n}" for n in found["num"]))
+        return " ".join(cells)
+
+    @property
+    def types(self) -> str:
+        """Types, operands that have the same choice together, and the kind of element."""
+        alike: dict[tuple[Any, ...], list[str]] = defaultdict(list)
+        for axis, values in self._axes():
+            if axis.endswith("_type"):
+                alike[values].append(_operand_of(axis))
+        cells = [f"{','.join(sorted(names))} {_choice(values)}" for values, names in alike.items()]
+        cells += [_choice(values) for axis, values in self._axes() if axis == "type"]
+        cells += [f"kind {_choice(v)}" for axis, v in self._axes() if axis == "kind" and v != ("",)]
+        return "; ".join(cells)
+
+    @property
+    def modifiers(self) -> str:
+        """The other axes, where they say more than the form's default: `[satfinite]` may be there or not."""
+        defaults = {f.name: f.default for f in fields(self.family.form)}
+        cells = []
+        for axis, values in self._axes():
+            told = axis in _SHAPES or axis.endswith("type") or axis == "kind"
+            usual = values == (defaults[axis],) or (defaults[axis] is MISSING and values in ((False,), ("",)))
+            if told or usual:
+                continue
+            if all(isinstance(value, bool) for value in values):
+                cells.append(f"[{axis}]" if len(values) > 1 else axis if values[0] else f"no {axis}")
+            else:
+                cells.append(f"{axis} {_choice(values)}")
+        return "; ".join(cells)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Registers of each operand and their LLVM type; one in brackets isn't in every form."""
+        return tuple(_operands(self.forms, _scales(self.family)))
+
+    @property
+    def chips(self) -> str:
+        """The chips that have the forms."""
+        return chips_text(self.support.chips)
+
+    @property
+    def ptx(self) -> str:
+        """The first PTX version with the forms."""
+        return version_text(self.support.ptx)
+
+    def _axes(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        return zip(self.family.axes, self.values, strict=True)
+
+
+_SHAPES = ("shape", "num")
+
+
+def _operand_of(axis: str) -> str:
+    return axis.removesuffix("_type").upper() if len(axis) == len("a_type") else axis.removesuffix("_type")
+
+
+def _choice(values: Iterable[Any]) -> str:
+    return "|".join(str(value) if value or value is False else "none" for value in values)
+
+
+def shapes(names: Iterable[str]) -> list[str]:
+    """Shapes in words: many that differ in N alone are one, `m64nNk16 (N 8…256 by 8)`."""
+    columns: dict[tuple[int, int], list[int]] = defaultdict(list)
+    listed = list(names)
+    for name in listed:
+        m, n, k = mnk(name) if "k" in name else (0, 0, 0)
+        columns[m, k].append(n)
+    found = []
+    for name in listed:
+        m, n, k = mnk(name) if "k" in name else (0, 0, 0)
+        if len(columns[m, k]) <= _MANY or not k:
+            found.append(name)
+        elif n == columns[m, k][0]:
+            found.append(f"m{m}nNk{k} (N {numbers(columns[m, k])})")
+    return found
+
+
+def numbers(values: Sequence[int]) -> str:
+    """Numbers in ascending order in words, runs of one step as `32…256 by 16`."""
+    found, left = [], list(values)
+    while left:
+        run = 1
+        while run < len(left) and left[run] - left[run - 1] == left[1] - left[0]:
+            run += 1
+        if run > _MANY:
+            step = left[1] - left[0]
+            found.append(f"{left[0]}…{left[run - 1]}" + (f" by {step}" if step > 1 else ""))
+        else:
+            run = 1
+            found.append(str(left[0]))
+        left = left[run:]
+    return ", ".join(found)
+
+
+def version_text(version: tuple[int, int]) -> str:
+    """A PTX version as `.version` writes it."""
+    return f"{version[0]}.{version[1]}"
+
+
+def chips_text(chips: ChipSet) -> str:
+    """A chip set in words: `sm_80 or later`, or a row of chips, variants with theirs: `sm_100(a/f)`."""
+    if chips and chips == since(next(name for name in CHIPS if name in chips)):
+        return describe(chips)
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in CHIPS:
+        if name in chips:
+            base = name.rstrip("af")
+            found[base].append(name.removeprefix(base))
+    return " ".join(
+        base + (variants[0] if len(variants) == 1 else f"({'/'.join(v or '-' for v in sorted(variants))})")
+        for base, variants in found.items()
+    )
+
+
+@cache
+def rows(family: Family[Any], chip: str | None = None) -> tuple[Row, ...]:
+    """The table of `family`, or what `chip` has of it, in as few rows as were found."""
+    scales = _scales(family)
+    groups: dict[Any, list[Any]] = defaultdict(list)
+    for form in family.forms(chip):
+        fragments = tuple(_count(form, operand, scales) for operand in form.operands if operand.shape)
+        groups[fragments, family.table[form], form.intrinsic is None].append(form)
+    order = {form: number for number, form in enumerate(family.table)}
+    found = []
+    for (_, support, _), forms in groups.items():
+        for box in _boxes(forms, family.axes):
+            inside = tuple(
+                form
+                for form in forms
+                if all(getattr(form, a) in values for a, values in zip(family.axes, box, strict=True))
+            )
+            values = tuple(tuple(dict.fromkeys(getattr(f, axis) for f in inside)) for axis in family.axes)
+            found.append(Row(family, inside, values, support))
+    return tuple(sorted(found, key=lambda row: order[row.forms[0]]))
+
+
+Box = tuple[frozenset[Any], ...]
+
+
+def _boxes(forms: Iterable[Any], axes: Sequence[str]) -> list[Box]:
+    """Products of values that hold the forms, each form once: the fewest of several tries."""
+    points = [tuple(frozenset([getattr(form, axis)]) for axis in axes) for form in forms]
+    orders = [[*range(first, len(axes)), *range(first)] for first in range(max(len(axes), 1))]
+    orders += [order[::-1] for order in orders]
+    return min((_merged(points, order) for order in orders), key=len)
+
+
+def _merged(points: Sequence[Box], order: Sequence[int]) -> list[Box]:
+    boxes = list(points)
+    while True:
+        before = len(boxes)
+        for place in order:
+            alike: dict[Box, list[frozenset[Any]]] = defaultdict(list)
+            for box in boxes:
+                alike[box[:place] + box[place + 1 :]].append(box[place])
+            boxes = [
+                (*rest[:place], frozenset().union(*values), *rest[place:]) for rest, values in alike.items()
+            ]
+        if len(boxes) == before:
+            return boxes
+
+
+def _extents(form: Any) -> dict[str, int]:
+    """What the number of an operand's registers may grow with."""
+    found = {}
+    if "k" in getattr(form, "shape", ""):
+        found["N"] = mnk(form.shape)[1]
+    if hasattr(form, "num"):
+        found["num"] = form.num
+    return found
+
+
+@cache
+def _scales(family: Family[Any]) -> dict[str, str]:
+    """The operands whose count is told as a multiple of something, and of what."""
+    counts: dict[tuple[str, str], set[tuple[int, Fraction]]] = defaultdict(set)
+    for form in family.table:
+        for operand in form.operands:
+            count = ptx_registers(operand)[1]
+            for name, extent in _extents(form).items():
+                counts[operand.name, name].add((count, Fraction(count, extent)))
+    scales = {}
+    for (operand, name), found in counts.items():
+        different, ratios = len({count for count, _ in found}), len({ratio for _, ratio in found})
+        if ratios < different and (name == "num" or different > _MANY):
+            scales[operand] = name
+    return scales
+
+
+def _count(form: Any, operand: Registers, scales: dict[str, str]) -> tuple[str, str, str]:
+    """An operand's name, how many registers it has, and their type."""
+    count, kind = ptx_registers(operand)[1], operand.type
+    if count != operand.count:
+        kind = kind.partition("x")[2].rstrip(">")
+    if (scale := scales.get(operand.name)) is None:
+        return operand.name, str(count), kind
+    ratio = Fraction(count, _extents(form)[scale])
+    factor = "" if ratio.numerator == 1 else f"{ratio.numerator} "
+    divisor = "" if ratio.denominator == 1 else f"/{ratio.denominator}"
+    return operand.name, f"{factor}{scale}{divisor}", kind
+
+
+def _operands(forms: Sequence[Any], scales: dict[str, str]) -> Iterator[str]:
+    """Each operand of any of the forms in words, in PTX's order."""
+    found: dict[str, dict[str, None]] = {}
+    seen: dict[str, int] = defaultdict(int)
+    for form in forms:
+        for operand in form.operands:
+            name, count, kind = _count(form, operand, scales)
+            kind = kind.replace("!llvm.", "")
+            text = "constant" if operand.role == "immediate" else kind if count == "1" else f"{count} {kind}"
+            found.setdefault(name, {})[text] = None
+            seen[name] += 1
+    order = sorted(found, key=list(dict.fromkeys(o.name for f in forms for o in f.operands)).index)
+    for name in order:
+        text = f"{name}: {'|'.join(found[name])}"
+        yield text if seen[name] == len(forms) else f"[{text}]"

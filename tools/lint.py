@@ -1,0 +1,41 @@
+"""`weft lint`: which tensor-core instructions of a file are legal on a chip, why the others aren't, and what is
+near.
+"""
+
+from argparse import ArgumentParser, Namespace
+
+from weft.errors import WeftError
+from weft.tools import cli
+from weft.tools.command import Command
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE.mlir|FILE.ptx", help="what to check; - is stdin")
+    parser.add_argument("--arch", metavar="CHIP", help="the chip, where the file names none or another")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line for each instruction")
+
+
+def _run(options: Namespace) -> int:
+    from weft.tools.findings import lint
+
+    name = cli.name_of(options.file)
+    try:
+        findings, where = lint(options.file, options.arch)
+    except WeftError as error:
+        cli.report(error.diagnostics, "weft")
+        return 2
+    illegal = [finding for finding in findings if finding.verdict]
+    if options.json:
+        lines = [finding.json() for finding in findings]
+    else:
+        count = f"{len(findings)} instruction{'' if len(findings) == 1 else 's'}"
+        summary = f"{name}: {count}, {len(illegal) or 'none'} illegal {where}"
+        lines = [*(finding.text(name) for finding in illegal), summary]
+    if lines:
+        cli.say("\n".join(lines))
+    return 1 if illegal else 0
+
+
+LINT = Command(
+    "lint", "say which tensor-core instructions are legal on a chip, and what is near", _arguments, _run
+)
