@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from weft.dialects.instruction import InstructionOp
 from weft.dialects.mma import Mma
 from weft.dialects.tcgen05 import Tcgen05
 from weft.dialects.tile import Tile
@@ -12,6 +13,10 @@ from weft.mlir import find_dialects_in, ir
 find_dialects_in(__name__)
 
 DIALECTS = (Tile, Wmma, Mma, Wgmma, Tcgen05)
+INSTRUCTION_OPS = tuple(
+    op for dialect in DIALECTS for op in dialect.operations if issubclass(op, InstructionOp)
+)
+"""The operations that spell one instruction."""
 
 
 def context() -> Any:

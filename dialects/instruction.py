@@ -79,6 +79,11 @@ class InstructionOp(Op):
             }
         )
 
+    @property
+    def ptx_version(self) -> tuple[int, int]:
+        """The first PTX version that spells the op's form, which must be legal."""
+        return self.family.table[self.form].ptx
+
     def _given(self, name: str) -> Any:
         if any(f.name == name and isinstance(f, ext.OperandDef) for f in self._fields):
             return self.values(name)

@@ -10,7 +10,6 @@ from weft.errors import Diagnostic, WeftError
 from weft.mlir import ext, ir
 from weft.target import Target
 
-
 _checks: ContextVar[bool] = ContextVar("checks", default=True)
 _chip: ContextVar[str | None] = ContextVar("chip", default=None)
 
@@ -154,7 +153,16 @@ def _undeclared(op: Any) -> str | None:
     for name, default in op.optional.items():
         if name in attributes and not _fits(attributes[name], default):
             return f"expects attribute '{name}' to be {_kind_of(default)}, got {attributes[name]}"
-    return _bad_segments(op)
+    return _unknown(op) or _bad_segments(op)
+
+
+def _unknown(op: Any) -> str | None:
+    """An attribute that the op doesn't have; those whose names have a dialect are anybody's."""
+    known = [f.name for f in op._fields if isinstance(f, ext.AttributeDef)] + list(op.optional)
+    for name in op.operation.attributes:
+        if name not in known and name != "operandSegmentSizes" and "." not in name:
+            return f"has no attribute '{name}': it is one of {', '.join(known) or 'none'}"
+    return None
 
 
 def _bad_segments(op: Any) -> str | None:

@@ -13,6 +13,7 @@ from weft.passes.lower_mma import LOWER_MMA
 from weft.passes.lower_tcgen05 import LOWER_TCGEN05
 from weft.passes.lower_wgmma import LOWER_WGMMA
 from weft.passes.lower_wmma import LOWER_WMMA
+from weft.passes.nvvm_to_weft import NVVM_TO_WEFT
 from weft.passes.outline_matmul import OUTLINE_MATMUL
 from weft.passes.pipeline import (
     WEFT,
@@ -25,6 +26,7 @@ from weft.passes.pipeline import (
     pass_manager,
 )
 from weft.passes.select_schedule import SELECT_SCHEDULE
+from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
 
 PASSES = {
     p.flag: p
@@ -36,6 +38,8 @@ PASSES = {
         LOWER_GEMM,
         LOWER_BUFFERS,
         LOWER_FRAGMENTS,
+        NVVM_TO_WEFT,
+        WEFT_TO_NVVM,
         LOWER_WMMA,
         LOWER_MMA,
         LOWER_WGMMA,

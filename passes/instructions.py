@@ -7,6 +7,7 @@ from typing import Any
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.op import refuse
 from weft.isa.family import Registers, arguments, immediates
+from weft.isa.mma import UNSELECTABLE
 from weft.mlir import arith, ir, llvm, operations
 
 # LLVM's constraint letters for the registers of inline PTX.
@@ -31,7 +32,9 @@ def lower_all(module: Any, kinds: Sequence[Any]) -> None:
 
 def _instruction(op: Any) -> list[Any]:
     form = op.form
-    return _call(op, form) if form.intrinsic else _inline(op, form)
+    chip = op.target.chip.name if op.target else None
+    by_llvm = form.intrinsic and chip not in UNSELECTABLE.get(form, ())
+    return _call(op, form) if by_llvm else _inline(op, form)
 
 
 def _descriptor(op: DescriptorOp) -> Any:

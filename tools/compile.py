@@ -30,11 +30,7 @@ def _run(options: Namespace) -> int:
         raise WeftError(f"--after shows MLIR: it goes with --emit mlir, not with --emit {options.emit}")
     if options.emit == "cubin" and options.output == "-" and sys.stdout.isatty():
         raise WeftError("a cubin is no text for a terminal: name a file with -o")
-<<<<<<< HEAD
-    from weft.compile import Compiled, compile_module
-=======
     from weft.stages import Compiled, compile_module
->>>>>>> main
     from weft.tools import source
 
     module = source.load(options.file, options.kernel)

@@ -50,7 +50,7 @@ class Finding:
 
 
 def lint_ptx(text: str, chip: str | None = None) -> list[Finding]:
-    """Judges every tensor-core instruction of a PTX text, in its order, on `chip` or on what it names itself."""
+    """Judges every tensor-core instruction of a PTX text, on `chip` or on the one that the text names."""
     chip = chip or scan.target(text)
     version = scan.version(text)
     return [
@@ -60,8 +60,8 @@ def lint_ptx(text: str, chip: str | None = None) -> list[Finding]:
 
 
 def lint_mlir(text: str, path: str, chip: str | None = None) -> list[Finding]:
-    """Judges every operation of Weft's in the text of an .mlir file, and upstream's that can be raised to one,
-    on `chip` or on the target around each. Raises WeftError for what can't be parsed.
+    """Judges every operation of Weft's in the text of an .mlir file, and upstream's that can be raised to
+    one, on `chip` or on the target around each. Raises WeftError for what can't be parsed.
     """
     from weft import mlir, passes
     from weft.dialects import context as new_context
@@ -104,13 +104,13 @@ def _judge(op: Any, name: str) -> Finding:
     subject, instruction = f"'{op.operation.name}' op", str(op.operation.name)
     try:
         with op.location:
-            verdict = None
-            if isinstance(op, InstructionOp):
-                form, target = op.form, op.target
+            verdict, rule = None, "check"
+            if isinstance(op, InstructionOp) and (family := op.family) is not None:
+                form, target, rule = op.form, op.target, "operands"
                 instruction = form.ptx
-                verdict = op.family.judge(form, target.chip.name if target else None)
+                verdict = family.judge(form, target.chip.name if target else None)
             if verdict is None and (message := op.check()):
-                verdict = Verdict("operands" if isinstance(op, InstructionOp) else "check", message)
+                verdict = Verdict(rule, message)
     except WeftError as error:  # of an unknown chip around the op
         verdict = Verdict("target", error.diagnostics[0].message)
     return Finding(place.line, place.column, instruction, verdict, subject)
@@ -133,8 +133,8 @@ def _chip_of(text: str, name: str) -> str | None:
 
 
 def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
-    """What a file holds, and the words for the chips it was judged on. Raises WeftError where it can't be read
-    or parsed.
+    """What a file holds, and the words for the chips it was judged on. Raises WeftError where it can't be
+    read or parsed.
     """
     if chip is not None and chip not in CHIPS:
         raise WeftError(f"--arch {unknown_chip(chip)}")

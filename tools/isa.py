@@ -111,7 +111,7 @@ def _rendered(parts: "Sequence[RenderableType]") -> str:
         file=io.StringIO(), force_terminal=terminal, no_color=not terminal, width=width, highlight=False
     )
     for part in parts:
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, str))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.rstrip().split("\n"))
 
@@ -150,23 +150,24 @@ def _table(family: "Family[Any]", chip: str | None) -> "Iterator[RenderableType]
     yield f"  PTX   {escape(pattern(form.ptx for form in forms))}"
     intrinsics = [form.intrinsic for form in forms if form.intrinsic]
     yield f"  LLVM  {escape(pattern(intrinsics)) if intrinsics else 'none: inline PTX'}"
-    common = [text for text in found[0].operands if all(text in row.operands for row in found)]
+    operands, modifiers = _common([row.operands for row in found]), _common([row.modifiers for row in found])
     cells = {
         "shape": [row.shape for row in found],
         "types": [row.types for row in found],
-        "modifiers": [row.modifiers for row in found],
-        "operands": [", ".join(text for text in row.operands if text not in common) for row in found],
+        "modifiers": ["; ".join(t for t in row.modifiers if t not in modifiers) for row in found],
+        "operands": [", ".join(t for t in row.operands if t not in operands) for row in found],
         "chips": [row.chips for row in found],
         "PTX": [row.ptx for row in found],
         "LLVM": ["inline" if row.forms[0].intrinsic is None else "" for row in found],
     }
-    shared = {name: column[0] for name, column in cells.items() if len(set(column)) == 1 and column[0]}
-    if common:
-        shared["operands"] = ", ".join(filter(None, [*common, shared.get("operands", "")]))
     if not intrinsics:
-        shared.pop("LLVM", None)
+        del cells["LLVM"]
+    shared = {name: {*column}.pop() for name, column in cells.items() if len({*column}) == 1}
+    shared["modifiers"] = "; ".join(filter(None, [*modifiers, shared.get("modifiers", "")]))
+    shared["operands"] = ", ".join(filter(None, [*operands, shared.get("operands", "")]))
     for name, text in shared.items():
-        yield f"  {name:<9} {escape(text)}"
+        if text:
+            yield f"  {name if name != 'PTX' else 'since PTX':<9} {escape(text)}"
     varying = {name: column for name, column in cells.items() if len(set(column)) > 1}
     if varying:
         made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -179,4 +180,11 @@ def _table(family: "Family[Any]", chip: str | None) -> "Iterator[RenderableType]
         yield ""
 
 
-ISA = Command("isa", "show the instruction tables: what each chip has, and how it is spelled", _arguments, _run)
+def _common(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """What all rows say."""
+    return [text for text in rows[0] if all(text in row for row in rows)]
+
+
+ISA = Command(
+    "isa", "show the instruction tables: what each chip has, and how it is spelled", _arguments, _run
+)

@@ -1,5 +1,6 @@
 """The instruction tables in few rows: forms that differ on independent axes stand in one."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -47,7 +48,7 @@ class Row:
         return "; ".join(cells)
 
     @property
-    def modifiers(self) -> str:
+    def modifiers(self) -> tuple[str, ...]:
         """The other axes, where they say more than the form's default: `[satfinite]` may be there or not."""
         defaults = {f.name: f.default for f in fields(self.family.form)}
         cells = []
@@ -60,7 +61,7 @@ class Row:
                 cells.append(f"[{axis}]" if len(values) > 1 else axis if values[0] else f"no {axis}")
             else:
                 cells.append(f"{axis} {_choice(values)}")
-        return "; ".join(cells)
+        return tuple(cells)
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -111,9 +112,11 @@ def shapes(names: Iterable[str]) -> list[str]:
 
 def numbers(values: Sequence[int]) -> str:
     """Numbers in ascending order in words, runs of one step as `32…256 by 16`."""
-    found, left = [], list(values)
+    found, left = [], values
     while left:
         run = 1
+        if isinstance(left, range):
+            run = len(left)
         while run < len(left) and left[run] - left[run - 1] == left[1] - left[0]:
             run += 1
         if run > _MANY:
@@ -123,7 +126,7 @@ def numbers(values: Sequence[int]) -> str:
             run = 1
             found.append(str(left[0]))
         left = left[run:]
-    return ", ".join(found)
+    return "|".join(found)
 
 
 def version_text(version: tuple[int, int]) -> str:
@@ -241,11 +244,15 @@ def _operands(forms: Sequence[Any], scales: dict[str, str]) -> Iterator[str]:
     for form in forms:
         for operand in form.operands:
             name, count, kind = _count(form, operand, scales)
-            kind = kind.replace("!llvm.", "")
-            text = "constant" if operand.role == "immediate" else kind if count == "1" else f"{count} {kind}"
+            kind = re.sub(r"vector<(\d+)x(\w+)>", r"\2x\1", kind.replace("!llvm.", ""))
+            text = kind if count == "1" else f"{count} {kind}"
+            if operand.role == "immediate":
+                text = numbers(operand.values)
+            elif operand.values:
+                text += f" ({numbers(operand.values)})"
             found.setdefault(name, {})[text] = None
             seen[name] += 1
     order = sorted(found, key=list(dict.fromkeys(o.name for f in forms for o in f.operands)).index)
     for name in order:
-        text = f"{name}: {'|'.join(found[name])}"
+        text = f"{name} {'|'.join(found[name])}"
         yield text if seen[name] == len(forms) else f"[{text}]"

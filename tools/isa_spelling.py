@@ -9,7 +9,7 @@ from weft.tools.isa_rows import shapes
 # Modifiers that stand for one another; what none matches is its own kind, up to its last `::`.
 _KINDS = (
     ("shape", r"m\d+n\d+(k\d+)?|\d+x\d+b(x2)?"),
-    ("type", rf"{'|'.join(ELEMENT_TYPES)}|b8|b16"),
+    ("type", rf"{'|'.join(ELEMENT_TYPES)}|u32|b8|b16"),
     ("layout", "row|col"),
     ("num", r"x\d+"),
     ("space", r"shared(::\w+)?|global|tensor"),
@@ -35,8 +35,8 @@ def _kind(token: str) -> str:
 
 
 def pattern(spellings: Iterable[str], most: int = 6) -> str:
-    """One text for all spellings: choices in braces, what isn't in all of them in brackets. A choice of more than
-    `most` is the name of what is chosen, in capitals.
+    """One text for all spellings: choices in braces, what isn't in all of them in brackets. A choice of more
+    than `most` is the name of what is chosen, in capitals.
     """
     tokens = [tuple(spelling.split(".")) for spelling in dict.fromkeys(spellings)]
     kinds = {line: tuple(map(_kind, line)) for line in tokens}

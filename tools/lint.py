@@ -1,5 +1,5 @@
-"""`weft lint`: which tensor-core instructions of a file are legal on a chip, why the others aren't, and what is
-near.
+"""`weft lint`: which tensor-core instructions of a file are legal on a chip, why the others aren't, and what
+is near.
 """
 
 from argparse import ArgumentParser, Namespace

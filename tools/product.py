@@ -8,18 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from weft import arrays, reference
-<<<<<<< HEAD
-from weft.compile import Launch, MemrefArgument
-=======
->>>>>>> main
 from weft.dialects.op import refuse
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.mlir import cast, ir, operations
-<<<<<<< HEAD
-=======
 from weft.stages import Launch, MemrefArgument
->>>>>>> main
 
 DEFAULT_SIZE = 256
 Array = npt.NDArray[Any]

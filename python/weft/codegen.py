@@ -18,6 +18,8 @@ from weft.errors import Diagnostic, Location, WeftError
 
 TIMEOUT_SECONDS = 300
 TRIPLE = "nvptx64-nvidia-cuda"
+LAST_PTX = (9, 0)
+"""The newest PTX version that LLVM 22.1 writes."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,14 @@ class Generated:
 def to_ptx(llvm_ir: str, chip: str, ptx_version: tuple[int, int], *, opt_level: int = 3) -> Generated:
     """Optimise `llvm_ir` (0 to 3) and generate code for `chip` ("sm_90a"), in any thread or forked process.
 
-    Loops aren't unrolled: the passes have done that where it helps. Whatever LLVM refuses is a WeftError.
+    Loops aren't unrolled: the passes have done that where it helps. Inline PTX may need a newer version than
+    LLVM writes: then the text says so, which is all that changes. Whatever LLVM refuses is a WeftError.
     """
     if "\0" in llvm_ir:
         raise WeftError("LLVM IR: a NUL byte in the text")
-    request = _Request(llvm_ir, chip, "".join(map(str, ptx_version)), opt_level)
+    newer = ptx_version > LAST_PTX and ptx_version[0] == LAST_PTX[0]
+    written = LAST_PTX if newer else ptx_version
+    request = _Request(llvm_ir, chip, "".join(map(str, written)), opt_level)
     with _lock:
         answer, said = _ask(request)
     if unknown := _unknown_target(said, request):
@@ -45,7 +50,11 @@ def to_ptx(llvm_ir: str, chip: str, ptx_version: tuple[int, int], *, opt_level: 
     # To LLVM an intrinsic that it doesn't know is an external function like any other.
     if external := re.search(r"^\.extern \.func\b.*?\b(llvm\.[\w.]+)", answer["ptx"], re.MULTILINE):
         raise WeftError(f"LLVM has no intrinsic {external[1]}")
-    return Generated(answer["ptx"], answer["ir"])
+    return Generated(answer["ptx"].replace(_directive(written), _directive(ptx_version), 1), answer["ir"])
+
+
+def _directive(version: tuple[int, int]) -> str:
+    return f".version {version[0]}.{version[1]}\n"
 
 
 @dataclass(frozen=True)

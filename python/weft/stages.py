@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from weft import cache, codegen, mlir, passes, ptxas
+from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import target_of
 from weft.errors import WeftError
@@ -69,19 +70,20 @@ class Compiled:
     """A module on its way to a chip: what each stage made of it.
 
     Attributes are made when first asked for, so that a caller who wants PTX pays for no ptxas. `source` is
-    the module's text before any pass.
+    the module's text before any pass, `ptx_version` what the chip and every instruction need.
     """
 
     source: str
     name: str
     target: Target
+    ptx_version: tuple[int, int]
     llvm: str
     launches: dict[str, Launch]
 
     @cached_property
     def ptx(self) -> str:
         """The PTX that LLVM makes. Raises WeftError where LLVM can't."""
-        chip, version = self.target.chip.name, self.target.ptx
+        chip, version = self.target.chip.name, self.ptx_version
         parts = [self.llvm, chip, repr(version), _tool_versions()]
         return (
             cache.default()
@@ -162,9 +164,10 @@ def compile_module(
     launches = {launch.name: launch for k in operations(module, gpu.GPUFuncOp) if (launch := _launch(k))}
     if not launches:
         raise WeftError(f"{name}: expected a kernel (a gpu.func with the attribute 'kernel'), found none")
+    version = max((target.ptx, *(op.ptx_version for op in operations(module, *INSTRUCTION_OPS))))
     _run(module, ",".join(elements[split:]), name)
     holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
-    return Compiled(source, name, target, mlir.translate(holder), launches)
+    return Compiled(source, name, target, version, mlir.translate(holder), launches)
 
 
 def _pipeline(target: Target) -> str:

@@ -14,8 +14,7 @@ _FAMILIES = {"mma": mma.FAMILIES}
 class Target:
     """A chip and the PTX version that code for it is written in.
 
-    LLVM 22.1 writes PTX up to 9.0; the version is the first that names the chip, and no lower than 8.4, which
-    every form of the tables for older chips can be spelled in.
+    The version is the first that names the chip, and no lower than 8.4; some instructions need a newer one.
     """
 
     chip: Chip

@@ -182,7 +182,7 @@ def test_infinity_times_a_large_number_keeps_its_sign():
 def test_forms_come_from_the_isa_tables():
     for opcode, message in (
         ("mma.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", "has no shape m16n8k32"),
-        ("mma.sync.aligned.m16n8k16.col.row.f32.bf16.bf16.f32", "has no"),
+        ("mma.sync.aligned.m16n8k16.col.row.f32.bf16.bf16.f32", "has layouts other than row.col"),
         ("ldmatrix.sync.aligned.m8n8.x3.shared.b16", "has no num 3"),
     ):
         text = f".visible .entry k() {{ .reg .b32 %r<16>; {opcode} {{%r0}}, [%r1]; }}"

@@ -192,10 +192,12 @@ def _kind_ignored(form: Sparse, chip: str) -> bool:
 def _kind_omitted(form: Sparse, chip: str) -> bool:
     support = SPARSE.table.get(replace(form, kind="f8f6f4"))
     fp8 = {form.a_type, form.b_type} <= set(FP8.split())
-    return fp8 and form.kind == "" and support is not None and chip in support.chips
+    return fp8 and form.kind != "f8f6f4" and support is not None and chip in support.chips
 
 
 UNPUBLISHED = (
     Unpublished("mma.sp", _kind_ignored, "ptxas ignores any kind on e4m3 and e5m2 with f32 accumulators"),
-    Unpublished("mma.sp", _kind_omitted, "e4m3 and e5m2 with f16 accumulators without kind f8f6f4"),
+    Unpublished(
+        "mma.sp", _kind_omitted, "e4m3 and e5m2 with f16 accumulators and without kind f8f6f4 or with another"
+    ),
 )

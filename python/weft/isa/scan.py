@@ -33,7 +33,7 @@ def _shown(text: str) -> str:
 
 
 def instructions(text: str) -> Iterator[Instruction]:
-    """The instructions of the four families, and those that move their fragments, in the order of the text."""
+    """The instructions of the four families, and those that move fragments, in the order of the text."""
     shown = _shown(text)
     line, start = 1, 0
     found = list(_OPCODE.finditer(shown))
@@ -47,13 +47,14 @@ def instructions(text: str) -> Iterator[Instruction]:
 
 
 def split_operands(text: str) -> tuple[str, ...]:
-    """Operands apart: `{%r1, %r2}, [%r3+4], 1` is three. Braces and brackets hold together what they enclose."""
+    """Operands apart: `{%r1, %r2}, [%r3+4], 1` is three. Braces and brackets hold what they enclose."""
     found, depth, start = [], 0, 0
-    for at, character in enumerate(text):
-        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(character, 0)
+    for match in re.finditer(r"[][{},]", text):
+        character = match.group()
+        depth += (character in "[{") - (character in "]}")
         if character == "," and depth == 0:
-            found.append(text[start:at].strip())
-            start = at + 1
+            found.append(text[start : match.start()].strip())
+            start = match.end()
     last = text[start:].strip()
     return (*found, last) if last or found else ()
 

@@ -1,4 +1,4 @@
-"""The registry of the instruction tables: every module of them, in order, and which family reads an opcode."""
+"""The registry of the instruction tables: their modules, in order, and which family reads an opcode."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -25,15 +25,13 @@ def judge(found: Instruction, chip: str | None, version: tuple[int, int] | None 
         return Verdict("syntax", "isn't ended by a semicolon")
     spelled = tables.read(found.opcode, found.operands)
     if spelled is None:
-        return _unread(found.opcode, chip)
+        return unread(found.opcode, chip)
     family, form = spelled
     return _judge_form(family.name, form, chip, version) or operands_verdict(form, found.operands)
 
 
 @lru_cache(maxsize=1 << 14)
-def _judge_form(
-    name: str, form: Any, chip: str | None, version: tuple[int, int] | None
-) -> Verdict | None:
+def _judge_form(name: str, form: Any, chip: str | None, version: tuple[int, int] | None) -> Verdict | None:
     family = _family(name)
     if verdict := family.judge(form, chip):
         known = tables.unpublished(family, form, chip) if chip is not None else None
@@ -60,7 +58,9 @@ def operands_verdict(form: Any, operands: Sequence[str]) -> Verdict | None:
     """
     slots = _slots(form)
     if len(operands) != len(slots):
-        return Verdict("operands", f"takes {_counted(len(slots), 'operand')}, got {len(operands)}", _shown(form))
+        return Verdict(
+            "operands", f"takes {_counted(len(slots), 'operand')}, got {len(operands)}", _shown(form)
+        )
     for slot, operand in zip(slots, operands, strict=True):
         if verdict := _slot_verdict(form, slot, operand):
             return verdict
@@ -72,7 +72,7 @@ Slot = tuple[str, tuple[Registers, ...]]
 
 @lru_cache(maxsize=1 << 14)
 def _slots(form: Any) -> tuple[Slot, ...]:
-    """The operands of `form.assembly`: the bracket or brace around each, and the operands of the form in it."""
+    """What `form.assembly` lists: the bracket or brace around each, and the form's operands in it."""
     named = {operand.name: operand for operand in form.operands}
     text = form.assembly.format(**{name: f"\0{name}\0" for name in named})
     return tuple(
@@ -132,10 +132,14 @@ def _constant_verdict(wanted: Registers, operand: str) -> Verdict | None:
         if value in wanted.values:
             return None
         return Verdict(
-            wanted.name, f"takes {wanted.name} {_one_of(wanted.values)}, got {operand}", _nearest(wanted, value)
+            wanted.name,
+            f"takes {wanted.name} {_one_of(wanted.values)}, got {operand}",
+            _nearest(wanted, value),
         )
     if wanted.role == "immediate" and (_NAME.fullmatch(operand) or _FLOAT.fullmatch(operand)):
-        return Verdict(wanted.name, f"takes a constant for {wanted.name}, {_one_of(wanted.values)}, got {operand}")
+        return Verdict(
+            wanted.name, f"takes a constant for {wanted.name}, {_one_of(wanted.values)}, got {operand}"
+        )
     return None
 
 
@@ -156,7 +160,11 @@ def _value(sign: str, digits: str) -> int:
 
 
 def _one_of(values: Sequence[int]) -> str:
-    if len(values) < 3 or (step := values[1] - values[0]) <= 0 or values[-1] != values[0] + step * (len(values) - 1):
+    if (
+        len(values) < 3
+        or (step := values[1] - values[0]) <= 0
+        or values[-1] != values[0] + step * (len(values) - 1)
+    ):
         return ", ".join(map(str, values))
     return f"{values[0]} to {values[-1]}" + (f" by {step}" if step > 1 else "")
 
@@ -200,7 +208,7 @@ class _Spellings:
         best = (1 << len(self.opcodes)) - 1
         for plane in reversed(planes):
             best = best & plane or best
-        found = []
+        found: list[str] = []
         while best and len(found) < most:
             found.append(self.opcodes[(best & -best).bit_length() - 1])
             best &= best - 1
@@ -223,13 +231,15 @@ def _spellings(head: str, chip: str | None) -> _Spellings:
 
 
 @lru_cache(maxsize=1 << 14)
-def _unread(opcode: str, chip: str | None) -> Verdict:
-    """Why no family reads an opcode: a modifier that none has, or the lack or excess of some."""
+def unread(opcode: str, chip: str | None) -> Verdict:
+    """Why no family reads an opcode, which begins as one's do: a modifier that none has, or the lack or
+    excess of some.
+    """
     head = opcode.partition(".")[0]
-    here = _spellings(head, chip) if chip is not None else _spellings(head, None)
-    if not here.opcodes:
-        here = _spellings(head, None)
     everywhere = _spellings(head, None)
+    here = _spellings(head, chip)
+    if not here.opcodes:
+        here = everywhere
     nearest = tuple(here.nearest(opcode))
     bag = _bag(opcode)
     if unknown := [token for token, _ in bag if (token, 0) not in everywhere.having]:

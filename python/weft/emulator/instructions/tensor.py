@@ -1,5 +1,6 @@
 """`mma.sync` and the moves of its 8x8 matrices; forms and fragments are those of `weft.isa`."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -23,6 +24,7 @@ table = Table()
 Index = npt.NDArray[np.intp]
 _ROW = 16
 _MATRIX = (8, 8)
+_SUMMED = ("f16", "bf16")
 
 
 @cache
@@ -79,6 +81,8 @@ def mma_sync(op: Op) -> Collective:
     verdict = mma.SYNC.judge(form, _chip(op))
     if verdict is not None:
         op.fail(str(verdict))
+    if (form.c_type, form.d_type) != ("f32", "f32") or form.a_type not in _SUMMED or form.shape == "m8n8k4":
+        op.fail("isn't emulated")
     op.modifiers.clear()
     op.count(4)
     types = (form.a_type, form.b_type, form.c_type, form.d_type)
@@ -108,11 +112,13 @@ def ldmatrix(op: Op) -> Collective:
     verdict = mma.LDMATRIX.judge(form, _chip(op))
     if verdict is not None:
         op.fail(str(verdict))
+    if form.shape != "m8n8":
+        op.fail("isn't emulated")
     op.modifiers.clear()
     op.count(2)
-    address, line = op.address(1, "shared"), op.line
+    address, line = op.address(1, form.space), op.line
     slots = _registers(op, op.operand(0), form.num, writes=True)
-    held = fragment_index(form.operands[0].layout, _MATRIX)
+    held = fragment_index(replace(form, num=1).operands[0].layout, _MATRIX)
     in_order = np.array_equal(held, np.arange(64))
     used = np.arange(32) < 8 * form.num
 
@@ -149,7 +155,7 @@ def stmatrix(op: Op) -> Collective:
     op.count(2)
     address, line = op.address(0, space), op.line
     slots = _registers(op, op.operand(1), count, writes=False)
-    layout = mma.Ldmatrix(shape, count, trans).operands[0].layout
+    layout = mma.Ldmatrix(shape, 1, trans).operands[0].layout
     order = matrix_index(layout, _MATRIX)
     used = np.arange(32) < 8 * count
 

@@ -1,0 +1,119 @@
+"""`--nvvm-to-weft`: upstream's `nvvm` operations that are tensor-core instructions become ours, which are verified.
+
+What the tables refuse is an error at the operation's place.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from weft.dialects.op import build, refuse
+from weft.errors import Diagnostic, WeftError
+from weft.mlir import ext, ir, llvm, operations
+from weft.passes.pass_ import Pass
+from weft.passes.upstream import PAIRS, Draft, Pair, constant, sweep
+
+_BY_NAME = {pair.theirs.OPERATION_NAME: pair for pair in PAIRS}
+
+
+def run(module: Any) -> None:
+    """Raises every operation that has a counterpart. Raises WeftError with all that the tables refuse."""
+    refused: list[Diagnostic] = []
+    for op in operations(module, *(pair.theirs for pair in PAIRS)):
+        try:
+            with ir.InsertionPoint(op), op.location:
+                _replace(op.operation, _BY_NAME[op.operation.name])
+        except WeftError as error:
+            refused += error.diagnostics
+    if refused:
+        raise WeftError(*refused)
+
+
+def _replace(op: Any, pair: Pair) -> None:
+    """Builds our operation before upstream's, and gives it the other's uses."""
+    given = list(op.operands)
+    draft = Draft(dict(_operands(op, pair)))
+    for name, kind in pair.slots():
+        if kind.endswith(_NUMBERS) and (values := draft.operands.pop(name)):
+            draft.attributes[name] = _immediate(op, name, values[0])
+    for rule in pair.rules:
+        rule.to_ours(op, draft)
+    groups = [draft.operands.get(f.name, []) for f in pair.ours._fields if isinstance(f, ext.OperandDef)]
+    made = build(
+        pair.ours,
+        operands=groups if pair.ours._ODS_OPERAND_SEGMENTS else [v for group in groups for v in group],
+        results=[_single(result.type) or result.type for result in op.results],
+        attributes=draft.attributes,
+    )
+    for old, new in zip(op.results, made.operation.results, strict=True):
+        _hand_over(old, new)
+    op.erase()
+    sweep(given)
+
+
+_NUMBERS = (":i32", ":i64")
+
+
+def _operands(op: Any, pair: Pair) -> Iterator[tuple[str, list[Any]]]:
+    """Upstream's operands by our names."""
+    slots, values = pair.slots(), list(op.operands)
+    spare = len(values) - sum(not kind.startswith(("*", "?")) for _, kind in slots)
+    segments = list(op.attributes["operandSegmentSizes"]) if pair.segmented else None
+    for place, (name, kind) in enumerate(slots):
+        count = segments[place] if segments else spare if kind.startswith(("*", "?")) else 1
+        taken, values = values[:count], values[count:]
+        yield name, [_scalar(value) for value in taken] if name in pair.vectors else taken
+
+
+def _immediate(op: Any, name: str, value: Any) -> int:
+    number = constant(value)
+    if number is None:
+        raise refuse(op, f"expects {name} to be a constant: the instruction takes it as an immediate")
+    return number
+
+
+def _single(kind: Any) -> Any:
+    """The register of a type that holds just one, or None."""
+    if isinstance(kind, llvm.StructType):
+        return kind.body[0] if len(kind.body) == 1 else None
+    return kind.element_type if isinstance(kind, ir.VectorType) and kind.shape == [1] else None
+
+
+def _scalar(value: Any) -> Any:
+    """The register in a vector of one; the vector of more."""
+    if _single(value.type) is None:
+        return value
+    owner = value.owner
+    if not isinstance(owner, ir.Block) and owner.name == "llvm.insertelement":
+        return owner.operands[1]
+    return llvm.extractelement(value, _index())
+
+
+def _index() -> Any:
+    return llvm.mlir_constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0))
+
+
+def _hand_over(old: Any, new: Any) -> None:
+    """Gives the uses of `old` to `new`, its one register where the types differ."""
+    if old.type == new.type:
+        old.replace_all_uses_with(new)
+        return
+    for user in [use.owner.operation for use in old.uses]:
+        if user.name in ("llvm.extractvalue", "llvm.extractelement"):
+            spent = list(user.operands)
+            user.results[0].replace_all_uses_with(new)
+            user.erase()
+            sweep(spent[1:])
+    if list(old.uses):
+        old.replace_all_uses_with(_packed(old.type, new))
+
+
+def _packed(kind: Any, register: Any) -> Any:
+    empty = llvm.mlir_undef(kind)
+    if isinstance(kind, llvm.StructType):
+        return llvm.insertvalue(empty, register, [0])
+    return llvm.insertelement(empty, register, _index())
+
+
+NVVM_TO_WEFT = Pass(
+    "nvvm-to-weft", "raise upstream's tensor-core operations to Weft's and verify them against the tables", run
+)

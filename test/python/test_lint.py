@@ -1,0 +1,357 @@
+"""`weft lint`: what is found in a text, and what is said about it."""
+
+import json
+import random
+import string
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft import ptxas
+from weft.errors import WeftError
+from weft.isa import certify, scan, tables, written
+from weft.isa.chips import CHIPS
+from weft.tools import findings, weft
+
+F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+F16_LINE = f"{F16} {{%f0, %f1, %f2, %f3}}, {{%r0, %r1, %r2, %r3}}, {{%r4, %r5}}, {{%f0, %f1, %f2, %f3}};"
+TF32_LINE = F16_LINE.replace("f16.f16", "tf32.tf32")
+HEAD = ".version 9.0\n.target sm_90a\n"
+WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %d0, %d1, %p0"
+SCALED = (
+    "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0 "
+    "{%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%f0, %f1, %f2, %f3}, %r6"
+)
+TCGEN05 = "tcgen05.mma.cta_group::1.kind::f16 [%r0], %d0, %d1, %r1"
+
+
+def verdicts(text, chip="sm_90a"):
+    return [finding.verdict for finding in findings.lint_ptx(text, chip)]
+
+
+def lint(tmp_path, capsys, text, *options, name="a.ptx"):
+    path = tmp_path / name
+    path.write_text(text)
+    status = weft.main(["lint", str(path), *options])
+    return status, capsys.readouterr()
+
+
+# The tool
+
+
+def test_each_instruction_is_one_object_with_these_keys(tmp_path, capsys):
+    status, said = lint(tmp_path, capsys, f"{HEAD}{F16_LINE}\n{TF32_LINE}\n", "--json")
+    legal, illegal = map(json.loads, said.out.splitlines())
+    assert status == 1
+    assert legal == {
+        "line": 3,
+        "instruction": F16,
+        "legal": True,
+        "rule": None,
+        "reason": None,
+        "nearest": [],
+    }
+    assert list(illegal) == ["line", "instruction", "legal", "rule", "reason", "nearest"]
+    assert (illegal["line"], illegal["legal"], illegal["rule"]) == (4, False, "shape")
+    assert "it is one of m16n8k4, m16n8k8" in illegal["reason"]
+    assert illegal["nearest"][0] == "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"
+
+
+def test_one_line_for_each_illegal_instruction_and_a_summary(tmp_path, capsys):
+    status, said = lint(tmp_path, capsys, f"{HEAD}{F16_LINE}\n  {TF32_LINE} {TF32_LINE}\n")
+    first, second, summary = said.out.splitlines()
+    assert status == 1
+    assert first.startswith(f"{tmp_path}/a.ptx:4:3: error: 'mma.sync.aligned.m16n8k16.row.col.f32.tf32.tf32")
+    assert second.startswith(f"{tmp_path}/a.ptx:4:{4 + len(TF32_LINE)}: error: ")
+    assert "; nearest legal: mma.sync.aligned.m16n8k4" in first
+    assert summary == f"{tmp_path}/a.ptx: 3 instructions, 2 illegal on sm_90a"
+
+
+def test_statuses(tmp_path, capsys):
+    assert lint(tmp_path, capsys, f"{HEAD}{F16_LINE}")[0] == 0
+    assert lint(tmp_path, capsys, f"{HEAD}{F16_LINE}", "--arch", "sm_75")[0] == 1
+    assert lint(tmp_path, capsys, HEAD)[0] == 0
+    for arguments in (["lint", str(tmp_path / "none.ptx")], ["lint", str(tmp_path)]):
+        assert weft.main(arguments) == 2
+        said = capsys.readouterr()
+        assert (said.out, said.err[:25]) == ("", "weft: error: cannot read ")
+    assert lint(tmp_path, capsys, HEAD, "--arch", "sm_1")[0] == 2
+    status, said = lint(tmp_path, capsys, "func.func @f() { broken", "--json", name="a.mlir")
+    assert (status, said.out) == (2, "")
+
+
+def test_the_option_goes_before_the_text_and_a_text_without_chip_is_held_to_all(tmp_path, capsys):
+    wgmma = "wgmma.fence.sync.aligned;"
+    assert lint(tmp_path, capsys, f".target sm_80\n{wgmma}")[0] == 1
+    assert lint(tmp_path, capsys, f".target sm_80\n{wgmma}", "--arch", "sm_90a")[0] == 0
+    status, said = lint(tmp_path, capsys, wgmma)
+    assert (status, said.out.split(": ")[1].strip()) == (
+        0,
+        "1 instruction, none illegal on some chip (it names none",
+    )
+
+
+def test_a_target_that_no_table_knows_is_an_error_and_an_old_one_has_nothing(tmp_path, capsys):
+    status, said = lint(tmp_path, capsys, f".version 9.0 .target sm_999\n{F16_LINE}")
+    assert status == 2
+    assert said.err.startswith(f"{tmp_path}/a.ptx:1:22: error: the tables know no chip 'sm_999'")
+    assert [v.rule for v in verdicts(F16_LINE, "sm_61")] == ["chip"]
+    assert lint(tmp_path, capsys, f".target sm_61, debug\n{F16_LINE}")[0] == 1
+
+
+# What is found
+
+
+def test_places_of_instructions_whatever_stands_around_them():
+    text = (
+        f'// {F16_LINE}\n/* {F16_LINE}\n */ .file 1 "mma.sync.x;"\n'
+        f"\t@%p1 {F16_LINE} @!%p2\n  {F16_LINE}\nmma_x: add.s32 %mma.x, %r1, %r2; call mma, (%r1);\n"
+        f"{F16} {{%f0, %f1, // C\n %f2, %f3}}, {{%r0, %r1, %r2, %r3}}, "
+        "{%r4, %r5},\n{%f0, %f1, %f2, %f3};\n"
+    )
+    found = list(scan.instructions(text))
+    assert [(i.line, i.column) for i in found] == [(4, 7), (5, 3), (7, 1)]
+    assert {i.opcode for i in found} == {F16}
+    assert verdicts(text) == [None] * 3
+
+
+def test_what_the_text_says_of_itself():
+    assert scan.target(".version 8.0 .target texmode_independent , sm_90a, debug") == "sm_90a"
+    assert scan.target("// .target sm_80\n.target sm_90") == "sm_90"
+    assert scan.target(".global .b8 x[4];") is None
+    assert scan.version(".version 8.7\n") == (8, 7)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mma.sync.aligned.row.col.m16n8k16.f32.f16.f16.f32" + F16_LINE.removeprefix(F16),
+        "mma .sync\n.aligned.m16n8k16.row.col.f32.f16.f16.f32" + F16_LINE.removeprefix(F16),
+        "ldmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 {%r0, %r1, %r2, %r3}, [%r4 + 16];",
+        "ldmatrix.sync.aligned.trans.m8n8.x1.shared.b16 {%r0}, [symbol+4];",
+        "ldmatrix.sync.aligned.m8n8.x2.shared.b16 vector, [%r4];",
+        "wmma.load.a.sync.aligned.m16n16k16.row.shared::cta.f16 "
+        "{%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7}, [%d0], 16;",
+        "wmma.mma.sync.aligned.m16n16k16.row.col.s32.s8.s8.s32 {%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7}, "
+        "{%r0,%r1}, {%r0,%r1}, {%r0,%r1,%r2,%r3,%r4,%r5,%r6,%r7};",
+        WGMMA.replace(".sync.aligned.m64n8k16", ".m64n8k16.sync.aligned") + ", 1, 1, 0, 0;",
+    ],
+)
+def test_orders_and_aliases_are_legal(line):
+    assert verdicts(line) == [None]
+
+
+@pytest.mark.parametrize(
+    "line, chip",
+    [
+        ("tcgen05.cp.cta_group::1.warpx4.32x128b [%r0], %d0;", "sm_100a"),
+        (
+            SCALED.replace("m16n8k32.row.col.kind::mxf8f6f4", "kind::mxf8f6f4.m16n8k32.row.col")
+            + ", {0, 1}, %r7, {%h0, %h1};",
+            "sm_120a",
+        ),
+        (
+            "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block32 "
+            "[%r0], %d0, %d1, %r1, [%r2], [%r3], %p0;",
+            "sm_100f",
+        ),
+        ("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r0];", "sm_100a"),
+    ],
+)
+def test_orders_and_aliases_are_legal_on_later_chips(line, chip):
+    assert verdicts(line, chip) == [None]
+
+
+# Operands: each line is held to ptxas too.
+
+REGISTERS = (
+    ".reg .b32 %r<40>; .reg .f32 %f<40>; .reg .b64 %d<9>; .reg .pred %p<4>; .reg .b16 %h<4>;"
+    ".reg .v2 .b32 vector; .shared .align 128 .b8 symbol[1024];"
+)
+OPERANDS = [
+    ("sm_90a", F16_LINE, None),
+    ("sm_90a", F16_LINE.replace("%f0", "_", 1), None),
+    ("sm_90a", F16_LINE.replace("{%r4, %r5}", "vector"), None),
+    ("sm_90a", F16_LINE.replace(", %r3}", "}"), "registers"),
+    ("sm_90a", F16_LINE.replace("{%r4, %r5}, ", ""), "operands"),
+    ("sm_90a", F16_LINE.replace(";", ", %r1;"), "operands"),
+    ("sm_90a", F16_LINE.replace("{%r4, %r5}", "{%r4, }"), "syntax"),
+    ("sm_90a", F16_LINE.replace(";", ",;"), "operands"),
+    ("sm_90a", F16_LINE.replace(";", " ret;"), "syntax"),
+    ("sm_90a", F16_LINE.removesuffix(";"), "syntax"),
+    ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 %r0, [%r1];", "operands"),
+    ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, %r1;", "operands"),
+    ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [symbol+16];", None),
+    *(("sm_90a", f"{WGMMA}, {x};", None) for x in ("1, -1, 0, 1", "0x1, 1U, 0b0, 01", "(1), 2-1, 0, +0")),
+    *(("sm_90a", f"{WGMMA}, {x};", "scale_a") for x in ("0, 1, 0, 0", "%r1, 1, 0, 0", "1.0, 1, 0, 0")),
+    ("sm_90a", f"{WGMMA}, 1, 1, 0, 2;", "trans_b"),
+    ("sm_90a", f"{WGMMA}, 1, 1, 0;", "operands"),
+    ("sm_90a", "wgmma.wait_group.sync.aligned -1;", "group"),
+    ("sm_90a", "wgmma.wait_group.sync.aligned;", "operands"),
+    ("sm_120a", f"{SCALED}, {{0, 1}}, {{%r7}}, {{%h0, 3}};", None),
+    ("sm_120a", f"{SCALED}, {{4, 0}}, %r7, {{0, 0}};", "byte_id_a"),
+    ("sm_120a", f"{SCALED}, {{0, 2}}, %r7, {{0, 0}};", "thread_id_a"),
+    ("sm_120a", f"{SCALED}, 0, %r7, {{0, 0}};", "operands"),
+    ("sm_100a", "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;", None),
+    ("sm_100a", "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], %r2;", None),
+    ("sm_100a", "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 48;", "columns"),
+    ("sm_100a", "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r1, 0;", "columns"),
+    ("sm_100a", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%r1], %r2;", "operands"),
+    ("sm_100a", "tcgen05.st.sync.aligned.16x32bx2.x1.b32 [%r1], %r3, {%r2};", "offset"),
+    ("sm_100a", "tcgen05.ld.sync.aligned.32x32b.x2.b32 {%r1, %r2, %r3}, [%r4];", "registers"),
+    ("sm_100a", f"{TCGEN05}, !%p0;", None),
+    ("sm_100a", f"{TCGEN05}, %p0, 15;", None),
+    ("sm_100a", f"{TCGEN05}, %p0, 16;", "scale_input_d"),
+    ("sm_100a", f"{TCGEN05}, %p0, %d3;", "scale_input_d"),
+    ("sm_100a", f"{TCGEN05}, {{%r1, %r2, %r3, %r4}}, %p0, 3;", None),
+    ("sm_100a", f"{TCGEN05}, {{%r1, %r2, %r3}}, %p0;", "disable-output-lane"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("chip, line, rule", OPERANDS)
+def test_operands_are_judged_as_ptxas_does(chip, line, rule):
+    (verdict,) = verdicts(line, chip)
+    assert (verdict and verdict.rule) == rule
+    text = (
+        f".version 9.4\n.target {chip}\n.address_size 64\n.visible .entry k() {{ {REGISTERS}\n{line}\nret; }}"
+    )
+    try:
+        ptxas.assemble(text, chip)
+    except WeftError:
+        assert rule is not None
+    else:
+        assert rule is None
+
+
+def test_operands_get_what_would_be_right():
+    (verdict,) = verdicts(F16_LINE.replace(", %r3}", "}"))
+    assert str(verdict) == f"takes 4 registers for a, got 3; nearest legal: {F16} {{d}}, {{a}}, {{b}}, {{c}}"
+    (verdict,) = verdicts("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 48;", "sm_100a")
+    assert str(verdict) == "takes columns 32, 64, 128, 256, 512, got 48; nearest legal: 32, 64"
+
+
+# Opcodes
+
+
+@pytest.mark.parametrize(
+    "opcode, rule, reason",
+    [
+        (
+            F16.replace(".f16.f16", ".fp16.f16"),
+            "modifier",
+            "has modifiers that no mma instruction has: .fp16",
+        ),
+        (F16.replace(".aligned", ""), "spelling", f"beside {F16} it lacks .aligned"),
+        (F16.replace("f16.f16", "f16"), "spelling", "it lacks .f"),
+        (F16 + ".f32", "spelling", "it has too much .f32"),
+        (F16.replace("m16n8k16", "m16n8"), "modifier", ".m16n8"),
+        ("tcgen05.relinquish.alloc", "modifier", ".relinquish"),
+        ("wgmma.mma_async.sync.aligned", "spelling", "isn't spelled as any instruction is"),
+    ],
+)
+def test_an_opcode_that_no_family_reads(opcode, rule, reason):
+    (verdict,) = verdicts(f"{opcode} {{%r1}};")
+    assert verdict.rule == rule
+    assert reason in verdict.reason
+    assert all(tables.read(near) for near in verdict.nearest)
+
+
+def test_the_version_of_the_text_counts():
+    text = F16_LINE.replace("k16", "k32").replace(".f16.f16", ".e4m3.e4m3")
+    assert [v.rule for v in verdicts(f".version 8.3\n{text}", "sm_89")] == ["ptx"]
+    (verdict,) = verdicts(f".version 8.3\n{text}", "sm_89")
+    assert str(verdict) == "needs PTX 8.4: the text's version is 8.3; nearest legal: .version 8.4"
+    assert verdicts(f".version 8.4\n{text}", "sm_89") == verdicts(text, "sm_89") == [None]
+
+
+def test_what_ptxas_takes_beyond_the_tables_is_told():
+    (verdict,) = verdicts(F16_LINE.replace("k16", "k32").replace("f32.f16.f16", "kind::f8f6f4.f32.e4m3.e4m3"))
+    assert "(ptxas assembles it: " in verdict.reason
+
+
+# Agreement with the tables
+
+
+@pytest.mark.parametrize("family", tables.FAMILIES, ids=lambda family: family.name)
+def test_every_legal_form_is_legal_as_it_is_written(family):
+    for form, support in family.table.items():
+        (found,) = scan.instructions(certify.Entry.of(form).line)
+        assert written.judge(found, min(support.chips), support.ptx) is None, found
+
+
+@pytest.mark.parametrize("table", tables.TABLES, ids=lambda table: table.name)
+def test_lint_says_of_a_form_what_its_table_says(table):
+    for family in (family for family in table.families if family.axes):
+        points = certify.sample(family, table.near.get(family.name, {}), 200, list(CHIPS), seed=1)
+        for form, chip in points:
+            (found,) = scan.instructions(certify.Entry.of(form).line)
+            verdict, meant = written.judge(found, chip), family.judge(form, chip)
+            assert (verdict is None) == (meant is None), (found, chip)
+            spelled = tables.read(found.opcode, found.operands)
+            if meant and spelled and spelled[1] == form:
+                assert verdict.rule == meant.rule
+                assert verdict.reason.startswith(meant.reason)
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_107a", "sm_120a"])
+def test_ten_thousand_instructions_take_less_than_ten_seconds(chip):
+    lines = []
+    for table in tables.TABLES:
+        for family in (family for family in table.families if family.axes):
+            points = certify.sample(family, table.near.get(family.name, {}), 600, [chip])
+            lines += dict.fromkeys(certify.Entry.of(form).line for form, _ in points)
+    random.Random(0).shuffle(lines)
+    text = "\n".join((lines * 4)[:10_000])
+    started = time.process_time()
+    found = findings.lint_ptx(text, chip)
+    for finding in found:
+        finding.json()
+    assert len(found) == 10_000
+    assert time.process_time() - started < 10
+
+
+# Text that is no PTX
+
+WORDS = st.sampled_from(
+    [
+        *F16.split("."),
+        *(word for family in tables.FAMILIES for form in [*family.table][:3] for word in form.ptx.split(".")),
+        *("", "x", "m", "n8", "m16n8k", "m0n0k0", "x0", "x99", "kind::", "::", "cta_group::9", "collector::"),
+        *("cta_group::0", "m999n8k16", "b1", "shared::cta", "scale_vec::", "multicast::cluster::8b", "sp"),
+        *("block", "ws"),
+    ]
+)  # fmt: skip
+OPCODES = st.builds(
+    lambda head, words: ".".join((head, *words)),
+    st.sampled_from(list(tables.HEADS)),
+    st.lists(WORDS, max_size=12),
+)
+PUNCTUATION = st.text(alphabet='{}[],;%r1p0-x. \n/*"@!', max_size=30)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.tuples(OPCODES, PUNCTUATION), max_size=4), st.sampled_from([None, *CHIPS]))
+def test_nothing_that_looks_like_ptx_breaks_it(parts, chip):
+    text = "".join(f"{opcode} {rest}" for opcode, rest in parts)
+    for finding in findings.lint_ptx(text, chip):
+        assert json.loads(finding.json())["line"] >= 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_no_change_of_a_few_characters_breaks_it(data):
+    form = data.draw(
+        st.sampled_from([form for family in tables.FAMILIES for form in list(family.table)[::37]])
+    )
+    text = certify.Entry.of(form).line
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(text)))
+        text = (
+            text[:at]
+            + data.draw(st.text(string.printable, max_size=3))
+            + text[at + data.draw(st.integers(0, 3)) :]
+        )
+    for finding in findings.lint_ptx(text, "sm_100a"):
+        finding.json()

@@ -1,0 +1,35 @@
+// weft lint of MLIR: each operation of Weft's is judged by its table, on the chip of its module or on --arch.
+
+// RUN: not weft lint %s | FileCheck %s
+// RUN: not weft lint - < %s | FileCheck %s
+// RUN: not weft lint %s --arch sm_90a --json | FileCheck %s --check-prefix=JSON
+// RUN: not weft lint %s --arch sm_72 | FileCheck %s --check-prefix=OLD
+
+gpu.module @turing [#nvvm.target<chip = "sm_75">] {
+  gpu.func @ampere(%h: vector<2xf16>, %f: f32) kernel {
+    // CHECK: {{lint-mlir.mlir|<stdin>}}:[[# @LINE + 1]]:10: error: 'mma.sync' op needs sm_80 or later: sm_75 has no mma.sync.aligned.m16n8k16
+    %0 = "mma.sync"(%h, %h, %h, %h, %h, %h, %f, %f, %f, %f) {shape = "m16n8k16", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 4, 2, 4>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
+    // JSON: {"line": [[# @LINE - 1]], "instruction": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "legal": true, "rule": null, "reason": null, "nearest": []}
+    gpu.return
+  }
+  gpu.func @unknown_shape(%h: vector<2xf16>, %f: f32) kernel {
+    // CHECK-NEXT: :[[# @LINE + 1]]:10: error: 'mma.sync' op has no shape m16n8k4 on sm_75
+    %0 = "mma.sync"(%h, %h, %h, %f, %f, %f, %f) {shape = "m16n8k4", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 2, 1, 4>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
+    // JSON-NEXT: {"line": [[# @LINE - 1]], "instruction": "mma.sync.aligned.m16n8k4.row.col.f32.f16.f16.f32", "legal": false, "rule": "shape"
+    // JSON-SAME: "nearest": ["mma.sync.aligned.
+    gpu.return
+  }
+  gpu.func @missing_register(%h: vector<2xf16>, %f: f32) kernel {
+    // CHECK-NEXT: :[[# @LINE + 1]]:10: error: 'mma.sync' op expects 4 C registers of f32, got 3 of f32
+    %0 = "mma.sync"(%h, %h, %h, %f, %f, %f) {shape = "m16n8k8", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 2, 1, 3>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
+    // JSON-NEXT: {"line": [[# @LINE - 1]], "instruction": "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "legal": false, "rule": "operands"
+    gpu.return
+  }
+}
+// CHECK-NEXT: 3 instructions, 3 illegal on the chips of its modules
+// OLD: 3 instructions, 3 illegal on sm_72
+
+// What isn't MLIR, and an operation that lacks what it must have, can't be judged.
+// RUN: echo '"mma.sync"() : () -> ()' > %t.mlir
+// RUN: not weft lint %t.mlir --json 2>&1 | FileCheck %s --check-prefix=BROKEN
+// BROKEN: error: 'mma.sync' op expects

@@ -1,0 +1,229 @@
+"""Writes docs/isa from the instruction tables: `python -m weft.tools.isa_docs [DIRECTORY]`."""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from weft.isa import tables, written
+from weft.isa.chips import CHIPS
+from weft.isa.claims import CLAIMS, Claim
+from weft.isa.family import Family, Verdict
+from weft.isa.tables import TABLES, Table
+from weft.tools.isa_rows import Row, chips_text, rows, version_text
+from weft.tools.isa_spelling import pattern
+
+_HOW = """\
+A row stands for every combination of what it lists. `|` separates choices; what is in brackets is in some
+forms only; an axis that a row doesn't name has its default. Operands have their registers per lane and the
+LLVM type of each: `4 f16x2` is four of `<2 x half>`; numbers alone are the values of a constant. Patterns of
+spellings have choices in braces, and in capitals where there are too many. Operands in braces are lists of
+registers in PTX.
+"""
+
+_ABOUT = """\
+# Instructions
+
+Every tensor-core instruction that PTX has, form by form: what `weft isa` shows. These pages are made from the
+tables in `python/weft/isa` by `python -m weft.tools.isa_docs`; a test holds them to it.
+
+A form is legal on a chip exactly if ptxas assembles it there in a whole kernel at -O3: 12.9 for sm_70 and
+sm_72, 13.5 for the others. `python -m weft.isa.certify` holds the tables to it, both ways, at every point or
+at a sample of them. A point is a combination of the axes' values and of near misses, legal or not, on one of
+the {count} chips from {first} on; the last column counts them.
+"""
+
+
+def pages() -> dict[str, str]:
+    """The text of each page by its file's name."""
+    found = {"index.md": _index()}
+    return found | {f"{table.name}.md": "\n".join(_page(table)) for table in TABLES}
+
+
+def points(table: Table, family: Family[Any]) -> int:
+    """How many points the checker has to try: the axes' values and near misses, combined, on every chip."""
+    near = table.near.get(family.name, {})
+    axes = ({*family.values(axis), *near.get(axis, ())} for axis in family.axes)
+    return prod(map(len, axes)) * len(CHIPS)
+
+
+def _index() -> str:
+    lines = [
+        _ABOUT.format(count=len(CHIPS), first=next(iter(CHIPS))),
+        *_markdown(
+            ("table", "instruction", "forms", "rows", "since PTX", "chips", "points"),
+            [
+                (
+                    f"[{table.name}]({table.name}.md)",
+                    f"`{family.name}`",
+                    f"{len(family.table):,}",
+                    str(len(rows(family))),
+                    version_text(min(support.ptx for support in family.table.values())),
+                    chips_text(family.chips()),
+                    f"{points(table, family):,}",
+                )
+                for table in TABLES
+                for family in table.families
+            ],
+        ),
+        "",
+        f"Together {sum(len(f.table) for f in tables.FAMILIES):,} forms and "
+        f"{sum(points(t, f) for t in TABLES for f in t.families):,} points.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _page(table: Table) -> Iterator[str]:
+    yield from (f"# {table.name}", "", f"{table.summary[0].upper()}{table.summary[1:]}.", "", _HOW)
+    for family in table.families:
+        yield from _family(table, family)
+    yield from _section("Without an LLVM intrinsic", _inline(table))
+    yield from _section("What ptxas takes and the tables leave out", _left_out(table))
+    yield from _section("What documents say and ptxas doesn't", _claims(table))
+
+
+def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
+    yield from (f"## {title}", "", *(lines or ["Nothing."]), "")
+
+
+def _family(table: Table, family: Family[Any]) -> Iterator[str]:
+    found = rows(family)
+    forms = [form for row in found for form in row.forms]
+    yield from (f"## {family.name}", "", " ".join((family.form.__doc__ or "").split()), "")
+    operands = dict.fromkeys(_operands(form) for form in forms)
+    yield from (f"{_counted(forms)}; operands:", "")
+    yield from (f"- `{text}`" if text else "- none" for text in operands)
+    yield ""
+    heads = ("#", "shape", "types", "modifiers", "operands", "chips", "PTX")
+    yield from _columns(heads, [_cells(number, row) for number, row in enumerate(found, 1)])
+    yield ""
+    spelled = [(str(number), *_spelled(row)) for number, row in enumerate(found, 1)]
+    yield from _markdown(("#", "PTX", "LLVM"), spelled)
+    yield ""
+    if rules := list(_rules(table, family)):
+        yield from _markdown(("rule", "for example", "message"), rules)
+        yield ""
+
+
+def _counted(forms: Sequence[Any]) -> str:
+    return f"{len(forms):,} form{'' if len(forms) == 1 else 's'}"
+
+
+def _operands(form: Any) -> str:
+    return str(form.assembly.format(**{operand.name: operand.name for operand in form.operands}))
+
+
+def _cells(number: int, row: Row) -> tuple[str, ...]:
+    return (
+        str(number),
+        row.shape,
+        row.types,
+        "; ".join(row.modifiers),
+        ", ".join(row.operands),
+        row.chips,
+        row.ptx,
+    )
+
+
+def _spelled(row: Row) -> tuple[str, str]:
+    ptx, llvm = pattern(f.ptx for f in row.forms), [f.intrinsic for f in row.forms if f.intrinsic]
+    return f"`{ptx}`", f"`{pattern(llvm)}`" if llvm else "inline PTX"
+
+
+def _rules(table: Table, family: Family[Any]) -> Iterator[tuple[str, str, str]]:
+    """A case of each of the family's own rules, and what it says."""
+    near = table.near.get(family.name, {})
+    for rule in family.rules:
+        found = ((form, verdict) for form in _near_misses(family, near) if (verdict := rule(form)))
+        if (case := next(found, None)) is not None:
+            yield _rule(*case)
+    for chip_rule in getattr(family, "chip_rules", ()):
+        cases = (
+            (form, verdict, chip)
+            for form in _near_misses(family, near)
+            for chip in CHIPS
+            if chip in family.chips() and (verdict := chip_rule(form, chip))
+        )
+        if (case_on := next(cases, None)) is not None:
+            yield _rule(*case_on)
+
+
+def _rule(form: Any, verdict: Verdict, chip: str = "") -> tuple[str, str, str]:
+    return verdict.rule, f"`{form.ptx}`{f' on {chip}' if chip else ''}", verdict.reason
+
+
+def _near_misses(family: Family[Any], near: Mapping[str, Sequence[object]]) -> Iterator[Any]:
+    """The first form of each row, and those that differ from it on one axis, then on two."""
+    tried = {axis: dict.fromkeys((*near.get(axis, ()), *family.values(axis))) for axis in family.axes}
+    for count in range(3):
+        for row in rows(family):
+            for axes in combinations(family.axes, count):
+                for values in product(*(tried[axis] for axis in axes)):
+                    yield replace(row.forms[0], **dict(zip(axes, values, strict=True)))
+
+
+def _inline(table: Table) -> list[str]:
+    lines = []
+    for family in table.families:
+        forms = [form for form in family.table if form.intrinsic is None]
+        if forms:
+            numbers = [i for i, row in enumerate(rows(family), 1) if row.forms[0].intrinsic is None]
+            which = f"row{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
+            lines.append(
+                f"- `{family.name}`, {_counted(forms)} "
+                f"({'all' if len(forms) == len(family.table) else which}): `{pattern(f.ptx for f in forms)}`"
+            )
+    return ["These are inline PTX after lowering:", "", *lines] if lines else []
+
+
+def _left_out(table: Table) -> list[str]:
+    return [f"- `{entry.family}`: {entry.reason}." for entry in table.unpublished]
+
+
+def _claims(table: Table) -> list[str]:
+    own = [claim for claim in CLAIMS if claim.table == table.name]
+    cases = [
+        (c.said, f"`{' '.join((c.opcode, ', '.join(c.operands))).strip()}` on {c.chip}", truth(c))
+        for c in own
+    ]
+    return _markdown(("said", "shown by", "in truth"), cases) if cases else []
+
+
+def truth(claim: Claim) -> str:
+    """What the tables say of a claim's instruction."""
+    verdict = claim_verdict(claim)
+    return "legal" if verdict is None else f"illegal: {verdict.reason}"
+
+
+def claim_verdict(claim: Claim) -> Verdict | None:
+    """The tables' judgement of a claim's instruction, as far as its opcode goes."""
+    found = tables.read(claim.opcode, claim.operands)
+    return found[0].judge(found[1], claim.chip) if found else written.unread(claim.opcode, claim.chip)
+
+
+def _columns(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """A table without the columns that have nothing to say."""
+    used = [i for i in range(len(heads)) if any(line[i] for line in cells)]
+    return _markdown([heads[i] for i in used], [[line[i] for i in used] for line in cells])
+
+
+def _markdown(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    lines = [[text.replace("|", "\\|") for text in line] for line in cells]
+    return [f"| {' | '.join(line)} |" for line in (heads, ["---"] * len(heads), *lines)]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes the pages into a directory, docs/isa of the checkout unless another is given."""
+    directory = Path(arguments[0]) if arguments else Path("docs/isa")
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (directory / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
