@@ -123,7 +123,16 @@ def _undeclared(op: Any) -> str | None:
     for name, default in op.optional.items():
         if name in attributes and not _fits(attributes[name], default):
             return f"expects attribute '{name}' to be {_kind_of(default)}, got {attributes[name]}"
-    return _bad_segments(op)
+    return _unknown(op) or _bad_segments(op)
+
+
+def _unknown(op: Any) -> str | None:
+    """An attribute that nothing reads, such as a misspelt one; those of dialects (`other.name`) are free."""
+    known = [f.name for f in op._fields if isinstance(f, ext.AttributeDef)] + list(op.optional)
+    for name in op.operation.attributes:
+        if "." not in name and name not in known and name != "operandSegmentSizes":
+            return f"has no attribute '{name}': it has {', '.join(known) or 'none'}"
+    return None
 
 
 def _bad_segments(op: Any) -> str | None:
@@ -192,6 +201,10 @@ def as_attribute(value: Any) -> Any:
     return value
 
 
+def _is_default(value: Any, default: Any) -> bool:
+    return default is not None and bool(default == value)  # an MLIR attribute can't be compared with None
+
+
 def build(
     kind: Any,
     *,
@@ -207,7 +220,7 @@ def build(
     given = {
         name: as_attribute(value)
         for name, value in (attributes or {}).items()
-        if value is not None and not (name in kind.optional and kind.optional[name] == value)
+        if value is not None and not _is_default(value, kind.optional.get(name))
     }
     if kind._ODS_OPERAND_SEGMENTS:
         given["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(group) for group in operands])

@@ -16,10 +16,14 @@ FORMS = [(family, form) for family in mma.FAMILIES for form in family.forms()]
 # ptxas 13.5 has no -arch for the chips before this one, but still judges a '.target' of theirs.
 OLDEST = "sm_75"
 LAYOUTS = tuple(product(("row", "col"), repeat=2))
-# What ptxas takes in the axes that are tried here and the table has not: f16 accumulators and m8n8k4 (issue 2 asks for
-# neither), and bf16 in m8n8k4, which the PTX ISA doesn't publish.
+# What ptxas takes in the axes that are tried here and the table has not: f16 accumulators and m8n8k4 (issue 2
+# asks for neither), and bf16 in m8n8k4, which the PTX ISA doesn't publish.
 LEFT_OUT = {
-    *(mma.Sync("m8n8k4", "f16", "f16", *cd, *ab) for cd in product(("f16", "f32"), repeat=2) for ab in LAYOUTS),
+    *(
+        mma.Sync("m8n8k4", "f16", "f16", *cd, *ab)
+        for cd in product(("f16", "f32"), repeat=2)
+        for ab in LAYOUTS
+    ),
     *(mma.Sync(shape, "f16", "f16", "f16", "f16") for shape in ("m16n8k8", "m16n8k16")),
     *(mma.Sync("m8n8k4", "bf16", "bf16", "f32", "f32", *ab) for ab in LAYOUTS),
 }
@@ -30,7 +34,7 @@ def named(forms):
 
 
 def registers(elements: int, kind: str) -> tuple[int, str]:
-    """How many registers hold `elements` of a type, and their PTX type: the PTX ISA's rule, told without the table."""
+    """How many registers hold `elements` of a type, and of which PTX type, told without the table."""
     return (elements, "f32") if kind == "f32" else (max(elements // 2, 1), "b32")
 
 
@@ -85,11 +89,11 @@ def module(chip: str, forms: list) -> str:
 
 @cache
 def takes(chip: str, form) -> bool:
-    """Whether ptxas assembles one form in a kernel of its own, for a chip or an older '.target' of that name."""
+    """Whether ptxas assembles one form in a kernel of its own, for a chip or an older '.target'."""
     try:
         ptxas.assemble(module(chip, [form]), chip if CHIPS[chip].number >= 75 else OLDEST)
     except WeftError as error:
-        assert "ptxas" in str(error) or "requires" in str(error) or "error" in str(error)
+        assert "ptxas: " in str(error), error
         return False
     return True
 
@@ -104,7 +108,7 @@ def misjudged(family: Family, forms: list, chips: list[str]) -> list[str]:
 
 
 def edges(support: Support) -> list[str]:
-    """The first and the last chip that have a form, and the chip before and after each, where there is one."""
+    """The first and the last chip that have a form, and the chips before and after those."""
     names = list(CHIPS)
     legal = [i for i, name in enumerate(names) if name in support.chips]
     places = {legal[0] - 1, legal[0], legal[-1], legal[-1] + 1}
@@ -215,7 +219,7 @@ def test_register_counts_are_what_ptx_counts(family, form):
 
 
 def test_fragment_maps_are_those_of_the_ptx_manual():
-    """Groups of 4 lanes: `groupID = lane >> 2`, `threadID_in_group = lane % 4`, as the manual computes rows and columns."""
+    """Rows and columns as the manual computes them, from `groupID` and `threadID_in_group`."""
     d, a, b, _ = mma.Sync("m16n8k16", "f16", "f16", "f32", "f32").operands
     for lane in range(32):
         group, thread = lane >> 2, lane % 4
@@ -231,9 +235,7 @@ def test_fragment_maps_are_those_of_the_ptx_manual():
 def test_the_demonstrations_layouts_are_the_tables():
     d, a8, b8, _ = mma.Sync("m16n8k8", "f16", "f16", "f32", "f32").operands
     _, a16, b16, _ = mma.Sync("m16n8k16", "f16", "f16", "f32", "f32").operands
-    assert d.layout == a8.layout == "S[(2,8,1,4,2):(2,4@laneid,4,1@laneid,1)]" or same(
-        d.layout, "S[(2,8,4,2):(2,4@laneid,1@laneid,1)]"
-    )
+    assert same(d.layout, "S[(2,8,4,2):(2,4@laneid,1@laneid,1)]")
     assert same(a8.layout, "S[(2,8,4,2):(2,4@laneid,1@laneid,1)]")
     assert same(b8.layout, "S[(4,2,8):(1@laneid,1,4@laneid)]")
     assert same(a16.layout, str(Layout.parse(a8.layout).tile_to(a16.shape, a8.shape)))
@@ -299,7 +301,7 @@ def test_llvm_prints_each_mnemonic_exactly_once():
 
 
 def test_a_wrong_intrinsic_is_caught():
-    form = replace(FORMS[0][1])
+    form = FORMS[0][1]
     text = llvm_kernel(0, form).replace(".m16n8k8.", ".m16n8k7.")
     with pytest.raises(WeftError, match="no intrinsic"):
         codegen.to_ptx(text, "sm_80", (8, 4))
@@ -314,16 +316,30 @@ def f16(**changes) -> mma.Sync:
     [
         (f16(), "sm_75", "chip", "needs sm_80 or later: sm_75 has no mma.sync.aligned.m16n8k16", "m16n8k8"),
         (f16(), "sm_70", "chip", "needs sm_80 or later: sm_70 has no form of mma.sync", None),
-        (f16(shape="m16n8k4"), None, "shape", "has no shape m16n8k4: it is one of m16n8k8, m16n8k16", "m16n8k8"),
+        (
+            f16(shape="m16n8k4"),
+            None,
+            "shape",
+            "has no shape m16n8k4: it is one of m16n8k8, m16n8k16",
+            "m16n8k8",
+        ),
         (f16(a_type="f64"), None, "a_type", "has no a_type f64: it is one of f16, bf16", "m16n8k16"),
-        (f16(b_type="bf16"), "sm_90a", "a_type", "has no a_type f16 on sm_90a with shape m16n8k16", "m16n8k16"),
+        (
+            f16(b_type="bf16"),
+            "sm_90a",
+            "a_type",
+            "has no a_type f16 on sm_90a with shape m16n8k16",
+            "m16n8k16",
+        ),
         (f16(d_type="f16"), None, "d_type", "has no d_type f16: it is one of f32", "f32.f16.f16.f32"),
         (f16(b_layout="row"), None, "b_layout", "has no b_layout row: it is one of col", "row.col"),
         (mma.Ldmatrix("m8n8", 3, False), None, "num", "has no num 3: it is one of 1, 2, 4", "x1"),
         (mma.Ldmatrix("m8n8", 1, True, "b8"), None, "type", "has no type b8: it is one of b16", "x1.trans"),
     ],
 )
-def test_a_verdict_names_the_rule_what_was_found_and_the_nearest_legal_forms(form, chip, rule, found, nearest):
+def test_a_verdict_names_the_rule_what_was_found_and_the_nearest_legal_forms(
+    form, chip, rule, found, nearest
+):
     family = mma.SYNC if isinstance(form, mma.Sync) else mma.LDMATRIX
     verdict = family.judge(form, chip)
     assert verdict is not None and verdict.rule == rule
