@@ -16,8 +16,8 @@ FORMS = [(family, form) for family in mma.FAMILIES for form in family.forms()]
 # ptxas 13.5 has no -arch for the chips before this one, but still judges a '.target' of theirs.
 OLDEST = "sm_75"
 LAYOUTS = tuple(product(("row", "col"), repeat=2))
-# What ptxas takes in the axes that are tried here and the table has not: f16 accumulators and m8n8k4 (issue 2
-# asks for neither), and bf16 in m8n8k4, which the PTX ISA doesn't publish.
+# What ptxas takes in the axes that are tried here and the table has not yet: f16 accumulators and m8n8k4,
+# and bf16 in m8n8k4, which the PTX ISA doesn't publish.
 LEFT_OUT = {
     *(
         mma.Sync("m8n8k4", "f16", "f16", *cd, *ab)
