@@ -157,11 +157,11 @@ def _undeclared(op: Any) -> str | None:
 
 
 def _unknown(op: Any) -> str | None:
-    """An attribute that the op doesn't have; those whose names have a dialect are anybody's."""
+    """An attribute that nothing reads, such as a misspelt one; those of dialects (`other.name`) are free."""
     known = [f.name for f in op._fields if isinstance(f, ext.AttributeDef)] + list(op.optional)
     for name in op.operation.attributes:
-        if name not in known and name != "operandSegmentSizes" and "." not in name:
-            return f"has no attribute '{name}': it is one of {', '.join(known) or 'none'}"
+        if "." not in name and name not in known and name != "operandSegmentSizes":
+            return f"has no attribute '{name}': it has {', '.join(known) or 'none'}"
     return None
 
 
@@ -231,6 +231,10 @@ def as_attribute(value: Any) -> Any:
     return value
 
 
+def _is_default(value: Any, default: Any) -> bool:
+    return default is not None and bool(default == value)  # an MLIR attribute can't be compared with None
+
+
 def build(
     kind: Any,
     *,
@@ -246,7 +250,7 @@ def build(
     given = {
         name: as_attribute(value)
         for name, value in (attributes or {}).items()
-        if value is not None and not (name in kind.optional and kind.optional[name] == value)
+        if value is not None and not _is_default(value, kind.optional.get(name))
     }
     if kind._ODS_OPERAND_SEGMENTS:
         given["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(group) for group in operands])

@@ -409,7 +409,7 @@ def stage_type(buffer: Any) -> Any | None:
 def stage_bytes(buffer: Any) -> int:
     """The distance of a buffer's tiles along its first dimension, for a buffer that has a `stage_type`."""
     strides = [it.stride for it in buffer.layout.group(buffer.shape)[0]]
-    return sum(strides) * buffer.element_bits // 8
+    return int(sum(strides) * buffer.element_bits // 8)
 
 
 def _index_complaint(values: Sequence[Any]) -> str | None:

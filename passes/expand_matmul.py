@@ -53,7 +53,7 @@ class _Operand:
 
     @property
     def buffer_type(self) -> Any:
-        """The stages: rows of K, or with K outside panels of 64 columns (of 32 or 16, where 64 don't divide)."""
+        """The stages: rows of K, or with K outside panels of 64 columns (32 or 16 where 64 don't divide)."""
         if self.k_major:
             shape = (self.extent, self.block_k)
             strides = f"({self.extent * self.block_k},{self.block_k},1)"

@@ -127,7 +127,7 @@ def _drops_lanes(op: Any) -> bool:
     if isinstance(constant, ir.Block) or not isinstance(constant.opview, arith.ConstantOp):
         return False
     number = constant.opview.literal_value
-    return number >= 5 if op.name == "arith.shrui" else number != 0 and number % WARP == 0
+    return bool(number >= 5 if op.name == "arith.shrui" else number and number % WARP == 0)
 
 
 def _is_thread(value: Any) -> bool:

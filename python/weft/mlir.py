@@ -8,6 +8,8 @@ import contextlib
 import importlib
 import importlib.util
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -211,24 +213,39 @@ def operations(op: Any, *kinds: Any) -> list[Any]:
     return [inner.opview for inner in found]
 
 
-def translate(op: Any) -> str:
+def translate(op: Any, *, apart: bool = False) -> str:
     """The LLVM IR of a module of LLVM-dialect operations alone. Raises WeftError for anything else in it.
 
-    The check comes first because the translation crashes on an operation that it doesn't know.
+    The check comes first because the translation crashes on an operation that it doesn't know. It crashes too
+    where it fails, on an intrinsic that doesn't exist for instance: `apart` runs it in a process of its own.
     """
     left: list[Diagnostic] = []
 
     def visit(inner: Any) -> Any:
-        dialect, _, _ = inner.name.partition(".")
-        if dialect not in ("llvm", "nvvm", "gpu", "builtin"):
+        known = inner.name.startswith(("llvm.", "nvvm.")) or inner.name in ("gpu.module", "builtin.module")
+        if not known:
             left.append(Diagnostic(f"'{inner.name}' op isn't lowered to LLVM", location(inner.location)))
         return ir.WalkResult.ADVANCE
 
     op.operation.walk(visit)
     if left:
         raise WeftError(*left)
-    with located():
-        return _respell(str(llvm.translate_module_to_llvmir(op.operation)))
+    if apart:
+        return _translate_apart(op)
+    return _respell(str(llvm.translate_module_to_llvmir(op.operation)))
+
+
+def _translate_apart(op: Any) -> str:
+    """`translate` in a child process, which may die of what it reads."""
+    text: str = op.operation.get_asm(enable_debug_info=True)
+    command: list[str] = [sys.executable, "-P", "-m", "weft.mlir"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, errors="replace")
+    if done.returncode == 0:
+        return done.stdout
+    said = re.findall(r'^loc\("(.*?)":(\d+):(\d+)\): error: (.*)$', done.stderr, re.MULTILINE)
+    found = [Diagnostic(what, Location(file, int(row), int(column))) for file, row, column, what in said]
+    reason = done.stderr.strip() or f"its process ended with {done.returncode}"
+    raise WeftError(*(found or [Diagnostic(f"MLIR can't translate the module: {reason}")]))
 
 
 # Newer LLVMs spell these constants in words, LLVM 22 as bits alone: prefix, digits, fraction bits.
@@ -259,3 +276,8 @@ def submodule(name: str) -> ModuleType:
     """A module of the bindings that Weft itself doesn't import, by its upstream name (`dialects.linalg`)."""
     module: ModuleType = _module(name)
     return module
+
+
+if __name__ == "__main__":
+    _parsed = ir.Module.parse(sys.stdin.read(), ir.Context())
+    print(translate(_parsed.body.operations[0]), end="")

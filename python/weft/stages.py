@@ -13,8 +13,8 @@ from weft import cache, codegen, mlir, passes, ptxas
 from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import target_of
-from weft.errors import WeftError
-from weft.mlir import gpu, ir, operations
+from weft.errors import Diagnostic, WeftError
+from weft.mlir import gpu, ir, llvm, operations
 from weft.target import Target
 
 Sizes = Sequence[int]
@@ -165,9 +165,11 @@ def compile_module(
     if not launches:
         raise WeftError(f"{name}: expected a kernel (a gpu.func with the attribute 'kernel'), found none")
     version = max((target.ptx, *(op.ptx_version for op in operations(module, *INSTRUCTION_OPS))))
+    # Calls that our own passes haven't written name what they like, with operands as they like.
+    risky = bool(operations(module, llvm.CallIntrinsicOp))
     _run(module, ",".join(elements[split:]), name)
     holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
-    return Compiled(source, name, target, version, mlir.translate(holder), launches)
+    return Compiled(source, name, target, version, mlir.translate(holder, apart=risky), launches)
 
 
 def _pipeline(target: Target) -> str:
@@ -179,7 +181,7 @@ def _pipeline(target: Target) -> str:
 def _run(module: Any, pipeline: str, name: str) -> None:
     with mlir.located(name):
         manager = passes.manager(pipeline, module.context)
-        # Verifying after every pass costs more than the passes; once at the end says as much about the result.
+        # Verifying after every pass costs more than the passes; once at the end says as much of the result.
         manager.enable_verifier(False)
         manager.run(module.operation)
         module.operation.verify()
@@ -205,7 +207,7 @@ def _target(module: Any, arch: str | None, default: str | None) -> Target:
 
 
 def is_kernel(function: Any) -> bool:
-    """Whether a `gpu.func` is a kernel: its text says `kernel`, upstream's builder makes that `gpu.kernel`."""
+    """Whether a `gpu.func` is a kernel: text says `kernel`, upstream's constructor `gpu.kernel`."""
     attributes = function.operation.attributes
     return "kernel" in attributes or "gpu.kernel" in attributes
 
@@ -233,13 +235,11 @@ def _launch(kernel: Any) -> Launch | None:
 
 def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
     dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
-    place = mlir.location(kernel.location) or kernel.name.value
+    what, place = f"a kernel argument of type {kind} can't be passed", mlir.location(kernel.location)
     if isinstance(kind, ir.MemRefType):
         found = mlir.strides(kind)
         if found is None or found[1] not in (0, dynamic):
-            raise WeftError(
-                f"{place}: a kernel argument of type {kind} can't be passed: it needs strides and no offset"
-            )
+            raise WeftError(Diagnostic(f"{what}: it needs strides and no offset", place))
         shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
         return MemrefArgument(
             str(kind.element_type),
@@ -250,7 +250,7 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
         )
     if isinstance(kind, (ir.IntegerType, ir.FloatType, ir.IndexType)):
         return ScalarArgument(str(kind))
-    raise WeftError(f"{place}: a kernel argument of type {kind} can't be passed")
+    raise WeftError(Diagnostic(what, place))
 
 
 def _evaluator(attributes: Any, name: str) -> Callable[[Sizes], tuple[int, ...]] | None:

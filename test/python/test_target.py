@@ -1,4 +1,5 @@
 import pytest
+
 from weft import codegen, ptxas
 from weft.errors import WeftError
 from weft.isa.chips import CHIPS, KIB, describe, only, since
@@ -9,7 +10,7 @@ NEWEST_LLVM = (9, 0)  # the newest PTX that LLVM 22.1 writes
 
 
 def test_every_chip_from_sm_70_to_sm_121_is_known_with_its_variants():
-    assert list(CHIPS)[0] == "sm_70" and list(CHIPS)[-1] == "sm_121a"
+    assert next(iter(CHIPS)) == "sm_70" and list(CHIPS)[-1] == "sm_121a"
     assert {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100f", "sm_103a", "sm_120a"} <= set(CHIPS)
     for chip in CHIPS.values():
         assert chip.name == f"sm_{chip.number}{chip.variant}" and chip.variant in ("", "a", "f")
@@ -36,11 +37,12 @@ def test_ptxas_knows_each_chip_from_its_ptx_version_on(name):
 
 @pytest.mark.parametrize("name", [n for n in CHIPS if CHIPS[n].number >= 75])
 def test_ptxas_takes_the_static_shared_memory_of_every_chip_and_no_more(name):
-    """48 KiB is the most that a kernel can declare itself; what a launch can ask for beyond is the chip's `shared_bytes`."""
+    """48 KiB is the most that a kernel can declare itself; what a launch can ask for is `shared_bytes`."""
     chip = CHIPS[name]
     text = (
         ".version {}.{}\n.target {}\n.address_size 64\n"
-        ".visible .entry k() {{ .reg .b32 %r; .shared .b8 s[{}]; ld.shared.u32 %r, [s]; st.shared.u32 [s+4], %r; ret; }}\n"
+        ".visible .entry k() {{ .reg .b32 %r; .shared .b8 s[{}]; "
+        "ld.shared.u32 %r, [s]; st.shared.u32 [s+4], %r; ret; }}\n"
     )
     assert ptxas.assemble(text.format(*chip.ptx, name, 48 * KIB), name).kernels["k"].shared_bytes >= 48 * KIB
     with pytest.raises(WeftError, match="too much shared data"):

@@ -126,6 +126,14 @@ func.func @optional_attribute_kind(%w: i32, %f: f32) {
 
 // -----
 
+func.func @misspelt_attribute(%w: i32, %f: f32) {
+  // expected-error @below {{'mma.sync' op has no attribute 'layout_a': it has shape, a_type, b_type, c_type, d_type, a_layout, b_layout}}
+  %0 = "mma.sync"(%w, %w, %w, %f, %f, %f, %f) {shape = "m16n8k8", layout_a = "col", a_type = "bf16", b_type = "bf16", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 2, 1, 4>} : (i32, i32, i32, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
+  return
+}
+
+// -----
+
 func.func @no_segments(%w: i32, %f: f32) {
   // expected-error @below {{expects 'operandSegmentSizes' with the number of operands in a, b, c}}
   %0 = "mma.sync"(%w, %w, %w, %f, %f, %f, %f) {shape = "m16n8k8", a_type = "bf16", b_type = "bf16", c_type = "f32", d_type = "f32"} : (i32, i32, i32, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32)>

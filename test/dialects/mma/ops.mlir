@@ -64,8 +64,9 @@ func.func @ldmatrix(%address: !llvm.ptr<3>) {
   %0 = "mma.ldmatrix"(%address) {num = 1 : i64} : (!llvm.ptr<3>) -> i32
   // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 2 : i64, trans = true} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32)>
   %1 = "mma.ldmatrix"(%address) {num = 2 : i64, trans = true} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32)>
-  // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 4 : i64, shape = "m8n8", trans = false, type = "b16"}
-  %2 = "mma.ldmatrix"(%address) {num = 4 : i64, shape = "m8n8", trans = false, type = "b16"}
+  // CHECK: "mma.ldmatrix"(%{{.*}}) {my.note = "kept", num = 4 : i64, shape = "m8n8", trans = false, type = "b16"}
+  // Attributes of other dialects are free.
+  %2 = "mma.ldmatrix"(%address) {my.note = "kept", num = 4 : i64, shape = "m8n8", trans = false, type = "b16"}
     : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32, i32, i32)>
   return
 }

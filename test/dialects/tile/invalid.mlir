@@ -879,3 +879,19 @@ gpu.module @m [#nvvm.target<chip = "sm_86">] {
     return
   }
 }
+
+// -----
+
+func.func @misspelt_attribute(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{'tile.matmul' op has no attribute 'transposeB': it has transpose_b, alpha, beta, schedule}}
+  "tile.matmul"(%a, %a, %d) {transposeB = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @attribute_of_an_op_without(%m: memref<?x?xf16>, %i: i32, %t: !tile.buffer<array<i64: 8, 8>, f16, #tile.layout<"S[(8,8):(8,1)]">, "shared">) {
+  // expected-error @below {{'tile.copy' op has no attribute 'vector_bytes': it has none}}
+  "tile.copy"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !tile.buffer<array<i64: 8, 8>, f16, #tile.layout<"S[(8,8):(8,1)]">, "shared">) -> ()
+  return
+}

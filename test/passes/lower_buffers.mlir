@@ -1,0 +1,60 @@
+// RUN: weft-opt %s --lower-buffers | FileCheck %s
+
+!Stages = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
+!Stage = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Sides = !tile.buffer<array<i64: 2, 8, 64>, f16, #tile.layout<"S[(2,8,64):(64,128,1)]">, "shared">
+!Side = !tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(128,1)]">, "shared">
+!Small = !tile.buffer<array<i64: 5, 5>, f32, #tile.layout<"S[(5,5):(5,1)]">, "shared">
+
+// CHECK: gpu.module @m
+// CHECK-NEXT: llvm.mlir.global external @weft_shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
+// CHECK-NOT: llvm.mlir.global
+gpu.module @m {
+  // Each buffer begins on the next 1024 bytes: 0, 24576 and 25600; what a launch needs stands on the kernel.
+  // CHECK-LABEL: gpu.func @places
+  // CHECK-SAME: weft.shared_bytes = 27648 : i32
+  // CHECK-NOT: tile.
+  gpu.func @places(%i: i32, %v: f32) kernel {
+    // CHECK: %[[BASE:.*]] = llvm.mlir.addressof @weft_shared : !llvm.ptr<3>
+    %0 = "tile.alloc"() : () -> !Stages
+    // CHECK: %[[SMALL:.*]] = llvm.getelementptr %{{.*}}[24576] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
+    %1 = "tile.alloc"() : () -> !Small
+    // CHECK: %[[SIDES:.*]] = llvm.getelementptr %{{.*}}[25600] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8
+    %2 = "tile.alloc"() : () -> !Sides
+    // Stages lie as far apart as the buffer's layout says: 8192 bytes one after the other, 128 side by side.
+    // CHECK: %[[BYTES:.*]] = arith.constant 8192 : i32
+    // CHECK: %[[OFFSET:.*]] = arith.muli %{{.*}}, %[[BYTES]] : i32
+    // CHECK: %[[STAGE:.*]] = llvm.getelementptr %[[BASE]][%[[OFFSET]]]
+    %3 = "tile.stage"(%0, %i) : (!Stages, i32) -> !Stage
+    // CHECK: %[[ASIDE:.*]] = arith.constant 128 : i32
+    // CHECK: %[[NEXT:.*]] = arith.muli %{{.*}}, %[[ASIDE]] : i32
+    // CHECK: %[[SIDE:.*]] = llvm.getelementptr %[[SIDES]][%[[NEXT]]]
+    %4 = "tile.stage"(%2, %i) : (!Sides, i32) -> !Side
+    %5 = "tile.address"(%3) : (!Stage) -> !llvm.ptr<3>
+    %6 = "tile.address"(%1) : (!Small) -> !llvm.ptr<3>
+    %7 = "tile.address"(%4) : (!Side) -> !llvm.ptr<3>
+    // CHECK: llvm.store %{{.*}}, %[[STAGE]]
+    llvm.store %v, %5 : f32, !llvm.ptr<3>
+    // CHECK: llvm.store %{{.*}}, %[[SMALL]]
+    llvm.store %v, %6 : f32, !llvm.ptr<3>
+    // CHECK: llvm.store %{{.*}}, %[[SIDE]]
+    llvm.store %v, %7 : f32, !llvm.ptr<3>
+    gpu.return
+  }
+
+  // Kernels share the symbol, not the places.
+  // CHECK-LABEL: gpu.func @another
+  // CHECK-SAME: weft.shared_bytes = 1024 : i32
+  // CHECK: llvm.mlir.addressof @weft_shared
+  // CHECK-NOT: tile.
+  gpu.func @another() kernel {
+    %0 = "tile.alloc"() : () -> !Small
+    gpu.return
+  }
+
+  // CHECK-LABEL: gpu.func @without
+  // CHECK-NOT: weft.shared_bytes
+  gpu.func @without() kernel {
+    gpu.return
+  }
+}

@@ -1,0 +1,45 @@
+// RUN: weft-opt %s --lower-buffers --split-input-file --verify-diagnostics
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @used_by_a_copy(%m: memref<?x?xf16>, %i: i32) kernel {
+    // expected-error @below {{'tile.alloc' op has a use that isn't lowered: run --lower-copies before --lower-buffers}}
+    %0 = "tile.alloc"() : () -> !T
+    "tile.copy"(%m, %i, %i, %0) : (memref<?x?xf16>, i32, i32, !T) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @carried_by_a_loop(%n: index) kernel {
+    // expected-error @below {{'tile.alloc' op has a use that isn't lowered}}
+    %0 = "tile.alloc"() : () -> !T
+    %1 = scf.for %k = %n to %n step %n iter_args(%b = %0) -> (!T) {
+      scf.yield %b : !T
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @from_an_argument(%b: !T) {
+    // expected-error @below {{'tile.address' op expects a buffer from tile.alloc or tile.stage in the same kernel}}
+    %0 = "tile.address"(%b) : (!T) -> !llvm.ptr<3>
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @outside_of_a_kernel() {
+  // expected-error @below {{'tile.alloc' op expects to stand in a gpu.func}}
+  %0 = "tile.alloc"() : () -> !T
+  return
+}

@@ -1,0 +1,94 @@
+// RUN: weft-opt %s --lower-copies --canonicalize --cse | FileCheck %s
+
+!Rows = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Flat = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(16,1)]">, "shared">
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+
+gpu.module @m {
+  // 128 threads copy 16 rows of 8 vectors at once: four rounds. What isn't in the matrix is 0 bytes long.
+  // CHECK-LABEL: gpu.func @copy_async
+  // CHECK: %[[BASE:.*]] = "tile.address"
+  // CHECK: arith.xori
+  // CHECK: %[[AT:.*]] = llvm.getelementptr %[[BASE]][%{{.*}}] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
+  // CHECK: nvvm.cp.async.shared.global %[[AT]], %{{.*}}, 16, cache = cg, %{{.*}} : !llvm.ptr<3>, !llvm.ptr<1>, i32
+  // CHECK-COUNT-3: nvvm.cp.async.shared.global
+  // CHECK-NOT: nvvm.cp.async.shared.global
+  // CHECK-NOT: scf.if
+  // CHECK: gpu.return
+  gpu.func @copy_async(%m: memref<?x?xf16>, %i: i32, %t: !Rows) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
+    "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !Rows) -> ()
+    gpu.return
+  }
+
+  // 4 and 8 bytes go through the L1 cache; 48 threads end their third round early.
+  // CHECK-LABEL: gpu.func @copy_async_uneven
+  // CHECK-COUNT-2: nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 4, cache = ca, %{{.*}} :
+  // CHECK: arith.cmpi slt
+  // CHECK: scf.if
+  // CHECK: nvvm.cp.async.shared.global
+  // CHECK-NOT: nvvm.cp.async.shared.global
+  // CHECK: gpu.return
+  gpu.func @copy_async_uneven(%m: memref<?x?xf16>, %i: i32, %t: !Flat) kernel
+      attributes {known_block_size = array<i32: 48, 1, 1>} {
+    "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 4} : (memref<?x?xf16>, i32, i32, !Flat) -> ()
+    gpu.return
+  }
+
+  // CHECK-LABEL: gpu.func @copy
+  // CHECK: scf.for
+  // CHECK: %[[FROM:.*]] = arith.select %[[INSIDE:.*]], %{{.*}}, %{{.*}} : !llvm.ptr<1>
+  // CHECK: %[[LOADED:.*]] = llvm.load %[[FROM]]
+  // CHECK: %[[KEPT:.*]] = arith.select %[[INSIDE]], %[[LOADED]]
+  // CHECK: llvm.store %[[KEPT]]
+  gpu.func @copy(%m: memref<?x?xf16>, %i: i32, %t: !Flat) kernel
+      attributes {known_block_size = array<i32: 64, 1, 1>} {
+    "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !Flat) -> ()
+    gpu.return
+  }
+
+  // The four registers of A are four matrices, loaded at once.
+  // CHECK-LABEL: gpu.func @load_a
+  // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 4 : i64} : (!llvm.ptr<3>)
+  // CHECK-NOT: "mma.ldmatrix"
+  // CHECK: vector.bitcast %{{.*}} : vector<4xi32> to vector<8xf16>
+  // CHECK: "tile.from_lane"
+  gpu.func @load_a(%t: !Rows, %i: i32) -> !A attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.load"(%t, %i, %i) : (!Rows, i32, i32) -> !A
+    gpu.return %0 : !A
+  }
+
+  // B's pairs lie along K: in K x N they are down columns, which ldmatrix transposes; in N x K along rows.
+  // CHECK-LABEL: gpu.func @load_b
+  // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 2 : i64, trans = true}
+  // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 2 : i64} :
+  gpu.func @load_b(%t: !Rows, %i: i32) -> (!B, !B) attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.load"(%t, %i, %i) : (!Rows, i32, i32) -> !B
+    %1 = "tile.load"(%t, %i, %i) {transpose = true} : (!Rows, i32, i32) -> !B
+    gpu.return %0, %1 : !B, !B
+  }
+
+  // From a matrix: an element at a time, or two where it is known to be aligned.
+  // CHECK-LABEL: gpu.func @load_global
+  // CHECK-COUNT-4: llvm.load %{{.*}} : !llvm.ptr<1> -> f32
+  // CHECK-COUNT-2: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<2xf32>
+  // CHECK-NOT: llvm.load
+  // CHECK: gpu.return
+  gpu.func @load_global(%m: memref<?x?xf32>, %i: i32) -> (!D, !D) attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf32>, i32, i32) -> !D
+    %1 = "tile.load"(%m, %i, %i) {vector_bytes = 8} : (memref<?x?xf32>, i32, i32) -> !D
+    gpu.return %0, %1 : !D, !D
+  }
+
+  // CHECK-LABEL: gpu.func @store
+  // CHECK-COUNT-4: scf.if
+  // CHECK: llvm.store %{{.*}} : f32, !llvm.ptr<1>
+  // CHECK-COUNT-2: llvm.store %{{.*}} : vector<2xf32>, !llvm.ptr<1>
+  gpu.func @store(%d: !D, %m: memref<?x?xf32>, %i: i32) attributes {known_block_size = array<i32: 32, 1, 1>} {
+    "tile.store"(%d, %m, %i, %i) : (!D, memref<?x?xf32>, i32, i32) -> ()
+    "tile.store"(%d, %m, %i, %i) {vector_bytes = 8} : (!D, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+}

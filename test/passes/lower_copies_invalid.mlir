@@ -1,0 +1,264 @@
+// RUN: weft-opt %s --lower-copies --split-input-file --verify-diagnostics
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_without_block_size(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel {
+    // expected-error @below {{'tile.copy' op expects to stand in a gpu.func with 'known_block_size'}}
+    "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_in_two_dimensions(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
+    // expected-error @below {{'tile.copy' op expects a block of one dimension, got 16 x 2 x 1}}
+    "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_async_in_two_dimensions(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
+    // expected-error @below {{'tile.copy_async' op expects a block of one dimension, got 16 x 2 x 1}}
+    "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 20>, f16, #tile.layout<"S[(64,20):(20,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_async_of_odd_rows(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{'tile.copy_async' op expects tile rows that 16 bytes divide, got 20 elements}}
+    "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(1,64)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_async_to_columns(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to lie together and aligned}}
+    "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,16,4):(4,256,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_async_to_short_panels(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to lie together and aligned}}
+    "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(68,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_async_to_unaligned_rows(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to lie together and aligned}}
+    "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_by_some_lanes(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %thread = gpu.thread_id x
+    %c16 = arith.constant 16 : index
+    %some = arith.cmpi ult, %thread, %c16 : index
+    scf.if %some {
+      // expected-error @below {{'tile.copy' op expects all lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_async_by_some_lanes(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %thread = gpu.thread_id x
+    %c16 = arith.constant 16 : index
+    %some = arith.cmpi ult, %thread, %c16 : index
+    scf.if %some {
+      // expected-error @below {{'tile.copy_async' op expects all lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @load_by_some_lanes(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %thread = gpu.thread_id x
+    %c16 = arith.constant 16 : index
+    %some = arith.cmpi ult, %thread, %c16 : index
+    scf.if %some {
+      // expected-error @below {{'tile.load' op expects all lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @load_in_two_dimensions(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
+    // expected-error @below {{'tile.load' op expects a block of one dimension, got 16 x 2 x 1}}
+    %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(1,64)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @load_from_columns(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to lie together and aligned}}
+    %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(68,1)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @load_from_unaligned_rows(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to lie together and aligned}}
+    %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @load_of_32_bits(%i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{'tile.load' op expects a fragment of 16-bit elements in pairs, got !tile.fragment<}}
+    %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!F = !tile.fragment<array<i64: 4, 8>, f16, #tile.layout<"S[(4,8):(8@laneid,1@laneid)]">>
+gpu.module @m {
+  gpu.func @load_of_single_elements(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{'tile.load' op expects a fragment of 16-bit elements in pairs, got !tile.fragment<}}
+    %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]">>
+gpu.module @m {
+  gpu.func @load_of_other_lanes(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{op expects registers that hold 8x8 matrices as ldmatrix loads them, got S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]}}
+    %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(1,4@laneid,4,1@laneid,2)]">>
+gpu.module @m {
+  gpu.func @load_of_pairs_apart(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{op expects registers that hold 8x8 matrices as ldmatrix loads them, got }}
+    %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @load_global_without_block_size(%m: memref<?x?xf32>, %i: i32) kernel {
+    // expected-error @below {{'tile.load' op expects to stand in a gpu.func with 'known_block_size'}}
+    %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf32>, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @load_global_in_two_dimensions(%m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
+    // expected-error @below {{'tile.load' op expects a block of one dimension, got 16 x 2 x 1}}
+    %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf32>, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @load_global_of_wide_runs(%m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{'tile.load' op expects runs of 4 registers in one row for vector_bytes 16}}
+    %0 = "tile.load"(%m, %i, %i) {vector_bytes = 16} : (memref<?x?xf32>, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @store_in_two_dimensions(%f: !F, %m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
+    // expected-error @below {{'tile.store' op expects a block of one dimension, got 16 x 2 x 1}}
+    "tile.store"(%f, %m, %i, %i) : (!F, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @store_of_wide_runs(%f: !F, %m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{'tile.store' op expects runs of 4 registers in one row for vector_bytes 16}}
+    "tile.store"(%f, %m, %i, %i) {vector_bytes = 16} : (!F, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+}

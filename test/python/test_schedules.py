@@ -1,0 +1,113 @@
+"""Every schedule that the verifier takes gives the right product, whatever the shapes and strides."""
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft.dialects import tile
+from weft.dialects.schedule import Schedule
+from weft.emulator import Fault
+from weft.isa.chips import CHIPS
+from weft.passes import emit, expand_matmul, select_schedule
+from weft.target import Target
+
+TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a product is apart from its shape."""
+
+    inputs: str = "f16"
+    outputs: str = "f32"
+    c: str | None = None
+    transpose_b: bool = False
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    def compiled(self, schedule: Schedule) -> weft.Kernel:
+        """A kernel for matrices of any size whose rows may lie apart."""
+        kinds = [self.inputs, self.inputs, self.outputs, *([self.c] if self.c else [])]
+        options = {"transpose_b": self.transpose_b, "alpha": self.alpha, "beta": self.beta}
+        with weft.Module() as module:
+            arguments = [weft.memref("?x?", kind, strides=("?", 1)) for kind in kinds]
+            with module.func("product", arguments) as matrices:
+                tile.matmul(*matrices, **options, schedule=schedule)
+        return weft.compile(module, arch="sm_80")
+
+    def wrong(self, kernel: weft.Kernel, shape: tuple[int, int, int], gap: int) -> int:
+        """How many elements of D, or around it, aren't as NumPy has them; sums are exact in every type."""
+        m, n, k = shape
+        rng = np.random.default_rng(m * n + k)
+        a, b = (rng.integers(-2, 3, size).astype(np.float64) for size in ((m, k), (k, n)))
+        c = rng.integers(-4, 5, (m, n)).astype(np.float64)
+        d = strided(np.full((m, n), 555.0), self.outputs, gap)
+        given = [strided(a, self.inputs, gap), strided(b.T if self.transpose_b else b, self.inputs, gap), d]
+        kernel(*given, *([strided(c, self.c, gap)] if self.c else []), on="emulator")
+        want = self.alpha * (a @ b) + (self.beta * c if self.c else 0)
+        around = np.asarray(d.base if gap else d, np.float64)[:, n:]
+        return int((d.astype(np.float64) != want).sum() + (around != SENTINEL).sum())
+
+
+SENTINEL = 776  # exact in bf16
+
+
+def strided(values: np.ndarray, kind: str, gap: int) -> np.ndarray:
+    """The values, `gap` elements between rows, in an array filled with what must never be read or changed."""
+    whole = np.full((values.shape[0], values.shape[1] + gap), SENTINEL, TYPES[kind])
+    whole[:, : values.shape[1]] = values
+    return whole[:, : values.shape[1]]
+
+
+SCHEDULES = [
+    Schedule((16, 16, 32), (1, 1), 2),
+    Schedule((16, 96, 32), (1, 1), 2),  # panels of 32 columns
+    Schedule((48, 48, 64), (3, 1), 2),  # panels of 16, and copies in uneven rounds
+    Schedule((32, 64, 64), (1, 4), 3, group=1),
+    Schedule((16, 128, 64), (1, 8), 2, group=3),  # more threads than a tile of A has vectors in a round
+    Schedule((64, 32, 32), (4, 1), 5),
+]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_every_schedule_gives_the_right_product(schedule, transpose_b):
+    product = Product(transpose_b=transpose_b)
+    kernel = product.compiled(schedule)
+    for shape, gap in (((70, 88, 72), 0), ((33, 40, 136), 8), ((5, 7, 9), 0), ((17, 50, 65), 1)):
+        assert not product.wrong(kernel, shape, gap), (shape, gap)
+
+
+@pytest.mark.parametrize("outputs, c", [("f32", "f16"), ("f16", "f32"), ("bf16", "bf16"), ("f16", None)])
+def test_types_and_scales_of_the_epilogue(outputs, c):
+    product = Product("bf16", outputs, c, alpha=0.5, beta=2.0 if c else 0.0)
+    kernel = product.compiled(SCHEDULES[0])
+    # The last have an odd number of columns in rows that are aligned to pairs: what lies between stays.
+    for shape, gap in (((20, 24, 16), 0), ((19, 21, 23), 0), ((19, 21, 24), 3), ((18, 15, 23), 9)):
+        assert not product.wrong(kernel, shape, gap), (shape, gap)
+
+
+def test_a_product_that_leaves_out_the_last_block_of_k_is_caught(monkeypatch):
+    monkeypatch.setattr(expand_matmul.emit, "ceil_div", emit.div)
+    product = Product()
+    assert product.wrong(product.compiled(SCHEDULES[0]), (16, 16, 40), 0)
+
+
+def test_pairs_written_past_an_odd_row_are_caught(monkeypatch):
+    """Planted: rows are taken as aligned whatever they are; the last pair leaves the array."""
+    monkeypatch.setattr(expand_matmul._Kernel, "_aligned", lambda self: emit.equal(0, 0))
+    product = Product()
+    with pytest.raises(Fault, match="out-of-bounds global access of 8 bytes"):
+        product.wrong(product.compiled(SCHEDULES[0]), (16, 15, 23), 9)
+
+
+@pytest.mark.parametrize("chip", [name for name in CHIPS if CHIPS[name].number >= 80])
+def test_every_chip_has_a_schedule_for_every_shape(chip):
+    target = Target.of(chip)
+    for schedule in (*select_schedule.SCHEDULES, select_schedule.SMALL):
+        assert schedule.complaint() is None
+    assert select_schedule.SMALL.complaint(target) is None
+    assert any(s.complaint(target) is None for s in select_schedule.SCHEDULES)
