@@ -1,7 +1,7 @@
 """The base of the operations that are one instruction each: an op is its operands and its table."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from weft.dialects.op import Op, build
@@ -10,6 +10,24 @@ from weft.mlir import ext, ir
 
 # What is asked by name of an op that is, or is to be: the registers of an operand, or an attribute's value.
 Given = Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class SpaceOf:
+    """The state space that the type of an address says: a derived axis."""
+
+    operand: str
+    spaces: Mapping[str, str]
+
+    def __call__(self, given: Given) -> str:
+        return self.spaces.get(str(given(self.operand)[0].type), "unknown")
+
+    def complaint(self, given: Given) -> str | None:
+        """What is wrong with the address's type."""
+        got = str(given(self.operand)[0].type)
+        if got in self.spaces:
+            return None
+        return f"expects {self.operand} of type {' or '.join(self.spaces)}, got {got}"
 
 
 class InstructionOp(Op):
@@ -94,6 +112,9 @@ class InstructionOp(Op):
         return _listed(getattr(self, name))
 
     def check(self) -> str | None:
+        for axis in self.derived.values():
+            if isinstance(axis, SpaceOf) and (wrong := axis.complaint(self._given)):
+                return wrong
         form = self.form
         verdict = self.family.judge(form, self.target.chip.name if self.target else None)
         if verdict is not None:
@@ -117,7 +138,7 @@ class InstructionOp(Op):
         """An immediate that this form of the instruction has no place for."""
         for name in self.immediates:
             if name not in known and name in self.operation.attributes:
-                return f"takes no {name} here: {self.form.ptx} has none"
+                return f"takes no {name} here: its operands are {', '.join(o.name for o in self.form.operands)}"
         return None
 
 
@@ -140,7 +161,8 @@ def _immediate_complaint(operand: Registers, got: int) -> str | None:
 
 
 def _one_of(values: Sequence[int]) -> str:
-    if len(values) > 2 and tuple(range(values[0], values[-1] + 1)) == tuple(values):
+    # They increase, so that the ends tell; a range of them may be too long to look at.
+    if len(values) > 2 and values[-1] - values[0] == len(values) - 1:
         return f"{values[0]} to {values[-1]}"
     return " or ".join(map(str, values))
 
@@ -162,8 +184,9 @@ def registers_complaint(wanted: Registers, got: Sequence[Any]) -> str | None:
     types = sorted({str(kind) for kind in got})
     if len(got) == wanted.count and types == [wanted.type]:
         return None
-    if wanted.count == len(got) == 1:
-        return f"expects {wanted.name} of type {wanted.type}, got {types[0]}"
+    if wanted.count == 1:
+        found = types[0] if len(got) == 1 else f"{len(got)} values" if got else "none"
+        return f"expects {wanted.name} of type {wanted.type}, got {found}"
     found = f"{len(got)} of {' and '.join(types)}" if got else "none"
     return f"expects {wanted.count} {wanted.name.upper()} registers of {wanted.type}, got {found}"
 

@@ -7,7 +7,7 @@ order of the PTX ISA; a result of several registers is a struct of them.
 from collections.abc import Sequence
 from typing import Any
 
-from weft.dialects.instruction import Given, InstructionOp
+from weft.dialects.instruction import InstructionOp, SpaceOf
 from weft.isa import mma as isa
 from weft.mlir import ext
 
@@ -76,9 +76,7 @@ class SpBlockScaleOp(
     d: ext.Result[Any]
 
 
-def _space(given: Given) -> str:
-    """The state space that the type of the address says."""
-    return {"!llvm.ptr<3>": "shared", "!llvm.ptr": "generic"}.get(str(given("address")[0].type), "unknown")
+_SPACE = SpaceOf("address", {"!llvm.ptr<3>": "shared", "!llvm.ptr": "generic"})
 
 
 class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRIX):
@@ -87,7 +85,7 @@ class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRI
     Lane 8i + j gives the address of row j of matrix i; with `trans` each lane gets a column's elements.
     """
 
-    derived = {"space": _space}  # noqa: RUF012 (an annotation would make it a field)
+    derived = {"space": _SPACE}  # noqa: RUF012 (an annotation would make it a field)
 
     address: ext.Operand[Any]
     d: ext.Result[Any]
@@ -96,7 +94,7 @@ class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRI
 class StmatrixOp(InstructionOp, dialect=Mma, name="stmatrix", family=isa.STMATRIX):
     """`stmatrix`: `num` matrices to shared memory, addressed as `mma.ldmatrix` does."""
 
-    derived = {"space": _space}  # noqa: RUF012 (an annotation would make it a field)
+    derived = {"space": _SPACE}  # noqa: RUF012 (an annotation would make it a field)
 
     address: ext.Operand[Any]
     a: Sequence[ext.Operand[Any]]

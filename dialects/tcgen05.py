@@ -5,28 +5,25 @@ is one operand.
 """
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from weft.dialects.descriptor import DescriptorOp
-from weft.dialects.instruction import Given, InstructionOp
+from weft.dialects.instruction import Given, InstructionOp, SpaceOf
 from weft.isa import tcgen05_control as control
 from weft.isa import tcgen05_copy as copy
 from weft.isa import tcgen05_mma as mma_isa
 from weft.isa.tcgen05_descriptors import BlockScaledDescriptor, InstructionDescriptor, SharedMemoryDescriptor
-from weft.mlir import ext
+from weft.mlir import ext, ir
 
 
 class Tcgen05(ext.Dialect, name="tcgen05"):
     """Tensor memory, and the products that accumulate in it."""
 
 
-def _in_shared(operand: str, space: str) -> Any:
-    """The state space of an address: `space` for a pointer into shared memory, nothing for a generic one."""
-
-    def found(given: Given) -> str:
-        return {"!llvm.ptr<3>": space, "!llvm.ptr": ""}.get(str(given(operand)[0].type), "unknown")
-
-    return found
+def _in_shared(operand: str, space: str) -> SpaceOf:
+    """`space` for a pointer into shared memory, nothing for a generic one."""
+    return SpaceOf(operand, {"!llvm.ptr<3>": space, "!llvm.ptr": ""})
 
 
 def _memory_of_a(given: Given) -> str:
@@ -35,12 +32,13 @@ def _memory_of_a(given: Given) -> str:
 
 def _mask_bits(given: Given) -> int:
     mask = given("mask")
-    return int(mask[0].type.width) if mask else 0
+    # Of what isn't an integer, the registers' check says so.
+    return int(mask[0].type.width) if mask and isinstance(mask[0].type, ir.IntegerType) else 16 * len(mask)
 
 
 def _mask_registers(given: Given) -> int:
     mask = given("disable_output_lane")
-    return int(mask[0].type.shape[0]) if mask else 0
+    return prod(mask[0].type.shape) if mask and isinstance(mask[0].type, ir.VectorType) else len(mask)
 
 
 def _has(name: str) -> Any:

@@ -7,20 +7,15 @@ take them one operand each.
 from collections.abc import Sequence
 from typing import Any
 
-from weft.dialects.instruction import Given, InstructionOp
+from weft.dialects.instruction import Given, InstructionOp, SpaceOf
 from weft.isa import wmma as isa
 from weft.mlir import ext
 
-_SPACES = {pointer: space for space, pointer in isa.SPACES.items()}
+_SPACE = SpaceOf("address", {pointer: space for space, pointer in isa.SPACES.items()})
 
 
 class Wmma(ext.Dialect, name="wmma"):
     """Matrices of a warp, loaded, multiplied and stored."""
-
-
-def _space(given: Given) -> str:
-    """The state space that the type of the address says."""
-    return _SPACES.get(str(given("address")[0].type), "unknown")
 
 
 def _has_stride(given: Given) -> bool:
@@ -30,7 +25,7 @@ def _has_stride(given: Given) -> bool:
 class LoadOp(InstructionOp, dialect=Wmma, name="load", family=isa.LOAD):
     """`wmma.load`: a warp reads fragment a, b or c; `stride` (i32, elements) is the distance of rows (columns)."""
 
-    derived = {"space": _space, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)
+    derived = {"space": _SPACE, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)
 
     address: ext.Operand[Any]
     stride: Sequence[ext.Operand[Any]]
@@ -40,7 +35,7 @@ class LoadOp(InstructionOp, dialect=Wmma, name="load", family=isa.LOAD):
 class StoreOp(InstructionOp, dialect=Wmma, name="store", family=isa.STORE):
     """`wmma.store`: a warp writes the registers of fragment d; `stride` as in `wmma.load`."""
 
-    derived = {"space": _space, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)
+    derived = {"space": _SPACE, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)
 
     address: ext.Operand[Any]
     d: Sequence[ext.Operand[Any]]

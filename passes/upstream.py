@@ -5,7 +5,7 @@ A `Pair` is read both ways: `nvvm_to_weft` and `weft_to_nvvm` hold no name, toke
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from weft.dialects import mma, tcgen05, wgmma, wmma
@@ -47,7 +47,8 @@ def found(op: Any, name: str) -> Any:
 class Token:
     """An attribute `name` of upstream's enumeration `kind`: what we say, on each of `axes`, for each token.
 
-    `absent` is our value where upstream has no such attribute, None where another rule knows it.
+    `absent` is our value where upstream has no such attribute, None where another rule knows it; where `needed`
+    of our operation, upstream wants the attribute all the same.
     """
 
     axes: tuple[str, ...]
@@ -55,6 +56,7 @@ class Token:
     kind: str
     values: Mapping[str, Any]
     absent: Any = None
+    needed: Callable[[Any], bool] = lambda op: False
 
     def to_ours(self, op: Any, draft: Draft) -> None:
         attribute = found(op, self.name)
@@ -67,7 +69,7 @@ class Token:
         value = said[self.axes[0]]
         if len(set(said.values())) > 1:
             raise Inexpressible(f"upstream's has one {self.name} for {_listed(said)}")
-        if value == self.absent and type(value) is type(self.absent):
+        if value == self.absent and not self.needed(op):
             return
         token = next((t for t, ours in self.values.items() if ours == value), None)
         if token is None:
@@ -81,7 +83,12 @@ def _token(attribute: Any) -> str:
 
 
 def _listed(said: Mapping[str, Any]) -> str:
-    return ", ".join(f"{axis} {value or 'none'}" for axis, value in said.items())
+    return ", ".join(spelled(axis, value) for axis, value in said.items())
+
+
+def spelled(axis: str, value: Any) -> str:
+    """An axis and its value in words."""
+    return axis if value is True else f"{axis} {value or 'none'}"
 
 
 @dataclass(frozen=True)
@@ -414,7 +421,13 @@ _MMA_TYPES = (
     Inferred("c_type", "c", _ACCUMULATORS),
     Inferred("d_type", "d", _ACCUMULATORS),
 )
-_OVERFLOW = Token(("satfinite",), "intOverflowBehavior", "MMAIntOverflow", _CLAMPED, False)
+
+
+def _integers(op: Any) -> bool:
+    return op.attribute("a_type") in ("s8", "u8", "s4", "u4")
+
+
+_OVERFLOW = Token(("satfinite",), "intOverflowBehavior", "MMAIntOverflow", _CLAMPED, False, _integers)
 _ORDERED = Flag("ordered", "orderedMetadata")
 _SCALED = (
     *_MMA_TYPES,
@@ -426,6 +439,15 @@ _SCALES = "scale_a byte_id_a thread_id_a scale_b byte_id_b thread_id_b"
 _MATRIX_SHAPE = Shape("mn", "ld_st_matrix_shape")
 _MATRIX_TYPE = Token(("type",), "eltType", "LdStMatrixEltType", _same(nvvm.LdStMatrixEltType))
 _MATRIX_LAYOUT = Token(("trans",), "layout", "MMALayout", _TRANSPOSED)
+
+
+
+def _kind_dropped(form: Any) -> str | None:
+    """Where both a form with a kind and one without are legal, upstream takes the intrinsic of the one without."""
+    if form.kind and form in mma.SpSyncOp.family.table and replace(form, kind="") in mma.SpSyncOp.family.table:
+        return f"upstream's translation drops the kind of {form.a_type} and {form.b_type} with {form.d_type}"
+    return None
+
 
 _MMA = (
     Pair(
@@ -451,6 +473,7 @@ _MMA = (
         nvvm.MmaSpOp,
         "a* b* c* metadata selector:i32",
         (*_MMA_TYPES, _OVERFLOW, _ORDERED, Token(("kind",), "kind", "MMAKind", _same(nvvm.MMAKind), "")),
+        broken=_kind_dropped,
     ),
     Pair(mma.BlockScaleOp, nvvm.MmaBlockScaleOp, f"a* b* c* {_SCALES}", _SCALED),
     Pair(

@@ -16,7 +16,7 @@ from weft.dialects.wmma import Wmma
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import ext, ir, llvm, operations
 from weft.passes.pass_ import Pass
-from weft.passes.upstream import PAIRS, Draft, Inexpressible, Pair, sweep
+from weft.passes.upstream import PAIRS, Draft, Inexpressible, Pair, spelled, sweep
 
 _OURS = tuple(kind for dialect in (Wmma, Mma, Wgmma, Tcgen05) for kind in dialect.operations)
 _BY_CLASS = {pair.ours: pair for pair in PAIRS}
@@ -66,7 +66,7 @@ def _pair(op: Any) -> Pair:
     for axis, value in vars(op.form).items():
         default = False if defaults[axis] is MISSING else defaults[axis]
         if axis not in said and axis not in op.derived and value != default:
-            raise Inexpressible(f"upstream's has no {axis} {value or 'none'}")
+            raise Inexpressible(f"upstream's has no {spelled(axis, value)}")
     if reason := pair.broken(op.form):
         raise Inexpressible(reason)
     return pair

@@ -191,8 +191,9 @@ class Family(Generic[F]):
         return self._index(chip).closest(form, most)
 
     def nearest(self, form: F, chip: str | None, most: int = 3) -> tuple[str, ...]:
-        """How the closest legal forms are spelled."""
-        return tuple(f.ptx for f in self.closest(form, chip, most))
+        """How the closest legal forms are spelled, those that differ in their operands alone once."""
+        spelled = dict.fromkeys(f.ptx for f in self.closest(form, chip, 4 * most))
+        return tuple(spelled)[:most]
 
     def judge(self, form: F, chip: str | None = None) -> Verdict | None:
         """None where `form` is legal on `chip` (on some chip, with none given), else why it isn't.

@@ -58,13 +58,7 @@ class Tcgen05Family(Family[F]):
 
     def nearest(self, form: F, chip: str | None, most: int = 3) -> tuple[str, ...]:
         """As `Family.nearest`, with the operands where the opcodes alone don't tell forms apart."""
-        axes = self.axes
-
-        def distance(other: F) -> tuple[int, tuple[bool, ...]]:
-            differs = tuple(getattr(form, a) != getattr(other, a) for a in axes)
-            return sum(differs), differs
-
-        near = sorted(self.forms(chip), key=distance)[:most]
+        near = self.closest(form, chip, most)
         opcodes = [f.ptx for f in near]
         if len({form.ptx, *opcodes}) == len(near) + 1:
             return tuple(opcodes)

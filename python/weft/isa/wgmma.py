@@ -326,6 +326,13 @@ def _columns(columns: Sequence[int]) -> str:
     return "8, 16, 24, or a multiple of 16 from 32 to 256"
 
 
+def _sparse_bits(form: MmaAsync) -> Verdict | None:
+    dense = [row for row in _ROWS if row.sparse is None and form.a_type in (t.name for t in row.a_types)]
+    if form.sparse and dense:
+        return Verdict("sparse", f"has no sparse A of {form.a_type}")
+    return None
+
+
 def _bit_operation(form: MmaAsync) -> Verdict | None:
     bits = B1.name in (form.a_type, form.b_type)
     if bits and form.bit_op != "and.popc":
@@ -339,7 +346,8 @@ def _bit_operation(form: MmaAsync) -> Verdict | None:
 
 
 def _saturation(form: MmaAsync) -> Verdict | None:
-    if not form.satfinite or ELEMENT_TYPES[form.a_type].kind in ("int", "uint"):
+    element = ELEMENT_TYPES.get(form.a_type)
+    if not form.satfinite or element is None or element.kind in ("int", "uint"):
         return None
     return Verdict("satfinite", f"has satfinite for s8 and u8 alone, got {form.a_type}")
 
@@ -371,7 +379,7 @@ def _why_without(form: MmaAsync, name: str) -> str:
     return f"transposes matrices of f16 and bf16 alone, not of {form.a_type}"
 
 
-_RULES = (_inputs, _shape, _bit_operation, _saturation)
+_RULES = (_inputs, _sparse_bits, _shape, _bit_operation, _saturation)
 
 MMA_ASYNC = Family("wgmma.mma_async", MmaAsync, lambda: _forms(MmaAsync), parse_mma_async, _RULES)
 MMA_ASYNC_SPARSE = Family(
