@@ -129,16 +129,21 @@ class InstructionOp(Op):
                 if operand.role == "inout" and found is None:
                     found = _inout_complaint(operand, self.inouts)
             else:
-                found = registers_complaint(operand, [value.type for value in self.values(operand.name)])
+                values = self.values(operand.name)
+                found = registers_complaint(operand, [value.type for value in values])
+                found = found or _constant_complaint(operand, values)
             if found:
                 return found
-        return self._stray_immediate({operand.name for operand in form.operands})
+        return self._stray_operand(form)
 
-    def _stray_immediate(self, known: set[str]) -> str | None:
-        """An immediate that this form of the instruction has no place for."""
-        for name in self.immediates:
-            if name not in known and name in self.operation.attributes:
-                return f"takes no {name} here: its operands are {', '.join(o.name for o in self.form.operands)}"
+    def _stray_operand(self, form: Any) -> str | None:
+        """An operand or immediate that this form of the instruction has no place for."""
+        known = [operand.name for operand in form.operands]
+        given = [name for name in self.immediates if name in self.operation.attributes]
+        given += [f.name for f in self._fields if isinstance(f, ext.OperandDef) and self.values(f.name)]
+        for name in given:
+            if name not in known and name != "inouts":
+                return f"takes no {name} here: its operands are {', '.join(known)}"
         return None
 
 
@@ -158,6 +163,17 @@ def _immediate_complaint(operand: Registers, got: int) -> str | None:
     if not operand.values or got in operand.values:
         return None
     return f"expects {operand.name} to be {_one_of(operand.values)}, got {got}"
+
+
+def _constant_complaint(operand: Registers, values: Sequence[Any]) -> str | None:
+    """What is wrong with a register that a constant fills, where PTX would take that constant in its place."""
+    for value in values if operand.values else ():
+        owner = value.owner
+        if isinstance(owner, ir.Block) or owner.operation.name not in ("arith.constant", "llvm.mlir.constant"):
+            continue
+        if found := _immediate_complaint(operand, owner.operation.attributes["value"].value):
+            return found
+    return None
 
 
 def _one_of(values: Sequence[int]) -> str:

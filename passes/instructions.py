@@ -103,9 +103,17 @@ def _inline(op: Any, form: Any) -> list[Any]:
             texts[operand.name] = str(op.attribute(operand.name))
     # Tied inputs come last: `$n` counts outputs and the other inputs alone. They are the first outputs.
     letters += [str(i) for i in range(len(tied))]
+    if _reaches_memory(form):
+        letters.append("~{memory}")
     text = f"{form.ptx} {form.assembly.format(**texts)}".rstrip() + ";"
     result = _assembly(text, letters, values + tied, kinds)
     return _joined(op, result, kinds)
+
+
+def _reaches_memory(form: Any) -> bool:
+    """Whether the instruction has an address or a descriptor: LLVM mustn't move loads and stores across it."""
+    inputs = [operand.type for operand in form.operands if operand.role == "in"]
+    return any(kind in _POINTERS or kind == "i64" for kind in inputs)
 
 
 def _words(kind: str) -> list[str]:

@@ -153,9 +153,7 @@ def _load_shared(op: LoadOp) -> Any:
             places.point(emit.add(op.row, row, inner), origins[0][0], rows, extents[0], shared.groups[0]),
             places.point(emit.add(op.column, column), origins[0][1], columns, extents[1], shared.groups[1]),
         )
-        result = mma.ldmatrix(
-            address=places.offset(base, place), shape="m8n8", num=count, trans=transposed
-        )
+        result = mma.ldmatrix(address=places.offset(base, place), shape="m8n8", num=count, trans=transposed)
         words += [result] if count == 1 else [llvm.extractvalue(_i32(), result, [i]) for i in range(count)]
     kind = op.fragment.type
     packed = vector.from_elements(ir.VectorType.get([len(words)], _i32()), words)

@@ -198,9 +198,7 @@ def _lower(shape: str) -> Callable[[GemmOp], Any]:
             for j in range(n):
                 registers = total.atom(i, j)
                 for p in range(k):
-                    result = mma.sync(
-                        a=left.atom(i, p), b=right.atom(p, j), c=registers, **vars(form)
-                    )
+                    result = mma.sync(a=left.atom(i, p), b=right.atom(p, j), c=registers, **vars(form))
                     word = ir.Type.parse(d.type)
                     registers = [llvm.extractvalue(word, result, [r]) for r in range(d.count)]
                 total.put(i, j, registers)

@@ -1,6 +1,7 @@
-"""`--nvvm-to-weft`: upstream's `nvvm` operations that are tensor-core instructions become ours, which are verified.
+"""`--nvvm-to-weft`: upstream's `nvvm` operations that are tensor-core instructions become ours.
 
-What the tables refuse is an error at the operation's place.
+These are verified: what the tables refuse is an error at the operation's place. `nvvm.tcgen05.mma_smem_desc`
+stays: it is arithmetic on numbers that are known at run time alone.
 """
 
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from typing import Any
 from weft.dialects.op import build, refuse
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import ext, ir, llvm, operations
+from weft.passes.correspondence import Draft, Pair, constant, discardable, integer, sweep
 from weft.passes.pass_ import Pass
-from weft.passes.upstream import PAIRS, Draft, Pair, constant, sweep
+from weft.passes.upstream import PAIRS
 
 _BY_NAME = {pair.theirs.OPERATION_NAME: pair for pair in PAIRS}
 
@@ -31,7 +33,7 @@ def run(module: Any) -> None:
 def _replace(op: Any, pair: Pair) -> None:
     """Builds our operation before upstream's, and gives it the other's uses."""
     given = list(op.operands)
-    draft = Draft(dict(_operands(op, pair)))
+    draft = Draft(dict(_operands(op, pair)), discardable(op))
     for name, kind in pair.slots():
         if kind.endswith(_NUMBERS) and (values := draft.operands.pop(name)):
             draft.attributes[name] = _immediate(op, name, values[0])
@@ -89,7 +91,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _index() -> Any:
-    return llvm.mlir_constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0))
+    return llvm.mlir_constant(integer(32, 0))
 
 
 def _hand_over(old: Any, new: Any) -> None:
@@ -114,6 +116,4 @@ def _packed(kind: Any, register: Any) -> Any:
     return llvm.insertelement(empty, register, _index())
 
 
-NVVM_TO_WEFT = Pass(
-    "nvvm-to-weft", "raise upstream's tensor-core operations to Weft's and verify them against the tables", run
-)
+NVVM_TO_WEFT = Pass("nvvm-to-weft", "raise upstream's tensor-core operations to Weft's and verify them", run)

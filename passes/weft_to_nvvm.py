@@ -1,6 +1,6 @@
-"""`--weft-to-nvvm`: tensor-core instructions become upstream's `nvvm` operations, where upstream can say them.
+"""`--weft-to-nvvm`: tensor-core instructions become upstream's `nvvm` operations, where upstream has them.
 
-What it can't stays, for `--lower-…` to take; with `strict=true` each such operation is an error that says why.
+The others stay, for `--lower-…` to take; with `strict=true` each of them is an error that says why.
 """
 
 from dataclasses import MISSING, fields
@@ -15,8 +15,9 @@ from weft.dialects.wgmma import Wgmma
 from weft.dialects.wmma import Wmma
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import ext, ir, llvm, operations
+from weft.passes.correspondence import Draft, Inexpressible, Pair, discardable, integer, spelled, sweep
 from weft.passes.pass_ import Pass
-from weft.passes.upstream import PAIRS, Draft, Inexpressible, Pair, spelled, sweep
+from weft.passes.upstream import PAIRS
 
 _OURS = tuple(kind for dialect in (Wmma, Mma, Wgmma, Tcgen05) for kind in dialect.operations)
 _BY_CLASS = {pair.ours: pair for pair in PAIRS}
@@ -41,7 +42,8 @@ def _replace(op: Any) -> None:
     """Builds upstream's operation before ours, and gives it the other's uses. Raises Inexpressible."""
     pair, form = _pair(op), op.form
     given = list(op.operation.operands)
-    draft = Draft({f.name: op.values(f.name) for f in pair.ours._fields if isinstance(f, ext.OperandDef)})
+    operands = {f.name: op.values(f.name) for f in pair.ours._fields if isinstance(f, ext.OperandDef)}
+    draft = Draft(operands, discardable(op))
     for rule in pair.rules:
         rule.to_theirs(op, draft)
     for name, kind in pair.slots():
@@ -84,13 +86,18 @@ def _slot(op: Any, form: Any, pair: Pair, draft: Draft, name: str, kind: str) ->
 
 def _vector(value: Any) -> Any:
     """A register as a vector of one; a vector as it is."""
-    if isinstance(value.type, ir.VectorType):
+    kind = _vector_of(value.type)
+    if kind == value.type:
         return value
-    return llvm.insertelement(llvm.mlir_undef(ir.VectorType.get([1], value.type)), value, _index())
+    return llvm.insertelement(llvm.mlir_undef(kind), value, _index())
+
+
+def _vector_of(kind: Any) -> Any:
+    return kind if isinstance(kind, ir.VectorType) else ir.VectorType.get([1], kind)
 
 
 def _index() -> Any:
-    return llvm.mlir_constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0))
+    return llvm.mlir_constant(integer(32, 0))
 
 
 def _built(pair: Pair, groups: list[list[Any]], op: Any, draft: Draft) -> Any:
@@ -101,8 +108,8 @@ def _built(pair: Pair, groups: list[list[Any]], op: Any, draft: Draft) -> Any:
         draft.attributes["operandSegmentSizes"] = sizes
     names = [f.name for f in pair.ours._fields if isinstance(f, ext.ResultDef)]
     results = [
-        ir.VectorType.get([1], r.type) if name in pair.vectors and not isinstance(r.type, ir.VectorType) else r.type
-        for name, r in zip(names, op.operation.results, strict=True)
+        _vector_of(result.type) if name in pair.vectors else result.type
+        for name, result in zip(names, op.operation.results, strict=True)
     ]
     made = ir.Operation.create(
         pair.theirs.OPERATION_NAME, results=results, operands=operands, attributes=draft.attributes

@@ -51,7 +51,7 @@ gpu.module @m {
 
   // The four registers of A are four matrices, loaded at once.
   // CHECK-LABEL: gpu.func @load_a
-  // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 4 : i64} : (!llvm.ptr<3>)
+  // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 4 : i64, shape = "m8n8"} : (!llvm.ptr<3>)
   // CHECK-NOT: "mma.ldmatrix"
   // CHECK: vector.bitcast %{{.*}} : vector<4xi32> to vector<8xf16>
   // CHECK: "tile.from_lane"
@@ -62,8 +62,8 @@ gpu.module @m {
 
   // B's pairs lie along K: in K x N they are down columns, which ldmatrix transposes; in N x K along rows.
   // CHECK-LABEL: gpu.func @load_b
-  // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 2 : i64, trans = true}
-  // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 2 : i64} :
+  // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 2 : i64, shape = "m8n8", trans = true}
+  // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 2 : i64, shape = "m8n8"} :
   gpu.func @load_b(%t: !Rows, %i: i32) -> (!B, !B) attributes {known_block_size = array<i32: 32, 1, 1>} {
     %0 = "tile.load"(%t, %i, %i) : (!Rows, i32, i32) -> !B
     %1 = "tile.load"(%t, %i, %i) {transpose = true} : (!Rows, i32, i32) -> !B

@@ -105,7 +105,7 @@ func.func @types_of_inputs(%a: !A, %b: !B) {
 !B = !tile.fragment<array<i64: 16, 8>, bf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @types_that_differ(%a: !A, %b: !B) {
-  // expected-error @below {{types: mma.sync has no a_type f16 with shape m16n8k16, b_type bf16}}
+  // expected-error @below {{types: mma.sync A of f16 needs B of f16, got bf16}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   return
 }
@@ -117,7 +117,7 @@ func.func @types_that_differ(%a: !A, %b: !B) {
 !D = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @types_of_d(%a: !A, %b: !B, %c: !C) {
-  // expected-error @below {{types: mma.sync has no d_type f16: it is one of f32}}
+  // expected-error @below {{types: mma.sync f16 inputs need D and C of f16 and f16 or f32 and f16 or f32 and f32, got f16 and f32}}
   %0 = "tile.gemm"(%a, %b, %c) : (!A, !B, !C) -> !D
   return
 }
@@ -129,7 +129,7 @@ func.func @types_of_d(%a: !A, %b: !B, %c: !C) {
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !C = !tile.fragment<array<i64: 16, 8>, bf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @types_of_c(%a: !A, %b: !B, %c: !C) {
-  // expected-error @below {{types: mma.sync has no c_type bf16: it is one of f32}}
+  // expected-error @below {{types: mma.sync f16 inputs need D and C of f16 and f16 or f32 and f16 or f32 and f32, got f32 and bf16}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
   return
 }
@@ -267,7 +267,7 @@ gpu.module @m [#nvvm.target<chip = "sm_72">] {
   gpu.func @types_on_an_old_chip(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
     %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
-    // expected-error @below {{types: mma.sync needs sm_80 or later: sm_72 has no form of mma.sync}}
+    // expected-error @below {{types: mma.sync needs sm_80 or later: sm_72 has no mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     gpu.return
   }

@@ -1,0 +1,484 @@
+"""Upstream's `nvvm` operations and ours: nothing is lost on the way, and both routes call the same intrinsics.
+
+Upstream's translation runs in a process of its own, since it dies of what it doesn't check.
+"""
+
+import random
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+from isa_kernels import OPERATIONS, module
+
+from weft import codegen, mlir, passes, ptxas, stages
+from weft.dialects.instruction import InstructionOp
+from weft.errors import WeftError
+from weft.isa import mma, wgmma, wmma
+from weft.isa.chips import CHIPS
+from weft.mlir import ir, llvm, operations
+from weft.passes import nvvm_to_weft, weft_to_nvvm
+from weft.passes.upstream import PAIRS
+
+MANY = 200
+LLVM_CHIPS = [name for name, chip in CHIPS.items() if chip.llvm and chip.number >= 75]
+LOWER = "lower-wmma,lower-mma,lower-wgmma,lower-tcgen05"
+FAMILIES = [pair.ours.family for pair in PAIRS]
+EACH = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+
+TRANSLATE = """
+import sys
+from weft.mlir import llvm, parse_file
+for path in sys.argv[1:]:
+    module = parse_file(path, context())
+    text = str(llvm.translate_module_to_llvmir(module.body.operations[0].operation))
+    open(path + ".ll", "w").write(text)
+"""
+
+
+def placed(family, forms):
+    """Forms by the last chip that has them; what only chips have that LLVM lacks is left out."""
+    found = defaultdict(list)
+    for form in forms:
+        chips = [name for name in LLVM_CHIPS if name in family.table[form].chips]
+        if chips:
+            found[chips[-1]].append(form)
+    return found
+
+
+def sample(family, most=MANY):
+    forms = list(family.table)
+    return random.Random(family.name).sample(forms, most) if len(forms) > most else forms
+
+
+def built(family, forms, chip):
+    """A kernel for each form; immediates take all their values, and what upstream has as an attribute is
+    constant.
+    """
+    made = module(chip, [(family, form) for form in forms])
+    chosen = random.Random(0)
+    with made.context:
+        for op in operations(made, OPERATIONS[family.name]):
+            for operand in op.form.operands:
+                if operand.role == "immediate":
+                    _set(op, operand.name, chosen.choice(operand.values))
+                elif operand.name == "scale_d":
+                    _fix(op, chosen.choice((0, 1)))
+    assert made.operation.verify()
+    return made
+
+
+def _set(op, name, value):
+    attributes = op.operation.attributes
+    if name in attributes:
+        del attributes[name]
+    if value != op.optional[name]:
+        attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
+def _fix(op, value):
+    """Gives `scale_d` a constant."""
+    with ir.InsertionPoint(op), op.location:
+        constant = llvm.mlir_constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(1), value))
+    place = next(i for i, v in enumerate(op.operands) if v == op.scale_d)
+    op.operation.operands[place] = constant
+
+
+def run(pipeline, made):
+    passes.manager(pipeline, made.context).run(made.operation)
+    return made
+
+
+def lowered(made):
+    """The LLVM IR that our passes make."""
+    run(LOWER, made)
+    return mlir.translate(made.body.operations[0])
+
+
+def kernels(made):
+    """The text of each kernel, without its name."""
+    text = made.operation.get_asm(assume_verified=True)
+    return [body.partition("(")[2] for body in text.split("llvm.func @")[1:]]
+
+
+def stays(family, text):
+    return f'"{OPERATIONS[family.name].OPERATION_NAME}"' in text
+
+
+def reasons(made):
+    """Why operations have no counterpart, without the values that differ from form to form."""
+    try:
+        run("weft-to-nvvm{strict=true}", made)
+    except WeftError as error:
+        texts = [d.message.partition("has no nvvm operation: ")[2] for d in error.diagnostics]
+        return {re.sub(r"\.sync\..*|, but got .*", "", text) for text in texts}
+    return set()
+
+
+def upstreams(family, forms, chip):
+    """The kernels in upstream's operations, and the forms that they are of: those that don't stay."""
+    made = run("weft-to-nvvm", built(family, forms, chip))
+    functions = list(made.body.operations[0].bodyRegion.blocks[0].operations)
+    left = []
+    for form, function, text in zip(forms, functions, kernels(made), strict=True):
+        if stays(family, text):
+            function.operation.erase()
+        else:
+            left.append(form)
+    return made, left
+
+
+def translated(directory, modules):
+    """The LLVM IR that upstream makes of modules by name. Raises CalledProcessError where it dies."""
+    paths = []
+    for name, made in modules.items():
+        path = directory / f"{name}.mlir"
+        path.write_text(run("convert-nvvm-to-llvm", made).operation.get_asm(assume_verified=True))
+        paths.append(path)
+    subprocess.run([sys.executable, "-c", TRANSLATE, *map(str, paths)], check=True, capture_output=True)
+    return {name: path.with_suffix(".mlir.ll").read_text() for name, path in zip(modules, paths, strict=True)}
+
+
+def calls(text):
+    """The intrinsics that each function calls: result type, name, and the arguments with their types."""
+    found = {}
+    for match in re.finditer(r"^define [^@]*@(\w+)\(.*?^}", text, re.MULTILINE | re.DOTALL):
+        lines = re.findall(r"call (.*?)(@llvm\.nvvm\.[\w.]+)\((.*)\)", match[0])
+        found[match[1]] = [
+            (kind.replace("void ", "").strip(), name, re.sub(r"%\d+", "%", given))
+            for kind, name, given in lines
+        ]
+    return found
+
+
+def products(ptx):
+    """The `wgmma.mma_async` in a PTX text, whatever their registers are called."""
+    lines = re.findall(r"wgmma\.mma_async[^;]*", ptx)
+    return [" ".join(re.sub(r"%\w+|\bp\b", "%", line).split()) for line in lines]
+
+
+@EACH
+def test_there_and_back_is_the_identity(family):
+    for chip, forms in placed(family, sample(family)).items():
+        made = built(family, forms, chip)
+        before = kernels(made)
+        assert all(stays(family, text) for text in before)
+        run("weft-to-nvvm", made)
+        run("nvvm-to-weft", made)
+        assert kernels(made) == before
+
+
+@pytest.mark.slow
+@EACH
+def test_there_and_back_is_the_identity_for_every_form(family):
+    for chip, forms in placed(family, family.table).items():
+        made = built(family, forms, chip)
+        before = kernels(made)
+        assert kernels(run("nvvm-to-weft", run("weft-to-nvvm", made))) == before
+
+
+def says(op, what):
+    return f"upstream says 'nvvm.{op}' op {what}"
+
+
+# Why forms of each family stay, in `reasons`' words; the families that aren't here go over whole.
+SHARED = "operand #0 must be LLVM pointer in address space 3"
+STAY = {
+    "wmma.load": {
+        "upstream's takes one stride, not none",
+        says("wmma.load", "invalid attribute combination"),
+        says("wmma.load", "result #0 must be LLVM structure type or 64-bit float"),
+    },
+    "wmma.store": {
+        "upstream's takes one stride, not none",
+        says("wmma.store", "invalid attribute combination"),
+    },
+    "wmma.mma": {
+        "upstream's has no satfinite",
+        "upstream's has no bit_op xor.popc",
+        "upstream's has no bit_op and.popc",
+        "upstream's has one eltypeB for c_type f16, d_type f32",
+        "upstream's has one eltypeB for c_type f32, d_type f16",
+        says("wmma.mma", "invalid attribute combination"),
+    },
+    "mma.sync": {"upstream's has no kind f8f6f4", "upstream says invalid shape or multiplicand type: f64"},
+    "mma.sp": {
+        f"upstream's translation drops the kind of {a} and {b} with f32"
+        for a in ("e4m3", "e5m2")
+        for b in ("e4m3", "e5m2")
+    },
+    "mma.block_scale": {"upstream's has no scale_vec none"},
+    "mma.sp.block_scale": {"upstream's has no scale_vec none"},
+    "ldmatrix": {says("ldmatrix", SHARED)},
+    "stmatrix": {says("stmatrix", SHARED)},
+    "wgmma.mma_async": {"upstream's takes one a, not 4", "upstream writes b1 without its bit operation"},
+    "tcgen05.alloc": {"upstream's has no exclusive"},
+    "tcgen05.dealloc": {"upstream's has no exclusive"},
+    "tcgen05.ld.red": {"upstream's has no type s32: it takes u32"},
+    "tcgen05.mma.block_scale": {f"upstream's has no scale_vec {n}X" for n in (1, 2, 4)},
+    "tcgen05.mma.sp.block_scale": {f"upstream's has no scale_vec {n}X" for n in (1, 2, 4)},
+}
+
+
+@EACH
+def test_what_upstream_cannot_say_stays_for_these_reasons(family):
+    found = set()
+    for chip, forms in placed(family, sample(family)).items():
+        found |= reasons(built(family, forms, chip))
+    assert found == STAY.get(family.name, set())
+
+
+def test_operations_that_upstream_has_not_stay():
+    paired = {pair.ours for pair in PAIRS}
+    assert {op.OPERATION_NAME for op in OPERATIONS.values() if op not in paired} == {"wgmma.sp_mma_async"}
+    assert all(issubclass(op, InstructionOp) for op in paired)
+
+
+@pytest.fixture(scope="module")
+def both_routes(tmp_path_factory):
+    """For each family and chip: the forms that upstream can say, our LLVM IR and upstream's."""
+    upstream, ours, left = {}, {}, {}
+    for family in FAMILIES:
+        for chip, forms in placed(family, sample(family)).items():
+            made, said = upstreams(family, forms, chip)
+            if said:
+                key = f"{family.name}-{chip}"
+                upstream[key], left[key] = made, (family, said)
+                ours[key] = lowered(built(family, forms, chip))
+    theirs = translated(tmp_path_factory.mktemp("upstream"), upstream)
+    return {key: (*left[key], ours[key], theirs[key]) for key in upstream}
+
+
+@EACH
+def test_both_routes_call_the_same_intrinsics(family, both_routes):
+    routes = [route for route in both_routes.values() if route[0] is family]
+    assert routes
+    for _, forms, ours, theirs in routes:
+        upstream, own = calls(theirs), calls(ours)
+        assert len(upstream) == len(forms)
+        for form, (name, made) in zip(forms, upstream.items(), strict=True):
+            if own[name]:
+                assert made == own[name]
+                assert f"@{form.intrinsic}" == made[0][1]
+            else:
+                # LLVM 22.1 lacks the intrinsic, or misprints it: inline PTX here.
+                assert form.intrinsic is None
+                assert len(made) == 1 or family is wgmma.MMA_ASYNC
+
+
+def test_both_routes_write_the_same_wgmma(both_routes):
+    _, forms, ours, theirs = both_routes["wgmma.mma_async-sm_90a"]
+    few = list(calls(theirs))[:24]
+    chosen = "|".join(few)
+
+    def only(text):
+        bodies = re.findall(rf"^define [^@]*@(?:{chosen})\(.*?^}}\n", text, re.MULTILINE | re.DOTALL)
+        assert len(bodies) == len(few)
+        return products(codegen.to_ptx("\n".join(bodies), "sm_90a", (8, 0)).ptx)
+
+    lines = only(theirs)
+    assert lines == only(ours)
+    assert [line.split()[0] for line in lines] == [form.ptx for form in forms[: len(few)]]
+
+
+def altered(pair, **fields):
+    return {pair.ours: replace(pair, **fields)}, {pair.theirs.OPERATION_NAME: replace(pair, **fields)}
+
+
+def pair_of(family):
+    return next(pair for pair in PAIRS if pair.ours.family is family)
+
+
+def test_what_is_called_broken_is(monkeypatch, tmp_path):
+    """Where upstream is mended, the pair needs no `broken` any more."""
+    for family, forms, chip, wrong in (
+        (
+            mma.SPARSE,
+            [mma.Sparse("m16n8k64", "e4m3", "e4m3", "f32", "f32", kind="f8f6f4")],
+            "sm_120a",
+            "kind",
+        ),
+        (
+            wgmma.MMA_ASYNC,
+            [wgmma.MmaAsync("m64n8k256", "b1", "b1", "s32", bit_op="and.popc")],
+            "sm_90a",
+            "and.popc",
+        ),
+    ):
+        ours, _ = altered(pair_of(family), broken=lambda form: None)
+        monkeypatch.setattr(weft_to_nvvm, "_BY_CLASS", weft_to_nvvm._BY_CLASS | ours)
+        made, said = upstreams(family, forms, chip)
+        assert said == forms
+        assert wrong not in translated(tmp_path, {family.name: made})[family.name]
+    assert sum(pair.broken is not type(pair).broken for pair in PAIRS) == 2
+
+
+def test_a_swapped_layout_is_seen_by_the_routes(monkeypatch, tmp_path):
+    pair, chip = pair_of(wmma.MMA), "sm_90a"
+    other = {"a_layout": "b_layout", "b_layout": "a_layout"}
+    rules = tuple(
+        replace(r, said=other[r.said]) if getattr(r, "said", "") in other else r for r in pair.rules
+    )
+    ours, theirs = altered(pair, rules=rules)
+    monkeypatch.setattr(weft_to_nvvm, "_BY_CLASS", weft_to_nvvm._BY_CLASS | ours)
+    monkeypatch.setattr(nvvm_to_weft, "_BY_NAME", nvvm_to_weft._BY_NAME | theirs)
+    forms = [wmma.Mma("m16n16k16", "f16", "f16", "f32", "f32", "row", "col")]
+    made = built(wmma.MMA, forms, chip)
+    before = kernels(made)
+    assert kernels(run("nvvm-to-weft", run("weft-to-nvvm", made))) == before
+    upstream = translated(tmp_path, {"k": upstreams(wmma.MMA, forms, chip)[0]})["k"]
+    assert calls(upstream) != calls(lowered(built(wmma.MMA, forms, chip)))
+
+
+def test_a_rule_that_is_missing_is_seen_by_the_round_trip(monkeypatch):
+    pair = pair_of(mma.LDMATRIX)
+    _, theirs = altered(pair, rules=tuple(r for r in pair.rules if r.axes != ("trans",)))
+    monkeypatch.setattr(nvvm_to_weft, "_BY_NAME", nvvm_to_weft._BY_NAME | theirs)
+    made = built(mma.LDMATRIX, [mma.Ldmatrix("m8n8", 4, True)], "sm_90a")
+    before = kernels(made)
+    assert kernels(run("nvvm-to-weft", run("weft-to-nvvm", made))) != before
+
+
+UNSAID = [
+    (wmma.MMA, wmma.Mma("m16n16k16", "bf16", "bf16", "f32", "f32"), "sm_80"),
+    (wmma.MMA, wmma.Mma("m8n8k32", "s4", "s4", "s32", "s32"), "sm_75"),
+    (wmma.MMA, wmma.Mma("m8n8k32", "u4", "u4", "s32", "s32", satfinite=True), "sm_75"),
+    (wmma.MMA, wmma.Mma("m8n8k128", "b1", "b1", "s32", "s32", bit_op="xor.popc"), "sm_80"),
+    (wmma.LOAD, wmma.Load("m8n8k128", "a", "b1", "row", "shared", True), "sm_80"),
+    *((mma.SYNC, mma.Sync(f"m16n8k{k}", "f64", "f64", "f64", "f64"), "sm_90") for k in (4, 8, 16)),
+    (mma.SYNC, mma.Sync("m16n8k32", "e3m2", "e2m1", "f32", "f32", kind="f8f6f4"), "sm_120a"),
+    (wgmma.MMA_ASYNC, wgmma.MmaAsync("m64n16k16", "bf16", "bf16", "f32", a_registers=True), "sm_90a"),
+    (wgmma.MMA_ASYNC, wgmma.MmaAsync("m64n8k256", "b1", "b1", "s32", bit_op="and.popc"), "sm_90a"),
+    (wgmma.MMA_ASYNC_SPARSE, wgmma.MmaAsyncSparse("m64n8k32", "f16", "f16", "f16"), "sm_90a"),
+]
+
+
+@pytest.mark.parametrize(("family", "form", "chip"), UNSAID, ids=lambda value: getattr(value, "ptx", ""))
+def test_what_upstream_cannot_say_is_assembled_from_ours(family, form, chip):
+    made = run("weft-to-nvvm", built(family, [form], chip))
+    assert stays(family, *kernels(made))
+    ptx = codegen.to_ptx(
+        lowered(made),
+        chip,
+        max(CHIPS[chip].ptx, family.table[form].ptx),
+    ).ptx
+    assert form.ptx in ptx
+    assert ptxas.assemble(ptx, chip).cubin
+
+
+KERNEL = """gpu.module @m [#nvvm.target<chip = "{chip}">] {{
+  gpu.func @k(%out: memref<8xi32>) kernel {{
+    %zero = arith.constant 0 : index
+    %n = arith.constant 16 : i32
+    %w = arith.constant 4096 : i64
+    %f = arith.constant 1.0 : f32
+    %p = llvm.inttoptr %w : i64 to !llvm.ptr
+    %t = llvm.inttoptr %n : i32 to !llvm.ptr<6>
+    %yes = arith.constant true
+    {body}
+    gpu.return
+  }}
+}}
+"""
+WMMA_LOAD = """
+    %0 = nvvm.wmma.load %p, %n {eltype = #nvvm.mma_type<s8>, frag = #nvvm.mma_frag<a>, k = 16 : i32, layout =
+      #nvvm.mma_layout<row>, m = 8 : i32, n = 32 : i32} : (!llvm.ptr) -> !llvm.struct<(i32)>
+    %1 = llvm.extractvalue %0[0] : !llvm.struct<(i32)>
+    memref.store %1, %out[%zero] : memref<8xi32>"""
+B1 = """
+    %s = llvm.mlir.undef : !llvm.struct<(i32, i32, i32, i32)>
+    %0 = nvvm.wgmma.mma_async %w, %w, %s, #nvvm.shape<m = 64, n = 8, k = 256>, D [<s32>,
+      #nvvm.wgmma_scale_out<one>], A [<b1>, #nvvm.wgmma_scale_in<one>, <row>], B [<b1>,
+      #nvvm.wgmma_scale_in<one>, <col>] : !llvm.struct<(i32, i32, i32, i32)>
+      -> !llvm.struct<(i32, i32, i32, i32)>
+    %1 = llvm.extractvalue %0[0] : !llvm.struct<(i32, i32, i32, i32)>
+    memref.store %1, %out[%zero] : memref<8xi32>"""
+INT8 = """
+    nvvm.tcgen05.mma %t, %w, %w, %n, %yes {ctaGroup = #nvvm.cta_group<cta_1>, kind =
+      #nvvm.tcgen05_mma_kind<i8>} : (!llvm.ptr<6>, i64, i64, i32, i1)"""
+ONE_COLUMN = """
+    %0 = nvvm.tcgen05.ld %t {shape = #nvvm.tcgen05_ldst_shape<shape_32x32b>} : vector<1xi32>
+    %i = llvm.mlir.constant(0 : i32) : i32
+    %1 = llvm.extractelement %0[%i : i32] : vector<1xi32>
+    memref.store %1, %out[%zero] : memref<8xi32>"""
+
+
+def mma_sync(a, b, k, registers):
+    return f"""
+    %0 = nvvm.mma.sync A[{registers[0]}] B[{registers[1]}] C[%f, %f, %f, %f] {{layoutA =
+      #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<{a}>, multiplicandBPtxType =
+      #nvvm.mma_type<{b}>, shape = #nvvm.shape<m = 16, n = 8, k = {k}>}} : (i32, i32, f32) ->
+      !llvm.struct<(f32, f32, f32, f32)>
+    %1 = llvm.extractvalue %0[0] : !llvm.struct<(f32, f32, f32, f32)>
+    %2 = llvm.bitcast %1 : f32 to i32
+    memref.store %2, %out[%zero] : memref<8xi32>"""
+
+
+FOUR_TWO, TWO_ONE = ("%n, %n, %n, %n", "%n, %n"), ("%n, %n", "%n")
+
+
+@pytest.mark.parametrize(
+    ("chip", "body", "spelled"),
+    [
+        ("sm_80", WMMA_LOAD, "wmma.load.a.sync.aligned.row.m8n32k16.s8"),
+        ("sm_90a", B1, "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc"),
+        ("sm_100a", INT8, "tcgen05.mma.cta_group::1.kind::i8"),
+        ("sm_100a", ONE_COLUMN, "tcgen05.ld.sync.aligned.32x32b.x1.b32"),
+        ("sm_80", mma_sync("bf16", "bf16", 8, TWO_ONE), "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32"),
+        ("sm_89", mma_sync("e4m3", "e5m2", 32, FOUR_TWO), "m16n8k32.row.col.f32.e4m3.e5m2.f32"),
+    ],
+)
+def test_upstreams_operations_are_compiled(chip, body, spelled):
+    compiled = stages.compile_module(KERNEL.format(chip=chip, body=body))
+    assert spelled in compiled.ptx
+    assert compiled.cubin
+
+
+@pytest.mark.parametrize(
+    ("chip", "body", "message"),
+    [
+        ("sm_90", B1, "needs sm_90a: sm_90 has no form of wgmma.mma_async"),
+        ("sm_103a", INT8, r"takes kind i8 on architecture-specific targets only \(sm_100a, sm_110a\)"),
+        ("sm_75", mma_sync("bf16", "bf16", 8, TWO_ONE), "needs sm_80 or later: sm_75 has no mma.sync"),
+        ("sm_80", mma_sync("e4m3", "e4m3", 32, FOUR_TWO), "needs sm_89 or later: sm_80 has no mma.sync"),
+        ("sm_90", mma_sync("bf16", "tf32", 16, FOUR_TWO), "A of bf16 needs B of bf16, got tf32"),
+        ("sm_70", WMMA_LOAD, "needs sm_72 or later: sm_70 has no wmma.load"),
+    ],
+)
+def test_upstreams_operations_are_refused_where_they_stand(chip, body, message):
+    with pytest.raises(WeftError, match=message) as caught:
+        stages.compile_module(KERNEL.format(chip=chip, body=body), name="user.mlir")
+    (diagnostic,) = caught.value.diagnostics
+    lines = KERNEL.format(chip=chip, body=body).split("\n")
+    place = diagnostic.location
+    assert place.file == "user.mlir"
+    assert re.match(
+        r"nvvm\.(wmma|mma|wgmma|tcgen05)", lines[place.line - 1][place.column - 1 :].split("= ")[-1]
+    )
+
+
+@pytest.mark.parametrize(("chip", "legal"), [("sm_75", False), ("sm_80", True)])
+def test_subgroup_operations_are_held_to_the_tables_too(chip, legal):
+    load = (
+        "gpu.subgroup_mma_load_matrix %a[%zero, %zero] {leadDimension = 16 : index} : memref<16x16xf32> -> "
+    )
+    body = f"""
+    %a = memref.alloca() : memref<16x16xf32>
+    %0 = {load} !gpu.mma_matrix<16x8xf32, "AOp">
+    %1 = {load} !gpu.mma_matrix<8x16xf32, "BOp">
+    %2 = {load} !gpu.mma_matrix<16x16xf32, "COp">
+    %3 = gpu.subgroup_mma_compute %0, %1, %2 : !gpu.mma_matrix<16x8xf32, "AOp">,
+      !gpu.mma_matrix<8x16xf32, "BOp"> -> !gpu.mma_matrix<16x16xf32, "COp">
+    gpu.subgroup_mma_store_matrix %3, %a[%zero, %zero] {{leadDimension = 16 : index}} :
+      !gpu.mma_matrix<16x16xf32, "COp">, memref<16x16xf32>"""
+    text = KERNEL.format(chip=chip, body=body)
+    if legal:
+        assert "wmma.mma.sync.aligned.row.row.m16n16k8.f32.tf32.tf32.f32" in stages.compile_module(text).ptx
+    else:
+        with pytest.raises(
+            WeftError, match=r"sm_75 has no wmma\.mma\.sync\.aligned\.row\.row\.m16n16k8"
+        ) as caught:
+            stages.compile_module(text)
+        assert all(d.location for d in caught.value.diagnostics)
