@@ -4,7 +4,7 @@ name.
 
 from typing import Any
 
-from weft.dialects.mma import LdmatrixOp, SyncOp
+from weft.dialects.mma import LdmatrixOp, Mma, SyncOp
 from weft.mlir import ir, llvm, operations
 from weft.passes.pass_ import Pass
 
@@ -19,4 +19,4 @@ def run(module: Any) -> None:
         op.operation.erase()
 
 
-LOWER_MMA = Pass("lower-mma", "lower the mma dialect to LLVM's NVVM intrinsics", run)
+LOWER_MMA = Pass("lower-mma", "lower the mma dialect to LLVM's NVVM intrinsics", run, lowers=(Mma,))
