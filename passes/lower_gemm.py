@@ -6,7 +6,8 @@ from math import prod
 from typing import Any
 
 from weft.dialects import mma, tile
-from weft.dialects.tile import INPUT_TYPES, GemmOp, is_fragment
+from weft.dialects.tile import GemmOp, is_fragment
+from weft.dialects.tile_types import INPUT_TYPES
 from weft.isa import mma as isa
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
