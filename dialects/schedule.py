@@ -4,11 +4,26 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from weft.errors import WeftError
+from weft.isa import async_copy, mma
+from weft.isa.chips import LANES, ChipSet
 from weft.mlir import ir
 from weft.target import Target
 
 INPUT_BYTES = 2
-ATOM = (16, 8, 16)  # the mma.sync that the warp tile is made of
+COPY = async_copy.copy_of(16)  # what fills the stages
+
+
+def atom(element: str) -> mma.Sync:
+    """The instruction that warp tiles with inputs of a type are made of."""
+    return mma.Sync("m16n8k16", element, element, "f32", "f32")
+
+
+def needed_chips(element: str) -> ChipSet:
+    """The chips that have the instructions of every schedule."""
+    return mma.SYNC.table[atom(element)].chips & async_copy.CP_ASYNC.table[COPY].chips
+
+
+ATOM = atom("f16").mnk  # the same for every type
 
 
 @dataclass(frozen=True)
@@ -56,7 +71,7 @@ class Schedule:
     @property
     def threads(self) -> int:
         """Threads of a CTA."""
-        return 32 * self.warps[0] * self.warps[1]
+        return LANES * self.warps[0] * self.warps[1]
 
     @property
     def warp_tile(self) -> tuple[int, int]:

@@ -1,226 +1,36 @@
 """The `tile` dialect: matrix products and copies over tiles with layouts, above any instruction.
 
-Two kinds of value hold a tile. A fragment (`!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>`) lies
-in the registers of a warp; its layout says which lane holds which element, and in which order. A buffer
-(`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`) lies in a memory. Global operands are
-memrefs.
+Its types, fragments and buffers, are those of `weft.dialects.tile_types`. Global operands are memrefs.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from ctypes import c_float
 from math import isfinite
 from typing import Any
 
+from weft.dialects.mma import judge
 from weft.dialects.op import Op, build
 from weft.dialects.schedule import Schedule
+from weft.dialects.tile_types import (
+    INPUT_TYPES,
+    OUTPUT_TYPES,
+    BufferType,
+    FragmentType,
+    Tile,
+    is_buffer,
+    is_fragment,
+    is_memref,
+    matrix_complaint,
+    tile_complaint,
+)
 from weft.errors import WeftError
-from weft.layout import Layout, LayoutError
-from weft.mlir import cast, ext, ir, strides
+from weft.isa import async_copy
+from weft.layout import Layout
+from weft.mlir import ext, ir
 
-INPUT_TYPES = ("f16", "bf16")
-OUTPUT_TYPES = ("f32", "f16", "bf16")
-SPACES = ("shared",)
-LANES = 32
-MOST_REGISTERS = 1024  # elements in a lane, far beyond what a thread's 255 registers hold
+__all__ = ["BufferType", "FragmentType", "Tile", "is_buffer", "is_fragment"]  # what users of the ops need too
 
-
-class Tile(ext.Dialect, name="tile"):
-    """Tiles, their layouts, and what is done with them."""
-
-
-class LayoutAttr(Tile.Attribute, name="layout"):
-    """A `weft.layout.Layout` in its notation."""
-
-    text: ir.StringAttr
-
-    @staticmethod
-    def of(layout: Layout | str) -> Any:
-        """The attribute of a layout or of its notation. Raises LayoutError for one that isn't."""
-        return LayoutAttr.get(ir.StringAttr.get(str(_parsed(str(layout)))))
-
-    @property
-    def layout(self) -> Layout:
-        """The layout itself. Raises LayoutError where the notation is wrong."""
-        return _parsed(ir.StringAttr(self.text).value)
-
-
-@cache
-def _parsed(text: str) -> Layout:
-    return Layout.parse(text)
-
-
-class FragmentType(Tile.Type, name="fragment"):
-    """A tile in the registers of a warp."""
-
-    extents: Any
-    element: Any
-    map: LayoutAttr
-
-    @staticmethod
-    def of(shape: Sequence[int], element: Any, layout: Layout | str) -> Any:
-        """The type of a tile of `shape` whose elements lie as `layout` says."""
-        return FragmentType.get(ir.DenseI64ArrayAttr.get(list(shape)), element, LayoutAttr.of(layout))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(ir.DenseI64ArrayAttr(self.extents))
-
-    @property
-    def element_type(self) -> Any:
-        return ir.TypeAttr(self.element).value
-
-    @property
-    def layout(self) -> Layout:
-        return LayoutAttr(self.map).layout
-
-    @property
-    def registers(self) -> int:
-        """Elements that one lane holds."""
-        return self.layout.span("m")
-
-    @property
-    def lane_type(self) -> Any:
-        """What one lane holds, in register order."""
-        return ir.VectorType.get([self.registers], self.element_type)
-
-    def complaint(self) -> str | None:
-        """What is wrong with the type's parameters."""
-        return _complaint(self, "fragment")
-
-
-class BufferType(Tile.Type, name="buffer"):
-    """A tile in a memory."""
-
-    extents: Any
-    element: Any
-    map: LayoutAttr
-    memory: ir.StringAttr
-
-    @staticmethod
-    def of(shape: Sequence[int], element: Any, layout: Layout | str, space: str = "shared") -> Any:
-        """The type of a tile of `shape` in `space`, whose elements lie as `layout` says."""
-        return BufferType.get(
-            ir.DenseI64ArrayAttr.get(list(shape)), element, LayoutAttr.of(layout), ir.StringAttr.get(space)
-        )
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(ir.DenseI64ArrayAttr(self.extents))
-
-    @property
-    def element_type(self) -> Any:
-        return ir.TypeAttr(self.element).value
-
-    @property
-    def layout(self) -> Layout:
-        return LayoutAttr(self.map).layout
-
-    @property
-    def space(self) -> str:
-        return str(ir.StringAttr(self.memory).value)
-
-    @property
-    def element_bits(self) -> int:
-        return int(self.element_type.width)
-
-    @property
-    def bytes(self) -> int:
-        """The memory that the tile spans."""
-        return self.layout.span("m") * self.element_bits // 8
-
-    def complaint(self) -> str | None:
-        """What is wrong with the type's parameters."""
-        if self.space not in SPACES:
-            return f"has a buffer in unknown memory '{self.space}': it is one of {', '.join(SPACES)}"
-        return _complaint(self, "buffer")
-
-
-def _complaint(tile: Any, kind: str) -> str | None:
-    if cast(ir.DenseI64ArrayAttr, tile.extents) is None:
-        return f"has a {kind} whose shape isn't array<i64: ...>: {tile.extents}"
-    if not tile.shape or min(tile.shape) < 1:
-        return f"has a {kind} of shape {list(tile.shape)}: every extent must be at least 1"
-    if cast(ir.TypeAttr, tile.element) is None or str(tile.element_type) not in OUTPUT_TYPES:
-        return f"has a {kind} of {tile.element}: elements are one of {', '.join(OUTPUT_TYPES)}"
-    try:
-        tile.layout.group(tile.shape)
-        found = _misplaced(tile.layout, kind)
-    except LayoutError as error:
-        reason = error.diagnostics[0].message
-        return f"has a {kind} of shape {list(tile.shape)} whose layout doesn't fit: {reason}"
-    return found and f"has a {kind} of layout {tile.layout}: {found}"
-
-
-@cache
-def _misplaced(layout: Layout, kind: str) -> str | None:
-    """Why a layout's places can't be those of a fragment, or of a buffer."""
-    axes = ("laneid", "m") if kind == "fragment" else ("m",)
-    if other := [axis for axis in layout.axes if axis not in axes]:
-        return f"it lies on {' and '.join(axes)} alone, not on {other[0]}"
-    if kind == "buffer":
-        if layout.offset or layout.has_replica:
-            return "it has no replica or offset"
-        reach = 0
-        for it in sorted(layout.shard, key=lambda it: it.stride):
-            if it.extent > 1 and it.stride <= reach:
-                return "its elements overlap"
-            reach += (it.extent - 1) * it.stride
-        return None
-    registers = layout.span("m")
-    if layout.swizzle:
-        return "it has no swizzle"
-    if registers > MOST_REGISTERS:
-        return f"a lane holds at most {MOST_REGISTERS} elements, not {registers}"
-    if not layout.is_bijective({"laneid": LANES, "m": registers}):
-        return f"it doesn't give each of {LANES} lanes one element for each of {registers} registers"
-    return None
-
-
-def is_fragment(value: Any) -> bool:
-    """Whether a value is a tile in registers."""
-    return isinstance(value.type, FragmentType)
-
-
-def is_buffer(value: Any) -> bool:
-    """Whether a value is a tile in a memory."""
-    return isinstance(value.type, BufferType)
-
-
-def is_memref(value: Any) -> bool:
-    """Whether a value is a matrix in global memory."""
-    return isinstance(value.type, ir.MemRefType)
-
-
-def _tile_complaint(values: Sequence[Any]) -> str | None:
-    for value in values:
-        if is_fragment(value) or is_buffer(value):
-            found = value.type.complaint()
-            if found:
-                return str(found)
-    return None
-
-
-def matrix_complaint(name: str, value: Any, elements: Sequence[str]) -> str | None:
-    """Why `value` is no matrix that a product can take: a row-major memref of rank 2 in global memory."""
-    if not is_memref(value):
-        return f"expects {name} to be a memref, got {value.type}"
-    kind = value.type
-    if kind.rank != 2:
-        return f"expects {name} of rank 2, got {kind}"
-    if str(kind.element_type) not in elements:
-        return f"expects {name} of element type {' or '.join(elements)}, got {kind}"
-    if kind.memory_space is not None and str(kind.memory_space) not in (
-        "1 : i64",
-        "#gpu.address_space<global>",
-    ):
-        return f"expects {name} in global memory, got {kind}"
-    if 0 in kind.shape:
-        return f"expects sizes of {name} of at least 1, got {kind}"
-    if (found := strides(kind)) is None:
-        return f"expects rows of {name} at one stride, got {kind}"
-    if found[0][1] != 1:
-        return f"expects rows of {name} to be contiguous (innermost stride 1), got {kind}"
-    return None
+STAGE_BYTES = 16  # the widest cp.async, and a row of ldmatrix, must be aligned in every stage
 
 
 class MatmulOp(Op, dialect=Tile, name="matmul"):
@@ -267,8 +77,11 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             if found := matrix_complaint(name, value, elements):
                 return found
         for name in ("alpha", "beta"):
-            if not isfinite(self.attribute(name)):
-                return f"expects {name} to be finite, got {self.attribute(name)}"
+            if not isfinite(c_float(self.attribute(name)).value):
+                return f"expects {name} to be finite in f32, got {self.attribute(name)}"
+        for name, value in (("A", self.a), ("B", self.b)):
+            if value == self.d:
+                return f"has one matrix as {name} and D: it would overwrite what it reads"
         if self.a.type.element_type != self.b.type.element_type:
             return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
         return self._shape_complaint() or self._schedule_complaint()
@@ -325,7 +138,7 @@ class GemmOp(Op, dialect=Tile, name="gemm"):
         for name, value in tiles:
             if not (is_fragment(value) or is_buffer(value)):
                 return f"expects {name} to be a tile.fragment or tile.buffer, got {value.type}"
-        if found := _tile_complaint([value for _, value in tiles]):
+        if found := tile_complaint([value for _, value in tiles]):
             return found
         for name, value in tiles:
             if len(value.type.shape) != 2:
@@ -355,7 +168,7 @@ class AllocOp(Op, dialect=Tile, name="alloc"):
     def check(self) -> str | None:
         if not is_buffer(self.buffer):
             return f"expects to return a tile.buffer, got {self.buffer.type}"
-        return _tile_complaint([self.buffer])
+        return tile_complaint([self.buffer])
 
 
 class StageOp(Op, dialect=Tile, name="stage"):
@@ -368,7 +181,7 @@ class StageOp(Op, dialect=Tile, name="stage"):
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.tile)):
             return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.tile.type}"
-        if found := _tile_complaint([self.buffer, self.tile]) or _index_complaint([self.index]):
+        if found := tile_complaint([self.buffer, self.tile]) or _index_complaint([self.index]):
             return found
         want = stage_type(self.buffer.type)
         if want is None:
@@ -378,6 +191,8 @@ class StageOp(Op, dialect=Tile, name="stage"):
         swizzle, apart = want.layout.swizzle, stage_bytes(self.buffer.type)
         if swizzle and apart % swizzle.period:
             return f"expects stages a multiple of {swizzle.period} bytes apart, got {apart}"
+        if apart % STAGE_BYTES:
+            return f"expects stages a multiple of {STAGE_BYTES} bytes apart, got {apart}"
         return None
 
 
@@ -392,7 +207,7 @@ class AddressOp(Op, dialect=Tile, name="address"):
             return f"expects a tile.buffer, got {self.buffer.type}"
         if str(self.address.type) != "!llvm.ptr<3>":
             return f"expects to return !llvm.ptr<3>, got {self.address.type}"
-        return _tile_complaint([self.buffer])
+        return tile_complaint([self.buffer])
 
 
 def stage_type(buffer: Any) -> Any | None:
@@ -438,7 +253,7 @@ def _copy_complaint(op: Any) -> str | None:
         return found
     if not is_buffer(op.tile):
         return f"expects the destination to be a tile.buffer, got {op.tile.type}"
-    if found := _tile_complaint([op.tile]) or _index_complaint([op.row, op.column]):
+    if found := tile_complaint([op.tile]) or _index_complaint([op.row, op.column]):
         return found
     if len(op.tile.type.shape) != 2:
         return f"expects a destination of rank 2, got shape {list(op.tile.type.shape)}"
@@ -462,8 +277,15 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
     tile: ext.Operand[Any]
     vector_bytes: ir.IntegerAttr
 
+    @property
+    def form(self) -> async_copy.Copy:
+        """The row's key: the instruction that copies one vector."""
+        return async_copy.copy_of(self.attribute("vector_bytes"))
+
     def check(self) -> str | None:
-        return _copy_complaint(self) or _vector_complaint(self, (4, 8, 16))
+        widths = [form.bytes for form in async_copy.CP_ASYNC.forms()]
+        found = _copy_complaint(self) or _vector_complaint(self, tuple(dict.fromkeys(widths)))
+        return found or judge(async_copy.CP_ASYNC, self)
 
 
 class CopyOp(Op, dialect=Tile, name="copy"):
@@ -503,10 +325,10 @@ class LoadOp(Op, dialect=Tile, name="load"):
         if is_memref(self.source):
             found = matrix_complaint("the source", self.source, OUTPUT_TYPES)
         elif is_buffer(self.source):
-            found = _tile_complaint([self.source])
+            found = tile_complaint([self.source])
         else:
             found = f"expects a tile.buffer or a memref, got {self.source.type}"
-        found = found or _tile_complaint([self.fragment]) or _index_complaint([self.row, self.column])
+        found = found or tile_complaint([self.fragment]) or _index_complaint([self.row, self.column])
         found = found or _access_complaint(self, self.fragment)
         if found:
             return found
@@ -546,7 +368,7 @@ class StoreOp(Op, dialect=Tile, name="store"):
         if not is_fragment(self.fragment):
             return f"expects a tile.fragment, got {self.fragment.type}"
         found = matrix_complaint("the destination", self.destination, OUTPUT_TYPES)
-        found = found or _tile_complaint([self.fragment]) or _index_complaint([self.row, self.column])
+        found = found or tile_complaint([self.fragment]) or _index_complaint([self.row, self.column])
         found = found or _access_complaint(self, self.fragment)
         if found:
             return found
@@ -578,7 +400,7 @@ class ToLaneOp(Op, dialect=Tile, name="to_lane"):
 def _lane_complaint(fragment: Any, lane: Any) -> str | None:
     if not is_fragment(fragment):
         return f"expects a tile.fragment, got {fragment.type}"
-    if found := _tile_complaint([fragment]):
+    if found := tile_complaint([fragment]):
         return found
     want = fragment.type.lane_type
     return None if lane.type == want else f"expects {want} for a lane of {fragment.type}, got {lane.type}"

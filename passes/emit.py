@@ -82,13 +82,6 @@ def xor(a: Number, b: Number) -> Number:
     return a if isinstance(b, int) and b == 0 else arith.xori(value(a), value(b))
 
 
-def shift_left(a: Number, bits: int) -> Number:
-    """`a << bits`."""
-    if isinstance(a, int):
-        return a << bits
-    return a if bits == 0 else arith.shli(a, value(bits))
-
-
 def shift_right(a: Number, bits: int) -> Number:
     """`a >> bits` of a number that isn't negative."""
     if isinstance(a, int):

@@ -9,16 +9,17 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.op import refuse
-from weft.dialects.schedule import Schedule
+from weft.dialects.schedule import COPY, Schedule, atom
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa import mma
+from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, operations, scf
 from weft.passes import emit
 from weft.passes.pass_ import Pass
 
-VECTOR_BYTES = 16
+VECTOR_BYTES = COPY.bytes
 SWIZZLES = {128: "128B", 64: "64B", 32: "32B"}  # of rows of so many bytes
 
 
@@ -30,9 +31,18 @@ def run(module: Any) -> None:
             raise refuse(op, "expects to stand in a gpu.func: run --outline-matmul before --expand-matmul")
         if op.schedule is None:
             raise refuse(op, "expects a schedule: run --select-schedule before --expand-matmul")
+        _require_block(op, parent, op.schedule.threads)
         with ir.InsertionPoint(op), op.location:
             _Kernel.of(op).emit()
         op.operation.erase()
+
+
+def _require_block(op: MatmulOp, kernel: Any, threads: int) -> None:
+    attributes = kernel.operation.attributes
+    known = list(attributes["known_block_size"]) if "known_block_size" in attributes else None
+    if known != [threads, 1, 1]:
+        wanted = f"'known_block_size' of [{threads}, 1, 1], as its schedule has"
+        raise refuse(op, f"expects to stand in a kernel with {wanted}, got {known or 'none'}")
 
 
 @dataclass
@@ -109,7 +119,7 @@ class _Kernel:
     def of(cls, op: MatmulOp) -> "_Kernel":
         schedule, element = op.schedule, str(op.a.type.element_type)
         assert schedule is not None
-        form = mma.Sync("m16n8k16", element, element, "f32", "f32")
+        form = atom(element)
         _, atom_a, atom_b, _ = form.operands
         m, n, k = schedule.block
         warp_m, warp_n = schedule.warp_tile
@@ -137,7 +147,7 @@ class _Kernel:
         warp_m, warp_n = self.schedule.warp_tile
         tile_row, tile_column = self._tile()
         row, column = emit.mul(tile_row, block_m), emit.mul(tile_column, block_n)
-        warp = emit.div(emit.thread(), 32)
+        warp = emit.div(emit.thread(), LANES)
         start_m = emit.mul(emit.div(warp, self.schedule.warps[1]), warp_m)
         start_n = emit.mul(emit.rem(warp, self.schedule.warps[1]), warp_n)
         stages_a, stages_b = tile.alloc(self.a.buffer_type), tile.alloc(self.b.buffer_type)
@@ -154,9 +164,9 @@ class _Kernel:
         group = self.schedule.group
         x = emit.as_i32(gpu.block_id(gpu.Dimension.x))
         y = emit.as_i32(gpu.block_id(gpu.Dimension.y))
-        columns = emit.as_i32(gpu.grid_dim(gpu.Dimension.x))
-        rows = emit.as_i32(gpu.grid_dim(gpu.Dimension.y))
-        linear = emit.add(emit.mul(y, columns), x)
+        rows = emit.as_i32(gpu.grid_dim(gpu.Dimension.x))
+        columns = emit.as_i32(gpu.grid_dim(gpu.Dimension.y))
+        linear = emit.add(emit.mul(y, rows), x)
         per_group = emit.mul(columns, group)
         first = emit.mul(emit.div(linear, per_group), group)
         height = emit.minimum(emit.sub(rows, first), group)

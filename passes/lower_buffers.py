@@ -73,4 +73,9 @@ def _forward(kernel: Any, addresses: dict[Any, Any]) -> None:
         op.operation.erase()
 
 
-LOWER_BUFFERS = Pass("lower-buffers", "place shared buffers in dynamic shared memory", run)
+LOWER_BUFFERS = Pass(
+    "lower-buffers",
+    "place shared buffers in dynamic shared memory",
+    run,
+    lowers=(AllocOp, StageOp, AddressOp),
+)

@@ -8,11 +8,15 @@ from typing import Any
 from weft.dialects import mma, tile
 from weft.dialects.op import build, refuse
 from weft.dialects.tile import AddressOp, CopyAsyncOp, CopyOp, LoadOp, StoreOp, is_buffer
+from weft.isa.chips import LANES
 from weft.layout import LayoutError
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
 from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass
 from weft.passes.places import Matrix, Point, SharedTile
+from weft.passes.uniformity import Scope
+
+Runs = list[tuple[int, int, int, int]]
 
 MATRIX = 8  # rows and columns of what one ldmatrix register holds
 
@@ -33,11 +37,10 @@ def run(module: Any) -> None:
             op.operation.erase()
 
 
-def _require_all_lanes(op: Any) -> None:
-    """Refuses an operation of all lanes that only some of them may reach."""
-    if (branch := uniformity.narrowing(op)) is not None:
-        name = branch.operation.name
-        raise refuse(op, f"expects all lanes of the warp, but '{name}' decides by lane whether it runs")
+def _require_all(op: Any, scope: Scope) -> None:
+    """Refuses an operation of a whole warp or CTA that only a part of it may reach."""
+    if (found := uniformity.complaint(op, scope)) is not None:
+        raise refuse(op, f"expects {found}")
 
 
 def _address(buffer: Any) -> Any:
@@ -53,7 +56,7 @@ def _copy_async(op: CopyAsyncOp) -> None:
     if columns % elements:
         raise refuse(op, f"expects tile rows that {width} bytes divide, got {columns} elements")
     per_row = columns // elements
-    _require_all_lanes(op)
+    _require_all(op, Scope.CTA)
     if found := shared.run_complaint(elements):
         raise refuse(op, found)
     base, thread = _address(op.tile), emit.thread()
@@ -67,7 +70,7 @@ def _copy_async(op: CopyAsyncOp) -> None:
         address = source.element_of(source.row(from_row), from_column)
         bytes_ = emit.mul(emit.select(source.has_row(from_row), room, 0), source.bytes)
         place = places.offset(base, shared.offset(row, Point(column)))
-        cache = nvvm.LoadCacheModifierKind.CG if width == 16 else nvvm.LoadCacheModifierKind.CA
+        cache = nvvm.LoadCacheModifierKind[op.form.cache.upper()]
         nvvm.CpAsyncOp(place, address, width, cache, cpSize=bytes_)
 
     if split:
@@ -91,7 +94,7 @@ def _copy(op: CopyOp) -> None:
     """Each thread takes every `threads`-th element of the tile, in a loop."""
     source, shared = Matrix(op.source), SharedTile(op.tile.type)
     (rows, columns), threads = op.tile.type.shape, places.threads_of(op)
-    _require_all_lanes(op)
+    _require_all(op, Scope.CTA)
     base, thread = _address(op.tile), emit.thread()
     loop = scf.ForOp(thread, emit.value(rows * columns), emit.value(threads))
     with ir.InsertionPoint(loop.body):
@@ -106,8 +109,8 @@ def _copy(op: CopyOp) -> None:
 
 
 def _guarded_load(source: Matrix, row: Any, column: Any, kind: Any) -> Any:
-    """What stands at (`row`, `column`), zero outside of the matrix: then the first element is read in its
-    stead.
+    """What stands at (`row`, `column`), zero outside of the matrix: then what stands at (0, 0) is
+    read in its stead. A vector must lie wholly inside or outside, and the matrix have its width.
     """
     inside = arith.andi(source.has_row(row), source.has_column(column))
     address = source.element_of(source.row(row), column)
@@ -133,7 +136,7 @@ def _load_shared(op: LoadOp) -> Any:
     matrices, transposed = _matrices(op)
     swap = op.attribute("transpose")
     places.threads_of(op)
-    _require_all_lanes(op)
+    _require_all(op, Scope.WARP)
     shared, base = SharedTile(op.source.type), _address(op.source)
     if found := shared.run_complaint(MATRIX):
         raise refuse(op, found)
@@ -179,7 +182,7 @@ def _matrices(op: LoadOp) -> tuple[list[tuple[int, int]], bool]:
     directions: set[bool | None] = set()
     for register in range(0, kind.registers, 2):
         row, column = lanes[0][register]
-        held = [[lanes[lane][register + i] for i in range(2)] for lane in range(places.WARP)]
+        held = [[lanes[lane][register + i] for i in range(2)] for lane in range(LANES)]
         directions.add(_direction(row, column, held))
         found.append((row, column))
     if len(directions) != 1 or None in directions:
@@ -192,9 +195,7 @@ def _matrices(op: LoadOp) -> tuple[list[tuple[int, int]], bool]:
 def _direction(row: int, column: int, held: Sequence[Sequence[tuple[int, ...]]]) -> bool | None:
     """Whether the lanes' pairs run down the columns of the matrix at (`row`, `column`); None for neither."""
     for by_column in (False, True):
-        wanted = [
-            [_element(row, column, lane, i, by_column) for i in range(2)] for lane in range(places.WARP)
-        ]
+        wanted = [[_element(row, column, lane, i, by_column) for i in range(2)] for lane in range(LANES)]
         if held == wanted:
             return by_column
     return None
@@ -236,11 +237,24 @@ def _lane_start(op: Any, kind: Any) -> tuple[Any, Any]:
     return emit.add(op.row, row), emit.add(op.column, column)
 
 
-def _runs(op: Any, kind: Any, element_bytes: int) -> list[tuple[int, int, int, int]]:
-    """(first register, registers, row, column) of the runs that are accessed at once, relative to the lane's
-    start.
+def _width(op: Any, matrix: Matrix) -> int:
+    """How many elements are accessed at once."""
+    return max(int(op.attribute("vector_bytes")) // matrix.bytes, 1)
+
+
+def _whole(matrix: Matrix, start: Any, runs: Runs) -> Any:
+    """Whether runs that start inside of the matrix end there: rows and starts are multiples of the width."""
+    width = runs[0][1]
+    bits = matrix.columns
+    for residue in sorted({column % width for *_, column in runs}):
+        bits = arith.ori(bits, emit.value(emit.add(start, residue)))
+    return emit.equal(emit.bit_and(bits, width - 1), 0)
+
+
+def _runs(op: Any, kind: Any, width: int) -> Runs:
+    """(first register, registers, row, column) of the runs of `width` that are accessed at once, relative to
+    the lane's start.
     """
-    width = max(op.attribute("vector_bytes") // element_bytes, 1)
     elements = places.lane_elements(kind.layout, kind.shape)[0]
     runs = []
     for register in range(0, len(elements), width):
@@ -257,33 +271,62 @@ def _load_global(op: LoadOp) -> Any:
     places.threads_of(op)
     source, kind = Matrix(op.source), op.fragment.type
     start_row, start_column = _lane_start(op, kind)
-    elements = []
-    for _, width, row, column in _runs(op, kind, source.bytes):
-        run = source.element if width == 1 else ir.VectorType.get([width], source.element)
-        found = _guarded_load(source, emit.add(start_row, row), emit.add(start_column, column), run)
-        elements += [found] if width == 1 else list(vector.to_elements(found))
-    return tile.from_lane(vector.from_elements(kind.lane_type, elements), kind)
+
+    def load(runs: Runs) -> Any:
+        elements = []
+        for _, width, row, column in runs:
+            run = source.element if width == 1 else ir.VectorType.get([width], source.element)
+            found = _guarded_load(source, emit.add(start_row, row), emit.add(start_column, column), run)
+            elements += [found] if width == 1 else list(vector.to_elements(found))
+        return vector.from_elements(kind.lane_type, elements)
+
+    width, single = _width(op, source), _runs(op, kind, 1)
+    if width == 1:
+        return tile.from_lane(load(single), kind)
+    runs = _runs(op, kind, width)
+    branch = scf.IfOp(_whole(source, start_column, runs), [kind.lane_type], has_else=True)
+    for block, chosen in ((branch.then_block, runs), (branch.else_block, single)):
+        with ir.InsertionPoint(block):
+            scf.yield_([load(chosen)])
+    return tile.from_lane(branch.results[0], kind)
 
 
 def _store(op: StoreOp) -> None:
     places.threads_of(op)
     destination, kind = Matrix(op.destination), op.fragment.type
-    elements = vector.to_elements(tile.to_lane(op.fragment))
+    found = vector.to_elements(tile.to_lane(op.fragment))
+    elements = [found] if isinstance(found, ir.Value) else list(found)
     start_row, start_column = _lane_start(op, kind)
-    for register, width, row, column in _runs(op, kind, destination.bytes):
-        at_row, at_column = emit.add(start_row, row), emit.add(start_column, column)
-        inside = arith.andi(destination.has_row(at_row), destination.has_column(at_column))
-        branch = scf.IfOp(inside)
-        with ir.InsertionPoint(branch.then_block):
-            address = destination.element_of(destination.row(at_row), at_column)
-            run = elements[register]
-            if width > 1:
-                kind_of_run = ir.VectorType.get([width], destination.element)
-                run = vector.from_elements(kind_of_run, [elements[register + i] for i in range(width)])
-            llvm.store(run, address)
+
+    def store(runs: Runs) -> None:
+        for register, width, row, column in runs:
+            at_row, at_column = emit.add(start_row, row), emit.add(start_column, column)
+            inside = arith.andi(destination.has_row(at_row), destination.has_column(at_column))
+            branch = scf.IfOp(inside)
+            with ir.InsertionPoint(branch.then_block):
+                address = destination.element_of(destination.row(at_row), at_column)
+                run = elements[register]
+                if width > 1:
+                    kind_of_run = ir.VectorType.get([width], destination.element)
+                    run = vector.from_elements(kind_of_run, elements[register : register + width])
+                llvm.store(run, address)
+                scf.yield_([])
+
+    width, single = _width(op, destination), _runs(op, kind, 1)
+    if width == 1:
+        store(single)
+        return
+    runs = _runs(op, kind, width)
+    branch = scf.IfOp(_whole(destination, start_column, runs), has_else=True)
+    for block, chosen in ((branch.then_block, runs), (branch.else_block, single)):
+        with ir.InsertionPoint(block):
+            store(chosen)
             scf.yield_([])
 
 
 LOWER_COPIES = Pass(
-    "lower-copies", "lower tile copies, loads and stores to cp.async, ldmatrix and memory", run
+    "lower-copies",
+    "lower tile copies, loads and stores to cp.async, ldmatrix and memory",
+    run,
+    lowers=(CopyAsyncOp, CopyOp, LoadOp, StoreOp),
 )

@@ -79,4 +79,9 @@ def _retype_block(block: Any) -> None:
                 terminator.operands[place] = _to_lane(value)
 
 
-LOWER_FRAGMENTS = Pass("lower-fragments", "turn fragments into the vector that each lane holds", run)
+LOWER_FRAGMENTS = Pass(
+    "lower-fragments",
+    "turn fragments into the vector that each lane holds",
+    run,
+    lowers=(FromLaneOp, ToLaneOp),
+)

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 from weft.dialects import mma, tile
 from weft.dialects.tile import GemmOp, is_fragment
+from weft.dialects.tile_types import INPUT_TYPES
 from weft.isa import mma as isa
+from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout, LayoutError
 from weft.mlir import arith, ir, llvm, operations, vector
@@ -36,14 +39,8 @@ def _values(op: GemmOp) -> list[tuple[str, Any]]:
 
 
 def _full_active_lanes(op: GemmOp) -> str | None:
-    threads = uniformity.block_threads(op)
-    if threads is not None and threads % places.WARP:
-        return f"needs all {places.WARP} lanes of every warp, got a block of {threads} threads"
-    branch = uniformity.narrowing(op)
-    if branch is None:
-        return None
-    name = branch.operation.name
-    return f"needs all {places.WARP} lanes of the warp, but '{name}' decides by lane whether it runs"
+    found = uniformity.complaint(op)
+    return None if found is None else f"needs {found}"
 
 
 def _register_scope(op: GemmOp) -> str | None:
@@ -79,6 +76,9 @@ def _form(op: GemmOp, shape: str) -> isa.Sync:
 def _types(shape: str) -> Callable[[GemmOp], str | None]:
     def holds(op: GemmOp) -> str | None:
         form = _form(op, shape)
+        if not _accumulates_in_f32(form):
+            found = f"A {form.a_type}, B {form.b_type}, C {form.c_type}, D {form.d_type}"
+            return f"needs A and B of f16 or bf16, both alike, and f32 for C and D, got {found}"
         chip = op.target.chip.name if op.target else None
         verdict = isa.SYNC.judge(form, chip)
         return None if verdict is None else f"mma.sync {verdict}"
@@ -86,9 +86,18 @@ def _types(shape: str) -> Callable[[GemmOp], str | None]:
     return holds
 
 
-def _extents(shape: str) -> Callable[[GemmOp], str | None]:
+def _accumulates_in_f32(form: isa.Sync) -> bool:
+    """Whether the types are those of the products that this pass lowers."""
+    return form.a_type == form.b_type and form.a_type in INPUT_TYPES and {form.c_type, form.d_type} == {"f32"}
+
+
+def _steps(shape: str) -> tuple[int, int, int]:
     # Only the shape is read off this form: its types stand in for any.
-    steps = isa.Sync(shape, "f16", "f16", "f32", "f32").mnk
+    return isa.Sync(shape, "f16", "f16", "f32", "f32").mnk
+
+
+def _extents(shape: str) -> Callable[[GemmOp], str | None]:
+    steps = _steps(shape)
 
     def holds(op: GemmOp) -> str | None:
         for name, extent, step in zip("MNK", op.mnk, steps, strict=True):
@@ -139,7 +148,7 @@ def _register_map(
         for second in range(grid[1]):
             start = first * atom_shape[0], second * atom_shape[1]
             in_lanes = set()
-            for lane in range(places.WARP):
+            for lane in range(LANES):
                 elements = [(start[0] + row, start[1] + column) for row, column in wanted[lane]]
                 missing = [e for e in elements if e not in at[lane]]
                 if missing:
@@ -225,10 +234,10 @@ def _initial(op: GemmOp) -> Any:
     return vector.from_elements(kind.lane_type, [scalars[i] for i in order])
 
 
-def _candidate(shape: str, priority: int) -> Candidate:
+def _candidate(shape: str) -> Candidate:
     return Candidate(
         f"mma.sync {shape}",
-        priority,
+        prod(_steps(shape)),
         (
             Predicate("register_scope", _register_scope),
             Predicate("full_active_lanes", _full_active_lanes),
@@ -243,6 +252,12 @@ def _candidate(shape: str, priority: int) -> Candidate:
     )
 
 
-CANDIDATES = (_candidate("m16n8k16", 20), _candidate("m16n8k8", 10))
+def _shapes() -> list[str]:
+    """The shapes with a lane's rows g and g + 8, the largest first: m8n8k4 is Volta's, a quad pair's own."""
+    shapes = {f.shape for f in isa.SYNC.forms() if _accumulates_in_f32(f) and f.mnk[0] == 16}
+    return sorted(shapes, key=_steps, reverse=True)
 
-LOWER_GEMM = Pass("lower-gemm", "lower warp-scope tile.gemm to mma.sync", run)
+
+CANDIDATES = tuple(_candidate(shape) for shape in _shapes())
+
+LOWER_GEMM = Pass("lower-gemm", "lower warp-scope tile.gemm to mma.sync", run, lowers=(GemmOp,))

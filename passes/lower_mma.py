@@ -12,4 +12,4 @@ def run(module: Any) -> None:
     lower_all(module, Mma.operations)
 
 
-LOWER_MMA = Pass("lower-mma", "lower the mma dialect to LLVM's NVVM intrinsics", run)
+LOWER_MMA = Pass("lower-mma", "lower the mma dialect to LLVM's NVVM intrinsics", run, lowers=(Mma,))

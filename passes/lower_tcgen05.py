@@ -12,4 +12,4 @@ def run(module: Any) -> None:
     lower_all(module, Tcgen05.operations)
 
 
-LOWER_TCGEN05 = Pass("lower-tcgen05", "lower the tcgen05 dialect to LLVM's NVVM intrinsics", run)
+LOWER_TCGEN05 = Pass("lower-tcgen05", "lower the tcgen05 dialect to LLVM's NVVM intrinsics", run, lowers=(Tcgen05,))

@@ -12,4 +12,4 @@ def run(module: Any) -> None:
     lower_all(module, Wgmma.operations)
 
 
-LOWER_WGMMA = Pass("lower-wgmma", "lower the wgmma dialect to LLVM's NVVM intrinsics", run)
+LOWER_WGMMA = Pass("lower-wgmma", "lower the wgmma dialect to LLVM's NVVM intrinsics", run, lowers=(Wgmma,))

@@ -12,4 +12,4 @@ def run(module: Any) -> None:
     lower_all(module, Wmma.operations)
 
 
-LOWER_WMMA = Pass("lower-wmma", "lower the wmma dialect to LLVM's NVVM intrinsics", run)
+LOWER_WMMA = Pass("lower-wmma", "lower the wmma dialect to LLVM's NVVM intrinsics", run, lowers=(Wmma,))

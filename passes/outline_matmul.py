@@ -52,10 +52,11 @@ def _outline(function: Any, products: list[MatmulOp]) -> None:
     block_m, block_n, _ = schedule.block
     attributes = kernel.operation.attributes
     attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([schedule.threads, 1, 1])
+    # A grid has up to 2^31 - 1 blocks along x, and 65535 along y: M, which may be a batch's, takes x.
     attributes["weft.grid"] = sizes.map(
         [
-            ir.AffineExpr.get_ceil_div(sizes.of(product.d, 1), block_n),
             ir.AffineExpr.get_ceil_div(sizes.of(product.d, 0), block_m),
+            ir.AffineExpr.get_ceil_div(sizes.of(product.d, 1), block_n),
             ir.AffineExpr.get_constant(1),
         ]
     )

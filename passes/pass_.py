@@ -1,23 +1,27 @@
 """What a pass is: a flag, its options, and a function from an operation to nothing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft.dialects.op import refuse
 from weft.errors import WeftError
+from weft.mlir import ir
 
 
 @dataclass(frozen=True)
 class Pass:
     """`--flag{option=value …}`: `run(op, **options)` rewrites everything below `op` in place.
 
-    `options` maps each option's name to its default. `run` raises WeftError for what it can't lower.
+    `options` maps each option's name to its default. `run` raises WeftError for what it can't lower. `lowers`
+    holds the dialects and op classes of which nothing may be left afterwards.
     """
 
     flag: str
     summary: str
     run: Callable[..., None]
     options: Mapping[str, str] = field(default_factory=dict)
+    lowers: Sequence[Any] = ()
 
     def configured(self, given: Mapping[str, str]) -> Callable[[Any, Any], None]:
         """The pass with its options, as MLIR's pass manager takes it. Raises WeftError for an option that it
@@ -31,5 +35,23 @@ class Pass:
         def run(op: Any, _: Any) -> None:
             with op.location:
                 self.run(op, **options)
+                self._check_survivors(op)
 
         return run
+
+    def _check_survivors(self, root: Any) -> None:
+        """Raises WeftError for an op that the pass should have lowered and has not."""
+        ops = {kind.OPERATION_NAME for kind in self.lowers if hasattr(kind, "OPERATION_NAME")}
+        dialects = {kind.DIALECT_NAMESPACE for kind in self.lowers if not hasattr(kind, "OPERATION_NAME")}
+        left: list[Any] = []
+
+        def visit(op: Any) -> Any:
+            if op.name in ops or op.name.partition(".")[0] in dialects:
+                left.append(op)
+                return ir.WalkResult.INTERRUPT
+            return ir.WalkResult.ADVANCE
+
+        if self.lowers:
+            root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+        if left:
+            raise refuse(left[0], f"survives --{self.flag}")

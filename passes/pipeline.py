@@ -33,9 +33,12 @@ class Element:
         return f"{self.name}{{{self.options}}}" if self.options else self.name
 
 
+_DEEPEST = 32  # parentheses within each other, far beyond what regions nest
+
+
 def parse(text: str) -> tuple[Element, ...]:
     """The elements of `a{x=1},gpu.module(b,c)`. Raises WeftError with the column of a mistake."""
-    elements, end = _elements(text, 0)
+    elements, end = _elements(text, 0, 0)
     if end != len(text):
         raise _fault(text, end, "expected ',' or the end of the pipeline")
     return elements
@@ -45,7 +48,7 @@ def _fault(text: str, at: int, what: str) -> WeftError:
     return WeftError(f"pass pipeline, column {at + 1}: {what}\n  {text}\n  {' ' * at}^")
 
 
-def _elements(text: str, at: int) -> tuple[tuple[Element, ...], int]:
+def _elements(text: str, at: int, depth: int) -> tuple[tuple[Element, ...], int]:
     found = []
     while True:
         start = at
@@ -54,25 +57,27 @@ def _elements(text: str, at: int) -> tuple[tuple[Element, ...], int]:
         name = text[start:at].strip()
         if not name:
             raise _fault(text, start, "expected the name of a pass")
-        element, at = _rest(text, at, name)
+        element, at = _rest(text, at, name, depth)
         found.append(element)
         if at >= len(text) or text[at] != ",":
             return tuple(found), at
         at += 1
 
 
-def _rest(text: str, at: int, name: str) -> tuple[Element, int]:
+def _rest(text: str, at: int, name: str, depth: int) -> tuple[Element, int]:
     """What follows a name: options in braces, elements in parentheses, or nothing."""
     if text[at : at + 1] == "{":
-        depth, start = 0, at
+        braces, start = 0, at
         while at < len(text):
-            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            braces += {"{": 1, "}": -1}.get(text[at], 0)
             at += 1
-            if depth == 0:
+            if braces == 0:
                 return Element(name, text[start + 1 : at - 1]), _skip(text, at)
         raise _fault(text, start, "this brace isn't closed")
     if text[at : at + 1] == "(":
-        inner, end = _elements(text, at + 1)
+        if depth == _DEEPEST:
+            raise _fault(text, at, f"parentheses are nested deeper than {_DEEPEST}")
+        inner, end = _elements(text, at + 1, depth + 1)
         if text[end : end + 1] != ")":
             raise _fault(text, at, "this parenthesis isn't closed")
         return Element(name, inner=inner), _skip(text, end + 1)
@@ -96,9 +101,7 @@ def parse_options(text: str) -> dict[str, str]:
     return found
 
 
-def flatten(
-    elements: tuple[Element, ...], pipelines: Mapping[str, Pipeline], given: Mapping[str, str] | None = None
-) -> tuple[Element, ...]:
+def flatten(elements: tuple[Element, ...], pipelines: Mapping[str, Pipeline]) -> tuple[Element, ...]:
     """The elements with every named pipeline replaced by what it stands for."""
     found: list[Element] = []
     for element in elements:

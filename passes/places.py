@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from weft.dialects.op import refuse
+from weft.isa.chips import LANES
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, llvm, memref
 from weft.passes import emit
 
-WARP = 32
 # llvm.getelementptr marks a run-time index in its constant list with this.
 DYNAMIC = -(2**31)
 
@@ -31,7 +31,7 @@ def threads_of(op: Any) -> int:
 
 def lane() -> Any:
     """The thread's number in its warp."""
-    return emit.rem(emit.thread(), WARP)
+    return emit.rem(emit.thread(), LANES)
 
 
 def pointer(space: int) -> Any:
@@ -180,7 +180,7 @@ def lane_elements(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[tuple[i
 
     Raises LayoutError where lanes hold different numbers of elements, or share one.
     """
-    return tuple(tuple(layout.lane_elements(each, shape)) for each in range(WARP))
+    return tuple(tuple(layout.lane_elements(each, shape)) for each in range(LANES))
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ def lane_digits(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[LaneDigit
             weight *= it.extent
         found.append(tuple(digits))
     elements = lane_elements(layout, shape)
-    for each in range(WARP):
+    for each in range(LANES):
         first = tuple(sum(each // d.stride % d.extent * d.weight for d in digits) for digits in found)
         for here, there in zip(elements[each], elements[0], strict=True):
             if here != tuple(f + t for f, t in zip(first, there, strict=True)):

@@ -3,9 +3,9 @@
 from typing import Any
 
 from weft.dialects.op import refuse
-from weft.dialects.schedule import Schedule
+from weft.dialects.schedule import Schedule, needed_chips
 from weft.dialects.tile import MatmulOp
-from weft.isa.chips import describe, since
+from weft.isa.chips import describe
 from weft.mlir import operations
 from weft.passes.pass_ import Pass
 from weft.target import Target
@@ -17,8 +17,6 @@ SCHEDULES = (
 )
 # For products known to be smaller than those blocks.
 SMALL = Schedule((64, 64, 64), (2, 2), 3)
-
-NEEDS = since("sm_80")  # cp.async, ldmatrix and mma.sync m16n8k16
 
 
 def select(op: MatmulOp, target: Target) -> Schedule:
@@ -33,8 +31,9 @@ def run(module: Any, chip: str) -> None:
     """Adds the `schedule` attribute; a schedule that is there already is kept, if it fits the chip."""
     target = Target.of(chip)
     for op in operations(module, MatmulOp):
-        if chip not in NEEDS:
-            raise refuse(op, f"has no schedule for {chip}: it needs {describe(NEEDS)}")
+        needed = needed_chips(str(op.a.type.element_type))
+        if chip not in needed:
+            raise refuse(op, f"has no schedule for {chip}: it needs {describe(needed)}")
         if op.schedule is None:
             op.operation.attributes["schedule"] = select(op, target).attribute()
         elif found := op.schedule.complaint(target):

@@ -1,36 +1,65 @@
-"""Whether all lanes of a warp reach an operation together: what warp-collective instructions need."""
+"""Whether all lanes of a warp, or all threads of a CTA, reach an operation together: what collective
+instructions and copies need.
+"""
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import Any
 
+from weft.isa.chips import LANES
 from weft.mlir import arith, gpu, ir, nvvm
 
-WARP = 32
+
+class Scope(Enum):
+    """Who must reach an operation together."""
+
+    WARP = f"all {LANES} lanes of the warp"
+    CTA = "all threads of the CTA"
+
+
 FUNCTIONS = ("gpu.func", "func.func", "gpu.launch")
 # Operations whose regions run as their operands say; what else has regions may narrow the warp.
 BRANCHES = ("scf.if", "scf.for", "scf.while", "scf.index_switch", "scf.parallel")
 UNCONDITIONAL = ("scf.execute_region",)
 # Results that follow from the operands alone, or from the CTA: what else there is may differ between lanes.
 PURE_DIALECTS = ("arith", "math", "index")
-SAME_IN_A_WARP = (
+SAME_IN_A_CTA = (
     *("gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "gpu.cluster_id", "gpu.cluster_block_id"),
-    *("gpu.subgroup_id", "gpu.num_subgroups", "gpu.subgroup_size"),
+    *("gpu.num_subgroups", "gpu.subgroup_size"),
     *(f"nvvm.read.ptx.sreg.{name}.{axis}" for name in ("ctaid", "nctaid", "ntid") for axis in "xyz"),
     *("memref.dim", "memref.extract_strided_metadata", "memref.extract_aligned_pointer_as_index"),
     *("affine.apply", "affine.min", "affine.max", "llvm.mlir.constant"),
 )
+SAME_IN_A_WARP = (*SAME_IN_A_CTA, "gpu.subgroup_id")
 
 
-def narrowing(op: Any) -> Any | None:
-    """The innermost operation that may keep lanes of the warp from `op`: around it, or a branch before it."""
+def complaint(op: Any, scope: Scope = Scope.WARP) -> str | None:
+    """What `op` needs and hasn't for all of `scope` to run it together; None where it has it."""
+    kernel = _function(op.operation)
+    if kernel is None or "kernel" not in kernel.attributes:
+        return f"{scope.value}: a kernel around it, not a function that some of them may call"
+    size = _block_size(op.operation)
+    if size is None:
+        return f"{scope.value}: a kernel with 'known_block_size'"
+    threads = size[0] * size[1] * size[2]
+    if scope is Scope.WARP and threads % LANES:
+        return f"all {LANES} lanes of every warp, got a block of {threads} threads"
+    if (branch := narrowing(op, scope)) is None:
+        return None
+    by = "lane" if scope is Scope.WARP else "thread"
+    return f"{scope.value}, but '{branch.operation.name}' decides by {by} whether it runs"
+
+
+def narrowing(op: Any, scope: Scope) -> Any | None:
+    """The innermost operation that may keep some of `scope` from `op`: around it, or a branch before it."""
     inner = op.operation
     while inner.parent is not None:
-        if (found := _branch_of_blocks(inner.block)) is not None:
+        if (found := _branch_of_blocks(inner.block, scope)) is not None:
             return found
         if inner.parent.name in FUNCTIONS:
             return None
         inner = inner.parent.operation
-        if inner.name in UNCONDITIONAL or (inner.name in BRANCHES and _uniform(_deciders(inner))):
+        if inner.name in UNCONDITIONAL or (inner.name in BRANCHES and _uniform(_deciders(inner), scope)):
             continue
         if inner.name in ("builtin.module", "gpu.module"):
             return None
@@ -38,30 +67,29 @@ def narrowing(op: Any) -> Any | None:
     return None
 
 
-def _branch_of_blocks(block: Any) -> Any | None:
-    """A branch among the blocks beside `block` on which the lanes of a warp may part."""
+def _branch_of_blocks(block: Any, scope: Scope) -> Any | None:
+    """A branch among the blocks beside `block` on which the threads of `scope` may part."""
     blocks = list(block.region.blocks)
     if block == blocks[0]:
         return None
     ends = (list(each.operations)[-1].operation for each in blocks)
-    return next((end.opview for end in ends if len(end.successors) > 1 and not _uniform(end.operands)), None)
+    parting = (end for end in ends if len(end.successors) > 1 and not _uniform(end.operands, scope))
+    return next((end.opview for end in parting), None)
 
 
-def block_threads(op: Any) -> int | None:
-    """The number of threads of the kernel around `op`, where the IR says it."""
-    size = _block_size(op.operation)
-    return None if size is None else size[0] * size[1] * size[2]
+def _function(inner: Any) -> Any | None:
+    """The function, or launch, around an operation."""
+    while inner is not None and inner.name not in FUNCTIONS:
+        inner = inner.parent and inner.parent.operation
+    return inner
 
 
 def _block_size(inner: Any) -> tuple[int, int, int] | None:
-    while inner is not None:
-        if inner.name == "gpu.func":
-            if "known_block_size" not in inner.attributes:
-                return None
-            x, y, z = inner.attributes["known_block_size"]
-            return int(x), int(y), int(z)
-        inner = inner.parent and inner.parent.operation
-    return None
+    function = _function(inner)
+    if function is None or "known_block_size" not in function.attributes:
+        return None
+    x, y, z = function.attributes["known_block_size"]
+    return int(x), int(y), int(z)
 
 
 def _deciders(op: Any) -> list[Any]:
@@ -73,8 +101,8 @@ def _deciders(op: Any) -> list[Any]:
     return list(op.operands)
 
 
-def _uniform(values: Iterable[Any]) -> bool:
-    """Whether values are the same in all lanes of a warp, as far as their computation shows."""
+def _uniform(values: Iterable[Any], scope: Scope) -> bool:
+    """Whether values are the same all over `scope`, as far as their computation shows."""
     pending, seen = list(values), set()
     while pending:
         value = pending.pop()
@@ -82,19 +110,21 @@ def _uniform(values: Iterable[Any]) -> bool:
             continue
         seen.add(value)
         is_argument = isinstance(value.owner, ir.Block)
-        sources = _argument_sources(value) if is_argument else _sources(value.owner.operation)
+        sources = _argument_sources(value) if is_argument else _sources(value.owner.operation, scope)
         if sources is None:
             return False
         pending += sources
     return True
 
 
-def _sources(op: Any) -> list[Any] | None:
-    """The values that an operation's results follow from; None where lanes may see different results."""
-    if _drops_lanes(op):
+def _sources(op: Any, scope: Scope) -> list[Any] | None:
+    """The values that an operation's results follow from; None where threads may see different results."""
+    if scope is Scope.WARP and _drops_lanes(op):
         return []
-    known = op.name.partition(".")[0] in PURE_DIALECTS or op.name in SAME_IN_A_WARP
-    if known or (op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block)):
+    same = SAME_IN_A_WARP if scope is Scope.WARP else SAME_IN_A_CTA
+    if op.name.partition(".")[0] in PURE_DIALECTS or op.name in same:
+        return list(op.operands)
+    if op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block):
         return list(op.operands)
     return None
 
@@ -121,13 +151,15 @@ def _drops_lanes(op: Any) -> bool:
     if op.name not in ("arith.divui", "arith.divsi", "arith.shrui", "arith.floordivsi"):
         return False
     size = _block_size(op)
-    if size is None or (size[0] % WARP and (size[1] > 1 or size[2] > 1)) or not _is_thread(op.operands[0]):
+    if size is None or (size[0] % LANES and (size[1] > 1 or size[2] > 1)) or not _is_thread(op.operands[0]):
         return False
     constant = op.operands[1].owner
     if isinstance(constant, ir.Block) or not isinstance(constant.opview, arith.ConstantOp):
         return False
     number = constant.opview.literal_value
-    return bool(number >= 5 if op.name == "arith.shrui" else number and number % WARP == 0)
+    if op.name == "arith.shrui":
+        return bool(number >= LANES.bit_length() - 1)
+    return bool(number and number % LANES == 0)
 
 
 def _is_thread(value: Any) -> bool:

@@ -30,12 +30,13 @@ def _run(options: Namespace) -> int:
         raise WeftError(f"--after shows MLIR: it goes with --emit mlir, not with --emit {options.emit}")
     if options.emit == "cubin" and options.output == "-" and sys.stdout.isatty():
         raise WeftError("a cubin is no text for a terminal: name a file with -o")
+    from weft import runtime
     from weft.stages import Compiled, compile_module
     from weft.tools import source
 
     module = source.load(options.file, options.kernel)
     name = cli.name_of(options.file)
-    default = None if options.arch else source.default_chip()
+    default = None if options.arch else runtime.default_chip()
 
     def emit(compiled: Compiled) -> str | bytes:
         if options.emit == "mlir":

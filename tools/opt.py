@@ -86,16 +86,14 @@ def _process(
     result = None
     try:
         with cli.speaking_of(name), mlir.located(name):
-            result = _transform(text, name, options, flags, context)
+            result = _transform(text, options, flags, context)
     except WeftError as error:
         found += error.diagnostics
     handler.detach()
     return result, found
 
 
-def _transform(
-    text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any
-) -> str:
+def _transform(text: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> str:
     # A file keeps its name in locations; a part of one, a pipe and stdin are parsed from memory.
     if not options.split_input_file and Path(options.input).is_file():
         module = ir.Module.parseFile(options.input, context)

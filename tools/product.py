@@ -59,9 +59,6 @@ class Product:
             if argument is None:
                 raise refuse(op, f"expects {role} to be a function's argument, so that weft run can pass it")
             places[role] = argument.arg_number
-        for role in "AB":
-            if places["D"] == places[role]:
-                raise refuse(op, f"has one matrix as {role} and D: it would overwrite what it reads")
         return cls(module, op, *_sizes(op, shape), places)
 
     @property

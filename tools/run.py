@@ -31,6 +31,7 @@ def _arguments(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     if options.seed < 0:
         raise WeftError(f"--seed expects a number from 0, got {options.seed}")
+    from weft import runtime
     from weft.kernel import Kernel
     from weft.stages import compile_module
     from weft.tools import source
@@ -41,7 +42,7 @@ def _run(options: Namespace) -> int:
     name = cli.name_of(options.file)
     with cli.speaking_of(name):
         product = Product.of(module, name, shape)
-        default = None if options.arch else source.default_chip()
+        default = None if options.arch else runtime.default_chip()
         compiled = compile_module(module, options.arch, name=name, default=default)
         (launch,) = compiled.launches.values()
         kernel = Kernel(compiled, launch)

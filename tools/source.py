@@ -50,10 +50,3 @@ def _kernels(op: Any) -> list[str]:
         found = operations(op, gpu.GPUFuncOp)
         return [k.name.value for k in found if is_kernel(k)]
     return []
-
-
-def default_chip() -> str:
-    """What to compile for where nothing says: the GPU's chip, else sm_80."""
-    from weft import runtime
-
-    return runtime.device().chip if runtime.available() is None else "sm_80"

@@ -1,5 +1,7 @@
 """A compiled kernel that is called with arrays, on a GPU or in the emulator."""
 
+import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -29,6 +31,8 @@ _SCALARS = {
     "f64": ("d", np.float64),
 }
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
+_BLOCK_LIMITS = (1024, 1024, 64)
+_MOST_THREADS = 1024  # of a CTA, on every chip
 
 
 def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
@@ -38,7 +42,7 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     The chip is `arch` (`sm_90a`), else what the module names, else the GPU's, else sm_80. `kernel` picks one
     where the module has several. Raises WeftError, with places in the text, for whatever can't be compiled.
     """
-    default = None if arch else (runtime.device().chip if runtime.available() is None else "sm_80")
+    default = None if arch else runtime.default_chip()
     made = compile_module(getattr(module, "mlir", module), arch, default=default)
     names = list(made.launches)
     if kernel is None and len(names) > 1:
@@ -124,7 +128,8 @@ class Kernel:
 
         CPU arrays are copied to the GPU and back, and waited for; with GPU arrays the launch is queued on
         `stream`. `on` is "gpu" or "emulator"; without it the GPU is taken where there is one. `grid` and
-        `block` are needed where the kernel doesn't say them. Raises WeftError for arguments that don't fit.
+        `block` are needed where the kernel doesn't say them; a block that it says can't be another. Raises
+        WeftError for arguments that don't fit.
         """
         on = on or ("gpu" if runtime.available() is None else "emulator")
         views = self._views(args)
@@ -162,7 +167,7 @@ class Kernel:
 
     def dimensions(
         self, views: Sequence[Any], grid: Sequence[int] | None = None, block: Sequence[int] | None = None
-    ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    ) -> tuple[runtime.Dim, runtime.Dim]:
         """The grid and block of a launch with these arguments. Raises WeftError for sizes that the kernel
         can't take.
         """
@@ -174,13 +179,33 @@ class Kernel:
             if self.launch.grid is None:
                 raise WeftError(f"kernel {self.name} doesn't say its grid: pass grid=(x, y, z)")
             grid = self.launch.grid(sizes)
-        block = block or self.launch.block
-        if block is None:
+        return self._extents("grid", grid, _GRID_LIMITS), self._block(block)
+
+    def _block(self, given: Sequence[int] | None) -> runtime.Dim:
+        """The block of a launch: the one that is compiled into the code, where there is one."""
+        if given is None:
+            given = self.launch.block
+        if given is None:
             raise WeftError(f"kernel {self.name} doesn't say its block: pass block=(x, y, z)")
-        for axis, count, limit in zip("xyz", grid, _GRID_LIMITS, strict=True):
+        block = self._extents("block", given, _BLOCK_LIMITS)
+        if math.prod(block) > _MOST_THREADS:
+            raise WeftError(f"kernel {self.name}: a block of {block} has more than {_MOST_THREADS} threads")
+        if self.launch.block not in (None, block):
+            raise WeftError(f"kernel {self.name} is compiled for a block of {self.launch.block}, got {block}")
+        return block
+
+    def _extents(self, what: str, given: Any, limits: runtime.Dim) -> runtime.Dim:
+        """A grid or block as the three numbers that it must be."""
+        try:
+            x, y, z = map(operator.index, given)
+        except (TypeError, ValueError):
+            raise WeftError(
+                f"kernel {self.name}: expects a {what} of three integers (x, y, z), got {given!r}"
+            ) from None
+        for axis, count, limit in zip("xyz", (x, y, z), limits, strict=True):
             if not 1 <= count <= limit:
-                raise WeftError(f"kernel {self.name}: a grid of {tuple(grid)} isn't in 1..{limit} on {axis}")
-        return (grid[0], grid[1], grid[2]), (block[0], block[1], block[2])
+                raise WeftError(f"kernel {self.name}: a {what} of {(x, y, z)} isn't in 1..{limit} on {axis}")
+        return x, y, z
 
     def _views(self, args: Sequence[Any]) -> list[Any]:
         """Each argument checked against what the kernel declares: arrays as views, numbers as they are."""

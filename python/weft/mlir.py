@@ -10,10 +10,9 @@ import importlib.util
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from weft.errors import Diagnostic, Location, WeftError
@@ -37,7 +36,6 @@ def _module(name: str) -> Any:
 
 
 ir: Any = _module("ir")
-rewrite: Any = _module("rewrite")
 PassManager: Any = _module("passmanager").PassManager
 ext: Any = _module("dialects.ext")
 arith: Any = _module("dialects.arith")
@@ -158,26 +156,6 @@ def parse_file(path: str | Path, context: Any) -> Any:
         return ir.Module.parseFile(str(path), context)
 
 
-Pattern = Callable[[Any, Any], bool | None]
-
-
-def rewrite_all(op: Any, patterns: Iterable[tuple[Any, Pattern]]) -> None:
-    """Walks `op` once and rewrites every operation for which a pattern is given: (op class, function) pairs.
-
-    A pattern returns something true to decline. The set is frozen and dropped here: freezing one twice
-    crashes.
-    """
-    found = rewrite.RewritePatternSet()
-    for root, function in patterns:
-        found.add(root, function)
-    rewrite.walk_and_apply_patterns(op.operation, found.freeze())
-
-
-def fold(module: Any) -> None:
-    """Upstream's canonicalisation and common-subexpression elimination."""
-    PassManager.parse("any(canonicalize,cse)", module.context).run(module.operation)
-
-
 def strides(kind: Any) -> tuple[list[int], int] | None:
     """The strides and the offset of a memref type; None where its layout isn't made of them."""
     try:
@@ -235,11 +213,19 @@ def translate(op: Any, *, apart: bool = False) -> str:
     return _respell(str(llvm.translate_module_to_llvmir(op.operation)))
 
 
+_PATIENCE_SECONDS = 300.0  # for a translation in a process of its own
+
+
 def _translate_apart(op: Any) -> str:
     """`translate` in a child process, which may die of what it reads."""
     text: str = op.operation.get_asm(enable_debug_info=True)
     command: list[str] = [sys.executable, "-P", "-m", "weft.mlir"]
-    done = subprocess.run(command, input=text, capture_output=True, text=True, errors="replace")
+    try:
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, errors="replace", timeout=_PATIENCE_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise WeftError(f"MLIR didn't translate the module in {_PATIENCE_SECONDS:g} seconds") from None
     if done.returncode == 0:
         return done.stdout
     said = re.findall(r'^loc\("(.*?)":(\d+):(\d+)\): error: (.*)$', done.stderr, re.MULTILINE)
@@ -270,12 +256,6 @@ def _respell(text: str) -> str:
         return f"{kind} {prefix}{number:0{digits}X}"
 
     return _WORDS.sub(bits, text)
-
-
-def submodule(name: str) -> ModuleType:
-    """A module of the bindings that Weft itself doesn't import, by its upstream name (`dialects.linalg`)."""
-    module: ModuleType = _module(name)
-    return module
 
 
 if __name__ == "__main__":

@@ -48,6 +48,11 @@ def available() -> str | None:
     return None
 
 
+def default_chip() -> str:
+    """What to compile for where nothing says: the GPU's chip, else sm_80."""
+    return device().chip if available() is None else "sm_80"
+
+
 @functools.cache
 def device(ordinal: int = 0) -> Device:
     """What the driver says of GPU number `ordinal`."""

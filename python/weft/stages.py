@@ -12,7 +12,7 @@ from typing import Any
 from weft import cache, codegen, mlir, passes, ptxas
 from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
-from weft.dialects.op import target_of
+from weft.dialects.op import refuse, target_of
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import gpu, ir, llvm, operations
 from weft.target import Target
@@ -213,24 +213,63 @@ def is_kernel(function: Any) -> bool:
 
 
 def _launch(kernel: Any) -> Launch | None:
-    """What a `gpu.func` says about its launch; None for one that is no kernel."""
+    """What a `gpu.func` says about its launch; None for one that is no kernel. Raises WeftError for launch
+    attributes that don't fit it.
+    """
     attributes = kernel.operation.attributes
     if not is_kernel(kernel):
         return None
-    writes = set(attributes["weft.writes"]) if "weft.writes" in attributes else None
-    arguments: list[Argument] = []
-    for number, kind in enumerate(kernel.function_type.value.inputs):
-        written = writes is None or number in writes
-        arguments.append(_argument(kind, written, kernel))
+    for name in attributes:
+        if name.startswith("weft.") and name not in _LAUNCH_ATTRIBUTES:
+            known = ", ".join(_LAUNCH_ATTRIBUTES)
+            raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}")
+    kinds = list(kernel.function_type.value.inputs)
+    writes = _writes(kernel, kinds)
+    arguments = tuple(_argument(kind, number in writes, kernel) for number, kind in enumerate(kinds))
+    sizes = sum(len(a.shape) for a in arguments if isinstance(a, MemrefArgument))
+    # MLIR has verified that these are three positive numbers.
     block = tuple(attributes["known_block_size"]) if "known_block_size" in attributes else None
     return Launch(
         kernel.name.value,
-        tuple(arguments),
+        arguments,
         block,
-        _evaluator(attributes, "weft.grid"),
-        _evaluator(attributes, "weft.requires"),
-        attributes["weft.shared_bytes"].value if "weft.shared_bytes" in attributes else 0,
+        _evaluator(kernel, "weft.grid", sizes, 3),
+        _evaluator(kernel, "weft.requires", sizes, None),
+        _shared_bytes(kernel),
     )
+
+
+_LAUNCH_ATTRIBUTES = ("weft.grid", "weft.requires", "weft.writes", "weft.shared_bytes")
+
+
+def _given(kernel: Any, name: str, wanted: Any, words: str) -> Any | None:
+    """The launch attribute `name`, of the class `wanted`; None where the kernel has none."""
+    attributes = kernel.operation.attributes
+    if name not in attributes:
+        return None
+    if not isinstance(attributes[name], wanted):
+        raise refuse(kernel, f"expects {name} to be {words}, got {attributes[name]}")
+    return attributes[name]
+
+
+def _writes(kernel: Any, kinds: Sequence[Any]) -> set[int]:
+    """The numbers of the arguments that the kernel writes: all where it doesn't say."""
+    given = _given(kernel, "weft.writes", ir.DenseI32ArrayAttr, "array<i32: ...>")
+    if given is None:
+        return set(range(len(kinds)))
+    for number in given:
+        if not 0 <= number < len(kinds) or not isinstance(kinds[number], ir.MemRefType):
+            raise refuse(kernel, f"expects weft.writes to number memref arguments, got {number}")
+    return set(given)
+
+
+def _shared_bytes(kernel: Any) -> int:
+    given = _given(kernel, "weft.shared_bytes", ir.IntegerAttr, "an integer")
+    if given is None:
+        return 0
+    if given.value < 0:
+        raise refuse(kernel, f"expects weft.shared_bytes of at least 0, got {given.value}")
+    return int(given.value)
 
 
 def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
@@ -253,15 +292,26 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
     raise WeftError(Diagnostic(what, place))
 
 
-def _evaluator(attributes: Any, name: str) -> Callable[[Sizes], tuple[int, ...]] | None:
-    """An affine map attribute as a Python function of its dimensions."""
-    if name not in attributes:
+def _evaluator(
+    kernel: Any, name: str, sizes: int, count: int | None
+) -> Callable[[Sizes], tuple[int, ...]] | None:
+    """An affine map of all sizes of the memref arguments, with `count` results, as a Python function."""
+    given = _given(kernel, name, ir.AffineMapAttr, "an affine map")
+    if given is None:
         return None
-    results = [_expression(e) for e in attributes[name].value.results]
+    found = given.value
+    if (found.n_dims, found.n_symbols) != (sizes, 0):
+        raise refuse(
+            kernel,
+            f"expects {name} to map the {sizes} sizes of its memref arguments and no symbols, got {given}",
+        )
+    if count is not None and len(found.results) != count:
+        raise refuse(kernel, f"expects {name} to have {count} results, got {given}")
+    results = [_expression(e, kernel) for e in found.results]
     return lambda sizes: tuple(result(sizes) for result in results)
 
 
-def _expression(expression: Any) -> Callable[[Sizes], int]:
+def _expression(expression: Any, kernel: Any) -> Callable[[Sizes], int]:
     if (constant := mlir.cast(ir.AffineConstantExpr, expression)) is not None:
         value = int(constant.value)
         return lambda _: value
@@ -277,9 +327,15 @@ def _expression(expression: Any) -> Callable[[Sizes], int]:
     }
     for kind, function in binary.items():
         if (found := mlir.cast(kind, expression)) is not None:
-            left, right = _expression(found.lhs), _expression(found.rhs)
+            left, right = _expression(found.lhs, kernel), _expression(found.rhs, kernel)
+            divisor = mlir.cast(ir.AffineConstantExpr, found.rhs)
+            if kind in _DIVISIONS and (divisor is None or divisor.value < 1):
+                raise refuse(kernel, f"has a launch attribute that divides by {found.rhs}: {expression}")
             return lambda sizes, function=function: function(left(sizes), right(sizes))  # type: ignore[misc]
-    raise WeftError(f"launch attributes can't use the expression {expression}")
+    raise refuse(kernel, f"has a launch attribute with the expression {expression}, which can't be computed")
+
+
+_DIVISIONS = (ir.AffineCeilDivExpr, ir.AffineFloorDivExpr, ir.AffineModExpr)
 
 
 def _tool_versions() -> str:

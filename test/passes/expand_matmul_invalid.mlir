@@ -16,3 +16,36 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @another_block(%a: memref<?x?xf16>, %d: memref<?x?xf32>) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    // expected-error @below {{'tile.matmul' op expects to stand in a kernel with 'known_block_size' of [32, 1, 1], as its schedule has, got [64, 1, 1]}}
+    "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 16, 16, 64>, warps = array<i64: 1, 1>, stages = 2}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @an_unknown_block(%a: memref<?x?xf16>, %d: memref<?x?xf32>) kernel {
+    // expected-error @below {{'tile.matmul' op expects to stand in a kernel with 'known_block_size' of [32, 1, 1], as its schedule has, got none}}
+    "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 16, 16, 64>, warps = array<i64: 1, 1>, stages = 2}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @two_dimensions(%a: memref<?x?xf16>, %d: memref<?x?xf32>) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
+    // expected-error @below {{'tile.matmul' op expects to stand in a kernel with 'known_block_size' of [32, 1, 1], as its schedule has, got [16, 2, 1]}}
+    "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 16, 16, 64>, warps = array<i64: 1, 1>, stages = 2}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+}

@@ -55,25 +55,29 @@ gpu.module @m {
   // CHECK-NOT: "mma.ldmatrix"
   // CHECK: vector.bitcast %{{.*}} : vector<4xi32> to vector<8xf16>
   // CHECK: "tile.from_lane"
-  gpu.func @load_a(%t: !Rows, %i: i32) -> !A attributes {known_block_size = array<i32: 32, 1, 1>} {
+  gpu.func @load_a(%t: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %0 = "tile.load"(%t, %i, %i) : (!Rows, i32, i32) -> !A
-    gpu.return %0 : !A
+    gpu.return
   }
 
   // B's pairs lie along K: in K x N they are down columns, which ldmatrix transposes; in N x K along rows.
   // CHECK-LABEL: gpu.func @load_b
   // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 2 : i64, shape = "m8n8", trans = true}
   // CHECK: "mma.ldmatrix"(%{{.*}}) {num = 2 : i64, shape = "m8n8"} :
-  gpu.func @load_b(%t: !Rows, %i: i32) -> (!B, !B) attributes {known_block_size = array<i32: 32, 1, 1>} {
+  gpu.func @load_b(%t: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %0 = "tile.load"(%t, %i, %i) : (!Rows, i32, i32) -> !B
     %1 = "tile.load"(%t, %i, %i) {transpose = true} : (!Rows, i32, i32) -> !B
-    gpu.return %0, %1 : !B, !B
+    gpu.return
   }
 
-  // From a matrix: an element at a time, or two where it is known to be aligned.
+  // From a matrix: an element at a time, or two where they lie wholly inside of it or outside.
   // CHECK-LABEL: gpu.func @load_global
   // CHECK-COUNT-4: llvm.load %{{.*}} : !llvm.ptr<1> -> f32
+  // CHECK: arith.ori
+  // CHECK: scf.if
   // CHECK-COUNT-2: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<2xf32>
+  // CHECK: } else {
+  // CHECK-COUNT-4: llvm.load %{{.*}} : !llvm.ptr<1> -> f32
   // CHECK-NOT: llvm.load
   // CHECK: gpu.return
   gpu.func @load_global(%m: memref<?x?xf32>, %i: i32) -> (!D, !D) attributes {known_block_size = array<i32: 32, 1, 1>} {
@@ -86,6 +90,8 @@ gpu.module @m {
   // CHECK-COUNT-4: scf.if
   // CHECK: llvm.store %{{.*}} : f32, !llvm.ptr<1>
   // CHECK-COUNT-2: llvm.store %{{.*}} : vector<2xf32>, !llvm.ptr<1>
+  // CHECK: } else {
+  // CHECK-COUNT-4: llvm.store %{{.*}} : f32, !llvm.ptr<1>
   gpu.func @store(%d: !D, %m: memref<?x?xf32>, %i: i32) attributes {known_block_size = array<i32: 32, 1, 1>} {
     "tile.store"(%d, %m, %i, %i) : (!D, memref<?x?xf32>, i32, i32) -> ()
     "tile.store"(%d, %m, %i, %i) {vector_bytes = 8} : (!D, memref<?x?xf32>, i32, i32) -> ()

@@ -84,7 +84,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-      // expected-error @below {{'tile.copy' op expects all lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      // expected-error @below {{'tile.copy' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
       "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
     }
     gpu.return
@@ -100,7 +100,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-      // expected-error @below {{'tile.copy_async' op expects all lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      // expected-error @below {{'tile.copy_async' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
       "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
     }
     gpu.return
@@ -117,7 +117,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-      // expected-error @below {{'tile.load' op expects all lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      // expected-error @below {{'tile.load' op expects all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs}}
       %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
     }
     gpu.return
@@ -259,6 +259,97 @@ gpu.module @m {
   gpu.func @store_of_wide_runs(%f: !F, %m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // expected-error @below {{'tile.store' op expects runs of 4 registers in one row for vector_bytes 16}}
     "tile.store"(%f, %m, %i, %i) {vector_bytes = 16} : (!F, memref<?x?xf32>, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_by_one_warp_of_the_warps_number(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    %warp = gpu.subgroup_id : index
+    %c0 = arith.constant 0 : index
+    %first = arith.cmpi eq, %warp, %c0 : index
+    scf.if %first {
+      // expected-error @below {{'tile.copy' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
+      "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_by_one_warp_of_a_quotient(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    %thread = gpu.thread_id x
+    %c32 = arith.constant 32 : index
+    %warp = arith.divui %thread, %c32 : index
+    %c0 = arith.constant 0 : index
+    %first = arith.cmpi eq, %warp, %c0 : index
+    scf.if %first {
+      // expected-error @below {{'tile.copy' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
+      "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_async_by_one_warp_of_the_warps_number(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    %warp = gpu.subgroup_id : index
+    %c0 = arith.constant 0 : index
+    %first = arith.cmpi eq, %warp, %c0 : index
+    scf.if %first {
+      // expected-error @below {{'tile.copy_async' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
+      "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_async_by_one_warp_of_a_quotient(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    %thread = gpu.thread_id x
+    %c32 = arith.constant 32 : index
+    %warp = arith.divui %thread, %c32 : index
+    %c0 = arith.constant 0 : index
+    %first = arith.cmpi eq, %warp, %c0 : index
+    scf.if %first {
+      // expected-error @below {{'tile.copy_async' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
+      "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_in_a_function(%m: memref<?x?xf16>, %i: i32, %t: !T) attributes {known_block_size = array<i32: 64, 1, 1>} {
+    // expected-error @below {{'tile.copy' op expects all threads of the CTA: a kernel around it, not a function that some of them may call}}
+    "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @load_by_part_of_a_warp(%i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 48, 1, 1>} {
+    // expected-error @below {{'tile.load' op expects all 32 lanes of every warp, got a block of 48 threads}}
+    %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
     gpu.return
   }
 }

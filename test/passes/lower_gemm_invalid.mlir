@@ -3,10 +3,12 @@
 !A = !tile.buffer<array<i64: 16, 16>, f16, #tile.layout<"S[(16,16):(16,1)]">, "shared">
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @register_scope_of_a(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @register_scope_of_a(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (register_scope: needs A in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs A in registers, got a buffer in shared memory)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -14,10 +16,12 @@ func.func @register_scope_of_a(%a: !A, %b: !B) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 16, 8>, f16, #tile.layout<"S[(16,8):(8,1)]">, "shared">
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @register_scope_of_b(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @register_scope_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (register_scope: needs B in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs B in registers, got a buffer in shared memory)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -26,10 +30,12 @@ func.func @register_scope_of_b(%a: !A, %b: !B) {
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !C = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(8,1)]">, "shared">
-func.func @register_scope_of_c(%a: !A, %b: !B, %c: !C) {
+gpu.module @m {
+gpu.func @register_scope_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (register_scope: needs C in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs C in registers, got a buffer in shared memory)}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -37,10 +43,12 @@ func.func @register_scope_of_c(%a: !A, %b: !B, %c: !C) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.buffer<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(8,1)]">, "shared">
-func.func @register_scope_of_d(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @register_scope_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (register_scope: needs D in registers, got a buffer in shared memory); mma.sync m16n8k8 (register_scope: needs D in registers, got a buffer in shared memory)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -48,10 +56,12 @@ func.func @register_scope_of_d(%a: !A, %b: !B) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @no_replica_of_a(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @no_replica_of_a(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but A has a replica: S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but A has a replica: S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)])}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -59,10 +69,12 @@ func.func @no_replica_of_a(%a: !A, %b: !B) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @no_replica_of_b(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @no_replica_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but B has a replica: S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but B has a replica: S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)])}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -71,10 +83,12 @@ func.func @no_replica_of_b(%a: !A, %b: !B) {
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
-func.func @no_replica_of_c(%a: !A, %b: !B, %c: !C) {
+gpu.module @m {
+gpu.func @no_replica_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but C has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but C has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
   %0 = "tile.gemm"(%a, %b, %c) : (!A, !B, !C) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -82,10 +96,12 @@ func.func @no_replica_of_c(%a: !A, %b: !B, %c: !C) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
-func.func @no_replica_of_d(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @no_replica_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but D has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but D has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -93,10 +109,12 @@ func.func @no_replica_of_d(%a: !A, %b: !B) {
 !A = !tile.fragment<array<i64: 16, 16>, f32, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @types_of_inputs(%a: !A, %b: !B) {
-  // expected-error @below {{types: mma.sync has no a_type f32: it is one of f16, bf16}}
+gpu.module @m {
+gpu.func @types_of_inputs(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+  // expected-error @below {{types: needs A and B of f16 or bf16, both alike, and f32 for C and D, got A f32, B f32}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -104,10 +122,12 @@ func.func @types_of_inputs(%a: !A, %b: !B) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, bf16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @types_that_differ(%a: !A, %b: !B) {
-  // expected-error @below {{types: mma.sync A of f16 needs B of f16, got bf16}}
+gpu.module @m {
+gpu.func @types_that_differ(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+  // expected-error @below {{types: needs A and B of f16 or bf16, both alike, and f32 for C and D, got A f16, B bf16}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -116,10 +136,12 @@ func.func @types_that_differ(%a: !A, %b: !B) {
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @types_of_d(%a: !A, %b: !B, %c: !C) {
-  // expected-error @below {{types: mma.sync f16 inputs need D and C of f16 and f16 or f32 and f16 or f32 and f32, got f16 and f32}}
+gpu.module @m {
+gpu.func @types_of_d(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+  // expected-error @below {{types: needs A and B of f16 or bf16, both alike, and f32 for C and D, got A f16, B f16, C f32, D f16}}
   %0 = "tile.gemm"(%a, %b, %c) : (!A, !B, !C) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -128,10 +150,12 @@ func.func @types_of_d(%a: !A, %b: !B, %c: !C) {
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !C = !tile.fragment<array<i64: 16, 8>, bf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @types_of_c(%a: !A, %b: !B, %c: !C) {
-  // expected-error @below {{types: mma.sync f16 inputs need D and C of f16 and f16 or f32 and f16 or f32 and f32, got f32 and bf16}}
+gpu.module @m {
+gpu.func @types_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+  // expected-error @below {{types: needs A and B of f16 or bf16, both alike, and f32 for C and D, got A f16, B f16, C bf16, D f32}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -139,10 +163,12 @@ func.func @types_of_c(%a: !A, %b: !B, %c: !C) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @alpha(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @alpha(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (alpha: needs alpha 1.0, got 2.0); mma.sync m16n8k8 (alpha: needs alpha 1.0, got 2.0)}}
   %0 = "tile.gemm"(%a, %b) {alpha = 2.0 : f32} : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -151,10 +177,12 @@ func.func @alpha(%a: !A, %b: !B) {
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @beta(%a: !A, %b: !B, %c: !C) {
+gpu.module @m {
+gpu.func @beta(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (beta: needs beta 0.0 or 1.0, got 0.5); mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got 0.5)}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 0.5 : f32} : (!A, !B, !C) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -163,10 +191,12 @@ func.func @beta(%a: !A, %b: !B, %c: !C) {
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @beta_minus_one(%a: !A, %b: !B, %c: !C) {
+gpu.module @m {
+gpu.func @beta_minus_one(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (beta: needs beta 0.0 or 1.0, got -1.0); mma.sync m16n8k8 (beta: needs beta 0.0 or 1.0, got -1.0)}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = -1.0 : f32} : (!A, !B, !C) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -174,10 +204,12 @@ func.func @beta_minus_one(%a: !A, %b: !B, %c: !C) {
 !A = !tile.fragment<array<i64: 8, 16>, f16, #tile.layout<"S[(8,2,4,2):(4@laneid,2,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 8, 8>, f32, #tile.layout<"S[(8,4,2):(4@laneid,1@laneid,1)]">>
-func.func @extents_m(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @extents_m(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (extents: needs M % 16 == 0, got M = 8); mma.sync m16n8k8 (extents: needs M % 16 == 0, got M = 8)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -185,10 +217,12 @@ func.func @extents_m(%a: !A, %b: !B) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 4>, f16, #tile.layout<"S[(2,4,2,4):(1,1@laneid,16@laneid,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 4>, f32, #tile.layout<"S[(2,8,4):(1,4@laneid,1@laneid)]">>
-func.func @extents_n(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @extents_n(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (extents: needs N % 8 == 0, got N = 4); mma.sync m16n8k8 (extents: needs N % 8 == 0, got N = 4)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -196,10 +230,12 @@ func.func @extents_n(%a: !A, %b: !B) {
 !A = !tile.fragment<array<i64: 16, 4>, f16, #tile.layout<"S[(2,8,4):(1,4@laneid,1@laneid)]">>
 !B = !tile.fragment<array<i64: 4, 8>, f16, #tile.layout<"S[(4,8):(1@laneid,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @extents_k(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @extents_k(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{mma.sync m16n8k16 (extents: needs K % 16 == 0, got K = 4); mma.sync m16n8k8 (extents: needs K % 8 == 0, got K = 4)}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -207,10 +243,12 @@ func.func @extents_k(%a: !A, %b: !B) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @fragments_in_other_lanes(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @fragments_in_other_lanes(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: A has element (0, 2) in another lane than 1, where S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] wants it: S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -218,10 +256,12 @@ func.func @fragments_in_other_lanes(%a: !A, %b: !B) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,8@laneid,1,1@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @fragments_of_b(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @fragments_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: B has element (2, 0) in another lane than 1}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -229,10 +269,12 @@ func.func @fragments_of_b(%a: !A, %b: !B) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,1@laneid,8@laneid,1)]">>
-func.func @fragments_of_d(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @fragments_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: D has element (0, 2) in another lane than 1}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -241,10 +283,12 @@ func.func @fragments_of_d(%a: !A, %b: !B) {
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,1@laneid,8@laneid,1)]">>
-func.func @fragments_of_c(%a: !A, %b: !B, %c: !C) {
+gpu.module @m {
+gpu.func @fragments_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: C has element (0, 2) in another lane than 1}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -252,10 +296,12 @@ func.func @fragments_of_c(%a: !A, %b: !B, %c: !C) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,2,4):(2,4@laneid,4,1,1@laneid)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @fragments_of_pairs_apart(%a: !A, %b: !B) {
+gpu.module @m {
+gpu.func @fragments_of_pairs_apart(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
   // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: A has element (0, 1) in another lane than 0}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
-  return
+  gpu.return
+}
 }
 
 // -----
@@ -267,7 +313,7 @@ gpu.module @m [#nvvm.target<chip = "sm_72">] {
   gpu.func @types_on_an_old_chip(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
     %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
-    // expected-error @below {{types: mma.sync needs sm_80 or later: sm_72 has no mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32}}
+    // expected-error @below {{types: mma.sync needs sm_80 or later: sm_72 has no form of mma.sync}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     gpu.return
   }
@@ -566,15 +612,26 @@ gpu.module @m {
 
 !R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
-  gpu.func @helper(%v: vector<8xf16>, %w: vector<4xf16>, %n: i1) {
+  gpu.func @helper(%v: vector<8xf16>, %w: vector<4xf16>) {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !R
     %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
-    // Who calls this may give each lane another number.
-    scf.if %n {
-      // expected-error @below {{full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs}}
-      %0 = "tile.gemm"(%a, %b) : (!R, !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>)
-        -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-    }
+    // Some lanes alone may call this.
+    // expected-error @below {{full_active_lanes: needs all 32 lanes of the warp: a kernel around it, not a function that some of them may call}}
+    %0 = "tile.gemm"(%a, %b) : (!R, !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>)
+      -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @full_active_lanes_of_an_unknown_block(%a: !A, %b: !B) kernel {
+    // expected-error @below {{full_active_lanes: needs all 32 lanes of the warp: a kernel with 'known_block_size'}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     gpu.return
   }
 }

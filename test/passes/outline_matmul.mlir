@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --outline-matmul --split-input-file | FileCheck %s
 
 // The grid follows from D's sizes, d4 and d5 of all; sizes that must agree are differences that must be 0.
-// CHECK: #[[GRID:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d5 ceildiv 256, d4 ceildiv 128, 1)>
+// CHECK: #[[GRID:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d4 ceildiv 128, d5 ceildiv 256, 1)>
 // CHECK: #[[SAME:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0 - d4, d1 - d2, d3 - d5)>
 // CHECK: gpu.module @plain
 // CHECK: gpu.func @plain(%{{.*}}: memref<?x?xf16>, %{{.*}}: memref<?x?xf16>, %{{.*}}: memref<?x?xf32>) kernel
@@ -19,7 +19,7 @@ func.func @plain(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) 
 // -----
 
 // Arguments in an order of their own, with a number among them, B transposed, and a C.
-// CHECK: affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (d1 ceildiv 64, d0 ceildiv 32, 1)>
+// CHECK: affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (d0 ceildiv 32, d1 ceildiv 64, 1)>
 // CHECK: affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (d4 - d0, d5 - d3, d2 - d1, d6 - d0, d7 - d1)>
 // CHECK: gpu.module @other
 // CHECK: known_block_size = array<i32: 128, 1, 1>

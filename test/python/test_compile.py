@@ -92,7 +92,7 @@ def test_a_launch_follows_from_the_shapes():
     assert launch.name == "product" and launch.block == (128, 1, 1)
     assert launch.shared_bytes == 2 * (64 + 128) * 32 * 2
     sizes = (100, 7, 300, 7, 100, 300)  # A 100x7, B 300x7 (transposed), D 100x300
-    assert launch.grid(sizes) == (3, 2, 1)
+    assert launch.grid(sizes) == (2, 3, 1)
     assert not any(launch.requires(sizes))
     assert any(launch.requires((100, 7, 300, 8, 100, 300)))
     assert launch.arguments[0] == MemrefArgument("f16", (None, None), (None, 1), True, False)

@@ -9,9 +9,10 @@ import weft
 from weft.dialects import tile
 from weft.dialects.op import build
 from weft.dialects.tile import AddressOp, BufferType, FragmentType
+from weft.emulator import Fault
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, vector
-from weft.passes import lower_copies, places
+from weft.passes import emit, lower_copies, places
 
 A = Layout.parse("S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]")  # [16, 16] of mma.sync m16n8k16
 B = Layout.parse("S[(2,4,2,8):(2,1@laneid,1,4@laneid)]")  # [16, 8]
@@ -305,3 +306,31 @@ def test_a_fragment_goes_from_matrix_to_matrix_within_bounds(vector_bytes):
     wanted[3:, 2:6] = 0
     wanted[3:, 2:4] = source[2:4, 4:6]
     assert np.array_equal(whole.view(np.uint16), wanted.view(np.uint16))
+
+
+def straddled() -> np.ndarray:
+    """A 3x7 corner of sentinels, after a fragment came from and went to it two elements at a time."""
+    accumulator = Layout.parse("S[(2,8,4,2):(2,4@laneid,1@laneid,1)]")
+    with weft.Module() as module:
+        matrix = weft.memref((3, 7), "f32", strides=(10, 1))
+        with module.kernel("k", [matrix, matrix], block=(32, 1, 1), grid=(1, 1, 1)) as (given, out):
+            kind = FragmentType.of((16, 8), ir.F32Type.get(), accumulator)
+            held = tile.load(given, number(0), number(0), kind, vector_bytes=8)
+            tile.store(held, out, number(0), number(0), vector_bytes=8)
+    source, whole = np.full((3, 10), 5, np.float32), np.full((3, 10), 7, np.float32)
+    source[:, :7] = np.arange(21).reshape(3, 7)
+    weft.compile(module, arch="sm_80")(source[:, :7], whole[:, :7], on="emulator")
+    return whole
+
+
+def test_a_run_that_straddles_the_edge_goes_element_by_element():
+    wanted = np.full((3, 10), 7, np.float32)
+    wanted[:, :7] = np.arange(21).reshape(3, 7)
+    assert np.array_equal(straddled(), wanted)
+
+
+def test_a_run_that_leaves_the_matrix_is_caught(monkeypatch):
+    """Planted: no run is taken to straddle the edge."""
+    monkeypatch.setattr(lower_copies, "_whole", lambda *_: emit.equal(0, 0))
+    with pytest.raises(Fault, match="out-of-bounds"):
+        straddled()

@@ -58,3 +58,10 @@ def test_the_worker_understands_the_text_that_mlir_writes():
         "module { llvm.func @k() attributes {nvvm.kernel} { llvm.return } }", context(), "a.mlir"
     )
     assert ".entry k" in codegen.to_ptx(mlir.translate(module), "sm_80", (8, 4)).ptx
+
+
+def test_a_translation_that_takes_too_long_is_given_up(monkeypatch):
+    module = mlir.parse("module { llvm.func @k() { llvm.return } }", context(), "a.mlir")
+    monkeypatch.setattr(mlir, "_PATIENCE_SECONDS", 0.001)
+    with pytest.raises(WeftError, match=r"MLIR didn't translate the module in 0\.001 seconds"):
+        mlir.translate(module, apart=True)

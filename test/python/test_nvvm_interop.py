@@ -1,4 +1,4 @@
-"""Upstream's `nvvm` operations and ours: nothing is lost on the way, and both routes call the same intrinsics.
+"""Upstream's `nvvm` operations and ours: nothing is lost between them, and both call the same intrinsics.
 
 Upstream's translation runs in a process of its own, since it dies of what it doesn't check.
 """
@@ -408,8 +408,8 @@ ONE_COLUMN = """
 def mma_sync(a, b, k, registers):
     return f"""
     %0 = nvvm.mma.sync A[{registers[0]}] B[{registers[1]}] C[%f, %f, %f, %f] {{layoutA =
-      #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType = #nvvm.mma_type<{a}>, multiplicandBPtxType =
-      #nvvm.mma_type<{b}>, shape = #nvvm.shape<m = 16, n = 8, k = {k}>}} : (i32, i32, f32) ->
+      #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType =
+      #nvvm.mma_type<{a}>, multiplicandBPtxType = #nvvm.mma_type<{b}>, shape = #nvvm.shape<m = 16, n = 8, k = {k}>}} : (i32, i32, f32) ->
       !llvm.struct<(f32, f32, f32, f32)>
     %1 = llvm.extractvalue %0[0] : !llvm.struct<(f32, f32, f32, f32)>
     %2 = llvm.bitcast %1 : f32 to i32
@@ -449,11 +449,10 @@ def test_upstreams_operations_are_compiled(chip, body, spelled):
 )
 def test_upstreams_operations_are_refused_where_they_stand(chip, body, message):
     with pytest.raises(WeftError, match=message) as caught:
-        stages.compile_module(KERNEL.format(chip=chip, body=body), name="user.mlir")
+        stages.compile_module(KERNEL.format(chip=chip, body=body))
     (diagnostic,) = caught.value.diagnostics
     lines = KERNEL.format(chip=chip, body=body).split("\n")
     place = diagnostic.location
-    assert place.file == "user.mlir"
     assert re.match(
         r"nvvm\.(wmma|mma|wgmma|tcgen05)", lines[place.line - 1][place.column - 1 :].split("= ")[-1]
     )

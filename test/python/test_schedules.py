@@ -11,7 +11,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import Schedule
 from weft.emulator import Fault
 from weft.isa.chips import CHIPS
-from weft.passes import emit, expand_matmul, select_schedule
+from weft.passes import emit, expand_matmul, lower_copies, select_schedule
 from weft.target import Target
 
 TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
@@ -97,9 +97,13 @@ def test_a_product_that_leaves_out_the_last_block_of_k_is_caught(monkeypatch):
 
 
 def test_pairs_written_past_an_odd_row_are_caught(monkeypatch):
-    """Planted: rows are taken as aligned whatever they are; the last pair leaves the array."""
+    """Planted: rows are taken as aligned whatever they are, then also as whole; the last pair leaves the
+    array.
+    """
     monkeypatch.setattr(expand_matmul._Kernel, "_aligned", lambda self: emit.equal(0, 0))
     product = Product()
+    assert not product.wrong(product.compiled(SCHEDULES[0]), (16, 15, 23), 9)
+    monkeypatch.setattr(lower_copies, "_whole", lambda *_: emit.equal(0, 0))
     with pytest.raises(Fault, match="out-of-bounds global access of 8 bytes"):
         product.wrong(product.compiled(SCHEDULES[0]), (16, 15, 23), 9)
 
@@ -111,3 +115,15 @@ def test_every_chip_has_a_schedule_for_every_shape(chip):
         assert schedule.complaint() is None
     assert select_schedule.SMALL.complaint(target) is None
     assert any(s.complaint(target) is None for s in select_schedule.SCHEDULES)
+
+
+def test_only_the_columns_of_a_product_are_bounded():
+    """M tiles take the dimension of a grid that goes to 2^31 - 1, N tiles the one that goes to 65535."""
+    kernel = Product().compiled(SCHEDULES[0])
+
+    def sizes(m: int, n: int) -> list[int]:
+        return [m, 1, 1, n, m, n]
+
+    assert kernel.launch.grid(sizes(8_400_000, 1)) == (525_000, 1, 1)
+    assert kernel.launch.grid(sizes(1, 65535 * 16)) == (1, 65535, 1)
+    assert kernel.launch.grid(sizes(1, 65535 * 16 + 1)) == (1, 65536, 1)

@@ -24,6 +24,14 @@ def test_an_unknown_chip_is_refused_with_the_known_ones(name):
         Target.of(name)
 
 
+def test_a_multiprocessor_holds_what_one_cta_can_have():
+    """Since sm_80 each CTA costs 1 KiB of the shared memory beside its own; before, nothing."""
+    for chip in CHIPS.values():
+        reserved = KIB if chip.number >= 80 else 0
+        assert chip.sm_shared_bytes == chip.shared_bytes + reserved
+        assert chip.registers == 65536 and chip.sm_threads % 512 == 0 and 1024 <= chip.sm_threads <= 2048
+
+
 @pytest.mark.parametrize("name", [n for n in CHIPS if CHIPS[n].number >= 75])
 def test_ptxas_knows_each_chip_from_its_ptx_version_on(name):
     """The first version that names the chip assembles, the one before doesn't."""

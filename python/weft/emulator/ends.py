@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from weft.emulator.table import Collective, End
 
 if TYPE_CHECKING:
@@ -29,12 +27,7 @@ def skip(end: End, predicate: int, negated: bool, after: int) -> End:
 
     def run(machine: "Machine", group: "Group") -> int:
         lanes = group.lanes
-        mask = lanes.read(predicate)
-        if negated:
-            mask = ~mask
-        if lanes.mask is not None:
-            mask = mask & lanes.mask
-        count = int(np.count_nonzero(mask))
+        mask, count = lanes.guarded(predicate, negated)
         if count == 0:
             return after
         if count < lanes.active:

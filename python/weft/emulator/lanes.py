@@ -62,6 +62,15 @@ class Lanes:
         value = self.regs[slot]
         return value if self.rows is None else value[self.rows]
 
+    def guarded(self, predicate: int, negated: bool) -> tuple[Bools, int]:
+        """The active lanes whose predicate holds, `[warps, 32]`, and how many they are."""
+        mask = self.read(predicate)
+        if negated:
+            mask = ~mask
+        if self.mask is not None:
+            mask = mask & self.mask
+        return mask, int(np.count_nonzero(mask))
+
     def write(self, slot: int, value: Array) -> None:
         """Gives the active lanes their value; `value` must not be changed afterwards."""
         if self.whole:

@@ -63,7 +63,7 @@ class Program:
         self._collect(tree, entry)
         self.params: list[Variable] = [p for p in entry.params if isinstance(p, Variable)]
         self.params_size = layout(self.params, 0)
-        self._lay_out_shared(tree)
+        self._lay_out_shared()
         for code in self.codes.values():
             _lay_out_frame(code)
         # Labels of every function are known before any is decoded, since calls need the callee's first block.
@@ -93,7 +93,7 @@ class Program:
             code.callees = self.codes
             code.recursive = not code.function.is_entry and _calls_itself(code.function, tree)
 
-    def _lay_out_shared(self, tree: Tree) -> None:
+    def _lay_out_shared(self) -> None:
         used: dict[int, Variable] = {}
         for code in self.codes.values():
             for variable in code.function.variables:

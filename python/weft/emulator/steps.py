@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from weft.emulator.lanes import Lanes
 from weft.emulator.table import Step
 from weft.emulator.types import Array
@@ -77,12 +75,7 @@ def guarded(step: Step, predicate: int, negated: bool) -> Step:
     """`step` for the lanes whose predicate holds."""
 
     def run(lanes: Lanes) -> None:
-        mask = lanes.read(predicate)
-        if negated:
-            mask = ~mask
-        if lanes.mask is not None:
-            mask = mask & lanes.mask
-        count = int(np.count_nonzero(mask))
+        mask, count = lanes.guarded(predicate, negated)
         if count == lanes.active:
             step(lanes)
         elif count:

@@ -7,6 +7,7 @@ that one CTA can opt in to (CUDA C++ Programming Guide, "Technical Specification
 from dataclasses import dataclass
 
 KIB = 1024
+LANES = 32  # of a warp, on every chip
 
 
 @dataclass(frozen=True)

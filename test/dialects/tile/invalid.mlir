@@ -168,6 +168,38 @@ func.func @matmul_attribute_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
 
 // -----
 
+func.func @matmul_alpha_beyond_f32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects alpha to be finite in f32, got 1e+300}}
+  "tile.matmul"(%a, %b, %d) {alpha = 1.0e300 : f64} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_beta_beyond_f32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects beta to be finite in f32, got -1e+300}}
+  "tile.matmul"(%a, %b, %d) {beta = -1.0e300 : f64} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_over_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>) {
+  // expected-error @below {{has one matrix as A and D: it would overwrite what it reads}}
+  "tile.matmul"(%a, %b, %a) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_over_b(%a: memref<?x?xf16>, %b: memref<?x?xf16>) {
+  // expected-error @below {{has one matrix as B and D: it would overwrite what it reads}}
+  "tile.matmul"(%a, %b, %b) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+  return
+}
+
+// -----
+
 func.func @matmul_alpha_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects attribute 'alpha' to be a float, got 1 : i64}}
   "tile.matmul"(%a, %b, %d) {alpha = 1} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
@@ -894,4 +926,25 @@ func.func @attribute_of_an_op_without(%m: memref<?x?xf16>, %i: i32, %t: !tile.bu
   // expected-error @below {{'tile.copy' op has no attribute 'vector_bytes': it has none}}
   "tile.copy"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !tile.buffer<array<i64: 8, 8>, f16, #tile.layout<"S[(8,8):(8,1)]">, "shared">) -> ()
   return
+}
+
+// -----
+
+!Stages = !tile.buffer<array<i64: 2, 3, 4>, f16, #tile.layout<"S[(2,3,4):(12,4,1)]">, "shared">
+!Stage = !tile.buffer<array<i64: 3, 4>, f16, #tile.layout<"S[(3,4):(4,1)]">, "shared">
+func.func @stages_that_vectors_cant_start_in(%b: !Stages, %i: i32) {
+  // expected-error @below {{'tile.stage' op expects stages a multiple of 16 bytes apart, got 24}}
+  %0 = "tile.stage"(%b, %i) : (!Stages, i32) -> !Stage
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m [#nvvm.target<chip = "sm_75">] {
+  gpu.func @copy_async_on_an_old_chip(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel {
+    // expected-error @below {{'tile.copy_async' op needs sm_80 or later: sm_75 has no form of cp.async}}
+    "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
+    gpu.return
+  }
 }

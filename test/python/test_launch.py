@@ -1,0 +1,93 @@
+"""What a kernel says of its launch in attributes, and what a call may ask of it."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft.stages import compile_module
+
+MAP = "affine_map<(a, b) -> ({})>"
+
+
+def kernel_of(attributes: str = "", arguments: str = "%n: i32, %m: memref<?x?xf32>") -> str:
+    kernel = f"gpu.func @k({arguments}) kernel attributes {{{attributes}}} {{ gpu.return }}"
+    return f"gpu.module @m {{\n  {kernel}\n}}"
+
+
+REFUSED = {
+    "weft.grid = 3 : i32": "expects weft.grid to be an affine map, got 3 : i32",
+    "weft.grid = affine_map<(a) -> (a, 1, 1)>": "expects weft.grid to map the 2 sizes of its memref",
+    "weft.grid = affine_map<(a, b)[s] -> (a, s, 1)>": "expects weft.grid to map the 2 sizes",
+    f"weft.grid = {MAP.format('a, b')}": "expects weft.grid to have 3 results",
+    f"weft.grid = {MAP.format('a mod 0, b, 1')}": "has a launch attribute that divides by 0",
+    f"weft.grid = {MAP.format('a floordiv 0, b, 1')}": "has a launch attribute that divides by 0",
+    f"weft.grid = {MAP.format('a, b ceildiv -2, 1')}": "has a launch attribute that divides by -2",
+    "weft.requires = [1]": "expects weft.requires to be an affine map, got [1]",
+    "weft.requires = affine_map<() -> (0)>": "expects weft.requires to map the 2 sizes",
+    'weft.writes = "x"': 'expects weft.writes to be array<i32: ...>, got "x"',
+    "weft.writes = array<i64: 9>": "expects weft.writes to be array<i32: ...>, got array<i64: 9>",
+    "weft.writes = array<i32: 9>": "expects weft.writes to number memref arguments, got 9",
+    "weft.writes = array<i32: -1>": "expects weft.writes to number memref arguments, got -1",
+    "weft.writes = array<i32: 0>": "expects weft.writes to number memref arguments, got 0",
+    'weft.shared_bytes = "x"': 'expects weft.shared_bytes to be an integer, got "x"',
+    "weft.shared_bytes = true": "expects weft.shared_bytes to be an integer, got true",
+    "weft.shared_bytes = -1 : i32": "expects weft.shared_bytes of at least 0, got -1",
+    "weft.gird = 3 : i32": "has an unknown launch attribute 'weft.gird': they are weft.grid,",
+    "known_block_size = array<i32: 32, 0, 1>": "attribute 'known_block_size' failed to satisfy constraint",
+}
+
+
+@pytest.mark.parametrize("attributes", list(REFUSED))
+def test_launch_attributes_that_do_not_fit_are_refused_with_their_place(attributes):
+    with pytest.raises(weft.WeftError) as caught:
+        compile_module(kernel_of(attributes), "sm_80")
+    assert str(caught.value).startswith("-:2:3: error: 'gpu.func' op ")
+    assert REFUSED[attributes] in str(caught.value)
+
+
+def test_launch_attributes_that_fit_are_taken():
+    grid = MAP.format("(a + 2) ceildiv 3, b mod 4, 1")
+    given = f"weft.grid = {grid}, weft.writes = array<i32: 1>, weft.shared_bytes = 8 : i64"
+    (launch,) = compile_module(kernel_of(given), "sm_80").launches.values()
+    assert launch.grid is not None and launch.grid((7, 6)) == (3, 2, 1)
+    assert launch.shared_bytes == 8 and launch.arguments[1].writes
+
+
+BLOCK = "known_block_size = array<i32: 64, 1, 1>"
+
+
+@pytest.mark.parametrize(
+    "asked, said",
+    [
+        ({"block": (32, 1, 1)}, r"is compiled for a block of \(64, 1, 1\), got \(32, 1, 1\)"),
+        ({"block": 64}, r"expects a block of three integers \(x, y, z\), got 64"),
+        ({"block": ()}, r"expects a block of three integers \(x, y, z\), got \(\)"),
+        ({"block": (64, 1)}, "expects a block of three integers"),
+        ({"block": (64.0, 1, 1)}, "expects a block of three integers"),
+        ({"grid": (1, 1)}, r"expects a grid of three integers \(x, y, z\), got \(1, 1\)"),
+        ({"grid": 1}, "expects a grid of three integers"),
+        ({"grid": (1, 0, 1)}, r"a grid of \(1, 0, 1\) isn't in 1..65535 on y"),
+    ],
+)
+def test_a_launch_of_other_sizes_is_refused(asked, said):
+    kernel = weft.compile(kernel_of(BLOCK, ""), arch="sm_80")
+    with pytest.raises(weft.WeftError, match=said):
+        kernel(on="emulator", **{"grid": (1, 1, 1), **asked})
+
+
+def test_a_block_that_the_kernel_does_not_say_has_at_most_1024_threads():
+    kernel = weft.compile(kernel_of("", ""), arch="sm_80")
+    for block, said in [
+        ((1024, 2, 1), "a block of (1024, 2, 1) has more than 1024 threads"),
+        ((2048, 1, 1), "a block of (2048, 1, 1) isn't in 1..1024 on x"),
+        ((1, 1, 65), "a block of (1, 1, 65) isn't in 1..64 on z"),
+        (None, "kernel k doesn't say its block: pass block=(x, y, z)"),
+    ]:
+        with pytest.raises(weft.WeftError) as caught:
+            kernel(on="emulator", grid=(1, 1, 1), block=block)
+        assert said in str(caught.value)
+    kernel(on="emulator", grid=np.array([2, 1, 1]), block=[32, 1, 1])
+
+
+def test_the_block_that_the_kernel_says_may_be_said_again():
+    weft.compile(kernel_of(BLOCK, ""), arch="sm_80")(on="emulator", grid=(1, 1, 1), block=(64, 1, 1))

@@ -1,0 +1,43 @@
+"""What all passes keep: nesting that ends, and nothing left of what a pass lowers."""
+
+import pytest
+
+from weft import mlir, passes
+from weft.dialects import context
+from weft.dialects.mma import Mma, SyncOp
+from weft.errors import WeftError
+from weft.passes import pipeline
+from weft.passes.pass_ import Pass
+
+SYNC = """gpu.module @m {
+  gpu.func @k(%a: vector<2xf16>, %c: f32) kernel {
+    %d = "mma.sync"(%a, %a, %a, %c, %c, %c, %c) {shape = "m16n8k8", a_type = "f16", b_type = "f16",
+      c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 2, 1, 4>}
+      : (vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32)
+      -> !llvm.struct<(f32, f32, f32, f32)>
+    gpu.return
+  }
+}
+"""
+
+
+@pytest.mark.parametrize("lowers", [(Mma,), (SyncOp,)])
+def test_an_op_that_survives_its_pass_is_an_error_at_its_place(lowers):
+    module = mlir.parse(SYNC, context())
+    forgetful = Pass("lower-nothing", "forget to lower", lambda op: None, lowers=lowers)
+    with pytest.raises(WeftError) as caught:
+        forgetful.configured({})(module.operation, None)
+    assert str(caught.value) == "-:3:10: error: 'mma.sync' op survives --lower-nothing"
+    passes.LOWER_MMA.configured({})(module.operation, None)
+
+
+def test_every_lowering_names_what_it_lowers():
+    assert all(p.lowers for p in passes.PASSES.values() if p.flag.startswith("lower-"))
+
+
+def test_pipelines_nested_too_deeply_are_refused_at_the_parenthesis():
+    deep = "builtin.module(" * 5000 + "cse" + ")" * 5000
+    with pytest.raises(WeftError, match=r"^error: pass pipeline, column 495: .* nested deeper than 32\n"):
+        passes.manager(deep, context())
+    nested = "builtin.module(" * 32 + "cse" + ")" * 32
+    assert len(pipeline.parse(nested)) == 1
