@@ -30,6 +30,12 @@ class SpaceOf:
         return f"expects {self.operand} of type {' or '.join(self.spaces)}, got {got}"
 
 
+def judge(family: Family[Any], op: Any) -> str | None:
+    """The table's complaint about the op's form on the op's target."""
+    verdict = family.judge(op.form, op.target.chip.name if op.target else None)
+    return None if verdict is None else str(verdict)
+
+
 class InstructionOp(Op):
     """An operation that spells one form of `family`.
 
@@ -116,12 +122,10 @@ class InstructionOp(Op):
             if isinstance(axis, SpaceOf) and (wrong := axis.complaint(self._given)):
                 return wrong
         form = self.form
-        verdict = self.family.judge(form, self.target.chip.name if self.target else None)
-        if verdict is not None:
-            return str(verdict)
+        if found := judge(self.family, self):
+            return found
         results = list(self.operation.results)
         for operand in form.operands:
-            found: str | None
             if operand.role == "immediate":
                 found = _immediate_complaint(operand, self.attribute(operand.name))
             elif operand.role in ("out", "inout"):

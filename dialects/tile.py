@@ -8,7 +8,7 @@ from ctypes import c_float
 from math import isfinite
 from typing import Any
 
-from weft.dialects.mma import judge
+from weft.dialects.instruction import judge
 from weft.dialects.op import Op, build
 from weft.dialects.schedule import Schedule
 from weft.dialects.tile_types import (

@@ -100,8 +100,16 @@ class Thread:
 
     def store(self, argument: int, operand: Registers, value: Any) -> None:
         """The thread's registers of a result."""
-        for place, register in zip(self._places(argument, operand), split(value, operand), strict=True):
+        for place, register in zip(self._places(argument, operand), self.split(value, operand), strict=True):
             llvm.store(register, place)
+
+    @staticmethod
+    def split(value: Any, operand: Registers) -> list[Any]:
+        """The registers of a result."""
+        if operand.count == 1:
+            return [value]
+        kind = ir.Type.parse(operand.type)
+        return [llvm.extractvalue(kind, value, [i]) for i in range(operand.count)]
 
     def copy_to_shared(self, argument: int, size: int) -> None:
         """All threads copy an argument's bytes to shared memory, for the proxies of every thread to see."""
@@ -127,14 +135,6 @@ class Thread:
 
     def _times(self, value: Any, number: int) -> Any:
         return arith.muli(value, arith.constant(self.i64, number))
-
-
-def split(value: Any, operand: Registers) -> list[Any]:
-    """The registers of a result."""
-    if operand.count == 1:
-        return [value]
-    kind = ir.Type.parse(operand.type)
-    return [llvm.extractvalue(kind, value, [i]) for i in range(operand.count)]
 
 
 def _pointer(space: int) -> Any:

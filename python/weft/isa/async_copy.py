@@ -2,7 +2,8 @@
 Conversion Instructions: cp.async").
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from weft.isa.chips import since
@@ -26,8 +27,17 @@ class Copy:
 
     @property
     def operands(self) -> tuple[Registers, ...]:
-        """None: it takes addresses alone."""
-        return ()
+        """Where to, where from, how many bytes, and how many of them are read: the rest become zeros."""
+        return (
+            Registers("destination", 1, "!llvm.ptr<3>"),
+            Registers("source", 1, "!llvm.ptr<1>"),
+            Registers("size", 1, "i32", role="immediate", values=(self.bytes,)),
+            Registers("source_bytes", 1, "i32"),
+        )
+
+    @property
+    def assembly(self) -> str:
+        return "[{destination}], [{source}], {size}, {source_bytes}"
 
 
 #   bytes cache since   PTX
@@ -44,7 +54,14 @@ def _forms() -> Iterator[tuple[Copy, Support]]:
         yield Copy(bytes_, cache), Support(since(first), ptx)
 
 
-CP_ASYNC = Family("cp.async", Copy, _forms)
+def parse_cp_async(opcode: str, operands: Sequence[str] = ()) -> Copy | None:
+    """The form that a PTX opcode and its operands spell, legal or not; None where it isn't such a copy."""
+    match = re.fullmatch(r"cp\.async\.(ca|cg)\.shared(?:::cta)?\.global(?:\.L2::\w+)*", opcode)
+    size = operands[2] if len(operands) > 2 else ""
+    return Copy(int(size), match.group(1)) if match and size.isdigit() else None
+
+
+CP_ASYNC = Family("cp.async", Copy, _forms, parse_cp_async)
 
 
 def copy_of(bytes_: int) -> Copy:
