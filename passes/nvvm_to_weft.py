@@ -116,4 +116,9 @@ def _packed(kind: Any, register: Any) -> Any:
     return llvm.insertelement(empty, register, _index())
 
 
-NVVM_TO_WEFT = Pass("nvvm-to-weft", "raise upstream's tensor-core operations to Weft's and verify them", run)
+NVVM_TO_WEFT = Pass(
+    "nvvm-to-weft",
+    "raise upstream's tensor-core operations to Weft's and verify them",
+    run,
+    lowers=[pair.theirs for pair in PAIRS],
+)

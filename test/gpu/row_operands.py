@@ -149,7 +149,7 @@ def _sparse(rng: Any, a: Any, name: str) -> tuple[Any, Any]:
 def reference(form: Any, given: Operands, *, scale: int = 1, accumulate: bool = True) -> Any:
     """`scale * a @ b + c`, exactly; without `accumulate`, without c."""
     c = given.c if accumulate else 0
-    if form.bit_op:
+    if getattr(form, "bit_op", ""):
         both = (np.bitwise_xor if form.bit_op == "xor.popc" else np.bitwise_and)(
             given.a[:, :, None], given.b[None, :, :]
         )

@@ -313,7 +313,7 @@ gpu.module @m [#nvvm.target<chip = "sm_72">] {
   gpu.func @types_on_an_old_chip(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
     %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
-    // expected-error @below {{types: mma.sync needs sm_80 or later: sm_72 has no form of mma.sync}}
+    // expected-error @below {{types: mma.sync needs sm_80 or later: sm_72 has no mma.sync.aligned.m16n8k16}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     gpu.return
   }

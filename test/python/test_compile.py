@@ -77,9 +77,9 @@ def test_stages_show_the_ir_after_each_pass():
     assert "llvm.nvvm.mma.m16n8k16" in kernel.ir("lower-mma") and '"mma.sync"' not in kernel.ir("lower-mma")
     assert "llvm.func @product" in kernel.ir(kernel.stages[-1])
     with pytest.raises(
-        weft.WeftError, match=r"no stage 'lower-wgmma': the stages are source, select-schedule"
+        weft.WeftError, match=r"no stage 'lower-nothing': the stages are source, select-schedule"
     ):
-        kernel.ir("lower-wgmma")
+        kernel.ir("lower-nothing")
 
 
 def test_the_ir_names_the_target_that_it_is_lowered_for():

@@ -30,6 +30,7 @@ EACH = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.nam
 
 TRANSLATE = """
 import sys
+from weft.dialects import context
 from weft.mlir import llvm, parse_file
 for path in sys.argv[1:]:
     module = parse_file(path, context())
@@ -137,7 +138,7 @@ def translated(directory, modules):
         path = directory / f"{name}.mlir"
         path.write_text(run("convert-nvvm-to-llvm", made).operation.get_asm(assume_verified=True))
         paths.append(path)
-    subprocess.run([sys.executable, "-c", TRANSLATE, *map(str, paths)], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", TRANSLATE, *map(str, paths)], check=True)
     return {name: path.with_suffix(".mlir.ll").read_text() for name, path in zip(modules, paths, strict=True)}
 
 
@@ -236,36 +237,50 @@ def test_operations_that_upstream_has_not_stay():
     assert all(issubclass(op, InstructionOp) for op in paired)
 
 
-@pytest.fixture(scope="module")
-def both_routes(tmp_path_factory):
+def routes(directory, pick):
     """For each family and chip: the forms that upstream can say, our LLVM IR and upstream's."""
     upstream, ours, left = {}, {}, {}
     for family in FAMILIES:
-        for chip, forms in placed(family, sample(family)).items():
+        for chip, forms in placed(family, pick(family)).items():
             made, said = upstreams(family, forms, chip)
             if said:
                 key = f"{family.name}-{chip}"
                 upstream[key], left[key] = made, (family, said)
                 ours[key] = lowered(built(family, forms, chip))
-    theirs = translated(tmp_path_factory.mktemp("upstream"), upstream)
+    theirs = translated(directory, upstream)
     return {key: (*left[key], ours[key], theirs[key]) for key in upstream}
+
+
+def disagreements(forms, ours, theirs):
+    """Where upstream's LLVM IR and ours call different intrinsics. LLVM 22.1 lacks those of some forms, or
+    misprints them: they have none with us.
+    """
+    upstream, own = calls(theirs), calls(ours)
+    assert len(upstream) == len(forms)
+    return [
+        (form.ptx, made, own[name])
+        for form, (name, made) in zip(forms, upstream.items(), strict=True)
+        if (made != own[name] or made[0][1] != f"@{form.intrinsic}" if form.intrinsic else own[name])
+    ]
+
+
+@pytest.fixture(scope="module")
+def both_routes(tmp_path_factory):
+    return routes(tmp_path_factory.mktemp("upstream"), sample)
 
 
 @EACH
 def test_both_routes_call_the_same_intrinsics(family, both_routes):
-    routes = [route for route in both_routes.values() if route[0] is family]
-    assert routes
-    for _, forms, ours, theirs in routes:
-        upstream, own = calls(theirs), calls(ours)
-        assert len(upstream) == len(forms)
-        for form, (name, made) in zip(forms, upstream.items(), strict=True):
-            if own[name]:
-                assert made == own[name]
-                assert f"@{form.intrinsic}" == made[0][1]
-            else:
-                # LLVM 22.1 lacks the intrinsic, or misprints it: inline PTX here.
-                assert form.intrinsic is None
-                assert len(made) == 1 or family is wgmma.MMA_ASYNC
+    found = [rest for which, *rest in both_routes.values() if which is family]
+    assert found
+    assert [wrong for rest in found for wrong in disagreements(*rest)] == []
+
+
+@pytest.mark.slow
+def test_both_routes_call_the_same_intrinsics_for_every_form(tmp_path):
+    found = routes(tmp_path, lambda family: family.table)
+    assert sum(len(forms) for _, forms, _, _ in found.values()) > 2500
+    assert [wrong for _, *rest in found.values() for wrong in disagreements(*rest)] == []
 
 
 def test_both_routes_write_the_same_wgmma(both_routes):
@@ -409,7 +424,8 @@ def mma_sync(a, b, k, registers):
     return f"""
     %0 = nvvm.mma.sync A[{registers[0]}] B[{registers[1]}] C[%f, %f, %f, %f] {{layoutA =
       #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, multiplicandAPtxType =
-      #nvvm.mma_type<{a}>, multiplicandBPtxType = #nvvm.mma_type<{b}>, shape = #nvvm.shape<m = 16, n = 8, k = {k}>}} : (i32, i32, f32) ->
+      #nvvm.mma_type<{a}>, multiplicandBPtxType = #nvvm.mma_type<{b}>, shape =
+      #nvvm.shape<m = 16, n = 8, k = {k}>}} : (i32, i32, f32) ->
       !llvm.struct<(f32, f32, f32, f32)>
     %1 = llvm.extractvalue %0[0] : !llvm.struct<(f32, f32, f32, f32)>
     %2 = llvm.bitcast %1 : f32 to i32
@@ -453,9 +469,7 @@ def test_upstreams_operations_are_refused_where_they_stand(chip, body, message):
     (diagnostic,) = caught.value.diagnostics
     lines = KERNEL.format(chip=chip, body=body).split("\n")
     place = diagnostic.location
-    assert re.match(
-        r"nvvm\.(wmma|mma|wgmma|tcgen05)", lines[place.line - 1][place.column - 1 :].split("= ")[-1]
-    )
+    assert re.match(r"nvvm\.(wmma|mma|wgmma|tcgen05)", lines[place.line - 1][place.column - 1 :])
 
 
 @pytest.mark.parametrize(("chip", "legal"), [("sm_75", False), ("sm_80", True)])

@@ -7,7 +7,7 @@
 // RUN: not weft compile %examples/matmul.mlir --arch sm_75 -o %t/out 2>> %t/log
 // RUN: not weft compile - --arch sm_75 -o %t/out < %examples/matmul.mlir 2>> %t/log
 // RUN: not weft compile %examples/matmul.mlir --arch sm_80 --after cse 2>> %t/log
-// RUN: not weft compile %examples/matmul.mlir --arch sm_80 --emit mlir --after lower-wmma 2>> %t/log
+// RUN: not weft compile %examples/matmul.mlir --arch sm_80 --emit mlir --after lower-nothing 2>> %t/log
 // RUN: not weft compile %examples/matmul.mlir --arch sm_80 --emit llvm -o %t/none/out 2>> %t/log
 // RUN: not weft compile %s --arch sm_80 2>> %t/log
 // RUN: not weft compile %s --arch sm_80 --kernel third 2>> %t/log
@@ -27,7 +27,7 @@
 // CHECK-NEXT:   "tile.matmul"(%A, %B, %D)
 // CHECK-NEXT: {{^}}  ^
 // CHECK-NEXT: weft: error: --after shows MLIR: it goes with --emit mlir, not with --emit ptx
-// CHECK-NEXT: weft: error: no stage 'lower-wmma': the stages are source, select-schedule{chip=sm_80},
+// CHECK-NEXT: weft: error: no stage 'lower-nothing': the stages are source, select-schedule{chip=sm_80},
 // CHECK-NEXT: weft: error: cannot write '{{.*}}out': No such file or directory
 // CHECK-NEXT: compile-mistakes.mlir:[[# @LINE + 18]]:1: error: a second kernel: pick one with --kernel: first, second
 // CHECK-NEXT: func.func @second
