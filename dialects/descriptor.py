@@ -1,9 +1,10 @@
 """The base of the operations that build a descriptor word from typed fields."""
 
 from dataclasses import MISSING, fields
+from inspect import get_annotations
 from typing import Any
 
-from weft.dialects.instruction import attribute_class
+from weft.dialects.instruction import UNSET, attribute_class
 from weft.dialects.op import Op, build
 from weft.mlir import ir
 
@@ -11,20 +12,21 @@ ADDRESS = "address"
 
 
 class DescriptorOp(Op):
-    """An operation whose attributes are the fields of `record`, and whose result is the word that they encode.
+    """An operation whose attributes are the fields of `record`, and whose result is the word that they
+    encode.
 
     A field `address` is an operand instead, a pointer into shared memory. Rules that ptxas can't see, since a
     descriptor is a number at run time, are the record's `complaint`.
     """
 
-    record = None
+    record = UNSET
 
     @classmethod
     def __init_subclass__(cls, *, record: Any = None, **arguments: Any) -> None:
         if record is not None:
             cls.record = record
             cls.optional = {}
-            declared = dict(cls.__dict__.get("__annotations__", {}))
+            declared = dict(get_annotations(cls))
             for field in fields(record):
                 if field.name == ADDRESS:
                     continue
@@ -65,5 +67,3 @@ class DescriptorOp(Op):
         kind = ir.IntegerType.get_signless(32 if address is None else 64)
         operands = [] if address is None else [address]
         return build(cls, operands=operands, results=[kind], attributes=given).descriptor
-
-

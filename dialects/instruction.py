@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from inspect import get_annotations
 from typing import Any
 
 from weft.dialects.op import Op, build
@@ -30,6 +31,10 @@ class SpaceOf:
         return f"expects {self.operand} of type {' or '.join(self.spaces)}, got {got}"
 
 
+# What a subclass sets; an annotation in the class would make it a field.
+UNSET: Any = None
+
+
 def judge(family: Family[Any], op: Any) -> str | None:
     """The table's complaint about the op's form on the op's target."""
     verdict = family.judge(op.form, op.target.chip.name if op.target else None)
@@ -40,24 +45,28 @@ class InstructionOp(Op):
     """An operation that spells one form of `family`.
 
     A subclass declares operands and results as fields, named as the table's operands are. The axes of the
-    table become attributes: mandatory, or optional with the default that the form has; so do immediates,
-    with a default of their own, and a flag is off unless it is there. An axis that the operands already say is given in `derived`,
-    as a function of what they are given. What an instruction updates comes in as the operand `inouts`, as a result
-    of its kind would.
+    table become attributes: mandatory, or optional with the default that the form has; so do immediates, with
+    a default of their own, and a flag is off unless it is there. An axis that the operands already say is
+    given in `derived`, as a function of what they are given. What an instruction updates comes in as the
+    operand `inouts`, as a result of its kind would.
     """
 
-    family = None
+    family = UNSET
     derived = {}  # noqa: RUF012 (an annotation would make it a field)
 
     @classmethod
     def __init_subclass__(
-        cls, *, family: Family[Any] | None = None, immediates: Mapping[str, int] | None = None, **arguments: Any
+        cls,
+        *,
+        family: Family[Any] | None = None,
+        immediates: Mapping[str, int | None] | None = None,
+        **arguments: Any,
     ) -> None:
         if family is not None:
             cls.family = family
             cls.immediates = tuple(immediates or ())
             cls.optional = dict(immediates or {})
-            declared = dict(cls.__dict__.get("__annotations__", {}))
+            declared = dict(get_annotations(cls))
             for field in fields(family.form):
                 if field.name in cls.derived:
                     continue
@@ -72,8 +81,8 @@ class InstructionOp(Op):
 
     @classmethod
     def make(cls, **given: Any) -> Any:
-        """Builds the op from its operands (a value, or a list of registers) and attributes by name; returns its
-        results: the value where there is one, else the op. Raises WeftError where the form isn't legal.
+        """Builds the op from its operands (a value, or a list of registers) and attributes by name; returns
+        its results: the value where there is one, else the op. Raises WeftError where the form isn't legal.
         """
         names = [f.name for f in cls._fields if isinstance(f, ext.OperandDef)]
         groups = {name: _listed(given.pop(name, None)) for name in names}
@@ -87,7 +96,9 @@ class InstructionOp(Op):
         results = [struct_of(operand) for operand in form.operands if operand.role in ("out", "inout")]
         op = build(
             cls,
-            operands=list(groups.values()) if cls._ODS_OPERAND_SEGMENTS else sum(groups.values(), []),
+            operands=list(groups.values())
+            if cls._ODS_OPERAND_SEGMENTS
+            else [value for group in groups.values() for value in group],
             results=results,
             attributes=given,
         )
@@ -106,7 +117,8 @@ class InstructionOp(Op):
     @property
     def ptx_version(self) -> tuple[int, int]:
         """The first PTX version that spells the op's form, which must be legal."""
-        return self.family.table[self.form].ptx
+        version: tuple[int, int] = self.family.table[self.form].ptx
+        return version
 
     def _given(self, name: str) -> Any:
         if any(f.name == name and isinstance(f, ext.OperandDef) for f in self._fields):
@@ -170,10 +182,13 @@ def _immediate_complaint(operand: Registers, got: int) -> str | None:
 
 
 def _constant_complaint(operand: Registers, values: Sequence[Any]) -> str | None:
-    """What is wrong with a register that a constant fills, where PTX would take that constant in its place."""
+    """What is wrong with a register that a constant fills, where PTX would take that constant itself."""
     for value in values if operand.values else ():
         owner = value.owner
-        if isinstance(owner, ir.Block) or owner.operation.name not in ("arith.constant", "llvm.mlir.constant"):
+        if isinstance(owner, ir.Block) or owner.operation.name not in (
+            "arith.constant",
+            "llvm.mlir.constant",
+        ):
             continue
         if found := _immediate_complaint(operand, owner.operation.attributes["value"].value):
             return found

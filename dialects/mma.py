@@ -1,7 +1,7 @@
 """The `mma` dialect: one op per warp-level matrix instruction, held to the rows of `weft.isa.mma`.
 
-Fragments are register groups (f16 pairs in vector<2xf16>, other packed types in i32, f32 and f64 alone) in the
-order of the PTX ISA; a result of several registers is a struct of them.
+Fragments are register groups (f16 pairs in vector<2xf16>, other packed types in i32, f32 and f64 alone) in
+the order of the PTX ISA; a result of several registers is a struct of them.
 """
 
 from collections.abc import Sequence
@@ -38,8 +38,8 @@ class SpSyncOp(InstructionOp, dialect=Mma, name="sp_sync", family=isa.SPARSE, im
 class BlockScaleOp(InstructionOp, dialect=Mma, name="block_scale", family=isa.SCALED):
     """`mma.sync` with `.block_scale`: A and B are multiplied by the scales of their blocks.
 
-    Of the registers with scales, `byte_id` and `thread_id` (i16) say which byte and which lanes of a quad hold
-    them.
+    Of the registers with scales, `byte_id` and `thread_id` (i16) say which byte and which lanes of a quad
+    hold them.
     """
 
     a: Sequence[ext.Operand[Any]]

@@ -1,7 +1,7 @@
 """The `tcgen05` dialect: Blackwell's tensor cores and tensor memory, held to the rows of `weft.isa.tcgen05`.
 
-Addresses in tensor memory are `!llvm.ptr<6>`, matrices in shared memory i64 descriptors; a vector of registers
-is one operand.
+Addresses in tensor memory are `!llvm.ptr<6>`, matrices in shared memory i64 descriptors; a vector of
+registers is one operand.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,9 @@ def _has(name: str) -> Any:
 
 
 class AllocOp(InstructionOp, dialect=Tcgen05, name="alloc", family=control.ALLOC):
-    """`tcgen05.alloc`: a warp allocates `columns` (i32) of tensor memory; their address goes to shared memory."""
+    """`tcgen05.alloc`: a warp allocates `columns` (i32) of tensor memory; their address goes to shared
+    memory.
+    """
 
     derived = {"space": _in_shared("address", "shared::cta")}  # noqa: RUF012 (an annotation would make it a field)
 
@@ -175,9 +177,7 @@ class SpMmaOp(
     enable_input_d: ext.Operand[Any]
 
 
-class MmaBlockScaleOp(
-    InstructionOp, dialect=Tcgen05, name="mma_block_scale", family=mma_isa.MMA_BLOCK_SCALE
-):
+class MmaBlockScaleOp(InstructionOp, dialect=Tcgen05, name="mma_block_scale", family=mma_isa.MMA_BLOCK_SCALE):
     """`tcgen05.mma` with block scale: `d = (a * scale_a) * (b * scale_b)`, scales in tensor memory."""
 
     derived = {"a": _memory_of_a}  # noqa: RUF012 (an annotation would make it a field)

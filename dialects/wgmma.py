@@ -26,8 +26,8 @@ class MmaAsyncOp(
 ):
     """`wgmma.mma_async`: `d = a * b + inouts`, or `a * b` where `scale_d` (i1) is false.
 
-    `inouts` and the result are structs of the accumulators. A is an i64 descriptor or four registers, B an i64
-    descriptor. The result may not be touched before a `wgmma.wait_group`.
+    `inouts` and the result are structs of the accumulators. A is an i64 descriptor or four registers, B an
+    i64 descriptor. The result may not be touched before a `wgmma.wait_group`.
     """
 
     derived = {"a_registers": _a_registers}  # noqa: RUF012 (an annotation would make it a field)

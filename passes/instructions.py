@@ -1,4 +1,4 @@
-"""How every operation that is one instruction is lowered: as its row says, to an intrinsic or to inline PTX."""
+"""How every operation that is one instruction is lowered: to an intrinsic or inline PTX, as its row says."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -111,7 +111,7 @@ def _inline(op: Any, form: Any) -> list[Any]:
 
 
 def _reaches_memory(form: Any) -> bool:
-    """Whether the instruction has an address or a descriptor: LLVM mustn't move loads and stores across it."""
+    """Whether the instruction has an address or descriptor: no load or store may move across it."""
     inputs = [operand.type for operand in form.operands if operand.role == "in"]
     return any(kind in _POINTERS or kind == "i64" for kind in inputs)
 

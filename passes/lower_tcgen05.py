@@ -1,4 +1,6 @@
-"""`--lower-tcgen05`: the operations of the `tcgen05` dialect become LLVM intrinsics, or inline PTX without one."""
+"""`--lower-tcgen05`: the operations of the `tcgen05` dialect become LLVM intrinsics, or inline PTX without
+one.
+"""
 
 from typing import Any
 
@@ -12,4 +14,6 @@ def run(module: Any) -> None:
     lower_all(module, Tcgen05.operations)
 
 
-LOWER_TCGEN05 = Pass("lower-tcgen05", "lower the tcgen05 dialect to LLVM's NVVM intrinsics", run, lowers=(Tcgen05,))
+LOWER_TCGEN05 = Pass(
+    "lower-tcgen05", "lower the tcgen05 dialect to LLVM's NVVM intrinsics", run, lowers=(Tcgen05,)
+)

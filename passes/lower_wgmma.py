@@ -1,4 +1,4 @@
-"""`--lower-wgmma`: the operations of the `wgmma` dialect become LLVM intrinsics, or inline PTX without one."""
+"""`--lower-wgmma`: the operations of the `wgmma` dialect become LLVM intrinsics, or inline PTX."""
 
 from typing import Any
 

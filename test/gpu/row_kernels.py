@@ -121,7 +121,12 @@ class Thread:
             value = llvm.load(kind, llvm.inttoptr(_pointer(1), self._plus(source, offset)), alignment=16)
             llvm.store(value, llvm.inttoptr(_pointer(3), self._plus(target, offset)), alignment=16)
         llvm.inline_asm(
-            None, [], "fence.proxy.async.shared::cta;", "~{memory}", has_side_effects=True, is_align_stack=False
+            None,
+            [],
+            "fence.proxy.async.shared::cta;",
+            "~{memory}",
+            has_side_effects=True,
+            is_align_stack=False,
         )
         gpu.barrier()
 

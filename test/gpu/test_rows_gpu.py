@@ -15,7 +15,6 @@ import pytest
 from row_kernels import CHIP, WARPGROUP, Kernels, Thread, axes
 from row_operands import (
     LANES,
-    Operands,
     Staged,
     decode,
     encode,
@@ -26,7 +25,6 @@ from row_operands import (
     stage,
     to_registers,
     unpacked,
-    values,
 )
 
 from weft import runtime
@@ -136,7 +134,9 @@ def sparse_cases() -> tuple[Case, ...]:
     for form in mma.SPARSE.forms(CHIP):
         *_, selector = form.operands
         # Forms of one shape and type go through the selectors.
-        cases.append(register_case(form, mma_dialect.SpSyncOp, selector.values[len(cases) % len(selector.values)]))
+        cases.append(
+            register_case(form, mma_dialect.SpSyncOp, selector.values[len(cases) % len(selector.values)])
+        )
     return tuple(cases)
 
 
@@ -223,7 +223,14 @@ def fragment_case(form: Any) -> Case:
 
     wanted = packed(elements, bits).view(np.uint32)
     return Case(
-        form.ptx, (image,), LANES * d.count, LANES, body, wanted, lambda w: w.reshape(wanted.shape), image.size
+        form.ptx,
+        (image,),
+        LANES * d.count,
+        LANES,
+        body,
+        wanted,
+        lambda w: w.reshape(wanted.shape),
+        image.size,
     )
 
 
@@ -370,7 +377,9 @@ def placement_cases() -> tuple[Case, ...]:
     for swizzle in SWIZZLES:
         for step in range(max(SWIZZLES[swizzle].width // 32, 1)):
             way = Way(swizzle, swizzle, step, step)
-            cases += [wgmma_case(replace(form, a_registers=r), way) for form in (half, byte) for r in (False, True)]
+            cases += [
+                wgmma_case(replace(form, a_registers=r), way) for form in (half, byte) for r in (False, True)
+            ]
     cases += [wgmma_case(half, Way(scale_a=a, scale_b=b)) for a, b in product((1, -1), repeat=2)]
     cases += [wgmma_case(form, Way(accumulate=False)) for form in (half, sparse, byte)]
     return tuple(cases)

@@ -179,9 +179,7 @@ def test_what_is_updated_in_place_is_followed_through():
     form = next(f for f in family.table if f.shape == "m64n8k16" and f.d_type == "f32")
     text = text_of(family, form, "sm_90a")
     (line,) = found(text, form)
-    assert line == (
-        f"{form.ptx} {{d:0,d:1,d:2,d:3}},a:0,b:0,scale_d:0,-1,-1,1,1"
-    )
+    assert line == (f"{form.ptx} {{d:0,d:1,d:2,d:3}},a:0,b:0,scale_d:0,-1,-1,1,1")
     for old, new in (("{%r1, %r2,", "{%r2, %r1,"), ("+4], %r2", "+4], %r1")):
         assert old in text
         assert found(text.replace(old, new), form) != [line]
@@ -191,9 +189,12 @@ def test_a_kernel_is_written_in_the_ptx_version_that_its_instructions_need():
     with weft.Module() as made, made.kernel("k", [], block=(32, 1, 1), grid=(1, 1, 1), chip="sm_100a"):
         tcgen05.relinquish_alloc_permit(cta_group=1)
     assert ".version 8.6" in weft.compile(made).ptx
-    with weft.Module() as made, made.kernel(
-        "k", [ir.IntegerType.get_signless(32)], block=(32, 1, 1), grid=(1, 1, 1), chip="sm_100a"
-    ) as (columns,):
+    with (
+        weft.Module() as made,
+        made.kernel(
+            "k", [ir.IntegerType.get_signless(32)], block=(32, 1, 1), grid=(1, 1, 1), chip="sm_100a"
+        ) as (columns,),
+    ):
         address = weft.mlir.llvm.inttoptr(ir.Type.parse("!llvm.ptr<6>"), columns)
         tcgen05.dealloc(address=address, columns=columns, cta_group=1, exclusive=True)
     compiled = weft.compile(made)

@@ -129,7 +129,7 @@ def _offset(shape: str) -> tuple[Registers, ...]:
 
 
 def _intrinsic(operation: str, shape: str, num: int) -> str | None:
-    """None for a single register: LLVM 22.1 has it as i32, the LLVM that MLIR checks calls with as <1 x i32>."""
+    """None for a single register: an i32 to LLVM 22.1, a <1 x i32> to the LLVM that checks MLIR's calls."""
     return f"llvm.nvvm.tcgen05.{operation}.{shape}.x{num}" if _PER_COUNT.get(shape, 1) * num > 1 else None
 
 
