@@ -29,7 +29,7 @@ class Kernels:
             self.holder.bodyRegion.blocks.append()
 
     def add(self, name: str, words: Sequence[int], threads: int, body: Body, shared: int = 0) -> None:
-        """A kernel of one CTA whose arguments are arrays of so many 32-bit words; `shared` bytes of memory."""
+        """A kernel of one CTA whose arguments are arrays of so many 32-bit words, with `shared` bytes."""
         block = self.holder.bodyRegion.blocks[0]
         with self.context, ir.Location.unknown(), ir.InsertionPoint(block):
             i32 = ir.IntegerType.get_signless(32)
@@ -60,7 +60,7 @@ def _shared(name: str, size: int) -> None:
 
 
 class Thread:
-    """What one thread of a kernel can do: its arguments are read and written by register, thread after thread."""
+    """What one thread can do: arguments are read and written register by register, thread after thread."""
 
     def __init__(self, arguments: Sequence[Any], memory: str, threads: int) -> None:
         self.i64 = ir.IntegerType.get_signless(64)

@@ -1,5 +1,5 @@
-"""Operands for one matrix instruction, as bits: random matrices, the registers and the shared memory that hold
-them, and what NumPy makes of them.
+"""Operands for one matrix instruction, as bits: random matrices, the registers and the shared memory that
+hold them, and what NumPy makes of them.
 """
 
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ def unpacked(data: Any, bits: int) -> Any:
 
 @cache
 def _held(layout: str, shape: tuple[int, ...], threads: int) -> tuple[Any, Any]:
-    """The threads that hold elements, and the row-major indices of the elements of each, in register order."""
+    """The threads that hold elements, and the row-major indices of what each holds, in register order."""
     parsed = Layout.parse(layout)
     lists = [parsed.lane_elements(t % LANES, shape, t // LANES) for t in range(threads)]
     holding = [t for t, held in enumerate(lists) if held]
@@ -158,8 +158,8 @@ def reference(form: Any, given: Operands, *, scale: int = 1, accumulate: bool = 
     return np.minimum(total, _LIMIT) if form.satfinite else total
 
 
-# Matrices in shared memory (PTX ISA, "Shared Memory Matrix Layout" of wgmma): their bytes, and the strides that
-# the descriptor names.
+# Matrices in shared memory (PTX ISA, "Shared Memory Matrix Layout" of wgmma): their bytes, and the strides
+# that the descriptor names.
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def stage(rows: Any, swizzle: str, *, transposed: bool = False, step: int = 0) -
 
     `step` counts the instructions' K that come before in a swizzled row. Strides that nothing reads are 16.
     """
-    count, width = rows.shape
+    count = len(rows)
     row, byte = (i.reshape(-1) for i in np.indices(rows.shape))
     group, inside = row // ROWS, row % ROWS
     start = 0

@@ -17,8 +17,8 @@ OPERATIONS = {op.family.name: op for op in INSTRUCTION_OPS}
 
 
 def module(chip: str, forms: Sequence[tuple[Family[Any], Form]]) -> Any:
-    """A module with a kernel for each form: its registers are arguments of their own, what it returns is stored
-    where the last arguments point. Raises WeftError where one isn't legal on `chip`.
+    """A module with a kernel for each form: its registers are arguments of their own, what it returns is
+    stored where the last arguments point. Raises WeftError where one isn't legal on `chip`.
     """
     with context(), ir.Location.unknown():
         made = ir.Module.create()
@@ -87,7 +87,7 @@ def wanted(form: Form) -> list[str]:
 
 def found(kernel: str, form: Form) -> list[str]:
     """The matrix instructions in the PTX of a kernel that `module` made for `form`. Registers are named after
-    the argument that they hold a part of, or that says where they are stored: `a:3` is the fourth of operand a.
+    the argument that they hold a part of, or that says where they are stored: `a:3` is the fourth of a.
     """
     wires = _Wires(form)
     for opcode, operands in _statements(kernel):
@@ -112,7 +112,7 @@ _REGISTER = re.compile(r"%[a-z]+\d+")
 
 
 class _Wires:
-    """What each register of a straight piece of PTX holds: part of an argument, or what an instruction wrote."""
+    """What each register of straight PTX holds: part of an argument, or what an instruction wrote."""
 
     def __init__(self, form: Form) -> None:
         self.updated = {o.name for o in form.operands if o.role == "inout"}
