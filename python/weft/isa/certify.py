@@ -273,17 +273,18 @@ def _run(text: str, chip: str) -> tuple[int, str]:
 @cache
 def _ptxas(volta: bool) -> str:
     """The ptxas of CUDA 13, or that of CUDA 12 for the chips that 13 dropped: the one that $WEFT_PTXAS (for
-    12, $WEFT_PTXAS_12) names, in this virtual environment or one beside it, or on the path.
+    12, $WEFT_PTXAS_12) names, in this virtual environment, or on the path.
     """
     variable, folder = ("WEFT_PTXAS_12", "cuda_nvcc") if volta else ("WEFT_PTXAS", "cu13")
-    inside = f"lib/python*/site-packages/nvidia/{folder}/bin/ptxas"
-    here, beside = Path(sys.prefix).glob(inside), Path(sys.prefix).parent.glob(f"*/{inside}")
-    found = os.environ.get(variable) or next((str(path) for path in (*here, *sorted(beside))), None)
+    here = Path(sys.prefix).glob(f"lib/python*/site-packages/nvidia/{folder}/bin/ptxas")
+    found = os.environ.get(variable) or next((str(path) for path in here), None)
     if found is None and not volta:
         found = shutil.which("ptxas")
     if found is None:
-        version = "12 (for sm_70 and sm_72)" if volta else "13"
-        raise FileNotFoundError(f"no ptxas of CUDA {version}: install nvidia-cuda-nvcc, or set {variable}")
+        version, package = (
+            ("12 (for sm_70 and sm_72)", "nvidia-cuda-nvcc-cu12") if volta else ("13", "nvidia-cuda-nvcc")
+        )
+        raise FileNotFoundError(f"no ptxas of CUDA {version}: install {package}, or set {variable}")
     return found
 
 
