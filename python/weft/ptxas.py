@@ -69,13 +69,14 @@ def assemble(ptx: str, chip: str, *, options: Sequence[str] = (), name: str = "<
     with tempfile.TemporaryDirectory(prefix="weft-") as directory:
         source, cubin = Path(directory, "kernel.ptx"), Path(directory, "kernel.cubin")
         source.write_text(ptx, encoding="utf-8")
-        for program in _assemblers():
+        programs = _assemblers()
+        for program in programs:
             arguments = (f"-arch={chip}", "-v", *options, source.name, "-o", cubin.name)
             done = _run(program, *arguments, cwd=directory)
             if "not defined for option 'gpu-name'" not in done.stderr:
                 break
         else:
-            raise WeftError(_unknown_chip(program, chip))
+            raise WeftError(_unknown_chip(programs[0], chip))
         log = done.stdout + done.stderr
         if done.returncode:
             raise WeftError(*_complaints(log, ptx, name, done.returncode))

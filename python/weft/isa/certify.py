@@ -1,7 +1,8 @@
 """Holds the instruction tables to ptxas: what it assembles, in whole kernels at -O3, is legal, and no more.
 
-`python -m weft.isa.certify [MODULE ...] [--family NAME] [--sample N] [--chips sm_90a,…]` checks tables: the
-whole cross-product of their axes' values with the near misses that the module names, on every chip.
+`python -m weft.isa.certify [MODULE ...] [--family NAME] [--sample N] [--chips sm_90a,…] [--jobs N]` checks
+tables: the whole cross-product of their axes' values with the near misses that the module names, on every
+chip.
 
 A table module offers `FAMILIES`; `NEAR`, the values in no row that are tried on each axis, by family and
 axis; and `UNPUBLISHED`, what ptxas takes and the table leaves out.
@@ -18,7 +19,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, product
@@ -40,7 +41,7 @@ VERSIONS: tuple[Version, ...] = (
     *((9, minor) for minor in range(6)),
 )
 LAST = {False: (9, 5), True: (8, 8)}
-PROCESSES = 2
+THREADS = 2
 KERNELS = 256
 SCREENED = 8192
 TIMEOUT_SECONDS = 300
@@ -78,7 +79,7 @@ def verdicts(
         for chip, forms in by_chip.items()
         for i in range(0, len(forms), SCREENED)
     ]
-    with ThreadPoolExecutor(PROCESSES) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
         return {point: verdict for part in pool.map(judge, chunks) for point, verdict in part.items()}
 
 
@@ -290,8 +291,11 @@ def _ptxas(volta: bool) -> str:
 
 def cross(family: Family[Any], near: Mapping[str, Sequence[object]]) -> Iterator[Any]:
     """Every combination of the values that the axes have in the table, and of those in `near`."""
-    axes = [tuple(dict.fromkeys((*family.values(a), *near.get(a, ())))) for a in family.axes]
-    return (family.form(*values) for values in product(*axes))
+    return (family.form(*values) for values in _values(family, near))
+
+
+def _values(family: Family[Any], near: Mapping[str, Sequence[object]]) -> Iterator[tuple[object, ...]]:
+    return product(*(tuple(dict.fromkeys((*family.values(a), *near.get(a, ())))) for a in family.axes))
 
 
 def sample(
@@ -376,30 +380,62 @@ def first_version(points: Iterable[Point]) -> dict[Point, Version | None]:
     return found
 
 
-def check(module: ModuleType, family: Family[Any], chips: Sequence[str], count: int | None) -> bool:
-    """Check one table on `chips` (`count` points of it, or all), print what differs, and say whether all
-    agreed.
+def check(
+    module: ModuleType, family: Family[Any], chips: Sequence[str], count: int | None, jobs: int | None = None
+) -> bool:
+    """Check one table on `chips` (`count` points of it, or all) with `jobs` processes (one for each core),
+    print what differs, and say whether all agreed.
     """
-    near = getattr(module, "NEAR", {}).get(family.name, {})
-    if count is None:
-        parts: Iterable[list[Point]] = (list(product(p, chips)) for p in _batches(cross(family, near)))
-    else:
-        parts = [sample(family, near, count, chips)]
     checked, wrong = 0, 0
-    for points in parts:
-        faults = disagreements(module, family, points)
-        checked, wrong = checked + len(points), wrong + len(faults)
+    if count is not None:
+        points = sample(family, _near(module, family), count, chips)
+        results: Iterable[tuple[int, list[str]]] = [(len(points), disagreements(module, family, points))]
+    else:
+        results = _in_parts(module.__name__, family.name, chips, jobs or os.cpu_count() or 1)
+    for points_checked, faults in results:
+        checked, wrong = checked + points_checked, wrong + len(faults)
         for line in faults:
-            print(line)
+            print(line, flush=True)
     versions = version_faults(family)
     for line in versions:
         print(line)
-    print(f"{family.name}: {len(family.table)} forms, {checked} points, {wrong} disagree")
+    print(f"{family.name}: {len(family.table)} forms, {checked} points, {wrong} disagree", flush=True)
     return not wrong and not versions
 
 
-def _batches(forms: Iterable[Any]) -> Iterator[list[Any]]:
-    rest = iter(forms)
+def _near(module: ModuleType, family: Family[Any]) -> Mapping[str, Sequence[object]]:
+    found: Mapping[str, Sequence[object]] = getattr(module, "NEAR", {}).get(family.name, {})
+    return found
+
+
+def _in_parts(module: str, family: str, chips: Sequence[str], jobs: int) -> Iterator[tuple[int, list[str]]]:
+    parts = jobs * _PARTS_PER_JOB
+    with ProcessPoolExecutor(jobs) as pool:
+        futures = [pool.submit(_check_part, module, family, chips, part, parts) for part in range(parts)]
+        for done, future in enumerate(as_completed(futures), 1):
+            yield future.result()
+            print(f"{family}: part {done} of {parts}", file=sys.stderr, flush=True)
+
+
+_PARTS_PER_JOB = 8
+
+
+def _check_part(
+    module_name: str, family_name: str, chips: Sequence[str], part: int, parts: int
+) -> tuple[int, list[str]]:
+    """Check every `parts`-th batch of a cross-product from `part` on: how many points, what differs."""
+    module = importlib.import_module(module_name)
+    family = next(f for f in module.FAMILIES if f.name == family_name)
+    checked, faults = 0, []
+    for batch in islice(_batches(_values(family, _near(module, family))), part, None, parts):
+        points = list(product((family.form(*values) for values in batch), chips))
+        checked += len(points)
+        faults += disagreements(module, family, points)
+    return checked, faults
+
+
+def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
+    rest = iter(items)
     while batch := list(islice(rest, SCREENED)):
         yield batch
 
@@ -411,13 +447,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--family", action="append", help="only this one (may be repeated)")
     parser.add_argument("--sample", type=int, help="so many points, not the whole cross-product")
     parser.add_argument("--chips", default=",".join(CHIPS), help="names with commas; every chip if left out")
+    parser.add_argument("--jobs", type=int, help="processes; one for each core if left out")
     options = parser.parse_args(arguments)
     right = True
     for name in options.modules:
         module = importlib.import_module(f"weft.isa.{name}")
         for family in module.FAMILIES:
             if not options.family or family.name in options.family:
-                right &= check(module, family, options.chips.split(","), options.sample)
+                right &= check(module, family, options.chips.split(","), options.sample, options.jobs)
     return 0 if right else 1
 
 
