@@ -9,11 +9,12 @@ from weft.tools import cli
 from weft.tools.command import Command
 from weft.tools.compile import COMPILE
 from weft.tools.doctor import DOCTOR
+from weft.tools.emulate import EMULATE
 from weft.tools.isa import ISA
 from weft.tools.lint import LINT
 from weft.tools.run import RUN
 
-COMMANDS = (COMPILE, RUN, ISA, LINT, DOCTOR)
+COMMANDS = (COMPILE, RUN, EMULATE, ISA, LINT, DOCTOR)
 
 
 def _parser() -> cli.Parser:

@@ -28,8 +28,12 @@ class Kernels:
             self.holder.operation.attributes["targets"] = ir.ArrayAttr.get([target])
             self.holder.bodyRegion.blocks.append()
 
-    def add(self, name: str, words: Sequence[int], threads: int, body: Body, shared: int = 0) -> None:
-        """A kernel of one CTA whose arguments are arrays of so many 32-bit words, with `shared` bytes."""
+    def add(
+        self, name: str, words: Sequence[int], threads: int, body: Body, shared: int = 0, ctas: int = 1
+    ) -> None:
+        """A kernel of so many CTAs whose arguments are arrays of so many 32-bit words, with `shared` bytes in
+        each CTA.
+        """
         block = self.holder.bodyRegion.blocks[0]
         with self.context, ir.Location.unknown(), ir.InsertionPoint(block):
             i32 = ir.IntegerType.get_signless(32)
@@ -38,8 +42,8 @@ class Kernels:
             made = mlir.kernel(name, [ir.MemRefType.get([count], i32) for count in words])
             attributes = made.operation.attributes
             attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([threads, 1, 1])
-            one = ir.AffineExpr.get_constant(1)
-            attributes["weft.grid"] = ir.AffineMapAttr.get(ir.AffineMap.get(len(words), 0, [one] * 3))
+            grid = [ir.AffineExpr.get_constant(extent) for extent in (ctas, 1, 1)]
+            attributes["weft.grid"] = ir.AffineMapAttr.get(ir.AffineMap.get(len(words), 0, grid))
             entry = made.body.blocks[0]
             with ir.InsertionPoint(entry):
                 body(Thread(list(entry.arguments), f"{name}_memory", threads))
@@ -60,7 +64,9 @@ def _shared(name: str, size: int) -> None:
 
 
 class Thread:
-    """What one thread can do: arguments are read and written register by register, thread after thread."""
+    """What one thread can do: arguments are read and written register by register, thread after thread of the
+    grid.
+    """
 
     def __init__(self, arguments: Sequence[Any], memory: str, threads: int) -> None:
         self.i64 = ir.IntegerType.get_signless(64)
@@ -68,7 +74,10 @@ class Thread:
             arith.index_cast(self.i64, memref.extract_aligned_pointer_as_index(argument))
             for argument in arguments
         ]
-        self.number = arith.index_cast(self.i64, gpu.thread_id(gpu.Dimension.x))
+        self.cta = arith.index_cast(self.i64, gpu.block_id(gpu.Dimension.x))
+        inside = arith.index_cast(self.i64, gpu.thread_id(gpu.Dimension.x))
+        self.inside = inside
+        self.number = arith.addi(self._times(self.cta, threads), inside)
         self.memory, self.threads = memory, threads
 
     def pointer(self, argument: int, space: int = 1) -> Any:
@@ -112,11 +121,14 @@ class Thread:
         return [llvm.extractvalue(kind, value, [i]) for i in range(operand.count)]
 
     def copy_to_shared(self, argument: int, size: int) -> None:
-        """All threads copy an argument's bytes to shared memory, for the proxies of every thread to see."""
+        """All threads copy their CTA's bytes of an argument to shared memory, for the proxies of every thread
+        to see.
+        """
         kind = ir.Type.parse("vector<4xi32>")
-        source = arith.addi(self.bases[argument], self._times(self.number, 16))
+        own = self._times(self.inside, 16)
+        source = arith.addi(arith.addi(self.bases[argument], self._times(self.cta, size)), own)
         start = llvm.ptrtoint(self.i64, self.shared())
-        target = arith.addi(start, self._times(self.number, 16))
+        target = arith.addi(start, own)
         for offset in range(0, size, 16 * self.threads):
             value = llvm.load(kind, llvm.inttoptr(_pointer(1), self._plus(source, offset)), alignment=16)
             llvm.store(value, llvm.inttoptr(_pointer(3), self._plus(target, offset)), alignment=16)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from row_cases import GROUPS, by_name, compiled, rows_of, sync_cases, width
+from row_cases import GROUPS, by_name, compiled, rows_of, width
 from row_kernels import CHIP, WARPGROUP
 from row_operands import LANES, from_registers, operands, stage, to_registers
 
@@ -53,20 +53,20 @@ def test_the_kernels_assemble(group):
     assert all(kernel.resources.spill_stores == 0 for kernel in kernels.values())
 
 
-def test_the_emulator_agrees_where_it_knows_the_form():
-    loaded = emulator.Module(compiled("mma.sync")["k0"].ptx)
-    known = []
-    for number, case in enumerate(sync_cases()):
+@pytest.mark.parametrize(
+    "group", [pytest.param(g, marks=[pytest.mark.slow] if g.startswith("wgmma") else []) for g in GROUPS]
+)
+def test_the_emulator_gives_the_numbers_of_numpy(group):
+    kernels = compiled(group)
+    loaded = emulator.Module(kernels["k0"].ptx)
+    faults = []
+    for number, case in enumerate(GROUPS[group]()):
         arrays = case.arrays()
         args = [word for array in arrays for word in (array, array, *map(np.int64, (0, array.size, 1)))]
-        try:
-            loaded.launch(f"k{number}", grid=1, block=case.threads, args=args)
-        except emulator.PtxError as error:
-            assert "isn't emulated" in str(error) or "unsupported" in str(error)
-            continue
-        known.append(case.name)
-        assert case.fault(arrays) is None
-    assert len([name for name in known if "bf16" in name]) >= 2 and len(known) >= 4
+        report = loaded.launch(f"k{number}", grid=1, block=case.threads, args=args)
+        assert not report.findings, report.findings
+        faults.append(case.fault(arrays))
+    assert [fault for fault in faults if fault] == []
 
 
 @EACH

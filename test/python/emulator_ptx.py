@@ -61,3 +61,26 @@ def run(body, *inputs, out, declare="", target="sm_80"):
     text = kernel(body, inputs, outputs, declare, target)
     emulator.Module(text).launch("k", grid=count // block, block=block, args=[*inputs, *outputs])
     return outputs if isinstance(out, tuple) else outputs[0]
+
+
+START = """
+.visible .entry k(.param .u64 p_out, .param .u32 p_n)
+{
+  .reg .pred %p<8>; .reg .b32 %r<32>; .reg .b64 %rd<16>;
+  ld.param.u64 %rd1, [p_out];
+  ld.param.u32 %r1, [p_n];
+  mov.u32 %r2, %tid.x;
+  mov.u32 %r3, %ctaid.x;
+  mov.u32 %r4, %ntid.x;
+  mad.lo.u32 %r5, %r3, %r4, %r2;
+  mad.wide.u32 %rd2, %r5, 4, %rd1;
+"""
+
+
+def launch_threads(body, count=64, block=64, n=0, before="", **options):
+    """Runs a body with out[i] at %rd2, the thread's number in %r5, tid in %r2 and n in %r1."""
+    out = np.zeros(count, np.uint32)
+    report = module(before + START + body + "\n}").launch(
+        "k", grid=count // block, block=block, args=[out, n], **options
+    )
+    return out, report

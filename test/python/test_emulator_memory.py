@@ -223,6 +223,16 @@ def test_launches_are_checked():
         m.launch("x")
 
 
+def test_a_chip_limits_the_shared_memory_of_a_block():
+    # A module for sm_80 may run on any later chip, one for sm_120a on that alone.
+    text = ".extern .shared .b8 all[]; .visible .entry k() { .reg .b32 %r; mov.u32 %r, all; ret; }"
+    for target, most in (("sm_80", 227), ("sm_90a", 227), ("sm_120a", 99)):
+        m = module(text, target)
+        m.launch("k", shared_bytes=most * 1024)
+        with pytest.raises(WeftError, match=f"needs {most * 1024 + 1} bytes of shared memory"):
+            m.launch("k", shared_bytes=most * 1024 + 1)
+
+
 def test_strided_read_only_and_overlapping_arrays():
     base = np.zeros((8, 8), np.uint32)
     view = base[::-1, 2:6]
@@ -400,114 +410,6 @@ def test_floating_point_atomics():
     assert data[2:4].view(np.float64)[0] == 497
     assert data[4:5].view(np.uint16).tolist() == [0x4180, 0x4200]
     assert data[5:6].view(np.float16)[0] == 32
-
-
-ASYNC = """
-  .shared .align 16 .b8 block[1024];
-  mov.u32 %r1, block; shl.b32 %r2, %r0, 4; add.u32 %r1, %r1, %r2;
-  st.shared.v4.u32 [%r1], {7, 7, 7, 7};
-  cvt.u64.u32 %rd0, %r2; add.u64 %rd1, %rd20, %rd0; add.u64 %rd2, %rd21, %rd0;
-"""
-SHOW = "ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r1]; st.global.v4.u32 [%rd2], {%r4, %r5, %r6, %r7};"
-
-
-def copied(body, count=32):
-    data, out = np.arange(100, 100 + 4 * count, dtype=np.uint32), np.zeros(4 * count, np.uint32)
-    launch(ASYNC + body + SHOW, data, out, block=count)
-    return data.reshape(-1, 4), out.reshape(-1, 4)
-
-
-def test_async_copies_show_after_the_wait():
-    data, out = copied(
-        "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group; cp.async.wait_group 0;"
-    )
-    assert (out == data).all()
-    data, out = copied("cp.async.ca.shared.global.L2::128B [%r1], [%rd1], 8; cp.async.wait_all;")
-    assert (out[:, :2] == data[:, :2]).all()
-    assert (out[:, 2:] == 7).all()
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "cp.async.cg.shared.global [%r1], [%rd1], 16;",
-        "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group;",
-        "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.wait_group 0;",
-        "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group; cp.async.wait_group 1;",
-        "cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group; bar.sync 0;",
-    ],
-)
-def test_a_missing_wait_shows_stale_data(body):
-    _, out = copied(body)
-    assert (out == 7).all()
-
-
-def test_waits_finish_the_oldest_groups():
-    body = """
-      cp.async.ca.shared.global [%r1], [%rd1], 4; cp.async.commit_group;
-      cp.async.ca.shared.global [%r1+4], [%rd1+4], 4; cp.async.commit_group;
-      cp.async.ca.shared.global [%r1+8], [%rd1+8], 4; cp.async.commit_group;
-      cp.async.wait_group 1;
-    """
-    data, out = copied(body)
-    assert (out[:, :2] == data[:, :2]).all()
-    assert (out[:, 2:] == 7).all()
-
-
-def test_threads_wait_for_their_own_copies():
-    body = """
-      cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.commit_group;
-      setp.lt.u32 %p1, %r0, 40;
-      @%p1 cp.async.wait_group 0;
-    """
-    data, out = copied(body, 64)
-    assert (out[:40] == data[:40]).all()
-    assert (out[40:] == 7).all()
-
-
-def test_short_and_ignored_sources_fill_with_zeros():
-    body = """
-      rem.u32 %r8, %r0, 5; shl.b32 %r8, %r8, 2;
-      cp.async.cg.shared.global [%r1], [%rd1], 16, %r8; cp.async.wait_all;
-    """
-    data, out = copied(body)
-    for i in range(32):
-        want = data[i].copy()
-        want[i % 5 :] = 0
-        assert (out[i] == want).all()
-    body = "setp.lt.u32 %p1, %r0, 8; cp.async.cg.shared.global [%r1], [%rd1], 16, %p1; cp.async.wait_all;"
-    data, out = copied(body)
-    assert (out[:8] == 0).all()
-    assert (out[8:] == data[8:]).all()
-
-
-def test_a_source_that_is_not_read_may_lie_anywhere():
-    body = "mov.u64 %rd1, 0; cp.async.cg.shared.global [%r1], [%rd1], 16, 0; cp.async.wait_all;"
-    assert (copied(body)[1] == 0).all()
-    with pytest.raises(emulator.Fault, match="out-of-bounds global"):
-        copied("mov.u64 %rd1, 0; cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.wait_all;")
-
-
-def test_a_watcher_sees_every_access():
-    from weft.emulator.memory import Memory
-
-    seen = []
-    original = Memory.__init__
-
-    def watched(self, *args):
-        original(self, *args)
-        self.watch = seen.append
-
-    Memory.__init__ = watched
-    try:
-        copied("cp.async.cg.shared.global [%r1], [%rd1], 16; cp.async.wait_all;")
-    finally:
-        Memory.__init__ = original
-    kinds = [(access.kind, access.space, access.width) for access in seen]
-    assert ("async", "shared", 16) in kinds
-    assert ("store", "shared", 16) in kinds
-    assert ("load", "global", 16) in kinds
-    assert all(access.address.shape == (1, 32) for access in seen)
 
 
 def test_128_bit_registers_move_whole():

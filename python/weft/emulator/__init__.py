@@ -4,7 +4,9 @@ module = Module(ptx_text)
 report = module.launch("kernel", grid=(4, 1, 1), block=(128, 1, 1), args=[array, 3, 1.5])
 """
 
+from weft.emulator.arguments import Struct
 from weft.emulator.errors import Deadlock, Fault, PtxError, Thread
 from weft.emulator.launch import Module, Report
+from weft.emulator.sanitizer import Finding
 
-__all__ = ["Deadlock", "Fault", "Module", "PtxError", "Report", "Thread"]
+__all__ = ["Deadlock", "Fault", "Finding", "Module", "PtxError", "Report", "Struct", "Thread"]

@@ -14,6 +14,46 @@ from weft.emulator.types import Type
 from weft.errors import WeftError
 
 Bytes = npt.NDArray[np.uint8]
+Key = tuple[int, ...]
+"""The number of an argument, and for an array inside a structure the offset there."""
+
+
+class Struct:
+    """A structure of `size` bytes that is passed by value: `fields` gives what stands at which offset.
+
+    A field is an ndarray, which stands there as its device address of 8 bytes, bytes, or a NumPy scalar; the
+    rest is zeros. Raises WeftError for a field that is something else or doesn't fit.
+    """
+
+    def __init__(self, size: int, fields: Mapping[int, object]) -> None:
+        self.size = size
+        self.arrays: dict[int, npt.NDArray[np.generic]] = {}
+        self._data = bytearray(size)
+        for offset, value in fields.items():
+            if isinstance(value, np.ndarray):
+                self.arrays[offset] = value
+                data = bytes(8)
+            elif isinstance(value, np.generic):
+                data = value.tobytes()
+            elif isinstance(value, bytes | bytearray | memoryview):
+                data = bytes(value)
+            else:
+                kind = type(value).__name__
+                raise WeftError(
+                    f"field {offset} of a Struct is {kind}: wanted an array, bytes or a NumPy scalar"
+                )
+            if not 0 <= offset <= size - len(data):
+                raise WeftError(
+                    f"field {offset} of a Struct has {len(data)} bytes and reaches past its {size} bytes"
+                )
+            self._data[offset : offset + len(data)] = data
+
+    def encode(self, addresses: Mapping[int, int]) -> bytes:
+        """The bytes, with the device addresses of the arrays by their offsets."""
+        data = bytearray(self._data)
+        for offset, address in addresses.items():
+            data[offset : offset + 8] = address.to_bytes(8, "little")
+        return bytes(data)
 
 
 class _Extent:
@@ -36,10 +76,10 @@ class Buffers:
         self._device = device
         self._copies: list[tuple[Bytes, Bytes]] = []
 
-    def map(self, arrays: Mapping[int, npt.NDArray[np.generic]]) -> dict[int, int]:
-        """The device addresses of the first elements of the arrays, by the arguments' numbers."""
+    def map(self, arrays: Mapping[Key, npt.NDArray[np.generic]]) -> dict[Key, int]:
+        """The device addresses of the first elements of the arrays, by their keys."""
         bounds = {at: np.lib.array_utils.byte_bounds(a) if a.size else (0, 0) for at, a in arrays.items()}
-        merged: list[tuple[int, int, list[int]]] = []
+        merged: list[tuple[int, int, list[Key]]] = []
         for at in sorted(arrays, key=lambda i: bounds[i]):
             begin, end = bounds[at]
             if merged and begin < merged[-1][1] and arrays[at].size:
@@ -47,10 +87,10 @@ class Buffers:
                 merged.append((begin, max(end, last), [*members, at]))
             else:
                 merged.append((begin, end, [at]))
-        addresses: dict[int, int] = {}
+        addresses: dict[Key, int] = {}
         for begin, end, members in sorted(merged, key=lambda extent: min(extent[2])):
             data, writable = self._bytes([arrays[m] for m in members], begin, end)
-            name = "argument " + " and ".join(str(m) for m in sorted(members))
+            name = "argument " + " and ".join("+".join(map(str, m)) for m in sorted(members))
             base = self._device.map(name, data, writable)
             for m in members:
                 # An array of negative strides begins inside its extent.
@@ -82,16 +122,23 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
     formals = program.params
     if len(args) != len(formals):
         raise WeftError(f"kernel '{kernel}' has {len(formals)} parameters, got {len(args)} arguments")
-    arrays = {i: a for i, a in enumerate(args) if isinstance(a, np.ndarray)}
-    for at in arrays:
-        if formals[at].size != 8:
-            raise WeftError(
-                f"argument {at} of kernel '{kernel}' is an array, its parameter has {formals[at].size} bytes"
-            )
+    arrays: dict[Key, npt.NDArray[np.generic]] = {}
+    for at, arg in enumerate(args):
+        if isinstance(arg, np.ndarray):
+            if formals[at].size != 8:
+                size = formals[at].size
+                raise WeftError(
+                    f"argument {at} of kernel '{kernel}' is an array, its parameter has {size} bytes"
+                )
+            arrays[at,] = arg
+        elif isinstance(arg, Struct):
+            arrays |= {(at, offset): array for offset, array in arg.arrays.items()}
     addresses = buffers.map(arrays)
     space = np.zeros(program.params_size, np.uint8)
     for at, (formal, arg) in enumerate(zip(formals, args, strict=True)):
-        value = addresses.get(at, arg)
+        value = addresses.get((at,), arg)
+        if isinstance(arg, Struct):
+            value = arg.encode({offset: addresses[at, offset] for offset in arg.arrays})
         encoded = _encode(value, formal, f"argument {at} of kernel '{kernel}'")
         space[formal.offset : formal.offset + len(encoded)] = np.frombuffer(encoded, np.uint8)
     return space

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.emulator.groups import Frame, Group
 from weft.emulator.lanes import Lanes
@@ -46,6 +47,8 @@ class Barrier:
     needed: int | None
     line: int
     arrived: Bools
+    lines: npt.NDArray[np.intp]
+    """Where each of the threads was when it arrived."""
     waiting: list[Waiting] = field(default_factory=list)
     votes: int = 0
     voters: int = 0
@@ -73,21 +76,30 @@ class Barriers:
         after: int,
         waits: bool = True,
         reduction: Reduction | None = None,
+        aligned: bool = True,
     ) -> int:
-        """All of `group` arrives; returns the block to go on with, or -1 while the group waits."""
+        """All of `group` arrives; returns the block to go on with, or -1 while the group waits.
+
+        `aligned` says that whole warps must come together.
+        """
         lanes, wave = group.lanes, self.machine.wave
+        line = self.machine.program.blocks[group.block].line
         plain = needed is None and waits and reduction is None and not self.pending
         if plain and lanes.active == np.count_nonzero(wave.live):
+            self._tell_all(lanes, line)
             return after
-        line = self.machine.program.blocks[group.block].line
         threads = lanes.threads()
         for cta in dict.fromkeys(wave.cta_of_row[lanes.row_numbers()].tolist()):
             rows = wave.rows_of(cta)
             mine = threads[rows]
             barrier = self.pending.get((cta, number))
             if barrier is None:
-                barrier = self.pending[cta, number] = Barrier(needed, line, np.zeros_like(mine))
+                none = np.zeros_like(mine)
+                barrier = self.pending[cta, number] = Barrier(needed, line, none, none.astype(np.intp))
+            if wave.watch is not None and aligned:
+                self._tell_divergence(barrier, mine, rows, line)
             barrier.arrived = barrier.arrived | mine
+            barrier.lines[mine] = line
             if reduction is not None:
                 barrier.votes += int(np.count_nonzero(mine & reduction.value[rows]))
                 barrier.voters += int(np.count_nonzero(mine))
@@ -95,6 +107,24 @@ class Barriers:
                 barrier.waiting.append(Waiting(mine, group.frame, after, reduction))
             self._check(cta, number)
         return -1 if waits else after
+
+    def _tell_divergence(self, barrier: Barrier, mine: Bools, rows: slice, line: int) -> None:
+        """Threads come for which others of their warps have come from elsewhere, or again."""
+        elsewhere = barrier.arrived & (mine | (barrier.lines != line))
+        warps = mine.any(axis=1) & elsewhere.any(axis=1)
+        watch = self.machine.wave.watch
+        if watch is not None and warps.any():
+            watch.divergence("bar.sync", self._in_wave(mine & warps[:, None], rows), line)
+
+    def _tell_all(self, lanes: Lanes, line: int) -> None:
+        """Every live thread of the wave has come at once."""
+        watch, wave = self.machine.wave.watch, self.machine.wave
+        if watch is None:
+            return
+        for cta in np.unique(wave.cta_of_row[lanes.row_numbers()]).tolist():
+            rows = wave.rows_of(cta)
+            threads = self._in_wave(wave.live[rows], rows)
+            watch.barrier("bar.sync", threads, threads, line)
 
     def recheck(self) -> None:
         """Looks at all barriers again, after threads have exited."""
@@ -108,6 +138,12 @@ class Barriers:
         if not barrier.complete(wave.live[rows]):
             return
         del self.pending[cta, number]
+        if wave.watch is not None:
+            released = np.zeros_like(barrier.arrived)
+            for part in barrier.waiting:
+                released = released | part.threads
+            arrived = self._in_wave(barrier.arrived, rows)
+            wave.watch.barrier("bar.sync", arrived, self._in_wave(released, rows), barrier.line)
         for part in barrier.waiting:
             lanes = Lanes.of(wave, self._in_wave(part.threads, rows))
             if part.reduction is not None:
@@ -156,6 +192,10 @@ class Barriers:
         full = np.zeros((self.machine.wave.warps, 32), np.bool_)
         full[group.lanes.row_numbers()] = threads
         return full
+
+    def waited_for(self) -> bool:
+        """Whether a thread waits at a barrier; one to which threads only came is none's concern."""
+        return any(barrier.waiting for barrier in self.pending.values())
 
     def describe(self) -> list[str]:
         """One line for each warp that waits at a barrier."""

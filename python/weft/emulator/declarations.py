@@ -308,21 +308,35 @@ class DeclarationReader:
     def _initial_value(self, variable: Variable, element: int, at: int) -> int:
         place = self.place
         if self.token.kind == "name":
-            generic = self.token.text == "generic" and self.tokens[self.next + 1].text == "("
-            if generic:
-                self.take()
-                self.expect("(")
-            name = self.kind("name", "a symbol").text
-            if generic:
-                self.expect(")")
-            offset = self._offset()
-            variable.init.append((at, SymbolValue(name, offset, generic, element, place)))
+            variable.init.append((at, self._symbol(element, 0, place)))
             return at + element
         value = self.number("a value")
+        if isinstance(value, Integer) and self.accept("("):
+            # `0xFF00(name)`: the byte of an address that the mask covers.
+            mask = value.value
+            shift = (mask & -mask).bit_length() - 1
+            if mask <= 0 or mask != 0xFF << shift or shift % 8 or shift > 56:
+                raise PtxError(f"0x{mask:x} is no mask of one byte", *place)
+            variable.init.append((at, self._symbol(element, shift // 8, place)))
+            self.expect(")")
+            return at + element
         bits = value.value if isinstance(value, Integer) else _float_bits(value, element)
         mask = (1 << 8 * element) - 1
         variable.init.append((at, (bits & mask).to_bytes(element, "little")))
         return at + element
+
+    def _symbol(self, size: int, skip: int, place: Place) -> SymbolValue:
+        """`name`, `name + 4`, `generic(name)` or `generic(name) + 4`."""
+        generic = self.token.text == "generic" and self.tokens[self.next + 1].text == "("
+        if generic:
+            self.take()
+            self.expect("(")
+        name = self.kind("name", "a symbol").text
+        offset = self._offset()
+        if generic:
+            self.expect(")")
+            offset += self._offset()
+        return SymbolValue(name, offset, generic, size, place, skip)
 
 
 def _integer(text: str) -> int:

@@ -34,7 +34,7 @@ from weft.emulator.syntax import (
     Variable,
     Vector,
 )
-from weft.emulator.types import PRED, TYPES, U64, Type
+from weft.emulator.types import PRED, TYPES, U32, U64, Type
 
 
 class FunctionCode:
@@ -52,6 +52,8 @@ class FunctionCode:
         self.blocks: dict[int, int] = {}
         """From a position in the body to the block that begins there."""
         self.callees: dict[str, FunctionCode] = {}
+        self.pointed: list[FunctionCode] = []
+        """The functions whose addresses the program takes."""
         self.entry_block = -1
         self.frame_size = 0
         self.recursive = False
@@ -65,6 +67,9 @@ class Op:
         self.opcode = instruction.opcode
         self.modifiers = instruction.opcode[len(prefix) :].split(".")[1:]
         self.prefix = prefix
+        self.reads: list[int] = []
+        self.writes: list[int] = []
+        """The registers among the operands that the decoder has taken, as slots."""
         self.operands = instruction.operands
         self.code = code
         self.slots = code.slots
@@ -150,9 +155,12 @@ class Op:
         entity = self.entity(name)
         if isinstance(entity, Register):
             self._check_width(entity, kind, any_width, name.place)
+            self.reads.append(self.code.base + entity.index)
             return self.code.base + entity.index
         if isinstance(entity, Variable) and not self.in_frame(entity):
-            return self.slots.constant(entity.offset & ((1 << kind.bits) - 1), kind)
+            return self.symbol(entity, 0, kind)
+        if isinstance(entity, Function) and kind.bits == 64:
+            return self.slots.constant(entity.address, kind)
         if name.text == "WARP_SZ":
             return self.slots.constant(32, kind)
         if name.text not in special.REGISTERS or name.text in special.CLOCKS:
@@ -197,6 +205,7 @@ class Op:
         if not isinstance(entity, Register):
             self.fail("expects a register to write to", operand.place)
         self._check_width(entity, kind, any_width, operand.place)
+        self.writes.append(self.code.base + entity.index)
         return self.code.base + entity.index
 
     def register_type(self, operand: Operand, default: Type) -> Type:
@@ -230,8 +239,8 @@ class Op:
         operand = self.operand(index)
         return operand.items if isinstance(operand, Group) else (operand,)
 
-    def immediate(self, index: int) -> int:
-        operand = self.operand(index)
+    def immediate(self, operand: int | Operand) -> int:
+        operand = self.operand(operand) if isinstance(operand, int) else operand
         if not isinstance(operand, Integer):
             self.fail("expects an integer constant", operand.place)
         return operand.value
@@ -259,8 +268,11 @@ class Op:
         if not isinstance(entity, Register) or entity.type.bits not in (32, 64):
             self.fail(f"'{base.text}' is no address", base.place)
         slot = self.code.base + entity.index
-        constant = self.slots.constant(int(wrap(offset)), U64) if offset else 0
-        return AddressOf(slot, constant, entity.type.bits == 32, space)
+        self.reads.append(slot)
+        narrow = entity.type.bits == 32
+        kind, mask = (U32, 0xFFFFFFFF) if narrow else (U64, 0xFFFFFFFFFFFFFFFF)
+        constant = self.slots.constant(offset & mask, kind) if offset else 0
+        return AddressOf(slot, constant, narrow, space)
 
     def _symbol_address(self, variable: Variable, offset: int, space: str, place: Place) -> "AddressOf":
         if space not in ("generic", variable.space):
@@ -268,9 +280,13 @@ class Op:
         if self.in_frame(variable):
             constant = self.slots.constant(int(wrap(variable.offset + offset)), U64)
             return AddressOf(self.code.frame, constant, False, "local")
-        return AddressOf(
-            self.slots.constant(int(wrap(variable.offset + offset)), U64), 0, False, variable.space
-        )
+        return AddressOf(self.symbol(variable, offset, U64), 0, False, variable.space)
+
+    def symbol(self, variable: Variable, offset: int, kind: Type) -> int:
+        """The slot of the address of a variable that is not in a frame, in its own space."""
+        if variable.space == "shared":
+            return self.slots.symbol(variable.offset + offset, kind)
+        return self.slots.constant((variable.offset + offset) & ((1 << kind.bits) - 1), kind)
 
     def frame_address(self, variable: Variable, offset: int) -> "AddressOf":
         """The address of a variable of the frame as a value, in its own space."""
@@ -282,7 +298,8 @@ class Op:
 class AddressOf:
     """Computes `base + offset` for all lanes as 64-bit numbers; offset slot 0 stands for none.
 
-    `narrow` says that the base is a 32-bit register, and `space` where the address points.
+    `narrow` says that the base is a 32-bit register, whose sum with the offset wraps at 32 bits, as nvcc
+    expects of shared memory; `space` is where the address points.
     """
 
     __slots__ = ("base", "narrow", "offset", "space")
@@ -292,8 +309,6 @@ class AddressOf:
 
     def __call__(self, lanes: Lanes) -> Addresses:
         value = lanes.read(self.base)
-        if self.narrow:
-            value = value.astype(np.uint64)
         if self.offset:
             value = value + lanes.read(self.offset)
-        return value
+        return value.astype(np.uint64) if self.narrow else value

@@ -2,7 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from weft.emulator.lanes import WARP
 from weft.emulator.table import Collective, End
+from weft.emulator.types import Bools
 
 if TYPE_CHECKING:
     from weft.emulator.decode import FunctionCode
@@ -42,9 +46,24 @@ def collective(made: Collective, after: int) -> End:
     step, members = made.step, made.members
 
     def run(machine: "Machine", group: "Group") -> int:
-        if group.lanes.mask is not None and not machine.gather(group, members):
+        if group.lanes.mask is not None:
+            if not machine.gather(group, members):
+                return -1
+            if members is None and machine.wave.watch is not None:
+                _tell_divergence(machine, group)
+        if made.warpgroup and group.lanes.rows is not None and not machine.gather_warpgroups(group):
             return -1
         step(group.lanes)
         return after
 
     return End(run, (after,))
+
+
+def _tell_divergence(machine: "Machine", group: "Group") -> None:
+    """A whole warp was to come, and threads that are missing now have exited or never were."""
+    lanes = group.lanes
+    partial: Bools = np.count_nonzero(lanes.enabled(), axis=1) < WARP
+    watch, block = machine.wave.watch, machine.program.blocks[group.block]
+    if watch is not None and partial.any():
+        threads = lanes.narrowed(lanes.enabled() & partial[:, None]).threads()
+        watch.divergence(block.waits, threads, block.line)

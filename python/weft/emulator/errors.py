@@ -25,12 +25,23 @@ class Thread:
 
 
 class Fault(WeftError):
-    """What a GPU would fault on, with the PTX line, the thread and the address where there is one."""
+    """What a GPU would fault on, with the PTX line, the thread and the address where there is one.
+
+    `rule` is the sanitizer's name for it; `findings` are what the sanitizer has found, this among them.
+    """
 
     def __init__(
-        self, message: str, line: int = 0, thread: Thread | None = None, address: int | None = None
+        self,
+        message: str,
+        line: int = 0,
+        thread: Thread | None = None,
+        address: int | None = None,
+        rule: str = "fault",
     ) -> None:
+        self.rule = rule
         self.line, self.thread, self.address = line, thread, address
+        self.reason = message
+        self.findings: tuple[object, ...] = ()
         where = f" in {thread}" if thread else ""
         super().__init__(Diagnostic(message + where, Location("<ptx>", line, 1) if line else None))
 
@@ -40,5 +51,6 @@ class Deadlock(WeftError):
 
     def __init__(self, waiting: list[str]) -> None:
         self.waiting = tuple(waiting)
+        self.findings: tuple[object, ...] = ()
         shown = waiting[:64] + ([f"and {len(waiting) - 64} more"] if len(waiting) > 64 else [])
         super().__init__("deadlock: no warp can go on\n  " + "\n  ".join(shown))

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from math import isfinite
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -19,6 +18,8 @@ F64 = np.dtype(np.float64)
 Doubles = npt.NDArray[np.float64]
 
 NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "tf32": 0x7FFFFFFF}
+WIDE = (*NAN_BITS, "f64")
+"""The formats of 16 bits and more."""
 _EXPONENT = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000}
 _SIGN = {"f16": 0x8000, "bf16": 0x8000, "f32": 0x80000000}
 _ONE64 = np.uint64(1)
@@ -168,6 +169,8 @@ def _two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
 
 
 def _fma_exact(a: float, b: float, c: float) -> float:
+    if isfinite(a) and isfinite(b) and not isfinite(c):
+        return c  # whatever the product would overflow to
     if not (isfinite(a) and isfinite(b) and isfinite(c)):
         return float(np.float64(a) * np.float64(b) + np.float64(c))
     exact = Fraction(a) * Fraction(b) + Fraction(c)
@@ -189,21 +192,6 @@ def fma_f32(a: Array, b: Array, c: Array) -> Array:
     if (middle | (near < 1.5e-38)).any():
         total = sum_odd(product, c.astype(np.float64))
     return total.astype(np.float32)
-
-
-Minifloat = tuple[np.dtype[np.generic], float]
-MINIFLOATS: dict[str, Minifloat] = {
-    "e4m3x2": (np.dtype(ml_dtypes.float8_e4m3fn), 448.0),
-    "e5m2x2": (np.dtype(ml_dtypes.float8_e5m2), 57344.0),
-}
-
-
-def encode_minifloat(value: Array, name: str) -> npt.NDArray[np.uint8]:
-    """The bytes of values in an 8-bit format, rounded to nearest even and saturated; NaN is 0x7f."""
-    kind, most = MINIFLOATS[name]
-    limit = value.dtype.type(most)
-    bits = np.clip(value, -limit, limit).astype(kind).view(np.uint8)
-    return np.where(np.isnan(value), np.uint8(0x7F), bits)
 
 
 def each_exactly(function: Callable[..., object], *values: Array) -> Array:

@@ -40,14 +40,19 @@ class Frame:
 
 
 class Group:
-    """Threads at the beginning of the same block of the same call."""
+    """Threads at the beginning of the same block of the same call.
 
-    __slots__ = ("block", "frame", "lanes", "since", "stalled")
+    A `stalled` one waits for lanes of its warps or for an mbarrier of `awaits` (CTAs of the wave and
+    offsets), the latter at most until the wave's clock shows `until`; with `gave_up` it goes on without.
+    """
+
+    __slots__ = ("awaits", "block", "frame", "gave_up", "lanes", "since", "stalled", "until")
 
     def __init__(self, block: int, frame: Frame, lanes: Lanes) -> None:
         self.block, self.frame, self.lanes = block, frame, lanes
-        self.since = 0
-        self.stalled = False
+        self.since = self.until = 0
+        self.stalled = self.gave_up = False
+        self.awaits: tuple[tuple[int, int], ...] = ()
 
 
 Key = tuple[int, Frame, int]

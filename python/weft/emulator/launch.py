@@ -7,19 +7,23 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from weft.emulator.arguments import Buffers, parameters
-from weft.emulator.errors import PtxError
+from weft.emulator.errors import Deadlock, Fault, PtxError
 from weft.emulator.machine import Machine, Totals
 from weft.emulator.memory import WINDOWS, Device, Segment, wrap
+from weft.emulator.observers import Observers
 from weft.emulator.parser import parse
 from weft.emulator.program import Program, layout
-from weft.emulator.syntax import SymbolValue, Variable
-from weft.emulator.wave import Dim3, Launch, Wave
+from weft.emulator.sanitizer import Finding
+from weft.emulator.syntax import Function, SymbolValue, Variable
+from weft.emulator.watch import Watch
+from weft.emulator.wave import Dim3, Grid, Launch, Wave
 from weft.errors import WeftError
+from weft.isa.chips import CHIPS
 
 Progress = Callable[[int, int], None]
 _WAVE_WARPS = 64
 _MAX_THREADS = 1024
-_MAX_SHARED = 228 * 1024
+_MAX_CLUSTER = 16
 _MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
 
 
@@ -28,11 +32,14 @@ class Report:
     """What a launch executed.
 
     `instructions` counts warp instructions. `counters` has them by opcode (`ld`, `mma.sync`, …) and the bytes
-    that went through each space (`bytes.global`, `bytes.shared`, …).
+    that went through each space (`bytes.global`, `bytes.shared`, …). `findings` are the sanitizer's,
+    `printed` what the kernel printed.
     """
 
     instructions: int
     counters: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    printed: str = ""
 
 
 class Module:
@@ -40,6 +47,7 @@ class Module:
 
     def __init__(self, ptx: str) -> None:
         self._tree = parse(ptx)
+        self._text = ptx
         self._device = Device()
         self._programs: dict[str, Program] = {}
         self._map_variables()
@@ -61,34 +69,50 @@ class Module:
         grid: Sequence[int] | int = 1,
         block: Sequence[int] | int = 1,
         args: Sequence[object] = (),
+        cluster: Sequence[int] | int = 1,
         shared_bytes: int = 0,
+        sanitize: bool = True,
         seed: int | None = None,
         arithmetic: str = "hardware",
+        trace: str | None = None,
         max_instructions: int | None = None,
         progress: Progress | None = None,
     ) -> Report:
         """Runs a kernel over a grid and returns when all of it is done.
 
         An ndarray argument is a device buffer, updated in place; numbers take the parameter's type; bytes
-        fill a by-value parameter. `seed` makes warps take turns at random, `arithmetic="exact"` makes matrix
-        instructions add in float32 without the hardware's truncation. Raises PtxError for instructions that
-        aren't supported, Fault, Deadlock, and WeftError for a launch that doesn't fit the kernel.
+        fill a by-value parameter. `seed` makes warps take turns, and asynchronous operations end, at random;
+        `arithmetic="exact"` makes matrix instructions add in float32 without the hardware's truncation.
+        Raises PtxError for instructions that aren't supported, Fault, Deadlock, and WeftError for a launch
+        that doesn't fit the kernel.
         """
         program = self._program(kernel)
         dynamic = program.shared_dynamic - program.shared_static + shared_bytes if shared_bytes else 0
         total = program.shared_static + dynamic
-        launch = Launch(_dims(grid), _dims(block), total, dynamic, arithmetic)
-        _check(launch, kernel, self._tree.functions[kernel].directives)
+        directives = self._tree.functions[kernel].directives
+        clusters, explicit = _cluster(_dims(cluster), kernel, directives)
+        blocks = _dims(grid)
+        if "blocksareclusters" in directives:
+            blocks = blocks[0] * clusters[0], blocks[1] * clusters[1], blocks[2] * clusters[2]
+        launch = Launch(blocks, _dims(block), total, dynamic, arithmetic, clusters, explicit)
+        _check(launch, kernel, directives, self.target)
         device = self._device.copy()
         buffers = Buffers(device)
         device.params = Segment("param", 0, parameters(program, args, buffers, kernel), writable=False)
+        device.map_workspace()
         totals = Totals(len(program.blocks), max_instructions)
+        observers = Observers(self._text, program, launch, sanitize, trace)
         try:
             with np.errstate(all="ignore"):
-                _run(program, launch, device, totals, seed, progress)
+                _run(observers.program, launch, device, totals, seed, progress, observers.watch)
+        except (Fault, Deadlock) as error:
+            error.findings = observers.ended(error)
+            raise
         finally:
             buffers.write_back()
-        return Report(totals.instructions, _counters(program, totals))
+            observers.close()
+        counters = _counters(program, totals) | observers.counters()
+        return Report(totals.instructions, counters, observers.findings(), "".join(device.printed))
 
     def _program(self, kernel: str) -> Program:
         if kernel not in self._programs:
@@ -121,10 +145,14 @@ class Module:
 
     def _symbol(self, value: SymbolValue) -> bytes:
         entity = self._tree.scope.find(value.name)
-        if not isinstance(entity, Variable):
+        if isinstance(entity, Function):
+            address = entity.address + value.offset
+        elif isinstance(entity, Variable):
+            base = WINDOWS.get(entity.space, 0) if value.generic else 0
+            address = entity.offset + value.offset + base
+        else:
             raise PtxError(f"'{value.name}' has no address here", *value.place)
-        base = WINDOWS.get(entity.space, 0) if value.generic else 0
-        return int(wrap(entity.offset + value.offset + base)).to_bytes(8, "little")[: value.size]
+        return int(wrap(address)).to_bytes(8, "little")[value.skip : value.skip + value.size]
 
 
 def _run(
@@ -134,27 +162,49 @@ def _run(
     totals: Totals,
     seed: int | None,
     progress: Progress | None,
+    watch_of: Callable[[Wave], Watch | None],
 ) -> None:
-    """Runs waves of CTAs. A wave that polls through its turn lets later ones in: it may wait for them."""
-    together = max(1, _WAVE_WARPS // launch.warps)
-    begun = done = 0
+    """Runs waves of CTAs. A wave that polls through its turn lets later ones in: it may wait for them.
+
+    When for many turns of all waves nothing changed that one could see, Deadlock. `watch_of` says who looks
+    on at a wave.
+    """
+    size = launch.cluster_size
+    together = max(1, _WAVE_WARPS // launch.warps // size) * size
+    rest, done = Grid(launch), 0
     live: deque[tuple[Machine, Wave]] = deque()
-    while live or begun < launch.total_ctas:
-        if not live or (begun < launch.total_ctas and len(live) < _MAX_WAVES):
-            last = min(begun + together, launch.total_ctas)
-            wave = Wave(launch, program.slots, device, range(begun, last))
+    before, idle = (0, 0, 0), 0
+    while live or rest.begun < launch.total_ctas:
+        if not live or (rest.begun < launch.total_ctas and len(live) < _MAX_WAVES):
+            wave = Wave(launch, program.slots, device, rest.take(together), rest)
+            wave.watch = watch_of(wave)
             live.appendleft((Machine(wave, program, totals, seed), wave))
-            begun = last
         machine, wave = live[0]
-        if machine.run():
+        if _turn(machine, wave):
             live.popleft()
             for space, count in wave.memory.bytes.items():
                 totals.bytes[space] = totals.bytes.get(space, 0) + count
             done += len(wave.cta_numbers)
             if progress is not None:
-                progress(done, launch.total_ctas)
+                progress(done + rest.cancelled, launch.total_ctas)
         else:
             live.rotate(-1)
+            now = rest.begun, done, sum(wave.changes for _, wave in live)
+            idle = idle + 1 if now == before else 0
+            before = now
+            if idle > _IDLE_TURNS * (len(live) + 9):
+                raise Deadlock([line for machine, _ in live for line in machine.waiting()])
+
+
+def _turn(machine: Machine, wave: Wave) -> bool:
+    """Runs a wave for a turn; a fault that names no thread is laid to the first that has run last."""
+    try:
+        return machine.run()
+    except Fault as error:
+        if error.thread is None and machine.running is not None:
+            row, lane = divmod(int(machine.running.threads().argmax()), 32)
+            error.thread = wave.thread(row, lane)
+        raise
 
 
 def _dims(dims: Sequence[int] | int) -> Dim3:
@@ -165,17 +215,43 @@ def _dims(dims: Sequence[int] | int) -> Dim3:
     return x, y, z
 
 
-def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]]) -> None:
+def _cluster(given: Dim3, kernel: str, directives: Mapping[str, tuple[int, ...]]) -> tuple[Dim3, bool]:
+    """The cluster's extent, from the launch or the kernel, and whether either asks for one."""
+    fixed = directives.get("reqnctapercluster")
+    if fixed:
+        required = _dims(fixed)
+        if given not in ((1, 1, 1), required):
+            raise WeftError(f"kernel '{kernel}' requires clusters of {required}, got {given}")
+        given = required
+    size = given[0] * given[1] * given[2]
+    most = min([_MAX_CLUSTER, *directives.get("maxclusterrank", ())])
+    if min(given) < 1 or size > most:
+        raise WeftError(f"kernel '{kernel}' takes clusters of 1 to {most} blocks, got {given}")
+    return given, size > 1 or bool(fixed) or "explicitcluster" in directives
+
+
+def _most_shared(target: str) -> int:
+    """The shared memory that a block can have on the chips that run the module."""
+    chip = CHIPS.get(target)
+    if chip is not None and chip.variant:
+        return chip.shared_bytes
+    return max(c.shared_bytes for c in CHIPS.values())
+
+
+def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]], target: str) -> None:
     """Refuses what a driver refuses."""
+    if any(g % c for g, c in zip(launch.grid, launch.cluster, strict=True)):
+        raise WeftError(f"a grid of {launch.grid} blocks can't be cut into clusters of {launch.cluster}")
     if launch.arithmetic not in ("hardware", "exact"):
         raise WeftError(f"arithmetic is 'hardware' or 'exact', got '{launch.arithmetic}'")
     if min(launch.block) < 1 or launch.threads > _MAX_THREADS:
         raise WeftError(f"a block has 1 to {_MAX_THREADS} threads, got {launch.block}")
     if any(not 1 <= n <= most for n, most in zip(launch.grid, _MAX_GRID, strict=True)):
         raise WeftError(f"a grid has 1 to {_MAX_GRID} blocks, got {launch.grid}")
-    if launch.shared_bytes > _MAX_SHARED:
+    room = _most_shared(target)
+    if launch.shared_bytes > room:
         raise WeftError(
-            f"kernel '{kernel}' needs {launch.shared_bytes} bytes of shared memory, a block has {_MAX_SHARED}"
+            f"kernel '{kernel}' needs {launch.shared_bytes} bytes of shared memory, a block has {room}"
         )
     required = (*directives.get("reqntid", ()), 1, 1)[:3] if "reqntid" in directives else launch.block
     if required != launch.block:
@@ -196,4 +272,5 @@ def _counters(program: Program, totals: Totals) -> dict[str, int]:
     return dict(sorted(counters.items())) | {f"bytes.{space}": n for space, n in sorted(totals.bytes.items())}
 
 
-_MAX_WAVES = 64
+_MAX_WAVES = 160
+_IDLE_TURNS = 20

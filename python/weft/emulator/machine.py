@@ -7,21 +7,26 @@ gets a slice of its own, so that none starves: a thread that spins until another
 """
 
 import random
+from typing import Any
 
 import numpy as np
 
 from weft.emulator.barriers import Barriers
+from weft.emulator.cluster_barriers import ClusterBarriers
 from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.groups import CallSite, Frame, Group, Key, Priority, Transfer
 from weft.emulator.lanes import Lanes
+from weft.emulator.mbarrier import TEST_TICKS
 from weft.emulator.program import MAX_FRAME, Program
 from weft.emulator.types import Bools
 from weft.emulator.wave import Wave
 
 QUANTUM = 2000
 _SLICE = 500
-_TURN = 100_000
+_TURN = 20_000
 _DEPTH_LIMIT = 1000
+_PATIENCE = 5000
+_BLOCKING_WAIT = 50
 
 
 class Totals:
@@ -41,7 +46,12 @@ class Machine:
         self.wave, self.program, self.totals = wave, program, totals
         self.ready: dict[Key, Group] = {}
         self.barriers = Barriers(self)
-        self.random = None if seed is None else random.Random(seed)
+        self.clusters = ClusterBarriers(self)
+        self.random = wave.random = None if seed is None else random.Random(seed)
+        self._impatience = 0
+        self.running: Lanes | None = None
+        """Who has run last: whom a fault is laid to that names no thread."""
+        self._last_change: tuple[int, ...] = ()
         self._lowest: Priority = ()
         self._hold = 0
         self._rotated = 0
@@ -58,15 +68,19 @@ class Machine:
         In the second case what it waits for may be another wave's to do.
         """
         wave, blocks, totals, ready = self.wave, self.program.blocks, self.totals, self.ready
+        watch = wave.watch
         stop, polls = wave.ticks + _TURN, wave.polls
         group = self._pick()
         while group is not None:
             block, lanes = blocks[group.block], group.lanes
+            self.running = lanes
             for step in block.steps:
                 step(lanes)
             totals.runs[group.block] += lanes.warps
             totals.instructions += len(block.opcodes) * lanes.warps
             wave.ticks += len(block.opcodes) + 1
+            if watch is not None:
+                watch.executed(group.block, lanes.row_numbers(), wave.ticks)
             if totals.instructions > totals.limit:
                 raise Fault(f"reached the instruction limit of {totals.limit}", block.line)
             assert block.end is not None
@@ -78,12 +92,18 @@ class Machine:
                 if ready:
                     group = self._choose(group)
             if wave.ticks > stop and group is not None:
+                if wave.delayed:
+                    wave.deliver()
                 if wave.polls != polls:
                     self.put(group)
                     return False
                 stop += _TURN
-        if ready or self.barriers.pending:
-            raise Deadlock(self._waiting())
+        if ready or self.barriers.waited_for() or self.clusters.waiting:
+            raise Deadlock(self.waiting())
+        while wave.delayed:
+            wave.deliver()
+        if watch is not None:
+            watch.done()
         return True
 
     def _key(self, group: Group) -> Key:
@@ -129,12 +149,14 @@ class Machine:
 
     def _pick(self) -> Group | None:
         """Takes the group to run next; None when none can."""
-        able = [(key, group) for key, group in self.ready.items() if not group.stalled]
-        if not able:
-            if not self.barriers.release_warp_syncs():
+        if self.wave.delayed and self.random is not None and self.random.random() < 0.25:
+            self.wave.deliver()
+        ticks = self.wave.ticks
+        able = [(key, group) for key, group in self.ready.items() if not self._held(group, ticks)]
+        while not able:
+            if not self._unstall():
                 return None
             able = [(key, group) for key, group in self.ready.items() if not group.stalled]
-        ticks = self.wave.ticks
         if self.random is not None:
             row = self.random.choice(able)[0][2]
             here = [key for key, _ in able if key[2] == row]
@@ -150,6 +172,41 @@ class Machine:
         group = self.ready.pop(key)
         self._refresh()
         return group
+
+    def _held(self, group: Group, ticks: int) -> bool:
+        """Whether a group can't go on yet; it gives up what it has waited for too long."""
+        if group.stalled and group.until and ticks > group.until:
+            group.stalled, group.gave_up = False, True
+        return group.stalled
+
+    def _unstall(self) -> bool:
+        """Does what is left to do when no group can go on; False when nothing is."""
+        if self.barriers.release_warp_syncs():
+            return True
+        if self.wave.delayed:
+            self.wave.deliver()
+            return True
+        waiting = [group for group in self.ready.values() if group.until]
+        change = (self.wave.mbarriers.phases, self.wave.polls, int(np.count_nonzero(self.wave.live)))
+        if change != self._last_change:
+            self._last_change, self._impatience = change, 0
+        # What polls in a loop is let try again, but not for ever when nothing changes.
+        blocking = any(g.until - g.since > TEST_TICKS for g in waiting)
+        self._impatience += _BLOCKING_WAIT if blocking else 1
+        if not waiting or self._impatience > _PATIENCE:
+            return False
+        for group in waiting:
+            group.stalled, group.gave_up = False, True
+        return True
+
+    def stall(self, group: Group, awaits: tuple[tuple[int, int], ...], ticks: int) -> int:
+        """Leaves `group` at its block until a phase of one of these mbarriers completes, or `ticks` pass."""
+        group.stalled, group.since, group.awaits = True, self.wave.ticks, awaits
+        group.until = group.since + ticks
+        self.ready[self._key(group)] = group
+        for cta, offset in awaits:
+            self.wave.mbarriers.wait(group, cta, offset)
+        return -1
 
     def _refresh(self) -> None:
         able = [self._priority(group) for group in self.ready.values() if not group.stalled]
@@ -176,13 +233,34 @@ class Machine:
         lacking = (self.members(lanes, members) & ~lanes.enabled()).any(axis=1)
         if not lacking.any():
             return True
+        return self._hold_back(group, lanes.row_numbers()[lacking])
+
+    def gather_warpgroups(self, group: Group) -> bool:
+        """Whether all four warps are there of each warpgroup that has any; those of others wait."""
+        wave = self.wave
+        # Taking turns at random, warps that wait at one block have not merged.
+        for key, other in list(self.ready.items()):
+            if other.block == group.block and other.frame is group.frame and other.stalled:
+                group.lanes = self._merged(group, self.ready.pop(key)).lanes
+        rows = group.lanes.row_numbers()
+        here = np.zeros(wave.warps, np.bool_)
+        here[rows] = True
+        first = rows - wave.warp_of_row[rows] % 4
+        missing = np.zeros(len(rows), np.bool_)
+        for other in range(4):
+            mate = np.minimum(first + other, wave.warps - 1)
+            missing |= ~here[mate] | (wave.cta_of_row[mate] != wave.cta_of_row[rows])
+        return not missing.any() or self._hold_back(group, rows[missing])
+
+    def _hold_back(self, group: Group, rows: "np.ndarray[Any, np.dtype[np.intp]]") -> bool:
+        """Takes the warps `rows` out of a group, to wait at its block; False when no warp is left."""
+        lanes = group.lanes
         waiting = Group(group.block, group.frame, lanes)
-        complete = not lacking.all()
+        complete = len(rows) < lanes.warps
         if complete:
-            chosen = lanes.row_numbers()
             threads = lanes.threads()
             staying = threads.copy()
-            staying[chosen[lacking]] = False
+            staying[rows] = False
             group.lanes = Lanes.of(self.wave, staying)
             waiting.lanes = Lanes.of(self.wave, threads & ~staying)
         waiting.stalled, waiting.since = True, self.wave.ticks
@@ -203,11 +281,15 @@ class Machine:
         wave = self.wave
         threads = group.lanes.threads()
         wave.live &= ~threads
+        if wave.watch is not None:
+            wave.watch.exited(threads, self.program.blocks[group.block].line)
         for other in self.ready.values():
             other.stalled = False
         self._refresh()
         if self.barriers.pending:
             self.barriers.recheck()
+        if self.clusters.waiting:
+            self.clusters.recheck()
         return -1
 
     def call(self, group: Group, site: CallSite) -> int:
@@ -266,14 +348,23 @@ class Machine:
 
     # Deadlock
 
-    def _waiting(self) -> list[str]:
+    def waiting(self) -> list[str]:
+        """One line for every warp that waits, or goes round in a loop, and one for every mbarrier."""
         lines: list[str] = []
         for group in self.ready.values():
             block = self.program.blocks[group.block]
-            lines += self.describe(
-                group.lanes, f"at line {block.line} ({block.waits}) for other lanes of its warp"
-            )
-        return sorted(lines + self.barriers.describe())
+            if not group.stalled:
+                lines += self.describe(group.lanes, f"near line {block.line} for memory that no one changes")
+                continue
+            what = "other lanes of its warp"
+            if group.awaits:
+                what = " and ".join(
+                    f"the mbarrier at 0x{offset:x} of block {self.wave.cta(self.wave.rows_of(cta).start)}"
+                    for cta, offset in group.awaits
+                )
+            lines += self.describe(group.lanes, f"at line {block.line} ({block.waits}) for {what}")
+        lines += self.barriers.describe() + self.clusters.describe()
+        return sorted(lines) + self.wave.mbarriers.describe()
 
     def describe(self, lanes: Lanes, where: str) -> list[str]:
         """One line for each warp of `lanes`."""

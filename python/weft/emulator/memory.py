@@ -1,18 +1,19 @@
-"""All memory of a launch. What threads access goes through `Memory`, where a `watch` can see it.
+"""All memory of a launch. What threads access goes through `Memory`, where the wave's `watch` can see it.
 
 Generic addresses are flat 64-bit numbers: buffers lie below the first window, each with a gap around it, and
 shared, local, const and param space show through a window each. In its own space, an address of those counts
-from 0.
+from 0; a shared one has the CTA's rank in its cluster from bit 24 on, as on a GPU, so that it also names the
+shared memory of the cluster's other CTAs.
 """
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.errors import Fault
+from weft.emulator.errors import Fault, Thread
 from weft.emulator.lanes import Lanes
 from weft.emulator.types import STORAGE, Array, Bools
 
@@ -21,8 +22,17 @@ WINDOWS = {"shared": 1 << 44, "local": 2 << 44, "const": 3 << 44, "param": 4 << 
 _WINDOW_SPACE = {base >> WINDOW_SHIFT: space for space, base in WINDOWS.items()}
 FRAME_PARAM = 1 << 28
 """Param-space addresses from here on are parameters of a `.func`, which live in its local frame."""
+STACK = 1 << 27
+"""Local addresses from here on are what `alloca` gave."""
+_MAX_STACK = 512 * 1024
+RANK_SHIFT = 24
+"""From this bit on, a shared address has the rank of its CTA in the cluster."""
+_OFFSET_MASK = (1 << RANK_SHIFT) - 1
 _FIRST_ADDRESS = 1 << 33
+_MAX_HEAP = 1 << 30
 _ALIGN = 256
+_WORKSPACE = 64
+_SHARED_ALIGN = 1024
 _GAP = 1 << 16
 _MASK64 = (1 << 64) - 1
 
@@ -54,7 +64,11 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Access:
-    """One access: `kind` is load, store, atomic or async; `address` is `[warps, 32]`, in `space`."""
+    """One access: `kind` is load, store, atomic or async; `address` is `[warps, 32]`, in `space`.
+
+    `places` are the first bytes in the data of `segment`, which for shared memory is that of all of the
+    wave's CTAs one after the other, and for local memory that of all threads.
+    """
 
     kind: str
     space: str
@@ -62,10 +76,8 @@ class Access:
     width: int
     lanes: Lanes
     line: int
-
-
-class Watcher(Protocol):
-    def __call__(self, access: Access) -> None: ...
+    segment: Segment
+    places: Addresses
 
 
 class Device:
@@ -76,6 +88,10 @@ class Device:
         self.bases: list[int] = []
         self.const = Segment("const", 0, np.zeros(0, np.uint8), writable=False)
         self.params = Segment("param", 0, np.zeros(0, np.uint8), writable=False)
+        self.printed: list[str] = []
+        self._heap = 0
+        self.workspace: int = 0
+        """The address of what the driver gives a cooperative launch, for a barrier of the whole grid."""
         self._next = _FIRST_ADDRESS
 
     def copy(self) -> "Device":
@@ -85,6 +101,12 @@ class Device:
         other.const, other._next = self.const, self._next
         return other
 
+    def map_workspace(self) -> None:
+        """Makes the workspace: its size, then the barrier's counter."""
+        data = np.zeros(_WORKSPACE, np.uint8)
+        data[:4].view(np.uint32)[0] = _WORKSPACE
+        self.workspace = self.map("the grid's workspace", data)
+
     def map(self, name: str, data: npt.NDArray[np.uint8], writable: bool = True) -> int:
         """Gives `data` an address, aligned to 256 bytes, and returns it."""
         base = self._next
@@ -92,6 +114,22 @@ class Device:
         self.bases.append(base)
         self._next = (base + len(data) + _GAP + _ALIGN - 1) // _ALIGN * _ALIGN
         return base
+
+    def allocate(self, size: int) -> int:
+        """The address of `size` new bytes for a kernel that calls malloc; 0 where there is no room."""
+        if not 0 < size <= _MAX_HEAP - self._heap:
+            return 0
+        self._heap += size
+        return self.map("a block of malloc", np.zeros(size, np.uint8))
+
+    def release(self, address: int) -> bool:
+        """Gives a block of malloc back; False where there is none at `address`."""
+        at = bisect_right(self.bases, address) - 1
+        if at < 0 or self.bases[at] != address or self.segments[at].name != "a block of malloc":
+            return False
+        self._heap -= self.segments[at].size
+        del self.bases[at], self.segments[at]
+        return True
 
     def find(self, address: int) -> Segment | None:
         """The buffer that begins at or below `address`; the address may lie past its end."""
@@ -102,20 +140,30 @@ class Device:
 class Memory:
     """The memory that one wave sees: the device's, and shared and local memory of its CTAs and threads.
 
-    `shared_base` is the first byte of each warp's CTA in `shared`, `[warps, 1]`; `local_base` that of each
-    thread in `local`.
+    `shared_base` is the first byte of each warp's CTA in `shared`, `[warps, 1]`, with clusters that of the
+    cluster's first CTA; `local_base` that of each thread in `local`. Every `cluster` CTAs are a cluster, and
+    shared memory of one follows the other's after `shared_stride` bytes.
     """
 
-    def __init__(self, device: Device, ctas: int, cta_of_row: npt.NDArray[np.intp], shared: int) -> None:
-        self.device = device
+    def __init__(
+        self, device: Device, ctas: int, cta_of_row: npt.NDArray[np.intp], shared: int, cluster: int = 1
+    ) -> None:
+        self.device: Device = device
+        self.cluster = cluster
         self.shared_size = shared
-        stride = -(-shared // _ALIGN) * _ALIGN
-        self.shared = Segment("shared", 0, np.zeros(ctas * stride, np.uint8))
-        self.shared_base = (cta_of_row.astype(np.uint64) * np.uint64(stride))[:, None]
+        self.shared_stride = -(-shared // _SHARED_ALIGN) * _SHARED_ALIGN
+        self.shared = Segment("shared", 0, np.zeros(ctas * self.shared_stride, np.uint8))
+        first = cta_of_row // cluster * cluster
+        self.shared_base = (first.astype(np.uint64) * np.uint64(self.shared_stride))[:, None]
         self._threads = 32 * len(cta_of_row)
-        self.watch: Watcher | None = None
+        self.strong = False
+        """Whether what is accessed now is volatile, relaxed, acquire or release: threads may meet there."""
+        self.storing: Array | None = None
+        """What a plain store writes, while its access is told to who looks on."""
         self.bytes: dict[str, int] = {}
-        self.local_size = 0
+        self.local_size = self.stack_size = 0
+        self.stack = Segment("local", 0, np.zeros(0, np.uint8))
+        self.stack_top = self.stack_base = np.zeros((len(cta_of_row), 32), np.uint64)
         self.reserve_local(16)
 
     def reserve_local(self, size: int) -> None:
@@ -129,6 +177,46 @@ class Memory:
         self.local_size = size
         self.local: Segment = Segment("local", 0, data.reshape(-1))
         self.local_base = np.arange(self._threads, dtype=np.uint64).reshape(-1, 32) * np.uint64(size)
+
+    # Shared memory of the CTAs
+
+    def shared_of(self, cta: int) -> npt.NDArray[np.uint8]:
+        """The shared memory of the wave's CTA number `cta`, as bytes."""
+        begin = cta * self.shared_stride
+        return self.shared.data[begin : begin + self.shared_size]
+
+    def shared_target(
+        self, cta: int, address: int, width: int = 1, line: int = 0, thread: Thread | None = None
+    ) -> tuple[int, int]:
+        """The CTA and the offset that a shared address of CTA `cta` means. Fault where there is none."""
+        rank, offset = address >> RANK_SHIFT, address & _OFFSET_MASK
+        if rank >= self.cluster or offset + width > self.shared_size:
+            what = f"out-of-bounds shared access of {width} bytes at 0x{address:x}"
+            raise Fault(f"{what}, {self._extent()}", line, thread, address, "out-of-bounds")
+        return cta // self.cluster * self.cluster + rank, offset
+
+    def _extent(self) -> str:
+        blocks = "the block has" if self.cluster == 1 else f"each of the cluster's {self.cluster} blocks has"
+        return f"{blocks} {self.shared_size} bytes"
+
+    def allocate_local(self, lanes: Lanes, sizes: Addresses, align: int, line: int) -> Addresses:
+        """The local addresses of new bytes for the active lanes, above what each thread has there."""
+        mask = np.uint64(align - 1)
+        begin = (lanes.chosen(self.stack_top) + mask) & ~mask
+        end = begin + np.minimum(sizes, np.uint64(_MAX_STACK))
+        most = int(np.where(lanes.enabled(), end, np.uint64(0)).max())
+        if most >= _MAX_STACK:
+            raise Fault("stack overflow", line)
+        if most > self.stack_size:
+            size = 1 << (most - 1).bit_length()
+            data = np.zeros((self._threads, size), np.uint8)
+            data[:, : self.stack_size] = self.stack.data.reshape(self._threads, self.stack_size)
+            self.stack_size, self.stack = size, Segment("local", 0, data.reshape(-1))
+            self.stack_base = np.arange(self._threads, dtype=np.uint64).reshape(-1, 32) * np.uint64(size)
+        top = self.stack_top.copy()
+        top[lanes.row_numbers()] = np.where(lanes.enabled(), end, lanes.chosen(top))
+        self.stack_top = top
+        return begin + np.uint64(STACK)
 
     # Access
 
@@ -147,6 +235,7 @@ class Memory:
         self, lanes: Lanes, space: str, address: Addresses, value: Array, width: int, line: int
     ) -> None:
         """Writes one element of each active lane; of lanes that write the same place, the last one wins."""
+        self.storing = value
         for piece in self.locate(lanes, space, address, width, "store", line):
             put(piece, value)
 
@@ -178,7 +267,13 @@ class Memory:
             space, address = "local", address - np.uint64(FRAME_PARAM)
         base = None
         if space == "shared":
+            if self.cluster > 1:
+                return self._in_cluster(lanes, address, width, kind, line)
             segment, size, base = self.shared, self.shared_size, self.shared_base
+        elif space == "local" and int(address.flat[0]) >= STACK:
+            # An address below wraps to one that is far out of bounds.
+            segment, size, base = self.stack, self.stack_size, self.stack_base
+            address = address - np.uint64(STACK)
         elif space == "local":
             segment, size, base = self.local, self.local_size, self.local_base
         else:
@@ -188,7 +283,34 @@ class Memory:
         if int(np.maximum.reduce(address, axis=None)) > limit:
             inside = address <= np.uint64(max(limit, 0)) if limit >= 0 else _nowhere(address)
             self._fault(lanes, address, inside, "out-of-bounds", space, width, line)
-        return self._piece(lanes, segment, space, address, base, width, kind, line)
+        places = address if base is None else address + lanes.chosen(base)
+        return self._piece(lanes, segment, space, address, places, width, kind, line)
+
+    def shared_places(self, lanes: Lanes, space: str, address: Addresses, width: int, line: int) -> Addresses:
+        """Where in `shared` the active lanes' shared or generic addresses point. Faults as `locate` does."""
+        if lanes.mask is not None:
+            address = np.where(lanes.mask, address, address.flat[lanes.mask.argmax()])
+        self.check_alignment(lanes, space, address, width, line)
+        if space == "generic":
+            inside = address >> np.uint64(32) == np.uint64(WINDOWS["shared"] >> 32)
+            if not inside.all():
+                self._fault(lanes, address, inside, "out-of-bounds", "shared", width, line)
+            address = address - np.uint64(WINDOWS["shared"])
+        return self._in_cluster_places(lanes, address, width, line)
+
+    def _in_cluster(self, lanes: Lanes, address: Addresses, width: int, kind: str, line: int) -> Piece:
+        """Shared space where addresses reach the other CTAs of a cluster."""
+        places = self._in_cluster_places(lanes, address, width, line)
+        return self._piece(lanes, self.shared, "shared", address, places, width, kind, line)
+
+    def _in_cluster_places(self, lanes: Lanes, address: Addresses, width: int, line: int) -> Addresses:
+        rank, offset = address >> np.uint64(RANK_SHIFT), address & np.uint64(_OFFSET_MASK)
+        limit = self.shared_size - width
+        if limit < 0 or int(offset.max()) > limit or int(rank.max()) >= self.cluster:
+            inside = (offset.astype(np.int64) <= limit) & (rank < np.uint64(self.cluster))
+            self._fault(lanes, address, inside, "out-of-bounds", "shared", width, line)
+        places: Addresses = offset + rank * np.uint64(self.shared_stride) + lanes.chosen(self.shared_base)
+        return places
 
     def _in_generic(
         self, lanes: Lanes, space: str, address: Addresses, width: int, kind: str, line: int
@@ -216,7 +338,7 @@ class Memory:
             if window:
                 pieces.append(self._in_space(here, window, offset, width, kind, line))
             elif segment is not None:
-                pieces.append(self._piece(here, segment, "global", offset, None, width, kind, line))
+                pieces.append(self._piece(here, segment, "global", offset, offset, width, kind, line))
             if rest is None or rest.mask is None:
                 return pieces
             lanes = rest
@@ -228,20 +350,25 @@ class Memory:
         segment: Segment,
         space: str,
         offset: Addresses,
-        base: Addresses | None,
+        places: Addresses,
         width: int,
         kind: str,
         line: int,
     ) -> Piece:
-        """The place of accesses that are in bounds; each passes here once for each space that it meets."""
-        if self.watch is not None:
-            self.watch(Access(kind, space, offset + np.uint64(segment.base), width, lanes, line))
-        if kind != "load" and not segment.writable:
-            self._fault(lanes, offset, _nowhere(offset), "read-only", space, width, line)
+        """The place of accesses that are in bounds; each passes here once for each space that it meets.
+
+        `offset` is that from the segment's base, of shared and local memory the address in that space.
+        """
+        if lanes.wave.watch is not None:
+            address = offset + np.uint64(segment.base)
+            lanes.wave.watch.access(Access(kind, space, address, width, lanes, line, segment, places))
+        if kind != "load":
+            if not segment.writable:
+                self._fault(lanes, offset, _nowhere(offset), "read-only", space, width, line)
+            # What an atomic operation changes, if anything, shows only when it is done.
+            lanes.wave.changes += kind != "atomic" and space != "local"
         self.bytes[space] = self.bytes.get(space, 0) + lanes.active * width
-        if base is not None:
-            offset = offset + lanes.chosen(base)
-        index = offset if width == 1 else offset >> _SHIFTS[width]
+        index = places if width == 1 else places >> _SHIFTS[width]
         return Piece(segment.view(width), index.view(np.intp), lanes.mask)
 
     def _fault(
@@ -256,8 +383,8 @@ class Memory:
         if what == "out-of-bounds" and near is not None and bad - near.base < near.size + _GAP:
             hint = f", {bad - near.base} bytes into {near.name} of {near.size} bytes"
         elif what == "out-of-bounds" and space == "shared":
-            hint = f", the block has {self.shared_size} bytes"
-        raise Fault(f"{what} {space} access of {width} bytes at 0x{bad:x}{hint}", line, thread, bad)
+            hint = f", {self._extent()}"
+        raise Fault(f"{what} {space} access of {width} bytes at 0x{bad:x}{hint}", line, thread, bad, what)
 
 
 def put(piece: Piece, value: Array) -> None:

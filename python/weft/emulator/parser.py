@@ -24,6 +24,7 @@ _STATE_SPACES = ("global", "shared", "const", "local", "param")
 _MODULE_SPACES = ("global", "shared", "const")
 _LINKAGE = (".visible", ".extern", ".weak", ".common")
 _MAX_NESTING = 64
+_FUNCTIONS = 5 << 44
 
 
 def parse(text: str) -> Tree:
@@ -93,6 +94,7 @@ class _Reader(DeclarationReader):
             if function.body is not None:
                 raise PtxError(f"function '{function.name}' is defined twice", *function.place)
             return
+        function.address = known.address if known else _FUNCTIONS + 16 * len(tree.functions)
         tree.functions[function.name] = function
         tree.scope.names[function.name] = function
 
@@ -231,6 +233,19 @@ def _skip_section(reader: _Reader) -> None:
             reader.fail("'}'")
 
 
+def _alias(reader: _Reader) -> None:
+    """`.alias name, other;`: another name of a function that has been defined."""
+    reader.take()
+    name = reader.kind("name", "a function").text
+    reader.expect(",")
+    place = reader.place
+    other = reader.scope.find(reader.kind("name", "a function").text)
+    reader.expect(";")
+    if not isinstance(other, Function):
+        raise PtxError("an alias needs a function", *place)
+    reader.scope.names[name] = other
+
+
 def _skip_statement(reader: _Reader) -> None:
     reader.skip_statement()
 
@@ -240,7 +255,7 @@ _SKIPPED: dict[str, Callable[[_Reader], None]] = {
     ".loc": _skip_line,
     ".section": _skip_section,
     ".pragma": _skip_statement,
-    ".alias": _skip_statement,
+    ".alias": _alias,
 }
 _TABLES = (".branchtargets", ".calltargets", ".callprototype")
 _FUNCTION_DIRECTIVES = frozenset(

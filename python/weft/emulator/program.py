@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from weft.emulator import flow
 from weft.emulator.decode import FunctionCode, Op
@@ -20,6 +21,7 @@ from weft.emulator.syntax import (
     Negated,
     Operand,
     Pair,
+    SymbolValue,
     Targets,
     Tree,
     Variable,
@@ -32,6 +34,16 @@ _FRAME_ALIGN = 16
 MAX_FRAME = 512 * 1024
 
 
+class Traffic(NamedTuple):
+    """The registers of one instruction, as slots; `guard` is its predicate and whether that is negated."""
+
+    prefix: str
+    line: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    guard: tuple[int, bool] | None
+
+
 @dataclass(eq=False, slots=True)
 class Block:
     """Steps that always run one after the other, and what ends them; `opcodes` are those of both."""
@@ -39,6 +51,7 @@ class Block:
     function: str
     steps: list[Step] = field(default_factory=list)
     opcodes: list[str] = field(default_factory=list)
+    traffic: list[Traffic] = field(default_factory=list)
     end: End | None = None
     rank: int = 0
     line: int = 0
@@ -89,8 +102,11 @@ class Program:
                         if callee.body is not None:
                             waiting.append(callee)
             self.codes[function.name] = FunctionCode(function, self.slots)
+            if _calls_pointers(function):
+                waiting += _pointed(tree)
+        pointed = [code for code in self.codes.values() if not code.function.is_entry]
         for code in self.codes.values():
-            code.callees = self.codes
+            code.callees, code.pointed = self.codes, pointed
             code.recursive = not code.function.is_entry and _calls_itself(code.function, tree)
 
     def _lay_out_shared(self) -> None:
@@ -124,7 +140,9 @@ class Program:
                 starts.add(at + 1)
                 # What waits for other lanes is run again when they come, and so shares its block with
                 # nothing.
-                if prefix in TABLE.collectives:
+                # So are calls through pointers, for the threads that call another function.
+                alone = prefix in TABLE.collectives or prefix in TABLE.waits
+                if alone or _is_indirect(instruction):
                     starts.add(at)
         ordered = sorted(starts)
         for start in ordered:
@@ -160,6 +178,8 @@ class Program:
         guard = None
         if instruction.guard is not None:
             guard = op.source(instruction.guard, PRED), instruction.negated
+        line = instruction.place.line
+        block.traffic.append(Traffic(prefix, line, tuple(op.reads), tuple(op.writes), guard))
         if isinstance(made, Collective | End):
             block.end = collective(made, after) if isinstance(made, Collective) else made
             block.waits, block.line = prefix, instruction.place.line
@@ -228,12 +248,33 @@ def _names(instruction: Instruction) -> Iterator[Name]:
             waiting += (operand.base, *operand.more)
 
 
+def _is_indirect(instruction: Instruction) -> bool:
+    """Whether this calls through a pointer."""
+    if instruction.opcode.partition(".")[0] != "call":
+        return False
+    callee = next((o for o in instruction.operands if isinstance(o, Name)), None)
+    return callee is not None and not isinstance(instruction.scope.find(callee.text), Function)
+
+
+def _calls_pointers(function: Function) -> bool:
+    return any(_is_indirect(instruction) for instruction in function.body or ())
+
+
+def _pointed(tree: Tree) -> list[Function]:
+    """The functions with a body whose addresses variables hold."""
+    names = {v.name for variable in tree.variables for _, v in variable.init if isinstance(v, SymbolValue)}
+    return [f for f in tree.functions.values() if f.name in names and f.body is not None and not f.is_entry]
+
+
 def _calls_itself(function: Function, tree: Tree) -> bool:
     """Whether a call of `function` can lead to another one before it returns."""
     seen: set[str] = set()
     waiting = [function]
     while waiting:
-        for instruction in waiting.pop().body or ():
+        caller = waiting.pop()
+        if _calls_pointers(caller):
+            return True
+        for instruction in caller.body or ():
             for name in _names(instruction):
                 callee = instruction.scope.find(name.text)
                 if not isinstance(callee, Function) or callee.name in seen:

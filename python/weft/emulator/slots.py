@@ -10,6 +10,7 @@ class Slots:
         self.bits = [1]
         self.constants: dict[tuple[int, int], int] = {}
         self.specials: dict[tuple[str, int], int] = {}
+        self.symbols: dict[tuple[int, int], int] = {}
         self._scrap: dict[int, int] = {}
 
     def new(self, kind: Type) -> int:
@@ -22,6 +23,13 @@ class Slots:
         if key not in self.constants:
             self.constants[key] = self.new(kind)
         return self.constants[key]
+
+    def symbol(self, offset: int, kind: Type) -> int:
+        """The slot of a shared address: each thread's names the memory of its own CTA."""
+        key = (offset & ((1 << kind.bits) - 1), kind.bits)
+        if key not in self.symbols:
+            self.symbols[key] = self.new(kind)
+        return self.symbols[key]
 
     def special(self, name: str, kind: Type) -> int:
         """The slot of a special register whose value doesn't change, read as `kind`."""

@@ -40,9 +40,9 @@ _FIXED: dict[str, Callable[["Wave"], object]] = {
     "%aggr_smem_size": lambda wave: wave.launch.shared_bytes,
     "%reserved_smem_offset_begin": _warp(0),
     "%reserved_smem_offset_end": _warp(0),
-    "%is_explicit_cluster": _warp(0),
-    "%cluster_ctarank": _warp(0),
-    "%cluster_nctarank": _warp(1),
+    "%is_explicit_cluster": lambda wave: int(wave.launch.explicit_cluster),
+    "%cluster_ctarank": lambda wave: (wave.cta_of_row % wave.launch.cluster_size)[:, None],
+    "%cluster_nctarank": lambda wave: wave.launch.cluster_size,
     "%current_graph_exec": _warp(0),
 }
 for _i, _name in enumerate("xyzw"):
@@ -51,11 +51,14 @@ for _i, _name in enumerate("xyzw"):
     _FIXED[f"%ctaid.{_name}"] = _axis(lambda wave: wave.ctaid, _i)
     _FIXED[f"%nctaid.{_name}"] = _axis(lambda wave: wave.nctaid, _i)
     # Without clusters every CTA is a cluster of its own.
-    _FIXED[f"%clusterid.{_name}"] = _axis(lambda wave: wave.ctaid, _i)
-    _FIXED[f"%nclusterid.{_name}"] = _axis(lambda wave: wave.nctaid, _i)
-    _FIXED[f"%cluster_ctaid.{_name}"] = _warp(0)
-    _FIXED[f"%cluster_nctaid.{_name}"] = _warp(1)
+    _FIXED[f"%clusterid.{_name}"] = _axis(lambda wave: wave.ctaid // wave.cluster_nctaid, _i)
+    _FIXED[f"%nclusterid.{_name}"] = _axis(lambda wave: wave.nctaid // wave.cluster_nctaid, _i)
+    _FIXED[f"%cluster_ctaid.{_name}"] = _axis(lambda wave: wave.ctaid % wave.cluster_nctaid, _i)
+    _FIXED[f"%cluster_nctaid.{_name}"] = _axis(lambda wave: wave.cluster_nctaid, _i)
 _FIXED |= {f"%envreg{i}": _warp(0) for i in range(32)}
+# The driver's interface to cooperative launches: the workspace's address, high half first.
+_FIXED["%envreg1"] = lambda wave: wave.memory.device.workspace >> 32
+_FIXED["%envreg2"] = lambda wave: wave.memory.device.workspace & 0xFFFFFFFF
 
 REGISTERS = CLOCKS | _FIXED.keys()
 

@@ -39,13 +39,17 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class SymbolValue:
-    """An initialiser that is an address: of `name`, in its own space or generic, plus `offset`."""
+    """An initialiser that is an address: of `name`, in its own space or generic, plus `offset`.
+
+    It takes `size` of the address's bytes, after the first `skip`.
+    """
 
     name: str
     offset: int
     generic: bool
     size: int
     place: Place
+    skip: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -206,6 +210,8 @@ class Function:
     body: list[Instruction] | None = None
     variables: list[Variable] = field(default_factory=list)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    address: int = 0
+    """Its number among the module's functions, as a pointer to it."""
 
 
 Entity = Register | tuple[Register, ...] | Variable | Label | Targets | Prototype | Function

@@ -18,10 +18,13 @@ Step = Callable[[Lanes], None]
 
 @dataclass(frozen=True)
 class Collective:
-    """A step that needs its lanes together: those in the register `members` (None: the whole warp)."""
+    """A step that needs its lanes together: those in the register `members` (None: the whole warp), or the
+    four warps of each warpgroup.
+    """
 
     step: Step
     members: int | None = None
+    warpgroup: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,13 @@ class Table:
         self.floats: dict[str, StepDecoder] = {}
         self.collectives: dict[str, CollectiveDecoder] = {}
         self.ends: dict[str, EndDecoder] = {}
+        self.waits: set[str] = set()
         for part in parts:
             self.steps |= part.steps
             self.floats |= part.floats
             self.collectives |= part.collectives
             self.ends |= part.ends
+            self.waits |= part.waits
 
     def step(self, *opcodes: str) -> Callable[[StepDecoder], StepDecoder]:
         """Registers the decoder of ordinary instructions."""
@@ -89,6 +94,11 @@ class Table:
             return decoder
 
         return register
+
+    def wait(self, *opcodes: str) -> Callable[[EndDecoder], EndDecoder]:
+        """Registers the decoder of an end that may be run again, and so shares its block with nothing."""
+        self.waits.update(opcodes)
+        return self.end(*opcodes)
 
     def find(self, opcode: str) -> tuple[str, StepDecoder | CollectiveDecoder | EndDecoder] | None:
         """The longest known prefix of `opcode` and its decoder."""

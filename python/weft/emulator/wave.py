@@ -1,6 +1,7 @@
 """The CTAs that run side by side: their registers, memory, and who is who among their threads."""
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,25 +10,33 @@ import numpy.typing as npt
 
 from weft.emulator import special
 from weft.emulator.errors import Thread
-from weft.emulator.memory import Device, Memory
+from weft.emulator.mbarrier import Mbarriers
+from weft.emulator.memory import RANK_SHIFT, Device, Memory
 from weft.emulator.slots import Slots
 from weft.emulator.types import STORAGE, Array, Bools
 
 if TYPE_CHECKING:
     from weft.emulator.instructions.async_copy import CopyQueue
+    from weft.emulator.sanitizer.registers import RegisterState
+    from weft.emulator.watch import Watch
 
 Dim3 = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The shape of a launch. `shared_bytes` is a CTA's in all, `dynamic_shared` what the launch added."""
+    """The shape of a launch. `shared_bytes` is a CTA's in all, `dynamic_shared` what the launch added.
+
+    `cluster` is in CTAs; `explicit_cluster` says that someone asked for clusters.
+    """
 
     grid: Dim3
     block: Dim3
     shared_bytes: int
     dynamic_shared: int
     arithmetic: str
+    cluster: Dim3 = (1, 1, 1)
+    explicit_cluster: bool = False
 
     @property
     def threads(self) -> int:
@@ -43,6 +52,47 @@ class Launch:
         x, y, z = self.grid
         return x * y * z
 
+    @property
+    def cluster_size(self) -> int:
+        x, y, z = self.cluster
+        return x * y * z
+
+    @property
+    def clusters(self) -> Dim3:
+        """How many clusters the grid has along each axis."""
+        x, y, z = (g // c for g, c in zip(self.grid, self.cluster, strict=True))
+        return x, y, z
+
+    def cta_at(self, position: int) -> int:
+        """The number in the grid of the CTA at a place of the order in which they begin: by clusters."""
+        if self.cluster_size == 1:
+            return position
+        number, rank = divmod(position, self.cluster_size)
+        cluster, inside = unflatten(number, self.clusters), unflatten(rank, self.cluster)
+        x, y, z = (c * n + i for c, n, i in zip(cluster, self.cluster, inside, strict=True))
+        return x + self.grid[0] * (y + self.grid[1] * z)
+
+
+class Grid:
+    """A launch's CTAs that have not begun, in the order of `Launch.cta_at`; whole clusters are taken."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.begun = self.cancelled = 0
+
+    def take(self, most: int) -> list[int]:
+        """The numbers in the grid of the next CTAs, at most `most`; empty when all have begun."""
+        last = min(self.begun + most, self.launch.total_ctas)
+        taken = [self.launch.cta_at(at) for at in range(self.begun, last)]
+        self.begun = last
+        return taken
+
+    def cancel(self) -> Dim3 | None:
+        """Takes a cluster that will not run; returns the coordinates of its first CTA."""
+        taken = self.take(self.launch.cluster_size)
+        self.cancelled += len(taken)
+        return unflatten(taken[0], self.launch.grid) if taken else None
+
 
 def unflatten(flat: int, dims: Dim3) -> Dim3:
     """The coordinates of number `flat`, x fastest."""
@@ -50,15 +100,29 @@ def unflatten(flat: int, dims: Dim3) -> Dim3:
 
 
 class Wave:
-    """CTAs `cta_numbers` of a launch.
+    """CTAs `cta_numbers` of a launch: whole clusters, each in the order of its ranks.
 
     Row r of a register is warp `warp_of_row[r]` of the CTA that is number `cta_of_row[r]` in the wave.
     `live` are the threads that have not exited; `ticks` counts what the wave has executed, as its clock, and
-    `polls` the times that it may have been looking for what others do.
+    `polls` the times that it may have been looking for what others do, and `changes` those that it may have
+    changed something that others see. `watch` hears what happens.
     """
 
-    def __init__(self, launch: Launch, slots: Slots, device: Device, cta_numbers: Sequence[int]) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        slots: Slots,
+        device: Device,
+        cta_numbers: Sequence[int],
+        grid: Grid,
+    ) -> None:
         self.launch: Launch = launch
+        self.grid = grid
+        self.watch: Watch | None = None
+        self.registers: RegisterState | None = None
+        """What the sanitizer knows of registers."""
+        self.random: random.Random | None = None
+        self.delayed: list[Callable[[], None]] = []
         self.cta_numbers: npt.NDArray[np.intp] = np.array(cta_numbers)
         self.warps = len(cta_numbers) * launch.warps
         self.cta_of_row: npt.NDArray[np.intp] = np.repeat(np.arange(len(cta_numbers)), launch.warps)
@@ -71,8 +135,12 @@ class Wave:
             self.cta_numbers[self.cta_of_row][:, None], launch.grid
         )
         self.nctaid: npt.NDArray[np.intp] = np.array([*launch.grid, 1])
-        self.ticks = self.polls = 0
-        self.memory = Memory(device, len(cta_numbers), self.cta_of_row, launch.shared_bytes)
+        self.cluster_nctaid: npt.NDArray[np.intp] = np.array([*launch.cluster, 1])
+        self.ticks = self.polls = self.changes = 0
+        self.memory: Memory = Memory(
+            device, len(cta_numbers), self.cta_of_row, launch.shared_bytes, launch.cluster_size
+        )
+        self.mbarriers = Mbarriers(self)
         self.copies: CopyQueue | None = None
         self.regs = self._registers(slots)
 
@@ -85,7 +153,32 @@ class Wave:
             regs[slot] = np.full(shape, element)
         for (name, bits), slot in slots.specials.items():
             regs[slot] = special.fixed(self, name, bits)
+        rank = (self.cta_of_row % self.launch.cluster_size << RANK_SHIFT).astype(np.uint64)
+        base = np.repeat(rank[:, None], 32, axis=1)
+        for (offset, bits), slot in slots.symbols.items():
+            regs[slot] = (base + np.uint64(offset)).astype(STORAGE[bits])
         return regs
+
+    def later(self, function: Callable[[], None]) -> None:
+        """What an asynchronous unit does when it has finished: now, with a seed at a random later turn."""
+        if self.random is None:
+            function()
+        else:
+            self.delayed.append(function)
+
+    def deliver(self) -> None:
+        """Lets one operation that was put off take effect."""
+        assert self.random is not None
+        self.delayed.pop(self.random.randrange(len(self.delayed)))()
+
+    def cluster_rank(self, cta: int) -> int:
+        """The rank in its cluster of the wave's CTA number `cta`."""
+        return cta % self.launch.cluster_size
+
+    def cluster_ctas(self, cta: int) -> range:
+        """The CTAs of the wave that are in the cluster of CTA number `cta`, by rank."""
+        size = self.launch.cluster_size
+        return range(cta // size * size, cta // size * size + size)
 
     def parts(self, split: bool) -> list[Bools]:
         """The threads that begin together: all of them, or those of each warp."""

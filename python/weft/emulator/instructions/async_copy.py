@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.decode import Op
+from weft.emulator.instructions.mbarrier import BarrierOperand
 from weft.emulator.lanes import Lanes
 from weft.emulator.memory import Addresses, Piece, put
 from weft.emulator.table import Step, Table
@@ -120,6 +121,38 @@ def cp_async(op: Op) -> Step:
     return run
 
 
+@table.step("cp.async.mbarrier.arrive")
+def mbarrier_arrive(op: Op) -> Step:
+    """`cp.async.mbarrier.arrive{.noinc}{.shared}.b64 [barrier]`: arrives when all copies so far are done.
+
+    Without `.noinc` the phase first expects one arrival more, so that this one changes nothing on balance.
+    """
+    counted = not op.flag("noinc")
+    space = "shared" if op.flag("shared", "shared::cta") else "generic"
+    op.type("b64")
+    op.count(1)
+    barrier, line = BarrierOperand(op, 0, space), op.line
+
+    def run(lanes: Lanes) -> None:
+        mbarriers = lanes.wave.mbarriers
+        for cta, offset, mask in barrier.targets(lanes):
+            threads = lanes.narrowed(mask).threads()
+            count = int(np.count_nonzero(mask))
+            if counted:
+                mbarriers.expect_arrivals(cta, offset, count, line)
+
+            def finish(
+                cta: int = cta, offset: int = offset, threads: Bools = threads, count: int = count
+            ) -> None:
+                queue(lanes).wait(threads, None)
+                for _ in range(count):
+                    mbarriers.arrive(cta, offset, line, threads=threads, event="commit")
+
+            lanes.wave.later(finish)
+
+    return run
+
+
 def _filled(lanes: Lanes, address: Addresses, wanted: Array, size: int, line: int) -> Array:
     """Elements of `size` bytes of which the first `wanted` are read, and no others touched."""
     memory = lanes.wave.memory
@@ -140,7 +173,15 @@ def _filled(lanes: Lanes, address: Addresses, wanted: Array, size: int, line: in
 @table.step("cp.async.commit_group")
 def commit_group(op: Op) -> Step:
     op.count(0)
-    return lambda lanes: queue(lanes).commit(lanes.threads())
+    line = op.line
+
+    def run(lanes: Lanes) -> None:
+        threads = lanes.threads()
+        queue(lanes).commit(threads)
+        if lanes.wave.watch is not None:
+            lanes.wave.watch.async_commit("cp.async", threads, line)
+
+    return run
 
 
 @table.step("cp.async.wait_group")
@@ -149,10 +190,24 @@ def wait_group(op: Op) -> Step:
     pending = op.immediate(0)
     if not 0 <= pending < 1 << 31:
         op.fail(f"can't leave {pending} groups pending")
-    return lambda lanes: queue(lanes).wait(lanes.threads(), pending)
+    return _waiting(op, pending)
 
 
 @table.step("cp.async.wait_all")
 def wait_all(op: Op) -> Step:
     op.count(0)
-    return lambda lanes: queue(lanes).wait(lanes.threads(), None)
+    return _waiting(op, None)
+
+
+def _waiting(op: Op, pending: int | None) -> Step:
+    line = op.line
+
+    def run(lanes: Lanes) -> None:
+        threads = lanes.threads()
+        queue(lanes).wait(threads, pending)
+        if lanes.wave.watch is not None:
+            if pending is None:
+                lanes.wave.watch.async_commit("cp.async", threads, line)
+            lanes.wave.watch.async_done("cp.async", threads, line, pending or 0)
+
+    return run

@@ -19,7 +19,7 @@ _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "d
 Update = Callable[..., Array]
 
 
-def _update(op: Op, name: str, kind: Type) -> Update:
+def update_of(op: Op, name: str, kind: Type) -> Update:
     """From the old value and the operands to the new value, all as register bits."""
     if kind.is_float:
         return _float_update(op, name, kind)
@@ -61,7 +61,7 @@ def _float_update(op: Op, name: str, kind: Type) -> Update:
     return update
 
 
-@table.step("atom", "red", "red.async")
+@table.step("atom", "red")
 def atomic(op: Op) -> Step:
     """`atom d, [a], b{, c}`; `red` is the same without a result."""
     qualifiers(op)
@@ -77,7 +77,7 @@ def atomic(op: Op) -> Step:
     address = op.address(first, space)
     if address.space not in ("global", "shared", "generic"):
         op.fail(f"isn't defined in {address.space} space")
-    update, line = _update(op, name, kind), op.line
+    update, line = update_of(op, name, kind), op.line
     sources = [[op.source(i, kind) for i in op.items(first + 1 + n)] for n in range(inputs)]
     results = [op.destination(i, kind) for i in op.items(0)] if returns else []
     if any(len(s) != count for s in sources) or (results and len(results) != count):
@@ -91,23 +91,28 @@ def atomic(op: Op) -> Step:
             at = places + np.uint64(part * width) if part else places
             old = np.zeros(places.shape, STORAGE[8 * width])
             for piece in lanes.wave.memory.locate(lanes, address.space, at, width, "atomic", line):
-                _apply(piece, update, values, old)
+                lanes.wave.changes += apply(piece, update, values, old)
             if results:
                 lanes.write(results[part], old)
-        give_way(lanes)
+        if returns:
+            give_way(lanes)
 
     return run
 
 
-def _apply(piece: Piece, update: Update, values: list[Array], old: Array) -> None:
-    """Updates the places of a piece and puts what was there before into `old`."""
+def apply(piece: Piece, update: Update, values: list[Array], old: Array) -> bool:
+    """Updates the places of a piece, puts what was there before into `old`; whether anything changed."""
+    changed = False
     mask = np.ones(old.shape, np.bool_) if piece.mask is None else piece.mask
     index, inputs = piece.places[mask], [v[mask] for v in values]
     before = np.empty(len(index), old.dtype)
     for now in turns(index):
         before[now] = piece.view[index[now]]
-        piece.view[index[now]] = update(before[now], *[v[now] for v in inputs])
+        new = update(before[now], *[v[now] for v in inputs])
+        piece.view[index[now]] = new
+        changed = changed or bool((new != before[now]).any())
     old[mask] = before
+    return changed
 
 
 def turns(index: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:

@@ -6,10 +6,10 @@ import numpy as np
 
 from weft.emulator.decode import Op
 from weft.emulator.floats import each_exactly
-from weft.emulator.steps import compute
+from weft.emulator.steps import compute, compute_many
 from weft.emulator.syntax import Integer
 from weft.emulator.table import Step, Table
-from weft.emulator.types import U32, Array, Type
+from weft.emulator.types import PRED, U32, Array, Type
 
 table = Table()
 _BITS = "b16 b32 b64"
@@ -199,11 +199,48 @@ def nth_set(op: Op) -> Step:
     return compute(op.destination(0, U32), function, *[op.source(i, U32) for i in (1, 2, 3)])
 
 
+@table.step("bmsk")
+def mask(op: Op) -> Step:
+    """`b` ones from bit `a` on; positions and widths past 32 are clamped, or wrap."""
+    clamps = op.choice(["clamp", "wrap"]) == "clamp"
+    op.type("b32")
+    op.count(3)
+
+    def function(start: Array, count: Array) -> Array:
+        limit = np.uint32(32)
+        pos = np.minimum(start, limit) if clamps else start & np.uint32(31)
+        size = np.minimum(count, limit) if clamps else count & np.uint32(31)
+        ones = (np.uint64(1) << size.astype(np.uint64)) - np.uint64(1)
+        return (ones << pos.astype(np.uint64)).astype(np.uint32)
+
+    return compute(op.destination(0, U32), function, op.source(1, U32), op.source(2, U32))
+
+
+@table.step("szext")
+def extend(op: Op) -> Step:
+    """The low `b` bits of `a`, with sign or zeros above; widths past 32 are clamped, or wrap."""
+    clamps = op.choice(["clamp", "wrap"]) == "clamp"
+    signed = op.type("u32 s32").kind == "s"
+    op.count(3)
+
+    def function(x: Array, count: Array) -> Array:
+        size = np.minimum(count, np.uint32(32)) if clamps else count & np.uint32(31)
+        up = np.uint64(64) - size.astype(np.uint64)
+        lifted = np.where(size > 0, x.astype(np.uint64) << (up & np.uint64(63)), np.uint64(0))
+        down = np.where(size > 0, up, np.uint64(0))
+        if signed:
+            return (lifted.view(np.int64) >> down.astype(np.int64)).astype(np.uint32)
+        return (lifted >> down).astype(np.uint32)
+
+    return compute(op.destination(0, U32), function, op.source(1, U32), op.source(2, U32))
+
+
 @table.step("lop3")
 def lop3(op: Op) -> Step:
-    """Any function of three bits, as a truth table in the last operand."""
+    """Any function of three bits, as a truth table; `lop3.or d|p, a, b, c, table, q`: p = (d != 0) or q."""
+    combine = op.choice(["and", "or"], "")
     op.type("b32")
-    op.count(5)
+    op.count(6 if combine else 5)
     truth = op.immediate(4) & 255
     terms = [n for n in range(8) if truth >> n & 1]
 
@@ -213,8 +250,22 @@ def lop3(op: Op) -> Step:
             out |= (x if n & 4 else ~x) & (y if n & 2 else ~y) & (z if n & 1 else ~z)
         return out
 
+    made = _KNOWN_LOP3.get(truth, function)
     sources = [op.source(i, U32) for i in (1, 2, 3)]
-    return compute(op.destination(0, U32), _KNOWN_LOP3.get(truth, function), *sources)
+    first, second = op.pair(0)
+    if not combine:
+        return compute(op.destination(first, U32), made, *sources)
+    if second is None:
+        op.fail("needs a predicate as its second result")
+    predicate, negated = op.predicate(5)
+    join = np.logical_and if combine == "and" else np.logical_or
+
+    def both(x: Array, y: Array, z: Array, q: Array) -> tuple[Array, Array]:
+        value = made(x, y, z)
+        return value, join(value != 0, q ^ negated)
+
+    results = [op.destination(first, U32), op.destination(second, PRED)]
+    return compute_many(results, both, *sources, predicate)
 
 
 _KNOWN_LOP3: dict[int, Callable[[Array, Array, Array], Array]] = {

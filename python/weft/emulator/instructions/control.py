@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.emulator.decode import FunctionCode, Op
+from weft.emulator.decode import Op
 from weft.emulator.ends import jump
 from weft.emulator.errors import Fault
-from weft.emulator.groups import CallSite, Group, Transfer
+from weft.emulator.groups import Group
 from weft.emulator.lanes import Lanes
-from weft.emulator.steps import nothing
-from weft.emulator.syntax import Function, Name, Operand, Register, Targets, Variable
+from weft.emulator.steps import compute, nothing
+from weft.emulator.syntax import Name, Targets
 from weft.emulator.table import End, Step, Table
-from weft.emulator.types import U32
+from weft.emulator.types import U32, U64
 
 if TYPE_CHECKING:
     from weft.emulator.machine import Machine
@@ -84,51 +84,55 @@ def trap(op: Op) -> Step:
     return run
 
 
-@table.step("griddepcontrol", "setmaxnreg")
-def no_effect(op: Op) -> Step:
-    """A launch runs alone, and registers are plenty."""
-    op.modifiers.clear()
+@table.step("griddepcontrol")
+def griddepcontrol(op: Op) -> Step:
+    """A launch runs alone: what it could wait for is over."""
+    op.choice(["launch_dependents", "wait"])
+    op.count(0)
     return nothing
 
 
-@table.end("call")
-def call(op: Op) -> End:
-    """`call (results), function, (arguments)` of a function with a body."""
-    op.flag("uni")
-    op.count(1, 4)
-    at = next((i for i, o in enumerate(op.operands) if _function(op, o) is not None), None)
-    if at is None:
-        op.fail("only calls functions by name")
-    function = _function(op, op.operand(at))
-    assert function is not None
-    code = op.code.callees.get(function.name)
-    if code is None:
-        op.fail(f"'{function.name}' has no body")
-    results = op.group(0) if at == 1 else ()
-    arguments = op.group(at + 1) if len(op.operands) > at + 1 else ()
-    if len(results) != len(code.function.returns) or len(arguments) != len(code.function.params):
-        op.fail(f"'{function.name}' has {len(code.function.params)} parameters, got {len(arguments)}")
-    into = [_transfer(op, a, f, code, True) for a, f in zip(arguments, code.function.params, strict=True)]
-    out = [_transfer(op, r, f, code, False) for r, f in zip(results, code.function.returns, strict=True)]
-    site = CallSite(code, op.block, op.next, into, out)
-    return End(lambda machine, group: machine.call(group, site), (op.next,))
+@table.step("setmaxnreg")
+def setmaxnreg(op: Op) -> Step:
+    """Registers are plenty."""
+    op.choice(["inc", "dec"])
+    op.flag("sync")
+    op.flag("aligned")
+    op.type("u32")
+    op.count(1)
+    count = op.immediate(0)
+    if count % 8 or not 24 <= count <= 256:
+        op.fail(f"expects 24 to 256 registers, a multiple of 8, got {count}")
+    return nothing
 
 
-def _function(op: Op, operand: Operand) -> Function | None:
-    entity = op.entity(operand) if isinstance(operand, Name) else None
-    return entity if isinstance(entity, Function) else None
+@table.step("nanosleep")
+def nanosleep(op: Op) -> Step:
+    """Lets other groups go first, as a thread that sleeps is waiting for something."""
+    op.type("u32")
+    op.count(1)
+    op.source(0, U32)
+
+    def run(lanes: Lanes) -> None:
+        lanes.wave.ticks += 200
+
+    return run
 
 
-def _transfer(
-    op: Op, actual: Operand, formal: Variable | Register, code: FunctionCode, into: bool
-) -> Transfer:
-    """From an argument to a parameter (`into`), or from the parameter that returns to the caller's."""
-    entity = op.entity(actual) if isinstance(actual, Name) else None
-    if isinstance(formal, Register):
-        inside = code.base + formal.index
-        outside = op.source(actual, formal.type) if into else op.destination(actual, formal.type)
-        return Transfer(outside, inside) if into else Transfer(inside, outside)
-    if not isinstance(entity, Variable) or not op.in_frame(entity) or entity.size != formal.size:
-        op.fail(f"'{formal.name}' needs a .param variable of {formal.size} bytes", actual.place)
-    ends = (entity.offset, formal.offset) if into else (formal.offset, entity.offset)
-    return Transfer(*ends, formal.size)
+@table.step(
+    "prefetch",
+    "prefetchu",
+    "discard",
+    "applypriority",
+    "createpolicy",
+    "brkpt",
+    "pmevent",
+    "cp.async.bulk.prefetch",
+)
+def advice(op: Op) -> Step:
+    """Advice to caches and debuggers, without effect on what a program computes."""
+    op.modifiers.clear()
+    if op.prefix == "createpolicy":
+        result = op.destination(0, U64)
+        return compute(result, lambda x: x, op.slots.constant(0, U64))
+    return nothing

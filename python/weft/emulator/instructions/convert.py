@@ -5,18 +5,11 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decode import Op
-from weft.emulator.floats import (
-    MINIFLOATS,
-    decode,
-    each_exactly,
-    encode,
-    encode_minifloat,
-    flush,
-    saturate,
-)
+from weft.emulator.floats import decode, each_exactly, encode, flush, saturate
+from weft.emulator.instructions.convert_packed import packed
 from weft.emulator.steps import compute
 from weft.emulator.table import Step, Table
-from weft.emulator.types import TYPES, Array, Type
+from weft.emulator.types import Array, Type
 
 table = Table()
 _INTEGRAL: dict[str, Callable[[Array], Array]] = {
@@ -25,7 +18,7 @@ _INTEGRAL: dict[str, Callable[[Array], Array]] = {
     "rmi": np.floor,
     "rpi": np.ceil,
 }
-_MODES = ("rn", "rz", "rm", "rp", "rna")
+_MODES = ("rn", "rz", "rm", "rp", "rna", "rs")
 Function = Callable[[Array], Array]
 
 
@@ -38,9 +31,11 @@ def cvt(op: Op) -> Step:
     out, kind = op.type(), op.type()
     if out.kind == "p" or kind.kind == "p":
         op.fail("doesn't convert predicates")
-    if out.name.endswith("x2") or kind.name.endswith("x2"):
-        return _packed(op, out, kind, mode or "rn", relu, finite)
+    if out.name[-2:] in ("x2", "x4") or kind.name[-2:] in ("x2", "x4"):
+        return packed(op, out, kind, mode or "rn", relu, finite)
     op.count(2)
+    if mode == "rs":
+        op.fail("rounds at random only to packed formats")
     if out.is_float and kind.is_float:
         function = _float_to_float(out, kind, mode or "rn", integral, ftz, sat, relu, finite)
     elif out.is_float:
@@ -202,53 +197,3 @@ def _limit(bits: Array, value: Array, out: Type) -> Array:
     exponent = {"f16": 0x7C00, "bf16": 0x7F80}.get(out.name, 0x7F800000)
     infinite = ((bits & kind(exponent)) == kind(exponent)) & ~np.isnan(value)
     return np.where(infinite, sign | kind(most), bits)
-
-
-def _packed(op: Op, out: Type, kind: Type, mode: str, relu: bool, finite: bool) -> Step:
-    """Two values to or from a register: `cvt.rn.bf16x2.f32 d, a, b` puts a into the upper half."""
-    if out.name in MINIFLOATS:
-        return _to_minifloats(op, out, kind, relu)
-    if kind.name in MINIFLOATS and out.name == "f16x2":
-        op.count(2)
-        small = MINIFLOATS[kind.name][0]
-        source, result = op.source(1, TYPES["b16"]), op.destination(0, out)
-
-        def widen(bits: Array) -> Array:
-            half = bits.view(small).astype(np.float32).astype(np.float16).view(np.uint16)
-            half = np.where((half & np.uint16(0x7FFF)) > 0x7C00, np.uint16(0x7FFF), half)
-            return half.view(np.uint32)
-
-        return compute(result, widen, source)
-    if out.name not in ("f16x2", "bf16x2") or kind.name != "f32":
-        op.fail(f"doesn't convert .{kind} to .{out}")
-    op.count(3)
-    element = TYPES[out.name.removesuffix("x2")]
-    convert = _float_to_float(element, kind, mode, "", False, False, relu, finite)
-
-    def function(high: Array, low: Array) -> Array:
-        return convert(high).astype(np.uint32) << np.uint32(16) | convert(low)
-
-    return compute(op.destination(0, out), function, op.source(1, kind), op.source(2, kind))
-
-
-def _to_minifloats(op: Op, out: Type, kind: Type, relu: bool) -> Step:
-    if kind.name not in ("f32", "f16x2"):
-        op.fail(f"doesn't convert .{kind} to .{out}")
-    from_f32 = kind.name == "f32"
-    op.count(3 if from_f32 else 2)
-
-    def element(value: Array) -> Array:
-        return encode_minifloat(np.where(value < 0, value.dtype.type(0), value) if relu else value, out.name)
-
-    def two(high: Array, low: Array) -> Array:
-        return element(high.view(np.float32)).astype(np.uint16) << np.uint16(8) | element(
-            low.view(np.float32)
-        )
-
-    def pair(bits: Array) -> Array:
-        return element(bits.view(np.float16)).view(np.uint16)
-
-    result = op.destination(0, TYPES["b16"])
-    if from_f32:
-        return compute(result, two, op.source(1, kind), op.source(2, kind))
-    return compute(result, pair, op.source(1, kind))

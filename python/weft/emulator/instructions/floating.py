@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decode import Op
+from weft.emulator.directed import in_mode
 from weft.emulator.floats import canonical, decode, encode, flush, fma_f32, fma_f64, saturate, sum_odd
 from weft.emulator.steps import compute
 from weft.emulator.table import Step, Table
@@ -26,8 +27,6 @@ class Format:
         self.nan, self.xorsign = op.flag("NaN"), op.flag("xorsign")
         self.type = op.type(allowed)
         self.name = self.type.name.removesuffix("x2")
-        if self.name == "f64" and self.mode != "rn":
-            op.fail(f"rounding .{self.mode} isn't supported for .f64")
 
     @property
     def packed(self) -> bool:
@@ -75,14 +74,26 @@ class Format:
             return lambda *registers: canonical(function(*[r.view(f32) for r in registers]), "f32")
         return run
 
-    def exactly(self, function: Function) -> Function:
-        """The same for a function on float64 that rounds to odd, with this format's rounding."""
+    def exactly(self, function: Function, name: str) -> Function:
+        """The same for operation `name` in this format's rounding; `function` on float64 rounds to odd."""
+        if self.name == "f64":
+            return self.lift(in_mode(name, self.mode))
 
         def run(*registers: Array) -> Array:
-            value = function(*[decode(self.elements(r), self.name) for r in registers])
+            values = [decode(self.elements(r), self.name) for r in registers]
+            value = function(*values)
+            if self.mode == "rm" and name in ("add", "sub", "fma"):
+                value = np.where((value == 0) & _cancels(name, values), -0.0, value)
             return self.register(encode(value, self.name, self.mode))
 
         return run
+
+
+def _cancels(name: str, values: list[Array]) -> Array:
+    """Where a sum of zero has a negative part: rounded down, such a sum is negative zero."""
+    first = np.signbit(values[0] * values[1]) if name == "fma" else np.signbit(values[0])
+    last = ~np.signbit(values[-1]) if name == "sub" else np.signbit(values[-1])
+    return np.asarray(first | last)
 
 
 def _operands(op: Op, kind: Type, count: int) -> list[int]:
@@ -93,18 +104,33 @@ def _operands(op: Op, kind: Type, count: int) -> list[int]:
 def _plain(op: Op, function: Function, odd: Function, inputs: int) -> Step:
     """A step of NumPy's `function` where that rounds as asked, else of `odd`, which rounds to odd."""
     fmt = Format(op)
-    made = fmt.lift(function) if fmt.mode == "rn" else fmt.exactly(odd)
+    made = fmt.lift(function) if fmt.mode == "rn" else fmt.exactly(odd, op.prefix)
     return compute(op.destination(0, fmt.type), made, *_operands(op, fmt.type, inputs))
 
 
-@table.float_step("add")
-def add(op: Op) -> Step:
-    return _plain(op, np.add, sum_odd, 2)
+def _mixed(op: Op, fmt: Format, made: Function, inputs: int) -> Step:
+    """A step of `made`, where all operands but the last may be f16 or bf16: `fma.rn.f32.f16 d, a, b, c`."""
+    narrow = op.choice(["f16", "bf16"], "") if fmt.name == "f32" and not fmt.packed else ""
+    if not narrow:
+        return compute(op.destination(0, fmt.type), made, *_operands(op, fmt.type, inputs))
+    op.count(inputs + 1)
+    sources = [op.source(i, TYPES[narrow]) for i in range(1, inputs)]
+
+    def function(*registers: Array) -> Array:
+        wide = [decode(r, narrow).astype(np.float32).view(np.uint32) for r in registers[:-1]]
+        return made(*wide, registers[-1])
+
+    return compute(op.destination(0, fmt.type), function, *sources, op.source(inputs, fmt.type))
 
 
-@table.float_step("sub")
-def sub(op: Op) -> Step:
-    return _plain(op, np.subtract, lambda x, y: sum_odd(x, -y), 2)
+@table.float_step("add", "sub")
+def add_sub(op: Op) -> Step:
+    fmt = Format(op)
+    if op.prefix == "add":
+        made = fmt.lift(np.add) if fmt.mode == "rn" else fmt.exactly(sum_odd, "add")
+    else:
+        made = fmt.lift(np.subtract) if fmt.mode == "rn" else fmt.exactly(lambda x, y: sum_odd(x, -y), "sub")
+    return _mixed(op, fmt, made, 2)
 
 
 @table.float_step("mul")
@@ -127,20 +153,36 @@ def sqrt(op: Op) -> Step:
 
 @table.float_step("rcp")
 def rcp(op: Op) -> Step:
+    if {"approx", "ftz", "f64"} <= set(op.modifiers):
+        return approximate_f64(op, lambda x: 1.0 / x)
     return _plain(op, lambda x: x.dtype.type(1) / x, lambda x: 1.0 / x, 1)
+
+
+def approximate_f64(op: Op, function: Function) -> Step:
+    """Works on the upper 32 bits of the operand and gives those of the result; subnormals are zero."""
+    fmt = Format(op, "f64")
+    upper, exponent, sign = (np.uint64(n << 32) for n in (0xFFFFFFFF, 0x7FF00000, 0x80000000))
+
+    def cut(bits: Array) -> Array:
+        return np.where(bits & exponent == 0, bits & sign, bits & upper)
+
+    def run(bits: Array) -> Array:
+        value = np.where(np.isnan(bits.view(np.float64)), np.nan, cut(bits).view(np.float64))
+        return cut(np.asarray(function(value)).view(np.uint64))
+
+    return compute(op.destination(0, fmt.type), run, *_operands(op, fmt.type, 1))
 
 
 @table.float_step("fma", "mad")
 def fma(op: Op) -> Step:
     fmt = Format(op)
-    sources = _operands(op, fmt.type, 3)
-    if fmt.name == "f64":
+    if fmt.name == "f64" and fmt.mode == "rn":
         made = fmt.lift(fma_f64)
     elif fmt.name == "f32" and fmt.mode == "rn":
         made = fmt.lift(fma_f32)
     else:
-        made = fmt.exactly(lambda x, y, z: sum_odd(x * y, z))
-    return compute(op.destination(0, fmt.type), made, *sources)
+        made = fmt.exactly(lambda x, y, z: sum_odd(x * y, z), "fma")
+    return _mixed(op, fmt, made, 3)
 
 
 @table.float_step("abs", "neg")
@@ -163,12 +205,12 @@ def sign(op: Op) -> Step:
 def min_max(op: Op) -> Step:
     """Of two zeros the negative one is less; a NaN loses to a number, unless `.NaN` is given."""
     fmt = Format(op)
-    least = op.prefix == "min"
+    least, absolute = op.prefix == "min", op.flag("abs")
     inputs = len(op.operands) - 1
     op.count(3, 4)
 
     def two(x: Array, y: Array) -> Array:
-        a, b = (np.abs(x), np.abs(y)) if fmt.xorsign else (x, y)
+        a, b = (np.abs(x), np.abs(y)) if absolute else (x, y)
         plain = (np.minimum if least else np.maximum) if fmt.nan else (np.fmin if least else np.fmax)
         value = plain(a, b)
         equal = (a == b) & (a == 0)

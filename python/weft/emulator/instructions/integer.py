@@ -8,7 +8,7 @@ from weft.emulator.decode import Op
 from weft.emulator.lanes import Lanes
 from weft.emulator.steps import compute
 from weft.emulator.table import Step, Table
-from weft.emulator.types import STORAGE, TYPES, Array, Type
+from weft.emulator.types import PRED, STORAGE, TYPES, Array, Type
 
 table = Table()
 _INTEGERS = "u16 u32 u64 s16 s32 s64"
@@ -32,42 +32,61 @@ def wider(kind: Type) -> np.dtype[np.generic]:
 def add_sub(op: Op) -> Step:
     plain = np.add if op.prefix == "add" else np.subtract
     saturates, keeps_carry = op.flag("sat"), op.flag("cc")
-    kind = op.type(_INTEGERS)
+    kind = op.type(_INTEGERS + " b32 b64 u16x2 s16x2")
     op.count(3)
     result, a, b = op.destination(0, kind), op.source(1, kind), op.source(2, kind)
+    if kind.name.endswith("x2"):
+        return compute(result, _by_halves(plain, kind, saturates), a, b)
     if saturates:
         wide = np.add if op.prefix == "add" else np.subtract
         return compute(result, lambda x, y: _clamp(wide(_widen(x, kind), _widen(y, kind)), kind), a, b)
     if keeps_carry:
-        return _with_carry(op, kind, result, a, b, 0, op.prefix == "sub")
+        return _with_carry(op, kind, (result, a, b), 0, True, op.prefix == "sub")
     return compute(result, plain, a, b)
+
+
+def _by_halves(function: np.ufunc, kind: Type, saturates: bool) -> Callable[[Array, Array], Array]:
+    """A function on the two halves of registers."""
+    element = TYPES[f"{kind.kind}16"]
+    if not saturates:
+        return lambda x, y: function(x.view(np.uint16), y.view(np.uint16)).view(np.uint32)
+
+    def run(x: Array, y: Array) -> Array:
+        wide = function(_widen(x.view(np.uint16), element), _widen(y.view(np.uint16), element))
+        return _clamp(wide, element).view(np.uint32)
+
+    return run
 
 
 @table.step("addc", "subc")
 def add_carry(op: Op) -> Step:
-    op.flag("cc")
-    kind = op.type("u32 s32 b32 u64 s64")
+    keeps_carry = op.flag("cc")
+    kind = op.type("u32 s32 b32 u64 s64 b64")
     op.count(3)
-    carry = op.code.carry
-    return _with_carry(
-        op, kind, op.destination(0, kind), op.source(1, kind), op.source(2, kind), carry, op.prefix == "subc"
-    )
+    result, a, b = op.destination(0, kind), op.source(1, kind), op.source(2, kind)
+    return _with_carry(op, kind, (result, a, b), op.code.carry, keeps_carry, op.prefix == "subc")
 
 
-def _with_carry(op: Op, kind: Type, result: int, a: int, b: int, carry: int, subtract: bool) -> Step:
-    """Adds or subtracts with a carry (borrow) in, where `carry` is a slot, and keeps the one that results."""
-    out = op.code.carry
+def _with_carry(
+    op: Op, kind: Type, slots: tuple[int, int, int], carry: int, keeps: bool, subtract: bool
+) -> Step:
+    """Adds or subtracts with a carry in, where `carry` is a slot; may keep the carry that results.
+
+    A difference is `a + ~b + carry`, so that a borrow is a carry that is clear: nvcc's divisions subtract,
+    and then read the flag with `addc`.
+    """
+    out = op.code.carry if keeps else op.slots.scrap(PRED)
+    result, a, b = slots
     storage = kind.storage
 
     def run(lanes: Lanes) -> None:
         x, y = lanes.read(a), lanes.read(b)
-        into = lanes.read(carry).astype(storage) if carry else np.zeros(x.shape, storage)
+        first = 1 if subtract else 0
+        into = lanes.read(carry).astype(storage) if carry else np.full(x.shape, first, storage)
         if subtract:
-            value = x - y - into
-            over = (x < y) | ((x == y) & (into != 0))
-        else:
-            value = x + y + into
-            over = (value < x) | ((value == x) & (into != 0))
+            y = ~y
+        value = x + y + into
+        over = (value < x) | ((value == x) & (into != 0))
         lanes.write(result, value)
         lanes.write(out, over)
 
@@ -110,7 +129,8 @@ def mad(op: Op) -> Step:
     if keeps_carry or op.prefix == "madc":
         between = op.slots.new(out)
         first = compute(between, product, a, b)
-        second = _with_carry(op, out, result, between, c, op.code.carry if op.prefix == "madc" else 0, False)
+        carry = op.code.carry if op.prefix == "madc" else 0
+        second = _with_carry(op, out, (result, between, c), carry, keeps_carry, False)
 
         def run(lanes: Lanes) -> None:
             first(lanes)
@@ -218,15 +238,18 @@ def sign(op: Op) -> Step:
 def min_max(op: Op) -> Step:
     relu = op.flag("relu")
     kind = op.type(_INTEGERS + " u16x2 s16x2")
-    op.count(3)
+    op.count(3, 4)
     pick = np.minimum if op.prefix == "min" else np.maximum
     view = np.dtype(f"{'i' if kind.kind == 's' else 'u'}2") if kind.name.endswith("x2") else kind.view
 
-    def function(x: Array, y: Array) -> Array:
-        value: Array = pick(x.view(view), y.view(view))
+    def function(x: Array, *others: Array) -> Array:
+        value: Array = x.view(view)
+        for other in others:
+            value = pick(value, other.view(view))
         return (np.maximum(value, 0) if relu else value).view(kind.storage)
 
-    return compute(op.destination(0, kind), function, op.source(1, kind), op.source(2, kind))
+    sources = [op.source(i, kind) for i in range(1, len(op.operands))]
+    return compute(op.destination(0, kind), function, *sources)
 
 
 @table.step("sad")

@@ -23,6 +23,7 @@ SPACES = {
 }
 # What an executing thread can see of these is decided by order alone, and here everything happens in order.
 _ORDERING = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
+_STRONG = ("relaxed", "acquire", "release", "volatile", "mmio")
 _SCOPES = ("cta", "cluster", "gpu", "sys")
 _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified")
 
@@ -46,6 +47,7 @@ def _vector(op: Op) -> int:
 
 @table.step("ld", "ldu")
 def ld(op: Op) -> Step:
+    strong = bool(set(_STRONG) & set(op.modifiers))
     polls = qualifiers(op)
     space, count = state_space(op), _vector(op)
     kind = op.type()
@@ -69,7 +71,7 @@ def ld(op: Op) -> Step:
         for target, value in zip(targets, parts, strict=True):
             target.write(lanes, value)
 
-    step = run if plain else run_vector
+    step = _strongly(run if plain else run_vector, strong)
     if not polls:
         return step
 
@@ -133,6 +135,7 @@ def split(wide: Array, kind: Type, count: int) -> list[Array]:
 
 @table.step("st")
 def st(op: Op) -> Step:
+    strong = bool(set(_STRONG) & set(op.modifiers))
     qualifiers(op)
     space, count = state_space(op), _vector(op)
     kind = op.type()
@@ -166,4 +169,20 @@ def st(op: Op) -> Step:
             offset = np.uint64(part * kind.bytes)
             memory.store(lanes, address.space, places + offset if part else places, wide, chunk, line)
 
-    return run if count == 1 else run_vector
+    return _strongly(run if count == 1 else run_vector, strong)
+
+
+def _strongly(step: Step, strong: bool) -> Step:
+    """`step`, of which those that look on can tell that threads may meet at what it accesses."""
+    if not strong:
+        return step
+
+    def run(lanes: Lanes) -> None:
+        memory = lanes.wave.memory
+        memory.strong = True
+        try:
+            step(lanes)
+        finally:
+            memory.strong = False
+
+    return run

@@ -5,8 +5,8 @@ import numpy as np
 from weft.emulator import special
 from weft.emulator.decode import Op
 from weft.emulator.lanes import Lanes
-from weft.emulator.memory import WINDOW_SHIFT, WINDOWS
-from weft.emulator.steps import compute, nothing
+from weft.emulator.memory import RANK_SHIFT, WINDOW_SHIFT, WINDOWS
+from weft.emulator.steps import compute
 from weft.emulator.syntax import Address, Name, Operand, Sink, Variable, Vector
 from weft.emulator.table import Step, Table
 from weft.emulator.types import PRED, TYPES, U64, Array, Bools, Type
@@ -68,8 +68,7 @@ def _address(op: Op, value: Operand, kind: Type) -> Step | None:
     if op.in_frame(entity):
         compute_address = op.frame_address(entity, offset)
         return lambda lanes: lanes.write(result, compute_address(lanes).astype(storage))
-    constant = op.slots.constant((entity.offset + offset) & ((1 << kind.bits) - 1), kind)
-    return compute(result, lambda x: x, constant)
+    return compute(result, lambda x: x, op.symbol(entity, offset, kind))
 
 
 def _elements(op: Op, vector: Vector, kind: Type) -> Type:
@@ -131,8 +130,15 @@ def cvta(op: Op) -> Step:
 
 @table.step("isspacep")
 def isspacep(op: Op) -> Step:
-    space = op.choice(_SPACES).partition("::")[0]
+    name = op.choice(_SPACES)
+    space = name.partition("::")[0]
     op.count(2)
+    if name in ("shared", "shared::cta"):
+        # Of the cluster's shared memory only that of the thread's own CTA.
+        own, rank = op.slots.symbol(WINDOWS["shared"], U64), np.uint64(RANK_SHIFT)
+        return compute(
+            op.destination(0, PRED), lambda a, b: np.equal(a >> rank, b >> rank), op.source(1, U64), own
+        )
     window = np.uint64(WINDOWS.get(space, 0) >> WINDOW_SHIFT)
     shift = np.uint64(WINDOW_SHIFT)
 
@@ -143,42 +149,7 @@ def isspacep(op: Op) -> Step:
     return compute(op.destination(0, PRED), function, op.source(1, U64))
 
 
-@table.step(
-    "prefetch",
-    "prefetchu",
-    "discard",
-    "applypriority",
-    "createpolicy",
-    "brkpt",
-    "pmevent",
-    "cp.async.bulk.prefetch",
-)
-def advice(op: Op) -> Step:
-    """Advice to caches and debuggers, without effect on what a program computes."""
-    op.modifiers.clear()
-    if op.prefix == "createpolicy":
-        result = op.destination(0, U64)
-        return compute(result, lambda x: x, op.slots.constant(0, U64))
-    return nothing
-
-
-@table.step("nanosleep")
-def nanosleep(op: Op) -> Step:
-    """Lets other groups go first, as a thread that sleeps is waiting for something."""
-    op.type("u32")
-    op.count(1)
-    op.source(0, TYPES["u32"])
-    return give_way
-
-
 def give_way(lanes: Lanes) -> None:
     """Takes most of a time slice, so that a loop that polls memory doesn't hold up whom it waits for."""
     lanes.wave.ticks += 200
     lanes.wave.polls += 1
-
-
-@table.step("membar", "fence", "fence.proxy")
-def fence(op: Op) -> Step:
-    """Memory operations take effect in order here."""
-    op.modifiers.clear()
-    return nothing

@@ -1,4 +1,4 @@
-"""Barriers of a CTA and of a warp."""
+"""Barriers of a cluster, a CTA and a warp, and fences."""
 
 from typing import TYPE_CHECKING
 
@@ -8,8 +8,8 @@ from weft.emulator.barriers import BARRIERS, Reduction
 from weft.emulator.decode import Op
 from weft.emulator.errors import Fault
 from weft.emulator.groups import Group
-from weft.emulator.steps import nothing
-from weft.emulator.table import Collective, End, Table
+from weft.emulator.lanes import Lanes
+from weft.emulator.table import Collective, End, Step, Table
 from weft.emulator.types import U32, Array
 
 if TYPE_CHECKING:
@@ -20,14 +20,12 @@ table = Table()
 
 @table.end("bar.sync", "barrier.sync", "bar.cta.sync", "barrier.cta.sync")
 def sync(op: Op) -> End:
-    op.flag("aligned")
     op.count(1, 2)
     return _barrier(op, 0, len(op.operands) == 2, waits=True)
 
 
 @table.end("bar.arrive", "barrier.arrive", "bar.cta.arrive", "barrier.cta.arrive")
 def arrive(op: Op) -> End:
-    op.flag("aligned")
     op.count(2)
     return _barrier(op, 0, True, waits=False)
 
@@ -35,7 +33,6 @@ def arrive(op: Op) -> End:
 @table.end("bar.red", "barrier.red", "bar.cta.red", "barrier.cta.red")
 def reduce(op: Op) -> End:
     """`bar.red.popc.u32 d, a{, b}, p` and `.and.pred`, `.or.pred`: over all threads that take part."""
-    op.flag("aligned")
     operation = op.choice(["popc", "and", "or"])
     kind = op.type("u32" if operation == "popc" else "pred")
     op.count(3, 4)
@@ -47,11 +44,12 @@ def reduce(op: Op) -> End:
 def _barrier(
     op: Op, first: int, counted: bool, waits: bool, vote: tuple[str, int, int, bool] | None = None
 ) -> End:
+    aligned = op.flag("aligned") or op.opcode.startswith("bar.")
     number = op.source(first, U32)
     count = op.source(first + 1, U32) if counted else 0
     after, line = op.next, op.line
 
-    def run(machine: "Machine", group: Group) -> int:
+    def together(machine: "Machine", group: Group) -> int:
         lanes = group.lanes
         barrier = _uniform(machine, group, number, line)
         needed = _uniform(machine, group, count, line) if count else None
@@ -67,9 +65,30 @@ def _barrier(
             value = np.zeros((machine.wave.warps, 32), np.bool_)
             value[lanes.row_numbers()] = lanes.read(slot) ^ negated
             reduction = Reduction(operation, result, value)
-        return machine.barriers.arrive(group, barrier, needed, after, waits, reduction)
+        return machine.barriers.arrive(group, barrier, needed, after, waits, reduction, aligned)
+
+    def run(machine: "Machine", group: Group) -> int:
+        parts = _same_barrier(group, number, count)
+        if len(parts) == 1:
+            return together(machine, group)
+        for lanes in parts:
+            if together(machine, Group(group.block, group.frame, lanes)) >= 0:
+                machine.put(Group(after, group.frame, lanes))
+        return -1
 
     return End(run, (after,))
+
+
+def _same_barrier(group: Group, number: int, count: int) -> list[Lanes]:
+    """The warps of a group by the barrier, and count, that the first lane of each names."""
+    lanes = group.lanes
+    first = lanes.enabled().argmax(axis=1)[:, None]
+    named = [np.take_along_axis(lanes.read(slot), first, axis=1) for slot in (number, count) if slot]
+    keys, part_of = np.unique(np.hstack(named), axis=0, return_inverse=True)
+    if len(keys) == 1:
+        return [lanes]
+    parts = [lanes.enabled() & (part_of.reshape(-1, 1) == part) for part in range(len(keys))]
+    return [Lanes.of(lanes.wave, lanes.narrowed(mask).threads()) for mask in parts]
 
 
 def _uniform(machine: "Machine", group: Group, slot: int, line: int) -> int:
@@ -86,4 +105,99 @@ def _uniform(machine: "Machine", group: Group, slot: int, line: int) -> int:
 @table.collective("bar.warp.sync")
 def warp_sync(op: Op) -> Collective:
     op.count(1)
-    return Collective(nothing, op.source(0, U32))
+    line = op.line
+
+    def run(lanes: Lanes) -> None:
+        if lanes.wave.watch is not None:
+            threads = lanes.threads()
+            lanes.wave.watch.barrier("bar.warp.sync", threads, threads, line)
+
+    return Collective(run, op.source(0, U32))
+
+
+@table.end("barrier.cluster.arrive")
+def cluster_arrive(op: Op) -> End:
+    """`barrier.cluster.arrive{.release | .relaxed}{.aligned}`."""
+    relaxed = op.flag("relaxed")
+    op.flag("release")
+    op.flag("aligned")
+    op.count(0)
+    after, line = op.next, op.line
+
+    def run(machine: "Machine", group: Group) -> int:
+        machine.clusters.arrive(group, line, relaxed)
+        return after
+
+    return End(run, (after,))
+
+
+@table.end("barrier.cluster.wait")
+def cluster_wait(op: Op) -> End:
+    """`barrier.cluster.wait{.acquire}{.aligned}`."""
+    op.flag("acquire")
+    op.flag("aligned")
+    op.count(0)
+    after, line = op.next, op.line
+    return End(lambda machine, group: machine.clusters.wait(group, after, line), (after,))
+
+
+_ORDERS = ("sc", "acq_rel", "acquire", "release")
+_SCOPES = ("cta", "cluster", "gpu", "sys")
+_PROXIES = (
+    "alias",
+    "async",
+    "async.global",
+    "async.shared::cta",
+    "async.shared::cluster",
+    "async::generic",
+    "tensormap::generic",
+)
+
+
+@table.step("membar")
+def membar(op: Op) -> Step:
+    """`membar.cta|gl|sys` and `membar.proxy.*`."""
+    if op.flag("proxy"):
+        return _fence(op, "proxy." + _proxy(op))
+    level = op.choice(["cta", "gl", "sys"])
+    return _fence(op, "sc." + {"gl": "gpu"}.get(level, level))
+
+
+@table.step("fence")
+def fence(op: Op) -> Step:
+    """`fence{.sc | .acq_rel | .acquire | .release}.scope`, `fence.proxy.*`, `fence.mbarrier_init.…`."""
+    if op.flag("proxy"):
+        return _fence(op, "proxy." + _proxy(op))
+    if op.flag("mbarrier_init"):
+        op.choice(["release"])
+        op.choice(["cluster"])
+        return _fence(op, "mbarrier_init")
+    order = op.choice(_ORDERS, "acq_rel")
+    restricted = op.flag("sync_restrict::shared::cta", "sync_restrict::shared::cluster")
+    scope = op.choice(_SCOPES, "cluster" if restricted else None)
+    return _fence(op, f"{order}.{scope}")
+
+
+def _proxy(op: Op) -> str:
+    """The proxies that a fence stands between, with what restricts it."""
+    words, op.modifiers = op.modifiers, []
+    if not words or words[0] not in {proxy.partition(".")[0] for proxy in _PROXIES}:
+        op.fail(f"unknown proxy .{'.'.join(words)}")
+    if words[0] in ("alias", "async") and ".".join(words) not in _PROXIES:
+        op.fail(f"unknown proxy .{'.'.join(words)}")
+    return ".".join(words)
+
+
+def _fence(op: Op, kind: str) -> Step:
+    """Memory operations take effect in order here; a fence only tells who looks on."""
+    line = op.line
+    if kind.startswith("proxy.tensormap") and op.operands:
+        op.count(2)
+    else:
+        op.count(0)
+
+    def run(lanes: Lanes) -> None:
+        if lanes.wave.watch is not None:
+            lanes.wave.watch.fence(kind, lanes.threads(), line)
+
+    return run

@@ -3,7 +3,7 @@
 import numpy as np
 
 from weft.emulator.decode import Op
-from weft.emulator.instructions.floating import Format, Function
+from weft.emulator.instructions.floating import Format, Function, approximate_f64
 from weft.emulator.steps import compute
 from weft.emulator.table import Step, Table
 from weft.emulator.types import Array
@@ -21,9 +21,11 @@ _FUNCTIONS: dict[str, Function] = {
 
 @table.step(*_FUNCTIONS)
 def approximate(op: Op) -> Step:
+    wide = _FUNCTIONS[op.prefix]
+    if {"ftz", "f64"} <= set(op.modifiers):
+        return approximate_f64(op, wide)
     fmt = Format(op)
     op.count(2)
-    wide = _FUNCTIONS[op.prefix]
 
     def function(value: Array) -> Array:
         return wide(value.astype(np.float64)).astype(value.dtype)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.decode import Op
+from weft.emulator.floats import canonical
 from weft.emulator.lanes import Lanes
 from weft.emulator.syntax import Operand
 from weft.emulator.table import Collective, Step, Table
@@ -181,12 +182,20 @@ def _reduction(op: Op, name: str, kind: str, nan: bool) -> tuple[Callable[[Array
     if kind == "f32":
         if name not in ("min", "max"):
             op.fail(f".{name} isn't defined for .f32")
-        if not nan:
-            ufunc = np.fmin if name == "min" else np.fmax
-        return lambda v: ufunc.reduce(v, axis=2), np.float32(np.inf if name == "min" else -np.inf)
+        # NaN changes nothing where numbers win, and comes out where there are none.
+        if nan:
+            return lambda v: _canonical(ufunc.reduce(v, axis=2)), np.float32(
+                np.inf if name == "min" else -np.inf
+            )
+        ufunc = np.fmin if name == "min" else np.fmax
+        return lambda v: _canonical(ufunc.reduce(v, axis=2)), np.float32(np.nan)
     limits = np.iinfo(np.int32 if kind == "s32" else np.uint32)
     dtype = limits.dtype.type
     idle = {"min": dtype(limits.max), "max": dtype(limits.min), "and": np.uint32(0xFFFFFFFF)}.get(
         name, dtype(0)
     )
     return lambda v: ufunc.reduce(v, axis=2, dtype=v.dtype), idle
+
+
+def _canonical(value: Array) -> Array:
+    return canonical(value, "f32").view(np.float32)

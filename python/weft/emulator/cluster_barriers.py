@@ -1,0 +1,100 @@
+"""The barrier of each cluster, at which a thread arrives and waits in two steps."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.emulator.barriers import Waiting
+from weft.emulator.errors import Fault
+from weft.emulator.groups import Group
+from weft.emulator.lanes import Lanes
+from weft.emulator.types import Bools
+
+if TYPE_CHECKING:
+    from weft.emulator.machine import Machine
+
+
+class ClusterBarriers:
+    """Those of a wave. A thread has `arrived` from its arrival to the end of the phase, and is `open` from
+    there to its wait; `waiting` holds who waits for a phase to end.
+    """
+
+    def __init__(self, machine: "Machine") -> None:
+        self.machine = machine
+        shape = machine.wave.live.shape
+        self.arrived: Bools = np.zeros(shape, np.bool_)
+        self.open: Bools = np.zeros(shape, np.bool_)
+        self.relaxed: Bools = np.zeros(shape, np.bool_)
+        """Those whose arrival orders none of their memory operations."""
+        self.waiting: list[tuple[Waiting, int]] = []
+
+    def arrive(self, group: "Group", line: int, relaxed: bool) -> None:
+        """The threads of `group` arrive and go on."""
+        threads = group.lanes.threads()
+        twice = threads & (self.arrived | self.open)
+        if twice.any():
+            row, lane = divmod(int(twice.argmax()), 32)
+            thread = self.machine.wave.thread(row, lane)
+            raise Fault("barrier.cluster.arrive again before barrier.cluster.wait", line, thread)
+        self.arrived = self.arrived | threads
+        self.relaxed = self.relaxed | threads if relaxed else self.relaxed & ~threads
+        self._check(line)
+
+    def wait(self, group: "Group", after: int, line: int) -> int:
+        """Returns the block to go on with, -1 where the threads of `group` have to wait."""
+        threads = group.lanes.threads()
+        ready = threads & self.open
+        self.open = self.open & ~ready
+        waiting = threads & ~ready
+        if not waiting.any():
+            return after
+        self.waiting.append((Waiting(waiting, group.frame, after, None), line))
+        if ready.any():
+            self.machine.put(Group(after, group.frame, Lanes.of(self.machine.wave, ready)))
+        return -1
+
+    def recheck(self) -> None:
+        """Looks at all clusters again, after threads have exited."""
+        self._check(0)
+
+    def _check(self, line: int) -> None:
+        """Ends the phase of each cluster of which all live threads have arrived."""
+        wave = self.machine.wave
+        rows = wave.launch.warps * wave.launch.cluster_size
+        clusters = (wave.warps // rows, rows * 32)
+        come = (self.arrived | ~wave.live).reshape(clusters).all(axis=1)
+        come &= self.arrived.reshape(clusters).any(axis=1)
+        if not come.any():
+            return
+        done = np.repeat(come, rows)[:, None] & self.arrived
+        self.arrived = self.arrived & ~done
+        self.open = (self.open | done) & wave.live
+        if wave.watch is not None:
+            for cluster in np.flatnonzero(come):
+                mine = done & (np.arange(wave.warps) // rows == cluster)[:, None]
+                ordered = mine & ~self.relaxed
+                if ordered.any():
+                    wave.watch.barrier("barrier.cluster", ordered, mine, line)
+        self._release()
+
+    def _release(self) -> None:
+        """Lets those go on that wait for a phase that has ended."""
+        waiting, self.waiting = self.waiting, []
+        for part, line in waiting:
+            ready = part.threads & self.open
+            self.open = self.open & ~ready
+            staying = part.threads & ~ready
+            if staying.any():
+                self.waiting.append((Waiting(staying, part.frame, part.after, None), line))
+            if ready.any():
+                lanes = Lanes.of(self.machine.wave, ready)
+                self.machine.put(Group(part.after, part.frame, lanes))
+
+    def describe(self) -> list[str]:
+        """One line for each warp that waits."""
+        wave = self.machine.wave
+        lines: list[str] = []
+        for part, line in self.waiting:
+            where = f"at line {line} (barrier.cluster.wait) for threads of its cluster that have not arrived"
+            lines += self.machine.describe(Lanes.of(wave, part.threads), where)
+        return lines

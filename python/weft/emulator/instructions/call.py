@@ -1,0 +1,128 @@
+"""Calls: of functions by name, through pointers to them, and of those that the system provides."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.emulator.decode import FunctionCode, Op
+from weft.emulator.errors import Fault
+from weft.emulator.groups import CallSite, Group, Transfer
+from weft.emulator.instructions.system import system_call
+from weft.emulator.syntax import Function, Name, Operand, Prototype, Register, Targets, Variable
+from weft.emulator.table import End, Table
+from weft.emulator.types import U64
+
+if TYPE_CHECKING:
+    from weft.emulator.machine import Machine
+
+table = Table()
+Actuals = tuple[Operand, ...]
+
+
+@table.end("call")
+def call(op: Op) -> End:
+    """`call (results), function, (arguments)`; through a pointer, a prototype or table of targets follows."""
+    op.flag("uni")
+    op.count(1, 4)
+    at = next((i for i, o in enumerate(op.operands) if isinstance(o, Name)), None)
+    if at is None:
+        op.fail("names no function")
+    results = op.group(0) if at == 1 else ()
+    rest = op.operands[at + 1 :]
+    if rest and isinstance(rest[-1], Name):
+        rest = rest[:-1]
+    arguments = op.group(at + 1) if rest else ()
+    callee = op.operand(at)
+    function = op.entity(callee) if isinstance(callee, Name) else None
+    if not isinstance(function, Function):
+        return _indirect(op, callee, arguments, results)
+    code = op.code.callees.get(function.name)
+    if code is None:
+        step, after = system_call(op, function.name, arguments, results), op.next
+
+        def run(machine: "Machine", group: Group) -> int:
+            step(group.lanes)
+            return after
+
+        return End(run, (after,))
+    site = _site(op, code, arguments, results)
+    return End(lambda machine, group: machine.call(group, site), (op.next,))
+
+
+def _site(op: Op, code: FunctionCode, arguments: Actuals, results: Actuals) -> CallSite:
+    formals, returns = code.function.params, code.function.returns
+    if len(results) != len(returns) or len(arguments) != len(formals):
+        op.fail(
+            f"'{code.function.name}' has {len(formals)} parameters and {len(returns)} results, "
+            f"got {len(arguments)} and {len(results)}"
+        )
+    into = [_transfer(op, a, f, code, True) for a, f in zip(arguments, formals, strict=True)]
+    out = [_transfer(op, r, f, code, False) for r, f in zip(results, returns, strict=True)]
+    return CallSite(code, op.block, op.next, into, out)
+
+
+def _indirect(op: Op, callee: Operand, arguments: Actuals, results: Actuals) -> End:
+    """Each thread calls the function whose address it has; those with the same go together."""
+    if isinstance(callee, Name) and op.entity(callee) is None:
+        op.fail(f"'{callee.text}' is not declared", callee.place)
+    last = op.operands[-1]
+    listed = op.entity(last) if isinstance(last, Name) else None
+    if not isinstance(listed, Prototype | Targets):
+        op.fail("expects a function, or a pointer with a prototype", callee.place)
+    pointer, line, here = op.source(callee, U64), op.line, op.block
+    sites = {
+        code.function.address: _site(op, code, arguments, results)
+        for code in op.code.pointed
+        if len(code.function.params) == len(arguments) and _fits(op, code, arguments, results)
+    }
+
+    def run(machine: "Machine", group: Group) -> int:
+        lanes = group.lanes
+        targets, enabled = lanes.read(pointer), lanes.enabled()
+        at = int(enabled.argmax())
+        target = int(targets.flat[at])
+        if target not in sites:
+            thread = lanes.wave.thread(int(lanes.row_numbers()[at // 32]), at % 32)
+            raise Fault(f"calls 0x{target:x}, where no function of that prototype is", line, thread, target)
+        same = enabled & (targets == np.uint64(target))
+        if not np.array_equal(same, enabled):
+            machine.part(group, same, here)
+        return machine.call(group, sites[target])
+
+    return End(run, (op.next,))
+
+
+def _fits(op: Op, code: FunctionCode, arguments: Actuals, results: Actuals) -> bool:
+    """Whether the arguments and results of a call are of the sizes that a function has."""
+    if len(code.function.returns) != len(results):
+        return False
+    formals = (*code.function.params, *code.function.returns)
+    for formal, actual in zip(formals, (*arguments, *results), strict=True):
+        entity = op.entity(actual) if isinstance(actual, Name) else None
+        if isinstance(formal, Variable) != isinstance(entity, Variable):
+            return False
+        if isinstance(formal, Variable) and isinstance(entity, Variable) and formal.size != entity.size:
+            return False
+        registers = isinstance(formal, Register) and isinstance(entity, Register)
+        if registers and _bits(formal) != _bits(entity):
+            return False
+    return True
+
+
+def _bits(register: object) -> int:
+    return register.type.bits if isinstance(register, Register) else 0
+
+
+def _transfer(
+    op: Op, actual: Operand, formal: Variable | Register, code: FunctionCode, into: bool
+) -> Transfer:
+    """From an argument to a parameter (`into`), or from the parameter that returns to the caller's."""
+    entity = op.entity(actual) if isinstance(actual, Name) else None
+    if isinstance(formal, Register):
+        inside = code.base + formal.index
+        outside = op.source(actual, formal.type) if into else op.destination(actual, formal.type)
+        return Transfer(outside, inside) if into else Transfer(inside, outside)
+    if not isinstance(entity, Variable) or not op.in_frame(entity) or entity.size != formal.size:
+        op.fail(f"'{formal.name}' needs a .param variable of {formal.size} bytes", actual.place)
+    ends = (entity.offset, formal.offset) if into else (formal.offset, entity.offset)
+    return Transfer(*ends, formal.size)

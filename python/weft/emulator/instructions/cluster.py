@@ -1,0 +1,250 @@
+"""Clusters: addresses of other CTAs' shared memory, asynchronous stores to it, and taking over launches."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.emulator.decode import Op
+from weft.emulator.instructions.atomics import apply, update_of
+from weft.emulator.instructions.mbarrier import BarrierOperand, targets
+from weft.emulator.lanes import Lanes
+from weft.emulator.memory import RANK_SHIFT, WINDOWS, Addresses, Piece, put
+from weft.emulator.steps import compute
+from weft.emulator.syntax import Address, Name, Sink, Variable
+from weft.emulator.table import Step, Table
+from weft.emulator.types import PRED, STORAGE, TYPES, U32, Array, Bools, Type
+
+table = Table()
+_OFFSET = (1 << RANK_SHIFT) - 1
+_RESPONSE = 16
+_MOST_BYTES = 16
+
+
+@table.step("mapa")
+def mapa(op: Op) -> Step:
+    """`mapa{.shared::cluster}.u32|u64 d, a, rank`: the place of `a` in the CTA of that rank."""
+    in_space = op.flag("shared::cluster")
+    kind = op.type("u32 u64")
+    op.count(3)
+    window = 0 if in_space or kind.bits == 32 else WINDOWS["shared"]
+    kept, base = kind.storage.type(_OFFSET), kind.storage.type(window)
+    shift = kind.storage.type(RANK_SHIFT)
+
+    def function(address: Array, rank: Array) -> Array:
+        mapped: Array = (address & kept) | (rank.astype(kind.storage) << shift) | base
+        return mapped
+
+    return compute(op.destination(0, kind), function, _shared_address(op, 1, kind), op.source(2, U32))
+
+
+@table.step("getctarank")
+def getctarank(op: Op) -> Step:
+    """`getctarank{.shared::cluster}.u32|u64 d, a`: the rank of the CTA that a shared address belongs to."""
+    op.flag("shared::cluster")
+    kind = op.type("u32 u64")
+    op.count(2)
+    shift = kind.storage.type(RANK_SHIFT)
+
+    def function(address: Array) -> Array:
+        rank: Array = (address >> shift).astype(np.uint32) & np.uint32(0xFF)
+        return rank
+
+    return compute(op.destination(0, U32), function, _shared_address(op, 1, kind))
+
+
+def _shared_address(op: Op, index: int, kind: Type) -> int:
+    """The slot of an address in a register, or of a variable's, with or without an offset."""
+    operand = op.operand(index)
+    if isinstance(operand, Address) and isinstance(operand.base, Name):
+        variable = op.entity(operand.base)
+        if isinstance(variable, Variable) and not op.in_frame(variable):
+            return op.symbol(variable, operand.offset, kind)
+    return op.source(operand, kind)
+
+
+# Asynchronous stores and reductions
+
+
+@table.step("st.async")
+def st_async(op: Op) -> Step:
+    """`st.async….mbarrier::complete_tx::bytes{.v2|.v4}.type [a], b, [barrier]`."""
+    return _asynchronous(op, lambda op, kind: put, "store")
+
+
+@table.step("red.async")
+def red_async(op: Op) -> Step:
+    """`red.async….mbarrier::complete_tx::bytes.op.type [a], b, [barrier]`."""
+    return _asynchronous(op, _reduction, "reduce")
+
+
+Write = Callable[[Piece, Array], None]
+
+
+def _reduction(op: Op, kind: Type) -> Write:
+    name = op.choice(["inc", "dec", "min", "max", "add", "and", "or", "xor"])
+    update = update_of(op, name, kind)
+
+    def write(piece: Piece, value: Array) -> None:
+        apply(piece, update, [value], np.zeros_like(value))
+
+    return write
+
+
+def _asynchronous(op: Op, writer: Callable[[Op, Type], Write], event: str) -> Step:
+    op.flag("weak", "relaxed", "release", "mmio")
+    op.flag("cluster", "gpu", "sys")
+    counted = op.flag("mbarrier::complete_tx::bytes")
+    space = "global" if op.flag("global") else "shared" if op.flag("shared::cluster") else "generic"
+    count = int(op.choice(["v2", "v4"], "v1")[1:])
+    kind = op.type("b32 b64 u32 u64 s32 s64 f32 f64 b8 b16 u8 u16 s8 s16")
+    write, line = writer(op, kind), op.line
+    op.count(3 if counted else 2)
+    if kind.bytes * count > _MOST_BYTES:
+        op.fail(f"moves at most {_MOST_BYTES} bytes")
+    address = op.address(0, space)
+    barrier = BarrierOperand(op, 2, "generic" if space == "generic" else "shared") if counted else None
+    items = op.items(1)
+    if len(items) != count:
+        op.fail(f"expects {count} registers, got {len(items)}")
+    sources = [op.source(item, kind, any_width=kind.bits < 32) for item in items]
+    width, storage = kind.bytes, kind.storage
+
+    def run(lanes: Lanes) -> None:
+        memory, places = lanes.wave.memory, address(lanes)
+        marks = barrier.places(lanes) if barrier is not None else None
+        memory.check_alignment(lanes, address.space, places, width * count, line)
+        work: list[tuple[Piece, Array]] = []
+        for part, source in enumerate(sources):
+            value = lanes.read(source).astype(storage, copy=False)
+            at = places + np.uint64(part * width)
+            if marks is None:
+                pieces = memory.locate(lanes, address.space, at, width, "store", line)
+            else:
+                first = memory.shared_places(lanes, address.space, at, width, line)
+                pieces = [
+                    Piece(memory.shared.view(width), (first // np.uint64(width)).view(np.intp), lanes.mask)
+                ]
+                _tell(lanes, event, first, width, marks, line)
+            work += [(piece, value) for piece in pieces]
+
+        def finish() -> None:
+            for piece, value in work:
+                write(piece, value)
+            if marks is not None:
+                _complete(lanes, marks, width * count, line)
+
+        lanes.wave.later(finish)
+
+    return run
+
+
+def _tell(lanes: Lanes, event: str, places: Addresses, size: int, marks: Addresses, line: int) -> None:
+    """Tells who looks on which bytes of whose shared memory an asynchronous operation touches."""
+    watch, stride = lanes.wave.watch, lanes.wave.memory.shared_stride
+    if watch is None:
+        return
+    for cta, offset, mask in targets(lanes, marks):
+        threads = lanes.narrowed(mask).threads()
+        chosen = places[mask].astype(np.intp)
+        for owner in np.unique(chosen // stride):
+            begin = chosen[chosen // stride == owner] % stride
+            offsets = (begin[:, None] + np.arange(size)).ravel()
+            watch.async_access(event, "st.async", int(owner), "shared", offsets, threads, line, (cta, offset))
+
+
+def _complete(lanes: Lanes, marks: Addresses, size: int, line: int) -> None:
+    """`size` bytes of each lane have come."""
+    for cta, offset, mask in targets(lanes, marks):
+        threads = lanes.narrowed(mask).threads() if lanes.wave.watch is not None else None
+        lanes.wave.mbarriers.complete_tx(cta, offset, size * int(np.count_nonzero(mask)), line, threads)
+
+
+# Taking over CTAs that have not begun
+
+
+@table.step("clusterlaunchcontrol.try_cancel.async")
+def try_cancel(op: Op) -> Step:
+    """`clusterlaunchcontrol.try_cancel.async….b128 [response], [barrier]`: takes over a cluster's work."""
+    op.choice(["mbarrier::complete_tx::bytes"])
+    everywhere = op.flag("multicast::cluster::all")
+    space = "shared" if op.flag("shared", "shared::cta") else "generic"
+    op.type("b128")
+    op.count(2)
+    response, barrier, line = op.address(0, space), BarrierOperand(op, 1, space), op.line
+
+    def run(lanes: Lanes) -> None:
+        memory = lanes.wave.memory
+        places = memory.shared_places(lanes, response.space, response(lanes), _RESPONSE, line)
+        marks = barrier.places(lanes)
+        for row, lane in np.argwhere(lanes.enabled()):
+            single = np.zeros((lanes.warps, 32), np.bool_)
+            single[row, lane] = True
+            cta, offset = divmod(int(places[row, lane]), memory.shared_stride)
+            mark = int(marks[row, lane]) % memory.shared_stride
+            ctas = lanes.wave.cluster_ctas(cta) if everywhere else range(cta, cta + 1)
+            _ask(lanes.narrowed(single), ctas, offset, mark, line)
+
+    return run
+
+
+def _ask(lanes: Lanes, ctas: range, offset: int, mark: int, line: int) -> None:
+    """One thread asks for a cluster; these CTAs get the answer, at `offset`, and their barriers are told."""
+    wave = lanes.wave
+    data = np.frombuffer(_response(wave.grid.cancel()), np.uint8)
+    if wave.watch is not None:
+        bytes_, threads = np.arange(offset, offset + _RESPONSE), lanes.threads()
+        for cta in ctas:
+            wave.watch.async_access("store", "bulk", cta, "shared", bytes_, threads, line, (cta, mark))
+
+    def finish() -> None:
+        for cta in ctas:
+            wave.memory.shared_of(cta)[offset : offset + _RESPONSE] = data
+            wave.mbarriers.complete_tx(cta, mark, _RESPONSE, line)
+
+    wave.later(finish)
+
+
+def _response(first: tuple[int, int, int] | None) -> bytes:
+    """What a request leaves in memory: whether a cluster was cancelled, and its first CTA."""
+    x, y, z = first or (0, 0, 0)
+    return np.array([first is not None, x, y, z], np.uint32).tobytes()
+
+
+@table.step("clusterlaunchcontrol.query_cancel")
+def query_cancel(op: Op) -> Step:
+    """`.is_canceled.pred.b128 p, response`, `.get_first_ctaid{::x|::y|::z}{.v4}.b32.b128 d, response`."""
+    asked = op.choice(["is_canceled", "get_first_ctaid", *(f"get_first_ctaid::{axis}" for axis in "xyz")])
+    vector = op.flag("v4")
+    op.type("pred" if asked == "is_canceled" else "b32")
+    op.type("b128")
+    op.count(2)
+    response = op.source(1, TYPES["b128"])
+
+    def words(lanes: Lanes) -> Array:
+        value = np.ascontiguousarray(lanes.read(response))
+        return value.view(STORAGE[32]).reshape(*value.shape, 4)
+
+    if asked == "is_canceled":
+        told = op.destination(0, PRED)
+
+        def run_told(lanes: Lanes) -> None:
+            flags: Bools = words(lanes)[..., 0] != 0
+            lanes.write(told, flags)
+
+        return run_told
+    wanted = list(enumerate("xyz", 1)) if asked == "get_first_ctaid" else [("xyz".index(asked[-1]) + 1, "")]
+    items = op.items(0)
+    if vector != (len(wanted) == 3) or len(items) != (4 if vector else 1):
+        op.fail(f"expects {4 if len(wanted) == 3 else 1} results")
+    results = [
+        (at, op.destination(item, U32))
+        for (at, _), item in zip(wanted, items, strict=False)
+        if not isinstance(item, Sink)
+    ]
+
+    def run(lanes: Lanes) -> None:
+        parts = words(lanes)
+        for at, result in results:
+            lanes.write(result, parts[..., at].copy())
+
+    return run

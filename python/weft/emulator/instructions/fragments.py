@@ -1,0 +1,104 @@
+"""Matrices that the lanes of a warp hold in registers: which element is where is the layout's to say."""
+
+import math
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.decode import Op
+from weft.emulator.lanes import Lanes
+from weft.emulator.syntax import Operand
+from weft.emulator.types import STORAGE, TYPES, Array
+from weft.isa.family import Registers
+from weft.layout import MEMORY, Layout
+
+Index = npt.NDArray[np.intp]
+
+_REGISTER = {"f64": "b64"}
+# Where an element of fewer bits than its byte lies in it: e2m1 in bits 5 to 2.
+_SHIFT = {"e2m1": 2}
+
+
+@cache
+def fragment_index(layout: str, shape: tuple[int, ...]) -> Index:
+    """The row-major matrix index of every element that the lanes hold, lane after lane in register order."""
+    parsed = Layout.parse(layout)
+    held = [parsed.lane_elements(lane, shape) for lane in range(32)]
+    return np.array([np.ravel_multi_index(at, shape) for lane in held for at in lane], np.intp)
+
+
+@cache
+def matrix_index(layout: str, shape: tuple[int, ...], per_lane: int) -> Index:
+    """Where each element is (the first copy of it), in row-major order, among `per_lane` elements a lane."""
+    parsed = Layout.parse(layout)
+    places = [parsed.apply(at, shape) for at in range(math.prod(shape))]
+    return np.array([place.get("laneid", 0) * per_lane + place.get(MEMORY, 0) for place in places], np.intp)
+
+
+class Fragment:
+    """One operand of a matrix instruction: its registers, which spell a matrix of elements of `bits`.
+
+    `name` is the elements' type, where it matters for how they lie in their `bits`; `layout` stands in for
+    that of an operand whose registers PTX leaves open.
+    """
+
+    def __init__(
+        self,
+        op: Op,
+        operand: Operand,
+        registers: Registers,
+        bits: int,
+        writes: bool,
+        name: str = "",
+        layout: str = "",
+    ) -> None:
+        items = op.items(operand)
+        kind = TYPES[_REGISTER.get(registers.type, "b32")]
+        if len(items) != registers.count:
+            op.fail(
+                f"expects {registers.count} {registers.name.upper()} registers, got {len(items)}",
+                operand.place,
+            )
+        get = op.destination if writes else op.source
+        self.slots = [get(item, kind) for item in items]
+        self.shape = registers.shape
+        self._words = kind.storage
+        self._bits = bits
+        self._shift = np.uint8(_SHIFT.get(name, 0) if bits == 8 else 0)
+        self._held = fragment_index(layout or registers.layout, registers.shape)
+        per_lane = registers.count * kind.bits // bits
+        self._order = matrix_index(layout or registers.layout, registers.shape, per_lane)
+
+    def read(self, lanes: Lanes) -> Array:
+        """The matrices of all warps, `[warps, *shape]`, as bits; elements of less than a byte take one."""
+        stacked = np.stack([lanes.read(slot) for slot in self.slots], axis=-1)
+        flat = elements(stacked.reshape(lanes.warps, -1), self._bits)
+        matrix = flat.take(self._order, axis=1).reshape(lanes.warps, *self.shape)
+        return matrix >> self._shift if self._shift else matrix
+
+    def write(self, lanes: Lanes, matrix: Array) -> None:
+        """Hands the elements of `[warps, *shape]` bits out to the registers, as `read` gives them."""
+        flat = np.ascontiguousarray(matrix).reshape(lanes.warps, -1).take(self._held, axis=1)
+        words = _packed(flat, self._bits).view(self._words).reshape(lanes.warps, 32, len(self.slots))
+        for at, slot in enumerate(self.slots):
+            lanes.write(slot, np.ascontiguousarray(words[..., at]))
+
+
+def elements(words: Array, bits: int) -> Array:
+    """The elements of rows of words, the lowest bits first."""
+    if bits >= 8:
+        return words.view(STORAGE[bits])
+    octets = words.view(np.uint8)
+    if bits == 1:
+        return np.unpackbits(octets, axis=1, bitorder="little")
+    return np.stack([octets & np.uint8(15), octets >> np.uint8(4)], axis=-1).reshape(len(words), -1)
+
+
+def _packed(items: Array, bits: int) -> Array:
+    """The way back from `elements`, to bytes where elements are smaller."""
+    if bits >= 8:
+        return items
+    if bits == 1:
+        return np.packbits(items, axis=1, bitorder="little")
+    return items[:, ::2] | items[:, 1::2] << np.uint8(4)

@@ -1,0 +1,121 @@
+"""`ldmatrix`, `stmatrix` and `movmatrix`: small matrices between shared memory and the lanes of a warp."""
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from weft.emulator.decode import Op
+from weft.emulator.instructions.fragments import Index, fragment_index, matrix_index
+from weft.emulator.instructions.mma import legal_form
+from weft.emulator.lanes import Lanes
+from weft.emulator.steps import compute
+from weft.emulator.syntax import Operand
+from weft.emulator.table import Collective, Table
+from weft.emulator.types import STORAGE, U32, Array
+from weft.isa import matrix_moves
+
+table = Table()
+_ROW = 16
+"""Bytes of a row of a matrix in memory, padding included."""
+# How many bits an element in memory has that becomes a byte, and where in the byte it goes.
+_SOURCE = {"b8x16.b6x16_p32": (6, 0), "b8x16.b4x16_p64": (4, 2)}
+
+
+@table.collective("ldmatrix")
+def ldmatrix(op: Op) -> Collective:
+    form = legal_form(op, (matrix_moves.LDMATRIX,))
+    op.count(2)
+    address, line = op.address(1, form.space), op.line
+    matrices = form.operands[0]
+    slots = _registers(op, op.operand(0), matrices.count, writes=True)
+    held = fragment_index(*_one(form))
+    rows = matrices.shape[0] * matrices.shape[1]
+    in_order = np.array_equal(held, np.arange(len(held))) and form.type not in _SOURCE
+    used = np.arange(32) < rows
+    storage = np.uint16 if form.type == "b16" else np.uint8
+
+    def run(lanes: Lanes) -> None:
+        reading = lanes if rows == 32 else lanes.narrowed(lanes.enabled() & used)
+        loaded = lanes.wave.memory.load(reading, address.space, address(lanes), _ROW, line)
+        octets = loaded.view(np.uint8).reshape(lanes.warps, 32, _ROW)[:, :rows]
+        if form.type in _SOURCE:
+            octets = _unpacked(octets, *_SOURCE[form.type])
+        if not in_order:
+            elements = octets.reshape(lanes.warps, -1).view(storage)
+            octets = elements.reshape(lanes.warps, form.num, -1).take(held, axis=2)
+        # A lane's registers of one matrix stand side by side.
+        words = np.ascontiguousarray(octets).reshape(lanes.warps, -1).view(np.uint32)
+        words = words.reshape(lanes.warps, form.num, 32, -1)
+        for at, slot in enumerate(slots):
+            matrix, part = divmod(at, words.shape[3])
+            lanes.write(slot, np.ascontiguousarray(words[:, matrix, :, part]))
+
+    return Collective(run)
+
+
+def _unpacked(octets: Array, bits: int, shift: int) -> Array:
+    """Sixteen elements of `bits` from the low bits of each row, a byte each."""
+    stream = np.unpackbits(octets[..., : 2 * bits], axis=-1, bitorder="little")
+    parts = stream.reshape(*octets.shape[:-1], 16, bits)
+    wide = np.zeros((*parts.shape[:-1], 8), np.uint8)
+    wide[..., shift : shift + bits] = parts
+    return np.packbits(wide, axis=-1, bitorder="little")[..., 0]
+
+
+def _one(form: Any) -> tuple[str, tuple[int, ...]]:
+    """Layout and shape of one matrix of a move's registers."""
+    alone = next(o for o in replace(form, num=1).operands if o.name != "address")
+    return alone.layout, alone.shape[1:]
+
+
+@cache
+def _places(layout: str, shape: tuple[int, ...]) -> Index:
+    return matrix_index(layout, shape, shape[0] * shape[1] // 32)
+
+
+def _registers(op: Op, operand: Operand, count: int, writes: bool) -> list[int]:
+    items = op.items(operand)
+    if len(items) != count:
+        op.fail(f"expects {count} registers, got {len(items)}", operand.place)
+    get = op.destination if writes else op.source
+    return [get(item, U32) for item in items]
+
+
+@table.collective("stmatrix")
+def stmatrix(op: Op) -> Collective:
+    """The way back from `ldmatrix`."""
+    form = legal_form(op, (matrix_moves.STMATRIX,))
+    op.count(2)
+    address, line = op.address(0, form.space), op.line
+    slots = _registers(op, op.operand(1), form.operands[1].count, writes=False)
+    order = _places(*_one(form))
+    rows = form.num * 8
+    used = np.arange(32) < rows
+    storage = np.uint16 if form.type == "b16" else np.uint8
+
+    def run(lanes: Lanes) -> None:
+        words = np.stack([lanes.read(slot) for slot in slots], axis=1)
+        elements = words.reshape(lanes.warps, form.num, 32).view(storage).take(order, axis=2)
+        octets = np.zeros((lanes.warps, 32, _ROW), np.uint8)
+        octets[:, :rows] = elements.view(np.uint8).reshape(lanes.warps, rows, _ROW)
+        value = octets.view(STORAGE[128])[..., 0]
+        writing = lanes if rows == 32 else lanes.narrowed(lanes.enabled() & used)
+        lanes.wave.memory.store(writing, address.space, address(lanes), value, _ROW, line)
+
+    return Collective(run)
+
+
+@table.collective("movmatrix")
+def movmatrix(op: Op) -> Collective:
+    """Transposes the 8x8 matrix that the lanes hold."""
+    legal_form(op, (matrix_moves.MOVMATRIX,))
+    op.count(2)
+    plain, transposed = (matrix_moves.Ldmatrix("m8n8", 1, trans) for trans in (False, True))
+    order = _places(*_one(plain))[fragment_index(*_one(transposed))]
+
+    def function(words: Array) -> Array:
+        return words.view(np.uint16).take(order, axis=1).view(np.uint32)
+
+    return Collective(compute(op.destination(0, U32), function, op.source(1, U32)))

@@ -1,0 +1,255 @@
+"""`mbarrier.*`: barriers in shared memory that count arrivals and bytes."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from weft.emulator.decode import AddressOf, Op
+from weft.emulator.groups import Group
+from weft.emulator.lanes import Lanes
+from weft.emulator.mbarrier import BYTES, MAX_COUNT, PENDING_SHIFT, TEST_TICKS, WAIT_TICKS
+from weft.emulator.memory import Addresses
+from weft.emulator.steps import compute
+from weft.emulator.syntax import Address, Sink
+from weft.emulator.table import End, Step, Table
+from weft.emulator.types import PRED, U32, U64, Array, Bools
+
+if TYPE_CHECKING:
+    from weft.emulator.machine import Machine
+
+table = Table()
+_SPACES = {"shared": "shared", "shared::cta": "shared", "shared::cluster": "shared", "": "generic"}
+
+
+class Target(NamedTuple):
+    """One barrier that lanes name: CTA of the wave, offset, and which lanes, `[warps, 32]`."""
+
+    cta: int
+    offset: int
+    mask: Bools
+
+
+def targets(lanes: Lanes, places: Addresses) -> Iterator[Target]:
+    """The distinct barriers among the active lanes' places in the wave's shared memory."""
+    stride, enabled = lanes.wave.memory.shared_stride, lanes.enabled()
+    for place in np.unique(places[enabled]):
+        cta, offset = divmod(int(place), stride)
+        yield Target(cta, offset, enabled & (places == place))
+
+
+def threads_of(lanes: Lanes, mask: Bools) -> Bools | None:
+    """The threads of the lanes of `mask` among all of the wave, where someone looks on."""
+    return lanes.narrowed(mask).threads() if lanes.wave.watch is not None else None
+
+
+def _modifiers(op: Op) -> str:
+    """Takes ordering, scope and type; returns the space."""
+    op.flag("relaxed", "release", "acquire")
+    op.flag("cta", "cluster")
+    op.type("b64")
+    return _SPACES[op.choice(["shared", "shared::cta", "shared::cluster"], "")]
+
+
+class BarrierOperand:
+    """The barrier operand of an instruction."""
+
+    def __init__(self, op: Op, index: int, space: str) -> None:
+        self.line = op.line
+        self.address: AddressOf = op.address(index, space)
+        if self.address.space not in ("shared", "generic"):
+            op.fail(f"isn't defined in {self.address.space} space", op.operand(index).place)
+
+    def places(self, lanes: Lanes) -> Addresses:
+        return lanes.wave.memory.shared_places(
+            lanes, self.address.space, self.address(lanes), BYTES, self.line
+        )
+
+    def targets(self, lanes: Lanes) -> Iterator[Target]:
+        return targets(lanes, self.places(lanes))
+
+
+@table.step("mbarrier.init")
+def init(op: Op) -> Step:
+    """`mbarrier.init{.shared}.b64 [barrier], count`."""
+    barrier = BarrierOperand(op, 0, _modifiers(op))
+    op.count(2)
+    count, line = op.source(1, U32), op.line
+
+    def run(lanes: Lanes) -> None:
+        counts = lanes.read(count)
+        for cta, offset, mask in barrier.targets(lanes):
+            wanted = int(counts[mask][-1])
+            lanes.wave.mbarriers.init(cta, offset, wanted, line, threads_of(lanes, mask))
+
+    return run
+
+
+@table.step("mbarrier.inval")
+def inval(op: Op) -> Step:
+    """`mbarrier.inval{.shared}.b64 [barrier]`."""
+    barrier, line = BarrierOperand(op, 0, _modifiers(op)), op.line
+    op.count(1)
+
+    def run(lanes: Lanes) -> None:
+        for cta, offset, mask in barrier.targets(lanes):
+            lanes.wave.mbarriers.inval(cta, offset, line, threads_of(lanes, mask))
+
+    return run
+
+
+@table.step("mbarrier.expect_tx", "mbarrier.complete_tx")
+def transactions(op: Op) -> Step:
+    """`mbarrier.expect_tx.relaxed… [barrier], bytes` and the opposite, complete_tx."""
+    barrier, expects = BarrierOperand(op, 0, _modifiers(op)), op.prefix == "mbarrier.expect_tx"
+    op.count(2)
+    size, line = op.source(1, U32), op.line
+
+    def run(lanes: Lanes) -> None:
+        sizes = lanes.read(size)
+        act = lanes.wave.mbarriers.expect_tx if expects else lanes.wave.mbarriers.complete_tx
+        for cta, offset, mask in barrier.targets(lanes):
+            for value in sizes[mask]:
+                act(cta, offset, int(value), line, threads_of(lanes, mask))
+
+    return run
+
+
+@table.step("mbarrier.arrive", "mbarrier.arrive_drop")
+def arrive(op: Op) -> Step:
+    """`mbarrier.arrive{.noComplete | .expect_tx}… state, [barrier]{, count or bytes}`; arrive_drop too."""
+    remote = "shared::cluster" in op.modifiers
+    expects, complete = op.flag("expect_tx"), not op.flag("noComplete")
+    space, drop, line = _modifiers(op), op.prefix == "mbarrier.arrive_drop", op.line
+    sinks = not isinstance(op.operand(0), Address)
+    first = 1 if sinks else 0
+    if remote and sinks and not isinstance(op.operand(0), Sink):
+        op.fail("returns no state from .shared::cluster, expects '_'", op.operand(0).place)
+    result = op.destination(0, U64) if sinks and not isinstance(op.operand(0), Sink) else 0
+    barrier = BarrierOperand(op, first, space)
+    op.count(first + (1 if complete and not expects else 2), first + 2)
+    extra = op.source(first + 1, U32) if len(op.operands) > first + 1 else 0
+    one = op.slots.constant(1, U32)
+    none = op.slots.constant(0, U32)
+    count, tx = (one, extra) if expects else (extra or one, none)
+
+    def run(lanes: Lanes) -> None:
+        counts, sizes = lanes.read(count), lanes.read(tx)
+        states = np.zeros((lanes.warps, 32), np.uint64)
+        for target in barrier.targets(lanes):
+            _arrive(lanes, target, counts, sizes, states, drop, complete, line)
+        if result:
+            lanes.write(result, states)
+
+    return run
+
+
+def _arrive(
+    lanes: Lanes,
+    target: Target,
+    counts: Array,
+    sizes: Array,
+    states: Array,
+    drop: bool,
+    complete: bool,
+    line: int,
+) -> None:
+    """The lanes of a target arrive, at once where no phase can end between them, else one by one."""
+    mbarriers = lanes.wave.mbarriers
+    cta, offset, mask = target
+    mine, bytes_ = counts[mask].astype(np.int64), sizes[mask].astype(np.int64)
+    before = mbarriers.state(cta, offset, line)
+    total = int(mine.sum())
+    if total <= before.pending:
+        threads = threads_of(lanes, mask)
+        mbarriers.arrive(cta, offset, line, total, int(bytes_.sum()), drop, complete, threads)
+        pending = (before.pending - np.cumsum(mine) + mine).astype(np.uint64)
+        states[mask] = np.uint64(before._replace(pending=0).word()) | pending << np.uint64(PENDING_SHIFT)
+        return
+    for row, lane in np.argwhere(mask):
+        single = np.zeros_like(mask)
+        single[row, lane] = True
+        states[row, lane] = mbarriers.arrive(
+            cta,
+            offset,
+            line,
+            int(counts[row, lane]),
+            int(sizes[row, lane]),
+            drop,
+            complete,
+            threads_of(lanes, single),
+        )
+
+
+@table.step("mbarrier.pending_count")
+def pending_count(op: Op) -> Step:
+    """`mbarrier.pending_count.b64 count, state`: the arrivals that were pending in a state."""
+    op.type("b64")
+    op.count(2)
+
+    def function(state: Array) -> Array:
+        return (state >> np.uint64(PENDING_SHIFT) & np.uint64(MAX_COUNT)).astype(np.uint32)
+
+    return compute(op.destination(0, U32), function, op.source(1, U64))
+
+
+@table.wait("mbarrier.test_wait", "mbarrier.try_wait")
+def wait(op: Op) -> End:
+    """`mbarrier.try_wait{.parity}… done, [barrier], state or parity{, time}`; test_wait too.
+
+    Both may answer False at any time. As a False only makes a program ask again, they let others go first.
+    """
+    by_parity = op.flag("parity")
+    barrier = BarrierOperand(op, 1, _modifiers(op))
+    op.count(3, 4 if op.prefix == "mbarrier.try_wait" else 3)
+    result = op.destination(0, PRED)
+    wanted = op.source(2, U32 if by_parity else U64)
+    if len(op.operands) == 4:
+        op.source(3, U32)
+    after, line = op.next, op.line
+    patience = WAIT_TICKS if op.prefix == "mbarrier.try_wait" else TEST_TICKS
+
+    def run(machine: "Machine", group: Group) -> int:
+        lanes = group.lanes
+        places = barrier.places(lanes)
+        asked = lanes.read(wanted)
+        parity = asked & np.uint32(1) if by_parity else asked >> np.uint64(63)
+        done = _completed(lanes, places, parity, line)
+        count = int(np.count_nonzero(done))
+        if count == lanes.active or group.gave_up:
+            group.gave_up = False
+            lanes.write(result, done)
+            _observe(lanes, places, done, line)
+            return after
+        waiting = lanes.enabled() & ~done
+        if count:
+            lanes.narrowed(done).write(result, done)
+            _observe(lanes, places, done, line)
+            machine.part(group, waiting, after)
+            places = places[waiting.any(axis=1)]
+            waiting = group.lanes.enabled()
+        stride = machine.wave.memory.shared_stride
+        awaits = tuple(divmod(int(place), stride) for place in np.unique(places[waiting]))
+        return machine.stall(group, awaits, patience)
+
+    return End(run, (after,))
+
+
+def _completed(lanes: Lanes, places: Addresses, parity: Array, line: int) -> Bools:
+    """The active lanes whose phase is complete: the barrier is in another than theirs."""
+    mbarriers, stride = lanes.wave.mbarriers, lanes.wave.memory.shared_stride
+    words = lanes.wave.memory.shared.view(BYTES)[(places >> np.uint64(3)).view(np.intp)]
+    enabled = lanes.enabled()
+    if ((words >> np.uint64(61) & np.uint64(3)) != 1)[enabled].any():
+        for place in np.unique(places[enabled]):
+            mbarriers.state(*divmod(int(place), stride), line)
+    done: Bools = ((words >> np.uint64(63)) != parity) & enabled
+    return done
+
+
+def _observe(lanes: Lanes, places: Addresses, done: Bools, line: int) -> None:
+    if lanes.wave.watch is None or not done.any():
+        return
+    seen = lanes.narrowed(done)
+    for cta, offset, mask in targets(seen, places):
+        lanes.wave.watch.mbarrier("observe", cta, offset, lanes.narrowed(mask).threads(), line)

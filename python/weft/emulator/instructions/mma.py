@@ -1,0 +1,140 @@
+"""`mma.sync`, `mma.sp` and their block-scaled forms; forms and fragments are those of `weft.isa`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft.emulator.arithmetic import decode, multiply_accumulate
+from weft.emulator.decode import Op
+from weft.emulator.floats import Doubles
+from weft.emulator.instructions.fragments import Fragment, matrix_index
+from weft.emulator.instructions.sparse import Chosen, Sparse
+from weft.emulator.lanes import Lanes
+from weft.emulator.syntax import Operand
+from weft.emulator.table import Collective, Table
+from weft.emulator.types import TYPES, Array
+from weft.isa import accumulation, mma_fragments, mma_scaled, mma_sparse, mma_sync
+from weft.isa.accumulation import Accumulation
+from weft.isa.chips import CHIPS
+from weft.isa.family import Family, Registers
+from weft.isa.types import ELEMENT_TYPES
+
+table = Table()
+_FAMILIES: tuple[Family[Any], ...] = (
+    mma_sync.SYNC,
+    mma_sparse.SPARSE,
+    mma_scaled.SCALED,
+    mma_scaled.SPARSE_SCALED,
+)
+_BYTE = 8
+
+
+@table.collective("mma")
+def mma(op: Op) -> Collective:
+    form = legal_form(op, _FAMILIES)
+    operands = {r.name: r for r in form.operands}
+    placed = _operands(op, form, operands)
+    types = (form.a_type, form.b_type, form.c_type, form.d_type)
+    packed = getattr(form, "packed", False)
+    d, a, b, c = (
+        Fragment(op, placed[name], operands[name], _bits(kind, packed), name == "d", kind)
+        for name, kind in zip("dabc", (types[3], *types[:3]), strict=True)
+    )
+    sparse = "metadata" in operands and Sparse(
+        op, placed, operands, form.mnk[2], mma_fragments.chunk(form.a_type, packed=packed)
+    )
+    scales = _scales(op, form, placed, operands)
+    rule = _rule(op, form)
+    flags = {"satfinite": getattr(form, "satfinite", False), "bit_op": getattr(form, "bit_op", "")}
+
+    def run(lanes: Lanes) -> None:
+        how = rule if lanes.wave.launch.arithmetic == "hardware" else None
+        left, absent = a.read(lanes), None
+        if sparse:
+            left, absent = sparse.expanded(lanes, left)
+        matrices = [_batch(m) for m in (left, b.read(lanes), c.read(lanes))]
+        scaled = scales(lanes) if scales else None
+        d.write(lanes, multiply_accumulate(*matrices, types, how, scales=scaled, absent=absent, **flags))
+
+    return Collective(run)
+
+
+def legal_form(op: Op, families: tuple[Family[Any], ...], operands: tuple[str, ...] = ()) -> Any:
+    """The form that an opcode and the texts of its operands, where they matter, spell; PtxError for one that
+    the chip doesn't have.
+    """
+    for family in families:
+        form = family.parse(op.opcode, operands)
+        if form is not None:
+            break
+    else:
+        op.fail("unsupported form")
+    verdict = family.judge(form, op.target if op.target in CHIPS else None)
+    if verdict is not None:
+        op.fail(str(verdict))
+    op.modifiers.clear()
+    return form
+
+
+def _operands(op: Op, form: Any, operands: dict[str, Registers]) -> dict[str, Operand]:
+    """The operands by name; a byte and a thread id stand together in braces after their scales."""
+    names = [n for n in operands if not n.startswith("thread_id")]
+    op.count(len(names))
+    placed = {name: op.operand(i) for i, name in enumerate(names)}
+    for name in [n for n in names if n.startswith("byte_id")]:
+        both = op.items(placed[name])
+        if len(both) != 2:
+            op.fail("expects {byte id, thread id} after the scales", placed[name].place)
+        placed[name], placed[name.replace("byte", "thread")] = both
+    return placed
+
+
+def _bits(name: str, packed: bool) -> int:
+    """The bits from one element to the next in a register."""
+    element = ELEMENT_TYPES[name]
+    return max(element.bits, _BYTE) if element.kind == "float" and not packed else element.bits
+
+
+def _batch(matrix: Array) -> Array:
+    """Matrices one after the other, of a warp that holds several too."""
+    return matrix.reshape(-1, *matrix.shape[-2:])
+
+
+def _rule(op: Op, form: Any) -> Accumulation:
+    if getattr(form, "packed", False):
+        return accumulation.FP4
+    return accumulation.of_mma(chip_number(op), form.shape, form.a_type, form.d_type)
+
+
+def chip_number(op: Op) -> int:
+    """The number in the name of the module's chip."""
+    return CHIPS[op.target].number if op.target in CHIPS else 0
+
+
+def _scales(
+    op: Op, form: Any, placed: dict[str, Operand], operands: dict[str, Registers]
+) -> Callable[[Lanes], tuple[Doubles, Doubles]] | None:
+    """How to read the scales of A's rows, `[warps, m, blocks]`, and of B's columns, `[warps, blocks, n]`."""
+    if "scale_a" not in operands:
+        return None
+    readers = []
+    for side in "ab":
+        registers, threads = operands[f"scale_{side}"], operands[f"thread_id_{side}"]
+        thread = op.source(placed[f"thread_id_{side}"], TYPES["u16"])
+        chosen = Chosen(op, placed[f"scale_{side}"], registers, thread, 4 // len(threads.values))
+        readers.append((chosen, op.source(placed[f"byte_id_{side}"], TYPES["u16"]), registers))
+
+    def read(lanes: Lanes) -> tuple[Doubles, Doubles]:
+        found = [_scale(lanes, *reader, form.scale_type) for reader in readers]
+        return found[0], found[1]
+
+    return read
+
+
+def _scale(lanes: Lanes, chosen: Chosen, byte: int, registers: Registers, name: str) -> Doubles:
+    words = chosen.words(lanes) >> (np.uint32(8) * lanes.read(byte).astype(np.uint32))
+    count = min(registers.shape)
+    octets = words.view(np.uint8).reshape(lanes.warps, 32, 4)[:, :, :count].reshape(lanes.warps, -1)
+    order = matrix_index(registers.layout, registers.shape, count)
+    return decode(octets.take(order, axis=1).reshape(lanes.warps, *registers.shape), name)

@@ -1,0 +1,75 @@
+"""The metadata of a sparse A, which says where in their chunks the stored elements belong."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from weft.emulator.decode import Op
+from weft.emulator.instructions.fragments import elements, matrix_index
+from weft.emulator.lanes import Lanes
+from weft.emulator.syntax import Operand
+from weft.emulator.types import TYPES, U32, Array, Bools
+from weft.isa.family import Registers
+
+_METADATA_BITS = 4
+
+
+class Chosen:
+    """A register that some lanes of each quad hold: `width` of them, from number `chosen * width` on."""
+
+    def __init__(self, op: Op, operand: Operand, registers: Registers, chosen: int, width: int) -> None:
+        items = op.items(operand)
+        if len(items) != 1:
+            op.fail(f"expects one {registers.name} register, got {len(items)}", operand.place)
+        self._slot = op.source(items[0], TYPES["b32"])
+        self._registers, self._chosen, self._width = registers, chosen, width
+
+    def words(self, lanes: Lanes) -> Array:
+        """The register as if the first lanes of the quads had been chosen, `[warps, 32]`."""
+        first = lanes.read(self._chosen).astype(np.intp) * self._width
+        lane = np.arange(32)
+        return np.take_along_axis(lanes.read(self._slot), (lane & ~3) | ((lane + first) & 3), axis=1)
+
+    def read(self, lanes: Lanes, bits: int) -> Array:
+        """The matrix of elements of `bits`."""
+        flat = elements(self.words(lanes), bits)
+        order = matrix_index(self._registers.layout, self._registers.shape, 32 // bits)
+        return flat.take(order, axis=1).reshape(lanes.warps, *self._registers.shape)
+
+
+class Sparse:
+    """How to put zeros back into a sparse A of depth `k`, by chunks of `chunk` elements."""
+
+    def __init__(
+        self,
+        op: Op,
+        placed: Mapping[str, Operand],
+        operands: Mapping[str, Registers],
+        k: int,
+        chunk: int,
+    ) -> None:
+        self._k, self._chunk = k, chunk
+        selector = op.source(placed["selector"], U32)
+        width = 4 // len(operands["selector"].values)
+        self._metadata = Chosen(op, placed["metadata"], operands["metadata"], selector, width)
+
+    def expanded(self, lanes: Lanes, stored: Array) -> tuple[Array, Bools]:
+        """The matrices with their zeros, `[warps, m, k]`, from what is stored, and where nothing is."""
+        codes = self._metadata.read(lanes, _METADATA_BITS)[:, :, : self._k // self._chunk].astype(np.intp)
+        places = (np.arange(codes.shape[2]) * self._chunk)[:, None] + self._inside(codes)
+        warps, rows = stored.shape[:2]
+        dense = np.zeros((warps, rows, self._k), stored.dtype)
+        absent = np.ones(dense.shape, np.bool_)
+        places = places.reshape(warps, rows, -1)
+        np.put_along_axis(dense, places, stored, axis=2)
+        np.put_along_axis(absent, places, False, axis=2)
+        return dense, absent
+
+    def _inside(self, codes: Array) -> Array:
+        """Where in its chunk each stored element belongs, `[..., stored in a chunk]`."""
+        pair = np.stack([codes & 3, codes >> 2], axis=-1)
+        if self._chunk == 2:
+            return pair[..., 1:] >> 1
+        if self._chunk == 4:
+            return pair
+        return np.stack([2 * pair, 2 * pair + 1], axis=-1).reshape(*codes.shape, 4)

@@ -1,0 +1,215 @@
+"""The functions that kernels call and no module defines: vprintf, malloc, free and __assertfail."""
+
+import re
+import struct
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.emulator.decode import Op
+from weft.emulator.errors import Fault, PtxError
+from weft.emulator.lanes import Lanes
+from weft.emulator.memory import Memory
+from weft.emulator.syntax import Name, Operand, Register, Variable
+from weft.emulator.table import Step
+from weft.emulator.types import TYPES, Array
+
+Read = Callable[[Lanes], Array]
+_MAX_TEXT = 1 << 16
+_FORMAT = re.compile(
+    r"%(?P<flags>[-+ #0]*)(?P<width>\*|\d*)(?:\.(?P<precision>\*|\d*))?"
+    r"(?P<length>hh|h|ll|l|j|z|t|L)?(?P<kind>[diouxXeEfFgGaAcsp%])"
+)
+
+
+class _Caller:
+    """A call of a system function: its arguments and its result, in registers or in the frame."""
+
+    def __init__(self, op: Op, arguments: tuple[Operand, ...], results: tuple[Operand, ...]) -> None:
+        self.op, self.arguments, self.results = op, arguments, results
+
+    def argument(self, number: int, bits: int) -> Read:
+        op, kind = self.op, TYPES[f"b{bits}"]
+        if number >= len(self.arguments):
+            op.fail(f"expects at least {number + 1} arguments")
+        operand = self.arguments[number]
+        entity = op.entity(operand) if isinstance(operand, Name) else None
+        if not isinstance(entity, Variable):
+            slot = op.source(operand, kind)
+            return lambda lanes: lanes.read(slot)
+        if not op.in_frame(entity) or entity.size * 8 < bits:
+            op.fail(f"'{entity.name}' is no argument of {bits} bits", operand.place)
+        frame, offset, line = op.code.frame, np.uint64(entity.offset), op.line
+
+        def read(lanes: Lanes) -> Array:
+            memory = lanes.wave.memory
+            return memory.load(lanes, "local", lanes.read(frame) + offset, kind.bytes, line)
+
+        return read
+
+    def result(self, bits: int) -> Callable[[Lanes, Array], None]:
+        op, kind = self.op, TYPES[f"b{bits}"]
+        if not self.results:
+            return lambda lanes, value: None
+        operand = self.results[0]
+        entity = op.entity(operand) if isinstance(operand, Name) else None
+        if isinstance(entity, Register):
+            slot = op.destination(operand, kind)
+            return lambda lanes, value: lanes.write(slot, value)
+        if not isinstance(entity, Variable) or not op.in_frame(entity) or entity.size * 8 < bits:
+            op.fail(f"needs a result of {bits} bits", operand.place)
+        frame, offset, line = op.code.frame, np.uint64(entity.offset), op.line
+
+        def write(lanes: Lanes, value: Array) -> None:
+            memory = lanes.wave.memory
+            memory.store(lanes, "local", lanes.read(frame) + offset, value, kind.bytes, line)
+
+        return write
+
+
+def _each(lanes: Lanes) -> list[tuple[int, int, Lanes]]:
+    """Every active thread by itself: its row and lane among the lanes' rows, and its own view."""
+    found: list[tuple[int, int, Lanes]] = []
+    for row, lane in np.argwhere(lanes.enabled()):
+        mask = np.zeros((lanes.warps, 32), np.bool_)
+        mask[row, lane] = True
+        found.append((int(row), int(lane), lanes.narrowed(mask)))
+    return found
+
+
+def _bytes(memory: Memory, lanes: Lanes, address: int, count: int, line: int) -> bytes:
+    """Bytes at a generic address, as the one thread of `lanes` loads them."""
+    read = bytearray()
+    for at in range(count):
+        places = np.full((lanes.warps, 32), address + at, np.uint64)
+        value = memory.load(lanes, "generic", places, 1, line)
+        read.append(int(value[lanes.enabled()][0]))
+    return bytes(read)
+
+
+def _text(memory: Memory, lanes: Lanes, address: int, line: int) -> str:
+    """The string at a generic address, up to its zero."""
+    read = bytearray()
+    while len(read) < _MAX_TEXT:
+        (byte,) = _bytes(memory, lanes, address + len(read), 1, line)
+        if not byte:
+            break
+        read.append(byte)
+    return read.decode("utf-8", "replace")
+
+
+def _vprintf(op: Op, caller: _Caller) -> Step:
+    template, values = caller.argument(0, 64), caller.argument(1, 64)
+    result, line = caller.result(32), op.line
+
+    def run(lanes: Lanes) -> None:
+        formats, lists = template(lanes), values(lanes)
+        counts = np.zeros(formats.shape, np.uint32)
+        memory = lanes.wave.memory
+        for row, lane, one in _each(lanes):
+            text = _text(memory, one, int(formats[row, lane]), line)
+            made = _Formatter(memory, one, int(lists[row, lane]), line)
+            memory.device.printed.append(_FORMAT.sub(made.replace, text))
+            counts[row, lane] = made.count
+        result(lanes, counts)
+
+    return run
+
+
+class _Formatter:
+    """Formats one thread's values, which lie one after the other at `address`, each aligned to its size."""
+
+    def __init__(self, memory: Memory, lanes: Lanes, address: int, line: int) -> None:
+        self.memory, self.lanes, self.address, self.line = memory, lanes, address, line
+        self.offset = self.count = 0
+
+    def value(self, size: int) -> bytes:
+        begin = -(-self.offset // size) * size
+        self.offset = begin + size
+        return _bytes(self.memory, self.lanes, self.address + begin, size, self.line)
+
+    def replace(self, found: re.Match[str]) -> str:
+        kind = found["kind"]
+        if kind == "%":
+            return "%"
+        self.count += 1
+        width, precision = (self._star(found[part]) for part in ("width", "precision"))
+        dot = "" if precision is None else f".{precision}"
+        spec = f"%{found['flags']}{width or ''}{dot}"
+        size = 8 if found["length"] in ("l", "ll", "j", "z", "t") else 4
+        if kind in "eEfFgG":
+            (number,) = struct.unpack("<d", self.value(8))
+            return str(f"{spec}{kind}" % number)
+        if kind in "aA":
+            (number,) = struct.unpack("<d", self.value(8))
+            return str(f"{spec.partition('.')[0]}s" % float(number).hex())
+        if kind == "s":
+            address = int.from_bytes(self.value(8), "little")
+            return str(f"{spec}s" % _text(self.memory, self.lanes, address, self.line))
+        if kind == "p":
+            return str(f"{spec}s" % hex(int.from_bytes(self.value(8), "little")))
+        integer = int.from_bytes(self.value(size), "little", signed=kind in "di")
+        if kind == "c":
+            return str(f"{spec}s" % chr(integer & 255))
+        return str(f"{spec}{'d' if kind in 'iu' else kind}" % integer)
+
+    def _star(self, text: str | None) -> str | None:
+        if text != "*":
+            return text
+        return str(int.from_bytes(self.value(4), "little", signed=True))
+
+
+def _malloc(op: Op, caller: _Caller) -> Step:
+    size, result = caller.argument(0, 64), caller.result(64)
+
+    def run(lanes: Lanes) -> None:
+        device, sizes = lanes.wave.memory.device, size(lanes)
+        addresses = np.zeros(sizes.shape, np.uint64)
+        for row, lane in np.argwhere(lanes.enabled()):
+            addresses[row, lane] = device.allocate(int(sizes[row, lane]))
+        result(lanes, addresses)
+
+    return run
+
+
+def _free(op: Op, caller: _Caller) -> Step:
+    address, line = caller.argument(0, 64), op.line
+
+    def run(lanes: Lanes) -> None:
+        addresses = address(lanes)
+        for row, lane in np.argwhere(lanes.enabled()):
+            at = int(addresses[row, lane])
+            if at and not lanes.wave.memory.device.release(at):
+                thread = lanes.wave.thread(int(lanes.row_numbers()[row]), int(lane))
+                raise Fault(f"free of 0x{at:x}, which malloc didn't give", line, thread, at)
+
+    return run
+
+
+def _assertfail(op: Op, caller: _Caller) -> Step:
+    message, file, number = caller.argument(0, 64), caller.argument(1, 64), caller.argument(2, 32)
+    line = op.line
+
+    def run(lanes: Lanes) -> None:
+        row, lane, one = _each(lanes)[0]
+        texts = [_text(lanes.wave.memory, one, int(t(lanes)[row, lane]), line) for t in (message, file)]
+        thread = lanes.wave.thread(int(lanes.row_numbers()[row]), lane)
+        raise Fault(f"assertion '{texts[0]}' failed at {texts[1]}:{number(lanes)[row, lane]}", line, thread)
+
+    return run
+
+
+_SYSTEM: dict[str, Callable[[Op, _Caller], Step]] = {
+    "vprintf": _vprintf,
+    "malloc": _malloc,
+    "free": _free,
+    "__assertfail": _assertfail,
+    "__assert_fail": _assertfail,
+}
+
+
+def system_call(op: Op, name: str, arguments: tuple[Operand, ...], results: tuple[Operand, ...]) -> Step:
+    """A call of a function without a body. PtxError where it is none of the system's."""
+    if name not in _SYSTEM:
+        raise PtxError(f"{op.opcode}: '{name}' has no body", *op.instruction.place)
+    return _SYSTEM[name](op, _Caller(op, arguments, results))

@@ -1,0 +1,176 @@
+"""Video instructions: arithmetic on the bytes and halves of registers, alone or in parallel.
+
+`vadd4.u32.s32.u32.sat{.add} d, a, b, c` works on four lanes of 8 bits; `.add` sums them into c. Selectors
+such as `.b0` and `.h1` pick a scalar's part, masks such as `.b3210` the lanes of a packed operand.
+"""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.emulator.decode import Op
+from weft.emulator.steps import compute
+from weft.emulator.syntax import Name, Operand
+from weft.emulator.table import Step, Table
+from weft.emulator.types import U32, Array, Type
+
+table = Table()
+Function = Callable[[Array, Array], Array]
+_COMPARE: dict[str, Function] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+_FUNCTIONS: dict[str, Function] = {
+    "vadd": np.add,
+    "vsub": np.subtract,
+    "vabsdiff": lambda x, y: np.abs(x - y),
+    "vmin": np.minimum,
+    "vmax": np.maximum,
+    "vavrg": lambda x, y: (x + y + 1) >> 1,
+}
+_PACKED = [f"{name}{lanes}" for name in (*_FUNCTIONS, "vset") for lanes in (2, 4)]
+_SCALAR = [name for name in (*_FUNCTIONS, "vset", "vshl", "vshr") if name != "vavrg"]
+
+
+def _function(op: Op, name: str) -> Function:
+    if name == "vset":
+        compare = _COMPARE[op.choice(_COMPARE)]
+        return lambda x, y: compare(x, y).astype(np.int64)
+    return _FUNCTIONS[name]
+
+
+@table.step(*_PACKED)
+def packed(op: Op) -> Step:
+    """Lane by lane; `.add` adds the results of all lanes to c, else lanes outside the mask are c's."""
+    name, lanes = op.prefix[:-1], int(op.prefix[-1])
+    bits = 32 // lanes
+    function = _function(op, name)
+    saturates, adds = op.flag("sat"), op.flag("add")
+    out = op.type("u32 s32") if name != "vset" else U32
+    kinds = [op.type("u32 s32"), op.type("u32 s32")]
+    op.count(3, 4)
+    destination, named = _suffix(op, op.operand(0))
+    mask = [not named or lane in named for lane in range(lanes)]
+    operands, picks = zip(*(_picks(op, op.operand(i), lanes, i - 1) for i in (1, 2)), strict=True)
+    low = -(1 << (bits - 1)) if out.kind == "s" else 0
+    high = low + (1 << bits) - 1
+
+    def run(x: Array, y: Array, *rest: Array) -> Array:
+        parts = np.concatenate([_split(x, kinds[0], bits), _split(y, kinds[1], bits)], axis=-1)
+        value = function(parts[..., picks[0]], parts[..., picks[1]])
+        if adds:
+            total: Array = np.where(mask, value, 0).sum(axis=-1) + (rest[0] if rest else 0)
+            return total.astype(np.uint32)
+        if saturates:
+            value = np.clip(value, low, high)
+        kept = _split(rest[0], U32, bits) if rest else np.zeros_like(value)
+        return _join(np.where(mask, value, kept), bits)
+
+    sources = [op.source(operand, U32) for operand in (*operands, *op.operands[3:])]
+    return compute(op.destination(destination, U32), run, *sources)
+
+
+def _suffix(op: Op, operand: Operand) -> tuple[Operand, list[int]]:
+    """The register of `%r.b20` or `%r.h1`, and the lanes that it names, the lowest first."""
+    if isinstance(operand, Name) and op.entity(operand) is None:
+        found = re.fullmatch(r"(.+)\.[bh]([0-7]+)", operand.text)
+        if found:
+            return Name(found.group(1), operand.place), [int(d) for d in reversed(found.group(2))]
+    return operand, []
+
+
+def _picks(op: Op, operand: Operand, lanes: int, number: int) -> tuple[Operand, list[int]]:
+    """The register of a packed source, and which lanes of a (from 0) and b (after them) it takes."""
+    register, named = _suffix(op, operand)
+    if named and (len(named) != lanes or max(named) >= 2 * lanes):
+        op.fail(f"a selector picks {lanes} of {2 * lanes} lanes", operand.place)
+    return register, named or list(range(number * lanes, (number + 1) * lanes))
+
+
+def _split(value: Array, kind: Type, bits: int) -> Array:
+    view = np.dtype(f"{'i' if kind.kind == 's' else 'u'}{bits // 8}")
+    parts: Array = np.ascontiguousarray(value, np.uint32).view(view).reshape(*value.shape, 32 // bits)
+    return parts.astype(np.int64)
+
+
+def _join(parts: Array, bits: int) -> Array:
+    narrow = np.ascontiguousarray(parts).astype(np.int64).astype(f"u{bits // 8}")
+    joined: Array = narrow.view(np.uint32)[..., 0]
+    return joined
+
+
+@table.step(*_SCALAR)
+def scalar(op: Op) -> Step:
+    """`vadd.u32.s32.u32.sat.min d, a.b0, b.h1, c`: on parts of registers, then `.add`, `.min` or `.max`."""
+    name = op.prefix
+    function = _function(op, name) if name not in ("vshl", "vshr") else None
+    mode = op.choice(["clamp", "wrap"]) if function is None else ""
+    saturates = op.flag("sat")
+    then = op.choice(["add", "min", "max"], "")
+    out = op.type("u32 s32") if name != "vset" else U32
+    kinds = [op.type("u32 s32"), op.type("u32 s32")]
+    op.count(4 if then else 3)
+    (first, pick_a), (second, pick_b) = _part(op, op.operand(1)), _part(op, op.operand(2))
+    limits = np.iinfo(np.int32 if out.kind == "s" else np.uint32)
+
+    def shift(x: Array, y: Array) -> Array:
+        by = np.minimum(y & 0xFFFFFFFF, 32) if mode == "clamp" else y & 31
+        return np.asarray(x << by if name == "vshl" else x >> by)
+
+    def run(x: Array, y: Array, *rest: Array) -> Array:
+        value = (function or shift)(_picked(x, kinds[0], pick_a), _picked(y, kinds[1], pick_b))
+        if saturates:
+            value = np.clip(value, limits.min, limits.max)
+        if rest:
+            value = value.astype(np.uint32).view(limits.dtype).astype(np.int64)
+            other = rest[0].view(limits.dtype).astype(np.int64)
+            value = {"add": np.add, "min": np.minimum, "max": np.maximum}[then](value, other)
+        return value.astype(np.int64).astype(np.uint32)
+
+    sources = [op.source(first, U32), op.source(second, U32)]
+    sources += [op.source(3, U32)] if then else []
+    return compute(op.destination(0, U32), run, *sources)
+
+
+def _part(op: Op, operand: Operand) -> tuple[Operand, tuple[int, int]]:
+    """A register and the (bits, number) of the part that `.b2` or `.h0` picks."""
+    if isinstance(operand, Name) and op.entity(operand) is None:
+        found = re.fullmatch(r"(.+)\.(b[0-3]|h[01])", operand.text)
+        if found:
+            bits = 8 if found.group(2)[0] == "b" else 16
+            return Name(found.group(1), operand.place), (bits, int(found.group(2)[1]))
+    return operand, (32, 0)
+
+
+def _picked(value: Array, kind: Type, part: tuple[int, int]) -> Array:
+    bits, number = part
+    part_of: Array = _split(value, kind, bits)[..., number]
+    return part_of
+
+
+@table.step("vmad")
+def multiply_add(op: Op) -> Step:
+    """`vmad.u32.s32.u32{.sat}{.shr7|.shr15} d, a, b, c`; `.po` adds one."""
+    saturates, one = op.flag("sat"), op.flag("po")
+    down = np.int64(op.choice(["shr7", "shr15"], "shr0")[3:])
+    out = op.type("u32 s32")
+    kinds = [op.type("u32 s32"), op.type("u32 s32")]
+    op.count(4)
+    (first, pick_a), (second, pick_b) = _part(op, op.operand(1)), _part(op, op.operand(2))
+    limits = np.iinfo(np.int32 if out.kind == "s" else np.uint32)
+    third = np.dtype(np.int32 if any(k.kind == "s" for k in kinds) else np.uint32)
+
+    def run(x: Array, y: Array, z: Array) -> Array:
+        product = _picked(x, kinds[0], pick_a) * _picked(y, kinds[1], pick_b)
+        value = (product + z.view(third).astype(np.int64) + one) >> down
+        if saturates:
+            value = np.clip(value, limits.min, limits.max)
+        return value.astype(np.uint32)
+
+    sources = [op.source(first, U32), op.source(second, U32), op.source(3, U32)]
+    return compute(op.destination(0, U32), run, *sources)

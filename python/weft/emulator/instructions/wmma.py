@@ -1,0 +1,116 @@
+"""`wmma.load`, `wmma.store` and `wmma.mma`. PTX leaves open which lane holds what: it is as on an H200."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.emulator.arithmetic import multiply_accumulate
+from weft.emulator.decode import Op
+from weft.emulator.instructions.fragments import Fragment
+from weft.emulator.instructions.mma import chip_number, legal_form
+from weft.emulator.lanes import Lanes
+from weft.emulator.memory import Addresses
+from weft.emulator.syntax import Operand
+from weft.emulator.table import Collective, Table
+from weft.emulator.types import U32, Array
+from weft.isa import accumulation, wmma
+from weft.isa.family import Registers
+from weft.isa.types import ELEMENT_TYPES
+
+table = Table()
+
+
+def _fragment(
+    op: Op, operand: Operand, registers: Registers, fragment: str, shape: str, name: str
+) -> Fragment:
+    layout = wmma.h200_layout(shape, fragment, name)
+    return Fragment(op, operand, registers, ELEMENT_TYPES[name].bits, registers.role == "out", layout=layout)
+
+
+@table.collective("wmma.mma")
+def mma(op: Op) -> Collective:
+    form = legal_form(op, (wmma.MMA,))
+    op.count(4)
+    types = (form.a_type, form.b_type, form.c_type, form.d_type)
+    registers = {r.name: r for r in form.operands}
+    d, a, b, c = (
+        _fragment(op, op.operand(i), registers[name], name, form.shape, kind)
+        for i, (name, kind) in enumerate(zip("dabc", (types[3], *types[:3]), strict=True))
+    )
+    rule = accumulation.of_wmma(chip_number(op), form.a_type)
+
+    def run(lanes: Lanes) -> None:
+        how = rule if lanes.wave.launch.arithmetic == "hardware" else None
+        matrices = (a.read(lanes), b.read(lanes), c.read(lanes))
+        result = multiply_accumulate(*matrices, types, how, satfinite=form.satfinite, bit_op=form.bit_op)
+        d.write(lanes, result)
+
+    return Collective(run)
+
+
+@table.collective("wmma.load")
+def load(op: Op) -> Collective:
+    form = legal_form(op, (wmma.LOAD,))
+    op.count(2, 3)
+    registers = form.operands[0]
+    d = _fragment(op, op.operand(0), registers, form.fragment, form.shape, form.type)
+    places = _places(op, 1, form, registers.shape)
+    space = op.address(1, form.space or "generic").space
+    bits, line = ELEMENT_TYPES[form.type].bits, op.line
+
+    def run(lanes: Lanes) -> None:
+        d.write(lanes, _gather(lanes, space, *places(lanes), bits, line).reshape(lanes.warps, *d.shape))
+
+    return Collective(run)
+
+
+@table.collective("wmma.store")
+def store(op: Op) -> Collective:
+    form = legal_form(op, (wmma.STORE,))
+    op.count(2, 3)
+    registers = form.operands[1]
+    d = _fragment(op, op.operand(1), registers, "d", form.shape, form.type)
+    places = _places(op, 0, form, registers.shape)
+    space = op.address(0, form.space or "generic").space
+    width, line = ELEMENT_TYPES[form.type].bits // 8, op.line
+
+    def run(lanes: Lanes) -> None:
+        values = d.read(lanes).reshape(lanes.warps, -1, 32)
+        addresses = places(lanes)[0].reshape(lanes.warps, -1, 32)
+        for at in range(values.shape[1]):
+            lanes.wave.memory.store(lanes, space, addresses[:, at].copy(), values[:, at].copy(), width, line)
+
+    return Collective(run)
+
+
+def _places(
+    op: Op, at: int, form: wmma.Load | wmma.Store, shape: tuple[int, ...]
+) -> Callable[[Lanes], tuple[Addresses, Array]]:
+    """Where the elements of a matrix are, `[warps, rows * columns]`: the byte and, of those that are smaller,
+    how many bits further.
+    """
+    base = op.address(at, form.space or "generic")
+    stride = op.source(2, U32) if len(op.operands) == 3 else 0
+    bits = np.uint64(ELEMENT_TYPES[form.type].bits)
+    row, column = (index.reshape(-1).astype(np.uint64) for index in np.indices(shape))
+    major, minor = (row, column) if form.layout == "row" else (column, row)
+    dense = np.uint64(shape[1] if form.layout == "row" else shape[0])
+
+    def places(lanes: Lanes) -> tuple[Addresses, Array]:
+        # The address and the stride are the same in all lanes: those of the first.
+        step = lanes.read(stride)[:, :1].astype(np.uint64) if stride else dense
+        bit = (major * step + minor) * bits
+        return base(lanes)[:, :1] + (bit >> np.uint64(3)), (bit & np.uint64(7)).astype(np.uint8)
+
+    return places
+
+
+def _gather(lanes: Lanes, space: str, addresses: Addresses, shift: Array, bits: int, line: int) -> Array:
+    """The elements at these places, loaded 32 a turn; those below a byte apart, as `Fragment` has them."""
+    width = max(bits, 8) // 8
+    turns = addresses.reshape(lanes.warps, -1, 32)
+    parts = [
+        lanes.wave.memory.load(lanes, space, turns[:, at].copy(), width, line) for at in range(turns.shape[1])
+    ]
+    found = np.stack(parts, axis=1).reshape(lanes.warps, -1)
+    return found if bits >= 8 else (found >> shift) & np.uint8((1 << bits) - 1)

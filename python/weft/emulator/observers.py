@@ -1,0 +1,53 @@
+"""Who looks on at a launch: the sanitizer, the trace, or both."""
+
+from weft.emulator.errors import Deadlock, Fault
+from weft.emulator.program import Program
+from weft.emulator.sanitizer import Finding, Findings, Sanitizer, instrumented
+from weft.emulator.trace import Recorder
+from weft.emulator.watch import Several, Watch
+from weft.emulator.wave import Launch, Wave
+
+
+class Observers:
+    """Makes the watch of each wave, and gathers what they found; `trace` is the file to write, if any."""
+
+    def __init__(
+        self, text: str, program: Program, launch: Launch, sanitize: bool, trace: str | None
+    ) -> None:
+        self._found = Findings(text)
+        self._sanitize = sanitize
+        self.program = instrumented(program) if sanitize else program
+        """The program to run."""
+        self._recorder = None if trace is None else Recorder(trace, program, launch)
+
+    def watch(self, wave: Wave) -> Watch | None:
+        """The watch of a wave that begins; None where nobody looks on."""
+        watches: list[Watch] = []
+        if self._sanitize:
+            watches.append(Sanitizer(wave, self._found, calls=len(self.program.codes) > 1))
+        if self._recorder is not None:
+            watches.append(self._recorder.watch(wave))
+        return Several(watches) if len(watches) > 1 else watches[0] if watches else None
+
+    def ended(self, error: Fault | Deadlock) -> tuple[Finding, ...]:
+        """The findings of a launch that an error ended, with the error among them."""
+        if not self._sanitize:
+            return ()
+        if isinstance(error, Fault):
+            self._found.add(error.rule, error.reason, error.line, error.thread, error.address)
+        else:
+            self._found.add("deadlock", str(error), 0)
+        return self.findings()
+
+    def findings(self) -> tuple[Finding, ...]:
+        """All that was found."""
+        return self._found.all()
+
+    def counters(self) -> dict[str, int]:
+        """What the trace counted."""
+        return self._recorder.counters() if self._recorder is not None else {}
+
+    def close(self) -> None:
+        """Writes the trace."""
+        if self._recorder is not None:
+            self._recorder.write()

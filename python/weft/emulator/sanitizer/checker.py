@@ -1,0 +1,270 @@
+"""The sanitizer of a wave: hears its events and compares them with what the threads may rely on."""
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from weft.emulator.errors import Fault, Thread
+from weft.emulator.memory import Access
+from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
+from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.races import Races
+from weft.emulator.sanitizer.registers import RegisterState
+from weft.emulator.sanitizer.tensor_memory import TensorMemory
+from weft.emulator.types import Bools
+from weft.emulator.watch import Offsets, Watch
+from weft.emulator.wave import Wave
+
+_FEW = 8
+_OWN_PROXY = ("bulk", "st.async", "wgmma", "tcgen05")
+
+
+def rows_of(threads: Bools) -> Rows:
+    """The warps of `[all warps, 32]` threads."""
+    return np.flatnonzero(threads.any(axis=1))
+
+
+class Sanitizer(Watch):
+    """Keeps clocks for the warps of a wave and a shadow of its memory.
+
+    Lanes of a warp count as one: what one of them waited for, all have. So a missing bar.warp.sync isn't
+    found, and no warp that communicates by its lanes' lock step is blamed.
+    """
+
+    def __init__(self, wave: Wave, findings: Findings, calls: bool = False) -> None:
+        self.wave, self.findings = wave, findings
+        self.clocks = VectorClocks(wave.warps)
+        self.races = Races(wave, self.clocks, findings)
+        self.tensor = TensorMemory(wave, findings)
+        self.registers = wave.registers = RegisterState(wave, self.clocks, findings)
+        self._locations: dict[Hashable, Clocks] = {}
+        self._barriers: dict[tuple[int, int], tuple[Clocks, Clocks]] = {}
+        self._initialised: dict[tuple[int, int], int] = {}
+        self._local: Bools = np.zeros((0, 0), np.bool_)
+        self._calls = calls
+
+    # Accesses
+
+    def access(self, access: Access) -> None:
+        if access.kind == "atomic" or self.wave.memory.strong:
+            self._synchronise(access)
+        if access.segment is self.wave.memory.shared:
+            if access.kind == "async":
+                self.races.copy(access)
+            elif access.kind == "load":
+                self.races.load(access)
+            elif access.kind != "st.async":
+                self.races.store(access, access.kind == "atomic" or self.wave.memory.strong)
+            if access.kind == "atomic" or self.wave.memory.strong:
+                self._publish(access)
+        elif access.segment is self.wave.memory.local:
+            self._access_local(access)
+        elif access.kind == "atomic" or self.wave.memory.strong:
+            self._publish(access)
+
+    def _keys(self, access: Access) -> list[tuple[Hashable, Rows]]:
+        """The places of an access with the warps at each; one key stands for all where they are many."""
+        lanes = access.lanes
+        rows = np.repeat(lanes.row_numbers()[:, None], 32, axis=1)
+        places = access.places
+        if lanes.mask is not None:
+            rows, places = rows[lanes.mask], places[lanes.mask]
+        distinct = np.unique(places)
+        if len(distinct) > _FEW:
+            return [("many", np.unique(rows))]
+        name = access.segment.base
+        return [((name, int(place)), np.unique(rows[places == place])) for place in distinct]
+
+    def _synchronise(self, access: Access) -> None:
+        """An access that may order others: whoever was here before it, has happened before."""
+        for key, rows in self._keys(access):
+            wanted = [key, "many"] if key != "many" else list(self._locations)
+            for name in wanted:
+                if name in self._locations:
+                    self.clocks.acquire(rows, self._locations[name])
+
+    def _publish(self, access: Access) -> None:
+        for key, rows in self._keys(access):
+            clock = self._locations.get(key)
+            self._locations[key] = self.clocks.release(rows, self.clocks.empty() if clock is None else clock)
+
+    def _access_local(self, access: Access) -> None:
+        """A thread's own memory: only whether it was written, and not where calls hand it around.
+
+        What `alloca` gave lies in a segment of its own, which is not looked at.
+        """
+        if self._calls or access.segment is not self.wave.memory.local:
+            return
+        size = self.wave.memory.local_size
+        if size != self._local.shape[1]:
+            grown = np.zeros((32 * self.wave.warps, size), np.bool_)
+            grown[: len(self._local), : self._local.shape[1]] = self._local
+            self._local = grown
+        lanes = access.lanes
+        places = access.places.view(np.intp)
+        chosen = places if lanes.mask is None else places[lanes.mask]
+        every = chosen.reshape(-1, 1) + np.arange(access.width)
+        flat = self._local.reshape(-1)
+        if access.kind != "load":
+            flat[every] = True
+            return
+        bad = ~flat[every].all(axis=1)
+        if bad.any():
+            at = np.flatnonzero(lanes.enabled())[int(bad.argmax())]
+            row, lane = int(lanes.row_numbers()[at // 32]), int(at % 32)
+            address = int(access.address.flat[at])
+            message = f"local memory at 0x{address:x} is read and was never written"
+            count = int(np.count_nonzero(bad))
+            self.findings.add(
+                "uninitialised-local", message, access.line, self.wave.thread(row, lane), address, count
+            )
+
+    # Asynchronous units
+
+    def async_access(
+        self,
+        kind: str,
+        proxy: str,
+        cta: int,
+        space: str,
+        offsets: Offsets,
+        threads: Bools,
+        line: int,
+        mbarrier: tuple[int, int] | None = None,
+    ) -> None:
+        if space == "tensor":
+            self.tensor.access(kind, cta, offsets, threads, line)
+        if space != "shared" or not len(offsets):
+            return
+        flat = np.asarray(offsets).reshape(-1)
+        # What lies outside is a fault that comes yet.
+        places = flat[(flat >= 0) & (flat < self.wave.memory.shared_size)]
+        if not len(places):
+            return
+        places = places + cta * self.wave.memory.shared_stride
+        own = proxy in _OWN_PROXY
+        units: dict[Hashable, int] = {}
+        for row in rows_of(threads).tolist():
+            units.setdefault(self._unit(proxy, row) if mbarrier is None else ("mbarrier", *mbarrier), row)
+        for name, row in units.items():
+            column = self.clocks.column(name, own)
+            if kind == "load":
+                self.races.unit_reads(column, row, places, line)
+            else:
+                self.races.unit_writes(column, row, places, line)
+
+    def _unit(self, proxy: str, row: int) -> tuple[str, int]:
+        """Whose groups an asynchronous operation belongs to: a warp's, those of wgmma a warpgroup's."""
+        return proxy, row - int(self.wave.warp_of_row[row]) % 4 if proxy == "wgmma" else row
+
+    def async_commit(self, proxy: str, threads: Bools, line: int) -> None:
+        for name in {self._unit(proxy, row) for row in rows_of(threads).tolist()}:
+            column = self.clocks.find(name)
+            if column is not None:
+                self.clocks.times[column] += 1
+
+    def async_done(self, proxy: str, threads: Bools, line: int, pending: int = 0) -> None:
+        for row in rows_of(threads).tolist():
+            column = self.clocks.find(self._unit(proxy, row))
+            if column is not None:
+                self.clocks.learn(row, column, self.clocks.times[column] - pending)
+
+    # Synchronisation
+
+    def barrier(self, name: str, arrived: Bools, released: Bools, line: int) -> None:
+        if name != "bar.warp.sync":
+            self.clocks.join(rows_of(arrived), rows_of(released))
+
+    def mbarrier(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
+        key = cta, offset
+        if event == "init":
+            self._init(key, line, threads)
+        elif event == "inval":
+            self._initialised.pop(key, None)
+        elif event in ("arrive", "complete_tx", "expect_tx") and threads is not None:
+            rows = rows_of(threads)
+            if event == "arrive":
+                self._arrive(key, rows)
+        elif event == "commit":
+            self._commit(key, threads)
+        elif event == "phase":
+            pending, done = self._of(key)
+            self._barriers[key] = self.clocks.empty(), _joined(pending, done)
+            column = self.clocks.column(("mbarrier", *key), True)
+            self.clocks.times[column] += 1
+        elif event == "observe" and threads is not None:
+            rows = rows_of(threads)
+            self.clocks.acquire(rows, self._of(key)[1])
+            column = self.clocks.column(("mbarrier", *key), True)
+            for row in rows.tolist():
+                self.clocks.learn(row, column, self.clocks.times[column])
+
+    def _of(self, key: tuple[int, int]) -> tuple[Clocks, Clocks]:
+        found = self._barriers.get(key)
+        return found if found is not None else (self.clocks.empty(), self.clocks.empty())
+
+    def _init(self, key: tuple[int, int], line: int, threads: Bools | None) -> None:
+        if key in self._initialised:
+            thread = self._first(threads) if threads is not None else None
+            message = f"the mbarrier at 0x{key[1]:x} was initialised at line {self._initialised[key]}"
+            self.findings.add("mbarrier-init-twice", message, line, thread, key[1])
+        self._initialised[key] = line
+
+    def _arrive(self, key: tuple[int, int], rows: Rows) -> None:
+        pending, done = self._of(key)
+        self._barriers[key] = self.clocks.release(rows, pending), done
+
+    def _commit(self, key: tuple[int, int], threads: Bools | None) -> None:
+        """Asynchronous units have done what threads (None: some of the cluster) issued so far."""
+        size = self.wave.launch.warps * self.wave.launch.cluster_size
+        first = key[0] // self.wave.launch.cluster_size * size
+        rows = rows_of(threads) if threads is not None else np.arange(first, first + size)
+        proxies = ("cp.async", "tcgen05") if threads is not None else ("tcgen05",)
+        pending, done = self._of(key)
+        if threads is not None:
+            pending = self.clocks.release(rows, pending)
+        for name in [(proxy, row) for proxy in proxies for row in rows.tolist()]:
+            column = self.clocks.find(name)
+            if column is not None:
+                self.clocks.times[column] += 1
+                pending = _fitted(pending, self.clocks.empty())
+                pending[0, column] = self.clocks.times[column]
+        self._barriers[key] = pending, done
+
+    def fence(self, kind: str, threads: Bools, line: int) -> None:
+        if kind.startswith(("proxy.async", "proxy.tensormap")) or kind == "proxy.alias":
+            self.clocks.fence(rows_of(threads))
+        elif kind == "wgmma":
+            self.registers.fence(rows_of(threads))
+
+    def divergence(self, name: str, threads: Bools, line: int) -> None:
+        message = f"{name} is executed by a part of a warp, and takes all of it"
+        self.findings.add("divergent-aligned", message, line, self._first(threads))
+
+    def tensor_memory(self, event: str, cta: int, column: int, columns: int, line: int) -> None:
+        self.tensor.event(event, cta, column, columns, line)
+
+    def done(self) -> None:
+        self.tensor.done()
+        mbarriers = self.wave.mbarriers
+        for (cta, offset), line in sorted(mbarriers.alive.items()):
+            try:
+                tx = mbarriers.state(cta, offset, line).tx
+            except Fault:
+                continue  # Its memory serves something else by now.
+            if tx:
+                message = f"the transaction count of the mbarrier at 0x{offset:x} is {tx} when its block ends"
+                self.findings.add("mbarrier-transactions", message, line, None, offset)
+
+    def _first(self, threads: Bools) -> Thread:
+        row, lane = divmod(int(threads.argmax()), 32)
+        return self.wave.thread(row, lane)
+
+
+def _fitted(clock: Clocks, like: Clocks) -> Clocks:
+    lacking = like.shape[1] - clock.shape[1]
+    return clock if lacking <= 0 else np.pad(clock, ((0, 0), (0, lacking)))
+
+
+def _joined(a: Clocks, b: Clocks) -> Clocks:
+    return np.maximum(_fitted(a, b), _fitted(b, a))

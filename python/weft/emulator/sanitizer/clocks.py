@@ -1,0 +1,98 @@
+"""Vector clocks: what every warp of a wave knows to have happened."""
+
+from collections.abc import Hashable
+
+import numpy as np
+import numpy.typing as npt
+
+Rows = npt.NDArray[np.intp]
+Clocks = npt.NDArray[np.int32]
+_ROOM = 16
+
+
+class VectorClocks:
+    """`known[r, c]` is the last time of column c that happened before what warp r does next; `fenced` the
+    same for what is visible to the asynchronous proxy, too.
+
+    The first columns are the warps'; more are those of asynchronous units, one for each whose end is awaited
+    on its own. Both clocks are joined together wherever threads synchronise.
+    """
+
+    def __init__(self, warps: int) -> None:
+        self.warps = warps
+        self.width = warps
+        self._both: Clocks = np.zeros((2, warps, warps + _ROOM), np.int32)
+        every = np.arange(warps)
+        self._both[0, every, every] = 1
+        self._columns: dict[Hashable, int] = {}
+        self.names: dict[int, Hashable] = {}
+        self.times: dict[int, int] = {}
+        """What an asynchronous column's next operation takes as its time, less one."""
+        self.through_proxy: npt.NDArray[np.bool_] = np.zeros(warps + _ROOM, np.bool_)
+        """Whether a column's unit writes through the asynchronous proxy, so that no fence is needed."""
+
+    @property
+    def known(self) -> Clocks:
+        known: Clocks = self._both[0]
+        return known
+
+    @property
+    def fenced(self) -> Clocks:
+        fenced: Clocks = self._both[1]
+        return fenced
+
+    def column(self, name: Hashable, through_proxy: bool) -> int:
+        """The column of an asynchronous unit."""
+        at = self._columns.get(name)
+        if at is None:
+            at = self._columns[name] = self.width
+            self.width += 1
+            if self.width > self._both.shape[2]:
+                more = np.zeros((2, self.warps, self.width), np.int32)
+                self._both = np.concatenate([self._both, more], axis=2)
+                self.through_proxy = np.concatenate([self.through_proxy, np.zeros(self.width, np.bool_)])
+            self.names[at], self.times[at] = name, 0
+            self.through_proxy[at] = through_proxy
+        return at
+
+    def find(self, name: Hashable) -> int | None:
+        """The column of a unit that has done something."""
+        return self._columns.get(name)
+
+    def empty(self) -> Clocks:
+        """A clock that knows nothing, for `release` and `acquire`."""
+        return np.zeros((2, self._both.shape[2]), np.int32)
+
+    def release(self, rows: Rows, clock: Clocks) -> Clocks:
+        """`clock` joined with what the warps know; what they do from here on is later."""
+        joined = self._fitted(clock)
+        np.maximum(joined, self._both[:, rows].max(axis=1), out=joined)
+        self.step(rows)
+        return joined
+
+    def acquire(self, rows: Rows, clock: Clocks) -> None:
+        """The warps get to know what `clock` does."""
+        self._both[:, rows] = np.maximum(self._both[:, rows], self._fitted(clock)[:, None])
+
+    def join(self, arrived: Rows, released: Rows) -> None:
+        """What `arrived` did happens before what `released` do next."""
+        joined = self._both[:, arrived].max(axis=1, keepdims=True)
+        self._both[:, released] = np.maximum(self._both[:, released], joined)
+        self.step(arrived)
+
+    def step(self, rows: Rows) -> None:
+        """Begins a new time of the warps."""
+        self._both[0, rows, rows] += 1
+
+    def fence(self, rows: Rows) -> None:
+        """Makes what the warps know visible to the asynchronous proxy."""
+        self._both[1, rows] = self._both[0, rows]
+        self.step(rows)
+
+    def learn(self, row: int, column: int, time: int) -> None:
+        """A warp gets to know that a unit is done up to a time."""
+        self._both[0, row, column] = max(int(self._both[0, row, column]), time)
+
+    def _fitted(self, clock: Clocks) -> Clocks:
+        lacking = self._both.shape[2] - clock.shape[1]
+        return clock if not lacking else np.pad(clock, ((0, 0), (0, lacking)))

@@ -1,0 +1,107 @@
+"""Which registers a program may read before it has written them, told from its flow graph."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from weft.emulator.program import Program, Traffic
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The slots that are worth looking at while the program runs.
+
+    `unwritten` are read where not every path has written them; `matrix` hold operands of wgmma.mma_async, or
+    copies of them.
+    """
+
+    unwritten: frozenset[int]
+    matrix: frozenset[int]
+
+    def touches(self, traffic: Traffic) -> bool:
+        """Whether an instruction has to be looked at."""
+        slots = self.unwritten | self.matrix
+        return traffic.prefix == "wgmma.mma_async" or any(
+            slot in slots for slot in (*traffic.reads, *traffic.writes)
+        )
+
+
+def watched(program: Program) -> Watched:
+    """What to look at in the kernel; functions that it calls are left out."""
+    return Watched(frozenset(_unwritten(program)), frozenset(_matrix(program)))
+
+
+def is_copy(traffic: Traffic) -> bool:
+    """Whether an instruction only moves registers, so that their state moves with them."""
+    return traffic.prefix == "mov"
+
+
+def real_reads(traffic: Traffic) -> tuple[int, ...]:
+    """The registers whose value counts: wgmma may be told to ignore what is in its accumulators, and selp
+    ignores one of its operands.
+    """
+    if traffic.prefix == "selp":
+        return traffic.reads[-1:]
+    if traffic.prefix != "wgmma.mma_async":
+        return traffic.reads
+    return tuple(slot for slot in traffic.reads if slot not in traffic.writes)
+
+
+def _kernel(program: Program) -> Iterator[int]:
+    name = program.entry.function.name
+    return (at for at, block in enumerate(program.blocks) if block.function == name)
+
+
+def _flow(defined: int, traffic: Traffic) -> int:
+    """What is written for certain after an instruction, as a set of bits."""
+    reads = sum({1 << slot for slot in traffic.reads})
+    writes = sum({1 << slot for slot in traffic.writes})
+    if is_copy(traffic) and reads & ~defined:
+        return defined & ~writes
+    return defined if traffic.guard else defined | writes
+
+
+def _unwritten(program: Program) -> set[int]:
+    blocks = list(_kernel(program))
+    known = (program.entry.base, program.entry.frame)
+    everything = (1 << len(program.slots.bits)) - 1
+    registers = ((1 << (known[1] - known[0])) - 1) << known[0]
+    before = dict.fromkeys(blocks, everything)
+    before[program.entry.entry_block] = everything & ~registers
+    waiting, seen = [program.entry.entry_block], {program.entry.entry_block}
+    while waiting:
+        at = waiting.pop()
+        defined = before[at]
+        for traffic in program.blocks[at].traffic:
+            defined = _flow(defined, traffic)
+        end = program.blocks[at].end
+        for target in end.targets if end is not None else ():
+            if target in before and (before[target] & defined != before[target] or target not in seen):
+                before[target] &= defined
+                seen.add(target)
+                waiting.append(target)
+    found: set[int] = set()
+    for at in blocks:
+        defined = before[at]
+        for traffic in program.blocks[at].traffic:
+            found |= {slot for slot in real_reads(traffic) if not defined >> slot & 1}
+            defined = _flow(defined, traffic)
+    return found
+
+
+def _matrix(program: Program) -> set[int]:
+    """Registers of wgmma.mma_async and those that they are copied to or from."""
+    found: set[int] = set()
+    copies: list[set[int]] = []
+    for at in _kernel(program):
+        for traffic in program.blocks[at].traffic:
+            if traffic.prefix == "wgmma.mma_async":
+                found |= {s for s in (*traffic.reads, *traffic.writes) if program.slots.bits[s] == 32}
+            elif is_copy(traffic):
+                copies.append({*traffic.reads, *traffic.writes})
+    size = -1
+    while found and size != len(found):
+        size = len(found)
+        for copy in copies:
+            if found & copy:
+                found |= copy
+    return found

@@ -1,0 +1,112 @@
+"""What the sanitizer says: its rules, and the findings of a launch."""
+
+from dataclasses import dataclass, replace
+
+from weft.emulator.errors import Thread
+
+RULES: dict[str, str] = {
+    "fault": "The launch ended in a fault that no other rule names.",
+    "out-of-bounds": "An access reaches outside of what there is.",
+    "misaligned": "An access is at no multiple of its size.",
+    "read-only": "Memory is written that a kernel can only read.",
+    "descriptor": "A matrix descriptor or a tensor map breaks a rule, such as one of alignment or swizzle.",
+    "mbarrier-uninitialised": "An mbarrier is used before mbarrier.init, after inval, or was written over.",
+    "mbarrier-count": "An mbarrier's counts leave their range: more arrivals than pending, too many bytes.",
+    "deadlock": "No warp could go on.",
+    "uninitialised-shared": "Shared memory is read that nothing has written.",
+    "uninitialised-local": "Local memory is read that its thread has not written.",
+    "uninitialised-tensor": "Tensor memory is read that nothing has written.",
+    "uninitialised-register": "A register is read that its thread has not written.",
+    "shared-race": "Warps touch the same shared memory, one of them writes, and nothing orders them.",
+    "async-not-awaited": "Shared memory is read or written before an asynchronous write to it was awaited.",
+    "async-source-overwritten": "Shared memory is overwritten while an asynchronous unit may still read it.",
+    "missing-proxy-fence": "An asynchronous unit reads what was written with no fence.proxy.async between.",
+    "mbarrier-init-twice": "mbarrier.init on a barrier that is in use, with no mbarrier.inval between.",
+    "mbarrier-transactions": "A kernel ends while an mbarrier's transaction count isn't zero.",
+    "divergent-aligned": "An .aligned instruction is executed by a part of a warp.",
+    "wgmma-fence": "wgmma.mma_async reads registers that were written since the last wgmma.fence.",
+    "wgmma-in-flight": "Registers of a wgmma.mma_async are touched before wgmma.wait_group.",
+    "tmem-unallocated": "Columns of tensor memory are used that were not allocated.",
+    "tmem-leaked": "Tensor memory is still allocated when its block ends.",
+    "tmem-permit-kept": "A block that allocated tensor memory ends without tcgen05.relinquish_alloc_permit.",
+}
+_MOST = 100
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of mistake at one line of the PTX.
+
+    `source` is file:line where the PTX has it, else empty; `thread` and `address` are those of the first of
+    `count` times.
+    """
+
+    rule: str
+    message: str
+    line: int
+    source: str = ""
+    thread: Thread | None = None
+    address: int | None = None
+    count: int = 1
+
+    def __str__(self) -> str:
+        where = f" ({self.source})" if self.source else ""
+        who = f" in {self.thread}" if self.thread else ""
+        return f"line {self.line}{where}: {self.rule}: {self.message}{who}"
+
+
+class Findings:
+    """Those of a launch: one for each rule and line, and no more than `_MOST`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._found: dict[tuple[str, int], Finding] = {}
+        self._sources: dict[int, str] | None = None
+
+    def add(
+        self,
+        rule: str,
+        message: str,
+        line: int,
+        thread: Thread | None = None,
+        address: int | None = None,
+        count: int = 1,
+    ) -> None:
+        """Notes a mistake that was made `count` times."""
+        assert rule in RULES
+        known = self._found.get((rule, line))
+        if known is not None:
+            self._found[rule, line] = replace(known, count=known.count + count)
+        elif len(self._found) < _MOST:
+            self._found[rule, line] = Finding(rule, message, line, self._source(line), thread, address, count)
+
+    def all(self) -> tuple[Finding, ...]:
+        """The findings, in the order of their lines."""
+        return tuple(sorted(self._found.values(), key=lambda f: (f.line, f.rule)))
+
+    def _source(self, line: int) -> str:
+        if self._sources is None:
+            self._sources = source_lines(self._text)
+        return self._sources.get(line, "")
+
+
+def source_lines(text: str) -> dict[int, str]:
+    """The file:line of every line of a PTX text after a `.loc` of its function."""
+    rows = text.splitlines()
+    files: dict[str, str] = {}
+    for row in rows:
+        words = row.split(None, 2)
+        if len(words) == 3 and words[0] == ".file":
+            parts = words[2].split('"')
+            files[words[1]] = parts[1] if len(parts) > 2 else words[2]
+    sources: dict[int, str] = {}
+    now = ""
+    for number, row in enumerate(rows, 1):
+        words = row.split()
+        if len(words) > 2 and words[0] == ".loc":
+            now = f"{files.get(words[1], words[1])}:{words[2]}"
+        elif row.startswith("}"):
+            now = ""
+        if now:
+            sources[number] = now
+    return sources

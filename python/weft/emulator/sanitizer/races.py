@@ -1,0 +1,239 @@
+"""Accesses to shared memory, each compared with the last ones to the same granules."""
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.memory import Access
+from weft.emulator.sanitizer.clocks import VectorClocks
+from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.shadow import NEVER, Index, Shadow
+from weft.emulator.types import Array, Bools
+from weft.emulator.wave import Wave
+
+Rows = npt.NDArray[np.intp]
+_LANE_ROWS = 32
+
+
+class Races:
+    """The shadow of a wave's shared memory."""
+
+    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
+        self.wave, self.clocks, self.findings = wave, clocks, findings
+        self._per_cluster = wave.launch.warps * wave.launch.cluster_size
+        self.shadow = Shadow(len(wave.memory.shared.data), self._per_cluster)
+        rows = np.arange(wave.warps)
+        self._rank: Rows = rows % self._per_cluster
+        self._all: Rows = np.repeat(rows, _LANE_ROWS)
+
+    # Accesses of threads
+
+    def _elements(self, access: Access) -> tuple[Index, Rows, int]:
+        """The granules of an access, the warp that touches each, and granules for each lane."""
+        lanes = access.lanes
+        places = access.places.view(np.intp)
+        rows = self._all if lanes.rows is None else np.repeat(lanes.row_numbers(), _LANE_ROWS)
+        if lanes.mask is None:
+            places = places.reshape(-1)
+        else:
+            places, rows = places[lanes.mask], rows[lanes.mask.reshape(-1)]
+        index, count = self.shadow.elements(places, access.width)
+        return index, rows if count == 1 else np.repeat(rows, count), count
+
+    def load(self, access: Access) -> None:
+        """Threads read: the last write must have happened before."""
+        index, rows, count = self._elements(access)
+        shadow = self.shadow
+        bad = self._after_write(index, rows)
+        if bad is not None:
+            self._blame_write(access, index, bad, count, "read")
+        shadow.reads[index, self._rank[rows]] = self.clocks.known[rows, rows]
+        shadow.read_line[index] = access.line
+
+    def store(self, access: Access, ordered: bool) -> None:
+        """Threads write: the last write and all reads must have happened before; `ordered`: atomically."""
+        index, rows, count = self._elements(access)
+        bad = self._after_write(index, rows)
+        if bad is not None:
+            bad = bad & (self.shadow.written[index] != NEVER)
+            if not ordered and bad.any():
+                bad = bad & np.repeat(self._changes(access), count)
+            if bad.any():
+                self._blame_write(access, index, bad, count, "written")
+        self._after_reads(access, index, rows, count)
+        shadow = self.shadow
+        shadow.writer[index] = rows
+        shadow.written[index] = self.clocks.known[rows, rows]
+        shadow.write_line[index] = access.line
+        if not ordered and len(rows) and rows[0] != rows[-1]:
+            mixed = shadow.writer[index] != rows
+            if mixed.any():
+                mixed &= np.repeat(self._disagree(access), count)
+            if mixed.any():
+                self._tell("shared-race", "is written by two warps at once", access, mixed, count)
+
+    def copy(self, access: Access) -> None:
+        """`cp.async` writes, at any time before its group is waited for."""
+        index, rows, count = self._elements(access)
+        bad = self._after_write(index, rows)
+        if bad is not None:
+            bad = bad & (self.shadow.written[index] != NEVER)
+            if bad.any():
+                self._blame_write(access, index, bad, count, "written")
+        self._after_reads(access, index, rows, count)
+        present = np.unique(rows)
+        columns = np.zeros(self.wave.warps, np.intp)
+        times = np.zeros(self.wave.warps, np.int32)
+        for row in present.tolist():
+            columns[row] = column = self.clocks.column(("cp.async", row), False)
+            times[row] = self.clocks.times[column] + 1
+        shadow = self.shadow
+        shadow.writer[index], shadow.written[index] = columns[rows], times[rows]
+        shadow.write_line[index] = access.line
+
+    def _changes(self, access: Access) -> Bools:
+        """Which lanes of a store write another value than is there: warps may write the same one at will."""
+        value = self.wave.memory.storing
+        if value is None or value.shape != access.places.shape:
+            return np.ones(access.lanes.active, np.bool_)
+        enabled = access.lanes.enabled()
+        there = access.segment.view(access.width)[access.places[enabled].view(np.intp) // access.width]
+        return _differ(there, value[enabled])
+
+    def _disagree(self, access: Access) -> Bools:
+        """Which lanes of a store write another value than the last lane that writes the same place."""
+        value = self.wave.memory.storing
+        if value is None or value.shape != access.places.shape:
+            return np.ones(access.lanes.active, np.bool_)
+        enabled = access.lanes.enabled()
+        places, values = access.places[enabled], value[enabled]
+        _, last, inverse = np.unique(places[::-1], return_index=True, return_inverse=True)
+        winner = len(places) - 1 - last
+        return _differ(values, values[winner[inverse[::-1]]])
+
+    def _after_write(self, index: Index, rows: Rows) -> Bools | None:
+        """Where the last write is none that the warps know of; None where there is no such place."""
+        shadow = self.shadow
+        bad: Bools = shadow.written[index] > self.clocks.known[rows, shadow.writer[index]]
+        return bad if bad.any() else None
+
+    def _after_reads(self, access: Access, index: Index, rows: Rows, count: int) -> None:
+        shadow, known = self.shadow, self.clocks.known
+        first = rows - self._rank[rows]
+        if self._per_cluster > 1:
+            clusters = np.unique(first).tolist()
+            for begin in clusters:
+                mine = first == begin if len(clusters) > 1 else slice(None)
+                seen = known[:, begin : begin + self._per_cluster]
+                late = (shadow.reads[index[mine]] > seen[rows[mine]]).any(axis=1)
+                if late.any():
+                    bad = np.zeros(len(rows), np.bool_)
+                    bad[mine] = late
+                    line = int(shadow.read_line[index[int(bad.argmax())]])
+                    what = (
+                        f"is written, and read by another warp at line {line} with nothing that orders them"
+                    )
+                    self._tell("shared-race", what, access, bad, count)
+        if shadow.has_units:
+            bad = shadow.taken[index] > known[rows, shadow.unit[index]]
+            if bad.any():
+                line = int(shadow.read_line[index[int(bad.argmax())]])
+                what = f"is written while the operation of line {line} may still read it"
+                self._tell("async-source-overwritten", what, access, bad, count)
+
+    def _blame_write(self, access: Access, index: Index, bad: Bools, count: int, verb: str) -> None:
+        """Says of each kind of last write what is wrong."""
+        shadow = self.shadow
+        never = bad & (shadow.written[index] == NEVER)
+        by_unit = bad & ~never & (shadow.writer[index] >= self.wave.warps)
+        by_warp = bad & ~never & ~by_unit
+        if never.any():
+            self._tell("uninitialised-shared", "is read and was never written", access, never, count)
+        for rule, mask, who in (
+            ("async-not-awaited", by_unit, "before the asynchronous write of line {} was awaited"),
+            ("shared-race", by_warp, "and written by another warp at line {} with nothing that orders them"),
+        ):
+            if mask.any():
+                line = int(shadow.write_line[index[int(mask.argmax())]])
+                comma = "" if rule == "async-not-awaited" else ","
+                self._tell(rule, f"is {verb}{comma} {who.format(line)}", access, mask, count)
+
+    def _tell(self, rule: str, what: str, access: Access, bad: Bools, count: int) -> None:
+        at = int(np.flatnonzero(access.lanes.enabled())[int(bad.argmax()) // count])
+        row, lane = int(access.lanes.row_numbers()[at // 32]), at % 32
+        address = int(access.address.flat[at])
+        times = int(np.count_nonzero(bad.reshape(-1, count).any(axis=1)))
+        thread = self.wave.thread(row, lane)
+        self.findings.add(rule, f"shared memory at 0x{address:x} {what}", access.line, thread, address, times)
+
+    # Accesses of asynchronous units
+
+    def unit_reads(self, column: int, row: int, places: Index, line: int) -> None:
+        """An asynchronous unit begins to read for a warp, which must know what it reads to be written."""
+        shadow, clocks = self.shadow, self.clocks
+        index = shadow.covered(places)
+        time, writer = shadow.written[index], shadow.writer[index]
+        late: Bools = time > clocks.known[row, writer]
+        if late.any():
+            self._unit_blame(row, index, late, line, "read")
+        hidden: Bools = ~late
+        hidden &= time > clocks.fenced[row, writer]
+        hidden &= ~clocks.through_proxy[writer]
+        if hidden.any():
+            written = int(shadow.write_line[index[int(hidden.argmax())]])
+            what = f"is read with no fence.proxy.async since its write at line {written}"
+            self._unit_tell("missing-proxy-fence", what, row, index, hidden, line)
+        shadow.unit[index], shadow.taken[index] = column, clocks.times[column] + 1
+        shadow.read_line[index], shadow.has_units = line, True
+
+    def unit_writes(self, column: int, row: int, places: Index, line: int) -> None:
+        """An asynchronous unit begins to write for a warp."""
+        shadow, clocks = self.shadow, self.clocks
+        index = shadow.covered(places)
+        late: Bools = shadow.written[index] > clocks.known[row, shadow.writer[index]]
+        late &= shadow.written[index] != NEVER
+        if late.any():
+            self._unit_blame(row, index, late, line, "written")
+        begin = row // self._per_cluster * self._per_cluster
+        seen = clocks.known[row, begin : begin + self._per_cluster]
+        read = np.logical_or.reduce(shadow.reads[index] > seen, axis=1)
+        if read.any():
+            before = int(shadow.read_line[index[int(read.argmax())]])
+            what = f"is written, and read at line {before} with nothing that orders them"
+            self._unit_tell("shared-race", what, row, index, read, line)
+        taken: Bools = shadow.taken[index] > clocks.known[row, shadow.unit[index]]
+        if taken.any():
+            before = int(shadow.read_line[index[int(taken.argmax())]])
+            what = f"is written while the operation of line {before} may still read it"
+            self._unit_tell("async-source-overwritten", what, row, index, taken, line)
+        shadow.writer[index], shadow.written[index] = column, clocks.times[column] + 1
+        shadow.write_line[index] = line
+
+    def _unit_blame(self, row: int, index: Index, late: Bools, line: int, verb: str) -> None:
+        shadow = self.shadow
+        never = late & (shadow.written[index] == NEVER)
+        if never.any():
+            what = "is read and was never written"
+            self._unit_tell("uninitialised-shared", what, row, index, never, line)
+        by_unit = late & ~never & (shadow.writer[index] >= self.wave.warps)
+        by_warp = late & ~never & ~by_unit
+        if by_unit.any():
+            before = int(shadow.write_line[index[int(by_unit.argmax())]])
+            what = f"is {verb} before the asynchronous write of line {before} was awaited"
+            self._unit_tell("async-not-awaited", what, row, index, by_unit, line)
+        if by_warp.any():
+            before = int(shadow.write_line[index[int(by_warp.argmax())]])
+            what = f"is {verb}, and written by another warp at line {before} with nothing that orders them"
+            self._unit_tell("shared-race", what, row, index, by_warp, line)
+
+    def _unit_tell(self, rule: str, what: str, row: int, index: Index, bad: Bools, line: int) -> None:
+        place = int(index[int(bad.argmax())]) * self.shadow.granule
+        address = place % self.wave.memory.shared_stride
+        message = f"shared memory at 0x{address:x} {what}"
+        self.findings.add(rule, message, line, self.wave.thread(row, 0), address, int(np.count_nonzero(bad)))
+
+
+def _differ(a: Array, b: Array) -> Bools:
+    """Whose bits differ; as numbers, a NaN would differ from itself."""
+    as_bytes = [np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1) for x in (a, b)]
+    differ: Bools = np.logical_or.reduce(as_bytes[0] != as_bytes[1], axis=1)
+    return differ

@@ -1,0 +1,182 @@
+"""The registers of a wave that the sanitizer looks at, and the program that tells it of them."""
+
+import copy
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.lanes import Lanes
+from weft.emulator.program import Program, Traffic
+from weft.emulator.sanitizer.clocks import Rows, VectorClocks
+from weft.emulator.sanitizer.dataflow import Watched, is_copy, real_reads, watched
+from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.table import Step
+from weft.emulator.types import Bools
+from weft.emulator.wave import Wave
+
+Times = npt.NDArray[np.int32]
+_MMA = "wgmma.mma_async"
+_KEPT = 32
+
+
+@lru_cache(_KEPT)
+def instrumented(program: Program) -> Program:
+    """The program with checks before the instructions that touch a watched register; itself if none does."""
+    what = watched(program)
+    if not what.unwritten and not what.matrix:
+        return program
+    checked = copy.copy(program)
+    checked.blocks = list(program.blocks)
+    for at, block in enumerate(program.blocks):
+        if block.function != program.entry.function.name or not any(map(what.touches, block.traffic)):
+            continue
+        steps: list[Step] = []
+        for number, traffic in enumerate(block.traffic):
+            if what.touches(traffic):
+                steps.append(_check(traffic, what, program))
+            if number < len(block.steps):
+                steps.append(block.steps[number])
+        checked.blocks[at] = replace(block, steps=steps)
+    return checked
+
+
+def _check(traffic: Traffic, what: Watched, program: Program) -> Step:
+    """Looks at what an instruction is about to read and write."""
+    words = frozenset(s for s in (*traffic.reads, *traffic.writes) if program.slots.bits[s] == 32)
+
+    def run(lanes: Lanes) -> None:
+        state = lanes.wave.registers
+        if state is None:
+            return
+        if traffic.guard is not None:
+            mask, count = lanes.guarded(*traffic.guard)
+            if not count:
+                return
+            lanes = lanes.narrowed(mask)
+        state.unwritten(lanes, traffic, what.unwritten)
+        if traffic.prefix == _MMA:
+            state.multiply(lanes, traffic, words)
+        elif what.matrix:
+            state.touch(lanes, traffic, what.matrix)
+
+    return run
+
+
+class RegisterState:
+    """What is known of each watched register, by its slot.
+
+    `_written` tells which threads have written it. For operands of wgmma, `_busy` is the time, in the column
+    of the warpgroup's unit, until which it is an accumulator in use, `_read` until which it is an A operand,
+    and `_changed` tells the warps that have written it since their last wgmma.fence.
+    """
+
+    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
+        self.wave, self.clocks, self.findings = wave, clocks, findings
+        self._written: dict[int, Bools] = {}
+        self._busy: dict[int, Times] = {}
+        self._read: dict[int, Times] = {}
+        self._changed: dict[int, Bools] = {}
+        self._fenced: Bools = np.zeros(wave.warps, np.bool_)
+
+    def unwritten(self, lanes: Lanes, traffic: Traffic, slots: frozenset[int]) -> None:
+        """Reads must follow writes of the same thread; a copy hands the state on."""
+        threads = lanes.threads()
+        empty = np.zeros_like(threads)
+        missing = empty
+        for slot in real_reads(traffic):
+            if slot in slots:
+                missing = missing | (threads & ~self._written.get(slot, empty))
+        if not is_copy(traffic):
+            if missing.any():
+                self._tell(
+                    "uninitialised-register", "reads a register that was never written", traffic, missing
+                )
+            missing = empty
+        for slot in traffic.writes:
+            if slot in slots:
+                self._written[slot] = self._written.get(slot, empty) & ~missing | threads & ~missing
+
+    # wgmma
+
+    def fence(self, rows: Rows) -> None:
+        """`wgmma.fence` of these warps."""
+        self._fenced[rows] = True
+        for changed in self._changed.values():
+            changed[rows] = False
+
+    def multiply(self, lanes: Lanes, traffic: Traffic, words: frozenset[int]) -> None:
+        """`wgmma.mma_async`: its registers are in use until the warp has waited."""
+        rows = lanes.row_numbers()
+        operands = [slot for slot in traffic.reads if slot in words]
+        unfenced = ~self._fenced[rows]
+        for slot in operands:
+            if slot in self._changed:
+                unfenced = unfenced | self._changed[slot][rows]
+        if unfenced.any():
+            self._tell_rows(
+                "wgmma-fence", "takes registers without a wgmma.fence before", traffic, rows[unfenced]
+            )
+        self._blame(rows, traffic, [s for s in operands if s not in traffic.writes], self._busy)
+        columns = self._columns(rows)
+        times = np.array([self.clocks.times[c] + 1 for c in columns.tolist()], np.int32)
+        for slot in operands:
+            place = self._busy if slot in traffic.writes else self._read
+            if slot not in place:
+                place[slot] = np.zeros(self.wave.warps, np.int32)
+            place[slot][rows] = times
+
+    def touch(self, lanes: Lanes, traffic: Traffic, slots: frozenset[int]) -> None:
+        """Another instruction reads or writes registers that wgmma may be using."""
+        rows = lanes.row_numbers()
+        reads = [slot for slot in traffic.reads if slot in slots]
+        writes = [slot for slot in traffic.writes if slot in slots]
+        if is_copy(traffic):
+            self._copy(rows, reads, writes)
+            return
+        self._blame(rows, traffic, [*reads, *writes], self._busy)
+        self._blame(rows, traffic, writes, self._read)
+        for slot in writes:
+            if slot not in self._changed:
+                self._changed[slot] = np.zeros(self.wave.warps, np.bool_)
+            self._changed[slot][rows] = True
+
+    def _copy(self, rows: Rows, reads: list[int], writes: list[int]) -> None:
+        """What holds of a register holds of its copy: compilers rename accumulators between instructions."""
+        for slot in writes:
+            if reads and reads[0] in self._busy:
+                self._busy.setdefault(slot, np.zeros(self.wave.warps, np.int32))
+                self._busy[slot][rows] = self._busy[reads[0]][rows]
+            elif slot in self._busy:
+                self._busy[slot][rows] = 0
+            if reads and reads[0] in self._changed:
+                self._changed.setdefault(slot, np.zeros(self.wave.warps, np.bool_))
+                self._changed[slot][rows] = self._changed[reads[0]][rows]
+            elif slot in self._changed:
+                self._changed[slot][rows] = False
+
+    def _columns(self, rows: Rows) -> Rows:
+        units = rows - self.wave.warp_of_row[rows] % 4
+        return np.array([self.clocks.column(("wgmma", unit), True) for unit in units.tolist()], np.intp)
+
+    def _blame(self, rows: Rows, traffic: Traffic, slots: list[int], until: dict[int, Times]) -> None:
+        slots = [slot for slot in slots if slot in until]
+        if not slots:
+            return
+        latest = np.max([until[slot][rows] for slot in slots], axis=0)
+        late: Bools = latest > self.clocks.known[rows, self._columns(rows)]
+        if late.any():
+            what = "touches registers of a wgmma.mma_async that was not waited for"
+            self._tell_rows("wgmma-in-flight", what, traffic, rows[late])
+
+    def _tell_rows(self, rule: str, what: str, traffic: Traffic, rows: Rows) -> None:
+        threads = np.zeros((self.wave.warps, 32), np.bool_)
+        threads[rows] = True
+        self._tell(rule, what, traffic, threads)
+
+    def _tell(self, rule: str, what: str, traffic: Traffic, threads: Bools) -> None:
+        row, lane = divmod(int(threads.argmax()), 32)
+        count = int(np.count_nonzero(threads))
+        thread = self.wave.thread(row, lane)
+        self.findings.add(rule, f"{traffic.prefix} {what}", traffic.line, thread, None, count)

@@ -1,0 +1,66 @@
+"""What is remembered of each granule of shared memory: who wrote it last, and who has read it since when.
+
+A granule is as small as the smallest access so far, so that a kernel that moves 16 bytes at a time pays for
+one entry where one that stores bytes pays for 16.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Index = npt.NDArray[np.intp]
+Times = npt.NDArray[np.int32]
+NEVER = (1 << 31) - 1
+_COARSEST = 16
+
+
+class Shadow:
+    """`writer` is the clock column of the last write and `written` its time, NEVER where there is none.
+
+    `reads` has the last time at which each warp of the cluster has read, `unit` and `taken` the last read by
+    an asynchronous unit. `write_line` and `read_line` are lines of the PTX.
+    """
+
+    def __init__(self, size: int, readers: int) -> None:
+        self.granule = _COARSEST
+        count = -(-size // _COARSEST)
+        self.writer: npt.NDArray[np.intp] = np.zeros(count, np.intp)
+        self.written: Times = np.full(count, NEVER, np.int32)
+        self.write_line: Times = np.zeros(count, np.int32)
+        self.read_line: Times = np.zeros(count, np.int32)
+        self.reads: Times = np.zeros((count, readers), np.int32)
+        self.unit: npt.NDArray[np.intp] = np.zeros(count, np.intp)
+        self.taken: Times = np.zeros(count, np.int32)
+        self.has_units = False
+
+    def refine(self, width: int) -> None:
+        """Makes granules no larger than `width`, a power of two."""
+        if width >= self.granule:
+            return
+        times = self.granule // width
+        self.writer, self.unit = np.repeat(self.writer, times), np.repeat(self.unit, times)
+        self.written, self.taken = np.repeat(self.written, times), np.repeat(self.taken, times)
+        self.write_line, self.read_line = np.repeat(self.write_line, times), np.repeat(self.read_line, times)
+        self.reads = np.repeat(self.reads, times, axis=0)
+        self.granule = width
+
+    def elements(self, places: Index, width: int) -> tuple[Index, int]:
+        """The granules of accesses of `width` bytes at these places, and how many each has."""
+        self.refine(width)
+        first = places // self.granule
+        count = width // self.granule
+        if count == 1:
+            return first, 1
+        return (first[:, None] + np.arange(count)).reshape(-1), count
+
+    def covered(self, places: Index) -> Index:
+        """The granules that single bytes cover, which are refined until they cover whole ones."""
+        begin = int(places.min()) // _COARSEST * _COARSEST
+        size = -(-(int(places.max()) + 1 - begin) // _COARSEST) * _COARSEST
+        touched = np.zeros(size, np.bool_)
+        touched[places - begin] = True
+        while True:
+            parts = touched.reshape(-1, self.granule)
+            some = parts.any(axis=1)
+            if self.granule == 1 or (some == parts.all(axis=1)).all():
+                return np.flatnonzero(some) + begin // self.granule
+            self.refine(self.granule // 2)

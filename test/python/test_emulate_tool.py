@@ -1,0 +1,137 @@
+"""`weft emulate`: its arguments, what it prints and writes, and its exit status."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+HEAD = ".version 8.4\n.target sm_80\n.address_size 64\n"
+SCALE = (
+    HEAD
+    + """.visible .entry scale(.param .u64 x, .param .f32 by, .param .u32 n)
+{
+  .reg .b32 %r<6>; .reg .f32 %f<4>; .reg .b64 %d<3>; .reg .pred %p;
+  mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
+  mad.lo.s32 %r1, %r1, %r2, %r3;
+  ld.param.u32 %r4, [n];
+  setp.ge.u32 %p, %r1, %r4;
+  @%p bra done;
+  ld.param.u64 %d1, [x]; ld.param.f32 %f1, [by];
+  mad.wide.u32 %d1, %r1, 4, %d1;
+  ld.global.f32 %f2, [%d1];
+  mul.f32 %f2, %f2, %f1;
+  st.global.f32 [%d1], %f2;
+done: ret;
+}
+"""
+)
+STRUCT = (
+    HEAD
+    + """.visible .entry a(.param .align 4 .b8 s[8], .param .u64 o, .param .u16 h)
+{
+  .reg .b32 %r<3>; .reg .b64 %d; .reg .b16 %h;
+  ld.param.u64 %d, [o]; ld.param.u32 %r1, [s+4]; ld.param.u16 %h, [h]; cvt.u32.u16 %r2, %h;
+  add.u32 %r1, %r1, %r2;
+  st.global.u32 [%d], %r1;
+  ret;
+}
+.visible .entry b() { ret; }
+"""
+)
+
+
+@pytest.fixture
+def emulate(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def run(text, *arguments):
+        from weft.tools import weft
+
+        (tmp_path / "k.ptx").write_text(text)
+        status = weft.main(["emulate", "k.ptx", *arguments])
+        found = capsys.readouterr()
+        assert "Traceback" not in found.err
+        return status, found.out, found.err
+
+    return run
+
+
+def arguments(*values):
+    return [part for value in values for part in ("--arg", value)]
+
+
+def test_arrays_are_written_back(emulate, tmp_path):
+    x = np.arange(100, dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    status, out, _ = emulate(SCALE, "--grid", "4", "--block", "32", *arguments("x.npy", "2.5", "100"))
+    assert status == 0 and "no findings" in out and "warp instructions" in out and "ld" in out
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), x * np.float32(2.5))
+
+
+def test_arrays_go_to_a_folder(emulate, tmp_path):
+    x = np.arange(100, dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    options = ["--grid", "4x1x1", "--block", "32,1", "--out", "results", "--seed", "3"]
+    status, _, _ = emulate(SCALE, *options, *arguments("x.npy", "f32:2", "u32:100"))
+    assert status == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), x)
+    np.testing.assert_array_equal(np.load(tmp_path / "results" / "x.npy"), x * 2)
+
+
+def test_structs_and_small_scalars(emulate, tmp_path):
+    np.save(tmp_path / "o.npy", np.zeros(1, np.uint32))
+    (tmp_path / "s.bin").write_bytes(bytes([0, 0, 0, 0, 7, 1, 0, 0]))
+    for struct in ("hex:0000000007010000", "bytes:s.bin"):
+        status, _, err = emulate(STRUCT, "--kernel", "a", *arguments(struct, "o.npy", "u16:0x10"))
+        assert (status, err) == (0, "") and np.load(tmp_path / "o.npy")[0] == 0x117
+
+
+def test_faults_give_one_and_name_the_file(emulate, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(10, np.float32))
+    status, _, err = emulate(SCALE, "--block", "32", *arguments("x.npy", "1.0", "32"))
+    assert status == 1 and "k.ptx:14:1: error: out-of-bounds global access" in err
+    status, _, err = emulate(
+        SCALE, "--block", "32", "--max-instructions", "3", *arguments("x.npy", "1.0", "3")
+    )
+    assert status == 1 and "instruction limit of 3" in err
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("nonsense", [], "k.ptx:1:1: error: expected a directive"),
+        (STRUCT, [], "has 2 kernels (a, b): pick one with --kernel"),
+        (SCALE, ["--kernel", "k"], "the module has no kernel 'k': it has scale"),
+        (SCALE, [], "has 3 parameters, got 0 arguments"),
+        (SCALE, ["--grid", "1,2,3,4"], "--grid expects one to three numbers"),
+        (SCALE, ["--block", "-1"], "--block expects one to three numbers"),
+        (SCALE, ["--block", "0", *arguments("1", "2.0", "3")], "a block has 1 to 1024 threads"),
+        (SCALE, ["--shared", "many"], "--shared expects a number from 0"),
+        (SCALE, arguments("none.npy"), "cannot read 'none.npy'"),
+        (SCALE, arguments("k.ptx.npy"), "cannot read 'k.ptx.npy'"),
+        (SCALE, arguments("one"), "expected a number, TYPE:NUMBER"),
+        (SCALE, arguments("q8:1"), "'q8' is no type"),
+        (SCALE, arguments("u8:300"), "doesn't fit 8 bits"),
+        (SCALE, arguments("s32:1.5"), "expected an integer"),
+        (SCALE, arguments("hex:0"), "expected hexadecimal digits"),
+        (SCALE, arguments("1", "2.0", "99999999999"), "doesn't fit 32 bits"),
+    ],
+)
+def test_mistakes_are_told(emulate, text, options, message):
+    status, _, err = emulate(text, *options)
+    assert status in (1, 2) and message in err
+
+
+def test_a_file_that_is_no_array(emulate, tmp_path):
+    (tmp_path / "x.npy").write_text("no array")
+    status, _, err = emulate(SCALE, *arguments("x.npy", "1.0", "1"))
+    assert status == 2 and "no array as np.save writes it" in err
+
+
+def test_the_tool_runs_by_itself(tmp_path):
+    (tmp_path / "k.ptx").write_text(STRUCT)
+    script = "import sys; from weft.tools.weft import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", script, "emulate", str(tmp_path / "k.ptx"), "--kernel", "b"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stderr == "" and "no findings" in done.stdout

@@ -1,0 +1,71 @@
+"""The sums of an H200, bit for bit: tiles that told wrong rules from the right ones, of every form that had any.
+
+`test/gpu/compare_arithmetic.py` made them; it compares many more with the GPU at hand.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from weft.emulator.arithmetic import multiply_accumulate
+from weft.isa import accumulation, mma, wgmma, wmma
+from weft.isa.mma_fragments import chunk, mnk
+
+TILES = np.load(Path(__file__).parent / "data" / "h200_sums.npz")
+NAMES = sorted({key.rsplit(" ", 1)[0] for key in TILES.files})
+FORMS = {
+    f.ptx: f
+    for family in (wmma.MMA, mma.SYNC, mma.SPARSE, wgmma.MMA_ASYNC, wgmma.MMA_ASYNC_SPARSE)
+    for f in family.forms("sm_90a")
+}
+
+
+def dense(stored, codes, form):
+    """A sparse A with its zeros, and where these are: two places of four bits' four say what is stored."""
+    m, _, k = mnk(form.shape)
+    size = chunk(form.a_type)
+    matrix, absent = np.zeros((m, k), stored.dtype), np.ones((m, k), bool)
+    for row in range(m):
+        kept = []
+        for number, code in enumerate(codes[row, : k // size]):
+            first, second = int(code) & 3, int(code) >> 2
+            inside = {2: [second // 2], 4: [first, second]}.get(size)
+            inside = inside or [2 * first, 2 * first + 1, 2 * second, 2 * second + 1]
+            kept += [number * size + i for i in inside]
+        matrix[row, kept], absent[row, kept] = stored[row], False
+    return matrix, absent
+
+
+def rule(group, form):
+    if group.startswith("wgmma"):
+        return accumulation.of_wgmma(form.a_type)
+    if group == "wmma":
+        return accumulation.of_wmma(90, form.a_type)
+    return accumulation.of_mma(90, form.shape, form.a_type, form.d_type)
+
+
+def computed(name, how=None):
+    group, ptx, _ = name.split(" ")
+    form = FORMS[ptx]
+    a, b, c = (TILES[f"{name} {operand}"] for operand in "abc")
+    absent = None
+    if f"{name} metadata" in TILES.files:
+        a, absent = dense(a, TILES[f"{name} metadata"], form)
+        absent = absent[None]
+    types = (form.a_type, form.b_type, getattr(form, "c_type", form.d_type), form.d_type)
+    batch = [matrix.reshape(-1, *matrix.shape[-2:]) for matrix in (a, b, c)]
+    with np.errstate(all="ignore"):
+        return multiply_accumulate(*batch, types, how or rule(group, form), absent=absent)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sums_are_those_of_an_h200(name):
+    want = TILES[f"{name} d"]
+    np.testing.assert_array_equal(computed(name).reshape(want.shape), want)
+
+
+def test_another_rule_is_seen():
+    name = next(n for n in NAMES if "m16n16k8.f32.tf32" in n)
+    want = TILES[f"{name} d"]
+    assert (computed(name, accumulation.Accumulation(25)).reshape(want.shape) != want).any()

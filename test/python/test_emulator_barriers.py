@@ -1,0 +1,173 @@
+"""Barriers of CTAs and warps, and deadlock."""
+
+import pytest
+from emulator_ptx import launch_threads as launch
+
+from weft import emulator
+
+
+def test_barriers_order_shared_memory():
+    body = """
+      .shared .align 4 .b8 buffer[256];
+      mov.u32 %r6, buffer;
+      shl.b32 %r7, %r2, 2;
+      add.u32 %r8, %r6, %r7;
+      st.shared.u32 [%r8], %r5;
+      bar.sync 0;
+      xor.b32 %r9, %r7, 252;
+      add.u32 %r9, %r6, %r9;
+      ld.shared.u32 %r10, [%r9];
+      st.global.u32 [%rd2], %r10;
+      ret;
+    """
+    for seed in (None, 1, 2, 3):
+        out, _ = launch(body, 256, 64, seed=seed)
+        assert out.tolist() == [i // 64 * 64 + 63 - i % 64 for i in range(256)]
+
+
+def test_a_barrier_does_not_count_threads_that_have_exited():
+    body = """
+      setp.ge.u32 %p1, %r2, 40;
+      @%p1 ret;
+      bar.sync 0;
+      st.global.u32 [%rd2], 1;
+      ret;
+    """
+    out, _ = launch(body)
+    assert out.tolist() == [1] * 40 + [0] * 24
+
+
+def test_named_barriers_and_arrive():
+    body = """
+      .shared .align 4 .u32 value;
+      setp.ge.u32 %p1, %r2, 32;
+      @%p1 bra CONSUMER;
+      setp.eq.u32 %p2, %r2, 0;
+      @%p2 st.shared.u32 [value], 42;
+      bar.arrive 1, 64;
+      ret;
+    CONSUMER:
+      setp.ge.u32 %p1, %r2, 64;
+      @%p1 ret;
+      bar.sync 1, 64;
+      ld.shared.u32 %r6, [value];
+      st.global.u32 [%rd2], %r6;
+      ret;
+    """
+    for seed in (None, 1, 2):
+        out, _ = launch(body, 96, 96, seed=seed)
+        assert out.tolist() == [0] * 32 + [42] * 32 + [0] * 32
+
+
+def test_arriving_where_no_one_waits_is_no_deadlock():
+    out, _ = launch("bar.arrive 3, 128; st.global.u32 [%rd2], 1; ret;")
+    assert (out == 1).all()
+
+
+def test_barrier_reductions():
+    body = """
+      setp.lt.u32 %p1, %r2, %r1;
+      bar.red.popc.u32 %r6, 0, %p1;
+      bar.red.and.pred %p2, 0, %p1;
+      bar.red.or.pred %p3, 0, !%p1;
+      selp.u32 %r7, 1000, 0, %p2;
+      selp.u32 %r8, 10000, 0, %p3;
+      add.u32 %r6, %r6, %r7;
+      add.u32 %r6, %r6, %r8;
+      st.global.u32 [%rd2], %r6;
+      ret;
+    """
+    assert set(launch(body, 128, 64, n=50)[0].tolist()) == {10050}
+    assert set(launch(body, 128, 64, n=64)[0].tolist()) == {1064}
+
+
+def test_deadlock_names_every_waiting_warp():
+    body = """
+      setp.ge.u32 %p1, %r2, 32;
+      @%p1 bra OTHER;
+      bar.sync 1, 64;
+      ret;
+    OTHER:
+      bar.sync 2, 64;
+      ret;
+    """
+    with pytest.raises(emulator.Deadlock) as caught:
+        launch(body)
+    assert len(caught.value.waiting) == 2
+    assert "block (0, 0, 0) warp 0 (32 lanes) waits at line 18 at barrier 1" in str(caught.value)
+    assert "warp 1 (32 lanes) waits at line 21 at barrier 2, to which 1 of 2 warps have come" in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_polling_for_what_no_one_writes_is_a_deadlock(seed):
+    body = """
+      setp.ge.u32 %p1, %r2, 32;
+      @%p1 bra OTHER;
+    WAIT:
+      ld.volatile.global.u32 %r6, [%rd1];
+      setp.eq.u32 %p2, %r6, 0;
+      @%p2 bra WAIT;
+      ret;
+    OTHER:
+      bar.sync 1, 64;
+      ret;
+    """
+    with pytest.raises(emulator.Deadlock) as caught:
+        launch(body, 128, 64, seed=seed)
+    assert len(caught.value.waiting) == 4
+    assert "block (0, 0, 0) warp 0 (32 lanes) waits near line 2" in caught.value.waiting[0]
+    assert "for memory that no one changes" in caught.value.waiting[0]
+    assert "warp 1 (32 lanes) waits at line 24 at barrier 1" in caught.value.waiting[1]
+
+
+def test_lanes_that_never_come_to_a_collective_are_a_deadlock():
+    body = """
+      setp.ge.u32 %p1, %r2, 16;
+      @%p1 bra OTHER;
+      shfl.sync.idx.b32 %r6, %r2, 0, 31, 0xffffffff;
+      ret;
+    OTHER:
+      bar.sync 0;
+      ret;
+    """
+    with pytest.raises(emulator.Deadlock, match=r"warp 0 \(16 lanes\) waits at line 18 \(shfl.sync\)"):
+        launch(body, 32, 32)
+
+
+def test_lanes_wait_for_one_another_at_a_collective():
+    body = """
+      mov.u32 %r6, 0;
+    LOOP:
+      setp.ge.u32 %p1, %r6, %r2;
+      @%p1 bra DONE;
+      add.u32 %r6, %r6, 1;
+      bra LOOP;
+    DONE:
+      vote.sync.ballot.b32 %r7, %p1, 0xffffffff;
+      st.global.u32 [%rd2], %r7;
+      ret;
+    """
+    out, report = launch(body, 64, 64)
+    assert (out == 0xFFFFFFFF).all()
+    assert report.counters["vote.sync"] == 2
+
+
+def test_warp_syncs_at_different_places_match():
+    body = """
+      and.b32 %r6, %r2, 1; setp.eq.u32 %p1, %r6, 0;
+      @%p1 bra EVEN;
+      st.global.u32 [%rd2], 1;
+      bar.warp.sync 0xffffffff;
+      bra DONE;
+    EVEN:
+      bar.warp.sync 0xffffffff;
+      ld.global.u32 %r7, [%rd2+4];
+      st.global.u32 [%rd2], %r7;
+    DONE:
+      ret;
+    """
+    for seed in (None, 5):
+        out, _ = launch(body, seed=seed)
+        assert (out == 1).all()

@@ -1,0 +1,434 @@
+"""What the sanitizer finds: each mistake planted in a kernel that is right without it."""
+
+import numpy as np
+import pytest
+from emulator_ptx import HEAD
+
+from weft import emulator
+from weft.emulator.sanitizer import RULES
+
+SHARED = ".shared .align 128 .b8 s[8192];"
+REGISTERS = ".reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<32>; .reg .b64 %d<16>; .reg .f32 %f<32>;"
+
+
+def kernel(lines, target="sm_90a", declare=SHARED):
+    body = [".visible .entry k(.param .u64 x)", "{", declare, REGISTERS, "ld.param.u64 %d0, [x];"]
+    body += ["mov.u32 %r0, %tid.x;", "shl.b32 %r1, %r0, 2;", "mov.u32 %r2, s;", *lines, "ret;", "}"]
+    return HEAD.format(target=target) + "\n".join(body)
+
+
+def line_of(text, what):
+    """The line, from 1, of the last line that begins with `what`."""
+    return max(i for i, row in enumerate(text.splitlines(), 1) if row.startswith(what))
+
+
+def run(text, block=128, grid=1, **more):
+    x = np.arange(4096, dtype=np.uint32)
+    return emulator.Module(text).launch("k", grid=grid, block=block, args=[x], **more)
+
+
+def check(lines, fault, rule, at, block=128, target="sm_90a", **more):
+    """The kernel of these lines is clean, and with the lines that `fault` makes of them has one finding."""
+    assert run(kernel(lines, target), block, **more).findings == ()
+    planted = kernel(fault(list(lines)), target)
+    findings = run(planted, block, **more).findings
+    assert [(f.rule, f.line) for f in findings] == [(rule, line_of(planted, at))]
+    assert rule in RULES
+    return findings[0]
+
+
+def without(*starts):
+    return lambda lines: [line for line in lines if not line.startswith(starts)]
+
+
+EXCHANGE = [
+    "add.u32 %r3, %r2, %r1;",
+    "st.shared.u32 [%r3], %r0;",
+    "bar.sync 0;",
+    "xor.b32 %r4, %r1, 256;",
+    "add.u32 %r4, %r2, %r4;",
+    "ld.shared.u32 %r5, [%r4];",
+    "bar.sync 0;",
+    "st.shared.v2.u32 [s], {%r2, %r2};",
+]
+
+
+def test_a_read_without_a_barrier_after_the_write():
+    found = check(EXCHANGE, lambda lines: lines[:2] + lines[3:], "shared-race", "ld.shared")
+    assert found.thread.tid == (0, 0, 0)
+    assert found.address == 256
+    assert found.count == 128
+
+
+def test_a_write_without_a_barrier_after_the_read():
+    found = check(EXCHANGE, lambda lines: lines[:6] + lines[7:], "shared-race", "st.shared.v2")
+    assert found.thread.tid == (0, 0, 0)
+
+
+def test_two_warps_that_write_different_values_at_once():
+    fault = [line.replace("{%r2, %r2}", "{%r2, %r0}") for line in EXCHANGE]
+    check(EXCHANGE, lambda lines: fault, "shared-race", "st.shared.v2")
+
+
+def test_a_barrier_of_too_few_warps():
+    pairs = [
+        "shr.u32 %r10, %r0, 6;",
+        "add.u32 %r10, %r10, 1;",
+        *(line.replace("bar.sync 0;", "bar.sync %r10, 64;") for line in EXCHANGE[:6]),
+    ]
+    near = [line.replace("%r1, 256", "%r1, 128") for line in pairs]
+    check(near, lambda lines: pairs, "shared-race", "ld.shared")
+
+
+def test_shared_memory_that_nothing_has_written():
+    found = check(
+        EXCHANGE,
+        lambda lines: [line.replace("xor.b32 %r4, %r1, 256", "add.u32 %r4, %r1, 32") for line in lines],
+        "uninitialised-shared",
+        "ld.shared",
+    )
+    assert found.thread.tid == (120, 0, 0)
+    assert found.address == 512
+    assert found.count == 8
+
+
+def test_bytes_have_a_state_each():
+    lines = [
+        "add.u32 %r3, %r2, %r0;",
+        "st.shared.u8 [%r3], %r0;",
+        "bar.sync 0;",
+        "ld.shared.u8 %r5, [s+127];",
+    ]
+    found = check(
+        lines, lambda a: [*a[:3], "ld.shared.u8 %r5, [s+128];"], "uninitialised-shared", "ld.shared"
+    )
+    assert found.address == 128
+
+
+def test_local_memory_that_its_thread_has_not_written():
+    declare = ".local .align 16 .b8 l[16];"
+    lines = [declare, "st.local.u32 [l+4], %r0;", "ld.local.u32 %r3, [l+4];"]
+    check(lines, lambda a: [*a[:2], "ld.local.u32 %r3, [l+8];"], "uninitialised-local", "ld.local")
+
+
+FLAG = [
+    "shr.u32 %r3, %r0, 5;",
+    "setp.ne.u32 %p0, %r3, 0;",
+    "@%p0 bra READ;",
+    "st.shared.u32 [s], %r3;",
+    "fence.acq_rel.cta;",
+    "st.release.cta.global.u32 [%d0], 77;",
+    "bra END;",
+    "READ:",
+    "ld.acquire.cta.global.u32 %r4, [%d0];",
+    "setp.ne.u32 %p1, %r4, 77;",
+    "@%p1 bra READ;",
+    "ld.shared.u32 %r5, [s];",
+    "END:",
+]
+
+
+def test_a_flag_in_global_memory_orders():
+    check(
+        FLAG,
+        lambda lines: [line.replace(".release.cta", "").replace(".acquire.cta", "") for line in lines],
+        "shared-race",
+        "ld.shared",
+    )
+
+
+def test_atomics_are_no_race_and_a_plain_read_of_them_is():
+    lines = [
+        "setp.ne.u32 %p0, %r0, 0;",
+        "@!%p0 st.shared.u32 [s], 0;",
+        "bar.sync 0;",
+        "atom.shared.add.u32 %r3, [s], 1;",
+        "bar.sync 0;",
+        "ld.shared.u32 %r4, [s];",
+    ]
+    fault = [*lines[:4], "shr.u32 %r5, %r0, 5;", "setp.eq.u32 %p1, %r5, 1;", "@%p1 ld.shared.u32 %r4, [s];"]
+    assert run(kernel(lines)).findings == ()
+    found = run(kernel(fault)).findings
+    assert [f.rule for f in found] == ["shared-race"]
+    assert found[0].thread.tid == (32, 0, 0)
+
+
+COPY = [
+    "shl.b32 %r3, %r0, 4;",
+    "add.u32 %r4, %r2, %r3;",
+    "cvt.u64.u32 %d1, %r3;",
+    "add.u64 %d1, %d0, %d1;",
+    "cp.async.cg.shared.global [%r4], [%d1], 16;",
+    "cp.async.commit_group;",
+    "cp.async.wait_group 0;",
+    "bar.sync 0;",
+    "ld.shared.u32 %r5, [s];",
+]
+
+
+def test_a_copy_that_is_not_awaited():
+    found = check(COPY, without("cp.async.wait_group"), "async-not-awaited", "ld.shared", target="sm_80")
+    assert found.thread.tid == (0, 0, 0)
+
+
+def test_a_copy_whose_group_is_left_pending():
+    def leave_it(lines):
+        return [line.replace("wait_group 0", "wait_group 1") for line in lines]
+
+    check(COPY, leave_it, "async-not-awaited", "ld.shared", target="sm_80")
+
+
+def test_a_copy_over_what_others_read():
+    lines = [*COPY, "bar.sync 0;", "cp.async.ca.shared.global [%r4], [%d1], 4;", "cp.async.wait_all;"]
+    check(lines, lambda a: a[:9] + a[10:], "shared-race", "cp.async.ca", target="sm_80")
+
+
+BARRIER = [
+    "setp.ne.u32 %p0, %r0, 0;",
+    "@!%p0 mbarrier.init.shared.b64 [s+4096], 64;",
+    "bar.sync 0;",
+    "setp.ge.u32 %p1, %r0, 64;",
+    "@%p1 bra WAIT;",
+    "add.u32 %r3, %r2, %r1;",
+    "st.shared.u32 [%r3], %r0;",
+    "mbarrier.arrive.shared.b64 %d2, [s+4096];",
+    "bra END;",
+    "WAIT:",
+    "mbarrier.try_wait.parity.shared.b64 %p2, [s+4096], 0;",
+    "@!%p2 bra WAIT;",
+    "ld.shared.u32 %r5, [s];",
+    "END:",
+]
+
+
+def test_an_mbarrier_orders():
+    fault = without("mbarrier.try_wait", "@!%p2 bra")(BARRIER)
+    # The read may come first and so find nothing written; whoever comes second is blamed.
+    findings = run(kernel(fault)).findings
+    assert run(kernel(BARRIER)).findings == ()
+    assert {f.rule for f in findings} <= {"shared-race", "uninitialised-shared"}
+    assert findings
+    for seed in range(5):
+        assert run(kernel(BARRIER), seed=seed).findings == ()
+        assert run(kernel(fault), seed=seed).findings
+
+
+def test_an_mbarrier_that_is_initialised_twice():
+    again = [*BARRIER, "bar.sync 0;", "@!%p0 mbarrier.inval.shared.b64 [s+4096];"]
+    again += ["@!%p0 mbarrier.init.shared.b64 [s+4096], 1;"]
+    found = check(again, without("@!%p0 mbarrier.inval"), "mbarrier-init-twice", "@!%p0 mbarrier.init")
+    assert found.thread.tid == (0, 0, 0)
+    assert found.address == 4096
+
+
+def test_bytes_that_an_mbarrier_waits_for_at_the_end():
+    lines = [*BARRIER, "@!%p0 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [s+4096], 16;"]
+    found = run(kernel(lines)).findings
+    assert run(kernel(BARRIER)).findings == ()
+    assert [(f.rule, f.line) for f in found] == [
+        ("mbarrier-transactions", line_of(kernel(lines), "@!%p0 mbarrier.init"))
+    ]
+
+
+def test_faults_and_deadlocks_keep_the_findings():
+    lines = [*EXCHANGE[:2], *EXCHANGE[3:6], "ld.shared.u32 %r6, [s+8192];"]
+    with pytest.raises(emulator.Fault) as caught:
+        run(kernel(lines))
+    assert [f.rule for f in caught.value.findings] == ["shared-race", "out-of-bounds"]
+    assert caught.value.findings[1].address == 8192
+    lines = [*EXCHANGE[:2], *EXCHANGE[3:6], "bar.sync 1, 256;"]
+    with pytest.raises(emulator.Deadlock) as caught:
+        run(kernel(lines))
+    assert {f.rule for f in caught.value.findings} == {"shared-race", "deadlock"}
+
+
+def test_findings_name_the_source_and_can_be_turned_off():
+    lines = [*EXCHANGE[:2], ".loc 1 42 7", *EXCHANGE[3:6]]
+    text = kernel(lines) + '\n.file 1 "kernel.cu"\n'
+    (found,) = run(text).findings
+    assert found.source == "kernel.cu:42"
+    assert "kernel.cu:42" in str(found)
+    assert run(text, sanitize=False).findings == ()
+
+
+def test_every_rule_has_a_sentence():
+    assert all(name == name.lower() and " " not in name for name in RULES)
+    assert all(sentence.endswith(".") for sentence in RULES.values())
+
+
+# wgmma: a product of 64x8x16, A and B in shared memory without swizzle.
+
+PRODUCT = [
+    "shl.b32 %r3, %r0, 4;",
+    "add.u32 %r4, %r2, %r3;",
+    "st.shared.v4.u32 [%r4], {%r0, %r0, %r0, %r0};",
+    "st.shared.v4.u32 [%r4+2048], {%r0, %r0, %r0, %r0};",
+    "fence.proxy.async.shared::cta;",
+    "bar.sync 0;",
+    "cvt.u64.u32 %d1, %r2;",
+    "shr.u64 %d1, %d1, 4;",
+    "or.b64 %d2, %d1, 0x1000080000;",
+    "mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;",
+    "setp.ne.u32 %p0, %r2, 0x7fffffff;",
+    "wgmma.fence.sync.aligned;",
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3}, %d2, %d2, %p0, 1, 1, 0, 0;",
+    "wgmma.commit_group.sync.aligned;",
+    "wgmma.wait_group.sync.aligned 0;",
+    "bar.sync 0;",
+    "st.shared.f32 [%r4], %f0;",
+]
+
+
+def test_generic_writes_that_the_asynchronous_proxy_cannot_see():
+    check(PRODUCT, without("fence.proxy"), "missing-proxy-fence", "wgmma.mma_async")
+
+
+def test_a_product_of_what_others_have_not_finished_writing():
+    check(PRODUCT, lambda a: a[:5] + a[6:], "shared-race", "wgmma.mma_async")
+
+
+def test_an_operand_that_is_overwritten_before_the_wait():
+    def late(lines):
+        return [*lines[:14], lines[15], "st.shared.u32 [%r4], %r0;", lines[14]]
+
+    check(PRODUCT, late, "async-source-overwritten", "st.shared.u32")
+
+
+def test_a_fence_is_missing_before_the_first_product():
+    found = check(PRODUCT, without("wgmma.fence"), "wgmma-fence", "wgmma.mma_async")
+    assert found.thread.tid == (0, 0, 0)
+    assert found.count == 128
+
+
+def test_accumulators_that_are_written_after_the_fence():
+    fault = [*PRODUCT[:12], "add.f32 %f2, %f2, %f3;", *PRODUCT[12:]]
+    right = [*fault[:11], fault[12], fault[11], *fault[13:]]
+    check(right, lambda lines: fault, "wgmma-fence", "wgmma.mma_async")
+
+
+@pytest.mark.parametrize(
+    "touch", ["add.f32 %f9, %f1, %f1;", "cvt.rn.f32.u32 %f3, %r0;", "st.shared.f32 [s+4100], %f2;"]
+)
+def test_accumulators_that_are_touched_before_the_wait(touch):
+    right = [*PRODUCT[:15], touch, *PRODUCT[15:]]
+    fault = [*PRODUCT[:14], touch, *PRODUCT[14:]]
+    if touch.startswith("st"):
+        right = [line.replace("st.shared.f32 [s+4100]", "st.global.f32 [%d0]") for line in right]
+        fault = [line.replace("st.shared.f32 [s+4100]", "st.global.f32 [%d0]") for line in fault]
+    at = next(line for line in fault if "%f9" in line or "%f3, %r0" in line or "%d0], %f2" in line)
+    found = check(right, lambda lines: fault, "wgmma-in-flight", at)
+    assert found.thread.tid == (0, 0, 0)
+
+
+def test_accumulators_of_the_group_that_is_left_pending():
+    second = PRODUCT[12].replace("{%f0, %f1, %f2, %f3}", "{%f4, %f5, %f6, %f7}")
+    lines = [*PRODUCT[:10], "mov.f32 %f4, %f0; mov.f32 %f5, %f0; mov.f32 %f6, %f0; mov.f32 %f7, %f0;"]
+    lines += [*PRODUCT[10:14], second, PRODUCT[13], PRODUCT[14].replace("0;", "1;")]
+    lines += ["add.f32 %f9, %f0, %f1;", PRODUCT[14], *PRODUCT[15:]]
+    check(
+        lines,
+        lambda a: [line.replace("%f9, %f0, %f1", "%f9, %f0, %f4") for line in a],
+        "wgmma-in-flight",
+        "add.f32",
+    )
+
+
+def test_an_a_operand_in_registers_that_is_overwritten_before_the_wait():
+    product = (
+        PRODUCT[12].replace("%d2, %d2,", "{%r20, %r21, %r22, %r23}, %d2,").replace("1, 1, 0, 0", "1, 1, 0")
+    )
+    lines = [*PRODUCT[:10], "mov.b32 %r20, 0; mov.b32 %r21, 0; mov.b32 %r22, 0; mov.b32 %r23, 0;"]
+    lines += [*PRODUCT[10:12], product, *PRODUCT[13:15], "add.u32 %r21, %r0, 1;", *PRODUCT[15:]]
+    check(lines, lambda a: [*a[:14], a[16], *a[14:16], *a[17:]], "wgmma-in-flight", "add.u32 %r21")
+
+
+BRANCH = [
+    "setp.lt.u32 %p0, %r0, 40;",
+    "@!%p0 bra SKIP;",
+    "mov.u32 %r3, 7;",
+    "SKIP:",
+    "@%p0 add.u32 %r4, %r3, 1;",
+]
+
+
+def test_a_register_that_its_thread_has_not_written():
+    found = check(
+        BRANCH,
+        lambda lines: [line.replace("@%p0 add", "add") for line in lines],
+        "uninitialised-register",
+        "add.u32",
+    )
+    assert found.thread.tid == (40, 0, 0)
+    assert found.count == 88
+
+
+def test_copies_of_an_unwritten_register_are_no_use_of_it():
+    lines = ["mov.u32 %r5, %r6;", "mov.u32 %r6, 1;", "add.u32 %r7, %r6, 1;"]
+    check(lines, lambda a: [*a, "add.u32 %r8, %r5, 1;"], "uninitialised-register", "add.u32 %r8")
+
+
+def test_a_part_of_a_warp_at_an_aligned_instruction():
+    lines = [
+        "setp.ge.u32 %p0, %r0, 96;",
+        "mov.u32 %r3, 0;",
+        "@%p0 bra LAST;",
+        "bar.sync 0;",
+        "bra END;",
+        "LAST:",
+        "bar.sync 0;",
+        "END:",
+    ]
+    found = run(kernel([line.replace("96", "112") for line in lines])).findings
+    assert run(kernel(lines)).findings == ()
+    assert {f.rule for f in found} == {"divergent-aligned"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "rule"),
+    [
+        ("mbarrier.arrive.shared.b64 %d2, [s+4104];", "mbarrier-uninitialised"),
+        ("mbarrier.arrive.shared.b64 %d2, [s+4096], 65;", "mbarrier-count"),
+        ("ld.shared.u32 %r5, [s+8192];", "out-of-bounds"),
+        ("ld.shared.u32 %r5, [s+2];", "misaligned"),
+        ("st.param.u32 [x], %r0;", "read-only"),
+    ],
+)
+def test_faults_have_their_rules(fault, rule):
+    lines = [*BARRIER[:3], "@%p0 bra END;", fault, "END:"]
+    with pytest.raises(emulator.Fault) as caught:
+        run(kernel(lines), block=32)
+    (found,) = caught.value.findings
+    assert (found.rule, found.line) == (rule, line_of(kernel(lines), fault))
+    assert found.thread == caught.value.thread
+    assert found.thread.tid == (0, 0, 0)
+    assert found.address is not None
+
+
+@pytest.mark.parametrize(
+    ("bits", "rule"),
+    [("0x8000", "descriptor"), ("0x200", "out-of-bounds"), ("0x1fff", "out-of-bounds")],
+)
+def test_descriptors_that_are_wrong(bits, rule):
+    lines = [*PRODUCT[:9], f"or.b64 %d2, %d2, {bits};", *PRODUCT[9:]]
+    with pytest.raises(emulator.Fault) as caught:
+        run(kernel(lines))
+    assert caught.value.findings[-1].rule == rule
+    assert caught.value.findings[-1].line == line_of(kernel(lines), "wgmma.mma_async")
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("lines", "target"),
+    [(EXCHANGE, "sm_80"), (FLAG, "sm_80"), (COPY, "sm_80"), (BARRIER, "sm_90a"), (PRODUCT, "sm_90a")],
+    ids=["exchange", "flag", "copy", "barrier", "product"],
+)
+def test_right_kernels_are_clean_in_any_order(lines, target, seed):
+    assert run(kernel(lines, target), seed=seed).findings == ()
+
+
+def test_warps_may_write_the_same_bits_at_any_time():
+    lines = ["mov.b32 %r5, 0x7fffffff;", "st.shared.v4.u32 [s], {%r5, %r5, %r5, %r5};"]
+    for seed in (None, 0, 1):
+        assert run(kernel(lines), seed=seed).findings == ()
+        differ = run(kernel([lines[0], lines[1].replace("%r5}", "%r0}")]), seed=seed).findings
+        assert [f.rule for f in differ] == ["shared-race"]
