@@ -1,6 +1,6 @@
 """The base of the operations that are one instruction each: an op is its operands and its table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from inspect import get_annotations
 from typing import Any
@@ -86,14 +86,7 @@ class InstructionOp(Op):
         """
         names = [f.name for f in cls._fields if isinstance(f, ext.OperandDef)]
         groups = {name: _listed(given.pop(name, None)) for name in names}
-        axes = {
-            axis: cls.derived[axis](lambda name: groups.get(name, given.get(name)))
-            if axis in cls.derived
-            else given.get(axis, cls.optional.get(axis))
-            for axis in cls.family.axes
-        }
-        form = cls.family.form(**axes)
-        results = [struct_of(operand) for operand in form.operands if operand.role in ("out", "inout")]
+        results = cls._results(groups, given)
         op = build(
             cls,
             operands=list(groups.values())
@@ -103,6 +96,31 @@ class InstructionOp(Op):
             attributes=given,
         )
         return op.operation.results[0] if len(results) == 1 else op
+
+    @classmethod
+    def _results(cls, groups: Mapping[str, list[Any]], given: Mapping[str, Any]) -> list[Any]:
+        """The types of the results; stand-ins where no legal form is spelled, so that the verifier can say
+        why.
+        """
+        form = cls._spelled(groups, given)
+        if form is None or form not in cls.family.table:
+            return [ir.IntegerType.get_signless(32) for f in cls._fields if isinstance(f, ext.ResultDef)]
+        return [struct_of(operand) for operand in form.operands if operand.role in ("out", "inout")]
+
+    @classmethod
+    def _spelled(cls, groups: Mapping[str, list[Any]], given: Mapping[str, Any]) -> Any:
+        """The form of these operands and attributes; None where something that it needs is missing or odd."""
+        needed = [f.name for f in cls._fields if isinstance(f, ext.OperandDef) and not _varies(f)]
+        values = [value for group in groups.values() for value in group]
+        if not all(groups[name] for name in needed) or not all(isinstance(v, ir.Value) for v in values):
+            return None
+        axes = {
+            axis: cls.derived[axis](lambda name: groups.get(name, given.get(name)))
+            if axis in cls.derived
+            else given.get(axis, cls.optional.get(axis))
+            for axis in cls.family.axes
+        }
+        return cls.family.form(**axes) if all(isinstance(v, str | int) for v in axes.values()) else None
 
     @property
     def form(self) -> Any:
@@ -169,10 +187,14 @@ def attribute_class(annotation: Any) -> Any:
     return classes[annotation if isinstance(annotation, str) else annotation.__name__]
 
 
+def _varies(field: Any) -> bool:
+    return bool(field.variadicity != ext.Variadicity.single)
+
+
 def _listed(value: Any) -> list[Any]:
     if value is None:
         return []
-    return [value] if isinstance(value, ir.Value) else list(value)
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, ir.Value | str) else [value]
 
 
 def _immediate_complaint(operand: Registers, got: int) -> str | None:

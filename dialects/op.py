@@ -1,12 +1,12 @@
 """The base class of Weft's operations: an op is its fields and a `check`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from weft import mlir
-from weft.errors import Diagnostic, WeftError
+from weft.errors import Diagnostic, Location, WeftError
 from weft.mlir import ext, ir
 from weft.target import Target
 
@@ -255,6 +255,8 @@ def build(
     if kind._ODS_OPERAND_SEGMENTS:
         given["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(group) for group in operands])
         operands = [value for group in operands for value in group]
+    if wrong := _unusable(given, operands):
+        raise WeftError(Diagnostic(f"'{kind.OPERATION_NAME}' op {wrong}", _here()))
     op = ir.Operation.create(
         kind.OPERATION_NAME, results=list(results), operands=list(operands), attributes=given
     )
@@ -264,6 +266,26 @@ def build(
         op.erase()
         raise mlir.error(failure) from None
     return op.opview
+
+
+def _unusable(attributes: Mapping[str, Any], operands: Iterable[Any]) -> str | None:
+    """What MLIR can't build an op from."""
+    for name, value in attributes.items():
+        if not isinstance(value, ir.Attribute):
+            return f"expects attribute '{name}' to be a string, a number or an MLIR attribute, got {value!r}"
+    for value in operands:
+        if not isinstance(value, ir.Value):
+            return f"expects operands to be MLIR values, got {value!r}"
+    return None
+
+
+def _here() -> Location | None:
+    """The place that ops built now get."""
+    probe = ir.Operation.create("builtin.unrealized_conversion_cast")
+    try:
+        return mlir.location(probe.location)
+    finally:
+        probe.erase()
 
 
 def refuse(op: Any, message: str) -> WeftError:

@@ -15,8 +15,6 @@ from weft.tools import cli
 _PTX = re.compile(r"^\s*\.(version|target)\b", re.MULTILINE)
 # Chips from before tensor cores: no instruction is legal there, which the tables say by themselves.
 _OLDER = re.compile(r"sm_[1-6]\d")
-# Raises upstream's tensor-core operations to ours, which the tables judge.
-_RAISE = "nvvm-to-weft"
 
 
 @dataclass(frozen=True)
@@ -63,20 +61,33 @@ def lint_mlir(text: str, path: str, chip: str | None = None) -> list[Finding]:
     """Judges every operation of Weft's in the text of an .mlir file, and upstream's that can be raised to
     one, on `chip` or on the target around each. Raises WeftError for what can't be parsed.
     """
-    from weft import mlir, passes
+    from weft import mlir
     from weft.dialects import context as new_context
     from weft.dialects.op import judged_on, unchecked
+    from weft.passes import nvvm_to_weft
 
     name = cli.name_of(path)
     context = new_context()
     context.enable_multithreading(False)  # the switches below are a thread's own
     with unchecked(), cli.speaking_of(name):
         module = mlir.parse_file(path, context) if Path(path).is_file() else mlir.parse(text, context, name)
-        if _RAISE in passes.PASSES:
-            with mlir.located(name):
-                passes.manager(_RAISE, context).run(module.operation)
+        unraised: list[Finding] = []
+        try:
+            with module.operation.location:
+                nvvm_to_weft.run(module.operation)
+        except WeftError as error:
+            unraised = [_unraised(diagnostic, name) for diagnostic in error.diagnostics]
     with judged_on(chip):
-        return [_judge(op, name) for op in _operations(module)]
+        found = [_judge(op, name) for op in _operations(module)]
+    return sorted(unraised + found, key=lambda finding: (finding.line, finding.column))
+
+
+def _unraised(diagnostic: Diagnostic, name: str) -> Finding:
+    """What no operation of ours can say, such as one of upstream's whose immediate isn't constant."""
+    place = diagnostic.location or Location(name, 0, 0)
+    subject, _, reason = diagnostic.message.partition(" op ")
+    verdict = Verdict("operands", reason)
+    return Finding(place.line, place.column, subject.strip("'"), verdict, f"{subject} op")
 
 
 def _operations(module: Any) -> list[Any]:

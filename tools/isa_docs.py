@@ -33,7 +33,9 @@ tables in `python/weft/isa` by `python -m weft.tools.isa_docs`; a test holds the
 A form is legal on a chip exactly if ptxas assembles it there in a whole kernel at -O3: 12.9 for sm_70 and
 sm_72, 13.5 for the others. `python -m weft.isa.certify` holds the tables to it, both ways, at every point or
 at a sample of them. A point is a combination of the axes' values and of near misses, legal or not, on one of
-the {count} chips from {first} on; the last column counts them.
+the {count} chips from {first} on; the last column counts them. The tables agreed with ptxas 12.9.86 and
+13.5.37 at every one of these points. What ptxas takes and PTX doesn't have stands on each page with the
+reason why the table leaves it out.
 """
 
 

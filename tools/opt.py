@@ -10,7 +10,6 @@ from typing import Any
 from weft import mlir, passes
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, WeftError
-from weft.mlir import ir
 from weft.passes.pipeline import Element
 from weft.tools import cli, verify_diagnostics
 
@@ -96,9 +95,9 @@ def _process(
 def _transform(text: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> str:
     # A file keeps its name in locations; a part of one, a pipe and stdin are parsed from memory.
     if not options.split_input_file and Path(options.input).is_file():
-        module = ir.Module.parseFile(options.input, context)
+        module = mlir.parse_file(options.input, context)
     else:
-        module = ir.Module.parse(text, context)
+        module = mlir.parse(text, context)
     manager = _manager(options, flags, context)
     manager.run(module.operation)
     del manager  # prints its timing

@@ -141,8 +141,10 @@ def parse(text: str, context: Any, name: str = "-") -> Any:
     """The module that `text` spells. Raises WeftError with the place of each mistake, in the file called
     `name`.
     """
-    with located(name):
+    try:
         return ir.Module.parse(text, context)
+    except MLIRError as failure:
+        raise _parse_error(failure, text, name) from None
 
 
 def parse_file(path: str | Path, context: Any) -> Any:
@@ -152,8 +154,37 @@ def parse_file(path: str | Path, context: Any) -> Any:
             pass
     except OSError as failure:
         raise WeftError(f"cannot read {path}: {failure.strerror}") from None
-    with located(str(path)):
+    try:
         return ir.Module.parseFile(str(path), context)
+    except MLIRError as failure:
+        text = Path(path).read_text("utf-8", errors="replace")
+        raise _parse_error(failure, text, str(path)) from None
+
+
+def _parse_error(failure: Any, text: str, name: str) -> WeftError:
+    """MLIR says nothing of an operation of a Python-defined dialect that isn't written in quotes."""
+    if not failure.error_diagnostics:
+        for number, line in enumerate(text.splitlines(), 1):
+            found = _BARE.search(line.partition("//")[0])
+            if found and found[1] in _defined_in_python():
+                message = (
+                    f"custom op '{found[1]}' has no form of its own: write \"{found[1]}\"(…) : (…) -> (…)"
+                )
+                return WeftError(Diagnostic(message, Location(name, number, found.start(1) + 1)))
+    return error(failure, name)
+
+
+# The name of an operation at the beginning of a line, perhaps after its results.
+_BARE = re.compile(r"^\s*(?:%[\w$.:, %-]+=\s*)?([a-z]\w*\.[\w.]+)")
+
+
+def _defined_in_python() -> set[str]:
+    found, kinds = set(), [ext.Operation]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        found.add(getattr(kind, "OPERATION_NAME", ""))
+    return found
 
 
 def strides(kind: Any) -> tuple[list[int], int] | None:

@@ -238,12 +238,9 @@ FAMILIES = (SYNC,)
 
 NEAR = {
     "mma.sync": {
-        "shape": ("m8n8k8", "m8n8k64", "m16n16k16"),
+        "shape": ("m16n16k16",),
         "a_type": ("f32",),
-        "b_type": ("f32",),
         "c_type": ("bf16",),
-        "d_type": ("bf16",),
-        "bit_op": ("or.popc",),
         "kind": ("mxf8f6f4",),
     }
 }

@@ -256,9 +256,11 @@ def parse_mma_async_sparse(opcode: str, operands: Sequence[str] = ()) -> MmaAsyn
 
 
 def _parse(form: type[_A], opcode: str, operands: Sequence[str]) -> _A | None:
-    """PTX takes modifiers in any order, `.aligned` or nothing, and the bit operation and types in theirs."""
+    """PTX takes modifiers in any order after `mma_async`, `.aligned` or nothing, and the bit operation and
+    types in theirs.
+    """
     head, *tokens = opcode.split(".")
-    if head != "wgmma" or "mma_async" not in tokens or ("sp" in tokens) != form.sparse:
+    if head != "wgmma" or tokens[:1] != ["mma_async"] or ("sp" in tokens) != form.sparse:
         return None
     shapes = [t for t in tokens if re.fullmatch(r"m\d+n\d+k\d+", t)]
     types = [t for t in tokens if t in ELEMENT_TYPES]
