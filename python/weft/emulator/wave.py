@@ -13,6 +13,7 @@ from weft.emulator.errors import Thread
 from weft.emulator.mbarrier import Mbarriers
 from weft.emulator.memory import RANK_SHIFT, Device, Memory
 from weft.emulator.slots import Slots
+from weft.emulator.tensor_memory import TensorMemory
 from weft.emulator.types import STORAGE, Array, Bools
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ class Wave:
             device, len(cta_numbers), self.cta_of_row, launch.shared_bytes, launch.cluster_size
         )
         self.mbarriers = Mbarriers(self)
+        self.tensor_memory = TensorMemory()
         self.copies: CopyQueue | None = None
         self.regs = self._registers(slots)
 
