@@ -1,4 +1,4 @@
-"""The sums of an H200, bit for bit: tiles that told wrong rules from the right ones, of every form that had any.
+"""The sums of an H200, bit for bit: tiles that told wrong rules from the right ones, where a form had any.
 
 `test/gpu/compare_arithmetic.py` made them; it compares many more with the GPU at hand.
 """

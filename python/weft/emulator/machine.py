@@ -247,8 +247,8 @@ class Machine:
         here[rows] = True
         first = rows - wave.warp_of_row[rows] % 4
         missing = np.zeros(len(rows), np.bool_)
-        for other in range(4):
-            mate = np.minimum(first + other, wave.warps - 1)
+        for at in range(4):
+            mate = np.minimum(first + at, wave.warps - 1)
             missing |= ~here[mate] | (wave.cta_of_row[mate] != wave.cta_of_row[rows])
         return not missing.any() or self._hold_back(group, rows[missing])
 

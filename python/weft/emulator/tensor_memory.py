@@ -1,4 +1,5 @@
-"""Tensor memory: 128 lanes x 512 columns of 32 bits in every CTA, and its allocator (PTX ISA, "Tensor Memory").
+"""Tensor memory: 128 lanes x 512 columns of 32 bits in every CTA, and its allocator (PTX ISA, "Tensor
+Memory").
 
 An address is `lane << 16 | column`.
 """
@@ -7,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.types import Array
 
 LANES = 128
 COLUMNS = 512

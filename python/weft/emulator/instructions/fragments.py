@@ -101,4 +101,5 @@ def _packed(items: Array, bits: int) -> Array:
         return items
     if bits == 1:
         return np.packbits(items, axis=1, bitorder="little")
-    return items[:, ::2] | items[:, 1::2] << np.uint8(4)
+    packed: Array = items[:, ::2] | items[:, 1::2] << np.uint8(4)
+    return packed

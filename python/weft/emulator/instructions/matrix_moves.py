@@ -39,15 +39,14 @@ def ldmatrix(op: Op) -> Collective:
     def run(lanes: Lanes) -> None:
         reading = lanes if rows == 32 else lanes.narrowed(lanes.enabled() & used)
         loaded = lanes.wave.memory.load(reading, address.space, address(lanes), _ROW, line)
-        octets = loaded.view(np.uint8).reshape(lanes.warps, 32, _ROW)[:, :rows]
+        octets: Array = loaded.view(np.uint8).reshape(lanes.warps, 32, _ROW)[:, :rows]
         if form.type in _SOURCE:
             octets = _unpacked(octets, *_SOURCE[form.type])
         if not in_order:
             elements = octets.reshape(lanes.warps, -1).view(storage)
             octets = elements.reshape(lanes.warps, form.num, -1).take(held, axis=2)
         # A lane's registers of one matrix stand side by side.
-        words = np.ascontiguousarray(octets).reshape(lanes.warps, -1).view(np.uint32)
-        words = words.reshape(lanes.warps, form.num, 32, -1)
+        words = np.ascontiguousarray(octets).view(np.uint32).reshape(lanes.warps, form.num, 32, -1)
         for at, slot in enumerate(slots):
             matrix, part = divmod(at, words.shape[3])
             lanes.write(slot, np.ascontiguousarray(words[:, matrix, :, part]))

@@ -46,16 +46,25 @@ def mma(op: Op) -> Collective:
     )
     scales = _scales(op, form, placed, operands)
     rule = _rule(op, form)
-    flags = {"satfinite": getattr(form, "satfinite", False), "bit_op": getattr(form, "bit_op", "")}
+    satfinite, bit_op = getattr(form, "satfinite", False), getattr(form, "bit_op", "")
 
     def run(lanes: Lanes) -> None:
         how = rule if lanes.wave.launch.arithmetic == "hardware" else None
         left, absent = a.read(lanes), None
         if sparse:
             left, absent = sparse.expanded(lanes, left)
-        matrices = [_batch(m) for m in (left, b.read(lanes), c.read(lanes))]
-        scaled = scales(lanes) if scales else None
-        d.write(lanes, multiply_accumulate(*matrices, types, how, scales=scaled, absent=absent, **flags))
+        result = multiply_accumulate(
+            _batch(left),
+            _batch(b.read(lanes)),
+            _batch(c.read(lanes)),
+            types,
+            how,
+            satfinite=satfinite,
+            bit_op=bit_op,
+            scales=scales(lanes) if scales else None,
+            absent=absent,
+        )
+        d.write(lanes, result)
 
     return Collective(run)
 
