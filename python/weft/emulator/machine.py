@@ -27,6 +27,8 @@ _TURN = 20_000
 _DEPTH_LIMIT = 1000
 _PATIENCE = 5000
 _BLOCKING_WAIT = 50
+# What an instruction waits for that isn't lanes or an mbarrier.
+_AWAITED = {"tcgen05.alloc": "columns of tensor memory that are free"}
 
 
 class Totals:
@@ -201,12 +203,16 @@ class Machine:
 
     def stall(self, group: Group, awaits: tuple[tuple[int, int], ...], ticks: int) -> int:
         """Leaves `group` at its block until a phase of one of these mbarriers completes, or `ticks` pass."""
-        group.stalled, group.since, group.awaits = True, self.wave.ticks, awaits
-        group.until = group.since + ticks
-        self.ready[self._key(group)] = group
+        self.hold(group)
+        group.awaits, group.until = awaits, group.since + ticks
         for cta, offset in awaits:
             self.wave.mbarriers.wait(group, cta, offset)
         return -1
+
+    def hold(self, group: Group) -> None:
+        """Leaves `group` at its block until someone takes its mark off."""
+        group.stalled, group.since = True, self.wave.ticks
+        self.ready[self._key(group)] = group
 
     def _refresh(self) -> None:
         able = [self._priority(group) for group in self.ready.values() if not group.stalled]
@@ -263,8 +269,7 @@ class Machine:
             staying[rows] = False
             group.lanes = Lanes.of(self.wave, staying)
             waiting.lanes = Lanes.of(self.wave, threads & ~staying)
-        waiting.stalled, waiting.since = True, self.wave.ticks
-        self.ready[self._key(waiting)] = waiting
+        self.hold(waiting)
         return complete
 
     def members(self, lanes: Lanes, slot: int | None) -> Bools:
@@ -356,7 +361,7 @@ class Machine:
             if not group.stalled:
                 lines += self.describe(group.lanes, f"near line {block.line} for memory that no one changes")
                 continue
-            what = "other lanes of its warp"
+            what = _AWAITED.get(block.waits, "other lanes of its warp")
             if group.awaits:
                 what = " and ".join(
                     f"the mbarrier at 0x{offset:x} of block {self.wave.cta(self.wave.rows_of(cta).start)}"

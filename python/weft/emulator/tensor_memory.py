@@ -4,6 +4,8 @@ Memory").
 An address is `lane << 16 | column`.
 """
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
@@ -13,6 +15,9 @@ LANES = 128
 COLUMNS = 512
 LANE_SHIFT = 16
 COLUMN_MASK = (1 << LANE_SHIFT) - 1
+
+if TYPE_CHECKING:
+    from weft.emulator.groups import Group
 
 Cells = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.intp]
@@ -25,6 +30,8 @@ class TensorMemory:
         self._cells: dict[int, Cells] = {}
         self._owner: dict[int, npt.NDArray[np.bool_]] = {}
         self._relinquished: set[int] = set()
+        self.waiting: list[Group] = []
+        """Who waits for free columns."""
 
     def cells(self, cta: int) -> Cells:
         """A CTA's tensor memory, `[128, 512]`, to read and to write."""
@@ -39,7 +46,7 @@ class TensorMemory:
         Raises Fault when the CTA has given up its permit to allocate.
         """
         if cta in self._relinquished:
-            raise Fault("tcgen05.alloc after tcgen05.relinquish_alloc_permit", line, rule="tensor-memory")
+            raise Fault("tcgen05.alloc after tcgen05.relinquish_alloc_permit", line, rule="tmem-access")
         taken = self._taken(cta)
         for column in range(0, COLUMNS, columns):
             if not taken[column : column + columns].any():
@@ -56,9 +63,12 @@ class TensorMemory:
                 f"tcgen05.dealloc of {columns} columns at 0x{address:x}, which are not all allocated",
                 line,
                 address=address,
-                rule="tensor-memory",
+                rule="tmem-access",
             )
         taken[column : column + columns] = False
+        for group in self.waiting:
+            group.stalled = False
+        self.waiting.clear()
 
     def relinquish(self, cta: int) -> None:
         """The CTA gives up its permit to allocate."""
@@ -76,5 +86,5 @@ def check(lanes: Numbers, columns: Numbers, line: int) -> None:
             f"tensor memory has {LANES} lanes of {COLUMNS} columns, not lane {lane}, column {column}",
             line,
             address=lane << LANE_SHIFT | column,
-            rule="tensor-memory",
+            rule="tmem-access",
         )

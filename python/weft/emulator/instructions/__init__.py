@@ -19,6 +19,8 @@ from weft.emulator.instructions import (
     move,
     stack,
     synchronise,
+    tensor_moves,
+    tensor_order,
     transcendental,
     video,
     warp,
@@ -53,5 +55,7 @@ _PARTS = (
     wgmma,
     wmma,
     wmma_f64,
+    tensor_order,
+    tensor_moves,
 )
 TABLE = Table(*(part.table for part in _PARTS))

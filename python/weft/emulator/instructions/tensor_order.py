@@ -1,0 +1,206 @@
+"""`tcgen05.alloc`, `dealloc`, `relinquish_alloc_permit`, `commit`, `wait` and `fence`: who has tensor memory, and
+what orders the work in it.
+
+Asynchronous operations are done at their issue, so only `commit` and `alloc` change what a program computes;
+the others tell who looks on.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.emulator.decode import Op
+from weft.emulator.errors import Fault
+from weft.emulator.groups import Group
+from weft.emulator.instructions.mbarrier import BarrierOperand, threads_of
+from weft.emulator.instructions.mma import legal_form
+from weft.emulator.lanes import Lanes
+from weft.emulator.syntax import Integer
+from weft.emulator.table import Collective, End, Step, Table
+from weft.emulator.types import TYPES, U32, Bools
+from weft.isa import tcgen05_control
+
+if TYPE_CHECKING:
+    from weft.emulator.machine import Machine
+
+table = Table()
+_SPACES = {"": "generic", "shared::cta": "shared", "shared::cluster": "shared"}
+_PEER = 1
+
+
+def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:
+    """The CTAs that an instruction of `cta` with `.cta_group::group` works on: it, or both of its pair, the
+    one with the even rank first. Fault where it has no peer.
+    """
+    if group == 1:
+        return (cta,)
+    ctas = lanes.wave.cluster_ctas(cta)
+    rank = lanes.wave.cluster_rank(cta)
+    if rank ^ _PEER >= len(ctas):
+        raise Fault(
+            f"cta_group::2 takes a pair of CTAs, and the cluster has {len(ctas)}", line, rule="tmem-access"
+        )
+    return ctas[rank & ~_PEER], ctas[rank | _PEER]
+
+
+def _columns(op: Op, form: tcgen05_control.Alloc | tcgen05_control.Dealloc) -> int:
+    """The slot of a count of columns, operand 1; a constant is checked."""
+    operand, values = op.operand(1), next(o for o in form.operands if o.name == "columns").values
+    if isinstance(operand, Integer) and operand.value not in values:
+        wanted = "a multiple of 32" if form.exclusive else f"one of {', '.join(map(str, values))}"
+        op.fail(f"takes {wanted} columns, got {operand.value}", operand.place)
+    return op.source(1, U32)
+
+
+def _checked(columns: int, exclusive: bool, line: int) -> int:
+    legal = columns % 32 == 0 if exclusive else columns & (columns - 1) == 0
+    if not 32 <= columns <= 512 or not legal:
+        wanted = "a multiple of 32" if exclusive else "a power of two"
+        what = f"a count of columns is {wanted} from 32 to 512, got {columns}"
+        raise Fault(what, line, rule="tmem-access")
+    return columns
+
+
+@table.wait("tcgen05.alloc")
+def alloc(op: Op) -> End:
+    """`tcgen05.alloc… [shared address], columns`: waits until so many are free."""
+    form = legal_form(op, (tcgen05_control.ALLOC,))
+    op.count(2)
+    address, count = op.address(0, _SPACES[form.space]), _columns(op, form)
+    after, line = op.next, op.line
+
+    def run(machine: "Machine", group: Group) -> int:
+        if not machine.gather(group, None):
+            return -1
+        lanes = group.lanes
+        counts = lanes.read(count)[:, 0]
+        served = np.zeros((lanes.warps, 32), np.bool_)
+        columns = np.zeros((lanes.warps, 32), np.uint32)
+        for at, row in enumerate(lanes.row_numbers().tolist()):
+            wanted = _checked(int(counts[at]), form.exclusive, line)
+            cta = int(lanes.wave.cta_of_row[row])
+            pair_of(lanes, cta, form.cta_group, line)
+            column = lanes.wave.tensor_memory.allocate(cta, wanted, line)
+            if column is None:
+                continue
+            served[at], columns[at] = lanes.enabled()[at], column
+            if lanes.wave.watch is not None:
+                lanes.wave.watch.tensor_memory("alloc", cta, column, wanted, line)
+        if served.any():
+            first = served & (np.arange(32) == 0)
+            writing = lanes.narrowed(first)
+            lanes.wave.memory.store(writing, address.space, address(lanes), columns, 4, line)
+        waiting = lanes.enabled() & ~served
+        if not waiting.any():
+            return after
+        if served.any():
+            machine.part(group, waiting, after)
+        machine.hold(group)
+        machine.wave.tensor_memory.waiting.append(group)
+        return -1
+
+    return End(run, (after,))
+
+
+@table.collective("tcgen05.dealloc")
+def dealloc(op: Op) -> Collective:
+    """`tcgen05.dealloc… address, columns`."""
+    form = legal_form(op, (tcgen05_control.DEALLOC,))
+    op.count(2)
+    address, count, line = op.source(0, U32), _columns(op, form), op.line
+
+    def run(lanes: Lanes) -> None:
+        addresses, counts = lanes.read(address)[:, 0], lanes.read(count)[:, 0]
+        for at, row in enumerate(lanes.row_numbers().tolist()):
+            cta, begin = int(lanes.wave.cta_of_row[row]), int(addresses[at])
+            columns = _checked(int(counts[at]), form.exclusive, line)
+            lanes.wave.tensor_memory.deallocate(cta, begin, columns, line)
+            if lanes.wave.watch is not None:
+                lanes.wave.watch.tensor_memory("dealloc", cta, begin, columns, line)
+
+    return Collective(run)
+
+
+@table.collective("tcgen05.relinquish_alloc_permit")
+def relinquish(op: Op) -> Collective:
+    """`tcgen05.relinquish_alloc_permit`: the CTA allocates no more."""
+    legal_form(op, (tcgen05_control.RELINQUISH_ALLOC_PERMIT,))
+    op.count(0)
+    line = op.line
+
+    def run(lanes: Lanes) -> None:
+        for cta in np.unique(lanes.wave.cta_of_row[lanes.row_numbers()]).tolist():
+            lanes.wave.tensor_memory.relinquish(cta)
+            if lanes.wave.watch is not None:
+                lanes.wave.watch.tensor_memory("relinquish", cta, 0, 0, line)
+
+    return Collective(run)
+
+
+@table.step("tcgen05.commit")
+def commit(op: Op) -> Step:
+    """`tcgen05.commit… [mbarrier]{, mask}`: arrives when what the thread has issued before is done."""
+    form = legal_form(op, (tcgen05_control.COMMIT,))
+    op.count(2 if form.multicast else 1)
+    barrier, line = BarrierOperand(op, 0, _SPACES[form.space]), op.line
+    mask = op.source(1, TYPES["u16"] if form.multicast == 16 else U32) if form.multicast else 0
+
+    def run(lanes: Lanes) -> None:
+        masks = lanes.read(mask) if mask else None
+        for cta, offset, told in barrier.targets(lanes):
+            if masks is None:
+                _arrive(lanes, (cta,), offset, told, line)
+                continue
+            for wanted in np.unique(masks[told]).tolist():
+                ctas = _chosen(lanes, cta, wanted, line)
+                _arrive(lanes, ctas, offset, told & (masks == wanted), line)
+
+    return run
+
+
+def _chosen(lanes: Lanes, cta: int, mask: int, line: int) -> tuple[int, ...]:
+    """The CTAs of the cluster that a mask names."""
+    ctas = lanes.wave.cluster_ctas(cta)
+    ranks = [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
+    if ranks and ranks[-1] >= len(ctas):
+        raise Fault(f"the mask 0x{mask:x} names CTA {ranks[-1]} of a cluster of {len(ctas)}", line)
+    return tuple(ctas[rank] for rank in ranks)
+
+
+def _arrive(lanes: Lanes, ctas: tuple[int, ...], offset: int, told: Bools, line: int) -> None:
+    """The barriers at `offset` of these CTAs hear of the work of the threads in `told`, once for each."""
+    wave, count, threads = lanes.wave, int(np.count_nonzero(told)), threads_of(lanes, told)
+
+    def finish() -> None:
+        for cta in ctas:
+            wave.mbarriers.arrive(cta, offset, line, count, threads=threads, event="commit")
+
+    wave.later(finish)
+
+
+@table.collective("tcgen05.wait::ld", "tcgen05.wait::st")
+def wait(op: Op) -> Collective:
+    """`tcgen05.wait::ld` and `::st`."""
+    form = legal_form(op, (tcgen05_control.WAIT,))
+    op.count(0)
+    unit, line = f"tcgen05.{form.kind}", op.line
+
+    def run(lanes: Lanes) -> None:
+        if lanes.wave.watch is not None:
+            lanes.wave.watch.async_done(unit, lanes.threads(), line)
+
+    return Collective(run)
+
+
+@table.step("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
+def fence(op: Op) -> Step:
+    """`tcgen05.fence::before_thread_sync` and `::after_thread_sync`."""
+    form = legal_form(op, (tcgen05_control.FENCE,))
+    op.count(0)
+    kind, line = f"tcgen05::{form.kind}", op.line
+
+    def run(lanes: Lanes) -> None:
+        if lanes.wave.watch is not None:
+            lanes.wave.watch.fence(kind, lanes.threads(), line)
+
+    return run
