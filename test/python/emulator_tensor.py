@@ -83,11 +83,12 @@ def cells(first, count, array, load=True):
     return "\n".join(lines)
 
 
-def launch(body, arrays, *, target=TARGET, grid=1, findings=False, cluster=(1, 1, 1), more=None, **options):
+def launch(body, arrays, *, target=TARGET, grid=1, findings=False, cluster=(1, 1, 1), **options):
     """Runs the kernel on arrays by name; without `findings` the sanitizer must have none."""
-    text = kernel(body, params=tuple(arrays), **options)
+    shape = f".explicitcluster .reqnctapercluster {cluster[0]}" if cluster != (1, 1, 1) else ""
+    text = kernel(body, params=tuple(arrays), cluster=shape, **options)
     report = module(text, target).launch(
-        "k", grid=grid, block=LANES, args=list(arrays.values()), cluster=cluster, **(more or {})
+        "k", grid=grid, block=LANES, args=list(arrays.values())
     )
     if not findings:
         assert not report.findings, report.findings

@@ -13,38 +13,63 @@ from weft.emulator.errors import Fault
 from weft.emulator.memory import Memory
 from weft.emulator.types import Array
 from weft.isa.descriptors import GROUP, SWIZZLES, MatrixDescriptor
+from weft.isa.tcgen05_descriptors import WIDE_ATOMS, SharedMemoryDescriptor
 from weft.layout import SWIZZLES as PATTERNS
+from weft.layout import Swizzle
 
 CHUNK = 16
+PACKED = {"b6x16_p32": (6, 0), "b4x16_p64": (4, 2)}
+"""How many bits an element has of which 16 take 16 bytes, and where in its byte one goes when unpacked."""
 Offsets = npt.NDArray[np.int64]
+
+# The widths of the modes, their patterns, and the rows after which one repeats.
+_WIDTHS = {mode.name: mode.width for mode in SWIZZLES.values()} | {WIDE_ATOMS: 128}
+_PATTERNS = PATTERNS | {WIDE_ATOMS: Swizzle(WIDE_ATOMS, bits=2, base=5, shift=2)}
+_GROUPS = dict.fromkeys(SWIZZLES, GROUP) | {WIDE_ATOMS: 4}
 
 
 @cache
-def _terms(rows: int, chunks: int, width: int) -> tuple[Offsets, Offsets, Offsets]:
+def _terms(rows: int, chunks: int, width: int, group: int) -> tuple[Offsets, Offsets, Offsets]:
     """What each chunk of each row adds, `[rows, chunks]`: in bytes, in leading and in stride offsets."""
     row, chunk = np.indices((rows, chunks))
-    inside = (row % GROUP) * max(width, CHUNK) + (chunk * CHUNK) % max(width, CHUNK)
-    return inside, chunk * CHUNK // max(width, CHUNK), row // GROUP
+    inside = (row % group) * width + (chunk * CHUNK) % width
+    return inside, chunk * CHUNK // width, row // group
 
 
-def chunk_offsets(found: MatrixDescriptor, rows: int, row_bytes: int, transposed: bool) -> Offsets:
+def chunk_offsets(
+    found: MatrixDescriptor | SharedMemoryDescriptor, rows: int, row_bytes: int, transposed: bool
+) -> Offsets:
     """Where in shared memory each 16 bytes of each row lie, `[rows, row_bytes / 16]`.
 
     Rows are those of M (N), K running fastest; `transposed`, they are those of K, M (N) running fastest.
     """
-    mode = SWIZZLES[found.swizzle]
-    inside, across, down = _terms(rows, -(-row_bytes // CHUNK), mode.width)
+    width, group = _WIDTHS[found.swizzle], _GROUPS[found.swizzle]
+    inside, across, down = _terms(rows, -(-row_bytes // CHUNK), width, group)
     leading, stride = found.leading_byte_offset, found.stride_byte_offset
-    if mode.name == "none" and transposed:
+    if found.swizzle == "none" and transposed:
         leading, stride = stride, leading
-    offsets: Offsets = found.address + inside + across * leading + down * stride
-    if mode.name == "none":
+    if isinstance(found, SharedMemoryDescriptor) and found.absolute:
+        offsets = _absolute(found, inside, down)
+    else:
+        offsets = found.address + inside + across * leading + down * stride
+    if found.swizzle == "none":
         return offsets
-    pattern = PATTERNS[mode.name]
+    pattern = _PATTERNS[found.swizzle]
     mask = ((1 << pattern.bits) - 1) << pattern.base
     phase = (offsets >> pattern.shift) - (found.base_offset << pattern.base)
     swizzled: Offsets = offsets ^ (phase & mask)
     return swizzled
+
+
+def _absolute(found: SharedMemoryDescriptor, inside: Offsets, down: Offsets) -> Offsets:
+    """As `chunk_offsets`, before the swizzle, where what follows 128 bytes of a row lies at an address of its
+    own.
+    """
+    width = _WIDTHS[found.swizzle]
+    column = found.address % width + inside % width
+    begin = np.where(column < width, found.address // width * width, found.leading_byte_offset)
+    offsets: Offsets = begin + column % width + inside // width * width + down * found.stride_byte_offset
+    return offsets
 
 
 def read(memory: Memory, cta: int, offsets: Offsets, line: int) -> Array:
@@ -61,3 +86,12 @@ def read(memory: Memory, cta: int, offsets: Offsets, line: int) -> Array:
         )
     wide = shared[: len(shared) // CHUNK * CHUNK].view(np.complex128)
     return wide[offsets // CHUNK].view(np.uint8).reshape(len(offsets), -1)
+
+
+def unpacked(data: Array, bits: int, shift: int = 0) -> Array:
+    """Sixteen elements of `bits` from the low bits of each 16 bytes, a byte each, shifted up."""
+    stream = np.unpackbits(data.reshape(-1, CHUNK)[:, : 2 * bits], axis=1, bitorder="little")
+    parts = stream.reshape(-1, CHUNK, bits)
+    wide = np.zeros((*parts.shape[:-1], 8), np.uint8)
+    wide[..., shift : shift + bits] = parts
+    return np.packbits(wide, axis=-1, bitorder="little").reshape(data.shape)

@@ -19,6 +19,7 @@ from weft.emulator.instructions import (
     move,
     stack,
     synchronise,
+    tensor_copy,
     tensor_moves,
     tensor_order,
     transcendental,
@@ -57,5 +58,6 @@ _PARTS = (
     wmma_f64,
     tensor_order,
     tensor_moves,
+    tensor_copy,
 )
 TABLE = Table(*(part.table for part in _PARTS))

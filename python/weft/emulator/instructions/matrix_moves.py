@@ -10,6 +10,7 @@ from weft.emulator.decode import Op
 from weft.emulator.instructions.fragments import Index, fragment_index, matrix_index
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.lanes import Lanes
+from weft.emulator.shared_operand import PACKED, unpacked
 from weft.emulator.steps import compute
 from weft.emulator.syntax import Operand
 from weft.emulator.table import Collective, Table
@@ -19,8 +20,6 @@ from weft.isa import matrix_moves
 table = Table()
 _ROW = 16
 """Bytes of a row of a matrix in memory, padding included."""
-# How many bits an element in memory has that becomes a byte, and where in the byte it goes.
-_SOURCE = {"b8x16.b6x16_p32": (6, 0), "b8x16.b4x16_p64": (4, 2)}
 
 
 @table.collective("ldmatrix")
@@ -32,7 +31,8 @@ def ldmatrix(op: Op) -> Collective:
     slots = _registers(op, op.operand(0), matrices.count, writes=True)
     held = fragment_index(*_one(form))
     rows = matrices.shape[0] * matrices.shape[1]
-    in_order = np.array_equal(held, np.arange(len(held))) and form.type not in _SOURCE
+    source = PACKED.get(form.type.removeprefix("b8x16."))
+    in_order = np.array_equal(held, np.arange(len(held))) and source is None
     used = np.arange(32) < rows
     storage = np.uint16 if form.type == "b16" else np.uint8
 
@@ -40,8 +40,8 @@ def ldmatrix(op: Op) -> Collective:
         reading = lanes if rows == 32 else lanes.narrowed(lanes.enabled() & used)
         loaded = lanes.wave.memory.load(reading, address.space, address(lanes), _ROW, line)
         octets: Array = loaded.view(np.uint8).reshape(lanes.warps, 32, _ROW)[:, :rows]
-        if form.type in _SOURCE:
-            octets = _unpacked(octets, *_SOURCE[form.type])
+        if source is not None:
+            octets = unpacked(np.ascontiguousarray(octets), *source)
         if not in_order:
             elements = octets.reshape(lanes.warps, -1).view(storage)
             octets = elements.reshape(lanes.warps, form.num, -1).take(held, axis=2)
@@ -52,15 +52,6 @@ def ldmatrix(op: Op) -> Collective:
             lanes.write(slot, np.ascontiguousarray(words[:, matrix, :, part]))
 
     return Collective(run)
-
-
-def _unpacked(octets: Array, bits: int, shift: int) -> Array:
-    """Sixteen elements of `bits` from the low bits of each row, a byte each."""
-    stream = np.unpackbits(octets[..., : 2 * bits], axis=-1, bitorder="little")
-    parts = stream.reshape(*octets.shape[:-1], 16, bits)
-    wide = np.zeros((*parts.shape[:-1], 8), np.uint8)
-    wide[..., shift : shift + bits] = parts
-    return np.packbits(wide, axis=-1, bitorder="little")[..., 0]
 
 
 def _one(form: Any) -> tuple[str, tuple[int, ...]]:

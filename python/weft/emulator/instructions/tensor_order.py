@@ -14,6 +14,7 @@ from weft.emulator.errors import Fault
 from weft.emulator.groups import Group
 from weft.emulator.instructions.mbarrier import BarrierOperand, threads_of
 from weft.emulator.instructions.mma import legal_form
+from weft.emulator.instructions.tensor_operands import pair_of
 from weft.emulator.lanes import Lanes
 from weft.emulator.syntax import Integer
 from weft.emulator.table import Collective, End, Step, Table
@@ -25,22 +26,6 @@ if TYPE_CHECKING:
 
 table = Table()
 _SPACES = {"": "generic", "shared::cta": "shared", "shared::cluster": "shared"}
-_PEER = 1
-
-
-def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:
-    """The CTAs that an instruction of `cta` with `.cta_group::group` works on: it, or both of its pair, the
-    one with the even rank first. Fault where it has no peer.
-    """
-    if group == 1:
-        return (cta,)
-    ctas = lanes.wave.cluster_ctas(cta)
-    rank = lanes.wave.cluster_rank(cta)
-    if rank ^ _PEER >= len(ctas):
-        raise Fault(
-            f"cta_group::2 takes a pair of CTAs, and the cluster has {len(ctas)}", line, rule="tmem-access"
-        )
-    return ctas[rank & ~_PEER], ctas[rank | _PEER]
 
 
 def _columns(op: Op, form: tcgen05_control.Alloc | tcgen05_control.Dealloc) -> int:

@@ -1,0 +1,60 @@
+"""What the asynchronous instructions of `tcgen05` share: who issues them, on which CTAs they work, how they
+find their operands, and whom they tell.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from weft.emulator.errors import Fault
+from weft.emulator.lanes import Lanes
+from weft.emulator.shared_operand import CHUNK, Offsets
+from weft.emulator.tensor_memory import LANE_SHIFT, Numbers
+from weft.isa.tcgen05_descriptors import SharedMemoryDescriptor
+
+_PROXY = "tcgen05"
+
+
+def issued(lanes: Lanes) -> Iterator[tuple[Lanes, tuple[int, int], int]]:
+    """Each active thread on its own: its lanes, its place in `[warps, 32]` and its CTA."""
+    rows = lanes.row_numbers()
+    for row, lane in np.argwhere(lanes.enabled()).tolist():
+        single = np.zeros((lanes.warps, 32), np.bool_)
+        single[row, lane] = True
+        yield lanes.narrowed(single), (row, lane), int(lanes.wave.cta_of_row[rows[row]])
+
+
+def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:
+    """The CTAs that an instruction of `cta` with `.cta_group::group` works on: it, or both of its pair, the
+    one with the even rank first. Fault where it has no peer.
+    """
+    if group == 1:
+        return (cta,)
+    ctas = lanes.wave.cluster_ctas(cta)
+    rank = lanes.wave.cluster_rank(cta)
+    if rank ^ 1 >= len(ctas):
+        what = f"cta_group::2 takes a pair of CTAs, and the cluster has {len(ctas)}"
+        raise Fault(what, line, rule="tmem-access")
+    return ctas[rank & ~1], ctas[rank | 1]
+
+
+def descriptor_of(word: int, line: int) -> SharedMemoryDescriptor:
+    """What a shared-memory descriptor says; Fault where it says nothing legal."""
+    try:
+        return SharedMemoryDescriptor.decode(word)
+    except ValueError as error:
+        raise Fault(str(error), line, rule="descriptor") from None
+
+
+def tell_shared(one: Lanes, cta: int, offsets: Offsets, line: int) -> None:
+    """Tells who looks on which shared memory a thread's operation reads, by its chunks."""
+    if one.wave.watch is not None:
+        octets = (offsets[..., None] + np.arange(CHUNK)).reshape(-1)
+        one.wave.watch.async_access("load", _PROXY, cta, "shared", octets, one.threads(), line)
+
+
+def tell_tensor(one: Lanes, kind: str, cta: int, lane: Numbers, column: Numbers, line: int) -> None:
+    """Tells who looks on which cells of tensor memory a thread's operation touches."""
+    if one.wave.watch is not None:
+        cells = (lane << LANE_SHIFT | column).reshape(-1)
+        one.wave.watch.async_access(kind, _PROXY, cta, "tensor", cells, one.threads(), line)
