@@ -47,7 +47,7 @@ def since(first):
 everywhere = since(0)
 
 # What the emulator doesn't have yet. These fail until it does, and then their marks must go.
-MISSING = ("cp.async.bulk", "cp.reduce.async.bulk", "tensormap.", "tcgen05.")
+MISSING = ("cp.async.bulk", "cp.reduce.async.bulk", "tensormap.")
 missing = pytest.mark.xfail(
     reason=f"not emulated yet: {', '.join(MISSING)}", strict=True, raises=(emulator.PtxError, AttributeError)
 )

@@ -56,9 +56,7 @@ def thread_words(count, array, first=0, load=True):
     lines = [f"mad.wide.u32 %rd0, %i, 4, %{array};"]
     for n in range(count):
         at = f"[%rd0+{512 * n}]"
-        lines.append(
-            f"ld.global.u32 %r{first + n}, {at};" if load else f"st.global.u32 {at}, %r{first + n};"
-        )
+        lines.append(f"ld.global.u32 %r{first + n}, {at};" if load else f"st.global.u32 {at}, %r{first + n};")
     return "\n".join(lines)
 
 
@@ -87,9 +85,7 @@ def launch(body, arrays, *, target=TARGET, grid=1, findings=False, cluster=(1, 1
     """Runs the kernel on arrays by name; without `findings` the sanitizer must have none."""
     shape = f".explicitcluster .reqnctapercluster {cluster[0]}" if cluster != (1, 1, 1) else ""
     text = kernel(body, params=tuple(arrays), cluster=shape, **options)
-    report = module(text, target).launch(
-        "k", grid=grid, block=LANES, args=list(arrays.values())
-    )
+    report = module(text, target).launch("k", grid=grid, block=LANES, args=list(arrays.values()))
     if not findings:
         assert not report.findings, report.findings
     return report

@@ -119,7 +119,8 @@ def test_copy_in_both_of_a_pair():
       mov.u16 %h0, 3;
       setp.eq.and.u32 %p2, %c, 0, %p1;
       @%p2 tcgen05.cp.cta_group::2.128x128b [%t], %rd7;
-      @%p2 tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [bar], %h0;
+      @%p2 tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64
+        [bar], %h0;
       {WAIT}
       {tensor.cells(0, 4, "out", load=False)}"""
     tensor.launch(

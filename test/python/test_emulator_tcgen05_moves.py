@@ -126,7 +126,8 @@ def test_load_and_reduce(shape, op, kind, absolute, nan, num):
     body = f"""
       {tensor.cells(0, 512, "data")}
       add.u32 %r299, %t, %b;
-      tcgen05.ld.red.sync.aligned.{shape}.x{num}.{op}{flags}.{kind} {tensor.registers(num)}, %r{num}, [%r299]{offset};
+      tcgen05.ld.red.sync.aligned.{shape}.x{num}.{op}{flags}.{kind}
+        {tensor.registers(num)}, %r{num}, [%r299]{offset};
       tcgen05.wait::ld.sync.aligned;
       {tensor.thread_words(num + 1, "out", load=False)}"""
     tensor.launch(body, {"data": memory, "out": out}, target="sm_103a")

@@ -247,9 +247,18 @@ class BlockScaledDescriptor:
     @property
     def scale_ids(self) -> tuple[int, ...]:
         """The legal scale ids."""
-        if self.kind == "mxf8f6f4":
+        by_sixteen = self.scale_vec in ("4X", "block16")
+        if self.kind == "mxf8f6f4" or (self.k == _LONG_K and not by_sixteen):
             return (0, 1, 2, 3)
-        return (0,) if self.scale_vec in ("4X", "block16") else (0, 2)
+        return (0,) if by_sixteen and self.k != _LONG_K else (0, 2)
+
+    @property
+    def scales(self) -> int:
+        """How many scales each row of A and each column of B has."""
+        if self.kind == "mxf8f6f4":
+            return 1
+        size = 16 if self.scale_vec in ("4X", "block16") else 32
+        return (self.k or KINDS[self.kind].k) // size
 
     def complaint(self, chip: str | None = None) -> Verdict | None:
         """The first rule that the fields break, on `chip` where it is given."""

@@ -20,6 +20,7 @@ from weft.emulator.instructions import (
     stack,
     synchronise,
     tensor_copy,
+    tensor_mma,
     tensor_moves,
     tensor_order,
     transcendental,
@@ -59,5 +60,6 @@ _PARTS = (
     tensor_order,
     tensor_moves,
     tensor_copy,
+    tensor_mma,
 )
 TABLE = Table(*(part.table for part in _PARTS))

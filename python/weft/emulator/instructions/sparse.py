@@ -55,21 +55,30 @@ class Sparse:
 
     def expanded(self, lanes: Lanes, stored: Array) -> tuple[Array, Bools]:
         """The matrices with their zeros, `[warps, m, k]`, from what is stored, and where nothing is."""
-        codes = self._metadata.read(lanes, _METADATA_BITS)[:, :, : self._k // self._chunk].astype(np.intp)
-        places = (np.arange(codes.shape[2]) * self._chunk)[:, None] + self._inside(codes)
-        warps, rows = stored.shape[:2]
-        dense = np.zeros((warps, rows, self._k), stored.dtype)
-        absent = np.ones(dense.shape, np.bool_)
-        places = places.reshape(warps, rows, -1)
-        np.put_along_axis(dense, places, stored, axis=2)
-        np.put_along_axis(absent, places, False, axis=2)
-        return dense, absent
+        codes = self._metadata.read(lanes, _METADATA_BITS)[:, :, : self._k // self._chunk]
+        return expanded(stored, codes, self._chunk)
 
-    def _inside(self, codes: Array) -> Array:
-        """Where in its chunk each stored element belongs, `[..., stored in a chunk]`."""
-        pair = np.stack([codes & 3, codes >> 2], axis=-1)
-        if self._chunk == 2:
-            return pair[..., 1:] >> 1
-        if self._chunk == 4:
-            return pair
-        return np.stack([2 * pair, 2 * pair + 1], axis=-1).reshape(*codes.shape, 4)
+
+def expanded(stored: Array, codes: Array, chunk: int) -> tuple[Array, Bools]:
+    """Matrices with their zeros, `[n, m, k]`, and where nothing is stored, from `stored`, `[n, m, k / 2]`,
+    and the codes of the chunks, `[n, m, k / chunk]`.
+    """
+    codes = codes.astype(np.intp)
+    places = (np.arange(codes.shape[2]) * chunk)[:, None] + _inside(codes, chunk)
+    count, rows = stored.shape[:2]
+    dense = np.zeros((count, rows, codes.shape[2] * chunk), stored.dtype)
+    absent = np.ones(dense.shape, np.bool_)
+    places = places.reshape(count, rows, -1)
+    np.put_along_axis(dense, places, stored, axis=2)
+    np.put_along_axis(absent, places, False, axis=2)
+    return dense, absent
+
+
+def _inside(codes: Array, chunk: int) -> Array:
+    """Where in its chunk each stored element belongs, `[..., stored in a chunk]`."""
+    pair = np.stack([codes & 3, codes >> 2], axis=-1)
+    if chunk == 2:
+        return pair[..., 1:] >> 1
+    if chunk == 4:
+        return pair
+    return np.stack([2 * pair, 2 * pair + 1], axis=-1).reshape(*codes.shape, 4)

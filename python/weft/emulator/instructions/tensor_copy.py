@@ -6,7 +6,13 @@ from weft.emulator import shared_operand
 from weft.emulator.decode import Op
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.mma import legal_form
-from weft.emulator.instructions.tensor_operands import descriptor_of, issued, pair_of, tell_shared, tell_tensor
+from weft.emulator.instructions.tensor_operands import (
+    descriptor_of,
+    issued,
+    pair_of,
+    tell_shared,
+    tell_tensor,
+)
 from weft.emulator.lanes import Lanes
 from weft.emulator.shared_operand import PACKED
 from weft.emulator.table import Step, Table

@@ -16,7 +16,7 @@ from weft.emulator.lanes import Lanes
 from weft.emulator.syntax import Operand
 from weft.emulator.table import Collective, Table
 from weft.emulator.tensor_memory import COLUMN_MASK, LANE_SHIFT, Numbers, check
-from weft.emulator.types import TYPES, U32, Array
+from weft.emulator.types import TYPES, Array
 from weft.isa import tcgen05_copy
 from weft.isa.family import Registers
 from weft.isa.tcgen05_form import registers_of
@@ -71,7 +71,9 @@ def _offset(op: Op, form: Any, address: int) -> int:
     values = next(o for o in form.operands if o.name == "offset").values
     value = op.immediate(address + 1)
     if value not in values:
-        op.fail(f"takes an offset from {values[0]} to {values[-1]}, got {value}", op.operand(address + 1).place)
+        op.fail(
+            f"takes an offset from {values[0]} to {values[-1]}, got {value}", op.operand(address + 1).place
+        )
     return value
 
 
@@ -110,7 +112,7 @@ def _loaded(lanes: Lanes, lane: Numbers, column: Numbers) -> Array:
 
 @table.collective("tcgen05.ld")
 def load(op: Op) -> Collective:
-    """`tcgen05.ld… {registers}, [address]{, offset}`; with `.red`, `{registers}, reduced, [address]{, offset}`."""
+    """`tcgen05.ld… {registers}, [address]{, offset}`; with `.red` a reduced value follows the registers."""
     form = legal_form(op, (tcgen05_copy.LD, tcgen05_copy.LD_RED))
     reduces = isinstance(form, tcgen05_copy.LdRed)
     op.count(len(form.operands))

@@ -1,5 +1,5 @@
-"""`tcgen05.alloc`, `dealloc`, `relinquish_alloc_permit`, `commit`, `wait` and `fence`: who has tensor memory, and
-what orders the work in it.
+"""`tcgen05.alloc`, `dealloc`, `relinquish_alloc_permit`, `commit`, `wait` and `fence`: who has tensor memory,
+and what orders the work in it.
 
 Asynchronous operations are done at their issue, so only `commit` and `alloc` change what a program computes;
 the others tell who looks on.

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from weft.emulator.program import Program, Traffic
 
+_PICKS = ("prmt", "and", "lop3", "bfe", "bfi")
+
 
 @dataclass(frozen=True)
 class Watched:
@@ -36,9 +38,12 @@ def is_copy(traffic: Traffic) -> bool:
 
 
 def real_reads(traffic: Traffic) -> tuple[int, ...]:
-    """The registers whose value counts: wgmma may be told to ignore what is in its accumulators, and selp
-    ignores one of its operands.
+    """The registers whose value counts: wgmma may be told to ignore what is in its accumulators, selp ignores
+    one of its operands, and what picks bytes or bits may leave out those that were never written, which
+    compilers rely on.
     """
+    if traffic.prefix in _PICKS:
+        return ()
     if traffic.prefix == "selp":
         return traffic.reads[-1:]
     if traffic.prefix != "wgmma.mma_async":

@@ -26,7 +26,7 @@ RULES: dict[str, str] = {
     "divergent-aligned": "An .aligned instruction is executed by a part of a warp.",
     "wgmma-fence": "wgmma.mma_async reads registers that were written since the last wgmma.fence.",
     "wgmma-in-flight": "Registers of a wgmma.mma_async are touched before wgmma.wait_group.",
-    "tmem-access": "Tensor memory is addressed outside of what there is, of what a warp reaches, or of an allocation.",
+    "tmem-access": "Tensor memory is addressed beyond its size or a warp's reach, or wrongly given back.",
     "tmem-unallocated": "Columns of tensor memory are used that were not allocated.",
     "tmem-leaked": "Tensor memory is still allocated when its block ends.",
     "tmem-permit-kept": "A block that allocated tensor memory ends without tcgen05.relinquish_alloc_permit.",
