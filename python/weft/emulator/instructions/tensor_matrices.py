@@ -136,7 +136,8 @@ class Matrices:
         selector = getattr(self.found, "sparsity_selector", 0)
         lane, at, number = metadata_cells(lanes, self._depth() // chunk, self.found.kind, selector)
         words = self._cells(cta, begin + lane, column + at)
-        return words >> (np.uint32(4) * number.astype(np.uint32)) & np.uint32(15)
+        codes: Array = words >> (np.uint32(4) * number.astype(np.uint32)) & np.uint32(15)
+        return codes
 
     def scales(self, cta: int) -> tuple[Doubles, Doubles]:
         """Those of A's rows, `[banks, rows, scales]`, and of B's columns, `[banks, scales, columns]`."""

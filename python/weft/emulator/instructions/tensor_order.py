@@ -172,6 +172,7 @@ def wait(op: Op) -> Collective:
 
     def run(lanes: Lanes) -> None:
         if lanes.wave.watch is not None:
+            lanes.wave.watch.async_commit(unit, lanes.threads(), line)
             lanes.wave.watch.async_done(unit, lanes.threads(), line)
 
     return Collective(run)

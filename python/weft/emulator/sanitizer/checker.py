@@ -35,7 +35,7 @@ class Sanitizer(Watch):
         self.wave, self.findings = wave, findings
         self.clocks = VectorClocks(wave.warps)
         self.races = Races(wave, self.clocks, findings)
-        self.tensor = TensorMemory(wave, findings)
+        self.tensor = TensorMemory(wave, self.clocks, findings)
         self.registers = wave.registers = RegisterState(wave, self.clocks, findings)
         self._locations: dict[Hashable, Clocks] = {}
         self._barriers: dict[tuple[int, int], tuple[Clocks, Clocks]] = {}
@@ -133,7 +133,8 @@ class Sanitizer(Watch):
         mbarrier: tuple[int, int] | None = None,
     ) -> None:
         if space == "tensor":
-            self.tensor.access(kind, cta, offsets, threads, line)
+            for row in rows_of(threads).tolist():
+                self.tensor.access(kind, proxy, cta, offsets, row, line)
         if space != "shared" or not len(offsets):
             return
         flat = np.asarray(offsets).reshape(-1)

@@ -27,6 +27,7 @@ RULES: dict[str, str] = {
     "wgmma-fence": "wgmma.mma_async reads registers that were written since the last wgmma.fence.",
     "wgmma-in-flight": "Registers of a wgmma.mma_async are touched before wgmma.wait_group.",
     "tmem-access": "Tensor memory is addressed beyond its size or a warp's reach, or wrongly given back.",
+    "tmem-race": "Tensor memory is touched before earlier work on it has been waited for.",
     "tmem-unallocated": "Columns of tensor memory are used that were not allocated.",
     "tmem-leaked": "Tensor memory is still allocated when its block ends.",
     "tmem-permit-kept": "A block that allocated tensor memory ends without tcgen05.relinquish_alloc_permit.",
