@@ -8,5 +8,6 @@ from weft.emulator.arguments import Struct
 from weft.emulator.errors import Deadlock, Fault, PtxError, Thread
 from weft.emulator.launch import Module, Report
 from weft.emulator.sanitizer import Finding
+from weft.emulator.tensor_map import TensorMap
 
-__all__ = ["Deadlock", "Fault", "Finding", "Module", "PtxError", "Report", "Struct", "Thread"]
+__all__ = ["Deadlock", "Fault", "Finding", "Module", "PtxError", "Report", "Struct", "TensorMap", "Thread"]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from weft.emulator.memory import Device
 from weft.emulator.program import Program
 from weft.emulator.syntax import Variable
+from weft.emulator.tensor_map import TensorMap
 from weft.emulator.types import Type
 from weft.errors import WeftError
 
@@ -131,6 +132,8 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
                     f"argument {at} of kernel '{kernel}' is an array, its parameter has {size} bytes"
                 )
             arrays[at,] = arg
+        elif isinstance(arg, TensorMap) and isinstance(arg.buffer, np.ndarray):
+            arrays[at, 0] = arg.buffer
         elif isinstance(arg, Struct):
             arrays |= {(at, offset): array for offset, array in arg.arrays.items()}
     addresses = buffers.map(arrays)
@@ -139,6 +142,8 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
         value = addresses.get((at,), arg)
         if isinstance(arg, Struct):
             value = arg.encode({offset: addresses[at, offset] for offset in arg.arrays})
+        if isinstance(arg, TensorMap):
+            value = arg.encode(addresses.get((at, 0), arg.fields.address))
         encoded = _encode(value, formal, f"argument {at} of kernel '{kernel}'")
         space[formal.offset : formal.offset + len(encoded)] = np.frombuffer(encoded, np.uint8)
     return space

@@ -5,6 +5,7 @@ So registers may share arrays, a move costs nothing, and an instruction may keep
 it likes.
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -98,6 +99,14 @@ class Lanes:
         full = np.zeros((self.wave.warps, WARP), np.bool_)
         full[self.rows] = self.enabled()
         return full
+
+    def singles(self) -> "Iterator[tuple[Lanes, tuple[int, int], int]]":
+        """Each active thread on its own: its lanes, its place in `[warps, 32]` and the CTA of the wave."""
+        rows = self.row_numbers()
+        for row, lane in np.argwhere(self.enabled()).tolist():
+            single = np.zeros((self.warps, WARP), np.bool_)
+            single[row, lane] = True
+            yield self.narrowed(single), (row, lane), int(self.wave.cta_of_row[rows[row]])
 
     def row_numbers(self) -> npt.NDArray[np.intp]:
         """The rows as indices into the wave."""

@@ -4,6 +4,8 @@ from weft.emulator.instructions import (
     async_copy,
     atomics,
     bits,
+    bulk,
+    bulk_tensor,
     call,
     cluster,
     compare,
@@ -23,6 +25,7 @@ from weft.emulator.instructions import (
     tensor_mma,
     tensor_moves,
     tensor_order,
+    tensormap,
     transcendental,
     video,
     warp,
@@ -61,5 +64,8 @@ _PARTS = (
     tensor_moves,
     tensor_copy,
     tensor_mma,
+    bulk,
+    bulk_tensor,
+    tensormap,
 )
 TABLE = Table(*(part.table for part in _PARTS))

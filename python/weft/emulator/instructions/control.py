@@ -127,7 +127,6 @@ def nanosleep(op: Op) -> Step:
     "createpolicy",
     "brkpt",
     "pmevent",
-    "cp.async.bulk.prefetch",
 )
 def advice(op: Op) -> Step:
     """Advice to caches and debuggers, without effect on what a program computes."""

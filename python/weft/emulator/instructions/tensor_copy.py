@@ -8,7 +8,6 @@ from weft.emulator.errors import Fault
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.tensor_operands import (
     descriptor_of,
-    issued,
     pair_of,
     tell_shared,
     tell_tensor,
@@ -52,7 +51,7 @@ def copy(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         addresses, descriptors = address(lanes), lanes.read(word)
-        for one, at, cta in issued(lanes):
+        for one, at, cta in lanes.singles():
             descriptor = descriptor_of(int(descriptors[at]), line)
             begin = int(addresses[at])
             lane = (begin >> LANE_SHIFT) + lanes_of[:, :, None]
@@ -82,7 +81,7 @@ def shift(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         addresses = address(lanes)
-        for one, at, cta in issued(lanes):
+        for one, at, cta in lanes.singles():
             begin = int(addresses[at])
             first, column = begin >> LANE_SHIFT, (begin & COLUMN_MASK) + np.arange(_SHIFTED_COLUMNS)
             if first % _PART:

@@ -15,7 +15,7 @@ from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.sparse import expanded
 from weft.emulator.instructions.tensor_layout import DataPath, Descriptor, data_path
 from weft.emulator.instructions.tensor_matrices import Matrices
-from weft.emulator.instructions.tensor_operands import issued, pair_of
+from weft.emulator.instructions.tensor_operands import pair_of
 from weft.emulator.lanes import Lanes
 from weft.emulator.syntax import Address, Vector
 from weft.emulator.table import Step, Table
@@ -42,7 +42,7 @@ def mma(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         given = read(lanes)
-        for one, at, cta in issued(lanes):
+        for one, at, cta in lanes.singles():
             operands = {name: values[at] for name, values in given.items()}
             pair = pair_of(lanes, cta, form.cta_group, line)
             Product(one, form, operands, pair, line).run()

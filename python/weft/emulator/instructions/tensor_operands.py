@@ -1,8 +1,6 @@
-"""What the asynchronous instructions of `tcgen05` share: who issues them, on which CTAs they work, how they
-find their operands, and whom they tell.
+"""What the asynchronous instructions of `tcgen05` share: on which CTAs they work, how they find their operands,
+and whom they tell.
 """
-
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -13,15 +11,6 @@ from weft.emulator.tensor_memory import LANE_SHIFT, Numbers
 from weft.isa.tcgen05_descriptors import SharedMemoryDescriptor
 
 _PROXY = "tcgen05"
-
-
-def issued(lanes: Lanes) -> Iterator[tuple[Lanes, tuple[int, int], int]]:
-    """Each active thread on its own: its lanes, its place in `[warps, 32]` and its CTA."""
-    rows = lanes.row_numbers()
-    for row, lane in np.argwhere(lanes.enabled()).tolist():
-        single = np.zeros((lanes.warps, 32), np.bool_)
-        single[row, lane] = True
-        yield lanes.narrowed(single), (row, lane), int(lanes.wave.cta_of_row[rows[row]])
 
 
 def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:

@@ -1,0 +1,300 @@
+"""`cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: boxes, rows and pixels of a tensor by its map."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from weft.emulator import bulk_memory, tensor_map
+from weft.emulator.bulk_memory import Octets, aligned, fault, tell_global, tell_shared
+from weft.emulator.decode import AddressOf, Op
+from weft.emulator.instructions.bulk import (
+    Ends,
+    SharedPlace,
+    Write,
+    arrive,
+    completion,
+    reduction,
+    reduction_name,
+)
+from weft.emulator.lanes import Lanes
+from weft.emulator.shared_operand import CHUNK
+from weft.emulator.syntax import Address, Operand, Vector
+from weft.emulator.table import Step, Table
+from weft.emulator.tensor_map import Numbers, Taken
+from weft.emulator.types import TYPES, U32, Array
+from weft.isa.tensor_map import BYTES, OOB_FILLS, TensorMap
+
+table = Table()
+_MODES = (
+    "tile",
+    "tile::gather4",
+    "tile::scatter4",
+    "im2col",
+    "im2col::w",
+    "im2col::w::128",
+    "im2col_no_offs",
+)
+_BOX_ALIGN = 128
+_ROWS = 4
+_NAN = np.uint16(0x7FF7)
+"""What is put where a tensor has no elements, 16 bits at a time, as an H200 does."""
+_KINDS = {
+    "UINT8": "u8",
+    "UINT16": "u16",
+    "UINT32": "u32",
+    "INT32": "s32",
+    "UINT64": "u64",
+    "INT64": "s64",
+    "FLOAT16": "f16",
+    "FLOAT32": "f32",
+    "FLOAT32_FTZ": "f32",
+    "FLOAT64": "f64",
+    "BFLOAT16": "bf16",
+}
+
+
+@lru_cache(64)
+def _decoded(data: bytes) -> TensorMap:
+    return TensorMap.decode(data)
+
+
+class MapOperand:
+    """The operand `[map, {coordinates}]`."""
+
+    def __init__(self, op: Op, index: int) -> None:
+        operand = op.operand(index)
+        self._address: AddressOf = op.address(index, "generic")
+        self.line = op.line
+        rank = op.choice([f"{n}d" for n in range(1, 6)])
+        self.mode = op.choice(_MODES, "tile")
+        listed = operand.more[0] if isinstance(operand, Address) and operand.more else None
+        self.rank = int(rank[0])
+        rows = self.mode in ("tile::gather4", "tile::scatter4")
+        if rows and self.rank != 2:
+            op.fail(f"takes .{self.mode} with .2d")
+        count = 1 + _ROWS if rows else self.rank
+        items = listed.items if isinstance(listed, Vector) else (listed,) if listed is not None else ()
+        if len(items) != count:
+            op.fail(f"expects {count} coordinates, got {len(items)}", operand.place)
+        self._slots = [op.source(item, U32) for item in items]
+
+    def coordinates(self, lanes: Lanes) -> Array:
+        """`[warps, 32, coordinates]`."""
+        return np.stack([lanes.read(slot).view(np.int32) for slot in self._slots], axis=-1)
+
+    def maps(self, lanes: Lanes) -> Array:
+        return self._address(lanes)
+
+    def map(self, one: Lanes, at: tuple[int, int], addresses: Array) -> TensorMap:
+        """The map of one thread, read and checked."""
+        address = addresses[at]
+        aligned(one, "tensor map at", int(address), 64, self.line)
+        words = []
+        for offset in range(0, BYTES, CHUNK):
+            place = np.full(addresses.shape, address + np.uint64(offset))
+            words.append(one.wave.memory.load(one, self._address.space, place, CHUNK, self.line)[at])
+        try:
+            found = _decoded(np.array(words).tobytes())
+        except ValueError as error:
+            raise fault(one, str(error), self.line, int(address), "descriptor") from None
+        if found.rank != self.rank or found.is_im2col != self.mode.startswith("im2col"):
+            kind = "im2col" if found.is_im2col else "tile"
+            what = f"a copy in {self.rank}d {self.mode} mode by a map of {found.rank}d {kind} mode"
+            raise fault(one, what, self.line, int(address), "descriptor")
+        return found
+
+
+class Offsets:
+    """The operand of im2col offsets, where there is one."""
+
+    def __init__(self, op: Op, operand: Operand | None) -> None:
+        items = operand.items if isinstance(operand, Vector) else ()
+        self._slots = [op.source(item, TYPES["u16"]) for item in items]
+
+    def of(self, lanes: Lanes) -> Array:
+        """`[warps, 32, offsets]`."""
+        if not self._slots:
+            return np.zeros((lanes.warps, 32, 0), np.int64)
+        return np.stack([lanes.read(slot) for slot in self._slots], axis=-1).astype(np.int64)
+
+
+def _taken(
+    one: Lanes, found: TensorMap, mode: str, where: tuple[int, ...], offsets: tuple[int, ...], line: int
+) -> Taken:
+    """What a copy takes; Fault where the unit refuses the coordinates."""
+    if found.interleave == "none" and not found.element.packed_bytes:
+        aligned(one, "innermost coordinate, in bytes,", where[0] * found.unit_bytes, CHUNK, line)
+    if mode in ("tile::gather4", "tile::scatter4"):
+        return tensor_map.of_rows(found, where[0], where[1:])
+    if mode == "tile":
+        return tensor_map.of_box(found, where)
+    _check_pixel(one, found, where, line)
+    return tensor_map.of_pixels(found, where, offsets)
+
+
+def _check_pixel(one: Lanes, found: TensorMap, where: tuple[int, ...], line: int) -> None:
+    for at in range(found.rank - 2):
+        low, last = found.lower_corner[at], found.dims[at + 1] - 1 + found.upper_corner[at]
+        if not low <= where[at + 1] <= last:
+            what = (
+                f"coordinate {at + 1} of an im2col copy is {where[at + 1]}, its box goes from {low} to {last}"
+            )
+            raise fault(one, what, line, 0, "descriptor")
+
+
+def _places(found: TensorMap, taken: Taken, begin: int) -> Numbers:
+    """Where in a CTA's shared memory the bytes of a copy lie, in their order."""
+    width = taken.bytes.shape[1] * taken.unit
+    if found.element.packed_bytes:
+        width = taken.bytes.shape[1] // CHUNK * found.element.packed_bytes
+    row = begin + taken.begins[:, None] + np.arange(width)
+    return tensor_map.swizzled(found, row).reshape(-1)
+
+
+def _global(one: Lanes, found: TensorMap, taken: Taken, line: int, writes: bool) -> tuple[Octets, Numbers]:
+    """The bytes of the buffer, and which of them the inside elements are, `[inside, unit]`."""
+    inside = taken.bytes[taken.inside]
+    if not len(inside):
+        return np.zeros(0, np.uint8), np.zeros((0, taken.unit), np.int64)
+    last = int(inside.max()) + taken.unit
+    segment = bulk_memory.global_segment(one, found.address, int(inside.min()), last, line, writes)
+    places: Numbers = (inside + (found.address - segment.base))[:, None] + np.arange(taken.unit)
+    return segment.data, places
+
+
+def _loaded(one: Lanes, found: TensorMap, taken: Taken, line: int) -> Octets:
+    """The bytes that a load brings, filled where the tensor has none."""
+    data, places = _global(one, found, taken, line, writes=False)
+    tell_global(one, "load", places + 0, line)
+    out = np.zeros((*taken.bytes.shape, taken.unit), np.uint8)
+    if found.oob_fill == OOB_FILLS[1]:
+        out.reshape(-1).view(np.uint16)[:] = _NAN
+    out[taken.inside] = _rounded(found, data[places]) if len(places) else 0
+    return out.reshape(-1)
+
+
+def _rounded(found: TensorMap, octets: Octets) -> Octets:
+    """tf32 is rounded to nearest on its way."""
+    if not found.type.startswith("TFLOAT32"):
+        return octets
+    words = np.ascontiguousarray(octets).view(np.uint32)
+    special = words & np.uint32(0x7F800000) == np.uint32(0x7F800000)
+    kept = np.where(words & np.uint32(0x7FFFFF), np.uint32(0x7FFFE000), words)
+    rounded = words + np.uint32(0x1000) & np.uint32(0xFFFFE000)
+    return np.where(special, kept, rounded).view(np.uint8)
+
+
+@table.step("cp.async.bulk.tensor")
+def copy(op: Op) -> Step:
+    """`cp.async.bulk.tensor.dim.target.source… [to], [map, {coordinates}], [mbarrier]{, {offsets}}{, mask}…`
+    into shared memory, `… [map, {coordinates}], [from]{, policy}` out of it.
+    """
+    ends = Ends(op)
+    completion(op, ends.loads)
+    if not ends.loads:
+        return _store(op, MapOperand(op, 0), lambda found: None)
+    hinted, multicast = "level::cache_hint" in op.opcode, op.flag("multicast::cluster")
+    pair = op.flag("cta_group::2")
+    op.flag("cta_group::1")
+    tensor, target, barrier = MapOperand(op, 1), SharedPlace(op, 0), SharedPlace(op, 2)
+    shifted = tensor.mode.startswith("im2col")
+    op.count(3 + shifted + multicast + hinted)
+    offsets = Offsets(op, op.operand(3) if shifted else None)
+    ctas = op.source(3 + shifted, TYPES["u16"]) if multicast else 0
+    line = op.line
+
+    def run(lanes: Lanes) -> None:
+        maps, where, marks = tensor.maps(lanes), tensor.coordinates(lanes), barrier.of(lanes)
+        places, moved = target.of(lanes), offsets.of(lanes)
+        masks = lanes.read(ctas) if ctas else None
+        stride = lanes.wave.memory.shared_stride
+        for one, at, cta in lanes.singles():
+            found = tensor.map(one, at, maps)
+            taken = _taken(
+                one, found, tensor.mode, tuple(where[at].tolist()), tuple(moved[at].tolist()), line
+            )
+            owner, begin = divmod(int(places[at]), stride)
+            aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
+            data = _loaded(one, found, taken, line)
+            if found.element.packed_bytes:
+                raise fault(one, f"{found.type} is not emulated", line, found.address, "descriptor")
+            owners = (owner,) if masks is None else bulk_memory.chosen_ctas(one, cta, int(masks[at]), line)
+            mark = divmod(int(marks[at]), stride)
+            spots = _places(found, taken, begin)
+            arrive(one, data, owners, spots, mark, masks is not None, line, pair=pair)
+
+    return run
+
+
+@table.step("cp.reduce.async.bulk.tensor")
+def reduce(op: Op) -> Step:
+    """`cp.reduce.async.bulk.tensor.dim.global.shared::cta.op… [map, {coordinates}], [from]{, policy}`."""
+    ends = Ends(op)
+    completion(op, ends.loads)
+    if ends.loads:
+        op.fail("reduces into .global only")
+    name = reduction_name(op)
+
+    @lru_cache(16)
+    def writer(type_: str) -> Write | None:
+        return reduction(op, name, TYPES[_KINDS[type_]]) if type_ in _KINDS else None
+
+    return _store(op, MapOperand(op, 0), lambda found: writer(found.type), reduces=True)
+
+
+def _store(
+    op: Op, tensor: MapOperand, writer: Callable[[TensorMap], Write | None], reduces: bool = False
+) -> Step:
+    hinted = "level::cache_hint" in op.opcode
+    shifted = tensor.mode.startswith("im2col") and tensor.mode != "im2col_no_offs"
+    op.count(2 + shifted + hinted)
+    source, offsets, line = SharedPlace(op, 1), Offsets(op, op.operand(2) if shifted else None), op.line
+
+    def run(lanes: Lanes) -> None:
+        maps, where = tensor.maps(lanes), tensor.coordinates(lanes)
+        begins, moved = source.of(lanes), offsets.of(lanes)
+        for one, at, _ in lanes.singles():
+            found = tensor.map(one, at, maps)
+            taken = _taken(
+                one, found, tensor.mode, tuple(where[at].tolist()), tuple(moved[at].tolist()), line
+            )
+            write = writer(found)
+            if found.element.packed_bytes or (reduces and write is None):
+                raise fault(one, f"{found.type} is not emulated here", line, found.address, "descriptor")
+            cta, begin = divmod(int(begins[at]), lanes.wave.memory.shared_stride)
+            aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
+            places = _places(found, taken, begin)
+            shared = bulk_memory.bounded(one, cta, places, line)
+            tell_shared(one, "load", cta, places, line)
+            data = shared[places].reshape(*taken.bytes.shape, taken.unit)[taken.inside]
+            memory, spots = _global(one, found, taken, line, writes=True)
+            tell_global(one, "reduce" if write else "store", spots, line)
+            if write is None:
+                memory[spots] = data
+            else:
+                write(memory, spots, data)
+
+    return run
+
+
+@table.step("cp.async.bulk.prefetch.tensor")
+def prefetch(op: Op) -> Step:
+    """`cp.async.bulk.prefetch.tensor.dim.L2.src… [map, {coordinates}]{, {offsets}}{, policy}`: advice, of which
+    the map and the coordinates are checked.
+    """
+    op.flag("L2")
+    op.choice(["global"])
+    hinted = op.flag("level::cache_hint")
+    tensor = MapOperand(op, 0)
+    shifted = tensor.mode.startswith("im2col")
+    op.count(1 + shifted + hinted)
+    offsets, line = Offsets(op, op.operand(1) if shifted else None), op.line
+
+    def run(lanes: Lanes) -> None:
+        maps, where, moved = tensor.maps(lanes), tensor.coordinates(lanes), offsets.of(lanes)
+        for one, at, _ in lanes.singles():
+            found = tensor.map(one, at, maps)
+            _taken(one, found, tensor.mode, tuple(where[at].tolist()), tuple(moved[at].tolist()), line)
+
+    return run

@@ -1,0 +1,220 @@
+"""Tensor maps as arguments of a launch, and the elements that a map names (PTX ISA, "Tensors")."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.errors import WeftError
+from weft.isa import tensor_map as isa
+
+Numbers = npt.NDArray[np.int64]
+_ATOMS = {"16B": 4, "32B": 5, "32B_FLIP_8B": 5, "64B": 6}
+_BITS = {"32B": 1, "64B": 2, "128B": 3}
+_PATTERN_SHIFT = 7
+
+
+class TensorMap:
+    """A tensor map of a `buffer`, an ndarray whose first element is the tensor's, or a device address.
+
+    Made by `tiled` and `im2col`, which take what `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col` do,
+    the innermost dimension first, and raise WeftError for what the driver refuses.
+    """
+
+    def __init__(self, fields: isa.TensorMap, buffer: npt.NDArray[np.generic] | int) -> None:
+        self.fields, self.buffer = fields, buffer
+
+    @classmethod
+    def tiled(
+        cls,
+        buffer: npt.NDArray[np.generic] | int,
+        *,
+        dtype: str,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        box: tuple[int, ...],
+        element_strides: tuple[int, ...] = (),
+        interleave: str = "none",
+        swizzle: str = "none",
+        l2_promotion: str = "none",
+        oob_fill: str = "zero",
+    ) -> "TensorMap":
+        """A map of which copies take a `box`.
+
+        `dtype` is the driver's name after CU_TENSOR_MAP_DATA_TYPE_, `swizzle` one of none, 32B, 64B, 128B,
+        128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B, 128B_ATOM_64B; sizes are in elements but for the strides.
+        """
+        if not box:
+            raise WeftError("a tensor map needs a box")
+        fields = _common(
+            buffer, dtype, dims, strides_bytes, element_strides, interleave, swizzle, l2_promotion, oob_fill
+        )
+        return cls(_checked(replace(fields, box=tuple(box))), buffer)
+
+    @classmethod
+    def im2col(
+        cls,
+        buffer: npt.NDArray[np.generic] | int,
+        *,
+        dtype: str,
+        dims: tuple[int, ...],
+        strides_bytes: tuple[int, ...],
+        lower_corner: tuple[int, ...],
+        upper_corner: tuple[int, ...],
+        channels_per_pixel: int,
+        pixels_per_column: int,
+        element_strides: tuple[int, ...] = (),
+        interleave: str = "none",
+        swizzle: str = "none",
+        l2_promotion: str = "none",
+        oob_fill: str = "zero",
+    ) -> "TensorMap":
+        """A map of images, dims (C, W, N), (C, W, H, N) or (C, W, H, D, N), of which copies take a column of
+        pixels.
+        """
+        fields = _common(
+            buffer, dtype, dims, strides_bytes, element_strides, interleave, swizzle, l2_promotion, oob_fill
+        )
+        made = replace(
+            fields,
+            lower_corner=tuple(lower_corner),
+            upper_corner=tuple(upper_corner),
+            channels_per_pixel=channels_per_pixel,
+            pixels_per_column=pixels_per_column,
+        )
+        return cls(_checked(made), buffer)
+
+    def encode(self, address: int) -> bytes:
+        """The 128 bytes, with the device address of the buffer; WeftError where it isn't aligned."""
+        return _checked(replace(self.fields, address=address)).encode()
+
+
+def _common(
+    buffer: object,
+    dtype: str,
+    dims: tuple[int, ...],
+    strides: tuple[int, ...],
+    element_strides: tuple[int, ...],
+    interleave: str,
+    swizzle: str,
+    l2_promotion: str,
+    oob_fill: str,
+) -> isa.TensorMap:
+    if not isinstance(buffer, np.ndarray | int):
+        raise WeftError(f"a tensor map is made of an array or an address, not of {type(buffer).__name__}")
+    if swizzle not in isa.SWIZZLE_NAMES:
+        raise WeftError(f"a tensor map has no swizzle {swizzle}: it is one of {', '.join(isa.SWIZZLE_NAMES)}")
+    width, _, atom = swizzle.partition("_ATOM_")
+    return isa.TensorMap(
+        buffer if isinstance(buffer, int) else 0,
+        dtype.removeprefix("CU_TENSOR_MAP_DATA_TYPE_"),
+        tuple(map(int, dims)),
+        tuple(map(int, strides)),
+        tuple(map(int, element_strides)) or (1,) * len(dims),
+        interleave=interleave,
+        swizzle=width,
+        atom=atom or "16B",
+        l2_promotion=l2_promotion,
+        oob_fill=oob_fill,
+    )
+
+
+def _checked(fields: isa.TensorMap) -> isa.TensorMap:
+    if verdict := fields.complaint():
+        raise WeftError(f"a tensor map {verdict}")
+    return fields
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one copy takes: for each unit of `unit` bytes, in the order of shared memory by rows, its byte in
+    the tensor, `[rows, units]`, and whether it is `inside`; and where the row begins in shared memory's box.
+    """
+
+    unit: int
+    bytes: Numbers
+    inside: npt.NDArray[np.bool_]
+    begins: Numbers
+
+    @property
+    def size(self) -> int:
+        """The bytes of the copy, those outside of the tensor too."""
+        return self.unit * self.bytes.size
+
+
+def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> Taken:
+    """What a tile at these coordinates takes. With an interleave, dimension 0 counts slices of channels, and
+    one of the slices' own dimension is taken (found on an H200; the ISA leaves it open).
+    """
+    box = list(map_.box)
+    steps = list(map_.element_strides)
+    if map_.interleave == "none":
+        steps[0] = 1
+    else:
+        box[-2] = 1
+    axes = [
+        at + step * np.arange(-(-size // step), dtype=np.int64)
+        for at, size, step in zip(coordinates, box, steps, strict=True)
+    ]
+    grid = np.meshgrid(*axes[::-1], indexing="ij")[::-1]
+    return _taken(map_, [axis.reshape(-1, len(axes[0])) for axis in grid])
+
+
+def of_rows(map_: isa.TensorMap, column: int, rows: tuple[int, ...]) -> Taken:
+    """What a gather or scatter of rows takes, from a column on."""
+    inner = column + np.arange(map_.box[0], dtype=np.int64)
+    columns = np.broadcast_to(inner, (len(rows), len(inner)))
+    return _taken(map_, [columns, np.broadcast_to(np.array(rows)[:, None], columns.shape)])
+
+
+def of_pixels(map_: isa.TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...]) -> Taken:
+    """What a column of pixels takes that begins at these coordinates, with `offsets` added to each pixel's."""
+    spatial = map_.rank - 2
+    low, steps = np.array(map_.lower_corner), np.array(map_.element_strides[1:-1])
+    size = np.array(map_.dims[1:-1]) + np.array(map_.upper_corner) - low
+    positions = -(-size // steps)
+    first = np.array(coordinates[1:-1]) - low
+    pixel = np.arange(map_.pixels_per_column, dtype=np.int64)
+    axes: list[Numbers] = []
+    for at in range(spatial):
+        # The first run along a dimension begins inside of it; where it wraps, the next begins at the corner.
+        left = -(-(size[at] - first[at]) // steps[at])
+        turn = np.maximum(pixel - left, -1) // positions[at] + 1
+        inside = np.where(turn > 0, (pixel - left) % positions[at] * steps[at], first[at] + pixel * steps[at])
+        axes.append(low[at] + inside + (offsets[at] if offsets else 0))
+        pixel = turn
+    axes.append(coordinates[-1] + pixel)
+    channels = coordinates[0] + np.arange(map_.channels_per_pixel, dtype=np.int64)
+    shape = (len(pixel), len(channels))
+    return _taken(
+        map_, [np.broadcast_to(channels, shape), *(np.broadcast_to(a[:, None], shape) for a in axes)]
+    )
+
+
+def _taken(map_: isa.TensorMap, axes: list[Numbers]) -> Taken:
+    inside = np.ones(axes[0].shape, np.bool_)
+    for axis, size in zip(axes, map_.dims, strict=True):
+        inside &= (axis >= 0) & (axis < size)
+    unit = map_.unit_bytes
+    offsets = axes[0] * unit + sum(a * s for a, s in zip(axes[1:], map_.strides, strict=True))
+    row_bytes = axes[0].shape[1] * unit
+    # Rows of a swizzle stand as wide as it is; with an interleave they follow each other.
+    pitch = row_bytes
+    if map_.swizzle != "none" and map_.interleave == "none":
+        pitch = max(row_bytes, int(map_.swizzle.rstrip("B")))
+    begins = np.arange(len(offsets), dtype=np.int64) * pitch
+    return Taken(unit, np.where(inside, offsets, 0), inside, begins)
+
+
+def swizzled(map_: isa.TensorMap, address: Numbers) -> Numbers:
+    """Where bytes of shared memory lie when the swizzle has moved them; addresses, not offsets, decide."""
+    if map_.swizzle not in _BITS:
+        return address
+    low = _ATOMS[map_.atom]
+    count = _PATTERN_SHIFT + _BITS[map_.swizzle]
+    mask = ((1 << count) - 1 >> _PATTERN_SHIFT) << 4
+    mask = mask >> 4 << low & (1 << _PATTERN_SHIFT) - 1
+    moved = address ^ (address >> _PATTERN_SHIFT << low & mask)
+    if map_.atom == "32B_FLIP_8B":
+        moved = moved ^ (address >> _PATTERN_SHIFT & 1) << 3
+    return moved
