@@ -46,17 +46,6 @@ def since(first):
 
 everywhere = since(0)
 
-# What the emulator doesn't have yet. These fail until it does, and then their marks must go.
-MISSING = ("cp.async.bulk", "cp.reduce.async.bulk", "tensormap.")
-missing = pytest.mark.xfail(
-    reason=f"not emulated yet: {', '.join(MISSING)}", strict=True, raises=(emulator.PtxError, AttributeError)
-)
-
-
-def case(name, chip, file):
-    """Parameters of a test, marked where the file needs what is missing."""
-    return pytest.param(name, chip, marks=missing if any(m in text(file, chip) for m in MISSING) else ())
-
 
 def launch(file, chip, kernel, args, grid=1, block=32, **more):
     """Runs a kernel, in which the sanitizer must find nothing."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from emulator_corpus import launch, missing, since
+from emulator_corpus import launch, since
 
 from weft import emulator
 
@@ -41,9 +41,7 @@ def test_barriers_of_the_library(chip):
     np.testing.assert_array_equal(out, want)
 
 
-@pytest.mark.parametrize(
-    "chip", ["sm_80", "sm_89", *(pytest.param(c, marks=missing) for c in ("sm_90a", "sm_100a", "sm_120a"))]
-)
+@since(80)
 def test_copies_that_arrive_at_a_barrier(chip):
     a, out = integers(128), np.zeros(128, np.int32)
     launch("pipelines", chip, "barrier_copy", [a, out])
@@ -57,7 +55,6 @@ def test_producers_and_consumers(chip):
     np.testing.assert_array_equal(out, (a.reshape(6, 32)[:, ::-1] * np.arange(1, 7)[:, None]).sum(axis=0))
 
 
-@missing
 @since(90)
 def test_bulk_copies(chip):
     a, out = integers(64 * 5), np.zeros(128, np.int32)
@@ -67,7 +64,6 @@ def test_bulk_copies(chip):
     np.testing.assert_array_equal(out, np.concatenate([want, want + np.arange(64)]))
 
 
-@missing
 @since(90)
 def test_bulk_copies_of_the_library(chip):
     a, out = integers(64), np.zeros(64, np.int32)
@@ -75,7 +71,6 @@ def test_bulk_copies_of_the_library(chip):
     np.testing.assert_array_equal(out, a[::-1])
 
 
-@missing
 @since(90)
 def test_bulk_copies_to_the_other_block(chip):
     a, out = integers(128), np.zeros(128, np.int32)
@@ -118,7 +113,6 @@ def tensor_map(array, box):
     )
 
 
-@missing
 @since(90)
 def test_tiles_of_tensor_maps(chip):
     x = np.random.default_rng(7).standard_normal((40, 32)).astype(np.float32)
@@ -128,7 +122,6 @@ def test_tiles_of_tensor_maps(chip):
 
 
 # For sm_120a, nvcc's headers make the multicast a call of a function that doesn't exist.
-@missing
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_100a"])
 def test_multicast(chip):
     x = np.random.default_rng(8).standard_normal((20, 32)).astype(np.float32)

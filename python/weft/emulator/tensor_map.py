@@ -128,25 +128,20 @@ def _checked(fields: isa.TensorMap) -> isa.TensorMap:
 @dataclass(frozen=True)
 class Taken:
     """What one copy takes: for each unit of `unit` bytes, in the order of shared memory by rows, its byte in
-    the tensor, `[rows, units]`, and whether it is `inside`; and where the row begins in shared memory's box.
+    the tensor, `[rows, units]`, whether it is `inside`, and where in shared memory's box it `goes`.
     """
 
     unit: int
     bytes: Numbers
     inside: npt.NDArray[np.bool_]
-    begins: Numbers
-
-    @property
-    def size(self) -> int:
-        """The bytes of the copy, those outside of the tensor too."""
-        return self.unit * self.bytes.size
+    goes: Numbers
 
 
 def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> Taken:
     """What a tile at these coordinates takes. With an interleave, dimension 0 counts slices of channels, and
     one of the slices' own dimension is taken (found on an H200; the ISA leaves it open).
     """
-    box = list(map_.box)
+    box = [-(-map_.box[0] // map_.packing), *map_.box[1:]]
     steps = list(map_.element_strides)
     if map_.interleave == "none":
         steps[0] = 1
@@ -154,7 +149,7 @@ def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> Taken:
         box[-2] = 1
     axes = [
         at + step * np.arange(-(-size // step), dtype=np.int64)
-        for at, size, step in zip(coordinates, box, steps, strict=True)
+        for at, size, step in zip(_units(map_, coordinates), box, steps, strict=True)
     ]
     grid = np.meshgrid(*axes[::-1], indexing="ij")[::-1]
     return _taken(map_, [axis.reshape(-1, len(axes[0])) for axis in grid])
@@ -162,13 +157,14 @@ def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> Taken:
 
 def of_rows(map_: isa.TensorMap, column: int, rows: tuple[int, ...]) -> Taken:
     """What a gather or scatter of rows takes, from a column on."""
-    inner = column + np.arange(map_.box[0], dtype=np.int64)
+    (first,) = _units(map_, (column,))
+    inner = first + np.arange(-(-map_.box[0] // map_.packing), dtype=np.int64)
     columns = np.broadcast_to(inner, (len(rows), len(inner)))
     return _taken(map_, [columns, np.broadcast_to(np.array(rows)[:, None], columns.shape)])
 
 
 def of_pixels(map_: isa.TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...]) -> Taken:
-    """What a column of pixels takes that begins at these coordinates, with `offsets` added to each pixel's."""
+    """What a column of pixels takes that begins at these coordinates; `offsets` are added to each pixel's."""
     spatial = map_.rank - 2
     low, steps = np.array(map_.lower_corner), np.array(map_.element_strides[1:-1])
     size = np.array(map_.dims[1:-1]) + np.array(map_.upper_corner) - low
@@ -184,26 +180,34 @@ def of_pixels(map_: isa.TensorMap, coordinates: tuple[int, ...], offsets: tuple[
         axes.append(low[at] + inside + (offsets[at] if offsets else 0))
         pixel = turn
     axes.append(coordinates[-1] + pixel)
-    channels = coordinates[0] + np.arange(map_.channels_per_pixel, dtype=np.int64)
+    count = -(-map_.channels_per_pixel // map_.packing)
+    channels = _units(map_, coordinates)[0] + np.arange(count, dtype=np.int64)
     shape = (len(pixel), len(channels))
     return _taken(
         map_, [np.broadcast_to(channels, shape), *(np.broadcast_to(a[:, None], shape) for a in axes)]
     )
 
 
+def _units(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> tuple[int, ...]:
+    """Coordinates of which the innermost counts units."""
+    return coordinates[0] // map_.packing, *coordinates[1:]
+
+
 def _taken(map_: isa.TensorMap, axes: list[Numbers]) -> Taken:
     inside = np.ones(axes[0].shape, np.bool_)
-    for axis, size in zip(axes, map_.dims, strict=True):
+    sizes = -(-map_.dims[0] // map_.packing), *map_.dims[1:]
+    for axis, size in zip(axes, sizes, strict=True):
         inside &= (axis >= 0) & (axis < size)
     unit = map_.unit_bytes
     offsets = axes[0] * unit + sum(a * s for a, s in zip(axes[1:], map_.strides, strict=True))
-    row_bytes = axes[0].shape[1] * unit
+    rows, units = axes[0].shape
+    row_bytes = units * map_.shared_unit_bytes
     # Rows of a swizzle stand as wide as it is; with an interleave they follow each other.
     pitch = row_bytes
     if map_.swizzle != "none" and map_.interleave == "none":
         pitch = max(row_bytes, int(map_.swizzle.rstrip("B")))
-    begins = np.arange(len(offsets), dtype=np.int64) * pitch
-    return Taken(unit, np.where(inside, offsets, 0), inside, begins)
+    goes = np.arange(rows, dtype=np.int64)[:, None] * pitch + np.arange(units) * map_.shared_unit_bytes
+    return Taken(unit, np.where(inside, offsets, 0), inside, goes)
 
 
 def swizzled(map_: isa.TensorMap, address: Numbers) -> Numbers:

@@ -490,6 +490,9 @@ class SharedMemoryDescriptor:
             raise ValueError(f"a tcgen05 shared-memory descriptor has 1 in bits 46 to 48, got {word:#x}")
         found["swizzle"] = _name(word, "swizzle", found["swizzle"], SWIZZLE_NUMBERS)
         found["absolute"] = bool(found["absolute"])
+        if found["swizzle"] == "none":
+            # It means nothing then; Triton sets it for tcgen05.cp.
+            found["base_offset"] = 0
         descriptor = cls(**found)
         if verdict := descriptor.complaint():
             raise ValueError(f"{word:#x}: {verdict}")

@@ -1,5 +1,5 @@
-"""The 128-byte tensor map by which `cp.async.bulk.tensor` finds a tensor in global memory and its box in shared
-memory (PTX ISA, "Tensors"; CUDA driver API, `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`).
+"""The 128-byte tensor map, by which `cp.async.bulk.tensor` finds a tensor and what to take of it (PTX ISA,
+"Tensors"; CUDA driver API, `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`).
 
 The ISA doesn't publish the bits. They were found by comparing the maps that a driver made for an H200; those
 of the packed types and of the wider swizzle atoms, which it refuses to make, are our own.
@@ -13,6 +13,7 @@ from weft.isa.family import Verdict
 
 BYTES = 128
 MAX_RANK = 5
+_PACKED = 16
 # Of a box; the driver takes 204,800 bytes and refuses 262,144. This is what a block has at most.
 _MAX_BOX_BYTES = 232448
 
@@ -197,9 +198,21 @@ class TensorMap:
         return not self.box
 
     @property
+    def packing(self) -> int:
+        """How many elements of dimension 0 are copied as one unit."""
+        return _PACKED if self.element.packed_bytes else 1
+
+    @property
     def unit_bytes(self) -> int:
-        """The bytes in global memory that dimension 0 counts: an element, or a slice of channels."""
-        return {"none": max(self.element.bits // 8, 1), "16B": 16, "32B": 32}[self.interleave]
+        """The bytes of a unit of dimension 0 in global memory: an element, 16 packed ones, or with an
+        interleave a slice of channels, which the coordinate then counts.
+        """
+        return {"none": self.element.bits * self.packing // 8, "16B": 16, "32B": 32}[self.interleave]
+
+    @property
+    def shared_unit_bytes(self) -> int:
+        """The bytes of a unit in shared memory."""
+        return self.element.packed_bytes or self.unit_bytes
 
     # The checks of the driver
 
@@ -240,7 +253,7 @@ class TensorMap:
             )
         yield from self._of_the_inner_row("box[0]", self.box[0])
         taken = prod(b // e for b, e in zip(self.box, self.element_strides, strict=True))
-        yield _range("the bytes of the box", taken * self.unit_bytes, 0, _MAX_BOX_BYTES)
+        yield _range("the bytes of the box", taken * self.element.bits // 8, 0, _MAX_BOX_BYTES)
 
     def _of_im2col(self) -> Iterable[Verdict | None]:
         spatial = self.rank - 2
@@ -262,7 +275,7 @@ class TensorMap:
         yield _multiple(f"the bytes of {what}", size, 8 if self.element.packed_bytes == 8 else 16)
         if self.swizzle != "none":
             width = int(self.swizzle.rstrip("B"))
-            row = count // 16 * self.element.packed_bytes if self.element.packed_bytes else size
+            row = count // _PACKED * self.element.packed_bytes if self.element.packed_bytes else size
             yield _range(f"the bytes of {what} with swizzle {self.swizzle}", row, 0, width)
 
     # The 128 bytes

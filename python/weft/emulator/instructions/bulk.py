@@ -26,7 +26,7 @@ Write = Callable[[Octets, Numbers, Octets], None]
 
 
 class Ends:
-    """Where a copy comes from and goes to: the first two modifiers that name a space, the first the target."""
+    """Where a copy goes to and comes from: the first two modifiers that name a space."""
 
     def __init__(self, op: Op) -> None:
         spaces = [m for m in op.modifiers if m in _SPACES]
@@ -50,7 +50,7 @@ def completion(op: Op, loads: bool) -> None:
 
 
 class SharedPlace:
-    """An operand that is an address of shared memory: the CTA of the wave and the offset that each lane means."""
+    """An operand that is an address of shared memory, of this CTA or another of its cluster."""
 
     def __init__(self, op: Op, index: int) -> None:
         self._address: AddressOf = op.address(index, "shared")

@@ -119,10 +119,9 @@ class Offsets:
         return np.stack([lanes.read(slot) for slot in self._slots], axis=-1).astype(np.int64)
 
 
-def _taken(
-    one: Lanes, found: TensorMap, mode: str, where: tuple[int, ...], offsets: tuple[int, ...], line: int
-) -> Taken:
-    """What a copy takes; Fault where the unit refuses the coordinates."""
+def _taken(one: Lanes, found: TensorMap, mode: str, at: Array, moved: Array, line: int) -> Taken:
+    """What a copy at these coordinates takes; Fault where the unit refuses them."""
+    where, offsets = tuple(at.tolist()), tuple(moved.tolist())
     if found.interleave == "none" and not found.element.packed_bytes:
         aligned(one, "innermost coordinate, in bytes,", where[0] * found.unit_bytes, CHUNK, line)
     if mode in ("tile::gather4", "tile::scatter4"):
@@ -145,11 +144,8 @@ def _check_pixel(one: Lanes, found: TensorMap, where: tuple[int, ...], line: int
 
 def _places(found: TensorMap, taken: Taken, begin: int) -> Numbers:
     """Where in a CTA's shared memory the bytes of a copy lie, in their order."""
-    width = taken.bytes.shape[1] * taken.unit
-    if found.element.packed_bytes:
-        width = taken.bytes.shape[1] // CHUNK * found.element.packed_bytes
-    row = begin + taken.begins[:, None] + np.arange(width)
-    return tensor_map.swizzled(found, row).reshape(-1)
+    octets = begin + taken.goes[..., None] + np.arange(taken.unit)
+    return tensor_map.swizzled(found, octets).reshape(-1)
 
 
 def _global(one: Lanes, found: TensorMap, taken: Taken, line: int, writes: bool) -> tuple[Octets, Numbers]:
@@ -211,14 +207,10 @@ def copy(op: Op) -> Step:
         stride = lanes.wave.memory.shared_stride
         for one, at, cta in lanes.singles():
             found = tensor.map(one, at, maps)
-            taken = _taken(
-                one, found, tensor.mode, tuple(where[at].tolist()), tuple(moved[at].tolist()), line
-            )
+            taken = _taken(one, found, tensor.mode, where[at], moved[at], line)
             owner, begin = divmod(int(places[at]), stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
             data = _loaded(one, found, taken, line)
-            if found.element.packed_bytes:
-                raise fault(one, f"{found.type} is not emulated", line, found.address, "descriptor")
             owners = (owner,) if masks is None else bulk_memory.chosen_ctas(one, cta, int(masks[at]), line)
             mark = divmod(int(marks[at]), stride)
             spots = _places(found, taken, begin)
@@ -256,12 +248,11 @@ def _store(
         begins, moved = source.of(lanes), offsets.of(lanes)
         for one, at, _ in lanes.singles():
             found = tensor.map(one, at, maps)
-            taken = _taken(
-                one, found, tensor.mode, tuple(where[at].tolist()), tuple(moved[at].tolist()), line
-            )
+            taken = _taken(one, found, tensor.mode, where[at], moved[at], line)
             write = writer(found)
-            if found.element.packed_bytes or (reduces and write is None):
-                raise fault(one, f"{found.type} is not emulated here", line, found.address, "descriptor")
+            if reduces and write is None:
+                what = f"no reduction of elements of type {found.type}"
+                raise fault(one, what, line, found.address, "descriptor")
             cta, begin = divmod(int(begins[at]), lanes.wave.memory.shared_stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
             places = _places(found, taken, begin)
@@ -280,8 +271,8 @@ def _store(
 
 @table.step("cp.async.bulk.prefetch.tensor")
 def prefetch(op: Op) -> Step:
-    """`cp.async.bulk.prefetch.tensor.dim.L2.src… [map, {coordinates}]{, {offsets}}{, policy}`: advice, of which
-    the map and the coordinates are checked.
+    """`cp.async.bulk.prefetch.tensor.dim.L2.src… [map, {coordinates}]{, {offsets}}{, policy}`: advice, whose
+    map and coordinates are checked.
     """
     op.flag("L2")
     op.choice(["global"])
@@ -295,6 +286,6 @@ def prefetch(op: Op) -> Step:
         maps, where, moved = tensor.maps(lanes), tensor.coordinates(lanes), offsets.of(lanes)
         for one, at, _ in lanes.singles():
             found = tensor.map(one, at, maps)
-            _taken(one, found, tensor.mode, tuple(where[at].tolist()), tuple(moved[at].tolist()), line)
+            _taken(one, found, tensor.mode, where[at], moved[at], line)
 
     return run

@@ -1,5 +1,5 @@
-"""What the asynchronous instructions of `tcgen05` share: on which CTAs they work, how they find their operands,
-and whom they tell.
+"""What the asynchronous instructions of `tcgen05` share: on which CTAs they work, how they find their
+operands, and whom they tell.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What the sanitizer keeps of tensor memory: allocated columns, written cells, and who touched a cell last."""
+"""What the sanitizer keeps of tensor memory: allocated columns, and who wrote and read a cell last."""
 
 import numpy as np
 import numpy.typing as npt
