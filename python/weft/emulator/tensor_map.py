@@ -1,6 +1,8 @@
 """Tensor maps as arguments of a launch, and the elements that a map names (PTX ISA, "Tensors")."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from operator import index
 
 import numpy as np
 import numpy.typing as npt
@@ -49,7 +51,7 @@ class TensorMap:
         fields = _common(
             buffer, dtype, dims, strides_bytes, element_strides, interleave, swizzle, l2_promotion, oob_fill
         )
-        return cls(_checked(replace(fields, box=tuple(box))), buffer)
+        return cls(_checked(replace(fields, box=_numbers("box", box))), buffer)
 
     @classmethod
     def im2col(
@@ -77,10 +79,10 @@ class TensorMap:
         )
         made = replace(
             fields,
-            lower_corner=tuple(lower_corner),
-            upper_corner=tuple(upper_corner),
-            channels_per_pixel=channels_per_pixel,
-            pixels_per_column=pixels_per_column,
+            lower_corner=_numbers("lower_corner", lower_corner),
+            upper_corner=_numbers("upper_corner", upper_corner),
+            channels_per_pixel=_numbers("channels_per_pixel", (channels_per_pixel,))[0],
+            pixels_per_column=_numbers("pixels_per_column", (pixels_per_column,))[0],
         )
         return cls(_checked(made), buffer)
 
@@ -102,21 +104,31 @@ def _common(
 ) -> isa.TensorMap:
     if not isinstance(buffer, np.ndarray | int):
         raise WeftError(f"a tensor map is made of an array or an address, not of {type(buffer).__name__}")
+    if not isinstance(dtype, str):
+        raise WeftError(f"a tensor map's dtype is one of {', '.join(isa.ELEMENT_TYPES)}, got {dtype!r}")
     if swizzle not in isa.SWIZZLE_NAMES:
         raise WeftError(f"a tensor map has no swizzle {swizzle}: it is one of {', '.join(isa.SWIZZLE_NAMES)}")
     width, _, atom = swizzle.partition("_ATOM_")
     return isa.TensorMap(
         buffer if isinstance(buffer, int) else 0,
         dtype.removeprefix("CU_TENSOR_MAP_DATA_TYPE_"),
-        tuple(map(int, dims)),
-        tuple(map(int, strides)),
-        tuple(map(int, element_strides)) or (1,) * len(dims),
+        _numbers("dims", dims),
+        _numbers("strides_bytes", strides),
+        _numbers("element_strides", element_strides) or (1,) * len(dims),
         interleave=interleave,
         swizzle=width,
         atom=atom or "16B",
         l2_promotion=l2_promotion,
         oob_fill=oob_fill,
     )
+
+
+def _numbers(what: str, values: Iterable[object]) -> tuple[int, ...]:
+    """Whole numbers, NumPy's too."""
+    try:
+        return tuple(index(value) for value in values)  # type: ignore[arg-type]
+    except TypeError:
+        raise WeftError(f"a tensor map's {what} are whole numbers, got {values!r}") from None
 
 
 def _checked(fields: isa.TensorMap) -> isa.TensorMap:

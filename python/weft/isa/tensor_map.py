@@ -54,10 +54,10 @@ ELEMENT_TYPES = {
     )
 }
 INTERLEAVES = ("none", "16B", "32B")
-SWIZZLES = ("none", "32B", "64B", "128B", "96B")
-"""By their number in `tensormap.replace`."""
+SWIZZLES = ("none", "32B", "64B", "128B")
+"""By their number in `tensormap.replace`; 96B of sm_103a is not among them."""
 ATOMS = ("16B", "32B", "32B_FLIP_8B", "64B")
-SWIZZLE_NAMES = (*SWIZZLES[:4], *(f"128B_ATOM_{atom}" for atom in ATOMS[1:]))
+SWIZZLE_NAMES = (*SWIZZLES, *(f"128B_ATOM_{atom}" for atom in ATOMS[1:]))
 """As the driver names them, after CU_TENSOR_MAP_SWIZZLE_."""
 L2_PROMOTIONS = ("none", "64B", "128B", "256B")
 OOB_FILLS = ("zero", "nan")
@@ -66,7 +66,7 @@ _BY_NUMBER = {t.number: t for t in ELEMENT_TYPES.values()}
 _BY_CODE = {t.code: t.number for t in ELEMENT_TYPES.values()}
 _CORNER_BITS = {1: 16, 2: 8, 3: 5}
 """The bits of each dimension of an im2col corner, by how many there are."""
-_SPANS = {"none": 16, "32B": 256, "64B": 512, "128B": 1024, "96B": 1024}
+_SPANS = {"none": 16, "32B": 256, "64B": 512, "128B": 1024}
 
 
 @dataclass(frozen=True)

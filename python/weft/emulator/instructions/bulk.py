@@ -71,16 +71,19 @@ def copy(op: Op) -> Step:
     completion(op, ends.loads)
     multicast, masked = op.flag("multicast::cluster"), op.flag("cp_mask")
     hinted = "level::cache_hint" in op.opcode
-    op.flag("ignore_oob")
-    op.count(3 + ends.loads + multicast + masked + hinted)
+    lenient = 2 * op.flag("ignore_oob")
+    op.count(3 + ends.loads + multicast + masked + hinted + lenient)
+    if lenient and ends.target + ends.source != "shared::ctaglobal":
+        op.fail("takes .ignore_oob from .global to .shared::cta only")
     if masked and ends.loads:
         op.fail("takes .cp_mask to .global only")
     size, line = op.source(2, U32), op.line
     if not ends.loads:
         mask = op.source(3 + hinted, TYPES["u16"]) if masked else 0
         return _to_global(op, size, mask, line, _put)
-    barrier, target = SharedPlace(op, 3), SharedPlace(op, 0)
+    barrier, target = SharedPlace(op, 3 + lenient), SharedPlace(op, 0)
     ctas = op.source(4, TYPES["u16"]) if multicast else 0
+    ignored = [op.source(3 + n, U32) for n in range(lenient)]
     source = op.address(1, "global") if ends.source == "global" else SharedPlace(op, 1)
 
     def run(lanes: Lanes) -> None:
@@ -88,12 +91,14 @@ def copy(op: Op) -> Step:
         begins = source.of(lanes) if isinstance(source, SharedPlace) else source(lanes)
         masks = lanes.read(ctas) if ctas else None
         stride = lanes.wave.memory.shared_stride
+        edges = [lanes.read(slot) for slot in ignored]
         for one, at, cta in lanes.singles():
             count = _checked(one, int(sizes[at]), int(places[at]), int(begins[at]), line)
             if isinstance(source, SharedPlace):
                 data = _from_shared(one, int(begins[at]), count, line)
             else:
-                data = _from_global(one, int(begins[at]), count, line)
+                left, right = (int(edge[at]) for edge in edges) if edges else (0, 0)
+                data = _from_global(one, int(begins[at]), count, line, left, right)
             owner, offset = divmod(int(places[at]), stride)
             owners = (owner,) if masks is None else bulk_memory.chosen_ctas(one, cta, int(masks[at]), line)
             own, mark = divmod(int(marks[at]), stride)
@@ -150,11 +155,17 @@ def _checked(one: Lanes, size: int, target: int, source: int, line: int) -> int:
     return size
 
 
-def _from_global(one: Lanes, address: int, size: int, line: int) -> Octets:
-    segment = bulk_memory.global_segment(one, address, 0, size, line, writes=False)
-    tell_global(one, "load", address + np.arange(size), line)
+def _from_global(one: Lanes, address: int, size: int, line: int, left: int, right: int) -> Octets:
+    """Bytes of which the first `left` and the last `right` are taken where there are any, else are zeros."""
+    if left >= _ALIGN or right >= _ALIGN:
+        what = f"a bulk copy ignores at most {_ALIGN - 1} bytes at each end, got {left} and {right}"
+        raise bulk_memory.fault(one, what, line, address, "misaligned")
+    segment = bulk_memory.global_segment(one, address, left, size - right, line, writes=False)
+    tell_global(one, "load", address + np.arange(left, size - right), line)
     begin = address - segment.base
-    return segment.data[begin : begin + size].copy()
+    out = np.zeros(size, np.uint8)
+    out[left : size - right] = segment.data[begin + left : begin + size - right]
+    return out
 
 
 def _from_shared(one: Lanes, place: int, size: int, line: int) -> Octets:

@@ -19,7 +19,7 @@ from weft.emulator.instructions.bulk import (
 )
 from weft.emulator.lanes import Lanes
 from weft.emulator.shared_operand import CHUNK
-from weft.emulator.syntax import Address, Operand, Vector
+from weft.emulator.syntax import Address, Vector
 from weft.emulator.table import Step, Table
 from weft.emulator.tensor_map import Numbers, Taken
 from weft.emulator.types import TYPES, U32, Array
@@ -68,6 +68,8 @@ class MapOperand:
         self.line = op.line
         rank = op.choice([f"{n}d" for n in range(1, 6)])
         self.mode = op.choice(_MODES, "tile")
+        if self.mode.startswith("im2col::w"):
+            op.fail(f"isn't emulated in .{self.mode} mode: its maps have bits that no one has published")
         listed = operand.more[0] if isinstance(operand, Address) and operand.more else None
         self.rank = int(rank[0])
         rows = self.mode in ("tile::gather4", "tile::scatter4")
@@ -108,8 +110,10 @@ class MapOperand:
 class Offsets:
     """The operand of im2col offsets, where there is one."""
 
-    def __init__(self, op: Op, operand: Operand | None) -> None:
-        items = operand.items if isinstance(operand, Vector) else ()
+    def __init__(self, op: Op, index: int, count: int) -> None:
+        items = op.items(index) if count else ()
+        if len(items) != count:
+            op.fail(f"expects {count} im2col offsets, got {len(items)}", op.operand(index).place)
         self._slots = [op.source(item, TYPES["u16"]) for item in items]
 
     def of(self, lanes: Lanes) -> Array:
@@ -196,7 +200,7 @@ def copy(op: Op) -> Step:
     tensor, target, barrier = MapOperand(op, 1), SharedPlace(op, 0), SharedPlace(op, 2)
     shifted = tensor.mode.startswith("im2col")
     op.count(3 + shifted + multicast + hinted)
-    offsets = Offsets(op, op.operand(3) if shifted else None)
+    offsets = Offsets(op, 3, tensor.rank - 2 if shifted else 0)
     ctas = op.source(3 + shifted, TYPES["u16"]) if multicast else 0
     line = op.line
 
@@ -241,7 +245,8 @@ def _store(
     hinted = "level::cache_hint" in op.opcode
     shifted = tensor.mode.startswith("im2col") and tensor.mode != "im2col_no_offs"
     op.count(2 + shifted + hinted)
-    source, offsets, line = SharedPlace(op, 1), Offsets(op, op.operand(2) if shifted else None), op.line
+    source, line = SharedPlace(op, 1), op.line
+    offsets = Offsets(op, 2, tensor.rank - 2 if shifted else 0)
 
     def run(lanes: Lanes) -> None:
         maps, where = tensor.maps(lanes), tensor.coordinates(lanes)
@@ -280,7 +285,7 @@ def prefetch(op: Op) -> Step:
     tensor = MapOperand(op, 0)
     shifted = tensor.mode.startswith("im2col")
     op.count(1 + shifted + hinted)
-    offsets, line = Offsets(op, op.operand(1) if shifted else None), op.line
+    offsets, line = Offsets(op, 1, tensor.rank - 2 if shifted else 0), op.line
 
     def run(lanes: Lanes) -> None:
         maps, where, moved = tensor.maps(lanes), tensor.coordinates(lanes), offsets.of(lanes)

@@ -1,0 +1,180 @@
+"""tcgen05.alloc and what orders work in tensor memory, and what the sanitizer says where that is missing."""
+
+import emulator_tensor as tensor
+import numpy as np
+import pytest
+from emulator_ptx import module
+
+from weft import emulator
+
+HEAD = """
+.visible .entry k(.param .u64 p_out)
+{
+  .reg .pred %p<8>; .reg .b32 %r<32>, %t, %i, %w; .reg .b64 %rd<8>; .shared .align 8 .b64 bar;
+  .shared .align 4 .b32 slots[8];
+  ld.param.u64 %rd0, [p_out]; mov.u32 %i, %tid.x; shr.u32 %w, %i, 5;
+"""
+
+
+def run(body, *, block=128, grid=1, findings=False, out=None, **more):
+    out = np.zeros(8, np.uint32) if out is None else out
+    report = module(HEAD + body + "\nret;\n}", tensor.TARGET).launch(
+        "k", grid=grid, block=block, args=[out], **more
+    )
+    if not findings:
+        assert not report.findings, report.findings
+    return report, out
+
+
+def rules(body, **more):
+    report, _ = run(body, findings=True, **more)
+    return [finding.rule for finding in report.findings]
+
+
+ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [{}], {};\n"
+DEALLOC = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 {}, {};\n"
+RELINQUISH = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
+
+
+def test_columns_are_given_out_once():
+    body = "".join(ALLOC.format(f"slots+{4 * n}", 128) for n in range(4)) + RELINQUISH
+    body += "".join(
+        f"ld.shared.u32 %r{n}, [slots+{4 * n}]; st.global.u32 [%rd0+{4 * n}], %r{n};" for n in range(4)
+    )
+    body += "".join(DEALLOC.format(f"%r{n}", 128) for n in range(4))
+    _, out = run(body, block=32)
+    assert sorted(out[:4].tolist()) == [0, 128, 256, 384]
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_a_warp_waits_until_another_gives_columns_back(seed):
+    body = f"""
+      setp.eq.u32 %p0, %w, 0;
+      @!%p0 bra SECOND;
+      {ALLOC.format("slots", 512)}
+      ld.shared.u32 %r0, [slots];
+      bar.sync 1, 64;
+      nanosleep.u32 1000;
+      {DEALLOC.format("%r0", 512)}
+      bra DONE;
+    SECOND:
+      bar.sync 1, 64;
+      {ALLOC.format("slots+4", 256)}
+      ld.shared.u32 %r1, [slots+4]; st.global.u32 [%rd0], 1;
+      {RELINQUISH}
+      {DEALLOC.format("%r1", 256)}
+    DONE:"""
+    _, out = run(body, block=64, seed=seed)
+    assert out[0] == 1
+
+
+def test_a_wait_for_columns_that_no_one_gives_back_is_told():
+    body = ALLOC.format("slots", 512) + ALLOC.format("slots+4", 32)
+    with pytest.raises(
+        emulator.Deadlock, match=r"tcgen05.alloc.* for columns of tensor memory that are free"
+    ):
+        run(body, block=32)
+
+
+@pytest.mark.parametrize(("columns", "line"), [("48", "takes one of 32, 64"), ("0", "takes one of")])
+def test_a_wrong_count_of_columns(columns, line):
+    with pytest.raises(emulator.PtxError, match=line):
+        run(ALLOC.format("slots", columns), block=32)
+
+
+def test_a_count_of_columns_that_turns_out_wrong():
+    with pytest.raises(emulator.Fault, match="a power of two from 32 to 512, got 1024"):
+        run("mov.u32 %r0, 1024;" + ALLOC.format("slots", "%r0"), block=32)
+
+
+def test_alloc_after_the_permit_was_given_up():
+    with pytest.raises(emulator.Fault, match="after tcgen05"):
+        run(RELINQUISH + ALLOC.format("slots", 32), block=32)
+
+
+def test_dealloc_of_what_was_not_allocated():
+    with pytest.raises(emulator.Fault, match="not all allocated"):
+        run("mov.u32 %r0, 64;" + DEALLOC.format("%r0", 32), block=32)
+
+
+def test_leaks_and_permits():
+    assert rules(ALLOC.format("slots", 32) + RELINQUISH, block=32) == ["tmem-leaked"]
+    kept = ALLOC.format("slots", 32) + "ld.shared.u32 %r0, [slots];" + DEALLOC.format("%r0", 32)
+    assert rules(kept, block=32) == ["tmem-permit-kept"]
+
+
+def test_use_without_an_allocation():
+    body = (
+        "mov.u32 %r1, 0; tcgen05.st.sync.aligned.32x32b.x1.b32 [%r1], {%r1}; tcgen05.wait::st.sync.aligned;"
+    )
+    assert rules(body, block=32) == ["tmem-unallocated"]
+
+
+def test_reads_of_what_was_never_written():
+    body = "add.u32 %r299, %t, %b;" + LOADED
+    report = tensor.launch(body, {}, findings=True)
+    assert [f.rule for f in report.findings] == ["uninitialised-tensor"]
+
+
+STORED = """
+  add.u32 %r299, %t, %b; mov.u32 %r0, 7;
+  tcgen05.st.sync.aligned.32x32b.x8.b32 [%r299], {%r0, %r0, %r0, %r0, %r0, %r0, %r0, %r0};
+  tcgen05.wait::st.sync.aligned;
+  tcgen05.fence::before_thread_sync;
+  bar.sync 0;
+  tcgen05.fence::after_thread_sync;
+"""
+SHIFTED = """
+  @%p1 tcgen05.shift.cta_group::1.down [%t];
+  @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
+"""
+AWAITED = """
+W:
+  mbarrier.try_wait.parity.shared::cta.b64 %p6, [bar], 0;
+  @!%p6 bra W;
+  tcgen05.fence::after_thread_sync;
+"""
+LOADED = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r2}, [%r299]; tcgen05.wait::ld.sync.aligned;"
+
+
+def test_a_load_after_the_commit_was_seen():
+    tensor.launch(STORED + SHIFTED + AWAITED + LOADED, {})
+
+
+def test_a_load_before_the_work_was_committed():
+    report = tensor.launch(STORED + SHIFTED + LOADED, {}, findings=True)
+    (found,) = [f for f in report.findings if f.rule == "tmem-race"]
+    assert "is read before line" in found.message
+
+
+def test_work_on_what_a_warp_stores_without_waiting():
+    stored = STORED.replace("tcgen05.wait::st.sync.aligned;", "")
+    report = tensor.launch(stored + SHIFTED + AWAITED, {}, findings=True)
+    assert "tmem-race" in [f.rule for f in report.findings]
+
+
+def test_work_on_what_other_warps_store_without_a_barrier():
+    stored = STORED.replace("bar.sync 0;", "")
+    report = tensor.launch(stored + SHIFTED + AWAITED, {}, findings=True)
+    assert "tmem-race" in [f.rule for f in report.findings]
+
+
+def test_a_commit_tells_the_ctas_of_its_mask():
+    body = """
+      mov.u16 %h0, 2; setp.eq.and.u32 %p2, %c, 0, %p1;
+      @%p2 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64
+        [bar], %h0;
+      setp.eq.u32 %p3, %c, 1;
+    W:
+      mbarrier.test_wait.parity.shared::cta.b64 %p6, [bar], 0;
+      @%p3 bra SECOND;
+      selp.u32 %r0, 1, 0, %p6;
+      bra OUT;
+    SECOND:
+      @!%p6 bra W;
+      mov.u32 %r0, 2;
+    OUT:
+      mad.wide.u32 %rd0, %c, 4, %out; st.global.u32 [%rd0], %r0;"""
+    out = np.zeros(2, np.uint32)
+    tensor.launch(body, {"out": out}, grid=2, cluster=(2, 1, 1))
+    assert out.tolist() == [0, 2]
