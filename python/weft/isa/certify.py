@@ -121,7 +121,7 @@ def _declarations(registers: Mapping[str, int]) -> str:
     return f".reg .b64 %p; .reg .b32 %t; {used} ld.param.u64 %p, [p];"
 
 
-def _kernel(entry: Entry, prologue: str, directives: str) -> str:
+def kernel_text(entry: Entry, prologue: str, directives: str) -> str:
     """A kernel without its name, in three lines: registers that are loaded, the instruction, results that are
     stored.
     """
@@ -197,7 +197,7 @@ def assemble(
     todo = [left[i : i + KERNELS] for i in range(0, len(left), KERNELS)]
     while todo:
         part = todo.pop()
-        kernels = (_kernel(entries[i], prologue, directives) for i in part)
+        kernels = (kernel_text(entries[i], prologue, directives) for i in part)
         status, log = _run(head + "".join(f".visible .entry k{i}{k}" for i, k in enumerate(kernels)), chip)
         refused = {part[i]: text for i, text in _complaints(log)} if status else {}
         if status == 0:

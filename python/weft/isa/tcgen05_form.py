@@ -70,12 +70,6 @@ def vector(count: int, element: str) -> str:
     return element if count == 1 else f"vector<{count}x{element}>"
 
 
-def registers_of(operand: Registers) -> int:
-    """How many registers an operand has by its LLVM type: the reverse of `vector`."""
-    match = re.match(r"vector<(\d+)x", operand.type)
-    return int(match.group(1)) if match else 1
-
-
 def modifiers(opcode: str, *head: str) -> list[str] | None:
     """The modifiers that follow `head` in an opcode, or None for another instruction."""
     tokens = opcode.split(".")

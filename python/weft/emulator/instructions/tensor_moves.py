@@ -18,8 +18,8 @@ from weft.emulator.table import Collective, Table
 from weft.emulator.tensor_memory import COLUMN_MASK, LANE_SHIFT, Numbers, check
 from weft.emulator.types import TYPES, Array
 from weft.isa import tcgen05_copy
+from weft.isa.certify import ptx_registers
 from weft.isa.family import Registers
-from weft.isa.tcgen05_form import registers_of
 
 table = Table()
 _WARP_LANES = 32
@@ -78,7 +78,7 @@ def _offset(op: Op, form: Any, address: int) -> int:
 
 
 def _slots(op: Op, operand: Operand, registers: Registers, writes: bool) -> list[int]:
-    items, count = op.items(operand), registers_of(registers)
+    items, (_, count) = op.items(operand), ptx_registers(registers)
     if len(items) != count:
         op.fail(f"expects {count} registers, got {len(items)}", operand.place)
     get = op.destination if writes else op.source
