@@ -1,5 +1,7 @@
 """What the sanitizer finds: each mistake planted in a kernel that is right without it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from emulator_ptx import HEAD
@@ -432,3 +434,9 @@ def test_warps_may_write_the_same_bits_at_any_time():
         assert run(kernel(lines), seed=seed).findings == ()
         differ = run(kernel([lines[0], lines[1].replace("%r5}", "%r0}")]), seed=seed).findings
         assert [f.rule for f in differ] == ["shared-race"]
+
+
+def test_every_rule_is_in_the_documentation():
+    text = (Path(__file__).parents[2] / "docs" / "emulator.md").read_text(encoding="utf-8")
+    for rule, what in RULES.items():
+        assert f"| `{rule}` | {what} |" in text
