@@ -18,6 +18,12 @@ from weft.emulator.types import TYPES, U32, U64, Type
 
 table = Table()
 _SPACES = ("shared::cluster", "shared::cta", "global")
+_ROUTES = {
+    ("shared::cluster", "global"),
+    ("shared::cta", "global"),
+    ("shared::cluster", "shared::cta"),
+    ("global", "shared::cta"),
+}
 _BARRIER = "mbarrier::complete_tx::bytes"
 _ALIGN = 16
 _PEER = 1
@@ -35,7 +41,7 @@ class Ends:
         for space in spaces:
             op.modifiers.remove(space)
         self.target, self.source = spaces
-        if "global" not in spaces and spaces != ["shared::cluster", "shared::cta"]:
+        if (self.target, self.source) not in _ROUTES:
             op.fail(f"doesn't copy from .{self.source} to .{self.target}")
 
     @property
