@@ -60,25 +60,45 @@ def thread_words(count, array, first=0, load=True):
     return "\n".join(lines)
 
 
+STEP = 32
+
+
 def cells(first, count, array, load=True):
     """Moves columns from `first` on between tensor memory and an array [count, 128] of words."""
-    lines, done = [], 0
-    while done < count:
-        step = next(n for n in (64, 32, 16, 8, 4, 2, 1) if n <= count - done)
-        lines += [f"add.u32 %r299, %t, {first + done};", "add.u32 %r299, %r299, %b;"]
-        offset = f"add.u64 %rd1, %{array}, {512 * done}; mad.wide.u32 %rd1, %i, 4, %rd1;"
-        data = registers(step)
-        if load:
-            lines.append(offset)
-            lines += [f"ld.global.u32 %r{n}, [%rd1+{512 * n}];" for n in range(step)]
-            lines += [f"tcgen05.st.sync.aligned.32x32b.x{step}.b32 [%r299], {data};"]
-            lines += ["tcgen05.wait::st.sync.aligned;"]
-        else:
-            lines += [f"tcgen05.ld.sync.aligned.32x32b.x{step}.b32 {data}, [%r299];"]
-            lines += ["tcgen05.wait::ld.sync.aligned;", offset]
-            lines += [f"st.global.u32 [%rd1+{512 * n}], %r{n};" for n in range(step)]
-        done += step
-    return "\n".join(lines)
+    whole = count // STEP * STEP
+    text = ""
+    if whole:
+        text = f"""
+        {{
+          .reg .pred %more; .reg .b32 %at, %done; .reg .b64 %place;
+          add.u32 %at, %t, {first}; add.u32 %at, %at, %b; mov.u32 %done, 0;
+          mad.wide.u32 %place, %i, 4, %{array};
+        NEXT:
+          {_block(STEP, "%at", "%place", load)}
+          add.u32 %at, %at, {STEP}; add.u64 %place, %place, {512 * STEP}; add.u32 %done, %done, {STEP};
+          setp.lt.u32 %more, %done, {whole};
+          @%more bra NEXT;
+        }}"""
+    while whole < count:
+        step = next(n for n in (16, 8, 4, 2, 1) if n <= count - whole)
+        text += f"""
+          add.u32 %r299, %t, {first + whole}; add.u32 %r299, %r299, %b;
+          add.u64 %rd1, %{array}, {512 * whole}; mad.wide.u32 %rd1, %i, 4, %rd1;
+          {_block(step, "%r299", "%rd1", load)}"""
+        whole += step
+    return text
+
+
+def _block(step, address, place, load):
+    """One `tcgen05.ld` or `st` of so many columns."""
+    data = registers(step)
+    if load:
+        moves = " ".join(f"ld.global.u32 %r{n}, [{place}+{512 * n}];" for n in range(step))
+        stored = f"tcgen05.st.sync.aligned.32x32b.x{step}.b32 [{address}], {data};"
+        return f"{moves} {stored} tcgen05.wait::st.sync.aligned;"
+    loaded = f"tcgen05.ld.sync.aligned.32x32b.x{step}.b32 {data}, [{address}];"
+    moves = " ".join(f"st.global.u32 [{place}+{512 * n}], %r{n};" for n in range(step))
+    return f"{loaded} tcgen05.wait::ld.sync.aligned; {moves}"
 
 
 def launch(body, arrays, *, target=TARGET, grid=1, findings=False, cluster=(1, 1, 1), **options):

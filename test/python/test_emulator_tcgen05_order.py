@@ -93,7 +93,7 @@ def test_alloc_after_the_permit_was_given_up():
 
 
 def test_dealloc_of_what_was_not_allocated():
-    with pytest.raises(emulator.Fault, match="not all allocated"):
+    with pytest.raises(emulator.Fault, match="allocated are none"):
         run("mov.u32 %r0, 64;" + DEALLOC.format("%r0", 32), block=32)
 
 
@@ -178,3 +178,21 @@ def test_a_commit_tells_the_ctas_of_its_mask():
     out = np.zeros(2, np.uint32)
     tensor.launch(body, {"out": out}, grid=2, cluster=(2, 1, 1))
     assert out.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("counts", [(96, 416), (32, 480), (480, 32), (160, 352)])
+def test_exclusive_allocations_of_any_multiple_of_32(counts):
+    alloc = "tcgen05.alloc.exclusive.cta_group::1.sync.aligned.shared::cta.b32 [{}], {};\n"
+    dealloc = "tcgen05.dealloc.exclusive.cta_group::1.sync.aligned.b32 {}, {};\n"
+    body = "".join(alloc.format(f"slots+{4 * n}", count) for n, count in enumerate(counts)) + RELINQUISH
+    for n, count in enumerate(counts):
+        body += f"ld.shared.u32 %r{n}, [slots+{4 * n}]; st.global.u32 [%rd0+{4 * n}], %r{n};"
+        body += dealloc.format(f"%r{n}", count)
+    _, out = run(body, block=32)
+    assert out[:2].tolist() == [0, counts[0]]
+
+
+def test_dealloc_of_two_allocations_at_once():
+    body = ALLOC.format("slots", 32) + ALLOC.format("slots+4", 32) + "mov.u32 %r0, 0;"
+    with pytest.raises(emulator.Fault, match="allocated are 32 at 0x0, 32 at 0x20"):
+        run(body + DEALLOC.format("%r0", 64), block=32)

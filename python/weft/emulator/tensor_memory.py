@@ -13,6 +13,8 @@ from weft.emulator.errors import Fault
 
 LANES = 128
 COLUMNS = 512
+_LEAST = 32
+"""The fewest columns of an allocation."""
 LANE_SHIFT = 16
 COLUMN_MASK = (1 << LANE_SHIFT) - 1
 
@@ -28,7 +30,7 @@ class TensorMemory:
 
     def __init__(self) -> None:
         self._cells: dict[int, Cells] = {}
-        self._owner: dict[int, npt.NDArray[np.bool_]] = {}
+        self._blocks: dict[int, dict[int, int]] = {}
         self._relinquished: set[int] = set()
         self.waiting: list[Group] = []
         """Who waits for free columns."""
@@ -37,35 +39,29 @@ class TensorMemory:
         """A CTA's tensor memory, `[128, 512]`, to read and to write."""
         return self._cells.setdefault(cta, np.zeros((LANES, COLUMNS), np.uint32))
 
-    def _taken(self, cta: int) -> npt.NDArray[np.bool_]:
-        return self._owner.setdefault(cta, np.zeros(COLUMNS, np.bool_))
-
     def allocate(self, cta: int, columns: int, line: int) -> int | None:
-        """The first of `columns` free columns, aligned to their count; None while there is no room.
+        """The first of `columns` free columns, aligned to a power of two; None while there is no room.
 
         Raises Fault when the CTA has given up its permit to allocate.
         """
         if cta in self._relinquished:
             raise Fault("tcgen05.alloc after tcgen05.relinquish_alloc_permit", line, rule="tmem-access")
-        taken = self._taken(cta)
-        for column in range(0, COLUMNS, columns):
-            if not taken[column : column + columns].any():
-                taken[column : column + columns] = True
+        blocks = self._blocks.setdefault(cta, {})
+        step = columns if columns & (columns - 1) == 0 else _LEAST
+        for column in range(0, COLUMNS - columns + 1, step):
+            if all(begin + size <= column or column + columns <= begin for begin, size in blocks.items()):
+                blocks[column] = columns
                 return column
         return None
 
     def deallocate(self, cta: int, address: int, columns: int, line: int) -> None:
-        """Gives columns back; Fault when they are not an allocation's."""
-        column = address & COLUMN_MASK
-        taken = self._taken(cta)
-        if address >> LANE_SHIFT or column + columns > COLUMNS or not taken[column : column + columns].all():
-            raise Fault(
-                f"tcgen05.dealloc of {columns} columns at 0x{address:x}, which are not all allocated",
-                line,
-                address=address,
-                rule="tmem-access",
-            )
-        taken[column : column + columns] = False
+        """Gives an allocation back; Fault where there is no such one."""
+        blocks = self._blocks.get(cta, {})
+        if blocks.get(address) != columns:
+            there = ", ".join(f"{size} at 0x{begin:x}" for begin, size in blocks.items()) or "none"
+            what = f"tcgen05.dealloc of {columns} columns at 0x{address:x}, allocated are {there}"
+            raise Fault(what, line, address=address, rule="tmem-access")
+        del blocks[address]
         for group in self.waiting:
             group.stalled = False
         self.waiting.clear()

@@ -1,0 +1,608 @@
+"""`tcgen05.mma` in every kind and layout against products in float64, of numbers whose sums are exact."""
+
+import emulator_tensor as tensor
+import numpy as np
+import pytest
+import tcgen05_reference as reference
+from tcgen05_reference import Image, K, codes, compressed, lanes_of, layout
+
+from weft import emulator
+from weft.isa.tcgen05_descriptors import BlockScaledDescriptor, InstructionDescriptor, SharedMemoryDescriptor
+
+RNG = np.random.default_rng(5)
+# Where operands begin in tensor memory.
+D, A, METADATA, SCALE_A, SCALE_B = 0, 256, 320, 328, 344
+ROOM = 32768
+FP8, FP4 = ("f8f6f4", "mxf8f6f4"), ("mxf4", "mxf4nvf4")
+
+
+def small(shape, name):
+    """Small numbers that every type has."""
+    if name == "u8":
+        return RNG.integers(0, 4, shape).astype(float)
+    return RNG.choice([-2.0, -1.0, 0.0, 1.0, 2.0], shape)
+
+
+class Case:
+    """One product, with what memory must have before it; `ctas` are one or two."""
+
+    def __init__(
+        self,
+        kind,
+        m,
+        n,
+        *,
+        a_type,
+        b_type=None,
+        d_type="f32",
+        group=1,
+        a="shared",
+        swizzle=("none", "none"),
+        transpose=(False, False),
+        negate=(False, False),
+        ws=False,
+        sparse=False,
+        selector=0,
+        half_base=0,
+        scale=None,
+        k=0,
+        target="sm_100a",
+    ):
+        self.__dict__.update(locals())
+        self.b_type = b_type or a_type
+        self.depth = (k or K[kind]) * (2 if sparse else 1)
+        self.banks, self.rows, self.half = layout(m, group, sparse=sparse, ws=ws)
+        self.base = half_base if self.half else 0
+        self.memory = RNG.integers(0, 1 << 32, (group, 512, 128), dtype=np.uint64).astype(np.uint32)
+        self.images = np.zeros((group, ROOM), np.uint8)
+        self.left = np.zeros((m, self.depth))
+        self.right = small((self.depth, n), self.b_type)
+        self.before = small((m, n), "s8") * 3
+        self.offset_b = ROOM // 2
+        for rank in range(group):
+            self._fill(rank)
+        if scale:
+            self._fill_scales()
+
+    # What is in memory
+
+    def bank_lanes(self, rank=0):
+        first = lanes_of(self.rows, half=self.half, base=self.base)
+        return [first + bank * self.rows for bank in range(self.banks)]
+
+    def _fill(self, rank):
+        part = slice(rank * self.rows, (rank + 1) * self.rows)
+        if self.sparse:
+            dense, stored, found = compressed(RNG, self.rows, self.depth, self.kind)
+            if self.a_type == "u8":
+                dense, stored = abs(dense), abs(stored)
+            for lanes in self.bank_lanes():
+                self._put(rank, METADATA, reference.metadata_words(found, lanes, self.kind, self.selector))
+        else:
+            dense = stored = small((self.rows, self.depth), self.a_type)
+        self.left[part] = dense
+        self._put_a(rank, codes(stored, self.a_type))
+        columns = np.array_split(self.right, self.group, axis=1)[rank]
+        self.image_b = self._image(codes(columns.T, self.b_type), self.b_type, 1)
+        self.images[rank, self.offset_b : self.offset_b + self.image_b.data.size] = self.image_b.data
+        self._put_d(rank, self.before[part])
+
+    def _image(self, bits, name, side):
+        transposed = self.transpose[side]
+        return Image(
+            reference.row_bytes(bits.T if transposed else bits, name, self.kind),
+            self.swizzle[side],
+            transposed,
+        )
+
+    def _put_a(self, rank, bits):
+        if self.a == "shared":
+            self.image_a = self._image(bits, self.a_type, 0)
+            self.images[rank, : self.image_a.data.size] = self.image_a.data
+            return
+        columns = reference.packed_columns(bits, self.a_type, self.kind)
+        for lanes in self.bank_lanes():
+            self.memory[rank, A : A + columns.shape[1], lanes] = columns
+
+    def d_cells(self):
+        """Lane and column of each element of a CTA's D, `[rows, n]`."""
+        width = self.n // self.banks
+        row, column = np.indices((self.rows, self.n))
+        lanes = np.array(self.bank_lanes())
+        return lanes[column // width, row], D + column % width
+
+    def _put_d(self, rank, values):
+        lane, column = self.d_cells()
+        if self.d_type == "f16":
+            self.memory[rank, column, lane] = values.astype(np.float16).view(np.uint16)
+        elif self.d_type == "s32":
+            self.memory[rank, column, lane] = values.astype(np.int32).view(np.uint32)
+        else:
+            self.memory[rank, column, lane] = values.astype(np.float32).view(np.uint32)
+
+    def _put(self, rank, column, cells):
+        for lane, at in cells:
+            self.memory[rank, column + at, lane] = 0
+        for (lane, at), word in cells.items():
+            self.memory[rank, column + at, lane] |= np.uint32(word)
+
+    def _fill_scales(self):
+        """Powers of two, or values of ue4m3, of blocks of K of each row and column."""
+        blocks, name, ids = self.scale["blocks"], self.scale["type"], self.scale.get("ids", (0, 0))
+        if name == "ue8m0":
+            pick = lambda shape: RNG.integers(125, 130, shape)  # noqa: E731
+            value = lambda code: 2.0 ** (code - 127.0)  # noqa: E731
+        else:
+            table = {0x38: 1.0, 0x40: 2.0, 0x30: 0.5, 0x3C: 1.5}
+            pick = lambda shape: RNG.choice(list(table), shape)  # noqa: E731
+            value = np.vectorize(table.get)
+        of_a, of_b = pick((self.m, blocks)), pick((self.n, blocks))
+        self.left *= np.repeat(value(of_a), self.depth // blocks, axis=1)
+        self.right = self.right * np.repeat(value(of_b), self.depth // blocks, axis=1).T
+        for rank in range(self.group):
+            part = of_a[rank * self.rows : (rank + 1) * self.rows]
+            self._put(rank, SCALE_A, reference.scale_words(part, range(4), ids[0]))
+            width = self.n // self.banks
+            for bank in range(self.banks):
+                parts = range(4 // self.banks * bank, 4 // self.banks * (bank + 1))
+                cells = reference.scale_words(of_b[bank * width : (bank + 1) * width], parts, ids[1])
+                self._put(rank, SCALE_B, cells)
+
+    # The instruction
+
+    def idesc(self):
+        common = {
+            "cta_group": self.group,
+            "a": self.a,
+            "sparse": self.sparse,
+            "negate_a": self.negate[0],
+            "negate_b": self.negate[1],
+            "transpose_a": self.transpose[0],
+            "transpose_b": self.transpose[1],
+        }
+        if self.scale:
+            ids = self.scale.get("ids", (0, 0))
+            return BlockScaledDescriptor(
+                self.kind,
+                self.m,
+                self.n,
+                self.a_type,
+                self.b_type,
+                self.scale["type"],
+                scale_vec=self.scale["vec"],
+                a_scale_id=ids[0],
+                b_scale_id=ids[1],
+                k=self.k,
+                **common,
+            ).encode()
+        return InstructionDescriptor(
+            self.kind,
+            self.m,
+            self.n,
+            self.a_type,
+            self.b_type,
+            self.d_type,
+            ws=self.ws,
+            sparsity_selector=self.selector,
+            saturate=getattr(self, "saturate", False),
+            max_shift=getattr(self, "max_shift", 0),
+            **common,
+        ).encode()
+
+    def expected(self, keeps=True, factor=1.0):
+        signs = (-1.0) ** (self.negate[0] + self.negate[1])
+        return signs * (self.left @ self.right) + (self.before * factor if keeps else 0)
+
+    def run(self, *, modifiers="", after="", keeps=True, lanes="", findings=False, commands=""):
+        """Runs the product and returns D of all CTAs, `[m, n]`, and the report."""
+        out = np.zeros((self.group, 512, 128), np.uint32)
+        descriptors = []
+        for image, swizzle in ((getattr(self, "image_a", None), 0), (self.image_b, 1)):
+            if image is not None:
+                word = SharedMemoryDescriptor(0, image.leading, image.stride, 0, self.swizzle[swizzle])
+                descriptors.append(word.encode())
+        a = "%rd8" if self.a == "shared" else "[%r240]"
+        sparse = ", [%r241]" if self.sparse else ""
+        scales = ", [%r242], [%r243]" if self.scale else ""
+        vec = ""
+        if self.scale:
+            size = self.scale["vec"]
+            vec = ".block_scale" + (
+                f".scale_vec::{size}" if size.endswith("X") else f".{size}" if size else ""
+            )
+        ws = ".ws" if self.ws else ""
+        mnemonic = (
+            f"tcgen05.mma{ws}{'.sp' if self.sparse else ''}.cta_group::{self.group}.kind::{self.kind}{vec}"
+        )
+        lane = self.base << 16
+        body = f"""
+          mad.wide.u32 %image, %c, {ROOM}, %image; mad.wide.u32 %memory, %c, {512 * 512}, %memory;
+          mad.wide.u32 %out, %c, {512 * 512}, %out;
+          mov.u32 %r200, smem; mov.u32 %r201, %i;
+        COPY:
+          mad.wide.u32 %rd6, %r201, 16, %image; ld.global.v4.u32 {{%r202, %r203, %r204, %r205}}, [%rd6];
+          mad.lo.u32 %r206, %r201, 16, %r200; st.shared.v4.u32 [%r206], {{%r202, %r203, %r204, %r205}};
+          add.u32 %r201, %r201, 128; setp.lt.u32 %p5, %r201, {ROOM // 16}; @%p5 bra COPY;
+          fence.proxy.async.shared::cta;
+          {tensor.cells(0, 384, "memory")}
+          tcgen05.fence::before_thread_sync;
+          bar.sync 0;
+          {"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" if self.group == 2 else ""}
+          tcgen05.fence::after_thread_sync;
+          cvt.u64.u32 %rd7, %r200; shr.u64 %rd7, %rd7, 4;
+          or.b64 %rd8, %rd7, {descriptors[0]};
+          add.u64 %rd9, %rd7, {self.offset_b >> 4}; or.b64 %rd9, %rd9, {descriptors[-1]};
+          add.u32 %r239, %t, {D + lane}; add.u32 %r240, %t, {A + lane}; add.u32 %r241, %t, {METADATA + lane};
+          add.u32 %r242, %t, {SCALE_A}; add.u32 %r243, %t, {SCALE_B};
+          mov.u32 %r244, {self.idesc()}; setp.eq.u32 %p7, 1, {int(keeps)};
+          {commands}
+          setp.eq.and.u32 %p2, %c, 0, %p1;
+          mov.u16 %h0, 3;
+          @%p2 {mnemonic}{modifiers} [%r239], {a}, %rd9{sparse}, %r244{scales}{lanes}, %p7{after};
+          @%p2 tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.{self._told()};
+        LOOP:
+          mbarrier.try_wait.parity.shared::cta.b64 %p6, [bar], 0; @!%p6 bra LOOP;
+          tcgen05.fence::after_thread_sync;
+          {tensor.cells(0, 384, "out", load=False)}"""
+        report = tensor.launch(
+            body,
+            {"image": self.images, "memory": self.memory, "out": out},
+            declare=f".shared .align 1024 .b8 smem[{ROOM}];",
+            target=self.target,
+            grid=self.group,
+            cluster=(self.group, 1, 1),
+            group=self.group,
+            findings=findings,
+        )
+        self.after = out
+        return self._d(out), report
+
+    def _told(self):
+        return "multicast::cluster.b64 [bar], %h0" if self.group == 2 else "b64 [bar]"
+
+    def _d(self, memory):
+        lane, column = self.d_cells()
+        found = []
+        for rank in range(self.group):
+            words = memory[rank, column, lane]
+            kinds = {"f16": np.float16, "s32": np.int32, "f32": np.float32}
+            small_ = words.astype(np.uint16) if self.d_type == "f16" else words
+            found.append(small_.view(kinds[self.d_type]).astype(np.float64))
+        return np.concatenate(found)
+
+    def untouched(self):
+        """Whether nothing but D has changed."""
+        lane, column = self.d_cells()
+        same = self.after[:, :384] == self.memory[:, :384]
+        same[:, column, lane] = True
+        return bool(same.all())
+
+
+def check(case, **options):
+    found, _ = case.run(**options)
+    np.testing.assert_array_equal(found, case.expected(options.get("keeps", True)))
+    assert case.untouched()
+
+
+SMALL = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
+DENSE = [
+    *(("f16", a, a, d) for a, d in (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"))),
+    ("f16", "f16", "bf16", "f32"),
+    ("tf32", "tf32", "tf32", "f32"),
+    *(
+        ("f8f6f4", a, b, "f32")
+        for a in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
+        for b in ("e4m3", "e3m2", "e2m1")
+    ),
+    ("f8f6f4", "e5m2", "e2m3", "f16"),
+    *(("i8", a, b, "s32") for a in ("s8", "u8") for b in ("s8", "u8")),
+]
+SHAPES = [(1, 64, 16), (1, 128, 16), (1, 128, 48), (2, 128, 64), (2, 256, 64)]
+
+
+@pytest.mark.parametrize("a", ["shared", "tensor"])
+@pytest.mark.parametrize(("kind", "a_type", "b_type", "d_type"), DENSE)
+def test_types(kind, a_type, b_type, d_type, a):
+    check(Case(kind, 128, 32, a_type=a_type, b_type=b_type, d_type=d_type, a=a))
+
+
+@pytest.mark.parametrize("a", ["shared", "tensor"])
+@pytest.mark.parametrize("kind", ["f16", "tf32", "f8f6f4", "i8"])
+@pytest.mark.parametrize(("group", "m", "n"), SHAPES)
+def test_shapes(kind, group, m, n, a):
+    name = {"f16": "bf16", "tf32": "tf32", "f8f6f4": "e4m3", "i8": "s8"}[kind]
+    check(Case(kind, m, n, a_type=name, d_type="s32" if kind == "i8" else "f32", group=group, a=a))
+
+
+def test_the_largest_shape():
+    check(Case("f16", 128, 256, a_type="f16", swizzle=("32B", "32B")))
+
+
+@pytest.mark.parametrize("transpose", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("f16", "f16"), ("f8f6f4", "e4m3"), ("f8f6f4", "e2m1"), ("i8", "s8")]
+)
+def test_layouts(kind, name, swizzle, transpose):
+    d_type = "s32" if kind == "i8" else "f32"
+    check(Case(kind, 128, 64, a_type=name, d_type=d_type, swizzle=(swizzle, swizzle), transpose=transpose))
+
+
+@pytest.mark.parametrize("transpose", [(True, False), (False, True), (True, True)])
+def test_wide_atoms(transpose):
+    swizzle = tuple("128B_32B" if t else "128B" for t in transpose)
+    check(Case("tf32", 128, 64, a_type="tf32", swizzle=swizzle, transpose=transpose))
+
+
+def test_atoms_of_32_bytes_are_for_transposed_tf32():
+    case = Case("tf32", 128, 64, a_type="tf32", swizzle=("128B", "128B"), transpose=(True, False))
+    with pytest.raises(emulator.Fault, match="128B_32B") as caught:
+        case.run()
+    assert caught.value.rule == "descriptor"
+
+
+@pytest.mark.parametrize("base", [0, 16])
+@pytest.mark.parametrize(("group", "m", "sparse"), [(1, 64, False), (1, 64, True), (2, 128, True)])
+def test_half_of_the_lanes(group, m, sparse, base):
+    check(Case("f16", m, 32, a_type="f16", group=group, a="tensor", sparse=sparse, half_base=base))
+
+
+@pytest.mark.parametrize("negate", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(("kind", "name"), [("f16", "bf16"), ("tf32", "tf32"), ("f8f6f4", "e2m3")])
+def test_negation(kind, name, negate):
+    check(Case(kind, 128, 32, a_type=name, negate=negate))
+
+
+@pytest.mark.parametrize(("group", "m"), [(1, 64), (1, 128), (2, 128), (2, 256)])
+def test_without_the_old_d(group, m):
+    check(Case("f16", m, 32, a_type="f16", group=group), keeps=False)
+
+
+@pytest.mark.parametrize("power", [1, 5, 15])
+@pytest.mark.parametrize("kind", ["f16", "tf32"])
+def test_scaled_input(kind, power):
+    case = Case(kind, 128, 32, a_type=kind)
+    found, _ = case.run(after=f", {power}")
+    np.testing.assert_array_equal(found, case.expected(factor=2.0**-power))
+
+
+@pytest.mark.parametrize(("group", "m"), [(1, 64), (1, 128), (2, 128), (2, 256)])
+def test_lanes_that_are_not_written(group, m):
+    case = Case("f16", m, 32, a_type="f16", group=group)
+    masks = RNG.integers(0, 1 << 32, 4 * group, dtype=np.uint64)
+    names = ", ".join(f"%r{210 + i}" for i in range(4 * group))
+    moves = " ".join(f"mov.u32 %r{210 + i}, {mask};" for i, mask in enumerate(masks))
+    found, _ = case.run(lanes=f", {{{names}}}", commands=moves)
+    lane, _ = case.d_cells()
+    bits = np.array([[int(masks[4 * r + i // 32]) >> i % 32 & 1 for i in range(128)] for r in range(group)])
+    masked = np.concatenate([bits[rank][lane] for rank in range(group)]) == 1
+    np.testing.assert_array_equal(found, np.where(masked, case.before, case.expected()))
+
+
+@pytest.mark.parametrize("use", ["discard", "lastuse", "fill", "use"])
+def test_collectors_change_no_number(use):
+    check(Case("f16", 128, 32, a_type="f16"), modifiers=f".collector::a::{use}")
+
+
+@pytest.mark.parametrize(("group", "m"), [(1, 128), (2, 256)])
+def test_shifted_rows(group, m):
+    case = Case("f16", m, 32, a_type="f16", a="tensor", group=group)
+    found, _ = case.run(modifiers=".ashift")
+    row = np.arange(m)
+    case.left = case.left[np.where(row % 32 == 31, row, row + 1)]
+    np.testing.assert_array_equal(found, case.expected())
+
+
+def test_saturated_integers():
+    for saturate in (False, True):
+        case = Case("i8", 128, 16, a_type="s8", d_type="s32")
+        case.saturate = saturate
+        case.before = np.full((128, 16), 2.0**31 - 2)
+        case._put_d(0, case.before)
+        found, _ = case.run()
+        exact = case.left @ case.right + case.before
+        wrapped = (exact.astype(np.int64) + (1 << 31)) % (1 << 32) - (1 << 31)
+        np.testing.assert_array_equal(found, np.minimum(exact, 2.0**31 - 1) if saturate else wrapped)
+
+
+# Block scales
+
+SCALED = [
+    *(
+        ("mxf8f6f4", a, b, vec, 1, "ue8m0")
+        for a, b in (("e4m3", "e5m2"), ("e2m1", "e3m2"))
+        for vec in ("", "1X", "block32")
+    ),
+    *(("mxf4", "e2m1", "e2m1", vec, 2, "ue8m0") for vec in ("", "2X", "block32")),
+    *(("mxf4nvf4", "e2m1", "e2m1", vec, 2, "ue8m0") for vec in ("2X", "block32")),
+    *(("mxf4nvf4", "e2m1", "e2m1", vec, 4, kind) for vec in ("4X", "block16") for kind in ("ue8m0", "ue4m3")),
+]
+
+
+@pytest.mark.parametrize(("kind", "a_type", "b_type", "vec", "blocks", "name"), SCALED)
+@pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 32), (1, 128, 256), (2, 128, 64), (2, 256, 64)])
+def test_block_scales(kind, a_type, b_type, vec, blocks, name, group, m, n):
+    scale = {"vec": vec, "blocks": blocks, "type": name}
+    check(Case(kind, m, n, a_type=a_type, b_type=b_type, group=group, scale=scale))
+
+
+@pytest.mark.parametrize(
+    ("kind", "vec", "blocks", "ids"),
+    [
+        *(("mxf8f6f4", "block32", 1, (i, 3 - i)) for i in range(4)),
+        ("mxf4", "block32", 2, (2, 0)),
+        ("mxf4", "", 2, (0, 2)),
+    ],
+)
+def test_scale_ids(kind, vec, blocks, ids):
+    name = "e4m3" if kind == "mxf8f6f4" else "e2m1"
+    scale = {"vec": vec, "blocks": blocks, "type": "ue8m0", "ids": ids}
+    check(Case(kind, 128, 64, a_type=name, scale=scale))
+
+
+@pytest.mark.parametrize("a", ["shared", "tensor"])
+@pytest.mark.parametrize("kind", ["mxf8f6f4", "mxf4", "mxf4nvf4"])
+def test_scaled_operands_in_tensor_memory(kind, a):
+    blocks, vec = (1, "block32") if kind == "mxf8f6f4" else (2, "block32")
+    name = "e2m3" if kind == "mxf8f6f4" else "e2m1"
+    check(Case(kind, 128, 32, a_type=name, a=a, scale={"vec": vec, "blocks": blocks, "type": "ue8m0"}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "vec", "blocks", "ids"),
+    [
+        *(("mxf4", "block32", 3, (i, 3 - i)) for i in range(4)),
+        ("mxf4nvf4", "block16", 6, (0, 2)),
+        ("mxf4nvf4", "block16", 6, (2, 0)),
+    ],
+)
+@pytest.mark.parametrize("n", [64, 256])
+def test_long_k(kind, vec, blocks, ids, n):
+    scale = {"vec": vec, "blocks": blocks, "type": "ue8m0", "ids": ids}
+    check(Case(kind, 256, n, a_type="e2m1", group=2, k=96, scale=scale, target="sm_103a"))
+
+
+def test_scales_must_be_copied_to_all_parts():
+    case = Case("mxf4", 128, 32, a_type="e2m1", scale={"vec": "2X", "blocks": 2, "type": "ue8m0"})
+    case.memory[0, SCALE_B, 69] ^= 1
+    with pytest.raises(emulator.Fault, match="lanes 64 to 95 have other scales"):
+        case.run()
+
+
+# Sparse A
+
+SPARSE = [
+    ("f16", "f16", "f32", (0, 1)),
+    ("f16", "bf16", "f32", (0,)),
+    ("tf32", "tf32", "f32", (0, 1)),
+    ("f8f6f4", "e4m3", "f32", (0,)),
+    ("f8f6f4", "e2m1", "f32", (0,)),
+    ("i8", "s8", "s32", (0,)),
+    ("i8", "u8", "s32", (0,)),
+]
+
+
+@pytest.mark.parametrize("a", ["shared", "tensor"])
+@pytest.mark.parametrize(("kind", "name", "d_type", "selectors"), SPARSE)
+@pytest.mark.parametrize(("group", "m"), [(1, 64), (1, 128), (2, 128), (2, 256)])
+def test_sparse(kind, name, d_type, selectors, group, m, a):
+    for selector in selectors:
+        case = Case(kind, m, 32, a_type=name, d_type=d_type, group=group, a=a, sparse=True, selector=selector)
+        check(case)
+
+
+@pytest.mark.parametrize("kind", ["mxf8f6f4", "mxf4", "mxf4nvf4"])
+@pytest.mark.parametrize(("group", "m"), [(1, 128), (2, 256)])
+def test_sparse_with_scales(kind, group, m):
+    name, blocks = ("e4m3", 1) if kind == "mxf8f6f4" else ("e2m1", 2 if kind == "mxf4" else 4)
+    vec = {"mxf8f6f4": "1X", "mxf4": "2X", "mxf4nvf4": "4X"}[kind]
+    scale = {"vec": vec, "blocks": blocks, "type": "ue8m0"}
+    check(Case(kind, m, 32, a_type=name, group=group, sparse=True, scale=scale))
+
+
+# Weight stationary
+
+
+@pytest.mark.parametrize("a", ["shared", "tensor"])
+@pytest.mark.parametrize("m", [32, 64, 128])
+@pytest.mark.parametrize("n", [64, 128])
+@pytest.mark.parametrize(
+    ("kind", "name", "d_type"),
+    [("f16", "f16", "f32"), ("tf32", "tf32", "f32"), ("f8f6f4", "e5m2", "f16"), ("i8", "s8", "s32")],
+)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_weight_stationary(kind, name, d_type, m, n, a, sparse):
+    check(Case(kind, m, n, a_type=name, d_type=d_type, a=a, ws=True, sparse=sparse))
+
+
+@pytest.mark.parametrize("use", ["b0::fill", "b1::use", "b2::lastuse", "b3::discard"])
+def test_buffers_change_no_number(use):
+    check(Case("f16", 64, 64, a_type="f16", ws=True), modifiers=f".collector::{use}")
+
+
+def mask_word(starts, firsts, skip, use, shift=0, non_zero=1):
+    word = sum(s << 8 * i for i, s in enumerate(starts)) | sum(f << 32 + i for i, f in enumerate(firsts))
+    return word | non_zero << 39 | skip << 40 | use << 48 | shift << 56
+
+
+def mask_bits(count, start, first, skip, use):
+    """The ISA's examples: runs of use + 1 zeros and skip + 1 ones, from the lowest bit."""
+    run = [1] * (skip + 1) + [0] * (use + 1) if first else [0] * (use + 1) + [1] * (skip + 1)
+    return (run * (count + len(run)))[start : start + count]
+
+
+@pytest.mark.parametrize(
+    ("m", "starts", "firsts"),
+    [(128, (0, 0, 0, 0), (0, 0, 0, 0)), (64, (0, 0, 0, 0), (1, 0, 0, 0)), (32, (0, 1, 2, 1), (1, 1, 0, 0))],
+)
+@pytest.mark.parametrize("shift", [0, 2])
+def test_zero_columns(m, starts, firsts, shift):
+    n = 64
+    case = Case("f16", m, n, a_type="f16", ws=True)
+    case.max_shift = 8
+    if shift:
+        # Columns beyond N are B's too: its image has them.
+        more = small((case.depth, n + 8), "f16")
+        case.right = more[:, shift : shift + n]
+        case.image_b = case._image(codes(more.T, "f16"), "f16", 1)
+        case.images[0, case.offset_b : case.offset_b + case.image_b.data.size] = case.image_b.data
+    parts = 128 // m
+    bits = [b for i in range(parts) for b in mask_bits(n // parts, starts[i], firsts[i], 2, 3)]
+    case.right = np.where(bits, 0.0, case.right)
+    word = mask_word(starts, firsts, 2, 3, shift)
+    found, _ = case.run(commands=f"mov.u64 %rd12, {word};", after=", %rd12")
+    np.testing.assert_array_equal(found, case.expected())
+
+
+def test_a_mask_that_leaves_all_columns():
+    case = Case("f16", 128, 64, a_type="f16", ws=True)
+    word = mask_word((0,) * 4, (0,) * 4, 4, 3, non_zero=0)
+    found, _ = case.run(commands=f"mov.u64 %rd12, {word};", after=", %rd12")
+    np.testing.assert_array_equal(found, case.expected())
+
+
+# What is wrong
+
+
+def test_a_descriptor_that_says_nothing_legal():
+    case = Case("f16", 128, 32, a_type="f16")
+    case.idesc = lambda: 7 << 7
+    with pytest.raises(emulator.Fault, match="a_type 7 names nothing") as caught:
+        case.run()
+    assert caught.value.rule == "descriptor"
+
+
+def test_a_descriptor_of_a_sparse_a():
+    case = Case("f16", 128, 32, a_type="f16")
+    word = case.idesc() | 4
+    case.idesc = lambda: word
+    with pytest.raises(emulator.Fault, match="tells of a sparse A"):
+        case.run()
+
+
+def test_a_pair_of_one():
+    case = Case("f16", 256, 32, a_type="f16", group=2)
+    case.group = 1
+    word = case.idesc
+    case.idesc = lambda: setattr(case, "group", 2) or word()
+    body = "@%p1 tcgen05.shift.cta_group::2.down [%t];"
+    with pytest.raises(emulator.Fault, match="a pair of CTAs, and the cluster has 1"):
+        tensor.launch(body, {}, group=2)
+
+
+def test_d_at_a_lane_where_it_can_not_begin():
+    case = Case("f16", 128, 32, a_type="f16")
+    case.base = 16
+    with pytest.raises(emulator.Fault, match="with this M it begins at lane 0"):
+        case.run()
+
+
+def test_random_numbers_are_near():
+    for kind, name, tolerance in (("f16", "f16", 1e-5), ("tf32", "tf32", 1e-5), ("f8f6f4", "e4m3", 1e-5)):
+        case = Case(kind, 128, 32, a_type=name)
+        values = RNG.standard_normal((128, case.depth)).astype(np.float16).astype(reference.DTYPES[name])
+        case.left = values.astype(np.float64)
+        case._put_a(0, codes(case.left, name))
+        found, _ = case.run()
+        # Each of the products and D lose less than 2**-24 of the largest, the result 2**-23 of itself.
+        np.testing.assert_allclose(found, case.expected(), rtol=tolerance, atol=tolerance)
