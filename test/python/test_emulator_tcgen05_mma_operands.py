@@ -1,130 +1,17 @@
-"""How `tcgen05.mma` finds its operands in shared memory, and what goes wrong there, by the PTX ISA's canonical
-layouts: strides with gaps, steps along K inside of a swizzle's pattern, and what the sanitizer says.
+"""How `tcgen05.mma` finds its operands in shared memory, and what goes wrong there: strides with gaps, steps
+along K inside of a swizzle's pattern, pairs, and what the sanitizer says.
 """
 
 import emulator_tensor as tensor
 import ml_dtypes
 import numpy as np
 import pytest
+from tcgen05_operands import B_AT, COLUMNS, ROOM, Operand, descriptor, exact, multiply, product, small
 
 from weft import emulator
-from weft.isa.tcgen05_descriptors import InstructionDescriptor, SharedMemoryDescriptor
+from weft.isa.tcgen05_descriptors import BlockScaledDescriptor
 
-RNG = np.random.default_rng(11)
-ROOM, B_AT, COLUMNS = 65536, 32768, 256
 SWIZZLES = ("none", "32B", "64B", "128B")
-
-
-class Operand:
-    """A matrix `[rows, depth]` at `start` of shared memory, whose bytes `address` places one by one."""
-
-    def __init__(self, values, start, swizzle="none", fastest="k", gap=0):
-        self.values, self.start, self.swizzle, self.fastest = values, start, swizzle, fastest
-        self.size = values.dtype.itemsize
-        rows, depth = values.shape
-        width = 16 if swizzle == "none" else int(swizzle[:-1])
-        across = depth if fastest == "k" else rows
-        down = rows if fastest == "k" else depth
-        self.width, self.group = width, 8 * width + gap
-        self.panel = self.group * (down // 8) + gap
-        if across * self.size <= width:
-            self.panel = 16
-        swapped = swizzle == "none" and fastest != "k"
-        self.leading, self.stride = (self.group, self.panel) if swapped else (self.panel, self.group)
-
-    def address(self, row, k):
-        fast, slow = (k, row) if self.fastest == "k" else (row, k)
-        byte = fast * self.size
-        at = self.start + byte % self.width + byte // self.width * self.panel
-        at += slow % 8 * self.width + slow // 8 * self.group
-        bits = {"none": 0, "32B": 1, "64B": 3, "128B": 7}[self.swizzle]
-        return at ^ (at >> 7 & bits) << 4
-
-    def fill(self, image):
-        octets = np.ascontiguousarray(self.values).view(np.uint8).reshape(*self.values.shape, self.size)
-        row, k = np.indices(self.values.shape)
-        at = self.address(row, k)
-        for byte in range(self.size):
-            image[at + byte] = octets[..., byte]
-
-    def descriptor(self, k=0):
-        """That of what begins at `k`."""
-        start = self.start
-        if self.fastest == "k" and self.swizzle != "none":
-            start += k * self.size
-        elif self.fastest == "k":
-            start += k * self.size // 16 * self.panel
-        else:
-            start += k // 8 * self.group
-        return SharedMemoryDescriptor(start, self.leading, self.stride, 0, self.swizzle).encode()
-
-
-def product(text, image, *, columns=32, before="", after="", group=1, findings=False, fence=True, copy=True):
-    """Runs `text`, which thread 0 of the first CTA issues; D of `columns` columns, and the report."""
-    out = np.zeros((group, columns, 128), np.uint32)
-    data = np.ascontiguousarray(image).reshape(group, ROOM)
-    copied = f"""
-      mov.u32 %r201, %i;
-    COPY:
-      mad.wide.u32 %rd6, %r201, 16, %image; ld.global.v4.u32 {{%r202, %r203, %r204, %r205}}, [%rd6];
-      mad.lo.u32 %r206, %r201, 16, %r200; st.shared.v4.u32 [%r206], {{%r202, %r203, %r204, %r205}};
-      add.u32 %r201, %r201, 128; setp.lt.u32 %p5, %r201, {ROOM // 16}; @%p5 bra COPY;"""
-    told = "multicast::cluster.b64 [bar], %h0" if group == 2 else "b64 [bar]"
-    body = f"""
-      mad.wide.u32 %image, %c, {ROOM}, %image; mad.wide.u32 %out, %c, {columns * 512}, %out;
-      mov.u32 %r200, smem;
-      {copied if copy else ""}
-      {"fence.proxy.async.shared::cta;" if fence else ""}
-      {before}
-      tcgen05.fence::before_thread_sync;
-      bar.sync 0;
-      {"barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" if group == 2 else ""}
-      tcgen05.fence::after_thread_sync;
-      cvt.u64.u32 %rd7, %r200; shr.u64 %rd7, %rd7, 4; mov.u16 %h0, 3;
-      setp.eq.and.u32 %p2, %c, 0, %p1;
-      @!%p2 bra ISSUED;
-      {text}
-      tcgen05.commit.cta_group::{group}.mbarrier::arrive::one.shared::cluster.{told};
-    ISSUED:
-      mbarrier.try_wait.parity.shared::cta.b64 %p6, [bar], 0; @!%p6 bra ISSUED;
-      tcgen05.fence::after_thread_sync;
-      {after or tensor.cells(0, columns, "out", load=False)}"""
-    report = tensor.launch(
-        body,
-        {"image": data, "out": out},
-        columns=COLUMNS,
-        declare=f".shared .align 1024 .b8 smem[{ROOM}];",
-        grid=group,
-        cluster=(group, 1, 1),
-        group=group,
-        findings=findings,
-    )
-    return out, report
-
-
-def multiply(a, b, idesc, *, steps=1, depth=0, kind="f16", group=1, column=0, first=0):
-    """The instructions of some steps along K; the first doesn't read D."""
-    lines = [f"add.u32 %r239, %t, {column}; mov.u32 %r244, {idesc};"]
-    for step in range(first, first + steps):
-        lines.append(
-            f"add.u64 %rd8, %rd7, {a.descriptor(step * depth)};"
-            f"add.u64 %rd9, %rd7, {b.descriptor(step * depth)};"
-            f"setp.ne.u32 %p7, {step - first}, 0;"
-            f"tcgen05.mma.cta_group::{group}.kind::{kind} [%r239], %rd8, %rd9, %r244, %p7;"
-        )
-    return "\n".join(lines)
-
-
-def small(shape, dtype=np.float16):
-    return RNG.integers(-3, 4, shape).astype(dtype)
-
-
-def exact(a, b):
-    return a.astype(np.float64) @ b.astype(np.float64).T
-
-
-def descriptor(kind="f16", name="f16", m=128, n=32, **more):
-    return InstructionDescriptor(kind, m, n, name, name, "s32" if kind == "i8" else "f32", **more).encode()
 
 
 @pytest.mark.parametrize("major", ["kk", "km", "mk", "mm"])
@@ -202,7 +89,7 @@ def test_a_pair_of_ctas_shares_both(m, major, swizzle):
         left.fill(image[rank])
         right.fill(image[rank])
     idesc = descriptor(m=m, n=n, cta_group=2, transpose_a=major == "m", transpose_b=major == "m")
-    out, _ = product(multiply(left, right, idesc, group=2), image, group=2, columns=n)
+    out, _ = product(multiply(left, right, idesc, group=2), image, group=2, columns=n * m // 256)
     found, wanted = out.view(np.float32), exact(a, b)
     for rank in range(2):
         rows = wanted[rank * m // 2 :][: m // 2]
@@ -280,19 +167,18 @@ def test_d_beyond_what_was_allocated():
 
 def test_a_read_of_d_before_the_commit_was_seen():
     text, image, _ = ordinary()
-    early = f"{text}\nadd.u32 %r298, %t, 0;"
-    body = "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r1}, [%t]; tcgen05.wait::ld.sync.aligned;"
-    _, report = product("", image, before=f"@%p1 bra GO; bra PAST;\nGO:\n{early_issue(early)}\nPAST:\nbar.warp.sync -1;\n"
-                        f"add.u32 %r299, %t, %b;{body.replace('[%t]', '[%r299]')}", findings=True)
-    assert "tmem-race" in {finding.rule for finding in report.findings}
-
-
-def early_issue(text):
-    return f"cvt.u64.u32 %rd7, %r200; shr.u64 %rd7, %rd7, 4;\n{text}"
+    early = f"""
+      add.u32 %r299, %t, %b; bar.sync 0; @!%p1 bra PAST;
+      cvt.u64.u32 %rd7, %r200; shr.u64 %rd7, %rd7, 4;
+      {text}
+    PAST:
+      bar.warp.sync -1;
+      tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r1}}, [%r299]; tcgen05.wait::ld.sync.aligned;"""
+    assert "tmem-race" in rules("", image, before=early)
 
 
 def test_shared_memory_that_ends_too_early():
-    text, image, _ = ordinary()
+    _, image, _ = ordinary()
     far = Operand(small((128, 16)), B_AT)
     far.start = (1 << 18) - 64
     near = Operand(small((32, 16)), B_AT)
@@ -334,3 +220,50 @@ def test_an_instruction_descriptor_that_says_nothing_legal(field, value):
     with pytest.raises(emulator.Fault) as caught:
         product(text, image)
     assert caught.value.rule == "descriptor"
+
+
+SPARSE = descriptor(sparse=True)
+SCALED = BlockScaledDescriptor("mxf8f6f4", 128, 32, "e4m3", "e4m3", scale_vec="block32").encode()
+UNWRITTEN = {
+    "a": f"kind::f16 [%t], [%r240], %rd9, {descriptor(a='tensor')}, %p7;",
+    "metadata": f"kind::f16 [%t], %rd8, %rd9, [%r240], {SPARSE}, %p7;",
+    "scale_a": f"kind::mxf8f6f4.block_scale.block32 [%t], %rd8, %rd9, {SCALED}, [%r240], [%r241], %p7;",
+    "scale_b": f"kind::mxf8f6f4.block_scale.block32 [%t], %rd8, %rd9, {SCALED}, [%r241], [%r240], %p7;",
+}
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("operand", list(UNWRITTEN))
+def test_operands_in_tensor_memory_that_nothing_wrote(operand, written):
+    image = np.zeros(ROOM, np.uint8)
+    left, right = Operand(small((128, 32)), 0), Operand(small((32, 32)), B_AT)
+    sp = ".sp" if operand == "metadata" else ""
+    text = f"""
+      add.u64 %rd8, %rd7, {left.descriptor()}; add.u64 %rd9, %rd7, {right.descriptor()};
+      setp.ne.u32 %p7, 0, 0; add.u32 %r240, %t, 64; add.u32 %r241, %t, 96;
+      tcgen05.mma{sp}.cta_group::1.{UNWRITTEN[operand]}"""
+    words = np.full((64, 128), 0x44444444, np.uint32)
+    # All from column 64 on, or only what begins at column 96.
+    before = tensor.cells(64, 64, "words") if written else tensor.cells(96, 32, "words")
+    found = rules(text, image, before=before, words=words)
+    assert found == (set() if written else {"uninitialised-tensor"})
+
+
+@pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])
+def test_a_sparse_a_beside_a_longer_b(swizzle):
+    """A's rows have 32 bytes and B's 64; each chunk of four keeps its elements 1 and 3."""
+    wide = "64B" if swizzle == "32B" else swizzle
+    a, b = small((128, 16)), small((32, 32))
+    left, right = Operand(a, 0, swizzle), Operand(b, B_AT, wide)
+    image = np.zeros(ROOM, np.uint8)
+    left.fill(image)
+    right.fill(image)
+    text = f"""
+      add.u64 %rd8, %rd7, {left.descriptor()}; add.u64 %rd9, %rd7, {right.descriptor()};
+      setp.ne.u32 %p7, 0, 0; add.u32 %r240, %t, 64;
+      tcgen05.mma.sp.cta_group::1.kind::f16 [%t], %rd8, %rd9, [%r240], {SPARSE}, %p7;"""
+    words = np.full((4, 128), 0xDDDDDDDD, np.uint32)
+    out, _ = product(text, image, before=tensor.cells(64, 4, "words"), words=words)
+    dense = np.zeros((128, 32))
+    dense[:, 1::4], dense[:, 3::4] = a[:, ::2], a[:, 1::2]
+    np.testing.assert_array_equal(out[0].view(np.float32).T, exact(dense, b))
