@@ -6,6 +6,7 @@ from inspect import get_annotations
 from typing import Any
 
 from weft.dialects.op import Op, build
+from weft.errors import WeftError
 from weft.isa.family import Family, Registers
 from weft.mlir import ext, ir
 
@@ -80,11 +81,17 @@ class InstructionOp(Op):
         super().__init_subclass__(**arguments)
 
     @classmethod
-    def make(cls, **given: Any) -> Any:
+    def make(cls, *unnamed: Any, **given: Any) -> Any:
         """Builds the op from its operands (a value, or a list of registers) and attributes by name; returns
         its results: the value where there is one, else the op. Raises WeftError where the form isn't legal.
         """
         names = [f.name for f in cls._fields if isinstance(f, ext.OperandDef)]
+        if unnamed:
+            declared = [f.name for f in cls._fields if not isinstance(f, ext.OperandDef | ext.ResultDef)]
+            raise WeftError(
+                f"'{cls.OPERATION_NAME}' op takes operands and attributes by name: operands "
+                f"{', '.join(names) or 'none'}; attributes {', '.join([*declared, *cls.optional]) or 'none'}"
+            )
         groups = {name: _listed(given.pop(name, None)) for name in names}
         results = cls._results(groups, given)
         op = build(

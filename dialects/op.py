@@ -98,11 +98,12 @@ def target_of(op: Any) -> Target | None:
     """
     while op is not None:
         if op.name == "gpu.module" and "targets" in op.attributes:
-            for entry in op.attributes["targets"]:
-                text = str(entry)
-                if "#nvvm.target" in text:
-                    return _target(_chip_in(text), op)
-            return None
+            texts = [str(entry) for entry in op.attributes["targets"]]
+            chips = list(dict.fromkeys(_chip_in(text) for text in texts if "#nvvm.target" in text))
+            if len(chips) > 1:
+                message = f"gpu.module has several NVVM targets, {', '.join(chips)}: Weft takes one"
+                raise WeftError(Diagnostic(message, mlir.location(op.location)))
+            return _target(chips[0], op) if chips else None
         op = op.parent and op.parent.operation
     return None
 
@@ -216,6 +217,9 @@ def _python_value(attribute: Any) -> Any:
     return attribute
 
 
+_INTEGER_BITS = 64
+
+
 def as_attribute(value: Any) -> Any:
     """A Python value as the MLIR attribute that the ops read: str, bool, int (i64), float (f32), or an
     attribute.
@@ -224,8 +228,8 @@ def as_attribute(value: Any) -> Any:
         return ir.StringAttr.get(value)
     if isinstance(value, bool):
         return ir.BoolAttr.get(value)
-    if isinstance(value, int):
-        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    if isinstance(value, int) and value.bit_length() < _INTEGER_BITS:
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(_INTEGER_BITS), value)
     if isinstance(value, float):
         return ir.FloatAttr.get(ir.F32Type.get(), value)
     return value
@@ -247,6 +251,7 @@ def build(
     `operands` is a flat list, or a list of groups for an op with operand segments; attributes that are None,
     or equal to the op's default, are left out.
     """
+    _check_inside_a_module(kind)
     given = {
         name: as_attribute(value)
         for name, value in (attributes or {}).items()
@@ -266,6 +271,15 @@ def build(
         op.erase()
         raise mlir.error(failure) from None
     return op.opview
+
+
+def _check_inside_a_module(kind: Any) -> None:
+    """Raises WeftError where there is no place to build an op at."""
+    try:
+        _ = ir.InsertionPoint.current
+    except ValueError:
+        name = kind.OPERATION_NAME
+        raise WeftError(f"'{name}' op is built outside of any function: use `with weft.Module()`") from None
 
 
 def _unusable(attributes: Mapping[str, Any], operands: Iterable[Any]) -> str | None:

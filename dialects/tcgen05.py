@@ -214,7 +214,7 @@ _WS_AXES = {"a": _memory_of_a, "zero_column_mask": _has("zero_column_mask")}
 
 
 class MmaWsOp(InstructionOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_WS):
-    """`tcgen05.mma.ws`: the weights in A stay, B goes through one of four collector buffers."""
+    """`tcgen05.mma.ws`: the weights, B, may stay in one of four collector buffers."""
 
     derived = _WS_AXES
 
@@ -246,6 +246,9 @@ class InstructionDescriptorOp(
     """The i32 descriptor of what `tcgen05.mma` multiplies: shapes, types, transposes."""
 
     descriptor: ext.Result[Any]
+
+    def complaint(self) -> Any:
+        return self.fields.complaint(self.target.chip.name if self.target else None)
 
 
 class BlockScaledDescriptorOp(

@@ -6,7 +6,9 @@ from typing import Any
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import Given, InstructionOp
 from weft.isa import wgmma as isa
+from weft.isa.chips import describe
 from weft.isa.descriptors import MatrixDescriptor
+from weft.isa.family import Verdict
 from weft.mlir import ext
 
 _IMMEDIATES = {"scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 0}
@@ -77,6 +79,12 @@ class MatrixDescriptorOp(DescriptorOp, dialect=Wgmma, name="descriptor", record=
 
     address: ext.Operand[Any]
     descriptor: ext.Result[Any]
+
+    def complaint(self) -> Any:
+        if self.target is not None and self.target.chip.name not in isa.FENCE.chips():
+            legal = describe(isa.FENCE.chips())
+            return Verdict("target", f"is on {legal} only, found {self.target.chip.name}")
+        return super().complaint()
 
 
 mma_async = MmaAsyncOp.make

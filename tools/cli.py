@@ -17,22 +17,26 @@ STDIN = "<stdin>"
 _texts: dict[str, str] = {}
 
 
+class UsageError(WeftError):
+    """A command line that can't be read; the exit status is 2."""
+
+
 class Parser(ArgumentParser):
-    """An argument parser whose complaints are WeftErrors, and which takes no abbreviations."""
+    """An argument parser whose complaints are UsageErrors, and which takes no abbreviations."""
 
     def error(self, message: str) -> NoReturn:
-        raise WeftError(f"{message} (see {self.prog} --help)")
+        raise UsageError(f"{message} (see {self.prog} --help)")
 
 
 def guarded(tool: str, body: Callable[[], int]) -> int:
-    """The exit status of `body`; a WeftError from it is printed and gives 1."""
+    """The exit status of `body`; a WeftError from it is printed and gives 1, a UsageError 2."""
     try:
         status = body()
         _to_stdout(b"")
         return status
     except WeftError as error:
         report(error.diagnostics, tool)
-        return 1
+        return 2 if isinstance(error, UsageError) else 1
     except BrokenPipeError:
         _abandon_stdout()
         return 141

@@ -109,6 +109,7 @@ def _operations(module: Any) -> list[Any]:
 
 def _judge(op: Any, name: str) -> Finding:
     from weft import mlir
+    from weft.dialects.descriptor import DescriptorOp
     from weft.dialects.instruction import InstructionOp
 
     place = mlir.location(op.location, name) or Location(name, 0, 0)
@@ -120,6 +121,8 @@ def _judge(op: Any, name: str) -> Finding:
                 form, target, rule = op.form, op.target, "operands"
                 instruction = form.ptx
                 verdict = family.judge(form, target.chip.name if target else None)
+            elif isinstance(op, DescriptorOp):
+                verdict = op.complaint()
             if verdict is None and (message := op.check()):
                 verdict = Verdict(rule, message)
     except WeftError as error:  # of an unknown chip around the op

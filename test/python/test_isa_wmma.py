@@ -119,7 +119,6 @@ def test_every_form_is_read_back_from_its_own_kernel(family):
     [
         ("wmma.mma.sync.aligned.m16n16k16.row.col.f32.f32", 4, F16),
         ("wmma.mma.aligned.sync.f32.f32.row.col.m16n16k16", 4, F16),
-        ("wmma.mma.sync.row.col.m16n16k16.f32.f32", 4, F16),
         ("wmma.mma.sync.aligned.satfinite.row.col.m16n16k16.s32.s8.s8.s32", 4, replace(S8, satfinite=True)),
         ("wmma.mma.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32.xor.popc", 4, BITS),
         ("wmma.load.a.sync.aligned.m16n16k8.row.tf32", 3, TF32),

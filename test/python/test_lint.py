@@ -56,7 +56,7 @@ def test_each_instruction_is_one_object_with_these_keys(tmp_path, capsys):
     assert list(illegal) == ["line", "instruction", "legal", "rule", "reason", "nearest"]
     assert (illegal["line"], illegal["legal"], illegal["rule"]) == (4, False, "shape")
     assert "it is one of m16n8k4, m16n8k8" in illegal["reason"]
-    assert illegal["nearest"][0] == "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32"
+    assert illegal["nearest"][0] == "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
 
 
 def test_one_line_for_each_illegal_instruction_and_a_summary(tmp_path, capsys):
@@ -65,7 +65,7 @@ def test_one_line_for_each_illegal_instruction_and_a_summary(tmp_path, capsys):
     assert status == 1
     assert first.startswith(f"{tmp_path}/a.ptx:4:3: error: 'mma.sync.aligned.m16n8k16.row.col.f32.tf32.tf32")
     assert second.startswith(f"{tmp_path}/a.ptx:4:{4 + len(TF32_LINE)}: error: ")
-    assert "; nearest legal: mma.sync.aligned.m16n8k4" in first
+    assert "; nearest legal: mma.sync.aligned.m16n8k8" in first
     assert summary == f"{tmp_path}/a.ptx: 3 instructions, 2 illegal on sm_90a"
 
 

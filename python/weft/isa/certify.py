@@ -440,17 +440,20 @@ def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
         yield batch
 
 
+_MODULES = ("wmma", "mma", "wgmma", "tcgen05")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its status is 1 where a table and ptxas differ."""
     parser = argparse.ArgumentParser(prog="python -m weft.isa.certify", description=__doc__)
-    parser.add_argument("modules", nargs="+", metavar="MODULE", help="of weft.isa: mma, wgmma, …")
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="of weft.isa: mma, …; all if left out")
     parser.add_argument("--family", action="append", help="only this one (may be repeated)")
     parser.add_argument("--sample", type=int, help="so many points, not the whole cross-product")
     parser.add_argument("--chips", default=",".join(CHIPS), help="names with commas; every chip if left out")
     parser.add_argument("--jobs", type=int, help="processes; one for each core if left out")
     options = parser.parse_args(arguments)
     right = True
-    for name in options.modules:
+    for name in options.modules or _MODULES:
         module = importlib.import_module(f"weft.isa.{name}")
         for family in module.FAMILIES:
             if not options.family or family.name in options.family:

@@ -6,9 +6,11 @@ that have it. A `Family` holds the rows of one instruction and answers for all o
 lowering, emulator, lint, docs, tests).
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from heapq import nsmallest
 from typing import Generic, Protocol, TypeVar
 
 from weft.isa.chips import CHIPS, ChipSet, describe
@@ -117,7 +119,9 @@ class _Index(Generic[F]):
         return list(self.members(found))
 
     def closest(self, form: F, most: int) -> list[F]:
-        """The forms that agree with `form` on most axes, among equals those that differ on the last."""
+        """The forms that agree with `form` on most axes, among equals those that differ on the last, and of
+        those the ones whose numbers are nearest.
+        """
         # Bit i of the planes, the lowest first, is the number of axes on which the i-th form agrees.
         planes = [0] * len(self.axes).bit_length()
         for axis in self.axes:
@@ -130,10 +134,22 @@ class _Index(Generic[F]):
             for place, plane in enumerate(planes):
                 level &= plane if count >> place & 1 else ~plane
             alike = self.members(level)
-            found += sorted(alike, key=lambda f: [getattr(f, a) != getattr(form, a) for a in self.axes])
+            found += nsmallest(most, alike, key=lambda f: self._distance(f, form))
             if len(found) >= most:
                 break
         return found[:most]
+
+    def _distance(self, form: F, other: F) -> tuple[list[bool], list[int]]:
+        """On which axes two forms differ, and by how much."""
+        pairs = [(getattr(form, axis), getattr(other, axis)) for axis in self.axes]
+        return [a != b for a, b in pairs], [_apart(a, b) for a, b in pairs if a != b]
+
+
+@lru_cache(maxsize=1 << 16)
+def _apart(a: object, b: object) -> int:
+    """How far the numbers in two values of an axis are apart, as in m16n8k8 and m16n8k16."""
+    mine, others = ([int(n) for n in re.findall(r"\d+", str(value))] for value in (a, b))
+    return sum(abs(m - o) for m, o in zip(mine, others, strict=False)) + abs(len(mine) - len(others))
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,12 @@ def read(opcode: str) -> Opcode | None:
     kinds = [t for t in tokens if t.startswith("kind::")]
     scales = [t for t in tokens if t.startswith("scale_vec::")]
     known = {*_FLAGS, *shapes, *layouts, *types, *bit_ops, *kinds, *scales}
-    single = len(shapes) == 1 and len(kinds) <= 1 and len(scales) <= 1
+    single = (
+        len(shapes) == 1
+        and len(kinds) <= 1
+        and len(scales) <= 1
+        and not {"sp", "sp::ordered_metadata"} <= {*tokens}
+    )
     if not single or not {"sync", "aligned"} <= set(tokens) or not known.issuperset(tokens):
         return None
     ordered = "sp::ordered_metadata" in tokens

@@ -104,7 +104,12 @@ def decode(kind: str, word: int) -> dict[str, str]:
 
 
 def query(word: int, key: str) -> str:
-    """The PTX text that a word has for one key ("shape", "aty", …); the key says how shared bits are read."""
+    """The PTX text that a word has for one key ("shape", "aty", …); the key says how shared bits are read.
+    Raises PackedError for what is no word of 64 bits, an unknown key and an unknown code.
+    """
+    if not isinstance(word, int) or not 0 <= word < 1 << WORD_BITS:
+        shown = f"{word:#x}" if isinstance(word, int) else repr(word)
+        raise PackedError(f"{shown} is no word of {WORD_BITS} bits")
     for fields in FIELDS.values():
         for field in fields:
             if field.name == key:

@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 from weft.isa.chips import describe, only
 from weft.isa.descriptors import SWIZZLES, BitField, unknown_bits
 from weft.isa.family import Verdict
+from weft.isa.tcgen05_form import ALL
+from weft.isa.tcgen05_mma import scale_vecs
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ KINDS = {
 }
 """Kind ti16 of sm_107 is not among them: its descriptor has another layout."""
 
+_BY_SIXTEEN = ("4X", "block16")
+"""The scale vector sizes of a scale for each 16 elements."""
 _LONG_K = 96  # of a dense mxf4 or mxf4nvf4: rows of 48 bytes, which absolute descriptors are for
 _LONG_K_CHIPS = only("sm_103a", "sm_107a")
 MAX_SHIFTS = (0, 8, 16, 32)
@@ -170,13 +174,14 @@ class InstructionDescriptor:
         """The K of one instruction."""
         return KINDS[self.kind].k * (2 if self.sparse else 1)
 
-    def complaint(self) -> Verdict | None:
-        """The first rule that the fields break."""
+    def complaint(self, chip: str | None = None) -> Verdict | None:
+        """The first rule that the fields break, on `chip` where it is given."""
         plain = tuple(name for name, kind in KINDS.items() if kind.scales is None)
         if verdict := _known("kind", self.kind, plain):
             return verdict
         kind = KINDS[self.kind]
         return _first(
+            _chip(chip),
             _types(self),
             _known("d_type", self.d_type, kind.accumulators, f" for kind {self.kind}"),
             _accumulator(self),
@@ -247,7 +252,7 @@ class BlockScaledDescriptor:
     @property
     def scale_ids(self) -> tuple[int, ...]:
         """The legal scale ids."""
-        by_sixteen = self.scale_vec in ("4X", "block16")
+        by_sixteen = self.scale_vec in _BY_SIXTEEN
         if self.kind == "mxf8f6f4" or (self.k == _LONG_K and not by_sixteen):
             return (0, 1, 2, 3)
         return (0,) if by_sixteen and self.k != _LONG_K else (0, 2)
@@ -257,7 +262,7 @@ class BlockScaledDescriptor:
         """How many scales each row of A and each column of B has."""
         if self.kind == "mxf8f6f4":
             return 1
-        size = 16 if self.scale_vec in ("4X", "block16") else 32
+        size = 16 if self.scale_vec in _BY_SIXTEEN else 32
         return (self.k or KINDS[self.kind].k) // size
 
     def complaint(self, chip: str | None = None) -> Verdict | None:
@@ -268,8 +273,15 @@ class BlockScaledDescriptor:
         long = self.kind != "mxf8f6f4" and not self.sparse and self.cta_group == 2
         given = f" for kind {self.kind}"
         return _first(
+            _chip(chip),
             _types(self),
+            _known("scale_vec", self.scale_vec, scale_vecs(self.kind), given),
             _known("scale_type", self.scale_type, KINDS[self.kind].scales or (), given),
+            _only(
+                self.scale_type != "ue4m3" or self.scale_vec in _BY_SIXTEEN,
+                "scale_type ue4m3",
+                f"with scale_vec {' or '.join(_BY_SIXTEEN)} only, found {self.scale_vec or 'none'}",
+            ),
             _known("k", self.k, (0, KINDS[self.kind].k * (2 if self.sparse else 1), _LONG_K)),
             _only(
                 self.k != _LONG_K or long, f"k {_LONG_K}", "for a dense mxf4 or mxf4nvf4 of cta_group::2 only"
@@ -311,6 +323,12 @@ def _first(*verdicts: Verdict | None) -> Verdict | None:
 
 def _only(holds: bool, what: str, where: str) -> Verdict | None:
     return None if holds else Verdict(what, f"takes {what} {where}")
+
+
+def _chip(chip: str | None) -> Verdict | None:
+    if chip is None or chip in ALL:
+        return None
+    return Verdict("target", f"is on {describe(ALL)} only, found {chip}")
 
 
 def _long_k(used: bool, what: str, chip: str | None) -> Verdict | None:
@@ -418,6 +436,7 @@ def _checked(descriptor: T, word: int) -> T:
 
 WIDE_ATOMS = "128B_32B"
 """The swizzle over 128 bytes that moves 32 bytes at a time, which the descriptor of wgmma doesn't have."""
+_WIDE_PERIOD = 512
 SWIZZLE_NUMBERS = {name: mode.tcgen05 for name, mode in SWIZZLES.items()} | {WIDE_ATOMS: 1}
 """Swizzle modes and their numbers in the shared-memory descriptor."""
 
@@ -457,6 +476,7 @@ class SharedMemoryDescriptor:
     def complaint(self, chip: str | None = None) -> Verdict | None:
         """The first rule that the fields break, on `chip` where it is given."""
         return _first(
+            _chip(chip),
             _known("swizzle", self.swizzle, SWIZZLE_NUMBERS),
             *(
                 f.complaint(getattr(self, f.name))
@@ -464,12 +484,28 @@ class SharedMemoryDescriptor:
                 if f not in (_VERSION, _ABSOLUTE, _SWIZZLE)
             ),
             _only(self.swizzle != "none" or not self.base_offset, "base_offset", "with a swizzle only"),
+            self._stride(),
             _long_k(self.absolute, "absolute", chip),
             _only(
                 not self.absolute or (self.swizzle == "128B" and not self.base_offset),
                 "absolute",
                 f"with swizzle 128B and base_offset 0 only, found {self.swizzle} and {self.base_offset}",
             ),
+        )
+
+    def _stride(self) -> Verdict | None:
+        """A swizzle's pattern must begin anew with each group of rows."""
+        if self.swizzle not in SWIZZLE_NUMBERS:
+            return None
+        period = _WIDE_PERIOD if self.swizzle == WIDE_ATOMS else SWIZZLES[self.swizzle].period
+        if self.swizzle == "none" or self.stride_byte_offset % period == 0:
+            return None
+        below = self.stride_byte_offset - self.stride_byte_offset % period
+        return Verdict(
+            "stride_byte_offset",
+            f"needs stride_byte_offset in multiples of {period} with swizzle {self.swizzle}, "
+            f"got {self.stride_byte_offset}",
+            tuple(str(v) for v in (below, below + period) if v),
         )
 
     def encode(self) -> int:

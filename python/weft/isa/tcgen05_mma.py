@@ -123,7 +123,8 @@ def _ws_forms(form: type[W]) -> Iterator[tuple[W, Support]]:
         yield form(kind, a, buffer, use, mask), Support(chips, ptx)
 
 
-def _scale_vecs(kind: str) -> tuple[str, ...]:
+def scale_vecs(kind: str) -> tuple[str, ...]:
+    """The scale vector sizes that a kind has; "" is the kind's own."""
     return tuple(scale_vec for name, scale_vec, *_ in _BLOCK_SCALE if name == kind)
 
 
@@ -150,7 +151,7 @@ def _no_block_scale(form: MmaBlockScale) -> Verdict | None:
 
 
 def _scale_vec(form: MmaBlockScale) -> Verdict | None:
-    legal = _scale_vecs(form.kind)
+    legal = scale_vecs(form.kind)
     if not legal or form.scale_vec in legal:
         return None
     if not form.scale_vec:

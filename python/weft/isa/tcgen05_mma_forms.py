@@ -213,7 +213,7 @@ class MmaSpBlockScale(MmaBlockScale):
 
 @dataclass(frozen=True)
 class MmaWs(Instruction):
-    """One form of `tcgen05.mma.ws`: the weights in A stay, B goes through one of four collector buffers.
+    """One form of `tcgen05.mma.ws`: the weights, B, may stay in one of four collector buffers.
 
     `zero_column_mask` tells whether a mask of B's columns that count as zero is given. `cta_group`,
     `block_scale` and `ashift` have one legal value each.

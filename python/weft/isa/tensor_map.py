@@ -240,8 +240,8 @@ class TensorMap:
             yield _multiple(f"strides_bytes[{i}]", stride, align)
         if self.oob_fill == "nan" and not self.element.is_float:
             yield Verdict("oob_fill", f"fills with NaN for floating-point types only, got {self.type}")
-        if self.element.packed_bytes == 16:
-            yield _multiple("dims[0]", self.dims[0], 128)
+        if self.element.packed_bytes:
+            yield _multiple("dims[0]", self.dims[0], 128 if self.element.packed_bytes == 16 else 2)
         yield from self._of_im2col() if self.is_im2col else self._of_the_box()
 
     def _of_the_box(self) -> Iterable[Verdict | None]:

@@ -209,7 +209,8 @@ class _Ordering:
     def is_spelled(cls, opcode: str) -> bool:
         """Whether a PTX opcode is this instruction, with `.aligned` or without."""
         head, *modifiers = opcode.removeprefix("wgmma.").split(".")
-        return head == cls.operation and opcode.startswith("wgmma.") and {"sync", "aligned"} >= {*modifiers}
+        known = {"sync"} <= {*modifiers} <= {"sync", "aligned"}
+        return head == cls.operation and opcode.startswith("wgmma.") and known
 
 
 @dataclass(frozen=True)
@@ -259,14 +260,15 @@ def _parse(form: type[_A], opcode: str, operands: Sequence[str]) -> _A | None:
     """PTX takes modifiers in any order after `mma_async`, `.aligned` or nothing, and the bit operation and
     types in theirs.
     """
-    head, *tokens = opcode.split(".")
-    if head != "wgmma" or tokens[:1] != ["mma_async"] or ("sp" in tokens) != form.sparse:
+    head, operation, *tokens = [*opcode.split("."), ""]
+    tokens = [t for t in tokens if t]
+    if head != "wgmma" or operation != "mma_async" or ("sp" in tokens) != form.sparse:
         return None
     shapes = [t for t in tokens if re.fullmatch(r"m\d+n\d+k\d+", t)]
     types = [t for t in tokens if t in ELEMENT_TYPES]
     bit_op = [t for t in tokens if t in ("and", "or", "xor", "popc")]
-    known = {"mma_async", "sp", "sync", "aligned", "satfinite", *shapes, *types, *bit_op}
-    if len(shapes) != 1 or len(types) != 3 or not known.issuperset(tokens):
+    known = {"sp", "sync", "aligned", "satfinite", *shapes, *types, *bit_op}
+    if len(shapes) != 1 or len(types) != 3 or not {"sync"} <= {*tokens} <= known:
         return None
     d, a, b = types
     in_registers = len(operands) > 1 and operands[1].startswith("{")

@@ -323,7 +323,7 @@ def parse_mma(opcode: str, operands: Sequence[str] = ()) -> Mma | None:
 
 
 def _sort(tokens: Sequence[str]) -> dict[str, list[str]] | None:
-    """Modifiers by what they can be; None where one is none of these, or there isn't one shape."""
+    """Modifiers by what they can be; None where one is none of these, or one that all have is missing."""
     kinds = {
         "sync": {"sync", "aligned"},
         "layout": set(_LAYOUTS),
@@ -338,7 +338,10 @@ def _sort(tokens: Sequence[str]) -> dict[str, list[str]] | None:
         if kind is None:
             return None
         groups[kind].append(token)
-    return groups if len(groups["shape"]) == 1 and len(groups["space"]) < 2 else None
+    whole = (
+        {"sync", "aligned"} <= {*groups["sync"]} and len(groups["shape"]) == 1 and len(groups["space"]) < 2
+    )
+    return groups if whole else None
 
 
 # Rules that say more than which axis has no such value.
@@ -416,10 +419,29 @@ NEAR: dict[str, dict[str, tuple[object, ...]]] = {
 _NO_DOUBLES = "f64 has no wmma form here, by decision: mma.sync m8n8k4 does the same"
 _NO_MMA = "no wmma.mma of this shape takes or gives f32"
 
+_DOUBLES = "m8n8k4"
+_DOUBLE_PRODUCTS = (_DOUBLES, "m16n16k8", "m16n16k16")
+
+
+_DOUBLE_CHIPS = since("sm_80")
+
+
+def _is_double(
+    form: Load | Store | Mma, chip: str, types: Sequence[str], shapes: Sequence[str] = (_DOUBLES,)
+) -> bool:
+    return {*types} == {"f64"} and form.shape in shapes and chip in _DOUBLE_CHIPS
+
+
+def _is_double_product(form: Mma, chip: str) -> bool:
+    """ptxas knows products of two shapes whose fragments it can't load."""
+    types = (form.a_type, form.b_type, form.c_type, form.d_type)
+    return not form.satfinite and not form.bit_op and _is_double(form, chip, types, _DOUBLE_PRODUCTS)
+
+
 UNPUBLISHED = (
-    Unpublished("wmma.load", lambda form, chip: form.type == "f64", _NO_DOUBLES),
-    Unpublished("wmma.store", lambda form, chip: form.type == "f64", _NO_DOUBLES),
-    Unpublished("wmma.mma", lambda form, chip: form.d_type == "f64", _NO_DOUBLES),
+    Unpublished("wmma.load", lambda form, chip: _is_double(form, chip, (form.type,)), _NO_DOUBLES),
+    Unpublished("wmma.store", lambda form, chip: _is_double(form, chip, (form.type,)), _NO_DOUBLES),
+    Unpublished("wmma.mma", lambda form, chip: _is_double_product(form, chip), _NO_DOUBLES),
     Unpublished("wmma.load", lambda form, chip: form.type == "f32" and form.shape in _BITS, _NO_MMA),
     Unpublished("wmma.store", lambda form, chip: form.type == "f32" and form.shape in _BITS, _NO_MMA),
 )

@@ -11,6 +11,7 @@ from weft.isa import tables
 from weft.isa.certify import ptx_registers
 from weft.isa.family import Family, Registers, Verdict
 from weft.isa.scan import Instruction, listed, split_operands
+from weft.isa.types import ELEMENT_TYPES
 
 _NUMBER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?")
 _FLOAT = re.compile(r"[-+]?(\d+\.\d*(e[-+]?\d+)?|0[fFdD][0-9a-fA-F]{8,16})")
@@ -23,11 +24,29 @@ def judge(found: Instruction, chip: str | None, version: tuple[int, int] | None 
     """
     if not found.ended:
         return Verdict("syntax", "isn't ended by a semicolon")
-    spelled = tables.read(found.opcode, found.operands)
+    opcode = _once(found.opcode)
+    spelled = tables.read(opcode, found.operands)
     if spelled is None:
         return unread(found.opcode, chip)
     family, form = spelled
-    return _judge_form(family.name, form, chip, version) or operands_verdict(form, found.operands)
+    verdict = _judge_form(family.name, form, chip, version) or operands_verdict(form, found.operands)
+    if verdict is None and (twice := _twice(opcode)):
+        return Verdict("modifiers", f"has .{twice} twice", (form.ptx,))
+    return verdict
+
+
+def _once(opcode: str) -> str:
+    """The opcode without what ptxas lets repeat: `.sync` anywhere, and `.satfinite` of `wmma.mma`."""
+    parts = opcode.split(".")
+    may = {"sync", "satfinite"} if parts[:2] == ["wmma", "mma"] else {"sync"}
+    return ".".join(p for i, p in enumerate(parts) if p not in may or p not in parts[:i])
+
+
+def _twice(opcode: str) -> str:
+    """A modifier that an opcode repeats, where it isn't one of several types or layouts; "" where none is."""
+    seen = Counter(opcode.split(".")[1:])
+    may = {"row", "col", *ELEMENT_TYPES}
+    return next((name for name, count in seen.items() if count > 1 and name not in may), "")
 
 
 @lru_cache(maxsize=1 << 14)
@@ -124,9 +143,16 @@ def _list_verdict(form: Any, wanted: Registers, operand: str, braced: bool) -> V
     return None
 
 
+# The most that a constant can be in place of a register of few bits.
+_MOST = {"i1": 1, "i16": (1 << 16) - 1}
+
+
 def _constant_verdict(wanted: Registers, operand: str) -> Verdict | None:
     if not wanted.values:
-        return None
+        match, most = _NUMBER.fullmatch(operand), _MOST.get(wanted.type)
+        if match is None or most is None or 0 <= _value(*match.groups()) <= most:
+            return None
+        return Verdict(wanted.name, f"takes {wanted.name} from 0 to {most}, got {operand}", (str(most),))
     if match := _NUMBER.fullmatch(operand):
         value = _value(*match.groups())
         if value in wanted.values:

@@ -504,7 +504,7 @@ gpu.module @m [#nvvm.target<chip = "sm_72">] {
 // -----
 
 func.func @ldmatrix_count(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'mma.ldmatrix' op has no num 3: it is one of 1, 2, 4; nearest legal: ldmatrix.sync.aligned.m8n8.x1.shared.b16, ldmatrix.sync.aligned.m8n8.x2.shared.b16, ldmatrix.sync.aligned.m8n8.x4.shared.b16}}
+  // expected-error @below {{'mma.ldmatrix' op has no num 3: it is one of 1, 2, 4; nearest legal: ldmatrix.sync.aligned.m8n8.x2.shared.b16, ldmatrix.sync.aligned.m8n8.x4.shared.b16, ldmatrix.sync.aligned.m8n8.x1.shared.b16}}
   %0 = "mma.ldmatrix"(%s) {shape = "m8n8", num = 3 : i64} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32, i32)>
   return
 }

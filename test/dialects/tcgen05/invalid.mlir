@@ -245,7 +245,7 @@ func.func @no_4x_for_mxf4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @cp_shape(%t: !llvm.ptr<6>, %l: i64) {
-  // expected-error @below {{'tcgen05.cp' op copies no shape 64x256b: it is one of 128x256b, 4x256b, 128x128b, 64x128b, 32x128b; nearest legal: tcgen05.cp.cta_group::1.128x256b, tcgen05.cp.cta_group::1.4x256b, tcgen05.cp.cta_group::1.128x128b}}
+  // expected-error @below {{'tcgen05.cp' op copies no shape 64x256b: it is one of 128x256b, 4x256b, 128x128b, 64x128b, 32x128b; nearest legal: tcgen05.cp.cta_group::1.4x256b, tcgen05.cp.cta_group::1.128x256b, tcgen05.cp.cta_group::1.128x128b}}
   "tcgen05.cp"(%t, %l) {shape = "64x256b", multicast = "", cta_group = 1 : i64} : (!llvm.ptr<6>, i64) -> ()
   return
 }
@@ -481,7 +481,7 @@ func.func @cp_descriptor(%t: !llvm.ptr<6>, %w: i32) {
 // -----
 
 func.func @ld_shape(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld' op has no shape 16x32b: it is one of 16x64b, 16x128b, 16x256b, 32x32b, 16x32bx2; nearest legal: tcgen05.ld.sync.aligned.16x64b.x2.b32, tcgen05.ld.sync.aligned.16x128b.x2.b32, tcgen05.ld.sync.aligned.16x256b.x2.b32}}
+  // expected-error @below {{'tcgen05.ld' op has no shape 16x32b: it is one of 16x64b, 16x128b, 16x256b, 32x32b, 16x32bx2; nearest legal: tcgen05.ld.sync.aligned.16x32bx2.x2.b32, tcgen05.ld.sync.aligned.32x32b.x2.b32, tcgen05.ld.sync.aligned.16x64b.x2.b32}}
   %0 = "tcgen05.ld"(%t) {shape = "16x32b", num = 2 : i64} : (!llvm.ptr<6>) -> vector<2xi32>
   return
 }
@@ -489,7 +489,7 @@ func.func @ld_shape(%t: !llvm.ptr<6>) {
 // -----
 
 func.func @ld_count(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld' op has no num 3: it is one of 1, 2, 4, 8, 16, 32, 64, 128; nearest legal: tcgen05.ld.sync.aligned.16x64b.x1.b32, tcgen05.ld.sync.aligned.16x64b.x2.b32, tcgen05.ld.sync.aligned.16x64b.x4.b32}}
+  // expected-error @below {{'tcgen05.ld' op has no num 3: it is one of 1, 2, 4, 8, 16, 32, 64, 128; nearest legal: tcgen05.ld.sync.aligned.16x64b.x2.b32, tcgen05.ld.sync.aligned.16x64b.x4.b32, tcgen05.ld.sync.aligned.16x64b.x1.b32}}
   %0 = "tcgen05.ld"(%t) {shape = "16x64b", num = 3 : i64} : (!llvm.ptr<6>) -> vector<2xi32>
   return
 }
@@ -497,7 +497,7 @@ func.func @ld_count(%t: !llvm.ptr<6>) {
 // -----
 
 func.func @ld_too_many_registers(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld' op moves at most 128 registers: 16x256b goes up to x32, found x64; nearest legal: tcgen05.ld.sync.aligned.16x256b.x1.b32, tcgen05.ld.sync.aligned.16x256b.x2.b32, tcgen05.ld.sync.aligned.16x256b.x4.b32}}
+  // expected-error @below {{'tcgen05.ld' op moves at most 128 registers: 16x256b goes up to x32, found x64; nearest legal: tcgen05.ld.sync.aligned.16x256b.x32.b32, tcgen05.ld.sync.aligned.16x256b.x16.b32, tcgen05.ld.sync.aligned.16x256b.x8.b32}}
   %0 = "tcgen05.ld"(%t) {shape = "16x256b", num = 64 : i64} : (!llvm.ptr<6>) -> vector<8xi32>
   return
 }
@@ -561,7 +561,7 @@ func.func @st_stray_offset(%t: !llvm.ptr<6>, %v2: vector<2xi32>) {
 // -----
 
 func.func @ld_red_shape(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld_red' op has no shape 16x64b: it is one of 32x32b, 16x32bx2; nearest legal: tcgen05.ld.red.sync.aligned.32x32b.x4.min.u32, tcgen05.ld.red.sync.aligned.16x32bx2.x4.min.u32, tcgen05.ld.red.sync.aligned.32x32b.x4.min.s32}}
+  // expected-error @below {{'tcgen05.ld_red' op has no shape 16x64b: it is one of 32x32b, 16x32bx2; nearest legal: tcgen05.ld.red.sync.aligned.16x32bx2.x4.min.u32, tcgen05.ld.red.sync.aligned.32x32b.x4.min.u32, tcgen05.ld.red.sync.aligned.16x32bx2.x4.min.s32}}
   %0:2 = "tcgen05.ld_red"(%t) {shape = "16x64b", num = 4 : i64, op = "min", type = "u32"} : (!llvm.ptr<6>) -> (vector<4xi32>, i32)
   return
 }

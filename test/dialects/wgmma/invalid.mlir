@@ -97,7 +97,7 @@ func.func @operation_without_bits(%w4: !llvm.struct<(i32, i32, i32, i32)>, %l: i
 // -----
 
 func.func @no_sparse_bits(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'wgmma.sp_mma_async' op has no sparse A of b1; nearest legal: wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.s8.s8, wgmma.mma_async.sp.sync.aligned.m64n16k64.s32.s8.s8, wgmma.mma_async.sp.sync.aligned.m64n24k64.s32.s8.s8}}
+  // expected-error @below {{'wgmma.sp_mma_async' op has no sparse A of b1; nearest legal: wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.s8.s8, wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.u8.u8, wgmma.mma_async.sp.sync.aligned.m64n8k64.s32.s8.u8}}
   %0 = "wgmma.sp_mma_async"(%f4, %l, %l, %w, %c) {shape = "m64n8k512", a_type = "b1", b_type = "b1", d_type = "s32", bit_op = "and.popc", operandSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i32, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }

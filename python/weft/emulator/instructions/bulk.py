@@ -52,7 +52,7 @@ class Ends:
 def completion(op: Op, loads: bool) -> None:
     """Takes how the end is told: through an mbarrier into shared memory, by groups out of it."""
     op.choice([_BARRIER] if loads else ["bulk_group"])
-    op.flag("level::cache_hint")
+    op.flag("L2::cache_hint")
 
 
 class SharedPlace:
@@ -76,7 +76,7 @@ def copy(op: Op) -> Step:
     ends = Ends(op)
     completion(op, ends.loads)
     multicast, masked = op.flag("multicast::cluster"), op.flag("cp_mask")
-    hinted = "level::cache_hint" in op.opcode
+    hinted = "L2::cache_hint" in op.opcode
     lenient = 2 * op.flag("ignore_oob")
     op.count(3 + ends.loads + multicast + masked + hinted + lenient)
     if lenient and ends.target + ends.source != "shared::ctaglobal":
@@ -208,7 +208,7 @@ def reduce(op: Op) -> Step:
     """`cp.reduce.async.bulk.target.source….op.type [to], [from], size{, [mbarrier]}{, policy}`."""
     ends = Ends(op)
     completion(op, ends.loads)
-    hinted = "level::cache_hint" in op.opcode
+    hinted = "L2::cache_hint" in op.opcode
     op.count(3 + ends.loads + hinted)
     size, line = op.source(2, U32), op.line
     write = reduction(op, reduction_name(op), op.type())
@@ -283,10 +283,10 @@ def wait_group(op: Op) -> Step:
 
 @table.step("cp.async.bulk.prefetch")
 def prefetch(op: Op) -> Step:
-    """`cp.async.bulk.prefetch.L2.global{.level::cache_hint} [from], size{, policy}`: advice."""
+    """`cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [from], size{, policy}`: advice."""
     op.flag("L2")
     op.choice(["global"])
-    hinted = op.flag("level::cache_hint")
+    hinted = op.flag("L2::cache_hint")
     op.count(2 + hinted)
     op.address(0, "global")
     op.source(1, U32)

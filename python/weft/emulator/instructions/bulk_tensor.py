@@ -37,6 +37,9 @@ _MODES = (
 )
 _BOX_ALIGN = 128
 _ROWS = 4
+_PADDED_STEP = 128
+"""The elements of which the innermost coordinate of a padded type is a multiple."""
+_SIX = 6
 _NAN = np.uint16(0x7FF7)
 """What is put where a tensor has no elements, 16 bits at a time, as an H200 does."""
 _KINDS = {
@@ -126,9 +129,15 @@ class Offsets:
 def _taken(one: Lanes, found: TensorMap, mode: str, at: Array, moved: Array, line: int) -> Taken:
     """What a copy at these coordinates takes; Fault where the unit refuses them."""
     where, offsets = tuple(at.tolist()), tuple(moved.tolist())
-    if found.interleave == "none" and not found.element.packed_bytes:
+    if found.element.packed_bytes:
+        step = _PADDED_STEP if found.element.packed_bytes == CHUNK else CHUNK
+        aligned(one, "innermost coordinate", where[0], step, line)
+    elif found.interleave == "none":
         aligned(one, "innermost coordinate, in bytes,", where[0] * found.unit_bytes, CHUNK, line)
     if mode in ("tile::gather4", "tile::scatter4"):
+        if found.box[1] != 1:
+            what = f"a copy of rows by a map whose box has {found.box[1]} rows, not 1"
+            raise fault(one, what, line, found.address, "descriptor")
         return tensor_map.of_rows(found, where[0], where[1:])
     if mode == "tile":
         return tensor_map.of_box(found, where)
@@ -146,9 +155,22 @@ def _check_pixel(one: Lanes, found: TensorMap, where: tuple[int, ...], line: int
             raise fault(one, what, line, 0, "descriptor")
 
 
-def _places(found: TensorMap, taken: Taken, begin: int) -> Numbers:
-    """Where in a CTA's shared memory the bytes of a copy lie, in their order."""
-    octets = begin + taken.goes[..., None] + np.arange(taken.unit)
+def _check_store(one: Lanes, found: TensorMap, line: int) -> None:
+    """Faults for what the ISA has for loads only."""
+    if found.type == "16U4_ALIGN16B" or found.atom == "32B_FLIP_8B":
+        what = found.type if found.type == "16U4_ALIGN16B" else f"swizzle atoms of {found.atom}"
+        raise fault(one, f"{what} in a copy out of shared memory", line, found.address, "descriptor")
+
+
+def _packed(octets: Octets) -> Octets:
+    """The low six bits of each of 16 bytes, as 12 bytes."""
+    bits = np.unpackbits(octets.reshape(-1, CHUNK, 1), axis=2, bitorder="little")[..., :_SIX]
+    return np.packbits(bits.reshape(len(octets), -1), axis=1, bitorder="little")
+
+
+def _places(found: TensorMap, taken: Taken, begin: int, width: int) -> Numbers:
+    """Where in a CTA's shared memory the bytes of a copy lie, `width` of each unit, in their order."""
+    octets = begin + taken.goes[..., None] + np.arange(width)
     return tensor_map.swizzled(found, octets).reshape(-1)
 
 
@@ -194,7 +216,7 @@ def copy(op: Op) -> Step:
     completion(op, ends.loads)
     if not ends.loads:
         return _store(op, MapOperand(op, 0), lambda found: None)
-    hinted, multicast = "level::cache_hint" in op.opcode, op.flag("multicast::cluster")
+    hinted, multicast = "L2::cache_hint" in op.opcode, op.flag("multicast::cluster")
     pair = op.flag("cta_group::2")
     op.flag("cta_group::1")
     tensor, target, barrier = MapOperand(op, 1), SharedPlace(op, 0), SharedPlace(op, 2)
@@ -217,7 +239,7 @@ def copy(op: Op) -> Step:
             data = _loaded(one, found, taken, line)
             owners = (owner,) if masks is None else bulk_memory.chosen_ctas(one, cta, int(masks[at]), line)
             mark = divmod(int(marks[at]), stride)
-            spots = _places(found, taken, begin)
+            spots = _places(found, taken, begin, taken.unit)
             arrive(one, data, owners, spots, mark, masks is not None, line, pair=pair)
 
     return run
@@ -242,7 +264,7 @@ def reduce(op: Op) -> Step:
 def _store(
     op: Op, tensor: MapOperand, writer: Callable[[TensorMap], Write | None], reduces: bool = False
 ) -> Step:
-    hinted = "level::cache_hint" in op.opcode
+    hinted = "L2::cache_hint" in op.opcode
     shifted = tensor.mode.startswith("im2col") and tensor.mode != "im2col_no_offs"
     op.count(2 + shifted + hinted)
     source, line = SharedPlace(op, 1), op.line
@@ -254,16 +276,20 @@ def _store(
         for one, at, _ in lanes.singles():
             found = tensor.map(one, at, maps)
             taken = _taken(one, found, tensor.mode, where[at], moved[at], line)
+            _check_store(one, found, line)
             write = writer(found)
             if reduces and write is None:
                 what = f"no reduction of elements of type {found.type}"
                 raise fault(one, what, line, found.address, "descriptor")
             cta, begin = divmod(int(begins[at]), lanes.wave.memory.shared_stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
-            places = _places(found, taken, begin)
+            width = found.shared_unit_bytes if found.element.bits == _SIX else taken.unit
+            places = _places(found, taken, begin, width)
             shared = bulk_memory.bounded(one, cta, places, line)
             tell_shared(one, "load", cta, places, line)
-            data = shared[places].reshape(*taken.bytes.shape, taken.unit)[taken.inside]
+            data = shared[places].reshape(*taken.bytes.shape, width)[taken.inside]
+            if found.element.bits == _SIX:
+                data = _packed(data)
             memory, spots = _global(one, found, taken, line, writes=True)
             tell_global(one, "reduce" if write else "store", spots, line)
             if write is None:
@@ -281,7 +307,7 @@ def prefetch(op: Op) -> Step:
     """
     op.flag("L2")
     op.choice(["global"])
-    hinted = op.flag("level::cache_hint")
+    hinted = op.flag("L2::cache_hint")
     tensor = MapOperand(op, 0)
     shifted = tensor.mode.startswith("im2col")
     op.count(1 + shifted + hinted)

@@ -233,7 +233,8 @@ class Sanitizer(Watch):
         self._barriers[key] = pending, done
 
     def fence(self, kind: str, threads: Bools, line: int) -> None:
-        if kind.startswith(("proxy.async", "proxy.tensormap")) or kind == "proxy.alias":
+        shared = kind.startswith(("proxy.async", "proxy.tensormap")) and kind != "proxy.async.global"
+        if shared or kind == "proxy.alias":
             self.clocks.fence(rows_of(threads))
         elif kind == "wgmma":
             self.registers.fence(rows_of(threads))
