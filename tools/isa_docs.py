@@ -35,7 +35,9 @@ sm_72, 13.5 for the others. `python -m weft.isa.certify` holds the tables to it,
 at a sample of them. A point is a combination of the axes' values and of near misses, legal or not, on one of
 the {count} chips from {first} on; the last column counts them. The tables agreed with ptxas 12.9.86 and
 13.5.37 at every one of these points. What ptxas takes and PTX doesn't have stands on each page with the
-reason why the table leaves it out.
+reason why the table leaves it out. Beyond that, ptxas overlooks stray modifiers, such as `.b8x16` on any
+`tcgen05` instruction; `weft lint` doesn't. It judges opcodes and operands as they are written, not the types
+with which registers are declared.
 """
 
 

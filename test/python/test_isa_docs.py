@@ -7,7 +7,7 @@ import pytest
 
 from weft.isa import tables
 from weft.isa.claims import CLAIMS
-from weft.tools import isa, isa_docs, isa_rows, weft
+from weft.tools import isa, isa_docs, isa_rows, op_docs, weft
 from weft.tools.isa_spelling import pattern
 
 DOCS = Path(__file__).parents[2] / "docs" / "isa"
@@ -16,6 +16,10 @@ DOCS = Path(__file__).parents[2] / "docs" / "isa"
 def test_docs_are_those_that_the_tables_make():
     for name, text in isa_docs.pages().items():
         assert (DOCS / name).read_text() == text, "run python -m weft.tools.isa_docs"
+
+
+def test_the_page_of_operations_is_made_from_them():
+    assert (DOCS.parent / "ops.md").read_text() == op_docs.page(), "run python -m weft.tools.op_docs"
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.said)
