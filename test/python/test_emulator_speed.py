@@ -34,14 +34,13 @@ def of_triton(chip, k):
 
 @pytest.mark.parametrize("chip", ["sm_90", "sm_100"])
 def test_products_of_triton(chip):
-    seconds = []
-    for k in (2 * SIZE, 4 * SIZE):
-        run = of_triton(chip, k)
-        times = []
-        for _ in range(2):
-            begun = time.perf_counter()
+    runs = [of_triton(chip, k) for k in (2 * SIZE, 4 * SIZE)]
+    seconds = [float("inf")] * 2
+    # In turns, and of each the best: another process's load touches both.
+    for _ in range(4):
+        for i, run in enumerate(runs):
+            begun = time.process_time()
             run()
-            times.append(time.perf_counter() - begun)
-        seconds.append(min(times))
+            seconds[i] = min(seconds[i], time.process_time() - begun)
     assert seconds[0] < MOST_SECONDS
     assert seconds[1] < MOST_FOR_TWICE_K * seconds[0]

@@ -17,7 +17,7 @@
 // RUN: not weft lint --json - --arch sm_90a < %S/Inputs/lint.ptx | FileCheck %s --check-prefix=JSON
 // JSON:      {"line": 8, "instruction": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "legal": true, "rule": null, "reason": null, "nearest": []}
 // JSON-NEXT: {"line": 9, "instruction": "mma.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32", "legal": false, "rule": "shape", "reason": "has no shape m16n8k16 on sm_90a
-// JSON-SAME: "nearest": ["mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32",
+// JSON-SAME: "nearest": ["mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
 // JSON-NEXT: {"line": 10,
 // JSON-SAME: "rule": "registers"
 // JSON-NEXT: {"line": 11, "instruction": "wgmma.fence.sync.aligned", "legal": true,
