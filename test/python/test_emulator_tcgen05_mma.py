@@ -7,7 +7,8 @@ import tcgen05_reference as reference
 from tcgen05_reference import Image, K, codes, compressed, lanes_of, layout
 
 from weft import emulator
-from weft.isa.tcgen05_descriptors import BlockScaledDescriptor, InstructionDescriptor, SharedMemoryDescriptor
+from weft.isa.tcgen05_descriptors import BlockScaledDescriptor, InstructionDescriptor
+from weft.isa.tcgen05_shared_descriptor import SharedMemoryDescriptor
 
 RNG = np.random.default_rng(5)
 # Where operands begin in tensor memory.

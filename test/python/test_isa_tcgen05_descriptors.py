@@ -9,14 +9,16 @@ from weft.isa.tcgen05_descriptors import (
     KINDS,
     PLAIN_FIELDS,
     SCALED_FIELDS,
+    BlockScaledDescriptor,
+    InstructionDescriptor,
+    legal_m,
+    legal_n,
+)
+from weft.isa.tcgen05_shared_descriptor import (
     SHARED_FIELDS,
     SWIZZLE_NUMBERS,
     WIDE_ATOMS,
-    BlockScaledDescriptor,
-    InstructionDescriptor,
     SharedMemoryDescriptor,
-    legal_m,
-    legal_n,
     swizzle_complaint,
 )
 

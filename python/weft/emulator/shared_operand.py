@@ -13,7 +13,7 @@ from weft.emulator.errors import Fault
 from weft.emulator.memory import Memory
 from weft.emulator.types import Array
 from weft.isa.descriptors import GROUP, SWIZZLES, MatrixDescriptor
-from weft.isa.tcgen05_descriptors import WIDE_ATOMS, SharedMemoryDescriptor
+from weft.isa.tcgen05_shared_descriptor import WIDE_ATOMS, SharedMemoryDescriptor
 from weft.layout import SWIZZLES as PATTERNS
 from weft.layout import Swizzle
 

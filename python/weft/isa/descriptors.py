@@ -2,8 +2,9 @@
 Descriptor Format"), and the bit fields and swizzle modes that all descriptors share.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from weft.isa.family import Verdict
 
@@ -48,6 +49,46 @@ def unknown_bits(word: int, known: Sequence[BitField], width: int = 64) -> int:
     """The bits of `word` that are set in no field, or beyond `width`."""
     mask = sum(field.put(field.last) for field in known)
     return word & ~(mask & (1 << width) - 1)
+
+
+def first(*verdicts: Verdict | None) -> Verdict | None:
+    """The first complaint, if there is one."""
+    return next((verdict for verdict in verdicts if verdict), None)
+
+
+def takes(holds: bool, what: str, where: str) -> Verdict | None:
+    """The complaint that `what` is legal only as `where` says, unless that holds."""
+    return None if holds else Verdict(what, f"takes {what} {where}")
+
+
+def one_of(what: str, value: object, legal: Iterable[object], given: str = "") -> Verdict | None:
+    """The complaint about a value that isn't one of the legal ones; the nearest of many numbers are named."""
+    choices = tuple(legal)
+    if value in choices:
+        return None
+    numbers = [c for c in choices if isinstance(c, int) and not isinstance(c, bool)]
+    if isinstance(value, int) and len(numbers) > 4:
+        near = sorted(sorted(numbers, key=lambda n: abs(n - value))[:2])
+        return Verdict(
+            what,
+            f"has no {what} {value}{given}: it is {numbers[0]} to {numbers[-1]}, {_rhythm(numbers)}",
+            tuple(map(str, near)),
+        )
+    shown = value if isinstance(value, str) else str(value).lower()
+    return Verdict(what, f"has no {what} {shown}{given}: it is one of {', '.join(map(str, choices))}")
+
+
+def _rhythm(numbers: Sequence[int]) -> str:
+    steps = sorted({b - a for a, b in pairwise(numbers)})
+    return " then ".join(f"by {step}" for step in steps)
+
+
+def name_of(word: int, field: str, number: int, names: Mapping[str, int]) -> str:
+    """The name of a number that a field of `word` has, or ValueError."""
+    for name, known in names.items():
+        if known == number:
+            return name
+    raise ValueError(f"{field} {number} names nothing, in {word:#x}")
 
 
 @dataclass(frozen=True)

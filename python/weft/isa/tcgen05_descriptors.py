@@ -1,20 +1,16 @@
-"""The descriptors of `tcgen05`: the instruction descriptor, which says what `tcgen05.mma` multiplies, and the
-shared-memory descriptor, which says where a matrix lies (PTX ISA, "Instruction descriptor", "Shared memory
-descriptor", "Matrix Shape", "Transpose and Negate operations", "Valid Combinations of Type-Size, Major-ness
-and Swizzling").
+"""The instruction descriptor, which says what `tcgen05.mma` multiplies (PTX ISA, "Instruction descriptor",
+"Matrix Shape", "Transpose and Negate operations").
 
-ptxas can't see into them, so every limit that the ISA sets is checked here.
+ptxas can't see into it, so every limit that the ISA sets is checked here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, TypeVar
 
-from weft.isa.chips import describe, only
-from weft.isa.descriptors import SWIZZLES, BitField, unknown_bits
+from weft.isa.descriptors import BitField, first, name_of, one_of, takes, unknown_bits
 from weft.isa.family import Verdict
-from weft.isa.tcgen05_form import ALL
+from weft.isa.tcgen05_form import on_chip, takes_long_rows
 from weft.isa.tcgen05_mma import scale_vecs
 
 
@@ -56,8 +52,7 @@ KINDS = {
 
 _BY_SIXTEEN = ("4X", "block16")
 """The scale vector sizes of a scale for each 16 elements."""
-_LONG_K = 96  # of a dense mxf4 or mxf4nvf4: rows of 48 bytes, which absolute descriptors are for
-_LONG_K_CHIPS = only("sm_103a", "sm_107a")
+_LONG_K = 96  # of a dense mxf4 or mxf4nvf4: rows of 48 bytes
 MAX_SHIFTS = (0, 8, 16, 32)
 
 
@@ -88,28 +83,6 @@ def legal_n(
         coarse = _steps(16, 256, 16) if cta_group == 1 else _steps(32, 256, 32)
         return (8, 16, 24, *coarse[1:]) if kind == "i8" and cta_group == 1 and not transpose_b else coarse
     return _steps(8 * cta_group, 256, 8 * cta_group)
-
-
-def _known(what: str, value: object, legal: Iterable[object], given: str = "") -> Verdict | None:
-    """The complaint about a value that isn't one of the legal ones; the nearest of many numbers are named."""
-    choices = tuple(legal)
-    if value in choices:
-        return None
-    numbers = [c for c in choices if isinstance(c, int) and not isinstance(c, bool)]
-    if isinstance(value, int) and len(numbers) > 4:
-        near = sorted(sorted(numbers, key=lambda n: abs(n - value))[:2])
-        return Verdict(
-            what,
-            f"has no {what} {value}{given}: it is {numbers[0]} to {numbers[-1]}, {_rhythm(numbers)}",
-            tuple(map(str, near)),
-        )
-    shown = value if isinstance(value, str) else str(value).lower()
-    return Verdict(what, f"has no {what} {shown}{given}: it is one of {', '.join(map(str, choices))}")
-
-
-def _rhythm(numbers: Sequence[int]) -> str:
-    steps = sorted({b - a for a, b in pairwise(numbers)})
-    return " then ".join(f"by {step}" for step in steps)
 
 
 _COMMON = (
@@ -177,21 +150,21 @@ class InstructionDescriptor:
     def complaint(self, chip: str | None = None) -> Verdict | None:
         """The first rule that the fields break, on `chip` where it is given."""
         plain = tuple(name for name, kind in KINDS.items() if kind.scales is None)
-        if verdict := _known("kind", self.kind, plain):
+        if verdict := one_of("kind", self.kind, plain):
             return verdict
         kind = KINDS[self.kind]
-        return _first(
-            _chip(chip),
+        return first(
+            on_chip(chip),
             _types(self),
-            _known("d_type", self.d_type, kind.accumulators, f" for kind {self.kind}"),
+            one_of("d_type", self.d_type, kind.accumulators, f" for kind {self.kind}"),
             _accumulator(self),
             _shape(self),
             _operands(self),
-            _known("sparsity_selector", self.sparsity_selector, range(4)),
-            _only(self.sparse or not self.sparsity_selector, "sparsity_selector", "with a sparse A only"),
-            _only(self.kind == "i8" or not self.saturate, "saturate", "for kind i8 only"),
-            _known("max_shift", self.max_shift, MAX_SHIFTS),
-            _only(self.ws or not self.max_shift, "max_shift", "with weight stationary (.ws) only"),
+            one_of("sparsity_selector", self.sparsity_selector, range(4)),
+            takes(self.sparse or not self.sparsity_selector, "sparsity_selector", "with a sparse A only"),
+            takes(self.kind == "i8" or not self.saturate, "saturate", "for kind i8 only"),
+            one_of("max_shift", self.max_shift, MAX_SHIFTS),
+            takes(self.ws or not self.max_shift, "max_shift", "with weight stationary (.ws) only"),
         )
 
     def encode(self) -> int:
@@ -211,7 +184,7 @@ class InstructionDescriptor:
     ) -> "InstructionDescriptor":
         """What a descriptor says to an instruction of this kind; ValueError where it says nothing legal."""
         found = _read(word, kind, PLAIN_FIELDS, scaled=False)
-        found["d_type"] = _name(word, "d_type", found["d_type"], KINDS[kind].accumulators)
+        found["d_type"] = name_of(word, "d_type", found["d_type"], KINDS[kind].accumulators)
         found["max_shift"] = MAX_SHIFTS[found["max_shift"]]
         return _checked(cls(kind=kind, cta_group=cta_group, ws=ws, a=a, **found), word)
 
@@ -268,29 +241,29 @@ class BlockScaledDescriptor:
     def complaint(self, chip: str | None = None) -> Verdict | None:
         """The first rule that the fields break, on `chip` where it is given."""
         scaled = tuple(name for name, kind in KINDS.items() if kind.scales is not None)
-        if verdict := _known("kind", self.kind, scaled):
+        if verdict := one_of("kind", self.kind, scaled):
             return verdict
         long = self.kind != "mxf8f6f4" and not self.sparse and self.cta_group == 2
         given = f" for kind {self.kind}"
-        return _first(
-            _chip(chip),
+        return first(
+            on_chip(chip),
             _types(self),
-            _known("scale_vec", self.scale_vec, scale_vecs(self.kind), given),
-            _known("scale_type", self.scale_type, KINDS[self.kind].scales or (), given),
-            _only(
+            one_of("scale_vec", self.scale_vec, scale_vecs(self.kind), given),
+            one_of("scale_type", self.scale_type, KINDS[self.kind].scales or (), given),
+            takes(
                 self.scale_type != "ue4m3" or self.scale_vec in _BY_SIXTEEN,
                 "scale_type ue4m3",
                 f"with scale_vec {' or '.join(_BY_SIXTEEN)} only, found {self.scale_vec or 'none'}",
             ),
-            _known("k", self.k, (0, KINDS[self.kind].k * (2 if self.sparse else 1), _LONG_K)),
-            _only(
+            one_of("k", self.k, (0, KINDS[self.kind].k * (2 if self.sparse else 1), _LONG_K)),
+            takes(
                 self.k != _LONG_K or long, f"k {_LONG_K}", "for a dense mxf4 or mxf4nvf4 of cta_group::2 only"
             ),
-            _long_k(self.k == _LONG_K, f"k {_LONG_K}", chip),
+            takes_long_rows(self.k == _LONG_K, f"k {_LONG_K}", chip),
             _shape(self),
             _operands(self),
-            _known("a_scale_id", self.a_scale_id, self.scale_ids, given),
-            _known("b_scale_id", self.b_scale_id, self.scale_ids, given),
+            one_of("a_scale_id", self.a_scale_id, self.scale_ids, given),
+            one_of("b_scale_id", self.b_scale_id, self.scale_ids, given),
         )
 
     def encode(self) -> int:
@@ -309,7 +282,7 @@ class BlockScaledDescriptor:
     ) -> "BlockScaledDescriptor":
         """What a descriptor says to an instruction of this kind; ValueError where it says nothing legal."""
         found = _read(word, kind, SCALED_FIELDS, scaled=True)
-        found["scale_type"] = _name(word, "scale_type", found["scale_type"], KINDS[kind].scales or {})
+        found["scale_type"] = name_of(word, "scale_type", found["scale_type"], KINDS[kind].scales or {})
         found["k"] = _LONG_K if found["k"] else 0
         return _checked(cls(kind=kind, cta_group=cta_group, scale_vec=scale_vec, a=a, **found), word)
 
@@ -317,29 +290,9 @@ class BlockScaledDescriptor:
 _Descriptor = InstructionDescriptor | BlockScaledDescriptor
 
 
-def _first(*verdicts: Verdict | None) -> Verdict | None:
-    return next((verdict for verdict in verdicts if verdict), None)
-
-
-def _only(holds: bool, what: str, where: str) -> Verdict | None:
-    return None if holds else Verdict(what, f"takes {what} {where}")
-
-
-def _chip(chip: str | None) -> Verdict | None:
-    if chip is None or chip in ALL:
-        return None
-    return Verdict("target", f"is on {describe(ALL)} only, found {chip}")
-
-
-def _long_k(used: bool, what: str, chip: str | None) -> Verdict | None:
-    if not used or chip is None or chip in _LONG_K_CHIPS:
-        return None
-    return Verdict(what, f"takes {what} on {describe(_LONG_K_CHIPS)} only, found {chip}")
-
-
 def _types(descriptor: _Descriptor) -> Verdict | None:
     legal, given = KINDS[descriptor.kind].elements, f" for kind {descriptor.kind}"
-    return _known("a_type", descriptor.a_type, legal, given) or _known(
+    return one_of("a_type", descriptor.a_type, legal, given) or one_of(
         "b_type", descriptor.b_type, legal, given
     )
 
@@ -348,7 +301,7 @@ def _accumulator(descriptor: InstructionDescriptor) -> Verdict | None:
     if (descriptor.kind, descriptor.d_type) != ("f16", "f16"):
         return None
     inputs = {descriptor.a_type, descriptor.b_type}
-    return _only(
+    return takes(
         inputs == {"f16"}, "d_type f16", f"with f16 A and B only, found {' and '.join(sorted(inputs))}"
     )
 
@@ -357,7 +310,7 @@ def _shape(descriptor: _Descriptor) -> Verdict | None:
     """The rules of M, N and the CTA group."""
     kind, group, sparse = descriptor.kind, descriptor.cta_group, descriptor.sparse
     ws = isinstance(descriptor, InstructionDescriptor) and descriptor.ws
-    if verdict := _known("cta_group", group, (1,) if ws else (1, 2), " with weight stationary" if ws else ""):
+    if verdict := one_of("cta_group", group, (1,) if ws else (1, 2), " with weight stationary" if ws else ""):
         return verdict
     m = legal_m(kind, group, sparse=sparse, ws=ws, k=0 if ws else descriptor.k)
     n = legal_n(kind, group, sparse=sparse, ws=ws, transpose_b=descriptor.transpose_b)
@@ -366,7 +319,7 @@ def _shape(descriptor: _Descriptor) -> Verdict | None:
         f"{' and weight stationary' if ws else ''}"
     )
     transposed = " and a transposed B" if descriptor.transpose_b and not ws else ""
-    return _known("m", descriptor.m, m, given) or _known("n", descriptor.n, n, given + transposed)
+    return one_of("m", descriptor.m, m, given) or one_of("n", descriptor.n, n, given + transposed)
 
 
 def _operands(descriptor: _Descriptor) -> Verdict | None:
@@ -376,15 +329,15 @@ def _operands(descriptor: _Descriptor) -> Verdict | None:
     negated = descriptor.negate_a or descriptor.negate_b
     may_transpose = ", ".join(k.name for k in KINDS.values() if k.transposes)
     may_negate = ", ".join(k.name for k in KINDS.values() if k.negates)
-    return _first(
-        _known("a", descriptor.a, ("shared", "tensor")),
-        _only(
+    return first(
+        one_of("a", descriptor.a, ("shared", "tensor")),
+        takes(
             kind.transposes or not transposed,
             "a transpose",
             f"for kinds {may_transpose} only, found {kind.name}",
         ),
-        _only(kind.negates or not negated, "a negation", f"for kinds {may_negate} only, found {kind.name}"),
-        _only(
+        takes(kind.negates or not negated, "a negation", f"for kinds {may_negate} only, found {kind.name}"),
+        takes(
             descriptor.a == "shared" or not descriptor.transpose_a,
             "transpose_a",
             "with A in shared memory only, found A in tensor memory",
@@ -414,15 +367,8 @@ def _read(word: int, kind: str, fields: Sequence[BitField], *, scaled: bool) -> 
     found: dict[str, Any] = {field.name: field.get(word) for field in fields}
     found |= {name: bool(found[name]) for name in _FLAGS if name in found}
     for name in ("a_type", "b_type"):
-        found[name] = _name(word, name, found[name], KINDS[kind].elements)
+        found[name] = name_of(word, name, found[name], KINDS[kind].elements)
     return found
-
-
-def _name(word: int, field: str, number: int, names: Mapping[str, int]) -> str:
-    for name, known in names.items():
-        if known == number:
-            return name
-    raise ValueError(f"{field} {number} names nothing, in {word:#x}")
 
 
 T = TypeVar("T", InstructionDescriptor, BlockScaledDescriptor)
@@ -432,114 +378,3 @@ def _checked(descriptor: T, word: int) -> T:
     if verdict := descriptor.complaint():
         raise ValueError(f"{word:#x}: {verdict}")
     return descriptor
-
-
-WIDE_ATOMS = "128B_32B"
-"""The swizzle over 128 bytes that moves 32 bytes at a time, which the descriptor of wgmma doesn't have."""
-_WIDE_PERIOD = 512
-SWIZZLE_NUMBERS = {name: mode.tcgen05 for name, mode in SWIZZLES.items()} | {WIDE_ATOMS: 1}
-"""Swizzle modes and their numbers in the shared-memory descriptor."""
-
-_VERSION = BitField("version", 46, 3)
-_ABSOLUTE = BitField("absolute", 52, 1)
-_SWIZZLE = BitField("swizzle", 61, 3)
-SHARED_FIELDS = (
-    BitField("address", 0, 14, 16),
-    BitField("leading_byte_offset", 16, 14, 16),
-    BitField("stride_byte_offset", 32, 14, 16),
-    BitField("base_offset", 49, 3),
-    _VERSION,
-    _ABSOLUTE,
-    _SWIZZLE,
-)
-"""The fields of a shared-memory descriptor, by name as in `SharedMemoryDescriptor`; `version` is always 1."""
-
-
-@dataclass(frozen=True)
-class SharedMemoryDescriptor:
-    """Where a matrix lies in shared memory, for `tcgen05.mma` and `tcgen05.cp`; all in bytes.
-
-    `stride_byte_offset` leads to the next group of eight rows (columns, for a matrix whose M or N runs
-    fastest), `leading_byte_offset` to the next 16 bytes of K (to the next panel as wide as the swizzle); a
-    swizzled matrix whose K runs fastest ignores the latter. `base_offset` is 0 where the swizzle's pattern
-    starts at a multiple of its period (eight rows), else bits 7 to 9 of where it starts. With `absolute`, on
-    sm_103a and sm_107a, `leading_byte_offset` is the address of what follows the first 128 bytes of a row.
-    """
-
-    address: int = 0
-    leading_byte_offset: int = 0
-    stride_byte_offset: int = 0
-    base_offset: int = 0
-    swizzle: str = "none"
-    absolute: bool = False
-
-    def complaint(self, chip: str | None = None) -> Verdict | None:
-        """The first rule that the fields break, on `chip` where it is given."""
-        return _first(
-            _chip(chip),
-            _known("swizzle", self.swizzle, SWIZZLE_NUMBERS),
-            *(
-                f.complaint(getattr(self, f.name))
-                for f in SHARED_FIELDS
-                if f not in (_VERSION, _ABSOLUTE, _SWIZZLE)
-            ),
-            _only(self.swizzle != "none" or not self.base_offset, "base_offset", "with a swizzle only"),
-            self._stride(),
-            _long_k(self.absolute, "absolute", chip),
-            _only(
-                not self.absolute or (self.swizzle == "128B" and not self.base_offset),
-                "absolute",
-                f"with swizzle 128B and base_offset 0 only, found {self.swizzle} and {self.base_offset}",
-            ),
-        )
-
-    def _stride(self) -> Verdict | None:
-        """A swizzle's pattern must begin anew with each group of rows."""
-        if self.swizzle not in SWIZZLE_NUMBERS:
-            return None
-        period = _WIDE_PERIOD if self.swizzle == WIDE_ATOMS else SWIZZLES[self.swizzle].period
-        if self.swizzle == "none" or self.stride_byte_offset % period == 0:
-            return None
-        below = self.stride_byte_offset - self.stride_byte_offset % period
-        return Verdict(
-            "stride_byte_offset",
-            f"needs stride_byte_offset in multiples of {period} with swizzle {self.swizzle}, "
-            f"got {self.stride_byte_offset}",
-            tuple(str(v) for v in (below, below + period) if v),
-        )
-
-    def encode(self) -> int:
-        """The descriptor; ValueError where `complaint` has one."""
-        if verdict := self.complaint():
-            raise ValueError(str(verdict))
-        numbers = {f.name: getattr(self, f.name) for f in SHARED_FIELDS if f is not _VERSION}
-        numbers |= {"version": 1, "absolute": int(self.absolute), "swizzle": SWIZZLE_NUMBERS[self.swizzle]}
-        return sum(field.put(numbers[field.name]) for field in SHARED_FIELDS)
-
-    @classmethod
-    def decode(cls, word: int) -> "SharedMemoryDescriptor":
-        """What a descriptor says; ValueError where it says nothing legal."""
-        if extra := unknown_bits(word, SHARED_FIELDS):
-            raise ValueError(f"a tcgen05 shared-memory descriptor has no bits {extra:#x}, got {word:#x}")
-        found: dict[str, Any] = {field.name: field.get(word) for field in SHARED_FIELDS}
-        if found.pop("version") != 1:
-            raise ValueError(f"a tcgen05 shared-memory descriptor has 1 in bits 46 to 48, got {word:#x}")
-        found["swizzle"] = _name(word, "swizzle", found["swizzle"], SWIZZLE_NUMBERS)
-        found["absolute"] = bool(found["absolute"])
-        if found["swizzle"] == "none":
-            # It means nothing then; Triton sets it for tcgen05.cp.
-            found["base_offset"] = 0
-        descriptor = cls(**found)
-        if verdict := descriptor.complaint():
-            raise ValueError(f"{word:#x}: {verdict}")
-        return descriptor
-
-
-def swizzle_complaint(kind: str, swizzle: str, *, transposed: bool) -> Verdict | None:
-    """Why an operand of `kind` can't have `swizzle`: M or N fastest (`transposed`) needs 32-byte atoms for
-    32-bit elements and forbids them for others.
-    """
-    if not transposed or (kind == "tf32") == (swizzle == WIDE_ATOMS):
-        return None
-    legal = (WIDE_ATOMS,) if kind == "tf32" else tuple(SWIZZLES)
-    return _known("swizzle", swizzle, legal, f" for a transposed operand of kind {kind}")

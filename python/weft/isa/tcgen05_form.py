@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from weft.isa.chips import only
+from weft.isa.chips import describe, only
 from weft.isa.family import Family, Form, Registers, Verdict
 
 SM_107 = only("sm_107a", "sm_107f")
 NOT_SM_100 = only("sm_103a", "sm_103f", "sm_110a", "sm_110f") | SM_107
 ALL = only("sm_100a", "sm_100f") | NOT_SM_100
 ARCH_SPECIFIC = only("sm_100a", "sm_103a", "sm_107a", "sm_110a")
+LONG_ROWS = only("sm_103a", "sm_107a")
+"""Chips where a row of K may be 48 bytes, for which shared-memory descriptors may be absolute."""
 
 CTA_GROUPS = (1, 2)
 TENSOR_ADDRESS = "!llvm.ptr<6>"
@@ -37,6 +39,20 @@ class Instruction:
     def immediates(self) -> tuple[tuple[str, int], ...]:
         """The flags that follow the arguments in the intrinsic: LLVM type and value of each."""
         return ()
+
+
+def on_chip(chip: str | None) -> Verdict | None:
+    """The complaint about a chip, if one is given, that has no `tcgen05`."""
+    if chip is None or chip in ALL:
+        return None
+    return Verdict("target", f"is on {describe(ALL)} only, found {chip}")
+
+
+def takes_long_rows(used: bool, what: str, chip: str | None) -> Verdict | None:
+    """The complaint about `what`, if it is used, on a chip that has no rows of 48 bytes."""
+    if not used or chip is None or chip in LONG_ROWS:
+        return None
+    return Verdict(what, f"takes {what} on {describe(LONG_ROWS)} only, found {chip}")
 
 
 F = TypeVar("F", bound=Form)

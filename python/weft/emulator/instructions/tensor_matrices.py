@@ -17,12 +17,8 @@ from weft.emulator.lanes import Lanes
 from weft.emulator.shared_operand import PACKED
 from weft.emulator.tensor_memory import COLUMN_MASK, LANE_SHIFT, Numbers, check
 from weft.emulator.types import Array
-from weft.isa.tcgen05_descriptors import (
-    KINDS,
-    BlockScaledDescriptor,
-    InstructionDescriptor,
-    swizzle_complaint,
-)
+from weft.isa.tcgen05_descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
+from weft.isa.tcgen05_shared_descriptor import swizzle_complaint
 from weft.isa.types import ELEMENT_TYPES
 
 _HALF_LANES = 16

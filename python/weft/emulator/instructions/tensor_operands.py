@@ -8,7 +8,7 @@ from weft.emulator.errors import Fault
 from weft.emulator.lanes import Lanes
 from weft.emulator.shared_operand import CHUNK, Offsets
 from weft.emulator.tensor_memory import LANE_SHIFT, Numbers
-from weft.isa.tcgen05_descriptors import SharedMemoryDescriptor
+from weft.isa.tcgen05_shared_descriptor import SharedMemoryDescriptor
 
 _PROXY = "tcgen05"
 
