@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # The program, since `python -m lit.main` runs nothing and exits 0.
 SUITES = {
     "lit": [str(Path(sys.executable).parent / "lit"), "-sv", "test"],
-    "pytest": [sys.executable, "-m", "pytest"],
+    # A process per core; one that has done its share takes tests from another. More than eight only fill memory.
+    "pytest": [sys.executable, "-m", "pytest", "-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"],
 }
 
 

@@ -21,7 +21,7 @@ MISTAKES = [
     {"shape": "m1n1k1"},
     {"shape": 17},
     {"shape": [1, 2]},
-    {"cta_group": object()},
+    {"cta_group": Ellipsis},
     {"no_such_attribute": 1},
     {"a": 3, "address": "somewhere"},
     {"shape": "m16n8k16", "a_type": "x", "b_type": "f16", "c_type": "f32", "d_type": "f32"},
