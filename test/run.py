@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # The program, since `python -m lit.main` runs nothing and exits 0.
 SUITES = {
     "lit": [str(Path(sys.executable).parent / "lit"), "-sv", "test"],
-    # A process per core; one that has done its share takes tests from another. More than eight only fill memory.
+    # A process per core, which takes tests from others when its own are done; beyond eight memory is short.
     "pytest": [sys.executable, "-m", "pytest", "-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"],
 }
 
