@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.memory import Memory
+from weft.emulator.lanes import Lanes
 from weft.emulator.types import Array
 from weft.isa.descriptors import GROUP, SWIZZLES, MatrixDescriptor
 from weft.isa.tcgen05_shared_descriptor import WIDE_ATOMS, SharedMemoryDescriptor
@@ -72,9 +72,14 @@ def _absolute(found: SharedMemoryDescriptor, inside: Offsets, down: Offsets) -> 
     return offsets
 
 
-def read(memory: Memory, cta: int, offsets: Offsets, line: int) -> Array:
-    """The bytes at these offsets of a CTA's shared memory, `[rows, row bytes]`. Fault where it has none."""
-    shared = memory.shared_of(cta)
+def read(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int) -> Array:
+    """The bytes at these offsets of a CTA's shared memory, `[rows, row bytes]`, read by `proxy` for `lanes`;
+    who looks on is told. Fault where the CTA has none.
+    """
+    if lanes.wave.watch is not None:
+        octets = (offsets[..., None] + np.arange(CHUNK)).reshape(-1)
+        lanes.wave.watch.async_access("load", proxy, cta, "shared", octets, lanes.threads(), line)
+    shared = lanes.wave.memory.shared_of(cta)
     if int(offsets.max(initial=0)) + CHUNK > len(shared):
         past = int(offsets.max())
         raise Fault(

@@ -4,9 +4,20 @@ from collections.abc import Callable, Sequence
 
 from weft.emulator.lanes import Lanes
 from weft.emulator.table import Step
-from weft.emulator.types import Array
+from weft.emulator.types import Array, Bools
+from weft.emulator.watch import Watch
 
 Function = Callable[..., Array]
+
+
+def tell(event: Callable[[Watch, Bools], None]) -> Step:
+    """A step that changes nothing: who looks on, if anyone, is told of an event of these threads."""
+
+    def run(lanes: Lanes) -> None:
+        if lanes.wave.watch is not None:
+            event(lanes.wave.watch, lanes.threads())
+
+    return run
 
 
 def compute(result: int, function: Function, *sources: int) -> Step:

@@ -13,6 +13,7 @@ from weft.emulator.bulk_memory import Numbers, Octets, aligned, tell_global, tel
 from weft.emulator.decode import AddressOf, Op
 from weft.emulator.instructions.atomics import Update, update_of
 from weft.emulator.lanes import Lanes
+from weft.emulator.steps import tell
 from weft.emulator.table import Step, Table
 from weft.emulator.types import TYPES, U32, U64, Type
 
@@ -256,13 +257,7 @@ def reduction(op: Op, name: str, kind: Type) -> Write:
 def commit_group(op: Op) -> Step:
     """`cp.async.bulk.commit_group`."""
     op.count(0)
-    line = op.line
-
-    def run(lanes: Lanes) -> None:
-        if lanes.wave.watch is not None:
-            lanes.wave.watch.async_commit(bulk_memory.PROXY, lanes.threads(), line)
-
-    return run
+    return tell(lambda watch, threads: watch.async_commit(bulk_memory.PROXY, threads, op.line))
 
 
 @table.step("cp.async.bulk.wait_group")
@@ -270,15 +265,10 @@ def wait_group(op: Op) -> Step:
     """`cp.async.bulk.wait_group{.read} pending`."""
     op.flag("read")
     op.count(1)
-    pending, line = op.immediate(0), op.line
+    pending = op.immediate(0)
     if pending < 0:
         op.fail(f"can't leave {pending} groups pending")
-
-    def run(lanes: Lanes) -> None:
-        if lanes.wave.watch is not None:
-            lanes.wave.watch.async_done(bulk_memory.PROXY, lanes.threads(), line, pending)
-
-    return run
+    return tell(lambda watch, threads: watch.async_done(bulk_memory.PROXY, threads, op.line, pending))
 
 
 @table.step("cp.async.bulk.prefetch")

@@ -15,7 +15,7 @@ _SCALARS = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f16 bf16 f32 f64"
 _ALL = _SCALARS + " f16x2 bf16x2"
 Compare = Callable[[Array, Array], Bools]
 
-_ORDERED: dict[str, Compare] = {
+ORDERED: dict[str, Compare] = {
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,
@@ -26,16 +26,16 @@ _ORDERED: dict[str, Compare] = {
 # For unsigned integers these are other names of the same; for floats, `…u` also holds where an operand is
 # NaN.
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-_UNORDERED = {f"{name}u": name for name in _ORDERED}
+_UNORDERED = {f"{name}u": name for name in ORDERED}
 _COMBINE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def comparison(op: Op, name: str, kind: Type, ftz: bool) -> Compare:
     """How to compare two registers of `kind`; pairs give twice as many results."""
     if not kind.is_float:
-        if name not in _ORDERED and name not in _UNSIGNED:
+        if name not in ORDERED and name not in _UNSIGNED:
             op.fail(f".{name} isn't defined for .{kind}")
-        function, view = _ORDERED[_UNSIGNED.get(name, name)], kind.view
+        function, view = ORDERED[_UNSIGNED.get(name, name)], kind.view
         if kind.kind != "s":
             return function
         return lambda x, y: function(x.view(view), y.view(view))
@@ -62,14 +62,14 @@ def _float_comparison(op: Op, name: str) -> Compare:
     if name == "neu":
         return np.not_equal
     if name in _UNORDERED:
-        function = _ORDERED[_UNORDERED[name]]
+        function = ORDERED[_UNORDERED[name]]
         return lambda x, y: function(x, y) | np.isnan(x) | np.isnan(y)
-    if name not in _ORDERED:
+    if name not in ORDERED:
         op.fail(f".{name} isn't defined for floating-point types")
-    return _ORDERED[name]
+    return ORDERED[name]
 
 
-_NAMES = [*_ORDERED, *_UNSIGNED, *_UNORDERED, "num", "nan"]
+_NAMES = [*ORDERED, *_UNSIGNED, *_UNORDERED, "num", "nan"]
 
 
 @table.step("setp")

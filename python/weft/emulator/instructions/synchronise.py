@@ -9,6 +9,7 @@ from weft.emulator.decode import Op
 from weft.emulator.errors import Fault
 from weft.emulator.groups import Group
 from weft.emulator.lanes import Lanes
+from weft.emulator.steps import tell
 from weft.emulator.table import Collective, End, Step, Table
 from weft.emulator.types import U32, Array
 
@@ -105,14 +106,8 @@ def _uniform(machine: "Machine", group: Group, slot: int, line: int) -> int:
 @table.collective("bar.warp.sync")
 def warp_sync(op: Op) -> Collective:
     op.count(1)
-    line = op.line
-
-    def run(lanes: Lanes) -> None:
-        if lanes.wave.watch is not None:
-            threads = lanes.threads()
-            lanes.wave.watch.barrier("bar.warp.sync", threads, threads, line)
-
-    return Collective(run, op.source(0, U32))
+    told = tell(lambda watch, threads: watch.barrier("bar.warp.sync", threads, threads, op.line))
+    return Collective(told, op.source(0, U32))
 
 
 @table.end("barrier.cluster.arrive")
@@ -190,14 +185,8 @@ def _proxy(op: Op) -> str:
 
 def _fence(op: Op, kind: str) -> Step:
     """Memory operations take effect in order here; a fence only tells who looks on."""
-    line = op.line
     if kind.startswith("proxy.tensormap") and op.operands:
         op.count(2)
     else:
         op.count(0)
-
-    def run(lanes: Lanes) -> None:
-        if lanes.wave.watch is not None:
-            lanes.wave.watch.fence(kind, lanes.threads(), line)
-
-    return run
+    return tell(lambda watch, threads: watch.fence(kind, threads, op.line))

@@ -6,12 +6,7 @@ from weft.emulator import shared_operand
 from weft.emulator.decode import Op
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.mma import legal_form
-from weft.emulator.instructions.tensor_operands import (
-    descriptor_of,
-    pair_of,
-    tell_shared,
-    tell_tensor,
-)
+from weft.emulator.instructions.tensor_operands import PROXY, descriptor_of, pair_of, tell_tensor
 from weft.emulator.lanes import Lanes
 from weft.emulator.shared_operand import PACKED
 from weft.emulator.table import Step, Table
@@ -59,8 +54,7 @@ def copy(op: Op) -> Step:
             check(lane, column, line)
             offsets = shared_operand.chunk_offsets(descriptor, rows, row_bytes, False)
             for each in pair_of(lanes, cta, form.cta_group, line):
-                tell_shared(one, each, offsets, line)
-                data = shared_operand.read(lanes.wave.memory, each, offsets, line)
+                data = shared_operand.read(one, PROXY, each, offsets, line)
                 if form.source_format:
                     data = shared_operand.unpacked(data, *PACKED[form.source_format])
                 tell_tensor(one, "store", each, lane, column, line)

@@ -12,7 +12,7 @@ from weft.emulator.floats import Doubles
 from weft.emulator.instructions.fragments import elements
 from weft.emulator.instructions.tensor_copy import shifted
 from weft.emulator.instructions.tensor_layout import DataPath, Descriptor, metadata_cells, scale_cells
-from weft.emulator.instructions.tensor_operands import descriptor_of, tell_shared, tell_tensor
+from weft.emulator.instructions.tensor_operands import PROXY, descriptor_of, tell_tensor
 from weft.emulator.lanes import Lanes
 from weft.emulator.shared_operand import PACKED
 from weft.emulator.tensor_memory import COLUMN_MASK, LANE_SHIFT, Numbers, check
@@ -99,8 +99,7 @@ class Matrices:
         outer, inner = (k, rows) if transposed else (rows, k)
         row_bytes = inner * container // 8
         offsets = shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
-        tell_shared(self.one, cta, offsets, self.line)
-        data = shared_operand.read(self.one.wave.memory, cta, offsets, self.line)
+        data = shared_operand.read(self.one, PROXY, cta, offsets, self.line)
         bits = ELEMENT_TYPES[name].bits
         if bits < container == 8:
             data = shared_operand.unpacked(data, bits)

@@ -2,15 +2,12 @@
 operands, and whom they tell.
 """
 
-import numpy as np
-
 from weft.emulator.errors import Fault
 from weft.emulator.lanes import Lanes
-from weft.emulator.shared_operand import CHUNK, Offsets
 from weft.emulator.tensor_memory import LANE_SHIFT, Numbers
 from weft.isa.tcgen05_shared_descriptor import SharedMemoryDescriptor
 
-_PROXY = "tcgen05"
+PROXY = "tcgen05"
 
 
 def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:
@@ -35,15 +32,8 @@ def descriptor_of(word: int, line: int) -> SharedMemoryDescriptor:
         raise Fault(str(error), line, rule="descriptor") from None
 
 
-def tell_shared(one: Lanes, cta: int, offsets: Offsets, line: int) -> None:
-    """Tells who looks on which shared memory a thread's operation reads, by its chunks."""
-    if one.wave.watch is not None:
-        octets = (offsets[..., None] + np.arange(CHUNK)).reshape(-1)
-        one.wave.watch.async_access("load", _PROXY, cta, "shared", octets, one.threads(), line)
-
-
 def tell_tensor(one: Lanes, kind: str, cta: int, lane: Numbers, column: Numbers, line: int) -> None:
     """Tells who looks on which cells of tensor memory a thread's operation touches."""
     if one.wave.watch is not None:
         cells = (lane << LANE_SHIFT | column).reshape(-1)
-        one.wave.watch.async_access(kind, _PROXY, cta, "tensor", cells, one.threads(), line)
+        one.wave.watch.async_access(kind, PROXY, cta, "tensor", cells, one.threads(), line)

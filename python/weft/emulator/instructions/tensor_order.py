@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft.emulator.bulk_memory import chosen_ctas
 from weft.emulator.decode import Op
 from weft.emulator.errors import Fault
 from weft.emulator.groups import Group
@@ -16,9 +17,11 @@ from weft.emulator.instructions.mbarrier import BarrierOperand, threads_of
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.tensor_operands import pair_of
 from weft.emulator.lanes import Lanes
+from weft.emulator.steps import tell
 from weft.emulator.syntax import Integer
 from weft.emulator.table import Collective, End, Step, Table
 from weft.emulator.types import TYPES, U32, Bools
+from weft.emulator.watch import Watch
 from weft.isa import tcgen05_control
 
 if TYPE_CHECKING:
@@ -137,19 +140,11 @@ def commit(op: Op) -> Step:
                 _arrive(lanes, (cta,), offset, told, line)
                 continue
             for wanted in np.unique(masks[told]).tolist():
-                ctas = _chosen(lanes, cta, wanted, line)
-                _arrive(lanes, ctas, offset, told & (masks == wanted), line)
+                same = told & (masks == wanted)
+                ctas = chosen_ctas(lanes.narrowed(same), cta, wanted, line)
+                _arrive(lanes, ctas, offset, same, line)
 
     return run
-
-
-def _chosen(lanes: Lanes, cta: int, mask: int, line: int) -> tuple[int, ...]:
-    """The CTAs of the cluster that a mask names."""
-    ctas = lanes.wave.cluster_ctas(cta)
-    ranks = [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
-    if ranks and ranks[-1] >= len(ctas):
-        raise Fault(f"the mask 0x{mask:x} names CTA {ranks[-1]} of a cluster of {len(ctas)}", line)
-    return tuple(ctas[rank] for rank in ranks)
 
 
 def _arrive(lanes: Lanes, ctas: tuple[int, ...], offset: int, told: Bools, line: int) -> None:
@@ -170,12 +165,11 @@ def wait(op: Op) -> Collective:
     op.count(0)
     unit, line = f"tcgen05.{form.kind}", op.line
 
-    def run(lanes: Lanes) -> None:
-        if lanes.wave.watch is not None:
-            lanes.wave.watch.async_commit(unit, lanes.threads(), line)
-            lanes.wave.watch.async_done(unit, lanes.threads(), line)
+    def waited(watch: Watch, threads: Bools) -> None:
+        watch.async_commit(unit, threads, line)
+        watch.async_done(unit, threads, line)
 
-    return Collective(run)
+    return Collective(tell(waited))
 
 
 @table.step("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
@@ -184,9 +178,4 @@ def fence(op: Op) -> Step:
     form = legal_form(op, (tcgen05_control.FENCE,))
     op.count(0)
     kind, line = f"tcgen05::{form.kind}", op.line
-
-    def run(lanes: Lanes) -> None:
-        if lanes.wave.watch is not None:
-            lanes.wave.watch.fence(kind, lanes.threads(), line)
-
-    return run
+    return tell(lambda watch, threads: watch.fence(kind, threads, line))

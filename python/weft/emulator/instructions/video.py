@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decode import Op
+from weft.emulator.instructions.compare import ORDERED
 from weft.emulator.steps import compute
 from weft.emulator.syntax import Name, Operand
 from weft.emulator.table import Step, Table
@@ -17,14 +18,6 @@ from weft.emulator.types import U32, Array, Type
 
 table = Table()
 Function = Callable[[Array, Array], Array]
-_COMPARE: dict[str, Function] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
 _FUNCTIONS: dict[str, Function] = {
     "vadd": np.add,
     "vsub": np.subtract,
@@ -39,7 +32,7 @@ _SCALAR = [name for name in (*_FUNCTIONS, "vset", "vshl", "vshr") if name != "va
 
 def _function(op: Op, name: str) -> Function:
     if name == "vset":
-        compare = _COMPARE[op.choice(_COMPARE)]
+        compare = ORDERED[op.choice(ORDERED)]
         return lambda x, y: compare(x, y).astype(np.int64)
     return _FUNCTIONS[name]
 

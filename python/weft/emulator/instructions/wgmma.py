@@ -17,8 +17,9 @@ from weft.emulator.instructions.fragments import Fragment, elements
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.sparse import Sparse
 from weft.emulator.lanes import Lanes
+from weft.emulator.steps import tell
 from weft.emulator.syntax import Operand
-from weft.emulator.table import Collective, Table
+from weft.emulator.table import Collective, Step, Table
 from weft.emulator.types import U64, Array
 from weft.isa import accumulation, mma_fragments, wgmma
 from weft.isa.descriptors import MatrixDescriptor
@@ -140,52 +141,30 @@ def _matrix(
         raise Fault(str(error), line, None, None, "descriptor") from None
     outer, row_bytes = (k, rows * bits // 8) if transposed else (rows, k * bits // 8)
     offsets = shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
-    watch = lanes.wave.watch
-    if watch is not None:
-        octets = (offsets[..., None] + np.arange(shared_operand.CHUNK)).reshape(-1)
-        watch.async_access("load", "wgmma", cta, "shared", octets, lanes.threads(), line)
-    data = shared_operand.read(lanes.wave.memory, cta, offsets, line)
+    data = shared_operand.read(lanes, "wgmma", cta, offsets, line)
     matrix = elements(np.ascontiguousarray(data[:, :row_bytes]), bits).reshape(outer, -1)
     return matrix.T if transposed else matrix
 
 
 @table.step("wgmma.fence")
-def fence(op: Op) -> Any:
+def fence(op: Op) -> Step:
     op.flag("sync", "aligned")
     op.count(0)
-    line = op.line
-
-    def run(lanes: Lanes) -> None:
-        if lanes.wave.watch is not None:
-            lanes.wave.watch.fence("wgmma", lanes.threads(), line)
-
-    return run
+    return tell(lambda watch, threads: watch.fence("wgmma", threads, op.line))
 
 
 @table.step("wgmma.commit_group")
-def commit_group(op: Op) -> Any:
+def commit_group(op: Op) -> Step:
     op.flag("sync", "aligned")
     op.count(0)
-    line = op.line
-
-    def run(lanes: Lanes) -> None:
-        if lanes.wave.watch is not None:
-            lanes.wave.watch.async_commit("wgmma", lanes.threads(), line)
-
-    return run
+    return tell(lambda watch, threads: watch.async_commit("wgmma", threads, op.line))
 
 
 @table.step("wgmma.wait_group")
-def wait_group(op: Op) -> Any:
+def wait_group(op: Op) -> Step:
     op.flag("sync", "aligned")
     op.count(1)
     pending = op.immediate(0)
     if pending < 0:
         op.fail(f"can't leave {pending} groups pending")
-    line = op.line
-
-    def run(lanes: Lanes) -> None:
-        if lanes.wave.watch is not None:
-            lanes.wave.watch.async_done("wgmma", lanes.threads(), line, pending)
-
-    return run
+    return tell(lambda watch, threads: watch.async_done("wgmma", threads, op.line, pending))
