@@ -1,16 +1,47 @@
-"""How a whole product is laid over the chip: the `schedule` attribute of `tile.matmul`."""
+"""How a whole product is laid over the chip: the `schedule` attribute of `tile.matmul`.
 
-from dataclasses import dataclass, fields
-from typing import Any
+A schedule with `warps` is for `mma.sync`, one with `warpgroups` for `wgmma`.
+"""
 
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Self
+
+from weft.dialects.tile_types import PTX_INPUTS
 from weft.errors import WeftError
-from weft.isa import async_copy, mma
-from weft.isa.chips import LANES, ChipSet
+from weft.isa import async_copy, mma, wgmma
+from weft.isa.chips import KIB, LANES, ChipSet
+from weft.isa.types import ELEMENT_TYPES
 from weft.mlir import ir
 from weft.target import Target
 
-INPUT_BYTES = 2
-COPY = async_copy.copy_of(16)  # what fills the stages
+COPY = async_copy.copy_of(16)  # what fills the stages of a schedule for mma.sync
+SWIZZLES = {128: "128B", 64: "64B", 32: "32B"}  # of rows of so many bytes
+WARPGROUP = 4 * LANES  # threads
+MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
+_REGISTERS = 64 * KIB  # of a multiprocessor
+_OTHER_REGISTERS = 26  # that a thread of wgmma needs beside its sums, as ptxas counts
+_WIDTHS = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4, "f8E4M3FN": 1, "f8E5M2": 1, "i8": 1}
+
+
+@dataclass(frozen=True)
+class Types:
+    """The element types of A, B and D, as MLIR names them, and which of A and B have K outside."""
+
+    a: str
+    b: str
+    d: str
+    transposed: tuple[bool, bool] = (False, False)
+
+    @property
+    def input_bytes(self) -> int:
+        """Of an element of A, which is one of B's too."""
+        return _WIDTHS[self.a]
+
+    @property
+    def output_bytes(self) -> int:
+        """Of an element of D."""
+        return _WIDTHS[self.d]
 
 
 def atom(element: str) -> mma.Sync:
@@ -18,16 +49,41 @@ def atom(element: str) -> mma.Sync:
     return mma.Sync("m16n8k16", element, element, "f32", "f32")
 
 
-def needed_chips(element: str) -> ChipSet:
-    """The chips that have the instructions of every schedule."""
-    return mma.SYNC.table[atom(element)].chips & async_copy.CP_ASYNC.table[COPY].chips
-
-
 ATOM = atom("f16").mnk  # the same for every type
 
 
+class _Written:
+    """What the schedules share: a dictionary attribute with a field for each of theirs."""
+
+    counts: ClassVar[dict[str, int]] = {}
+
+    @classmethod
+    def of(cls, attribute: Any) -> Self:
+        """The schedule that an attribute states. Raises WeftError for a field that is missing, odd or
+        unknown.
+        """
+        known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
+        given = {named.name: named.attr for named in attribute}
+        if unknown := sorted(set(given) - set(known)):
+            raise WeftError(f"has no schedule field '{unknown[0]}': fields are {', '.join(known)}")
+        if missing := [n for n, f in known.items() if n not in given and f.default is MISSING]:
+            raise WeftError(f"expects the schedule to say '{missing[0]}'")
+        return cls(**{name: _value(name, attr, cls.counts.get(name)) for name, attr in given.items()})
+
+    def attribute(self) -> Any:
+        """The attribute that states this schedule."""
+        i64 = ir.IntegerType.get_signless(64)
+
+        def written(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return ir.DenseI64ArrayAttr.get(value)
+            return ir.BoolAttr.get(value) if isinstance(value, bool) else ir.IntegerAttr.get(i64, value)
+
+        return ir.DictAttr.get({name: written(value) for name, value in vars(self).items()})
+
+
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(_Written):
     """A choice of tiles: `schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3,
     group = 8}`.
 
@@ -41,32 +97,8 @@ class Schedule:
     stages: int
     group: int = 8
 
-    @classmethod
-    def of(cls, attribute: Any) -> "Schedule":
-        """The schedule that an attribute states. Raises WeftError for a field that is missing, odd or
-        unknown.
-        """
-        if not isinstance(attribute, ir.DictAttr):
-            raise WeftError(f"expects attribute 'schedule' to be a dictionary, got {attribute}")
-        names = [f.name for f in fields(cls)]
-        given = {named.name: named.attr for named in attribute}
-        if unknown := sorted(set(given) - set(names)):
-            raise WeftError(f"has no schedule field '{unknown[0]}': fields are {', '.join(names)}")
-        if missing := [n for n in names if n not in given and n != "group"]:
-            raise WeftError(f"expects the schedule to say '{missing[0]}'")
-        return cls(**{name: _value(name, attr) for name, attr in given.items()})
-
-    def attribute(self) -> Any:
-        """The attribute that states this schedule."""
-        i64 = ir.IntegerType.get_signless(64)
-        return ir.DictAttr.get(
-            {
-                "block": ir.DenseI64ArrayAttr.get(self.block),
-                "warps": ir.DenseI64ArrayAttr.get(self.warps),
-                "stages": ir.IntegerAttr.get(i64, self.stages),
-                "group": ir.IntegerAttr.get(i64, self.group),
-            }
-        )
+    counts: ClassVar[dict[str, int]] = {"block": 3, "warps": 2}
+    inputs: ClassVar[Sequence[str]] = ("f16", "bf16")
 
     @property
     def threads(self) -> int:
@@ -78,15 +110,28 @@ class Schedule:
         """Rows and columns of the product that one warp computes."""
         return self.block[0] // self.warps[0], self.block[1] // self.warps[1]
 
-    @property
-    def shared_bytes(self) -> int:
-        """Shared memory of all stages."""
+    def stage_bytes(self, types: Types) -> int:
+        """Shared memory of one stage."""
         m, n, k = self.block
-        return self.stages * (m + n) * k * INPUT_BYTES
+        return (m + n) * k * types.input_bytes
 
-    def complaint(self, target: Target | None = None) -> str | None:
+    def shared_bytes(self, types: Types) -> int:
+        """Shared memory of all stages."""
+        return self.stages * self.stage_bytes(types)
+
+    @classmethod
+    def chips(cls, types: Types) -> ChipSet:
+        """The chips that have the instructions of every such schedule."""
+        row = mma.SYNC.table.get(atom(types.a))
+        return row.chips & async_copy.CP_ASYNC.table[COPY].chips if row else frozenset()
+
+    def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
         m, n, k = self.block
+        if types.a not in self.inputs or types.a != types.b or types.d not in ("f32", "f16", "bf16"):
+            return f"has a schedule of mma.sync for f16 or bf16 alone, got {types.a}, {types.b} and {types.d}"
+        if types.transposed[0]:
+            return "has a schedule of mma.sync, which takes no transpose_a"
         if min(*self.block, *self.warps, self.stages, self.group) < 1:
             return f"has a schedule with a field below 1: {self}"
         if self.stages < 2:
@@ -100,13 +145,7 @@ class Schedule:
             )
         if k not in (32, 64):
             return f"expects a schedule of block K 32 or 64 (a shared row of 64 or 128 bytes), got {k}"
-        if target and self.shared_bytes > target.chip.shared_bytes:
-            stage, most = self.shared_bytes // self.stages, target.chip.shared_bytes
-            return (
-                f"expects a schedule of at most {most} bytes of shared memory on {target}, "
-                f"got {self.shared_bytes} ({self.stages} stages of {stage})"
-            )
-        return None
+        return _shared_complaint(self.shared_bytes(types), self.stages, self.stage_bytes(types), target)
 
     def __str__(self) -> str:
         m, n, k = self.block
@@ -114,14 +153,145 @@ class Schedule:
         return f"block {m}x{n}x{k}, warps {warps}, {self.stages} stages, group {self.group}"
 
 
-def _value(name: str, attribute: Any) -> Any:
-    counts = {"block": 3, "warps": 2}
-    if name in counts:
-        if not isinstance(attribute, ir.DenseI64ArrayAttr) or len(attribute) != counts[name]:
-            raise WeftError(
-                f"expects schedule field '{name}' to be array<i64> of {counts[name]}, got {attribute}"
+@dataclass(frozen=True)
+class WarpgroupSchedule(_Written):
+    """A choice of tiles for `wgmma`: `schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2,
+    stages = 3, group = 8, splits = 1, swap = false}`.
+
+    A CTA stays on its multiprocessor and computes a `block` (M, N, K) after the other: one warpgroup copies
+    (TMA) into a ring of `stages`, `warpgroups` others multiply, each its share of the rows. Tiles go in
+    groups of `group` block rows. With `swap` the rows of a block are columns of D: for a product of few rows.
+    With `splits` a cluster of so many CTAs shares a block, each a part of K.
+    """
+
+    block: tuple[int, int, int]
+    warpgroups: int
+    stages: int
+    group: int = 8
+    splits: int = 1
+    swap: bool = False
+
+    counts: ClassVar[dict[str, int]] = {"block": 3}
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA: the warpgroups that multiply, and the one that copies."""
+        return WARPGROUP * (self.warpgroups + 1)
+
+    @property
+    def rows(self) -> int:
+        """Rows of a block that one warpgroup computes."""
+        return self.block[0] // self.warpgroups
+
+    def form(self, types: Types) -> wgmma.MmaAsync:
+        """The instruction that multiplies."""
+        a, b = PTX_INPUTS[types.a], PTX_INPUTS[types.b]
+        if self.swap:
+            a, b = b, a
+        depth = wgmma.depth(ELEMENT_TYPES[a])
+        d = "s32" if a == "s8" else "f32"
+        return wgmma.MmaAsync(f"m{wgmma.M}n{self.block[1]}k{depth}", a, b, d)
+
+    def stage_bytes(self, types: Types) -> int:
+        """Shared memory of one stage."""
+        m, n, k = self.block
+        return (m + n) * k * types.input_bytes
+
+    def staging_bytes(self, types: Types) -> int:
+        """Shared memory in which a block of D is put together: of its own type, or in f32 to be added up."""
+        m, n, _ = self.block
+        if self.splits > 1:
+            return m * n * 4
+        return m * n * types.output_bytes if self.staged(types) else 0
+
+    def staged(self, types: Types) -> bool:
+        """Whether blocks of D go through shared memory: elements of 16 bits do (stmatrix)."""
+        return types.output_bytes == 2 and self.splits == 1
+
+    def shared_bytes(self, types: Types) -> int:
+        """Shared memory of all stages, their barriers and D."""
+        return self.stages * self.stage_bytes(types) + self.staging_bytes(types) + 16 * self.stages
+
+    @classmethod
+    def chips(cls, types: Types) -> ChipSet:
+        """The chips that have the instructions of every such schedule."""
+        row = wgmma.MMA_ASYNC.table.get(cls((64, 64, 64), 1, 2).form(types))
+        return row.chips if row else frozenset()
+
+    def complaint(self, types: Types, target: Target | None = None) -> str | None:
+        """Why the schedule can't be lowered, or can't run on `target`."""
+        m, n, k = self.block
+        if min(*self.block, self.warpgroups, self.stages, self.group, self.splits) < 1:
+            return f"has a schedule with a field below 1: {self}"
+        if verdict := wgmma.MMA_ASYNC.judge(self.form(types), target.chip.name if target else None):
+            return f"has a schedule whose instruction isn't legal: wgmma.mma_async {verdict}"
+        if self.stages < 2:
+            return f"expects a schedule of at least 2 stages, got {self.stages}"
+        if self.warpgroups > 3 or m % (self.warpgroups * wgmma.M):
+            return (
+                f"expects a schedule of 1 to 3 warpgroups that divide block M {m} in multiples of {wgmma.M}, "
+                f"got {self.warpgroups}"
             )
+        share = min(_REGISTERS // self.threads, 255) // 8 * 8
+        if (most := (share - _OTHER_REGISTERS) * WARPGROUP) < self.rows * n:
+            return (
+                f"expects a schedule whose warpgroups hold at most {most} sums each, as {self.threads} "
+                f"threads have {share} registers, got {self.rows} x {n}"
+            )
+        if self.splits > MOST_SPLITS or self.splits & (self.splits - 1) or n % (8 * self.splits):
+            return (
+                f"expects a schedule of 1, 2, 4 or 8 splits that divide block N {n} in multiples of 8, "
+                f"got {self.splits}"
+            )
+        if any(types.transposed) and types.input_bytes != 2:
+            return f"expects A and B with K inside, as wgmma reads {types.a}, got one with K outside"
+        row = k * types.input_bytes
+        if row % 128 and row not in SWIZZLES:
+            return (
+                f"expects a schedule of block K of 32, 64 or a multiple of 128 bytes, got {row} "
+                f"({k} of {types.a})"
+            )
+        return _shared_complaint(self.shared_bytes(types), self.stages, self.stage_bytes(types), target)
+
+    def __str__(self) -> str:
+        m, n, k = self.block
+        text = f"block {m}x{n}x{k}, {self.warpgroups} warpgroups, {self.stages} stages, group {self.group}"
+        text += f", {self.splits} splits" if self.splits > 1 else ""
+        return text + (", swapped" if self.swap else "")
+
+
+AnySchedule = Schedule | WarpgroupSchedule
+
+
+def schedule_of(attribute: Any) -> AnySchedule:
+    """The schedule that an attribute states. Raises WeftError for one that is none."""
+    if not isinstance(attribute, ir.DictAttr):
+        raise WeftError(f"expects attribute 'schedule' to be a dictionary, got {attribute}")
+    kind = WarpgroupSchedule if "warpgroups" in attribute else Schedule
+    return kind.of(attribute)
+
+
+def needed_chips(types: Types) -> ChipSet:
+    """The chips that have the instructions of some schedule."""
+    return Schedule.chips(types) | WarpgroupSchedule.chips(types)
+
+
+def _shared_complaint(needed: int, stages: int, stage: int, target: Target | None) -> str | None:
+    if target is None or needed <= target.chip.shared_bytes:
+        return None
+    return (
+        f"expects a schedule of at most {target.chip.shared_bytes} bytes of shared memory on {target}, "
+        f"got {needed} ({stages} stages of {stage})"
+    )
+
+
+def _value(name: str, attribute: Any, count: int | None) -> Any:
+    if count is not None:
+        if not isinstance(attribute, ir.DenseI64ArrayAttr) or len(attribute) != count:
+            raise WeftError(f"expects schedule field '{name}' to be array<i64> of {count}, got {attribute}")
         return tuple(attribute)
+    if isinstance(attribute, ir.BoolAttr):
+        return bool(attribute.value)
     if not isinstance(attribute, ir.IntegerAttr):
         raise WeftError(f"expects schedule field '{name}' to be an integer, got {attribute}")
     return attribute.value

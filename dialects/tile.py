@@ -4,116 +4,74 @@ Its types, fragments and buffers, are those of `weft.dialects.tile_types`. Globa
 """
 
 from collections.abc import Sequence
-from ctypes import c_float
-from math import isfinite
+from dataclasses import replace
 from typing import Any
 
 from weft.dialects.instruction import judge
 from weft.dialects.op import Op, build
-from weft.dialects.schedule import Schedule
+from weft.dialects.tile_async import (
+    acquire,
+    advance,
+    await_,
+    expect,
+    full_barrier,
+    gemm_async,
+    make_ring,
+    release,
+    role,
+    store_async,
+    tensor_map,
+    wait_gemm,
+)
+from weft.dialects.tile_matmul import MatmulOp, matmul
 from weft.dialects.tile_types import (
-    INPUT_TYPES,
-    OUTPUT_TYPES,
+    ADDRESS_SPACES,
+    ELEMENT_TYPES,
     BufferType,
     FragmentType,
+    MapType,
+    RingType,
     Tile,
+    index_complaint,
     is_buffer,
     is_fragment,
+    is_map,
     is_memref,
     matrix_complaint,
+    tensor_complaint,
     tile_complaint,
 )
-from weft.errors import WeftError
 from weft.isa import async_copy
 from weft.layout import Layout
-from weft.mlir import ext, ir
+from weft.mlir import ext
 
-__all__ = ["BufferType", "FragmentType", "Tile", "is_buffer", "is_fragment"]  # what users of the ops need too
+# What users of the ops need too: all of the dialect under one name.
+__all__ = [
+    "BufferType",
+    "FragmentType",
+    "MapType",
+    "MatmulOp",
+    "RingType",
+    "Tile",
+    "acquire",
+    "advance",
+    "await_",
+    "expect",
+    "full_barrier",
+    "gemm_async",
+    "is_buffer",
+    "is_fragment",
+    "is_map",
+    "make_ring",
+    "matmul",
+    "release",
+    "role",
+    "store_async",
+    "tensor_map",
+    "wait_gemm",
+]
 
 STAGE_BYTES = 16  # the widest cp.async, and a row of ldmatrix, must be aligned in every stage
-
-
-class MatmulOp(Op, dialect=Tile, name="matmul"):
-    """`D = alpha * A @ B + beta * C`: a whole product of matrices in global memory.
-
-    A is M x K, B is K x N (N x K with `transpose_b`), D is M x N. C is the operand after D; with a beta and
-    no C, D is read and updated. Products accumulate in f32.
-    """
-
-    a: ext.Operand[Any]
-    b: ext.Operand[Any]
-    d: ext.Operand[Any]
-    inputs: Sequence[ext.Operand[Any]]
-    optional = {"transpose_b": False, "alpha": 1.0, "beta": 0.0, "schedule": None}  # noqa: RUF012
-
-    @property
-    def c(self) -> Any | None:
-        """The matrix that beta scales: C, else D; None where beta is 0."""
-        if self.attribute("beta") == 0.0:
-            return None
-        return self.inputs[0] if len(self.inputs) else self.d
-
-    @property
-    def schedule(self) -> Schedule | None:
-        """The schedule, where one was chosen."""
-        found = self.attribute("schedule")
-        return None if found is None else Schedule.of(found)
-
-    @property
-    def static_mnk(self) -> tuple[int | None, int | None, int | None]:
-        """M, N and K as far as the operand types tell."""
-        rows_b, cols_b = _dims(self.b)
-        if self.attribute("transpose_b"):
-            rows_b, cols_b = cols_b, rows_b
-        (m_a, k_a), (m_d, n_d) = _dims(self.a), _dims(self.d)
-        return m_a or m_d, cols_b or n_d, k_a or rows_b
-
-    def check(self) -> str | None:
-        if len(self.inputs) > 1:
-            return f"expects A, B, D and at most one C, got {3 + len(self.inputs)} operands"
-        named = [("A", self.a, INPUT_TYPES), ("B", self.b, INPUT_TYPES), ("D", self.d, OUTPUT_TYPES)]
-        named += [("C", c, OUTPUT_TYPES) for c in self.inputs]
-        for name, value, elements in named:
-            if found := matrix_complaint(name, value, elements):
-                return found
-        for name in ("alpha", "beta"):
-            if not isfinite(c_float(self.attribute(name)).value):
-                return f"expects {name} to be finite in f32, got {self.attribute(name)}"
-        for name, value in (("A", self.a), ("B", self.b)):
-            if value == self.d:
-                return f"has one matrix as {name} and D: it would overwrite what it reads"
-        if self.a.type.element_type != self.b.type.element_type:
-            return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
-        return self._shape_complaint() or self._schedule_complaint()
-
-    def _shape_complaint(self) -> str | None:
-        (m, k), (m_d, n_d), b = _dims(self.a), _dims(self.d), _dims(self.b)
-        k_b, n = reversed(b) if self.attribute("transpose_b") else b
-        pairs = [("M", "A", m, "D", m_d), ("N", "B", n, "D", n_d), ("K", "A", k, "B", k_b)]
-        for c in self.inputs:
-            pairs += [("M", "D", m_d, "C", _dims(c)[0]), ("N", "D", n_d, "C", _dims(c)[1])]
-        for dim, x, x_size, y, y_size in pairs:
-            if x_size and y_size and x_size != y_size:
-                form = "N x K" if self.attribute("transpose_b") else "K x N"
-                found = f"{dim} is {x_size} in {x} and {y_size} in {y}"
-                return f"expects A (M x K), B ({form}) and D (M x N) to agree: {found}"
-        return None
-
-    def _schedule_complaint(self) -> str | None:
-        found = self.attribute("schedule")
-        if found is None:
-            return None
-        try:
-            schedule = Schedule.of(found)
-        except WeftError as error:
-            return error.diagnostics[0].message
-        return schedule.complaint(self.target)
-
-
-def _dims(value: Any) -> tuple[int | None, int | None]:
-    kind = value.type
-    rows, cols = (None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(2))
-    return rows, cols
 
 
 class GemmOp(Op, dialect=Tile, name="gemm"):
@@ -159,9 +117,7 @@ class GemmOp(Op, dialect=Tile, name="gemm"):
 
 
 class AllocOp(Op, dialect=Tile, name="alloc"):
-    """A buffer that lives as long as the kernel; shared buffers start on 1024 bytes, so that every swizzle
-    fits.
-    """
+    """A buffer that lives as long as the kernel; it starts where its swizzle's pattern does."""
 
     buffer: ext.Result[Any]
 
@@ -181,7 +137,7 @@ class StageOp(Op, dialect=Tile, name="stage"):
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.tile)):
             return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.tile.type}"
-        if found := tile_complaint([self.buffer, self.tile]) or _index_complaint([self.index]):
+        if found := tile_complaint([self.buffer, self.tile]) or index_complaint([self.index]):
             return found
         want = stage_type(self.buffer.type)
         if want is None:
@@ -196,8 +152,59 @@ class StageOp(Op, dialect=Tile, name="stage"):
         return None
 
 
+class SliceOp(Op, dialect=Tile, name="slice"):
+    """The part of a buffer of rank 2 at (`row`, `column`), multiples of the result's shape."""
+
+    buffer: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+    tile: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not (is_buffer(self.buffer) and is_buffer(self.tile)):
+            return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.tile.type}"
+        found = tile_complaint([self.buffer, self.tile]) or index_complaint([self.row, self.column])
+        if found:
+            return found
+        whole, part = self.buffer.type, self.tile.type
+        if len(whole.shape) != 2 or len(part.shape) != 2:
+            return f"expects buffers of rank 2, got shapes {list(whole.shape)} and {list(part.shape)}"
+        if any(big % small for big, small in zip(whole.shape, part.shape, strict=True)):
+            return f"expects whole tiles of {list(part.shape)} in the buffer, got shape {list(whole.shape)}"
+        if (want := slice_type(whole, part.shape)) != part:
+            return f"expects to return {want}, got {part}"
+        for start in ((part.shape[0], 0), (0, part.shape[1])):
+            if all(s < extent for s, extent in zip(start, whole.shape, strict=True)):
+                apart = replace(whole.layout, swizzle=None).apply(start, whole.shape)["m"]
+                unit = whole.layout.swizzle.period if whole.layout.swizzle else STAGE_BYTES
+                if apart * whole.element_bits // 8 % unit:
+                    got = apart * whole.element_bits // 8
+                    return f"expects parts a multiple of {unit} bytes apart, got {got}"
+        return None
+
+
+class PeerOp(Op, dialect=Tile, name="peer"):
+    """The buffer of another CTA of the cluster, by its rank there: where it has the operand.
+
+    Its CTA must have written it before a barrier of the cluster, and live until another.
+    """
+
+    buffer: ext.Operand[Any]
+    rank: ext.Operand[Any]
+    peer: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not (is_buffer(self.buffer) and is_buffer(self.peer)):
+            return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.peer.type}"
+        if found := tile_complaint([self.buffer, self.peer]) or index_complaint([self.rank]):
+            return found
+        if self.buffer.type.space != "shared" or peer_type(self.buffer.type) != self.peer.type:
+            return f"expects a shared buffer and {peer_type(self.buffer.type)}, got {self.buffer.type}"
+        return None
+
+
 class AddressOp(Op, dialect=Tile, name="address"):
-    """The address of a buffer's first byte, before any swizzle: an `!llvm.ptr<3>`."""
+    """The address of a buffer's first byte, before any swizzle: `!llvm.ptr<3>`, of a peer `!llvm.ptr<7>`."""
 
     buffer: ext.Operand[Any]
     address: ext.Result[Any]
@@ -205,8 +212,9 @@ class AddressOp(Op, dialect=Tile, name="address"):
     def check(self) -> str | None:
         if not is_buffer(self.buffer):
             return f"expects a tile.buffer, got {self.buffer.type}"
-        if str(self.address.type) != "!llvm.ptr<3>":
-            return f"expects to return !llvm.ptr<3>, got {self.address.type}"
+        want = f"!llvm.ptr<{ADDRESS_SPACES[self.buffer.type.space]}>"
+        if str(self.address.type) != want:
+            return f"expects to return {want}, got {self.address.type}"
         return tile_complaint([self.buffer])
 
 
@@ -221,17 +229,22 @@ def stage_type(buffer: Any) -> Any | None:
     return BufferType.of(buffer.shape[1:], buffer.element_type, inner, buffer.space)
 
 
+def slice_type(buffer: Any, shape: Sequence[int]) -> Any:
+    """The type of a part of a buffer of rank 2. Raises LayoutError where no layout says where it lies."""
+    inner = replace(buffer.layout, swizzle=None).slice(buffer.shape, (0, 0), shape)
+    inner = replace(inner, swizzle=buffer.layout.swizzle)
+    return BufferType.of(shape, buffer.element_type, inner, buffer.space)
+
+
+def peer_type(buffer: Any) -> Any:
+    """The type of a buffer like this one in another CTA of the cluster."""
+    return BufferType.of(buffer.shape, buffer.element_type, buffer.layout, "cluster")
+
+
 def stage_bytes(buffer: Any) -> int:
     """The distance of a buffer's tiles along its first dimension, for a buffer that has a `stage_type`."""
     strides = [it.stride for it in buffer.layout.group(buffer.shape)[0]]
     return int(sum(strides) * buffer.element_bits // 8)
-
-
-def _index_complaint(values: Sequence[Any]) -> str | None:
-    for value in values:
-        if str(value.type) != "i32":
-            return f"expects i32 coordinates, got {value.type}"
-    return None
 
 
 def _vector_complaint(op: Any, widths: Sequence[int]) -> str | None:
@@ -249,11 +262,11 @@ def _access_complaint(op: Any, fragment: Any) -> str | None:
 
 
 def _copy_complaint(op: Any) -> str | None:
-    if found := matrix_complaint("the source", op.source, OUTPUT_TYPES):
+    if found := matrix_complaint("the source", op.source, ELEMENT_TYPES):
         return found
     if not is_buffer(op.tile):
         return f"expects the destination to be a tile.buffer, got {op.tile.type}"
-    if found := tile_complaint([op.tile]) or _index_complaint([op.row, op.column]):
+    if found := tile_complaint([op.tile]) or index_complaint([op.row, op.column]):
         return found
     if len(op.tile.type.shape) != 2:
         return f"expects a destination of rank 2, got shape {list(op.tile.type.shape)}"
@@ -263,19 +276,22 @@ def _copy_complaint(op: Any) -> str | None:
 
 
 class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
-    """All threads of the CTA start to copy the tile at (`row`, `column`) of a matrix into a buffer
-    (cp.async).
+    """Starts to copy the tile at (`row`, `column`) of a matrix into a buffer; what lies outside of the matrix
+    becomes zero.
 
-    What lies outside of the matrix becomes zero. Each thread copies `vector_bytes` at a time: rows and tile
-    must be aligned to it. The data is there after `nvvm.cp.async.commit.group`, `nvvm.cp.async.wait.group`
-    and a barrier.
+    From a memref all threads of the CTA copy, `vector_bytes` at a time (cp.async): rows and tile must be
+    aligned to it. The data is there after `nvvm.cp.async.commit.group`, `nvvm.cp.async.wait.group` and a
+    barrier. From a `tile.map` one thread does (TMA), and the data is there when the mbarrier says so whose
+    address (`!llvm.ptr<3>`, a stage's `tile.full_barrier`) is the operand after the tile: it must expect the
+    bytes.
     """
 
     source: ext.Operand[Any]
     row: ext.Operand[Any]
     column: ext.Operand[Any]
     tile: ext.Operand[Any]
-    vector_bytes: ir.IntegerAttr
+    barrier: Sequence[ext.Operand[Any]]
+    optional = {"vector_bytes": 0}  # noqa: RUF012
 
     @property
     def form(self) -> async_copy.Copy:
@@ -283,9 +299,20 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
         return async_copy.copy_of(self.attribute("vector_bytes"))
 
     def check(self) -> str | None:
+        if is_map(self.source):
+            return self._tensor_complaint()
+        if len(self.barrier):
+            return f"expects a barrier with a tile.map alone, got {self.source.type}"
         widths = [form.bytes for form in async_copy.CP_ASYNC.forms()]
         found = _copy_complaint(self) or _vector_complaint(self, tuple(dict.fromkeys(widths)))
         return found or judge(async_copy.CP_ASYNC, self)
+
+    def _tensor_complaint(self) -> str | None:
+        if [str(value.type) for value in self.barrier] != ["!llvm.ptr<3>"]:
+            return f"expects one barrier (!llvm.ptr<3>) after the tile, got {len(self.barrier)} operands"
+        if "vector_bytes" in self.attributes:
+            return "has no vector_bytes with a tile.map"
+        return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
 
 
 class CopyOp(Op, dialect=Tile, name="copy"):
@@ -323,39 +350,41 @@ class LoadOp(Op, dialect=Tile, name="load"):
         if not is_fragment(self.fragment):
             return f"expects to return a tile.fragment, got {self.fragment.type}"
         if is_memref(self.source):
-            found = matrix_complaint("the source", self.source, OUTPUT_TYPES)
+            found = matrix_complaint("the source", self.source, ELEMENT_TYPES)
         elif is_buffer(self.source):
             found = tile_complaint([self.source])
         else:
             found = f"expects a tile.buffer or a memref, got {self.source.type}"
-        found = found or tile_complaint([self.fragment]) or _index_complaint([self.row, self.column])
+        found = found or tile_complaint([self.fragment]) or index_complaint([self.row, self.column])
         found = found or _access_complaint(self, self.fragment)
         if found:
             return found
         if self.source.type.element_type != self.fragment.type.element_type:
             return f"expects one element type, got {self.source.type} and {self.fragment.type}"
-        return self._buffer_complaint() if is_buffer(self.source) else self._matrix_complaint()
+        if is_buffer(self.source):
+            return _parts_complaint(self.source.type, self.fragment.type, self.attribute("transpose"))
+        return self._matrix_complaint()
 
     def _matrix_complaint(self) -> str | None:
         return "expects no transpose of a matrix" if self.attribute("transpose") else None
 
-    def _buffer_complaint(self) -> str | None:
-        outer, inner = self.source.type.shape, self.fragment.type.shape
-        if len(outer) != 2:
-            return f"expects a buffer of rank 2, got shape {list(outer)}"
-        if self.attribute("transpose"):
-            inner = inner[::-1]
-        if any(big % small for big, small in zip(outer, inner, strict=True)):
-            return f"expects a buffer of whole tiles of {list(inner)}, got shape {list(outer)}"
-        return None
+
+def _parts_complaint(buffer: Any, fragment: Any, transpose: bool) -> str | None:
+    """Why a buffer doesn't hold whole fragments."""
+    outer, inner = buffer.shape, fragment.shape[:: -1 if transpose else 1]
+    if len(outer) != 2:
+        return f"expects a buffer of rank 2, got shape {list(outer)}"
+    if any(big % small for big, small in zip(outer, inner, strict=True)):
+        return f"expects a buffer of whole tiles of {list(inner)}, got shape {list(outer)}"
+    return None
 
 
 class StoreOp(Op, dialect=Tile, name="store"):
-    """One warp stores a fragment at (`row`, `column`) of a matrix; what lies outside of the matrix is left
-    out.
+    """One warp (or warpgroup) stores a fragment at (`row`, `column`) of a matrix, or of a buffer.
 
-    `vector_bytes` more than an element's width stores runs of the lane's elements at once: rows, and the
-    fragment's place, must be aligned to it.
+    What lies outside of a matrix is left out. `vector_bytes` more than an element's width stores runs of the
+    lane's elements at once: rows, and the fragment's place, must be aligned to it. In a buffer the
+    coordinates must be multiples of the fragment's shape.
     """
 
     fragment: ext.Operand[Any]
@@ -367,14 +396,19 @@ class StoreOp(Op, dialect=Tile, name="store"):
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
             return f"expects a tile.fragment, got {self.fragment.type}"
-        found = matrix_complaint("the destination", self.destination, OUTPUT_TYPES)
-        found = found or tile_complaint([self.fragment]) or _index_complaint([self.row, self.column])
+        if is_buffer(self.destination):
+            found = tile_complaint([self.destination])
+        else:
+            found = matrix_complaint("the destination", self.destination, ELEMENT_TYPES)
+        found = found or tile_complaint([self.fragment]) or index_complaint([self.row, self.column])
         found = found or _access_complaint(self, self.fragment)
         if found:
             return found
         if self.destination.type.element_type != self.fragment.type.element_type:
             return f"expects one element type, got {self.fragment.type} and {self.destination.type}"
-        return None
+        if not is_buffer(self.destination):
+            return None
+        return _parts_complaint(self.destination.type, self.fragment.type, transpose=False)
 
 
 class FromLaneOp(Op, dialect=Tile, name="from_lane"):
@@ -406,30 +440,6 @@ def _lane_complaint(fragment: Any, lane: Any) -> str | None:
     return None if lane.type == want else f"expects {want} for a lane of {fragment.type}, got {lane.type}"
 
 
-def matmul(
-    a: Any,
-    b: Any,
-    d: Any,
-    c: Any | None = None,
-    *,
-    transpose_b: bool = False,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    schedule: Schedule | None = None,
-) -> Any:
-    """Builds `tile.matmul` (see `MatmulOp`). Raises WeftError where the operands don't fit."""
-    return build(
-        MatmulOp,
-        operands=[a, b, d, *([] if c is None else [c])],
-        attributes={
-            "transpose_b": transpose_b,
-            "alpha": float(alpha),
-            "beta": float(beta),
-            "schedule": schedule and schedule.attribute(),
-        },
-    )
-
-
 def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta: float = 0.0) -> Any:
     """Builds `tile.gemm` and returns D of type `d_type`. Raises WeftError where the tiles don't fit."""
     return build(
@@ -445,14 +455,30 @@ def alloc(buffer_type: Any) -> Any:
     return build(AllocOp, results=[buffer_type]).buffer
 
 
+def peer(buffer: Any, rank: Any) -> Any:
+    """Builds `tile.peer` and returns the peer's buffer."""
+    return build(PeerOp, operands=[buffer, rank], results=[peer_type(buffer.type)]).peer
+
+
 def stage(buffer: Any, index: Any) -> Any:
     """Builds `tile.stage` and returns `buffer[index]`."""
     return build(StageOp, operands=[buffer, index], results=[stage_type(buffer.type)]).tile
 
 
-def copy_async(source: Any, row: Any, column: Any, tile: Any, *, vector_bytes: int) -> Any:
-    """Builds `tile.copy_async`."""
-    return build(CopyAsyncOp, operands=[source, row, column, tile], attributes={"vector_bytes": vector_bytes})
+def slice_(buffer: Any, row: Any, column: Any, shape: Sequence[int]) -> Any:
+    """Builds `tile.slice` and returns the part, of this shape."""
+    return build(SliceOp, operands=[buffer, row, column], results=[slice_type(buffer.type, shape)]).tile
+
+
+def copy_async(
+    source: Any, row: Any, column: Any, tile: Any, *, vector_bytes: int = 0, barrier: Any = None
+) -> Any:
+    """Builds `tile.copy_async`; a `tile.map` needs the `barrier`."""
+    return build(
+        CopyAsyncOp,
+        operands=[source, row, column, tile, *([] if barrier is None else [barrier])],
+        attributes={"vector_bytes": vector_bytes},
+    )
 
 
 def copy(source: Any, row: Any, column: Any, tile: Any) -> Any:

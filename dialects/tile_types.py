@@ -1,9 +1,10 @@
 """The types of the `tile` dialect, and what they hold values to.
 
 Two kinds of value hold a tile. A fragment (`!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>`) lies
-in the registers of a warp; its layout says which lane holds which element, and in which order. A buffer
+in the registers of a warp, or of the four warps of a warpgroup where its layout names `warpid`; the layout
+says which lane holds which element, and in which order. A buffer
 (`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`) lies in a memory. Global operands are
-memrefs.
+memrefs; `!tile.map<…>` is one as TMA copies its tiles. `!tile.ring<stages>` is the barriers of a pipeline.
 """
 
 from collections.abc import Sequence
@@ -14,9 +15,13 @@ from weft.isa.chips import LANES
 from weft.layout import Layout, LayoutError
 from weft.mlir import cast, ext, ir, strides
 
-INPUT_TYPES = ("f16", "bf16")
-OUTPUT_TYPES = ("f32", "f16", "bf16")
-SPACES = ("shared",)
+FP8_TYPES = ("f8E4M3FN", "f8E5M2")
+PTX_INPUTS = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2", "i8": "s8"}
+"""What tensor cores read elements of MLIR's types as."""
+ELEMENT_TYPES = (*PTX_INPUTS, "i32", "i64")
+ADDRESS_SPACES = {"shared": 3, "cluster": 7}
+"""The memories of buffers, and LLVM's numbers of them: the CTA's own shared memory, or a peer's."""
+WARPS = 4  # of a warpgroup
 MOST_REGISTERS = 1024  # elements in a lane, far beyond what a thread's 255 registers hold
 
 
@@ -58,7 +63,7 @@ def _layout(kind: Any) -> Layout:
 
 
 class FragmentType(Tile.Type, name="fragment"):
-    """A tile in the registers of a warp."""
+    """A tile in the registers of a warp or warpgroup."""
 
     extents: Any
     element: Any
@@ -72,6 +77,11 @@ class FragmentType(Tile.Type, name="fragment"):
     shape = property(_shape)
     element_type = property(_element_type)
     layout = property(_layout)
+
+    @property
+    def warps(self) -> int:
+        """The warps that hold it: one, or a warpgroup's four."""
+        return int(self.layout.span("warpid"))
 
     @property
     def registers(self) -> int:
@@ -122,9 +132,50 @@ class BufferType(Tile.Type, name="buffer"):
 
     def complaint(self) -> str | None:
         """What is wrong with the type's parameters."""
-        if self.space not in SPACES:
-            return f"has a buffer in unknown memory '{self.space}': it is one of {', '.join(SPACES)}"
+        if self.space not in ADDRESS_SPACES:
+            return f"has a buffer in unknown memory '{self.space}': it is one of {', '.join(ADDRESS_SPACES)}"
         return _complaint(self, "buffer")
+
+
+class MapType(Tile.Type, name="map"):
+    """A matrix in global memory as TMA copies it: in tiles that lie in shared memory as `layout` says."""
+
+    extents: Any
+    element: Any
+    map: LayoutAttr
+
+    @staticmethod
+    def of(tile: Any) -> Any:
+        """The type of a matrix that is copied to and from buffers of type `tile`."""
+        return MapType.get(tile.extents, tile.element, tile.map)
+
+    shape = property(_shape)
+    element_type = property(_element_type)
+    layout = property(_layout)
+
+    @property
+    def buffer_type(self) -> Any:
+        """The type of its tiles in shared memory."""
+        return BufferType.get(self.extents, self.element, self.map, ir.StringAttr.get("shared"))
+
+    def complaint(self) -> str | None:
+        """What is wrong with the type's parameters."""
+        return _complaint(self, "map")
+
+
+class RingType(Tile.Type, name="ring"):
+    """The barriers of a ring of stages: one tells that a stage is full, one that it is empty."""
+
+    count: ir.IntegerAttr
+
+    @staticmethod
+    def of(stages: int) -> Any:
+        """The type of a ring of so many stages."""
+        return RingType.get(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), stages))
+
+    @property
+    def stages(self) -> int:
+        return int(ir.IntegerAttr(self.count).value)
 
 
 def _complaint(tile: Any, kind: str) -> str | None:
@@ -132,8 +183,8 @@ def _complaint(tile: Any, kind: str) -> str | None:
         return f"has a {kind} whose shape isn't array<i64: ...>: {tile.extents}"
     if not tile.shape or min(tile.shape) < 1:
         return f"has a {kind} of shape {list(tile.shape)}: every extent must be at least 1"
-    if cast(ir.TypeAttr, tile.element) is None or str(tile.element_type) not in OUTPUT_TYPES:
-        return f"has a {kind} of {tile.element}: elements are one of {', '.join(OUTPUT_TYPES)}"
+    if cast(ir.TypeAttr, tile.element) is None or str(tile.element_type) not in ELEMENT_TYPES:
+        return f"has a {kind} of {tile.element}: elements are one of {', '.join(ELEMENT_TYPES)}"
     try:
         tile.layout.group(tile.shape)
         found = _misplaced(tile.layout, kind)
@@ -146,10 +197,10 @@ def _complaint(tile: Any, kind: str) -> str | None:
 @cache
 def _misplaced(layout: Layout, kind: str) -> str | None:
     """Why a layout's places can't be those of a fragment, or of a buffer."""
-    axes = ("laneid", "m") if kind == "fragment" else ("m",)
+    axes = ("warpid", "laneid", "m") if kind == "fragment" else ("m",)
     if other := [axis for axis in layout.axes if axis not in axes]:
         return f"it lies on {' and '.join(axes)} alone, not on {other[0]}"
-    if kind == "buffer":
+    if kind != "fragment":
         if layout.offset or layout.has_replica:
             return "it has no replica or offset"
         reach = 0
@@ -163,7 +214,10 @@ def _misplaced(layout: Layout, kind: str) -> str | None:
         return "it has no swizzle"
     if registers > MOST_REGISTERS:
         return f"a lane holds at most {MOST_REGISTERS} elements, not {registers}"
-    if not layout.is_bijective({"laneid": LANES, "m": registers}):
+    warps = layout.span("warpid")
+    if warps not in (1, WARPS):
+        return f"it lies in one warp or in the {WARPS} of a warpgroup, not in {warps}"
+    if not layout.is_bijective({"warpid": warps, "laneid": LANES, "m": registers}):
         return f"it doesn't give each of {LANES} lanes one element for each of {registers} registers"
     return None
 
@@ -178,6 +232,11 @@ def is_buffer(value: Any) -> bool:
     return isinstance(value.type, BufferType)
 
 
+def is_map(value: Any) -> bool:
+    """Whether a value is a matrix in global memory as TMA copies it."""
+    return isinstance(value.type, MapType)
+
+
 def is_memref(value: Any) -> bool:
     """Whether a value is a matrix in global memory."""
     return isinstance(value.type, ir.MemRefType)
@@ -186,7 +245,7 @@ def is_memref(value: Any) -> bool:
 def tile_complaint(values: Sequence[Any]) -> str | None:
     """What is wrong with the types of those values that are tiles."""
     for value in values:
-        if is_fragment(value) or is_buffer(value):
+        if is_fragment(value) or is_buffer(value) or is_map(value):
             found = value.type.complaint()
             if found:
                 return str(found)
@@ -214,3 +273,29 @@ def matrix_complaint(name: str, value: Any, elements: Sequence[str]) -> str | No
     if found[0][1] != 1:
         return f"expects rows of {name} to be contiguous (innermost stride 1), got {kind}"
     return None
+
+
+def index_complaint(values: Sequence[Any]) -> str | None:
+    """Which of the values is no coordinate."""
+    for value in values:
+        if str(value.type) != "i32":
+            return f"expects i32 coordinates, got {value.type}"
+    return None
+
+
+def tensor_complaint(matrix: Any, tile: Any) -> str | None:
+    """Why TMA can't copy between a matrix and a buffer."""
+    if not is_map(matrix):
+        return f"expects the matrix to be a tile.map, got {matrix.type}"
+    if not is_buffer(tile):
+        return f"expects a tile.buffer, got {tile.type}"
+    if found := tile_complaint([matrix, tile]):
+        return found
+    if matrix.type.buffer_type != tile.type:
+        return f"expects a buffer as the map has it, {matrix.type.buffer_type}, got {tile.type}"
+    return None
+
+
+def ring_complaint(ring: Any) -> str | None:
+    """Why a value is no ring."""
+    return None if isinstance(ring.type, RingType) else f"expects a tile.ring, got {ring.type}"

@@ -9,10 +9,15 @@ from weft.passes.lower_buffers import LOWER_BUFFERS
 from weft.passes.lower_copies import LOWER_COPIES
 from weft.passes.lower_fragments import LOWER_FRAGMENTS
 from weft.passes.lower_gemm import LOWER_GEMM
+from weft.passes.lower_gemm_async import LOWER_GEMM_ASYNC
 from weft.passes.lower_mma import LOWER_MMA
+from weft.passes.lower_rings import LOWER_RINGS
+from weft.passes.lower_roles import LOWER_ROLES
 from weft.passes.lower_tcgen05 import LOWER_TCGEN05
+from weft.passes.lower_tma import LOWER_TMA
 from weft.passes.lower_wgmma import LOWER_WGMMA
 from weft.passes.lower_wmma import LOWER_WMMA
+from weft.passes.mark_tensor_maps import MARK_TENSOR_MAPS
 from weft.passes.nvvm_to_weft import NVVM_TO_WEFT
 from weft.passes.outline_matmul import OUTLINE_MATMUL
 from weft.passes.pipeline import (
@@ -34,8 +39,12 @@ PASSES = {
         SELECT_SCHEDULE,
         OUTLINE_MATMUL,
         EXPAND_MATMUL,
+        LOWER_TMA,
         LOWER_COPIES,
         LOWER_GEMM,
+        LOWER_GEMM_ASYNC,
+        LOWER_RINGS,
+        LOWER_ROLES,
         LOWER_BUFFERS,
         LOWER_FRAGMENTS,
         NVVM_TO_WEFT,
@@ -44,6 +53,7 @@ PASSES = {
         LOWER_MMA,
         LOWER_WGMMA,
         LOWER_TCGEN05,
+        MARK_TENSOR_MAPS,
     )
 }
 

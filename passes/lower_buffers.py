@@ -6,21 +6,22 @@ The kernel's `weft.shared_bytes` attribute says how much of it a launch must pro
 from typing import Any
 
 from weft.dialects.op import refuse
-from weft.dialects.tile import AddressOp, AllocOp, StageOp, stage_bytes
-from weft.mlir import gpu, ir, llvm, operations
+from weft.dialects.tile import AddressOp, AllocOp, PeerOp, SliceOp, StageOp, stage_bytes
+from weft.mlir import gpu, ir, llvm, nvvm, operations
 from weft.passes import emit, places
 from weft.passes.pass_ import Pass
 
 ALIGNMENT = 1024  # the period of the widest swizzle
+UNSWIZZLED = 128  # what buffers without a swizzle are aligned to
 SYMBOL = "weft_shared"
 
 
 def run(module: Any) -> None:
-    """Lowers every `tile.alloc`, `tile.stage` and `tile.address`."""
+    """Lowers every `tile.alloc`, `tile.stage`, `tile.slice` and `tile.address`."""
     for kernel in operations(module, gpu.GPUFuncOp):
-        if operations(kernel, AllocOp, StageOp, AddressOp):
+        if operations(kernel, AllocOp, StageOp, SliceOp, PeerOp, AddressOp):
             _place(kernel)
-    for op in operations(module, AllocOp, StageOp, AddressOp):
+    for op in operations(module, AllocOp, StageOp, SliceOp, PeerOp, AddressOp):
         raise refuse(op, "expects to stand in a gpu.func")
 
 
@@ -29,11 +30,13 @@ def _place(kernel: Any) -> None:
     addresses: dict[Any, Any] = {}
     total = 0
     for op in operations(kernel, AllocOp):
-        symbol = _symbol(kernel)
+        symbol, kind = _symbol(kernel), op.buffer.type
+        unit = kind.layout.swizzle.period if kind.layout.swizzle else UNSWIZZLED
+        total = -(-total // unit) * unit
         with ir.InsertionPoint(op), op.location:
             base = llvm.AddressOfOp(places.pointer(3), symbol).result
             addresses[op.buffer] = places.offset(base, total)
-        total += -(-op.buffer.type.bytes // ALIGNMENT) * ALIGNMENT
+        total += kind.bytes
     kernel.operation.attributes["weft.shared_bytes"] = ir.IntegerAttr.get(emit.i32(), total)
     _forward(kernel, addresses)
 
@@ -55,27 +58,42 @@ def _symbol(kernel: Any) -> str:
 
 def _forward(kernel: Any, addresses: dict[Any, Any]) -> None:
     """Replaces stages and addresses by pointer arithmetic, then drops the buffers."""
-    views = operations(kernel, AllocOp, StageOp, AddressOp)
+    views = operations(kernel, AllocOp, StageOp, SliceOp, PeerOp, AddressOp)
     for op in views:
         if isinstance(op, AllocOp):
             continue
         if op.buffer not in addresses:
-            raise refuse(op, "expects a buffer from tile.alloc or tile.stage in the same kernel")
+            raise refuse(
+                op, "expects a buffer from tile.alloc, tile.stage, tile.slice or tile.peer in the same kernel"
+            )
         base = addresses[op.buffer]
         if isinstance(op, AddressOp):
             op.address.replace_all_uses_with(base)
             continue
         with ir.InsertionPoint(op), op.location:
-            addresses[op.tile] = places.offset(base, emit.mul(op.index, stage_bytes(op.buffer.type)))
+            if isinstance(op, PeerOp):
+                addresses[op.peer] = nvvm.mapa(places.pointer(7), base, op.rank)
+            else:
+                addresses[op.tile] = places.offset(base, _distance(op))
     for op in reversed(views):
         if any(True for result in op.results for _ in result.uses):
             raise refuse(op, "has a use that isn't lowered: run --lower-copies before --lower-buffers")
         op.operation.erase()
 
 
+def _distance(op: Any) -> Any:
+    """The bytes from a buffer's start to one of its stages or parts."""
+    kind = op.buffer.type
+    if isinstance(op, StageOp):
+        return emit.mul(op.index, stage_bytes(kind))
+    rows, columns = kind.layout.group(kind.shape)
+    elements = emit.add(places.place_of(op.row, rows), places.place_of(op.column, columns))
+    return emit.mul(elements, kind.element_bits // 8)
+
+
 LOWER_BUFFERS = Pass(
     "lower-buffers",
     "place shared buffers in dynamic shared memory",
     run,
-    lowers=(AllocOp, StageOp, AddressOp),
+    lowers=(AllocOp, StageOp, SliceOp, PeerOp, AddressOp),
 )

@@ -2,13 +2,15 @@
 and stores.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weft.dialects import mma, tile
 from weft.dialects.op import build, refuse
-from weft.dialects.tile import AddressOp, CopyAsyncOp, CopyOp, LoadOp, StoreOp, is_buffer
+from weft.dialects.tile import AddressOp, CopyAsyncOp, CopyOp, LoadOp, StoreOp, is_buffer, is_map
+from weft.dialects.tile_types import ADDRESS_SPACES
 from weft.isa.chips import LANES
+from weft.isa.matrix_moves import STMATRIX
 from weft.layout import LayoutError
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
 from weft.passes import emit, places, uniformity
@@ -30,6 +32,8 @@ def run(module: Any) -> None:
         (StoreOp, _store),
     ):
         for op in operations(module, kind):
+            if kind is CopyAsyncOp and is_map(op.source):
+                raise refuse(op, "copies by TMA: run --lower-tma before --lower-copies")
             with ir.InsertionPoint(op), op.location:
                 result = lower(op)
             if result is not None:
@@ -44,7 +48,8 @@ def _require_all(op: Any, scope: Scope) -> None:
 
 
 def _address(buffer: Any) -> Any:
-    return build(AddressOp, operands=[buffer], results=[places.pointer(3)]).address
+    space = ADDRESS_SPACES[buffer.type.space]
+    return build(AddressOp, operands=[buffer], results=[places.pointer(space)]).address
 
 
 def _copy_async(op: CopyAsyncOp) -> None:
@@ -132,52 +137,145 @@ def _load(op: LoadOp) -> Any:
 
 
 def _load_shared(op: LoadOp) -> Any:
-    """ldmatrix, four registers at a time where they lie on a grid."""
-    matrices, transposed = _matrices(op)
-    swap = op.attribute("transpose")
+    """ldmatrix where elements have 16 bits, else plain loads."""
+    kind = op.fragment.type
+    if kind.element_type.width != 16:
+        return _load_plain(op)
+    words: list[Any] = []
+    for count, address, transposed in _matrix_moves(op, op.source, kind):
+        result = mma.ldmatrix(address=address, shape="m8n8", num=count, trans=transposed)
+        words += [result] if count == 1 else [llvm.extractvalue(_i32(), result, [i]) for i in range(count)]
+    packed = vector.from_elements(ir.VectorType.get([len(words)], _i32()), words)
+    return tile.from_lane(vector.bitcast(kind.lane_type, packed), kind)
+
+
+def _store_shared(op: StoreOp) -> None:
+    """stmatrix where elements have 16 bits and the chip has it, else plain stores."""
+    kind = op.fragment.type
+    if kind.element_type.width != 16 or not _has_stmatrix(op):
+        _store_plain(op)
+        return
+    lane = tile.to_lane(op.fragment)
+    words = _listed(vector.bitcast(ir.VectorType.get([kind.registers // 2], _i32()), lane))
+    first = 0
+    for count, address, transposed in _matrix_moves(op, op.destination, kind):
+        registers = words[first : first + count]
+        mma.stmatrix(address=address, a=registers, shape="m8n8", num=count, trans=transposed)
+        first += count
+
+
+def _has_stmatrix(op: StoreOp) -> bool:
+    return op.target is None or op.target.chip.name in STMATRIX.chips()
+
+
+def _matrix_moves(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, Any, bool]]:
+    """The ldmatrix or stmatrix that move a fragment, four registers at a time where they lie on a grid: how
+    many registers, the lane's address, and whether the 8x8 matrices are transposed.
+    """
+    matrices, transposed = _matrices(op, kind)
+    swap = "transpose" in op.attributes and op.attribute("transpose")
     places.threads_of(op)
     _require_all(op, Scope.WARP)
-    shared, base = SharedTile(op.source.type), _address(op.source)
+    shared, base = SharedTile(buffer.type), _address(buffer)
     if found := shared.run_complaint(MATRIX):
         raise refuse(op, found)
-    extents = op.fragment.type.shape[::-1] if swap else op.fragment.type.shape
+    extents = kind.shape[::-1] if swap else kind.shape
+    warps, warp_rows, warp_columns = _warp_parts(kind, swap)
     lane = places.lane()
     inner = emit.bit_and(lane, MATRIX - 1)
-    words: list[Any] = []
-    while len(words) < len(matrices):
-        count = _together(matrices[len(words) :])
-        origins = matrices[len(words) : len(words) + count]
+    done = 0
+    while done < len(matrices):
+        count = _together(matrices[done:])
+        origins = matrices[done : done + count]
         if swap:
             origins = [(column, row) for row, column in origins]
         row, column = _lane_origin(lane, origins)
-        rows = {at - origins[0][0] + i for at, _ in origins for i in range(MATRIX)}
-        columns = {at - origins[0][1] for _, at in origins}
+        row, column = emit.add(row, warps[0]), emit.add(column, warps[1])
+        rows = {at - origins[0][0] + i + w for at, _ in origins for i in range(MATRIX) for w in warp_rows}
+        columns = {at - origins[0][1] + w for _, at in origins for w in warp_columns}
         place = shared.offset(
             places.point(emit.add(op.row, row, inner), origins[0][0], rows, extents[0], shared.groups[0]),
             places.point(emit.add(op.column, column), origins[0][1], columns, extents[1], shared.groups[1]),
         )
-        result = mma.ldmatrix(address=places.offset(base, place), shape="m8n8", num=count, trans=transposed)
-        words += [result] if count == 1 else [llvm.extractvalue(_i32(), result, [i]) for i in range(count)]
+        yield count, places.offset(base, place), transposed
+        done += count
+
+
+def _warp_parts(kind: Any, swap: bool) -> tuple[tuple[Any, Any], set[int], set[int]]:
+    """Where in the buffer a warp's part of a warpgroup's fragment begins, and the values that it can take."""
+    if kind.warps == 1:
+        return (0, 0), {0}, {0}
+    digits = places.lane_digits(kind.layout, kind.shape) or ((), ())
+    of_warps = [tuple(d for d in each if d.axis == "warpid") for each in digits]
+    taken = [
+        {sum(w // d.stride % d.extent * d.weight for d in each) for w in range(kind.warps)}
+        for each in of_warps
+    ]
+    starts = [places.lane_coordinate(each) for each in of_warps]
+    order = (1, 0) if swap else (0, 1)
+    return (starts[order[0]], starts[order[1]]), taken[order[0]], taken[order[1]]
+
+
+def _plain_places(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, Any]]:
+    """Runs of a lane's registers that lie together in a buffer: the first, how many, and their address."""
+    places.threads_of(op)
+    if "transpose" in op.attributes and op.attribute("transpose"):
+        raise refuse(op, f"expects no transpose of a fragment of {kind.element_type}")
+    shared, base = SharedTile(buffer.type), _address(buffer)
+    width = max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
+    if found := shared.run_complaint(width):
+        raise refuse(op, found)
+    start_row, start_column = _lane_start(op, kind)
+    for register, count, row, column in _runs(op, kind, width):
+        # The fragment lies at a multiple of its shape: what a register adds stays in its own digits.
+        place = shared.offset(Point(emit.add(start_row, row)), Point(emit.add(start_column, column)))
+        yield register, count, places.offset(base, place)
+
+
+def _load_plain(op: LoadOp) -> Any:
+    kind, elements = op.fragment.type, list[Any]()
+    for _, count, address in _plain_places(op, op.source, kind):
+        run = kind.element_type if count == 1 else ir.VectorType.get([count], kind.element_type)
+        elements += _listed(llvm.load(run, address))
+    return tile.from_lane(vector.from_elements(kind.lane_type, elements), kind)
+
+
+def _store_plain(op: StoreOp) -> None:
     kind = op.fragment.type
-    packed = vector.from_elements(ir.VectorType.get([len(words)], _i32()), words)
-    return tile.from_lane(vector.bitcast(kind.lane_type, packed), kind)
+    elements = _listed(tile.to_lane(op.fragment))
+    for register, count, address in _plain_places(op, op.destination, kind):
+        llvm.store(_run(elements[register : register + count], kind.element_type), address)
+
+
+def _listed(value: Any) -> list[Any]:
+    """A value's elements."""
+    if not isinstance(value.type, ir.VectorType):
+        return [value]
+    found = vector.to_elements(value)
+    return [found] if isinstance(found, ir.Value) else list(found)
+
+
+def _run(elements: list[Any], kind: Any) -> Any:
+    """Elements as one value to store."""
+    if len(elements) == 1:
+        return elements[0]
+    return vector.from_elements(ir.VectorType.get([len(elements)], kind), elements)
 
 
 def _i32() -> Any:
     return emit.i32()
 
 
-def _matrices(op: LoadOp) -> tuple[list[tuple[int, int]], bool]:
+def _matrices(op: Any, kind: Any) -> tuple[list[tuple[int, int]], bool]:
     """The 8x8 matrix of each register, by its first row and column in the fragment, and whether ldmatrix
     transposes.
     """
-    kind = op.fragment.type
     if kind.element_type.width != 16 or kind.registers % 2:
         raise refuse(op, f"expects a fragment of 16-bit elements in pairs, got {kind}")
     try:
         lanes = places.lane_elements(kind.layout, kind.shape)
     except LayoutError as error:
-        raise refuse(op, f"has a fragment that ldmatrix can't load: {error.diagnostics[0].message}") from None
+        raise refuse(op, f"has a fragment that ldmatrix can't move: {error.diagnostics[0].message}") from None
     found: list[tuple[int, int]] = []
     directions: set[bool | None] = set()
     for register in range(0, kind.registers, 2):
@@ -189,7 +287,7 @@ def _matrices(op: LoadOp) -> tuple[list[tuple[int, int]], bool]:
         raise refuse(
             op, f"expects registers that hold 8x8 matrices as ldmatrix loads them, got {kind.layout}"
         )
-    return found, directions.pop() != op.attribute("transpose")
+    return found, directions.pop() != ("transpose" in op.attributes and op.attribute("transpose"))
 
 
 def _direction(row: int, column: int, held: Sequence[Sequence[tuple[int, ...]]]) -> bool | None:
@@ -292,10 +390,12 @@ def _load_global(op: LoadOp) -> Any:
 
 
 def _store(op: StoreOp) -> None:
+    if is_buffer(op.destination):
+        _store_shared(op)
+        return
     places.threads_of(op)
     destination, kind = Matrix(op.destination), op.fragment.type
-    found = vector.to_elements(tile.to_lane(op.fragment))
-    elements = [found] if isinstance(found, ir.Value) else list(found)
+    elements = _listed(tile.to_lane(op.fragment))
     start_row, start_column = _lane_start(op, kind)
 
     def store(runs: Runs) -> None:
@@ -305,11 +405,7 @@ def _store(op: StoreOp) -> None:
             branch = scf.IfOp(inside)
             with ir.InsertionPoint(branch.then_block):
                 address = destination.element_of(destination.row(at_row), at_column)
-                run = elements[register]
-                if width > 1:
-                    kind_of_run = ir.VectorType.get([width], destination.element)
-                    run = vector.from_elements(kind_of_run, elements[register : register + width])
-                llvm.store(run, address)
+                llvm.store(_run(elements[register : register + width], destination.element), address)
                 scf.yield_([])
 
     width, single = _width(op, destination), _runs(op, kind, 1)

@@ -2,11 +2,12 @@
 `scf`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.op import refuse
 from weft.dialects.tile import FragmentType, FromLaneOp, ToLaneOp
-from weft.mlir import ir, operations, scf
+from weft.mlir import ir, operations, scf, vector
 from weft.passes.pass_ import Pass
 
 
@@ -42,11 +43,14 @@ def _to_lane(fragment: Any) -> Any:
 
 
 def _retype(op: Any) -> None:
-    """Rebuilds a loop or branch with vectors where it had fragments, converting at its borders."""
+    """Rebuilds a loop or branch with scalars where it had fragments, converting at its borders: LLVM keeps
+    the lanes of a vector that a loop carries together, and takes it apart and builds it up every time.
+    """
     old = op.operation
+    kinds = [r.type for r in old.results]
     with ir.InsertionPoint(old), op.location:
-        operands = [_to_lane(v) if isinstance(v.type, FragmentType) else v for v in old.operands]
-        types = [r.type.lane_type if isinstance(r.type, FragmentType) else r.type for r in old.results]
+        operands = [s for v in old.operands for s in _scalars(v)]
+        types = [t for kind in kinds for t in _scalar_types(kind)]
         attributes = {name: old.attributes[name] for name in old.attributes}
         new = ir.Operation.create(
             old.name, results=types, operands=operands, attributes=attributes, regions=len(old.regions)
@@ -56,27 +60,54 @@ def _retype(op: Any) -> None:
             block.append_to(target)
             _retype_block(block)
     with ir.InsertionPoint(old), op.location:
-        for before, after in zip(old.results, new.results, strict=True):
-            if isinstance(before.type, FragmentType):
-                after = _from_lane(after, before.type)
+        for before, after in zip(old.results, _rebuilt(kinds, list(new.results)), strict=True):
             before.replace_all_uses_with(after)
     old.erase()
 
 
 def _retype_block(block: Any) -> None:
-    """Fragments among a block's arguments and what it yields become vectors."""
-    with ir.InsertionPoint.at_block_begin(block):
-        for argument in block.arguments:
-            if isinstance(argument.type, FragmentType):
-                kind = argument.type
-                argument.set_type(kind.lane_type)
-                fragment = _from_lane(argument, kind)
-                argument.replace_all_uses_except(fragment, fragment.owner.operation)
-    terminator = list(block.operations)[-1].operation
-    with ir.InsertionPoint(terminator), terminator.location:
-        for place, value in enumerate(terminator.operands):
-            if isinstance(value.type, FragmentType):
-                terminator.operands[place] = _to_lane(value)
+    """Fragments among a block's arguments and what it yields become scalars."""
+    old = list(block.arguments)
+    if any(isinstance(a.type, FragmentType) for a in old):
+        kinds = [a.type for a in old]
+        with ir.InsertionPoint.at_block_begin(block), block.owner.location:
+            flat = [
+                block.add_argument(t, block.owner.location) for kind in kinds for t in _scalar_types(kind)
+            ]
+            for before, after in zip(old, _rebuilt(kinds, flat), strict=True):
+                before.replace_all_uses_with(after)
+        for place in reversed(range(len(old))):
+            block.erase_argument(place)
+    end = list(block.operations)[-1].operation
+    if any(isinstance(v.type, FragmentType) for v in end.operands):
+        with ir.InsertionPoint(end), end.location:
+            values = [s for v in end.operands for s in _scalars(v)]
+            ir.Operation.create(end.name, operands=values)
+        end.erase()
+
+
+def _scalar_types(kind: Any) -> list[Any]:
+    return [kind.element_type] * kind.registers if isinstance(kind, FragmentType) else [kind]
+
+
+def _scalars(value: Any) -> list[Any]:
+    """A value, or the elements that a lane holds of a fragment."""
+    if not isinstance(value.type, FragmentType):
+        return [value]
+    found = vector.to_elements(_to_lane(value))
+    return [found] if isinstance(found, ir.Value) else list(found)
+
+
+def _rebuilt(kinds: Sequence[Any], flat: list[Any]) -> list[Any]:
+    """Values of these types from their scalars, in turn."""
+    found, rest = [], iter(flat)
+    for kind in kinds:
+        taken = [next(rest) for _ in _scalar_types(kind)]
+        if isinstance(kind, FragmentType):
+            found.append(_from_lane(vector.from_elements(kind.lane_type, taken), kind))
+        else:
+            found.append(taken[0])
+    return found
 
 
 LOWER_FRAGMENTS = Pass(

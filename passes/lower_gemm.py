@@ -6,8 +6,8 @@ from math import prod
 from typing import Any
 
 from weft.dialects import mma, tile
+from weft.dialects.schedule import Schedule
 from weft.dialects.tile import GemmOp, is_fragment
-from weft.dialects.tile_types import INPUT_TYPES
 from weft.isa import mma as isa
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
@@ -88,7 +88,11 @@ def _types(shape: str) -> Callable[[GemmOp], str | None]:
 
 def _accumulates_in_f32(form: isa.Sync) -> bool:
     """Whether the types are those of the products that this pass lowers."""
-    return form.a_type == form.b_type and form.a_type in INPUT_TYPES and {form.c_type, form.d_type} == {"f32"}
+    return (
+        form.a_type == form.b_type
+        and form.a_type in Schedule.inputs
+        and {form.c_type, form.d_type} == {"f32"}
+    )
 
 
 def _steps(shape: str) -> tuple[int, int, int]:

@@ -1,17 +1,23 @@
 """`--outline-matmul`: turns a function of one `tile.matmul` into a kernel in a `gpu.module`.
 
-What a launch needs stands in attributes of the kernel: `known_block_size`; `weft.grid`, an affine map from
-the sizes of all memref arguments (in order) to the grid; `weft.requires`, a map of those sizes whose results
-must all be 0.
+What a launch needs stands in attributes of the kernel: `known_block_size` and, for a cluster,
+`known_cluster_size`; `weft.grid`, an affine map from the sizes of all memref arguments (in order) to the
+grid; `weft.persistent`, where the grid is that many tiles and CTAs, at most so many on a multiprocessor, go
+from one to the next (0: a CTA for each); `weft.requires`, a map of those sizes whose results must all be 0;
+`weft.aligned`, for each memref argument the bytes of which its rows must begin at multiples.
 """
 
 from typing import Any
 
 from weft import mlir
 from weft.dialects.op import refuse
+from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import func, gpu, ir, operations
 from weft.passes.pass_ import Pass
+from weft.passes.product import pair_bytes
+
+TMA_BYTES = 16  # to which TMA wants rows aligned
 
 
 def run(module: Any) -> None:
@@ -23,6 +29,19 @@ def run(module: Any) -> None:
 
 
 def _outline(function: Any, products: list[MatmulOp]) -> None:
+    product = products[0]
+    _check(function, products)
+    name = function.name.value
+    with ir.InsertionPoint(function), function.location:
+        holder = gpu.GPUModuleOp(name)
+        holder.bodyRegion.blocks.append()
+    kernel = _kernel(holder, name, function, product)
+    _say_launch(kernel.opview)
+    function.operation.erase()
+
+
+def _check(function: Any, products: list[MatmulOp]) -> None:
+    """Raises WeftError for a function that can't become a kernel."""
     product = products[0]
     if function.operation.parent.name != "builtin.module":
         raise refuse(function, f"can't be outlined inside of a '{function.operation.parent.name}'")
@@ -38,41 +57,77 @@ def _outline(function: Any, products: list[MatmulOp]) -> None:
         )
     if product.schedule is None:
         raise refuse(product, "expects a schedule: run --select-schedule before --outline-matmul")
-    name = function.name.value
-    with ir.InsertionPoint(function), function.location:
-        holder = gpu.GPUModuleOp(name)
-        holder.bodyRegion.blocks.append()
-        with ir.InsertionPoint(holder.bodyRegion.blocks[0]):
-            kernel = mlir.kernel(name, function.type.inputs)
+
+
+def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:
+    """A kernel that holds a copy of the product, on the function's arguments; returns the copy."""
+    with ir.InsertionPoint(holder.bodyRegion.blocks[0]), function.location:
+        kernel = mlir.kernel(name, function.type.inputs)
     entry = kernel.body.blocks[0]
-    for old, new in zip(function.arguments, entry.arguments, strict=True):
-        old.replace_all_uses_with(new)
-    sizes = _Sizes(entry.arguments)
-    schedule = product.schedule
-    block_m, block_n, _ = schedule.block
+    with ir.InsertionPoint(entry):
+        copy = product.operation.clone()
+        with product.location:
+            gpu.return_([])
+    numbers = {argument: place for place, argument in enumerate(function.arguments)}
+    for place, operand in enumerate(product.operation.operands):
+        copy.operands[place] = entry.arguments[numbers[operand]]
+    return copy
+
+
+def _say_launch(product: MatmulOp) -> None:
+    """Writes what a launch of the product's kernel needs."""
+    kernel = product.operation.parent.opview
+    sizes, schedule = _Sizes(kernel.body.blocks[0].arguments), product.schedule
+    assert schedule is not None
     attributes = kernel.operation.attributes
     attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([schedule.threads, 1, 1])
+    rows, columns = sizes.of(product.d, 0), sizes.of(product.d, 1)
+    splits = 1
+    if isinstance(schedule, WarpgroupSchedule):
+        splits = schedule.splits
+        rows, columns = (columns, rows) if schedule.swap else (rows, columns)
+        each = 0 if splits > 1 else 1
+        attributes["weft.persistent"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), each)
+        attributes["weft.aligned"] = _alignments(kernel, product)
+        if splits > 1:
+            attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get([splits, 1, 1])
     # A grid has up to 2^31 - 1 blocks along x, and 65535 along y: M, which may be a batch's, takes x.
     attributes["weft.grid"] = sizes.map(
         [
-            ir.AffineExpr.get_ceil_div(sizes.of(product.d, 0), block_m),
-            ir.AffineExpr.get_ceil_div(sizes.of(product.d, 1), block_n),
-            ir.AffineExpr.get_constant(1),
+            ir.AffineExpr.get_ceil_div(rows, schedule.block[0]),
+            ir.AffineExpr.get_ceil_div(columns, schedule.block[1]),
+            ir.AffineExpr.get_constant(splits),
         ]
     )
     attributes["weft.writes"] = ir.DenseI32ArrayAttr.get([ir.BlockArgument(product.d).arg_number])
     attributes["weft.requires"] = sizes.map(_differences(product, sizes))
-    with ir.InsertionPoint(entry), product.location:
-        gpu.return_([])
-    product.operation.move_before(entry.operations[0])
-    function.operation.erase()
+
+
+def _alignments(kernel: Any, product: MatmulOp) -> Any:
+    """What rows of each argument must be aligned to: those that TMA copies, and C, which is read in pairs."""
+    schedule, types = product.schedule, product.types
+    assert isinstance(schedule, WarpgroupSchedule)
+    found = [1] * len(kernel.body.blocks[0].arguments)
+
+    def align(value: Any, bytes_: int) -> None:
+        number = ir.BlockArgument(value).arg_number
+        found[number] = max(found[number], bytes_)
+
+    align(product.a, TMA_BYTES)
+    align(product.b, TMA_BYTES)
+    for matrix in (product.d, product.c):
+        if matrix is not None:
+            staged = matrix == product.d and schedule.staged(types)
+            align(matrix, TMA_BYTES if staged else pair_bytes(matrix))
+    return ir.DenseI32ArrayAttr.get(found)
 
 
 def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     """Pairs of sizes that must be equal, as differences."""
-    k, n = (1, 0) if product.attribute("transpose_b") else (0, 1)
+    k_a, m = (0, 1) if product.attribute("transpose_a") else (1, 0)
+    k_b, n = (1, 0) if product.attribute("transpose_b") else (0, 1)
     a, b, d = product.a, product.b, product.d
-    pairs = [((a, 0), (d, 0)), ((a, 1), (b, k)), ((b, n), (d, 1))]
+    pairs = [((a, m), (d, 0)), ((a, k_a), (b, k_b)), ((b, n), (d, 1))]
     for c in product.inputs:
         pairs += [((c, 0), (d, 0)), ((c, 1), (d, 1))]
     return [sizes.of(*left) - sizes.of(*right) for left, right in pairs]

@@ -170,14 +170,15 @@ def _ours_within(element: Element, passes: Mapping[str, Pass]) -> str | None:
 WEFT_KERNEL = Pipeline(
     "weft-kernel",
     "from a function of one tile.matmul to a kernel in tile ops",
-    "select-schedule{chip={chip}},outline-matmul,expand-matmul,canonicalize,cse",
-    {"chip": "sm_80"},
+    "select-schedule{chip={chip} rows={rows}},outline-matmul,expand-matmul,canonicalize,cse",
+    {"chip": "sm_80", "rows": "aligned"},
 )
 
 WEFT_TO_INSTRUCTIONS = Pipeline(
     "weft-to-instructions",
     "from tile ops to one op per instruction",
-    "lower-copies,lower-gemm,lower-buffers,lower-fragments,canonicalize,cse",
+    "lower-tma,lower-copies,lower-gemm,lower-gemm-async,lower-rings,lower-roles,lower-buffers,lower-fragments,"
+    "canonicalize,cse",
 )
 
 WEFT_TO_LLVM = Pipeline(
@@ -187,7 +188,7 @@ WEFT_TO_LLVM = Pipeline(
     # `gpu.subgroup_mma_…` become such operations later.
     "nvvm-to-weft,lower-wmma,lower-mma,lower-wgmma,lower-tcgen05,"
     "convert-vector-to-scf,convert-scf-to-cf,expand-strided-metadata,convert-nvvm-to-llvm,"
-    "gpu.module(convert-gpu-to-nvvm),nvvm-to-weft,lower-wmma,"
+    "gpu.module(convert-gpu-to-nvvm),mark-tensor-maps,nvvm-to-weft,lower-wmma,"
     "convert-vector-to-llvm,convert-cf-to-llvm,convert-arith-to-llvm,"
     "convert-index-to-llvm,finalize-memref-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse,"
     "ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly}",

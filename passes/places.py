@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.dialects.op import refuse
+from weft.dialects.tile_types import WARPS
 from weft.isa.chips import LANES
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, llvm, memref
@@ -32,6 +33,11 @@ def threads_of(op: Any) -> int:
 def lane() -> Any:
     """The thread's number in its warp."""
     return emit.rem(emit.thread(), LANES)
+
+
+def warp() -> Any:
+    """The warp's number in its warpgroup."""
+    return emit.rem(emit.div(emit.thread(), LANES), WARPS)
 
 
 def pointer(space: int) -> Any:
@@ -107,7 +113,7 @@ class SharedTile:
         """The byte offset of an element: run-time digits, swizzled, and then whatever the swizzle leaves
         alone.
         """
-        dynamic = emit.add(_place(row.value, self.groups[0]), _place(column.value, self.groups[1]))
+        dynamic = emit.add(place_of(row.value, self.groups[0]), place_of(column.value, self.groups[1]))
         constant = _static_place(row.constant, self.groups[0]) + _static_place(
             column.constant, self.groups[1]
         )
@@ -134,7 +140,7 @@ class SharedTile:
         return emit.xor(byte_offset, emit.bit_and(emit.shift_right(byte_offset, swizzle.shift), mask))
 
 
-def _place(value: Any, digits: tuple[Iter, ...]) -> Any:
+def place_of(value: Any, digits: tuple[Iter, ...]) -> Any:
     """Where an index lies, as the sum of its digits' strides; the outermost digit takes what is left."""
     total: Any = 0
     for number, digit in reversed(list(enumerate(digits))):
@@ -176,7 +182,7 @@ def _static_place(value: int, digits: tuple[Iter, ...]) -> int:
 
 @lru_cache(maxsize=256)
 def lane_elements(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """For every lane, the coordinates of the elements that it holds, in register order.
+    """For every lane of the first warp, the coordinates of the elements that it holds, in register order.
 
     Raises LayoutError where lanes hold different numbers of elements, or share one.
     """
@@ -185,11 +191,14 @@ def lane_elements(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[tuple[i
 
 @dataclass(frozen=True)
 class LaneDigit:
-    """One digit of a coordinate that depends on the lane: `(lane / stride) % extent * weight`."""
+    """One digit of a coordinate that depends on the lane, or on the warp in its warpgroup:
+    `(number / stride) % extent * weight`.
+    """
 
     stride: int
     extent: int
     weight: int
+    axis: str = "laneid"
 
 
 def lane_digits(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[LaneDigit, ...], ...] | None:
@@ -202,13 +211,16 @@ def lane_digits(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[LaneDigit
     for group in layout.group(shape):
         weight, digits = 1, []
         for it in reversed(group):
-            if it.axis == "laneid":
-                digits.append(LaneDigit(it.stride, it.extent, weight))
+            if it.axis in ("laneid", "warpid"):
+                digits.append(LaneDigit(it.stride, it.extent, weight, it.axis))
             weight *= it.extent
         found.append(tuple(digits))
     elements = lane_elements(layout, shape)
     for each in range(LANES):
-        first = tuple(sum(each // d.stride % d.extent * d.weight for d in digits) for digits in found)
+        first = tuple(
+            sum(each // d.stride % d.extent * d.weight for d in digits if d.axis == "laneid")
+            for digits in found
+        )
         for here, there in zip(elements[each], elements[0], strict=True):
             if here != tuple(f + t for f, t in zip(first, there, strict=True)):
                 return None
@@ -219,6 +231,7 @@ def lane_coordinate(digits: tuple[LaneDigit, ...]) -> Any:
     """One coordinate of the lane's first element."""
     total: Any = 0
     for digit in digits:
-        low = emit.rem(emit.div(lane(), digit.stride), digit.extent)
+        number = lane() if digit.axis == "laneid" else warp()
+        low = emit.rem(emit.div(number, digit.stride), digit.extent)
         total = emit.add(total, emit.mul(low, digit.weight))
     return total

@@ -1,45 +1,66 @@
-"""`--select-schedule{chip=…}`: gives every `tile.matmul` that has none a schedule for the chip."""
+"""`--select-schedule{chip=… rows=…}`: gives every `tile.matmul` that has none a schedule for the chip.
+
+With `rows=any` it is one that takes rows of any alignment, in the place of one that doesn't.
+"""
 
 from typing import Any
 
 from weft.dialects.op import refuse
-from weft.dialects.schedule import Schedule, needed_chips
+from weft.dialects.schedule import AnySchedule, Schedule, WarpgroupSchedule, needed_chips
 from weft.dialects.tile import MatmulOp
+from weft.errors import WeftError
 from weft.isa.chips import describe
 from weft.mlir import operations
 from weft.passes.pass_ import Pass
 from weft.target import Target
 
+ROWS = ("aligned", "any")  # of the matrices: at multiples of 16 bytes, or anywhere
 # The first that fits the chip's shared memory is taken. The last fits every chip.
 SCHEDULES = (
     Schedule((128, 256, 64), (2, 4), 3),
     Schedule((128, 128, 32), (2, 2), 4),
 )
+WGMMA = WarpgroupSchedule((128, 256, 64), 2, 3)
 # For products known to be smaller than those blocks.
 SMALL = Schedule((64, 64, 64), (2, 2), 3)
 
 
-def select(op: MatmulOp, target: Target) -> Schedule:
+def select(op: MatmulOp, target: Target) -> AnySchedule:
     """The schedule for one product on one chip."""
+    if target.chip.name in WarpgroupSchedule.chips(op.types):
+        return WGMMA
+    return select_for_any_rows(op, target)
+
+
+def select_for_any_rows(op: MatmulOp, target: Target) -> Schedule:
+    """The schedule of `mma.sync`, which takes rows of any alignment."""
     m, n, _ = op.static_mnk
     if m and n and (m < 128 or n < 128):
         return SMALL
-    return next(s for s in SCHEDULES if s.complaint(target) is None)
+    return next(s for s in SCHEDULES if s.complaint(op.types, target) is None)
 
 
-def run(module: Any, chip: str) -> None:
-    """Adds the `schedule` attribute; a schedule that is there already is kept, if it fits the chip."""
+def run(module: Any, chip: str, rows: str) -> None:
+    """Adds the `schedule` attribute; a schedule that is there already is kept, if it fits the chip and the
+    rows.
+    """
+    if rows not in ROWS:
+        raise WeftError(f"--select-schedule: rows is one of {', '.join(ROWS)}, got '{rows}'")
     target = Target.of(chip)
     for op in operations(module, MatmulOp):
-        needed = needed_chips(str(op.a.type.element_type))
+        needed = needed_chips(op.types) if rows == "aligned" else Schedule.chips(op.types)
         if chip not in needed:
             raise refuse(op, f"has no schedule for {chip}: it needs {describe(needed)}")
-        if op.schedule is None:
-            op.operation.attributes["schedule"] = select(op, target).attribute()
-        elif found := op.schedule.complaint(target):
+        if op.schedule is None or (rows == "any" and not isinstance(op.schedule, Schedule)):
+            chosen = select(op, target) if rows == "aligned" else select_for_any_rows(op, target)
+            op.operation.attributes["schedule"] = chosen.attribute()
+        elif found := op.schedule.complaint(op.types, target):
             raise refuse(op, found)
 
 
 SELECT_SCHEDULE = Pass(
-    "select-schedule", "choose how each tile.matmul is laid over the chip", run, {"chip": "sm_80"}
+    "select-schedule",
+    "choose how each tile.matmul is laid over the chip",
+    run,
+    {"chip": "sm_80", "rows": "aligned"},
 )

@@ -1,5 +1,5 @@
-"""Whether all lanes of a warp, or all threads of a CTA, reach an operation together: what collective
-instructions and copies need.
+"""Whether all lanes of a warp, all threads of a warpgroup or all of a CTA reach an operation together: what
+collective instructions and copies need.
 """
 
 from collections.abc import Iterable
@@ -9,11 +9,14 @@ from typing import Any
 from weft.isa.chips import LANES
 from weft.mlir import arith, gpu, ir, nvvm
 
+WARPGROUP = 4 * LANES  # threads
+
 
 class Scope(Enum):
     """Who must reach an operation together."""
 
     WARP = f"all {LANES} lanes of the warp"
+    WARPGROUP = f"all {WARPGROUP} threads of the warpgroup"
     CTA = "all threads of the CTA"
 
 
@@ -46,6 +49,8 @@ def complaint(op: Any, scope: Scope = Scope.WARP) -> str | None:
         return f"all {LANES} lanes of every warp, got a block of {threads} threads"
     if (branch := narrowing(op, scope)) is None:
         return None
+    if scope is Scope.WARPGROUP and (size[0] % WARPGROUP or size[1:] != (1, 1)):
+        return f"{scope.value}: a block of whole warpgroups along x, got {size}"
     by = "lane" if scope is Scope.WARP else "thread"
     return f"{scope.value}, but '{branch.operation.name}' decides by {by} whether it runs"
 
@@ -60,6 +65,8 @@ def narrowing(op: Any, scope: Scope) -> Any | None:
             return None
         inner = inner.parent.operation
         if inner.name in UNCONDITIONAL or (inner.name in BRANCHES and _uniform(_deciders(inner), scope)):
+            continue
+        if inner.name == "tile.role" and scope is not Scope.CTA:
             continue
         if inner.name in ("builtin.module", "gpu.module"):
             return None
@@ -110,7 +117,7 @@ def _uniform(values: Iterable[Any], scope: Scope) -> bool:
             continue
         seen.add(value)
         is_argument = isinstance(value.owner, ir.Block)
-        sources = _argument_sources(value) if is_argument else _sources(value.owner.operation, scope)
+        sources = _argument_sources(value, scope) if is_argument else _sources(value.owner.operation, scope)
         if sources is None:
             return False
         pending += sources
@@ -119,7 +126,7 @@ def _uniform(values: Iterable[Any], scope: Scope) -> bool:
 
 def _sources(op: Any, scope: Scope) -> list[Any] | None:
     """The values that an operation's results follow from; None where threads may see different results."""
-    if scope is Scope.WARP and _drops_lanes(op):
+    if scope is not Scope.CTA and _drops_threads(op, LANES if scope is Scope.WARP else WARPGROUP):
         return []
     same = SAME_IN_A_WARP if scope is Scope.WARP else SAME_IN_A_CTA
     if op.name.partition(".")[0] in PURE_DIALECTS or op.name in same:
@@ -129,13 +136,15 @@ def _sources(op: Any, scope: Scope) -> list[Any] | None:
     return None
 
 
-def _argument_sources(value: Any) -> list[Any] | None:
-    """A kernel's argument is uniform; a loop's is where all that flows into it is."""
+def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
+    """A kernel's argument is uniform, a role's in a warpgroup, a loop's where all that flows into it is."""
     argument = ir.BlockArgument(value)
     parent = argument.owner.owner.operation
     if parent.name == "gpu.func":
         is_entry = argument.owner == parent.regions[0].blocks[0]
         return [] if is_entry and "kernel" in parent.attributes else None
+    if parent.name == "tile.role":
+        return None if scope is Scope.CTA else []
     if parent.name != "scf.for":
         return None
     bounds = list(parent.operands)[:3]
@@ -146,8 +155,8 @@ def _argument_sources(value: Any) -> list[Any] | None:
     return [parent.operands[3 + place], terminator.operands[place], *bounds]
 
 
-def _drops_lanes(op: Any) -> bool:
-    """A division or shift of the x thread index by a multiple of the warp's size, where warps lie along x."""
+def _drops_threads(op: Any, unit: int) -> bool:
+    """A division or shift of the x thread index by a multiple of `unit`, where warps lie along x."""
     if op.name not in ("arith.divui", "arith.divsi", "arith.shrui", "arith.floordivsi"):
         return False
     size = _block_size(op)
@@ -158,8 +167,8 @@ def _drops_lanes(op: Any) -> bool:
         return False
     number = constant.opview.literal_value
     if op.name == "arith.shrui":
-        return bool(number >= LANES.bit_length() - 1)
-    return bool(number and number % LANES == 0)
+        return bool(number >= unit.bit_length() - 1)
+    return bool(number and number % unit == 0)
 
 
 def _is_thread(value: Any) -> bool:

@@ -63,7 +63,7 @@ class Product:
 
     @property
     def _attributes(self) -> dict[str, Any]:
-        return {name: self.op.attribute(name) for name in ("transpose_b", "alpha", "beta")}
+        return {name: self.op.attribute(name) for name in ("transpose_a", "transpose_b", "alpha", "beta")}
 
     @property
     def flops(self) -> int:
@@ -78,7 +78,8 @@ class Product:
         b = f"B[{self.n},{self.k}]ᵀ" if given["transpose_b"] else f"B[{self.k},{self.n}]"
         scaled = "" if given["alpha"] == 1.0 else f"{given['alpha']:g} * "
         added = f" + {given['beta']:g} * {self._added}" if given["beta"] else ""
-        a, d = f"A[{self.m},{self.k}]", f"D[{self.m},{self.n}]"
+        a = f"A[{self.k},{self.m}]ᵀ" if given["transpose_a"] else f"A[{self.m},{self.k}]"
+        d = f"D[{self.m},{self.n}]"
         return f"{d} {kinds['D']} = {scaled}{a} {kinds['A']} * {b} {kinds['B']}{added}"
 
     @property
@@ -90,6 +91,8 @@ class Product:
         """An array for each argument: random normal numbers, or NaN in all that the kernel must not read."""
         self._check_memory()
         sizes = {"A": (self.m, self.k), "C": (self.m, self.n), "D": (self.m, self.n)}
+        if self._attributes["transpose_a"]:
+            sizes["A"] = (self.k, self.m)
         sizes["B"] = (self.n, self.k) if self._attributes["transpose_b"] else (self.k, self.n)
         read = {"A", "B"} | ({self._added} if self._attributes["beta"] else set())
         generator = np.random.default_rng(seed)

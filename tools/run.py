@@ -94,9 +94,10 @@ def _check(kernel: "Kernel", product: "Product", operands: "list[Array]", on: st
     if found.finite:
         error = f"{found.error:.3g} at most (bound {found.bound:.3g}); {found.ratio:.2g} of the bound at most"
     rows = {"product": str(product), "kernel": f"{kernel.name} for {where}", "schedule": _schedule(kernel)}
-    rows |= _launched(kernel, operands) | _resources(kernel) | spent | {"error": error}
-    _print(rows, found.passed)
-    return 0 if found.passed else 1
+    rows |= _launched(kernel, operands, on) | _resources(kernel) | spent | {"error": error}
+    passed = found.passed and "findings" not in spent
+    _print(rows, passed)
+    return 0 if passed else 1
 
 
 def _on_gpu(kernel: "Kernel", product: "Product", operands: "list[Array]") -> dict[str, str]:
@@ -130,7 +131,13 @@ def _in_emulator(kernel: "Kernel", _: "Product", operands: "list[Array]") -> dic
     finally:
         bar.close()
     seconds = time.perf_counter() - start
-    return {"emulated": f"{report.instructions:,} warp instructions in {seconds:.1f} s"}
+    spent = {"emulated": f"{report.instructions:,} warp instructions in {seconds:.1f} s"}
+    if report.findings:
+        first = report.findings[0]
+        spent["findings"] = (
+            f"{len(report.findings)}, the first at line {first.line} of the PTX: {first.message}"
+        )
+    return spent
 
 
 class _Bar:
@@ -172,10 +179,14 @@ def _schedule(kernel: "Kernel") -> str:
     return str(op.schedule)
 
 
-def _launched(kernel: "Kernel", operands: "list[Array]") -> dict[str, str]:
-    from weft import arrays
+def _launched(kernel: "Kernel", operands: "list[Array]", on: str) -> dict[str, str]:
+    from weft import arrays, runtime
 
-    grid, block = kernel.dimensions([arrays.view(operand) for operand in operands])
+    views = [arrays.view(operand) for operand in operands]
+    if on == "gpu":
+        grid, block = kernel.dimensions(views, multiprocessors=runtime.current().multiprocessors)
+    else:
+        grid, block = kernel.dimensions(views)
     threads = block[0] * block[1] * block[2]
     return {"launch": f"grid {'x'.join(map(str, grid))}, {threads} threads ({threads // 32} warps) each"}
 

@@ -12,8 +12,9 @@ import numpy as np
 from weft import arrays, runtime
 from weft.arrays import ArrayView
 from weft.errors import WeftError
+from weft.isa import tensor_map
 from weft.ptxas import Resources
-from weft.stages import Compiled, Launch, MemrefArgument, ScalarArgument, compile_module
+from weft.stages import Compiled, Launch, MapParameter, MemrefArgument, ScalarArgument, compile_module
 
 if TYPE_CHECKING:
     from weft import emulator
@@ -33,6 +34,9 @@ _SCALARS = {
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
 _BLOCK_LIMITS = (1024, 1024, 64)
 _MOST_THREADS = 1024  # of a CTA, on every chip
+_EMULATED_MULTIPROCESSORS = 4  # few, so that CTAs that go from tile to tile do so at small sizes
+# What TMA calls elements of MLIR's types.
+_MAP_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "i32": "INT32"}
 
 
 def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
@@ -132,14 +136,40 @@ class Kernel:
         WeftError for arguments that don't fit.
         """
         on = on or ("gpu" if runtime.available() is None else "emulator")
-        views = self._views(args)
-        grid_, block_ = self.dimensions(views, grid, block)
-        if on == "gpu":
-            self._run_on_gpu(views, grid_, block_, stream)
-        elif on == "emulator":
-            self.emulate(*args, grid=grid_, block=block_)
-        else:
+        if on == "emulator":
+            self.emulate(*args, grid=grid, block=block)
+            return
+        if on != "gpu":
             raise WeftError(f"a kernel runs on 'gpu' or 'emulator', not on '{on}'")
+        views = self._views(args)
+        if self._misaligned(views):
+            self.for_any_rows(*args, grid=grid, block=block, stream=stream, on=on)
+            return
+        grid_, block_ = self.dimensions(views, grid, block, runtime.current().multiprocessors)
+        self._run_on_gpu(views, grid_, block_, stream)
+
+    @cached_property
+    def for_any_rows(self) -> "Kernel":
+        """The kernel for matrices whose rows begin where this one can't take them: itself, if it takes all.
+
+        Raises WeftError where the program was written for aligned rows.
+        """
+        made = compile_module(self.compiled.source, self.chip, name=self.compiled.name, rows="any")
+        launch = made.launches[self.name]
+        if launch.aligned:
+            raise WeftError(
+                f"kernel {self.name}: rows of its arguments must begin at multiples of "
+                f"{', '.join(map(str, launch.aligned))} bytes"
+            )
+        return Kernel(made, launch)
+
+    def _misaligned(self, views: Sequence[Any]) -> bool:
+        """Whether some matrix has rows that begin where this kernel can't take them."""
+        return any(
+            _aligned_to(view) % wanted
+            for view, wanted in zip(views, self.launch.aligned, strict=False)
+            if isinstance(view, ArrayView)
+        )
 
     def emulate(
         self,
@@ -153,23 +183,36 @@ class Kernel:
 
         `progress` is called with the number of CTAs that are done and their total.
         """
+        from weft import emulator
+
         views = self._views(args)
-        grid_, block_ = self.dimensions(views, grid, block)
+        if self._misaligned(views):
+            return self.for_any_rows.emulate(*args, grid=grid, block=block, progress=progress)
+        grid_, block_ = self.dimensions(views, grid, block, _EMULATED_MULTIPROCESSORS)
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
+        parameters = _parameters(self.launch, views, lambda view: buffers[id(view)], _emulator_number)
+        maps = [
+            emulator.TensorMap(_tensor_map(views[m.matrix], m, 0), buffers[id(views[m.matrix])])
+            for m in self.launch.maps
+        ]
         return self._module.launch(
             self.name,
             grid=grid_,
             block=block_,
-            args=_parameters(self.launch, views, lambda view: buffers[id(view)], _emulator_number),
+            args=[*parameters, *maps],
             shared_bytes=self.shared_bytes,
             progress=progress,
         )
 
     def dimensions(
-        self, views: Sequence[Any], grid: Sequence[int] | None = None, block: Sequence[int] | None = None
+        self,
+        views: Sequence[Any],
+        grid: Sequence[int] | None = None,
+        block: Sequence[int] | None = None,
+        multiprocessors: int = _EMULATED_MULTIPROCESSORS,
     ) -> tuple[runtime.Dim, runtime.Dim]:
-        """The grid and block of a launch with these arguments. Raises WeftError for sizes that the kernel
-        can't take.
+        """The grid and block of a launch with these arguments on so many multiprocessors. Raises WeftError
+        for sizes that the kernel can't take.
         """
         sizes = [size for v in views if isinstance(v, ArrayView) for size in v.shape]
         if self.launch.requires is not None and any(self.launch.requires(sizes)):
@@ -179,6 +222,9 @@ class Kernel:
             if self.launch.grid is None:
                 raise WeftError(f"kernel {self.name} doesn't say its grid: pass grid=(x, y, z)")
             grid = self.launch.grid(sizes)
+            if (each := self.launch.persistent) is not None:
+                tiles = math.prod(grid)
+                grid = (min(tiles, each * multiprocessors) if each else tiles, 1, 1)
         return self._extents("grid", grid, _GRID_LIMITS), self._block(block)
 
     def _block(self, given: Sequence[int] | None) -> runtime.Dim:
@@ -236,6 +282,9 @@ class Kernel:
             for v, c in zip(views, copies, strict=True)
         ]
         args = _parameters(self.launch, placed, lambda view: ("P", view.address), _gpu_number)
+        for made in self.launch.maps:
+            matrix = placed[made.matrix]
+            args.append(_tensor_map(matrix, made, matrix.address).encode())
         self.loaded().launch(self.name, grid, block, args, shared_bytes=self.shared_bytes, stream=stream)
         if any(c is not None for c in copies):
             runtime.synchronize()
@@ -249,6 +298,34 @@ class Kernel:
         if ordinal not in self._loaded:
             self._loaded[ordinal] = runtime.load(self.cubin)
         return self._loaded[ordinal]
+
+
+def _aligned_to(view: ArrayView) -> int:
+    """A number of bytes at whose multiples all rows begin: any that is a multiple of more is fine too.
+
+    Arrays of the CPU are copied to where they are aligned.
+    """
+    size = arrays.numpy_dtype(view.dtype).itemsize
+    starts = [s * size for n, s in zip(view.shape[:-1], view.strides, strict=False) if n > 1]
+    return math.gcd(*starts, 0 if view.device == "cpu" else view.address)
+
+
+def _tensor_map(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
+    """The map of a matrix for a kernel's parameter."""
+    rows, columns = view.shape
+    size = arrays.numpy_dtype(view.dtype).itemsize
+    # The stride of a single row is never used, but must be a legal one.
+    stride = view.strides[0] * size if rows > 1 else -(-columns * size // 16) * 16
+    return tensor_map.TensorMap(
+        address,
+        _MAP_TYPES.get(view.dtype, f"UINT{8 * size}"),
+        (columns, rows),
+        (stride,),
+        (1, 1),
+        box=want.box[::-1],
+        swizzle=want.swizzle,
+        l2_promotion="256B",
+    )
 
 
 def _packed(view: ArrayView) -> Any:

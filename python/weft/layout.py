@@ -271,10 +271,24 @@ class Layout:
         box = dict.fromkeys(AXES, 1) | {_known(axis): extent for axis, extent in axis_extents.items()}
         if prod(it.extent for it in self.shard + self.replica) != prod(box.values()):
             return False
+        if not (self.replica or self.offset or self.swizzle) and self._is_mixed_radix(box):
+            return True  # counting the points of a large tile takes long
         points = {point for _, point in self._stored(_points(self.shard), element_bits)}
         return len(points) == prod(box.values()) and all(
             value < extent for point in points for value, extent in zip(point, box.values(), strict=True)
         )
+
+    def _is_mixed_radix(self, box: Mapping[str, int]) -> bool:
+        """Whether the digits on each axis, by stride, count from 0 to the box's extent."""
+        for axis, extent in box.items():
+            reach = 1
+            for it in sorted((it for it in self.shard if it.axis == axis and it.extent > 1), key=_stride_of):
+                if it.stride != reach:
+                    return False
+                reach *= it.extent
+            if reach != extent:
+                return False
+        return True
 
     def lane_elements(self, lane: int, shape: Shape, warp: int = 0) -> list[Coords]:
         """The coordinates in `shape` that a lane of a warp holds, in register order (by `reg`, then `m`)."""
@@ -307,6 +321,10 @@ def _held(layout: Layout) -> dict[tuple[int, int], list[int]]:
         at = dict(zip(AXES, point, strict=True))
         held.setdefault((at["warpid"], at["laneid"]), []).append((at["reg"], at[MEMORY], flat))
     return {key: [flat for _, _, flat in sorted(registers)] for key, registers in held.items()}
+
+
+def _stride_of(it: Iter) -> int:
+    return it.stride
 
 
 def row_major(shape: Shape) -> Layout:

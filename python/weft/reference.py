@@ -53,12 +53,14 @@ def product(
     b: Array,
     c: Array | None = None,
     *,
+    transpose_a: bool = False,
     transpose_b: bool = False,
     alpha: float = 1.0,
     beta: float = 0.0,
     dtype: npt.DTypeLike = np.float32,
 ) -> Expected:
-    """`alpha * a @ b + beta * c` of matrices (b as N x K with `transpose_b`), for a result of type `dtype`.
+    """`alpha * a @ b + beta * c` of matrices (a as K x M with `transpose_a`, b as N x K with `transpose_b`),
+    for a result of type `dtype`.
 
     The bound, element-wise, with S = |a| @ |b| and u = 2**-24. A step of a tensor core adds at most 17 terms,
     aligned to the largest and cut off after at least 24 fraction bits: each loses less than u times the sum T
@@ -69,10 +71,10 @@ def product(
         4 * u * (|alpha| * S + |beta * c|)          for three f32 roundings in the epilogue,
         half an ulp of `dtype`                      for the last rounding.
     """
-    right = b.T if transpose_b else b
-    exact, magnitude = _products(a.astype(np.float64), right.astype(np.float64))
+    left, right = a.T if transpose_a else a, b.T if transpose_b else b
+    exact, magnitude = _products(left.astype(np.float64), right.astype(np.float64))
     alpha, beta = float(np.float32(alpha)), float(np.float32(beta))
-    steps = -(-a.shape[1] // _CHUNK)
+    steps = -(-left.shape[1] // _CHUNK)
     sum_error = steps * (_TERMS + 2) * _U * magnitude
     values, terms = alpha * exact, abs(alpha) * (magnitude + sum_error)
     if c is not None and beta != 0.0:

@@ -19,7 +19,7 @@ from weft.target import Target
 
 Sizes = Sequence[int]
 
-KERNEL = "weft-kernel{{chip={chip}}}"
+KERNEL = "weft-kernel{{chip={chip} rows={rows}}}"
 INSTRUCTIONS = "weft-to-instructions"
 LLVM = "weft-to-llvm"
 
@@ -50,11 +50,25 @@ Argument = MemrefArgument | ScalarArgument
 
 
 @dataclass(frozen=True)
+class MapParameter:
+    """A tensor map that a launch makes of one of its matrices and passes after its arguments.
+
+    `matrix` is the number of the memref argument, `box` the rows and columns that a copy takes.
+    """
+
+    matrix: int
+    box: tuple[int, int]
+    swizzle: str
+
+
+@dataclass(frozen=True)
 class Launch:
     """What a launch of a kernel needs.
 
     `grid` maps the sizes of all memref arguments, in order, to a grid; None where the kernel doesn't say.
-    `requires` maps them to numbers that must all be 0.
+    With `persistent` it counts tiles, and a launch has one dimension of as many CTAs, at most so many for
+    each multiprocessor (0: no limit). `requires` maps the sizes to numbers that must all be 0. Rows of
+    argument `i` must begin at multiples of `aligned[i]` bytes.
     """
 
     name: str
@@ -63,6 +77,10 @@ class Launch:
     grid: Callable[[Sizes], tuple[int, ...]] | None
     requires: Callable[[Sizes], tuple[int, ...]] | None
     shared_bytes: int
+    maps: tuple[MapParameter, ...] = ()
+    aligned: tuple[int, ...] = ()
+    persistent: int | None = None
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -79,6 +97,7 @@ class Compiled:
     ptx_version: tuple[int, int]
     llvm: str
     launches: dict[str, Launch]
+    rows: str = "aligned"
 
     @cached_property
     def ptx(self) -> str:
@@ -117,7 +136,7 @@ class Compiled:
 
     def stages(self) -> tuple[str, ...]:
         """The passes that made the kernel, in order: what `ir` can show."""
-        return tuple(str(e) for e in passes.elements(_pipeline(self.target)))
+        return tuple(str(e) for e in passes.elements(_pipeline(self.target, self.rows)))
 
     def ir(self, after: str) -> str:
         """The module's IR after the pass or pipeline element `after` (its first occurrence); `source` is the
@@ -138,12 +157,17 @@ class Compiled:
 
 
 def compile_module(
-    module: Any, arch: str | None = None, *, name: str = "-", default: str | None = None
+    module: Any,
+    arch: str | None = None,
+    *,
+    name: str = "-",
+    default: str | None = None,
+    rows: str = "aligned",
 ) -> Compiled:
     """Takes a module (an `ir.Module`, .mlir text, or a Path) down to LLVM IR for a chip.
 
-    The chip is `arch`, else the one that the module's `gpu.module` names, else `default`. Raises WeftError
-    with the place of each mistake.
+    The chip is `arch`, else the one that the module's `gpu.module` names, else `default`. `rows` of matrices
+    may be "aligned" for the fastest kernel, or "any". Raises WeftError with the place of each mistake.
     """
     if isinstance(module, Path):
         name, module = str(module), mlir.parse_file(module, new_context())
@@ -153,7 +177,7 @@ def compile_module(
         module = module.operation.clone().opview
     source = str(module)
     target = _target(module, arch, default)
-    elements = [str(e) for e in passes.elements(_pipeline(target))]
+    elements = [str(e) for e in passes.elements(_pipeline(target, rows))]
     split = elements.index("lower-wmma")
     _run(module, ",".join(elements[:split]), name)
     holders = [op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp)]
@@ -169,13 +193,13 @@ def compile_module(
     risky = bool(operations(module, llvm.CallIntrinsicOp))
     _run(module, ",".join(elements[split:]), name)
     holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
-    return Compiled(source, name, target, version, mlir.translate(holder, apart=risky), launches)
+    return Compiled(source, name, target, version, mlir.translate(holder, apart=risky), launches, rows)
 
 
-def _pipeline(target: Target) -> str:
+def _pipeline(target: Target, rows: str) -> str:
     major, minor = target.ptx
     attach = f"nvvm-attach-target{{chip={target} features=+ptx{major}{minor}}}"
-    return f"{KERNEL.format(chip=target)},{attach},{INSTRUCTIONS},{LLVM}"
+    return f"{KERNEL.format(chip=target, rows=rows)},{attach},{INSTRUCTIONS},{LLVM}"
 
 
 def _run(module: Any, pipeline: str, name: str) -> None:
@@ -225,7 +249,9 @@ def _launch(kernel: Any) -> Launch | None:
             raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}")
     kinds = list(kernel.function_type.value.inputs)
     writes = _writes(kernel, kinds)
-    arguments = tuple(_argument(kind, number in writes, kernel) for number, kind in enumerate(kinds))
+    maps = _maps(kernel)
+    given = kinds[: len(kinds) - len(maps)]
+    arguments = tuple(_argument(kind, number in writes, kernel) for number, kind in enumerate(given))
     sizes = sum(len(a.shape) for a in arguments if isinstance(a, MemrefArgument))
     # MLIR has verified that these are three positive numbers.
     block = tuple(attributes["known_block_size"]) if "known_block_size" in attributes else None
@@ -235,11 +261,18 @@ def _launch(kernel: Any) -> Launch | None:
         block,
         _evaluator(kernel, "weft.grid", sizes, 3),
         _evaluator(kernel, "weft.requires", sizes, None),
-        _shared_bytes(kernel),
+        _count(kernel, "weft.shared_bytes") or 0,
+        maps,
+        _aligned(kernel, len(arguments)),
+        _count(kernel, "weft.persistent"),
+        tuple(attributes["known_cluster_size"]) if "known_cluster_size" in attributes else (1, 1, 1),
     )
 
 
-_LAUNCH_ATTRIBUTES = ("weft.grid", "weft.requires", "weft.writes", "weft.shared_bytes")
+_LAUNCH_ATTRIBUTES = (
+    *("weft.grid", "weft.requires", "weft.writes", "weft.shared_bytes"),
+    *("weft.persistent", "weft.aligned", "weft.tensor_maps"),
+)
 
 
 def _given(kernel: Any, name: str, wanted: Any, words: str) -> Any | None:
@@ -263,13 +296,32 @@ def _writes(kernel: Any, kinds: Sequence[Any]) -> set[int]:
     return set(given)
 
 
-def _shared_bytes(kernel: Any) -> int:
-    given = _given(kernel, "weft.shared_bytes", ir.IntegerAttr, "an integer")
+def _count(kernel: Any, name: str) -> int | None:
+    given = _given(kernel, name, ir.IntegerAttr, "an integer")
     if given is None:
-        return 0
+        return None
     if given.value < 0:
-        raise refuse(kernel, f"expects weft.shared_bytes of at least 0, got {given.value}")
+        raise refuse(kernel, f"expects {name} of at least 0, got {given.value}")
     return int(given.value)
+
+
+def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
+    given = _given(kernel, "weft.aligned", ir.DenseI32ArrayAttr, "array<i32: ...>")
+    found = tuple(given or ())
+    if found and (len(found) != arguments or min(found) < 1):
+        raise refuse(
+            kernel, f"expects weft.aligned to have a number for each of {arguments} arguments, got {given}"
+        )
+    return found
+
+
+def _maps(kernel: Any) -> tuple[MapParameter, ...]:
+    """The tensor maps that `--lower-tma` has put after the arguments."""
+    given = _given(kernel, "weft.tensor_maps", ir.ArrayAttr, "an array")
+    return tuple(
+        MapParameter(int(one["matrix"].value), tuple(one["box"]), str(one["swizzle"].value))
+        for one in given or ()
+    )
 
 
 def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:

@@ -29,7 +29,7 @@ gpu.module @m {
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 gpu.module @m {
   gpu.func @from_an_argument(%b: !T) {
-    // expected-error @below {{'tile.address' op expects a buffer from tile.alloc or tile.stage in the same kernel}}
+    // expected-error @below {{'tile.address' op expects a buffer from tile.alloc, tile.stage, tile.slice or tile.peer in the same kernel}}
     %0 = "tile.address"(%b) : (!T) -> !llvm.ptr<3>
     gpu.return
   }

@@ -162,18 +162,6 @@ gpu.module @m {
 
 // -----
 
-!T = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">
-!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-gpu.module @m {
-  gpu.func @load_of_32_bits(%i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.load' op expects a fragment of 16-bit elements in pairs, got !tile.fragment<}}
-    %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
-    gpu.return
-  }
-}
-
-// -----
-
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 !F = !tile.fragment<array<i64: 4, 8>, f16, #tile.layout<"S[(4,8):(8@laneid,1@laneid)]">>
 gpu.module @m {

@@ -67,7 +67,11 @@ def test_every_type_and_layout_assembles(ab, d, transpose):
 
 def test_stages_show_the_ir_after_each_pass():
     kernel = weft.compile(text(), arch="sm_80")
-    assert kernel.stages[:3] == ("select-schedule{chip=sm_80}", "outline-matmul", "expand-matmul")
+    assert kernel.stages[:3] == (
+        "select-schedule{chip=sm_80 rows=aligned}",
+        "outline-matmul",
+        "expand-matmul",
+    )
     assert kernel.ir() == kernel.ir("source") and '"tile.matmul"' in kernel.ir()
     assert "gpu.func @product" in kernel.ir("outline-matmul") and '"tile.matmul"' in kernel.ir(
         "outline-matmul"
@@ -162,7 +166,7 @@ REFUSED = {
     "unknown chip": (text(), "sm_99", "error: target knows no chip 'sm_99': it is one of sm_70,"),
     "old chip": (text(), "sm_75", "-:2:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80"),
     "chip without LLVM": (text(), "sm_107", "LLVM 22.1 generates no code for sm_107"),
-    "types": (text("f32"), "sm_80", "-:2:3: error: 'tile.matmul' op expects A of element type f16 or bf16"),
+    "types": (text("f64"), "sm_80", "-:2:3: error: 'tile.matmul' op expects A of element type f16 or bf16"),
     "schedule": (
         text(schedule=of_block(8, 32, 32)),
         "sm_80",

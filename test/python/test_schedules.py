@@ -8,10 +8,10 @@ import pytest
 
 import weft
 from weft.dialects import tile
-from weft.dialects.schedule import Schedule
+from weft.dialects.schedule import Schedule, Types
 from weft.emulator import Fault
 from weft.isa.chips import CHIPS
-from weft.passes import emit, expand_matmul, lower_copies, select_schedule
+from weft.passes import emit, lower_copies, mma_kernel, select_schedule
 from weft.target import Target
 
 TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
@@ -52,6 +52,7 @@ class Product:
         return int((d.astype(np.float64) != want).sum() + (around != SENTINEL).sum())
 
 
+HALVES = Types("f16", "f16", "f32")
 SENTINEL = 776  # exact in bf16
 
 
@@ -91,7 +92,7 @@ def test_types_and_scales_of_the_epilogue(outputs, c):
 
 
 def test_a_product_that_leaves_out_the_last_block_of_k_is_caught(monkeypatch):
-    monkeypatch.setattr(expand_matmul.emit, "ceil_div", emit.div)
+    monkeypatch.setattr(mma_kernel.emit, "ceil_div", emit.div)
     product = Product()
     assert product.wrong(product.compiled(SCHEDULES[0]), (16, 16, 40), 0)
 
@@ -100,7 +101,7 @@ def test_pairs_written_past_an_odd_row_are_caught(monkeypatch):
     """Planted: rows are taken as aligned whatever they are, then also as whole; the last pair leaves the
     array.
     """
-    monkeypatch.setattr(expand_matmul._Kernel, "_aligned", lambda self: emit.equal(0, 0))
+    monkeypatch.setattr(mma_kernel.MmaKernel, "_aligned", lambda self: emit.equal(0, 0))
     product = Product()
     assert not product.wrong(product.compiled(SCHEDULES[0]), (16, 15, 23), 9)
     monkeypatch.setattr(lower_copies, "_whole", lambda *_: emit.equal(0, 0))
@@ -112,9 +113,9 @@ def test_pairs_written_past_an_odd_row_are_caught(monkeypatch):
 def test_every_chip_has_a_schedule_for_every_shape(chip):
     target = Target.of(chip)
     for schedule in (*select_schedule.SCHEDULES, select_schedule.SMALL):
-        assert schedule.complaint() is None
-    assert select_schedule.SMALL.complaint(target) is None
-    assert any(s.complaint(target) is None for s in select_schedule.SCHEDULES)
+        assert schedule.complaint(HALVES) is None
+    assert select_schedule.SMALL.complaint(HALVES, target) is None
+    assert any(s.complaint(HALVES, target) is None for s in select_schedule.SCHEDULES)
 
 
 def test_only_the_columns_of_a_product_are_bounded():

@@ -27,7 +27,7 @@
 // CHECK-NEXT:   "tile.matmul"(%A, %B, %D)
 // CHECK-NEXT: {{^}}  ^
 // CHECK-NEXT: weft: error: --after shows MLIR: it goes with --emit mlir, not with --emit ptx
-// CHECK-NEXT: weft: error: no stage 'lower-nothing': the stages are source, select-schedule{chip=sm_80},
+// CHECK-NEXT: weft: error: no stage 'lower-nothing': the stages are source, select-schedule{chip=sm_80 rows=aligned},
 // CHECK-NEXT: weft: error: cannot write '{{.*}}out': No such file or directory
 // CHECK-NEXT: compile-mistakes.mlir:[[# @LINE + 18]]:1: error: a second kernel: pick one with --kernel: first, second
 // CHECK-NEXT: func.func @second

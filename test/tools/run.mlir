@@ -14,7 +14,7 @@
 // RUN: weft run %s --on emulator --arch sm_90a --kernel fixed --shape 40x48x33 --seed 7 | FileCheck %s --check-prefix=FIXED
 // FIXED: product {{ +}}D[40,48] f16 = 0.5 * A[40,33] f16 * B[33,48] f16 + 2 * C
 // FIXED: kernel {{ +}}fixed for sm_90a in the emulator
-// FIXED: schedule {{ +}}block 64x64x64,
+// FIXED: schedule {{ +}}block {{.*}} warpgroups
 // FIXED: PASS
 func.func @fixed(%A: memref<40x?xf16, strided<[72, 1]>>, %B: memref<?x?xf16>, %C: memref<?x?xbf16>,
                  %D: memref<?x48xf16, strided<[64, 1]>>) {

@@ -46,6 +46,8 @@ def collective(made: Collective, after: int) -> End:
     step, members = made.step, made.members
 
     def run(machine: "Machine", group: "Group") -> int:
+        if made.warpgroup and group.lanes.rows is not None:
+            machine.join(group)  # before their lanes are counted
         if group.lanes.mask is not None:
             if not machine.gather(group, members):
                 return -1

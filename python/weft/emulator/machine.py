@@ -241,13 +241,15 @@ class Machine:
             return True
         return self._hold_back(group, lanes.row_numbers()[lacking])
 
-    def gather_warpgroups(self, group: Group) -> bool:
-        """Whether all four warps are there of each warpgroup that has any; those of others wait."""
-        wave = self.wave
-        # Taking turns at random, warps that wait at one block have not merged.
+    def join(self, group: Group) -> None:
+        """Takes those into a group that wait at its block: taking turns at random, warps don't merge."""
         for key, other in list(self.ready.items()):
             if other.block == group.block and other.frame is group.frame and other.stalled:
                 group.lanes = self._merged(group, self.ready.pop(key)).lanes
+
+    def gather_warpgroups(self, group: Group) -> bool:
+        """Whether all four warps are there of each warpgroup that has any; those of others wait."""
+        wave = self.wave
         rows = group.lanes.row_numbers()
         here = np.zeros(wave.warps, np.bool_)
         here[rows] = True
@@ -269,6 +271,8 @@ class Machine:
             staying[rows] = False
             group.lanes = Lanes.of(self.wave, staying)
             waiting.lanes = Lanes.of(self.wave, threads & ~staying)
+        if (other := self.ready.get(self._key(waiting))) is not None:
+            waiting = self._merged(waiting, other)
         self.hold(waiting)
         return complete
 

@@ -32,16 +32,16 @@ func.func @matmul_rank_0(%a: memref<f16>, %b: memref<?x?xf16>, %d: memref<?x?xf3
 
 // -----
 
-func.func @matmul_input_type(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects A of element type f16 or bf16, got memref<?x?xf32>}}
-  "tile.matmul"(%a, %b, %d) : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
+func.func @matmul_input_type(%a: memref<?x?xf64>, %b: memref<?x?xf64>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects A of element type f16 or bf16 or f32 or f8E4M3FN or f8E5M2 or i8, got memref<?x?xf64>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf64>, memref<?x?xf64>, memref<?x?xf32>) -> ()
   return
 }
 
 // -----
 
 func.func @matmul_output_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf64>) {
-  // expected-error @below {{expects D of element type f32 or f16 or bf16, got memref<?x?xf64>}}
+  // expected-error @below {{expects D of element type f32 or f16 or bf16 or i32, got memref<?x?xf64>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf64>) -> ()
   return
 }
@@ -137,7 +137,7 @@ func.func @matmul_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x8xf32
 // -----
 
 func.func @matmul_c_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %c: memref<?x?xi32>) {
-  // expected-error @below {{expects C of element type f32 or f16 or bf16, got memref<?x?xi32>}}
+  // expected-error @below {{expects C and D of i32 for A and B of i8, and for them alone, got memref<?x?xf16>, memref<?x?xf32> and memref<?x?xi32>}}
   "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xi32>) -> ()
   return
 }
@@ -398,7 +398,7 @@ func.func @fragment_extent(%a: !tile.fragment<array<i64: 16, 0>, f32, #tile.layo
 // -----
 
 func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, f64, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of f64: elements are one of f32, f16, bf16}}
+  // expected-error @below {{has a fragment of f64: elements are one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, i32, i64}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f64, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -406,7 +406,7 @@ func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, f64, #tile.lay
 // -----
 
 func.func @fragment_of_no_type(%a: !tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of "f32": elements are one of f32, f16, bf16}}
+  // expected-error @below {{has a fragment of "f32": elements are one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, i32, i64}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -422,7 +422,7 @@ func.func @fragment_size(%a: !tile.fragment<array<i64: 8, 8>, f32, #tile.layout<
 // -----
 
 func.func @fragment_axis(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(1@warpid,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{it lies on laneid and m alone, not on warpid}}
+  // expected-error @below {{it lies in one warp or in the 4 of a warpgroup, not in 2}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(1@warpid,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -687,7 +687,7 @@ func.func @copy_async_width(%m: memref<?x?xf16>, %i: i32, %t: !T) {
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 func.func @copy_async_without_width(%m: memref<?x?xf16>, %i: i32, %t: !T) {
-  // expected-error @below {{expects the attribute 'vector_bytes'}}
+  // expected-error @below {{expects vector_bytes to be one of 4, 8, 16, got 0}}
   "tile.copy_async"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
   return
 }
@@ -803,9 +803,9 @@ func.func @store_of_no_fragment(%f: !F, %m: memref<?x?xf32>, %i: i32) {
 // -----
 
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
-func.func @store_to_no_matrix(%f: !F, %m: !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">, %i: i32) {
-  // expected-error @below {{expects the destination to be a memref, got !tile.buffer<}}
-  "tile.store"(%f, %m, %i, %i) : (!F, !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">, i32, i32) -> ()
+func.func @store_to_no_matrix(%f: !F, %m: f32, %i: i32) {
+  // expected-error @below {{expects the destination to be a memref, got f32}}
+  "tile.store"(%f, %m, %i, %i) : (!F, f32, i32, i32) -> ()
   return
 }
 
@@ -915,7 +915,7 @@ gpu.module @m [#nvvm.target<chip = "sm_86">] {
 // -----
 
 func.func @misspelt_attribute(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'tile.matmul' op has no attribute 'transposeB': it has transpose_b, alpha, beta, schedule}}
+  // expected-error @below {{'tile.matmul' op has no attribute 'transposeB': it has transpose_a, transpose_b, alpha, beta, schedule}}
   "tile.matmul"(%a, %a, %d) {transposeB = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }

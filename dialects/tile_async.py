@@ -1,0 +1,341 @@
+"""The ops of the `tile` dialect that run beside the threads which start them: TMA copies, products of a
+warpgroup, the rings of barriers between them, and the roles that warpgroups play.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from weft.dialects.op import Op, build
+from weft.dialects.tile_types import (
+    ELEMENT_TYPES,
+    MapType,
+    RingType,
+    Tile,
+    index_complaint,
+    is_buffer,
+    is_fragment,
+    is_map,
+    matrix_complaint,
+    ring_complaint,
+    tensor_complaint,
+    tile_complaint,
+)
+from weft.isa import wgmma
+from weft.mlir import ext, ir
+
+MOST_RING_STAGES = 64
+MOST_WARPGROUPS = 8  # of a CTA
+
+
+class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
+    """A matrix as TMA copies it, in tiles of the result's type: the launch makes a tensor map of it.
+
+    The matrix must be an argument of the kernel. Its first element and its rows must be aligned to 16 bytes.
+    """
+
+    matrix: ext.Operand[Any]
+    map: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not is_map(self.map):
+            return f"expects to return a tile.map, got {self.map.type}"
+        found = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES) or tile_complaint([self.map])
+        if found:
+            return found
+        if len(self.map.type.shape) != 2:
+            return f"expects tiles of rank 2, got shape {list(self.map.type.shape)}"
+        if self.matrix.type.element_type != self.map.type.element_type:
+            return f"expects one element type, got {self.matrix.type} and {self.map.type}"
+        return None
+
+
+class MakeRingOp(Op, dialect=Tile, name="make_ring"):
+    """A ring of stages in shared memory, all empty, ready for every thread after the next barrier of the CTA.
+
+    A stage is full when all that `tile.expect` announced has arrived, and empty again when `consumers`
+    warpgroups have released it. Both sides walk through it with a stage and a phase that begin at 0 and that
+    `tile.advance` moves on.
+    """
+
+    consumers: ir.IntegerAttr
+    ring: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not isinstance(self.ring.type, RingType):
+            return f"expects to return a tile.ring, got {self.ring.type}"
+        if not 1 <= self.ring.type.stages <= MOST_RING_STAGES:
+            return f"expects a ring of 1 to {MOST_RING_STAGES} stages, got {self.ring.type.stages}"
+        if self.consumers.value < 1:
+            return f"expects at least one consumer, got {self.consumers.value}"
+        return None
+
+
+class AcquireOp(Op, dialect=Tile, name="acquire"):
+    """Waits until a stage of a ring is empty."""
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    phase: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return ring_complaint(self.ring) or index_complaint([self.stage, self.phase])
+
+
+class ExpectOp(Op, dialect=Tile, name="expect"):
+    """Announces the bytes that copies will bring into a stage: by one thread, before it starts them."""
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    bytes: ir.IntegerAttr
+
+    def check(self) -> str | None:
+        if not 0 < self.bytes.value < 1 << 20:
+            return f"expects 1 to {(1 << 20) - 1} bytes, got {self.bytes.value}"
+        return ring_complaint(self.ring) or index_complaint([self.stage])
+
+
+class AwaitOp(Op, dialect=Tile, name="await"):
+    """Waits until a stage of a ring is full."""
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    phase: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return ring_complaint(self.ring) or index_complaint([self.stage, self.phase])
+
+
+class ReleaseOp(Op, dialect=Tile, name="release"):
+    """A warpgroup says that it has read a stage: one of the ring's consumers."""
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return ring_complaint(self.ring) or index_complaint([self.stage])
+
+
+class AdvanceOp(Op, dialect=Tile, name="advance"):
+    """The stage and phase that follow: stages in turn, the phase another after the last."""
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    phase: ext.Operand[Any]
+    next_stage: ext.Result[Any]
+    next_phase: ext.Result[Any]
+
+    def check(self) -> str | None:
+        numbers = [self.stage, self.phase, self.next_stage, self.next_phase]
+        return ring_complaint(self.ring) or index_complaint(numbers)
+
+
+class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
+    """The address of the mbarrier that says when a stage is full: an `!llvm.ptr<3>`."""
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    barrier: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if str(self.barrier.type) != "!llvm.ptr<3>":
+            return f"expects to return !llvm.ptr<3>, got {self.barrier.type}"
+        return ring_complaint(self.ring) or index_complaint([self.stage])
+
+
+class StoreAsyncOp(Op, dialect=Tile, name="store_async"):
+    """One thread starts to copy a buffer to (`row`, `column`) of a matrix (TMA); what lies outside of the
+    matrix is left out.
+
+    What the buffer holds must have been fenced for the async proxy. `nvvm.cp.async.bulk.commit.group` and
+    `nvvm.cp.async.bulk.wait_group` tell when the buffer has been read, and the matrix written.
+    """
+
+    tile: ext.Operand[Any]
+    destination: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return tensor_complaint(self.destination, self.tile) or index_complaint([self.row, self.column])
+
+
+class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
+    """A warpgroup starts `d = a * b + c`, or `a * b` where `accumulate` (i1) is false: one group of `wgmma`.
+
+    A (M x K, or K x M with `transpose_a`) is a buffer, or a fragment of the warpgroup; B (K x N, or N x K
+    with `transpose_b`) is a buffer; C and D are fragments of the warpgroup. D may not be touched, nor the
+    buffers written, before `tile.wait_gemm`.
+    """
+
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    c: ext.Operand[Any]
+    accumulate: ext.Operand[Any]
+    d: ext.Result[Any]
+    optional = {"transpose_a": False, "transpose_b": False}  # noqa: RUF012
+
+    @property
+    def mnk(self) -> tuple[int, int, int]:
+        m, k = self.a.type.shape[:: -1 if self.attribute("transpose_a") else 1]
+        n = self.b.type.shape[0 if self.attribute("transpose_b") else 1]
+        return m, n, k
+
+    def check(self) -> str | None:
+        if not (is_fragment(self.a) or is_buffer(self.a)):
+            return f"expects A to be a tile.fragment or tile.buffer, got {self.a.type}"
+        if not is_buffer(self.b):
+            return f"expects B to be a tile.buffer, got {self.b.type}"
+        if found := tile_complaint([self.a, self.b, self.c, self.d]):
+            return found
+        if str(self.accumulate.type) != "i1":
+            return f"expects accumulate to be i1, got {self.accumulate.type}"
+        for name, value in (("A", self.a), ("B", self.b)):
+            if len(value.type.shape) != 2:
+                return f"expects {name} of rank 2, got shape {list(value.type.shape)}"
+        m, n, k = self.mnk
+        if not is_fragment(self.d) or self.d.type != self.c.type:
+            return f"expects C and D to be one type of fragment, got {self.c.type} and {self.d.type}"
+        if self.d.type.shape != (m, n):
+            return f"expects D of shape {[m, n]}, got {list(self.d.type.shape)}"
+        deep = self.b.type.shape[1 if self.attribute("transpose_b") else 0]
+        if deep != k:
+            return f"expects A and B to agree on K: it is {k} in A and {deep} in B"
+        if m % wgmma.M:
+            return f"expects M in multiples of {wgmma.M}, got {m}"
+        return None
+
+
+class WaitGemmOp(Op, dialect=Tile, name="wait_gemm"):
+    """A warpgroup waits until at most `pending` of its latest `tile.gemm_async` are under way.
+
+    The results are the fragments, which may be touched if their products are done.
+    """
+
+    fragments: Sequence[ext.Operand[Any]]
+    done: Sequence[ext.Result[Any]]
+    optional = {"pending": 0}  # noqa: RUF012
+
+    def check(self) -> str | None:
+        if self.attribute("pending") < 0:
+            return f"expects pending of at least 0, got {self.attribute('pending')}"
+        given, returned = list(self.operation.operands), list(self.operation.results)
+        if [v.type for v in given] != [v.type for v in returned]:
+            return "expects to return fragments of the types that it takes"
+        for value in given:
+            if not is_fragment(value):
+                return f"expects fragments, got {value.type}"
+        return tile_complaint(given)
+
+
+class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
+    """What some warpgroups of a CTA do: those from `first` on, `warpgroups` of them; the others go past.
+
+    The region's argument is the warpgroup's number in the role (i32). Each thread gets `registers`, or keeps
+    what it has where that is 0.
+    """
+
+    first: ir.IntegerAttr
+    warpgroups: ir.IntegerAttr
+    registers: ir.IntegerAttr
+    body: ext.Region
+
+    def check(self) -> str | None:
+        if self.first.value < 0 or not 1 <= self.warpgroups.value <= MOST_WARPGROUPS:
+            return (
+                f"expects first of at least 0 and 1 to {MOST_WARPGROUPS} warpgroups, got {self.first.value} "
+                f"and {self.warpgroups.value}"
+            )
+        count = self.registers.value
+        if count and (count % 8 or not 24 <= count <= 256):
+            return f"expects registers in multiples of 8 from 24 to 256, or 0, got {count}"
+        if len(self.body.blocks) != 1 or [str(a.type) for a in self.body.blocks[0].arguments] != ["i32"]:
+            return "expects a region of one block with one argument of type i32"
+        return None
+
+
+def tensor_map(matrix: Any, tile: Any) -> Any:
+    """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
+    return build(TensorMapOp, operands=[matrix], results=[MapType.of(tile)]).map
+
+
+def make_ring(stages: int, *, consumers: int) -> Any:
+    """Builds `tile.make_ring` and returns the ring."""
+    return build(MakeRingOp, results=[RingType.of(stages)], attributes={"consumers": consumers}).ring
+
+
+def acquire(ring: Any, stage: Any, phase: Any) -> None:
+    """Builds `tile.acquire`."""
+    build(AcquireOp, operands=[ring, stage, phase])
+
+
+def expect(ring: Any, stage: Any, bytes_: int) -> None:
+    """Builds `tile.expect`."""
+    build(ExpectOp, operands=[ring, stage], attributes={"bytes": bytes_})
+
+
+def await_(ring: Any, stage: Any, phase: Any) -> None:
+    """Builds `tile.await`."""
+    build(AwaitOp, operands=[ring, stage, phase])
+
+
+def full_barrier(ring: Any, stage: Any) -> Any:
+    """Builds `tile.full_barrier` and returns the address."""
+    return build(FullBarrierOp, operands=[ring, stage], results=[ir.Type.parse("!llvm.ptr<3>")]).barrier
+
+
+def release(ring: Any, stage: Any) -> None:
+    """Builds `tile.release`."""
+    build(ReleaseOp, operands=[ring, stage])
+
+
+def advance(ring: Any, stage: Any, phase: Any) -> tuple[Any, Any]:
+    """Builds `tile.advance` and returns the next stage and phase."""
+    i32 = ir.IntegerType.get_signless(32)
+    made = build(AdvanceOp, operands=[ring, stage, phase], results=[i32, i32])
+    return made.next_stage, made.next_phase
+
+
+def store_async(tile: Any, destination: Any, row: Any, column: Any) -> None:
+    """Builds `tile.store_async`."""
+    build(StoreAsyncOp, operands=[tile, destination, row, column])
+
+
+@contextmanager
+def role(first: int, warpgroups: int, *, registers: int = 0) -> Iterator[Any]:
+    """Builds `tile.role`; in the block, ops are built in its region. Yields the warpgroup's number there."""
+    i64 = ir.IntegerType.get_signless(64)
+    made = ir.Operation.create(
+        RoleOp.OPERATION_NAME,
+        attributes={
+            name: ir.IntegerAttr.get(i64, value)
+            for name, value in (("first", first), ("warpgroups", warpgroups), ("registers", registers))
+        },
+        regions=1,
+    )
+    body = made.regions[0].blocks.append(ir.IntegerType.get_signless(32))
+    with ir.InsertionPoint(body):
+        yield body.arguments[0]
+
+
+def gemm_async(
+    a: Any, b: Any, c: Any, accumulate: Any, *, transpose_a: bool = False, transpose_b: bool = False
+) -> Any:
+    """Builds `tile.gemm_async` and returns D, of C's type."""
+    return build(
+        GemmAsyncOp,
+        operands=[a, b, c, accumulate],
+        results=[c.type],
+        attributes={"transpose_a": transpose_a, "transpose_b": transpose_b},
+    ).d
+
+
+def wait_gemm(*fragments: Any, pending: int = 0) -> list[Any]:
+    """Builds `tile.wait_gemm` and returns the fragments."""
+    made = build(
+        WaitGemmOp,
+        operands=list(fragments),
+        results=[f.type for f in fragments],
+        attributes={"pending": pending},
+    )
+    return list(made.operation.results)

@@ -1,0 +1,155 @@
+"""`tile.matmul`: a whole product of matrices in global memory, which passes turn into a kernel."""
+
+from collections.abc import Sequence
+from ctypes import c_float
+from math import isfinite
+from typing import Any
+
+from weft.dialects.op import Op, build
+from weft.dialects.schedule import AnySchedule, Types, schedule_of
+from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, Tile, matrix_complaint
+from weft.errors import WeftError
+from weft.mlir import ext
+
+INPUT_TYPES = tuple(PTX_INPUTS)
+OUTPUT_TYPES = ("f32", "f16", "bf16", "i32")
+
+
+class MatmulOp(Op, dialect=Tile, name="matmul"):
+    """`D = alpha * A @ B + beta * C`: a whole product of matrices in global memory.
+
+    A is M x K (K x M with `transpose_a`), B is K x N (N x K with `transpose_b`), D is M x N. C is the operand
+    after D; with a beta and no C, D is read and updated. Products accumulate in f32, of i8 in i32; f32 is
+    multiplied as tf32.
+    """
+
+    a: ext.Operand[Any]
+    b: ext.Operand[Any]
+    d: ext.Operand[Any]
+    inputs: Sequence[ext.Operand[Any]]
+    optional = {  # noqa: RUF012
+        "transpose_a": False,
+        "transpose_b": False,
+        "alpha": 1.0,
+        "beta": 0.0,
+        "schedule": None,
+    }
+
+    @property
+    def c(self) -> Any | None:
+        """The matrix that beta scales: C, else D; None where beta is 0."""
+        if self.attribute("beta") == 0.0:
+            return None
+        return self.inputs[0] if len(self.inputs) else self.d
+
+    @property
+    def schedule(self) -> AnySchedule | None:
+        """The schedule, where one was chosen."""
+        found = self.attribute("schedule")
+        return None if found is None else schedule_of(found)
+
+    @property
+    def types(self) -> Types:
+        """The element types, and which inputs have K outside."""
+        a, b, d = (str(value.type.element_type) for value in (self.a, self.b, self.d))
+        outside = bool(self.attribute("transpose_a")), not self.attribute("transpose_b")
+        return Types(a, b, d, outside)
+
+    @property
+    def static_mnk(self) -> tuple[int | None, int | None, int | None]:
+        """M, N and K as far as the operand types tell."""
+        (m_a, k_a), (k_b, n_b) = self._sizes("a"), self._sizes("b")
+        m_d, n_d = _dims(self.d)
+        return m_a or m_d, n_b or n_d, k_a or k_b
+
+    def _sizes(self, name: str) -> tuple[int | None, int | None]:
+        """Rows and columns of A or B as the product has them."""
+        rows, columns = _dims(getattr(self, name))
+        return (columns, rows) if self.attribute(f"transpose_{name}") else (rows, columns)
+
+    def check(self) -> str | None:
+        if len(self.inputs) > 1:
+            return f"expects A, B, D and at most one C, got {3 + len(self.inputs)} operands"
+        named = [("A", self.a, INPUT_TYPES), ("B", self.b, INPUT_TYPES), ("D", self.d, OUTPUT_TYPES)]
+        named += [("C", c, OUTPUT_TYPES) for c in self.inputs]
+        for name, value, elements in named:
+            if found := matrix_complaint(name, value, elements):
+                return found
+        for name in ("alpha", "beta"):
+            if not isfinite(c_float(self.attribute(name)).value):
+                return f"expects {name} to be finite in f32, got {self.attribute(name)}"
+        for name, value in (("A", self.a), ("B", self.b)):
+            if value == self.d:
+                return f"has one matrix as {name} and D: it would overwrite what it reads"
+        if found := self._type_complaint():
+            return found
+        return self._shape_complaint() or self._schedule_complaint()
+
+    def _type_complaint(self) -> str | None:
+        types = self.types
+        if types.a != types.b and not {types.a, types.b} <= set(FP8_TYPES):
+            return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
+        rest = [self.d, *self.inputs]
+        integers = [str(value.type.element_type).startswith("i") for value in (self.a, *rest)]
+        if any(integers) and not all(integers):
+            got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"
+            return f"expects C and D of i32 for A and B of i8, and for them alone, got {got}"
+        if integers[0] and (self.attribute("alpha") != 1.0 or self.attribute("beta") not in (0.0, 1.0)):
+            given = f"{self.attribute('alpha')} and {self.attribute('beta')}"
+            return f"expects alpha 1 and beta 0 or 1 for integers, got {given}"
+        return None
+
+    def _shape_complaint(self) -> str | None:
+        (m, k), (k_b, n), (m_d, n_d) = self._sizes("a"), self._sizes("b"), _dims(self.d)
+        pairs = [("M", "A", m, "D", m_d), ("N", "B", n, "D", n_d), ("K", "A", k, "B", k_b)]
+        for c in self.inputs:
+            pairs += [("M", "D", m_d, "C", _dims(c)[0]), ("N", "D", n_d, "C", _dims(c)[1])]
+        for dim, x, x_size, y, y_size in pairs:
+            if x_size and y_size and x_size != y_size:
+                left = "K x M" if self.attribute("transpose_a") else "M x K"
+                right = "N x K" if self.attribute("transpose_b") else "K x N"
+                found = f"{dim} is {x_size} in {x} and {y_size} in {y}"
+                return f"expects A ({left}), B ({right}) and D (M x N) to agree: {found}"
+        return None
+
+    def _schedule_complaint(self) -> str | None:
+        found = self.attribute("schedule")
+        if found is None:
+            return None
+        try:
+            schedule = schedule_of(found)
+        except WeftError as error:
+            return error.diagnostics[0].message
+        return schedule.complaint(self.types, self.target)
+
+
+def _dims(value: Any) -> tuple[int | None, int | None]:
+    kind = value.type
+    rows, cols = (None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(2))
+    return rows, cols
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    d: Any,
+    c: Any | None = None,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    schedule: AnySchedule | None = None,
+) -> Any:
+    """Builds `tile.matmul` (see `MatmulOp`). Raises WeftError where the operands don't fit."""
+    return build(
+        MatmulOp,
+        operands=[a, b, d, *([] if c is None else [c])],
+        attributes={
+            "transpose_a": transpose_a,
+            "transpose_b": transpose_b,
+            "alpha": float(alpha),
+            "beta": float(beta),
+            "schedule": schedule and schedule.attribute(),
+        },
+    )

@@ -1,0 +1,237 @@
+"""`--lower-gemm-async`: `tile.gemm_async` becomes the unrolled `wgmma.mma_async` of one group, and
+`tile.wait_gemm` the wait for it.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weft.dialects import tile, wgmma
+from weft.dialects.op import build, refuse
+from weft.dialects.tile import AddressOp, is_buffer
+from weft.dialects.tile_async import GemmAsyncOp, WaitGemmOp
+from weft.dialects.tile_types import PTX_INPUTS
+from weft.isa import wgmma as isa
+from weft.isa.descriptors import GROUP, MatrixDescriptor
+from weft.isa.descriptors import SWIZZLES as MODES
+from weft.isa.types import ELEMENT_TYPES
+from weft.layout import Layout
+from weft.mlir import arith, ir, llvm, operations, vector
+from weft.passes import places, uniformity
+from weft.passes.pass_ import Pass
+from weft.passes.uniformity import Scope
+
+UNIT = 16  # the bytes that addresses in a descriptor count
+
+
+def run(module: Any) -> None:
+    """Lowers every asynchronous product and every wait for one."""
+    for op in operations(module, GemmAsyncOp, WaitGemmOp):
+        if (found := uniformity.complaint(op, Scope.WARPGROUP)) is not None:
+            raise refuse(op, f"expects {found}")
+        with ir.InsertionPoint(op), op.location:
+            results = [_multiply(op)] if isinstance(op, GemmAsyncOp) else _wait(op)
+        for old, new in zip(op.operation.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        op.operation.erase()
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A or B in shared memory as descriptors see it: core matrices of eight rows, swizzled.
+
+    `record` is the descriptor but for the address; `layout` is of `shape`, rows (M or N) by K, in elements of
+    `bytes`; `transpose` tells that M or N runs fastest.
+    """
+
+    record: MatrixDescriptor
+    layout: Layout
+    shape: tuple[int, int]
+    bytes: int
+    transpose: bool
+
+    @classmethod
+    def of(cls, op: Any, name: str, kind: Any, outside: bool) -> "Operand":
+        """The operand that a buffer of type `kind` holds, with K outside or inside. Raises WeftError where no
+        descriptor says how it lies.
+        """
+        size, swizzle = kind.element_bits // 8, kind.layout.swizzle
+        groups = kind.layout.group(kind.shape)
+        rows, depth = groups[::-1] if outside else groups
+        shape = kind.shape[::-1] if outside else kind.shape
+        lines, inner = (depth, rows) if outside else (rows, depth)  # what runs across memory, and along it
+        mode = MODES[swizzle.name if swizzle else "none"]
+        width = mode.width // size
+        together = inner and inner[-1].stride == 1 and inner[-1].extent == width
+        apart = len(lines) == 1 and lines[0].stride == width
+        if swizzle is None or not together or not apart:
+            raise refuse(
+                op,
+                f"expects {name} in rows of {width} elements that follow each other, as swizzle {mode.name} "
+                f"is wide, got {kind.layout}",
+            )
+        panels = inner[-2].stride * size if len(inner) > 1 else 0
+        record = MatrixDescriptor(
+            leading_byte_offset=panels if outside else 0,
+            stride_byte_offset=GROUP * width * size,
+            swizzle=mode.name,
+        )
+        if verdict := record.complaint():
+            raise refuse(op, f"has no descriptor of {name}: {verdict}")
+        return cls(record, Layout((*rows, *depth)), shape, size, outside)
+
+    def offset(self, row: int, k: int) -> int:
+        """The bytes from the operand's start to a row and depth, before the swizzle."""
+        return self.layout.apply((row, k), self.shape)["m"] * self.bytes
+
+
+def _multiply(op: GemmAsyncOp) -> Any:
+    """One group: for each 64 rows, the steps of K in turn."""
+    m, n, k = op.mnk
+    form = _form(op, n)
+    chip = op.target.chip.name if op.target else None
+    if verdict := isa.MMA_ASYNC.judge(form, chip):
+        raise refuse(op, f"has no instruction: wgmma.mma_async {verdict}")
+    depth = form.operands[1].shape[1] if form.a_registers else isa.depth(ELEMENT_TYPES[form.a_type])
+    if k % depth:
+        raise refuse(op, f"expects K in multiples of {depth}, got {k}")
+    _check_accumulators(op, form)
+    b = Operand.of(op, "B", op.b.type, not op.attribute("transpose_b"))
+    b_start = _descriptor(op.b, b)
+    left = _Left(op, form)
+    kinds = op.d.type
+    sums = list(_elements(tile.to_lane(op.c)))
+    each = len(sums) // (m // isa.M)
+    wgmma.fence()
+    results: list[Any] = []
+    for block in range(m // isa.M):
+        struct = _struct(sums[block * each : (block + 1) * each])
+        for step in range(k // depth):
+            struct = wgmma.mma_async(
+                inouts=struct,
+                a=left.values(block, step, depth),
+                b=_advance(b_start, b.offset(0, step * depth)),
+                scale_d=op.accumulate if step == 0 else arith.constant(_i1(), 1),
+                **{name: value for name, value in vars(form).items() if name != "a_registers"},
+                **_transposes(form, left.transpose, b.transpose),
+            )
+        element = kinds.element_type
+        results += [llvm.extractvalue(element, struct, [i]) for i in range(each)]
+    wgmma.commit_group()
+    return tile.from_lane(vector.from_elements(kinds.lane_type, results), kinds)
+
+
+def _transposes(form: Any, a: bool, b: bool) -> dict[str, int]:
+    """The immediates of matrices whose M or N runs fastest, which 16-bit types alone have."""
+    return {name: 1 for name, given in (("trans_a", a), ("trans_b", b)) if given}
+
+
+class _Left:
+    """A: descriptors of parts of a buffer, or the registers of a fragment."""
+
+    def __init__(self, op: GemmAsyncOp, form: Any) -> None:
+        self.transpose = bool(op.attribute("transpose_a"))
+        if is_buffer(op.a):
+            self.operand = Operand.of(op, "A", op.a.type, self.transpose)
+            self.start = _descriptor(op.a, self.operand)
+            return
+        self.start, kind = None, op.a.type
+        registers = form.operands[1]
+        want = Layout.parse(registers.layout).tile_to(kind.shape, registers.shape)
+        if self.transpose or kind.layout.canonical() != want.canonical():
+            raise refuse(op, f"expects A in registers as the instruction reads it, {want}, got {kind.layout}")
+        words = ir.VectorType.get(
+            [kind.registers * kind.element_type.width // 32], ir.IntegerType.get_signless(32)
+        )
+        self.words = list(_elements(vector.bitcast(words, tile.to_lane(op.a))))
+        self.steps, self.type = kind.shape[1] // registers.shape[1], registers
+
+    def values(self, block: int, step: int, depth: int) -> list[Any]:
+        """What one instruction reads: a descriptor, or four registers."""
+        if self.start is not None:
+            return [_advance(self.start, self.operand.offset(block * isa.M, step * depth))]
+        first = (block * self.steps + step) * self.type.count
+        found = self.words[first : first + self.type.count]
+        kind = ir.Type.parse(self.type.type)
+        return [word if word.type == kind else llvm.bitcast(kind, word) for word in found]
+
+
+def _form(op: GemmAsyncOp, n: int) -> isa.MmaAsync:
+    a, b, d = (str(value.type.element_type) for value in (op.a, op.b, op.d))
+    for name, kind in (("A", a), ("B", b)):
+        if kind not in PTX_INPUTS:
+            raise refuse(op, f"expects {name} of a type that tensor cores multiply, got {kind}")
+    left, right = PTX_INPUTS[a], PTX_INPUTS[b]
+    depth = isa.depth(ELEMENT_TYPES[left])
+    sums = {"i32": "s32"}.get(d, d)
+    return isa.MmaAsync(f"m{isa.M}n{n}k{depth}", left, right, sums, not is_buffer(op.a))
+
+
+def _check_accumulators(op: GemmAsyncOp, form: isa.MmaAsync) -> None:
+    """Raises WeftError where C and D don't lie as the instruction has them, 64 rows after the other."""
+    kind, registers = op.d.type, form.operands[0]
+    want = Layout.parse(registers.layout).tile_to(kind.shape, registers.shape)
+    if str(kind.element_type) == "f16" or kind.layout.canonical() != want.canonical():
+        raise refuse(op, f"expects C and D of f32 or i32 that lie as {want}, got {kind}")
+
+
+def _descriptor(buffer: Any, operand: Operand) -> Any:
+    address = build(AddressOp, operands=[buffer], results=[places.pointer(3)]).address
+    record = replace(operand.record)
+    fields = {name: value for name, value in vars(record).items() if name != "address"}
+    return wgmma.descriptor(address, **fields)
+
+
+def _advance(descriptor: Any, bytes_: int) -> Any:
+    """The descriptor of what lies some bytes on: addresses count 16 of them, and don't carry."""
+    assert bytes_ % UNIT == 0
+    if bytes_ == 0:
+        return descriptor
+    return arith.addi(descriptor, arith.constant(descriptor.type, bytes_ // UNIT))
+
+
+def _elements(lane: Any) -> list[Any]:
+    found = vector.to_elements(lane)
+    return [found] if isinstance(found, ir.Value) else list(found)
+
+
+def _struct(values: list[Any]) -> Any:
+    kind = ir.Type.parse(f"!llvm.struct<({', '.join(str(v.type) for v in values)})>")
+    packed = llvm.mlir_undef(kind)
+    for place, value in enumerate(values):
+        packed = llvm.insertvalue(packed, value, [place])
+    return packed
+
+
+def _i1() -> Any:
+    return ir.IntegerType.get_signless(1)
+
+
+_LETTERS = {"f32": "f", "i32": "r"}
+
+
+def _wait(op: WaitGemmOp) -> list[Any]:
+    """The wait, and the fragments tied to what follows: nothing else tells LLVM that it writes them."""
+    wgmma.wait_group(group=op.attribute("pending"))
+    results = []
+    for fragment in op.fragments:
+        kind = fragment.type
+        values = _elements(tile.to_lane(fragment))
+        element = str(kind.element_type)
+        letter = _LETTERS[element]
+        count = len(values)
+        letters = [f"={letter}"] * count + [str(i) for i in range(count)]
+        struct = ir.Type.parse(f"!llvm.struct<({', '.join([element] * count)})>")
+        done = llvm.inline_asm(
+            struct, values, "", ",".join(letters), has_side_effects=True, is_align_stack=False
+        )
+        elements = [llvm.extractvalue(kind.element_type, done, [i]) for i in range(count)]
+        results.append(tile.from_lane(vector.from_elements(kind.lane_type, elements), kind))
+    return results
+
+
+LOWER_GEMM_ASYNC = Pass(
+    "lower-gemm-async",
+    "lower a warpgroup's tile.gemm_async to wgmma",
+    run,
+    lowers=(GemmAsyncOp, WaitGemmOp),
+)

@@ -1,0 +1,139 @@
+"""`--lower-rings`: the rings of a pipeline become mbarriers in shared memory, and what is done with them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.op import build, refuse
+from weft.dialects.tile import AddressOp, BufferType
+from weft.dialects.tile_async import (
+    AcquireOp,
+    AdvanceOp,
+    AwaitOp,
+    ExpectOp,
+    FullBarrierOp,
+    MakeRingOp,
+    ReleaseOp,
+)
+from weft.mlir import arith, ir, nvvm, operations, scf
+from weft.passes import emit, places, uniformity
+from weft.passes.pass_ import Pass
+from weft.passes.uniformity import WARPGROUP, Scope
+
+BARRIER_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Barriers:
+    """The mbarriers of a ring: first those that say full, then those that say empty."""
+
+    base: Any
+    stages: int
+
+    def full(self, stage: Any) -> Any:
+        """The address of a stage's barrier for full."""
+        return places.offset(self.base, emit.mul(stage, BARRIER_BYTES))
+
+    def empty(self, stage: Any) -> Any:
+        """The address of a stage's barrier for empty."""
+        return places.offset(self.base, emit.mul(emit.add(stage, self.stages), BARRIER_BYTES))
+
+
+def run(module: Any) -> None:
+    """Lowers every ring. What copies into one must be lowered before."""
+    rings: dict[Any, Barriers] = {}
+    for op in operations(module, MakeRingOp):
+        with ir.InsertionPoint(op), op.location:
+            rings[op.ring] = _make(op)
+    for op in operations(module, *_LOWERINGS):
+        if op.ring not in rings:
+            raise refuse(op, "expects a ring from tile.make_ring")
+        with ir.InsertionPoint(op), op.location:
+            results = _LOWERINGS[type(op)](op, rings[op.ring])
+        for old, new in zip(op.operation.results, results, strict=True):
+            old.replace_all_uses_with(emit.value(new))
+        op.operation.erase()
+    for op in operations(module, MakeRingOp):
+        for use in op.ring.uses:
+            raise refuse(use.owner.opview, "uses a ring: run --lower-tma before --lower-rings")
+        op.operation.erase()
+
+
+def _make(op: MakeRingOp) -> Barriers:
+    """Thread 0 sets up the barriers: one arrival fills a stage, `consumers` empty it."""
+    stages = op.ring.type.stages
+    i64 = ir.IntegerType.get_signless(64)
+    kind = BufferType.of((2, stages), i64, f"S[(2,{stages}):({stages},1)]")
+    base = build(AddressOp, operands=[tile.alloc(kind)], results=[places.pointer(3)]).address
+    made = Barriers(base, stages)
+    branch = scf.IfOp(emit.equal(emit.thread(), 0))
+    with ir.InsertionPoint(branch.then_block):
+        for stage in range(stages):
+            nvvm.MBarrierInitOp(made.full(stage), emit.value(1))
+            nvvm.MBarrierInitOp(made.empty(stage), emit.value(op.consumers.value))
+        nvvm.FenceMbarrierInitOp()
+        scf.yield_([])
+    return made
+
+
+def _acquire(op: AcquireOp, ring: Barriers) -> list[Any]:
+    """A new barrier counts as past the phase before its first, so that the ring begins empty."""
+    _spin(ring.empty(op.stage), emit.xor(op.phase, 1))
+    return []
+
+
+def _await(op: AwaitOp, ring: Barriers) -> list[Any]:
+    _spin(ring.full(op.stage), op.phase)
+    return []
+
+
+def _spin(barrier: Any, parity: Any) -> None:
+    """Asks until the phase of this parity is over; the hardware sleeps a while each time."""
+    i1 = ir.IntegerType.get_signless(1)
+    loop = scf.WhileOp([], [])
+    before, after = loop.before.blocks.append(), loop.after.blocks.append()
+    with ir.InsertionPoint(before):
+        done = nvvm.MBarrierTryWaitOp(barrier, parity, results=[i1]).result
+        scf.ConditionOp(arith.xori(done, arith.constant(i1, 1)), [])
+    with ir.InsertionPoint(after):
+        scf.yield_([])
+
+
+def _expect(op: ExpectOp, ring: Barriers) -> list[Any]:
+    nvvm.MBarrierArriveExpectTxOp(ring.full(op.stage), emit.value(op.bytes.value))
+    return []
+
+
+def _full(op: FullBarrierOp, ring: Barriers) -> list[Any]:
+    return [ring.full(op.stage)]
+
+
+def _release(op: ReleaseOp, ring: Barriers) -> list[Any]:
+    """One thread arrives for its warpgroup, which has waited for its products together."""
+    if (found := uniformity.complaint(op, Scope.WARPGROUP)) is not None:
+        raise refuse(op, f"expects {found}")
+    branch = scf.IfOp(emit.equal(emit.rem(emit.thread(), WARPGROUP), 0))
+    with ir.InsertionPoint(branch.then_block):
+        nvvm.MBarrierArriveOp(ring.empty(op.stage))
+        scf.yield_([])
+    return []
+
+
+def _advance(op: AdvanceOp, ring: Barriers) -> list[Any]:
+    following = emit.add(op.stage, 1)
+    wraps = emit.equal(following, ring.stages)
+    return [emit.select(wraps, 0, following), emit.select(wraps, emit.xor(op.phase, 1), op.phase)]
+
+
+_LOWERINGS = {
+    AcquireOp: _acquire,
+    AwaitOp: _await,
+    ExpectOp: _expect,
+    FullBarrierOp: _full,
+    ReleaseOp: _release,
+    AdvanceOp: _advance,
+}
+
+LOWER_RINGS = Pass(
+    "lower-rings", "lower the rings of a pipeline to mbarriers", run, lowers=(MakeRingOp, *_LOWERINGS)
+)

@@ -1,0 +1,55 @@
+"""`--lower-roles`: what some warpgroups do becomes a branch on the warpgroup's number, with as many registers
+as the role needs (`setmaxnreg`).
+"""
+
+from typing import Any
+
+from weft.dialects.op import refuse
+from weft.dialects.tile_async import RoleOp
+from weft.isa.chips import KIB
+from weft.mlir import arith, ir, nvvm, operations, scf
+from weft.passes import emit, places, uniformity
+from weft.passes.pass_ import Pass
+from weft.passes.uniformity import WARPGROUP, Scope
+
+_REGISTERS = 64 * KIB  # of a multiprocessor
+_MOST = 255  # of a thread
+_STEP = 8  # in which registers are given out
+
+
+def run(module: Any) -> None:
+    """Lowers every role."""
+    for op in operations(module, RoleOp):
+        if (found := uniformity.complaint(op, Scope.WARPGROUP)) is not None:
+            raise refuse(op, f"expects {found}")
+        threads = places.threads_of(op)
+        first, count = op.first.value, op.warpgroups.value
+        if threads < (first + count) * WARPGROUP:
+            raise refuse(op, f"expects {first + count} warpgroups, got a block of {threads} threads")
+        with ir.InsertionPoint(op), op.location:
+            _branch(op, threads)
+        op.operation.erase()
+
+
+def _branch(op: RoleOp, threads: int) -> None:
+    number = emit.sub(emit.div(emit.thread(), WARPGROUP), op.first.value)
+    inside = arith.cmpi(arith.CmpIPredicate.ult, emit.value(number), emit.value(op.warpgroups.value))
+    branch = scf.IfOp(inside)
+    with ir.InsertionPoint(branch.then_block):
+        if registers := op.registers.value:
+            _give(registers, threads)
+        end = scf.yield_([])
+    body = op.operation.regions[0].blocks[0]
+    body.arguments[0].replace_all_uses_with(emit.value(number))
+    for inner in list(body.operations):
+        inner.operation.move_before(end.operation if hasattr(end, "operation") else end)
+
+
+def _give(registers: int, threads: int) -> None:
+    """A kernel starts with an equal share of the registers for each of its threads."""
+    share = min(_REGISTERS // threads, _MOST) // _STEP * _STEP
+    action = "decrease" if registers < share else "increase"
+    nvvm.SetMaxRegisterOp(registers, nvvm.SetMaxRegisterAction[action])
+
+
+LOWER_ROLES = Pass("lower-roles", "lower the roles of warpgroups to branches", run, lowers=(RoleOp,))

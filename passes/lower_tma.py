@@ -1,0 +1,138 @@
+"""`--lower-tma`: matrices that TMA copies become tensor maps among the kernel's arguments, and copies between
+them and shared memory `cp.async.bulk.tensor`.
+
+The kernel's attribute `weft.tensor_maps` says what a launch must pass after the arguments, in order: `matrix`
+is the number of the memref, `box` what one copy takes of it (rows, columns), `swizzle` how that lies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weft.dialects.op import build, refuse
+from weft.dialects.tile import AddressOp, CopyAsyncOp, is_map
+from weft.dialects.tile_async import StoreAsyncOp, TensorMapOp
+from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
+from weft.passes import emit, places
+from weft.passes.pass_ import Pass
+
+MOST_BOX = 256  # rows or columns of what one copy takes
+MAPS = "weft.tensor_maps"
+
+
+def run(module: Any) -> None:
+    """Lowers every matrix that TMA copies, and every copy of one."""
+    for kernel in operations(module, gpu.GPUFuncOp):
+        maps = {op.map: _argument(kernel, op) for op in operations(kernel, TensorMapOp)}
+        for op in operations(kernel, CopyAsyncOp, StoreAsyncOp):
+            matrix = op.source if isinstance(op, CopyAsyncOp) else op.destination
+            if not is_map(matrix):
+                continue
+            if matrix not in maps:
+                raise refuse(op, "expects a map from tile.tensor_map")
+            with ir.InsertionPoint(op), op.location:
+                lower = _load if isinstance(op, CopyAsyncOp) else _store
+                lower(op, maps[matrix], _pieces(op, matrix.type))
+            op.operation.erase()
+        for op in operations(kernel, TensorMapOp):
+            op.operation.erase()
+    for op in operations(module, TensorMapOp):
+        raise refuse(op, "expects to stand in a gpu.func")
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A tile as TMA copies it: boxes of `box` (rows, columns), at these rows, columns and bytes of it."""
+
+    box: tuple[int, int]
+    at: Sequence[tuple[int, int, int]]
+
+
+def pieces_of(kind: Any) -> Pieces | str:
+    """How TMA copies tiles of a map's type, or why it can't: rows of a box follow each other in memory."""
+    size, swizzle = int(kind.element_type.width) // 8, kind.layout.swizzle
+    (rows, columns), (height, _) = kind.layout.group(kind.shape), kind.shape
+    inner = columns[-1] if columns else None
+    if inner is None or inner.stride != 1:
+        return f"expects columns of a tile to lie together, got {kind.layout}"
+    width = inner.extent
+    if len(rows) > 1 or (rows and rows[0].stride != width):
+        return f"expects rows of a tile to follow each other at {width} elements, got {kind.layout}"
+    widest = int(swizzle.name.rstrip("B")) if swizzle else MOST_BOX * size
+    if width * size > widest or width > MOST_BOX or width * size % 16:
+        most = min(widest, MOST_BOX * size)
+        return f"expects rows of 16 to {most} bytes that lie together, in steps of 16, got {width * size}"
+    tall = next(h for h in range(min(height, MOST_BOX), 0, -1) if height % h == 0)
+    period = swizzle.period if swizzle else 1
+    if height > tall and tall * width * size % period:
+        return f"expects tiles of at most {MOST_BOX} rows, or of a number that it divides, got {height}"
+    found = []
+    for column in range(0, kind.shape[1], width):
+        for row in range(0, height, tall):
+            place = replace(kind.layout, swizzle=None).apply((row, column), kind.shape)["m"]
+            found.append((row, column, place * size))
+    return Pieces((tall, width), found)
+
+
+def _pieces(op: Any, kind: Any) -> Pieces:
+    found = pieces_of(kind)
+    if isinstance(found, str):
+        raise refuse(op, found)
+    return found
+
+
+def _argument(kernel: Any, op: TensorMapOp) -> Any:
+    """A new argument of the kernel: the map, in the bytes of the parameters themselves."""
+    matrix = cast(ir.BlockArgument, op.matrix)
+    entry = kernel.body.blocks[0]
+    if matrix is None or matrix.owner != entry:
+        raise refuse(op, "expects the matrix to be an argument of the kernel")
+    pieces, kind = _pieces(op, op.map.type), places.pointer(0)
+    with op.location:
+        added = entry.add_argument(kind, op.location)
+    attributes = kernel.operation.attributes
+    inputs = [*kernel.function_type.value.inputs, kind]
+    attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+    swizzle = op.map.type.layout.swizzle
+    entry_of_map = ir.DictAttr.get(
+        {
+            "matrix": _i64(matrix.arg_number),
+            "box": ir.DenseI64ArrayAttr.get(pieces.box),
+            "swizzle": ir.StringAttr.get(swizzle.name if swizzle else "none"),
+        }
+    )
+    maps = list(attributes[MAPS]) if MAPS in attributes else []
+    attributes[MAPS] = ir.ArrayAttr.get([*maps, entry_of_map])
+    return added
+
+
+def _i64(number: int) -> Any:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
+def _load(op: CopyAsyncOp, argument: Any, pieces: Pieces) -> None:
+    (barrier,) = op.barrier
+    base = _address(op.tile)
+    for row, column, bytes_ in pieces.at:
+        place = llvm.addrspacecast(places.pointer(7), places.offset(base, bytes_))
+        where = [emit.value(emit.add(op.column, column)), emit.value(emit.add(op.row, row))]
+        nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(place, argument, where, barrier, [])
+
+
+def _store(op: StoreAsyncOp, argument: Any, pieces: Pieces) -> None:
+    base = _address(op.tile)
+    for row, column, bytes_ in pieces.at:
+        where = [emit.value(emit.add(op.column, column)), emit.value(emit.add(op.row, row))]
+        nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(argument, places.offset(base, bytes_), where)
+
+
+def _address(buffer: Any) -> Any:
+    return build(AddressOp, operands=[buffer], results=[places.pointer(3)]).address
+
+
+LOWER_TMA = Pass(
+    "lower-tma",
+    "turn matrices that TMA copies into tensor maps, and their copies into cp.async.bulk.tensor",
+    run,
+    lowers=(TensorMapOp, StoreAsyncOp),
+)

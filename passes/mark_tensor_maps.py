@@ -1,0 +1,34 @@
+"""`--mark-tensor-maps`: a kernel's tensor maps, its last parameters, come by value and are read in place.
+
+Upstream's lowering of kernels drops what says so. Without it the parameters would be pointers; without
+`nvvm.grid_constant` LLVM would copy each map to the thread's own memory, where TMA can't read it.
+"""
+
+from typing import Any
+
+from weft.isa.tensor_map import BYTES
+from weft.mlir import ir, llvm, operations
+from weft.passes.lower_tma import MAPS
+from weft.passes.pass_ import Pass
+
+_ALIGNMENT = 64  # of a tensor map
+
+
+def run(module: Any) -> None:
+    """Marks the tensor maps of every kernel."""
+    for function in operations(module, llvm.LLVMFuncOp):
+        attributes = function.operation.attributes
+        if MAPS not in attributes:
+            continue
+        parameters = len(function.body.blocks[0].arguments)
+        count = len(attributes[MAPS])
+        given = (
+            list(attributes["arg_attrs"]) if "arg_attrs" in attributes else [ir.DictAttr.get({})] * parameters
+        )
+        by_value = ir.Attribute.parse(
+            f"{{llvm.byval = !llvm.array<{BYTES} x i8>, llvm.align = {_ALIGNMENT} : i64, nvvm.grid_constant}}"
+        )
+        attributes["arg_attrs"] = ir.ArrayAttr.get([*given[: parameters - count], *[by_value] * count])
+
+
+MARK_TENSOR_MAPS = Pass("mark-tensor-maps", "pass a kernel's tensor maps by value", run)

@@ -1,0 +1,241 @@
+"""The body of a kernel for `mma.sync`, in tile ops: what `--expand-matmul` writes for a schedule with warps.
+
+The k loop of a CTA reads a ring of shared-memory stages, which `tile.copy_async` fills `stages - 1` blocks
+ahead. Where rows aren't aligned to 16 bytes, a second loop copies element by element into one stage.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import COPY, SWIZZLES, Schedule, atom
+from weft.dialects.tile import BufferType, FragmentType, MatmulOp
+from weft.isa import mma
+from weft.isa.chips import LANES
+from weft.isa.family import Registers
+from weft.layout import Layout
+from weft.mlir import arith, gpu, ir, memref, nvvm, scf
+from weft.passes import emit
+from weft.passes.product import element_bytes, finish, grouped, pair_bytes, size, splat
+
+VECTOR_BYTES = COPY.bytes
+
+
+@dataclass
+class _Operand:
+    """A or B: where it lies in memory, and how the kernel holds its tiles."""
+
+    matrix: Any
+    k_major: bool
+    extent: int  # block M or block N
+    warp_extent: int
+    block_k: int
+    stages: int
+    atom: Registers
+
+    @property
+    def element(self) -> Any:
+        return self.matrix.type.element_type
+
+    @property
+    def buffer_type(self) -> Any:
+        """The stages: rows of K, or with K outside panels of 64 columns (32 or 16 where 64 don't divide)."""
+        if self.k_major:
+            shape = (self.extent, self.block_k)
+            strides = f"({self.extent * self.block_k},{self.block_k},1)"
+            layout = f"S[({self.stages},{self.extent},{self.block_k}):{strides}]"
+            swizzle = SWIZZLES[self.block_k * 2]
+        else:
+            width = next(columns for columns in (64, 32, 16) if self.extent % columns == 0)
+            shape = (self.block_k, self.extent)
+            panels = self.extent // width
+            layout = (
+                f"S[({self.stages},{self.block_k},{panels},{width}):"
+                f"({self.extent * self.block_k},{width},{self.block_k * width},1)]"
+            )
+            swizzle = SWIZZLES[width * 2]
+        return BufferType.of((self.stages, *shape), self.element, f"{layout} xor {swizzle}")
+
+    def origin(self, block: Any, k: Any) -> tuple[Any, Any]:
+        """Row and column of a block's tile in memory."""
+        rows, columns = (block, k) if self.k_major else (k, block)
+        return emit.value(rows), emit.value(columns)
+
+    def fragment_type(self) -> Any:
+        """The warp's tile, one atom deep."""
+        shape = list(self.atom.shape)
+        shape[0 if self.atom.name == "a" else 1] = self.warp_extent
+        layout = Layout.parse(self.atom.layout).tile_to(tuple(shape), self.atom.shape)
+        return FragmentType.of(shape, self.element, layout)
+
+    def load(self, stage: Any, start: Any, k: int) -> Any:
+        """The warp's fragment at depth `k` of a stage."""
+        row, column = (start, k) if self.k_major else (k, start)
+        # A is M x K: transposed in memory where K isn't inside. B is K x N: transposed where K is inside.
+        transpose = self.k_major == (self.atom.name == "b")
+        return tile.load(
+            stage, emit.value(row), emit.value(column), self.fragment_type(), transpose=transpose
+        )
+
+
+@dataclass
+class MmaKernel:
+    """The values that all parts of one kernel's body share."""
+
+    op: MatmulOp
+    schedule: Schedule
+    form: mma.Sync
+    a: _Operand
+    b: _Operand
+    rows: Any  # M, N and K of this launch
+    columns: Any
+    depth: Any
+
+    @classmethod
+    def of(cls, op: MatmulOp) -> "MmaKernel":
+        schedule, element = op.schedule, str(op.a.type.element_type)
+        assert isinstance(schedule, Schedule)
+        form = atom(element)
+        _, atom_a, atom_b, _ = form.operands
+        m, n, k = schedule.block
+        warp_m, warp_n = schedule.warp_tile
+        return cls(
+            op,
+            schedule,
+            form,
+            _Operand(op.a, True, m, warp_m, k, schedule.stages, atom_a),
+            _Operand(op.b, op.attribute("transpose_b"), n, warp_n, k, schedule.stages, atom_b),
+            size(op.d, 0),
+            size(op.d, 1),
+            size(op.a, 1),
+        )
+
+    @property
+    def accumulator_type(self) -> Any:
+        d, *_ = self.form.operands
+        shape = self.schedule.warp_tile
+        layout = Layout.parse(d.layout).tile_to(shape, d.shape)
+        return FragmentType.of(shape, ir.F32Type.get(), layout)
+
+    def emit(self) -> None:
+        """Writes the body at the insertion point."""
+        block_m, block_n, _ = self.schedule.block
+        warp_m, warp_n = self.schedule.warp_tile
+        tile_row, tile_column = self._tile()
+        row, column = emit.mul(tile_row, block_m), emit.mul(tile_column, block_n)
+        warp = emit.div(emit.thread(), LANES)
+        start_m = emit.mul(emit.div(warp, self.schedule.warps[1]), warp_m)
+        start_n = emit.mul(emit.rem(warp, self.schedule.warps[1]), warp_n)
+        stages_a, stages_b = tile.alloc(self.a.buffer_type), tile.alloc(self.b.buffer_type)
+        branch = scf.IfOp(self._aligned(), has_else=True)
+        for block, loop in ((branch.then_block, self._pipelined), (branch.else_block, self._plain)):
+            with ir.InsertionPoint(block):
+                result = loop(stages_a, stages_b, row, column, start_m, start_n)
+                aligned = block == branch.then_block
+                self._epilogue(result, emit.add(row, start_m), emit.add(column, start_n), aligned)
+                scf.yield_([])
+
+    def _tile(self) -> tuple[Any, Any]:
+        """The CTA's place among the tiles of D."""
+        x = emit.as_i32(gpu.block_id(gpu.Dimension.x))
+        y = emit.as_i32(gpu.block_id(gpu.Dimension.y))
+        rows = emit.as_i32(gpu.grid_dim(gpu.Dimension.x))
+        columns = emit.as_i32(gpu.grid_dim(gpu.Dimension.y))
+        return grouped(emit.add(emit.mul(y, rows), x), rows, columns, self.schedule.group)
+
+    def _aligned(self) -> Any:
+        """Whether A and B can be copied 16 bytes at a time, and D and C written in pairs of elements."""
+        wanted = [(self.op.a, VECTOR_BYTES), (self.op.b, VECTOR_BYTES)]
+        wanted += [(matrix, pair_bytes(matrix)) for matrix in (self.op.d, self.op.c) if matrix is not None]
+        # Pairs lie wholly inside of D only where it has an even number of columns.
+        bits = arith.andi(memref.dim(self.op.d, _index(1)), _index(1))
+        for matrix, width in wanted:
+            pointer = _pointer(matrix)
+            row = arith.muli(_stride(matrix), _index(element_bytes(matrix)))
+            low = arith.andi(arith.ori(pointer, row), _index(width - 1))
+            bits = arith.ori(bits, low)
+        return arith.cmpi(arith.CmpIPredicate.eq, bits, _index(0))
+
+    def _pipelined(
+        self, stages_a: Any, stages_b: Any, row: Any, column: Any, start_m: Any, start_n: Any
+    ) -> Any:
+        """The k loop with `stages - 1` blocks in flight; returns the accumulators."""
+        ahead = self.schedule.stages - 1
+        block_k = self.schedule.block[2]
+
+        def fetch(block: Any, stage: Any) -> None:
+            k = emit.mul(block, block_k)
+            for operand, stages, start in ((self.a, stages_a, row), (self.b, stages_b, column)):
+                destination = tile.stage(stages, emit.value(stage))
+                tile.copy_async(
+                    operand.matrix, *operand.origin(start, k), destination, vector_bytes=VECTOR_BYTES
+                )
+            nvvm.cp_async_commit_group()
+
+        for block in range(ahead):
+            fetch(block, block)
+        blocks = emit.ceil_div(self.depth, block_k)
+        loop = scf.ForOp(
+            emit.value(0), blocks, emit.value(1), [self._zero(), emit.value(0), emit.value(ahead)]
+        )
+        with ir.InsertionPoint(loop.body):
+            accumulator, read, write = loop.inner_iter_args
+            nvvm.cp_async_wait_group(ahead - 1)
+            gpu.barrier()
+            fetch(emit.add(loop.induction_variable, ahead), write)
+            stage_a, stage_b = tile.stage(stages_a, read), tile.stage(stages_b, read)
+            accumulator = self._multiply(accumulator, stage_a, stage_b, start_m, start_n)
+            scf.yield_([accumulator, self._next(read), self._next(write)])
+        return loop.results[0]
+
+    def _plain(self, stages_a: Any, stages_b: Any, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
+        """The k loop for rows of any alignment: one stage, filled and read in turn; returns the sums."""
+        block_k = self.schedule.block[2]
+        stage_a, stage_b = tile.stage(stages_a, emit.value(0)), tile.stage(stages_b, emit.value(0))
+        blocks = emit.ceil_div(self.depth, block_k)
+        loop = scf.ForOp(emit.value(0), blocks, emit.value(1), [self._zero()])
+        with ir.InsertionPoint(loop.body):
+            k = emit.mul(loop.induction_variable, block_k)
+            gpu.barrier()
+            tile.copy(self.a.matrix, *self.a.origin(row, k), stage_a)
+            tile.copy(self.b.matrix, *self.b.origin(column, k), stage_b)
+            gpu.barrier()
+            scf.yield_([self._multiply(loop.inner_iter_args[0], stage_a, stage_b, start_m, start_n)])
+        return loop.results[0]
+
+    def _next(self, stage: Any) -> Any:
+        following = emit.add(stage, 1)
+        return emit.select(emit.equal(following, self.schedule.stages), 0, following)
+
+    def _zero(self) -> Any:
+        kind = self.accumulator_type
+        return tile.from_lane(splat(kind.lane_type, 0.0), kind)
+
+    def _multiply(self, accumulator: Any, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any) -> Any:
+        """One block of K: a warp's share of a stage, one atom of K at a time."""
+        for k in range(0, self.schedule.block[2], self.form.mnk[2]):
+            a, b = self.a.load(stage_a, start_m, k), self.b.load(stage_b, start_n, k)
+            accumulator = tile.gemm(a, b, accumulator, self.accumulator_type, beta=1.0)
+        return accumulator
+
+    def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
+        """Scales, adds beta * C and stores."""
+        d = self.op.d
+        result = finish(self.op, accumulator, row, column, aligned=aligned)
+        tile.store(result, d, row, column, vector_bytes=pair_bytes(d) if aligned else 0)
+
+
+def _pointer(matrix: Any) -> Any:
+    """The address of the first element, as an index."""
+    offset = memref.extract_strided_metadata(matrix)[1]
+    address = memref.extract_aligned_pointer_as_index(matrix)
+    return arith.addi(address, arith.muli(offset, _index(element_bytes(matrix))))
+
+
+def _stride(matrix: Any) -> Any:
+    """Elements between rows, as an index."""
+    return memref.extract_strided_metadata(matrix)[4]
+
+
+def _index(number: int) -> Any:
+    return arith.constant(ir.IndexType.get(), number)

@@ -1,0 +1,347 @@
+"""The body of a kernel for `wgmma`, in tile ops: what `--expand-matmul` writes for a warpgroup schedule.
+
+One warpgroup copies blocks of A and B by TMA into a ring of stages, the others multiply them. A CTA goes from
+tile to tile, so that the copies of the next one run beside the epilogue of this. With splits, the CTAs of a
+cluster multiply a part of K each, and add up what they have through their shared memories.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import SWIZZLES, WARPGROUP, WarpgroupSchedule
+from weft.dialects.tile import BufferType, FragmentType, MatmulOp
+from weft.isa import wgmma
+from weft.layout import Layout
+from weft.mlir import arith, gpu, ir, nvvm, scf
+from weft.passes import emit
+from weft.passes.product import finish, grouped, pair_bytes, size, splat
+
+_ROW = 128  # bytes of the widest swizzle
+# Registers of a thread that copies and of one that multiplies, by how many warpgroups do: together with the
+# rest they fill the multiprocessor. One that multiplies alone has enough from the start.
+_REGISTERS = {1: (0, 0), 2: (40, 232), 3: (32, 160)}
+
+
+def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
+    """The layout of `outer` tiles one after the other, each in panels as wide as a swizzle: those of 128
+    bytes where they divide the columns, else of 64 or 32.
+    """
+    width = next(w // element_bytes for w in SWIZZLES if columns * element_bytes % w == 0)
+    strides = f"{rows * columns},{width},{rows * width},1"
+    swizzle = SWIZZLES[width * element_bytes]
+    return f"S[({outer},{rows},{columns // width},{width}):({strides})] xor {swizzle}"
+
+
+@dataclass
+class _Operand:
+    """A or B as the kernel has it: its stages, and the map that fills them."""
+
+    matrix: Any
+    k_inside: bool
+    extent: int
+    block_k: int
+    stages: int
+
+    @property
+    def buffer_type(self) -> Any:
+        """The stages: tiles of rows of K, or with K outside of columns of it."""
+        rows, columns = (self.extent, self.block_k) if self.k_inside else (self.block_k, self.extent)
+        element = self.matrix.type.element_type
+        layout = panels(rows, columns, int(element.width) // 8, self.stages)
+        return BufferType.of((self.stages, rows, columns), element, layout)
+
+    def place(self) -> None:
+        """Writes its buffer and its map at the insertion point."""
+        self.buffer = tile.alloc(self.buffer_type)
+        self.map = tile.tensor_map(self.matrix, tile.stage_type(self.buffer.type))
+
+    def copy(self, start: Any, k: Any, stage: Any, barrier: Any) -> None:
+        """Starts to copy the block at (`start`, `k`) into a stage."""
+        row, column = (start, k) if self.k_inside else (k, start)
+        into = tile.stage(self.buffer, stage)
+        tile.copy_async(self.map, emit.value(row), emit.value(column), into, barrier=barrier)
+
+    def part(self, stage: Any, start: Any, extent: int) -> Any:
+        """Rows of a block from `start` on."""
+        whole = tile.stage(self.buffer, stage)
+        if extent == self.extent:
+            return whole
+        zero, start = emit.value(0), emit.value(start)
+        if self.k_inside:
+            return tile.slice_(whole, start, zero, (extent, self.block_k))
+        return tile.slice_(whole, zero, start, (self.block_k, extent))
+
+
+@dataclass
+class WgmmaKernel:
+    """The values that all parts of one kernel's body share.
+
+    `left` gives the rows of a block and `right` its columns: A and B, or with `swap` the other way round.
+    """
+
+    op: MatmulOp
+    schedule: WarpgroupSchedule
+    left: _Operand
+    right: _Operand
+    ring: Any = None
+
+    @classmethod
+    def of(cls, op: MatmulOp) -> "WgmmaKernel":
+        schedule = op.schedule
+        assert isinstance(schedule, WarpgroupSchedule)
+        m, n, k = schedule.block
+        inputs = [(op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))]
+        if schedule.swap:
+            inputs.reverse()
+        left, right = (
+            _Operand(matrix, inside, extent, k, schedule.stages)
+            for (matrix, inside), extent in zip(inputs, (m, n), strict=True)
+        )
+        return cls(op, schedule, left, right)
+
+    def emit(self) -> None:
+        """Writes the body at the insertion point."""
+        self.left.place()
+        self.right.place()
+        self.staging = self._staging()
+        self.ring = tile.make_ring(self.schedule.stages, consumers=self.schedule.warpgroups)
+        self._sizes()
+        gpu.barrier()
+        copying, multiplying = _REGISTERS[self.schedule.warpgroups]
+        with tile.role(0, 1, registers=copying):
+            self._produce()
+        with tile.role(1, self.schedule.warpgroups, registers=multiplying) as number:
+            self._consume(number)
+        if self.schedule.splits > 1:
+            self._reduce()
+
+    def _sizes(self) -> None:
+        """Reads the launch's sizes: how many tiles there are, and blocks of K."""
+        op, (m, n, k) = self.op, self.schedule.block
+        rows, columns = size(op.d, 0), size(op.d, 1)
+        if self.schedule.swap:
+            rows, columns = columns, rows
+        self.rows, self.columns = emit.ceil_div(rows, m), emit.ceil_div(columns, n)
+        depth = size(op.a, 0 if op.attribute("transpose_a") else 1)
+        self.blocks = emit.ceil_div(depth, k)
+        cta, ctas = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
+        splits = self.schedule.splits
+        self.tiles = emit.mul(self.rows, self.columns)
+        self.first, self.step = emit.div(cta, splits), emit.div(ctas, splits)
+        self.rank = emit.rem(cta, splits)
+        self.k_first = emit.div(emit.mul(self.blocks, self.rank), splits) if splits > 1 else 0
+        self.k_end = (
+            emit.div(emit.mul(self.blocks, emit.add(self.rank, 1)), splits) if splits > 1 else self.blocks
+        )
+
+    def _staging(self) -> Any:
+        """Where the warpgroups put their parts of D together, or their sums with splits; None where they
+        don't.
+        """
+        types, schedule = self.op.types, self.schedule
+        shape = schedule.rows, schedule.block[1]
+        if schedule.splits > 1:
+            f32 = self.sums_type.element_type
+            rows, columns = shape
+            layout = f"S[({schedule.warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
+            return tile.alloc(BufferType.of((schedule.warpgroups, *shape), f32, layout))
+        if not schedule.staged(types):
+            return None
+        rows, columns = shape[::-1] if schedule.swap else shape
+        layout = panels(rows, columns, types.output_bytes, schedule.warpgroups)
+        buffer = tile.alloc(
+            BufferType.of((schedule.warpgroups, rows, columns), self.op.d.type.element_type, layout)
+        )
+        self.d_map = tile.tensor_map(self.op.d, tile.stage_type(buffer.type))
+        return buffer
+
+    @property
+    def sums_type(self) -> Any:
+        """The accumulators of a warpgroup."""
+        return self._sums(self.schedule.block[1])
+
+    def _sums(self, columns: int) -> Any:
+        """The type of some columns of a warpgroup's accumulators."""
+        form = replace(self.schedule, block=(wgmma.M, columns, wgmma.M)).form(self.op.types)
+        d, shape = form.operands[0], (self.schedule.rows, columns)
+        layout = Layout.parse(d.layout).tile_to(shape, d.shape)
+        kind = emit.i32() if form.d_type == "s32" else ir.F32Type.get()
+        return FragmentType.of(shape, kind, layout)
+
+    # The warpgroup that copies
+
+    def _produce(self) -> None:
+        """One thread keeps the ring full."""
+        branch = scf.IfOp(emit.equal(emit.thread(), 0))
+        with ir.InsertionPoint(branch.then_block):
+            self._each_tile([emit.value(0), emit.value(0)], self._copy_tile)
+            scf.yield_([])
+
+    def _each_tile(self, carried: list[Any], body: Callable[[Any, Any, list[Any]], list[Any]]) -> None:
+        """A loop over this CTA's tiles, given their first row and column among blocks."""
+        loop = scf.ForOp(emit.value(self.first), self.tiles, emit.value(self.step), carried)
+        with ir.InsertionPoint(loop.body):
+            row, column = grouped(loop.induction_variable, self.rows, self.columns, self.schedule.group)
+            scf.yield_(body(row, column, list(loop.inner_iter_args)))
+
+    def _each_block(self, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
+        """A loop over the blocks of K; returns what it leaves."""
+        loop = scf.ForOp(emit.value(self.k_first), emit.value(self.k_end), emit.value(1), carried)
+        with ir.InsertionPoint(loop.body):
+            scf.yield_(body(loop.induction_variable, list(loop.inner_iter_args)))
+        return list(loop.results)
+
+    def _copy_tile(self, row: Any, column: Any, position: list[Any]) -> list[Any]:
+        m, n, k = self.schedule.block
+        left, right = emit.mul(row, m), emit.mul(column, n)
+
+        def copy(block: Any, position: list[Any]) -> list[Any]:
+            stage, phase = position
+            tile.acquire(self.ring, stage, phase)
+            tile.expect(self.ring, stage, self.schedule.stage_bytes(self.op.types))
+            depth = emit.mul(block, k)
+            full = tile.full_barrier(self.ring, stage)
+            self.left.copy(left, depth, stage, full)
+            self.right.copy(right, depth, stage, full)
+            return list(tile.advance(self.ring, stage, phase))
+
+        return self._each_block(position, copy)
+
+    # The warpgroups that multiply
+
+    def _consume(self, number: Any) -> None:
+        start = emit.mul(number, self.schedule.rows)
+
+        def consume(row: Any, column: Any, position: list[Any]) -> list[Any]:
+            sums, *position = self._multiply(start, position)
+            m, n, _ = self.schedule.block
+            at = emit.add(emit.mul(row, m), start), emit.mul(column, n)
+            if self.schedule.splits > 1:
+                tile.store(
+                    sums, tile.stage(self.staging, number), emit.value(0), emit.value(0), vector_bytes=8
+                )
+            elif self.staging is not None:
+                self._write_staged(number, sums, *self._swapped(*at))
+            else:
+                self._write(sums, *self._swapped(*at))
+            return position
+
+        self._each_tile([emit.value(0), emit.value(0)], consume)
+        if self.staging is not None and self.schedule.splits == 1:
+            with _one_thread():
+                nvvm.cp_async_bulk_wait_group(0)
+
+    def _swapped(self, row: Any, column: Any) -> tuple[Any, Any]:
+        """A place among the rows and columns of D."""
+        return (column, row) if self.schedule.swap else (row, column)
+
+    def _multiply(self, start: Any, position: list[Any]) -> list[Any]:
+        """All blocks of K of a tile: the sums, and where the ring stands."""
+        kind = self.sums_type
+        zero = tile.from_lane(splat(kind.lane_type, 0), kind)
+
+        def multiply(block: Any, carried: list[Any]) -> list[Any]:
+            sums, stage, phase = carried
+            tile.await_(self.ring, stage, phase)
+            later = arith.cmpi(arith.CmpIPredicate.ne, block, emit.value(self.k_first))
+            sums = tile.gemm_async(
+                self.left.part(stage, start, self.schedule.rows),
+                self.right.part(stage, 0, self.right.extent),
+                sums,
+                later,
+                transpose_a=not self.left.k_inside,
+                transpose_b=self.right.k_inside,
+            )
+            tile.wait_gemm()
+            tile.release(self.ring, stage)
+            return [sums, *tile.advance(self.ring, stage, phase)]
+
+        sums, *position = self._each_block([zero, *position], multiply)
+        return [*tile.wait_gemm(sums), *position]
+
+    def _oriented(self, sums: Any) -> Any:
+        """The sums as a fragment of D: with swap, of the transposed shape."""
+        if not self.schedule.swap:
+            return sums
+        kind = sums.type
+        rows, columns = kind.layout.group(kind.shape)
+        turned = FragmentType.of(kind.shape[::-1], kind.element_type, Layout((*columns, *rows)))
+        return tile.from_lane(tile.to_lane(sums), turned)
+
+    def _write(self, sums: Any, row: Any, column: Any) -> None:
+        """Stores sums to D from registers."""
+        result = finish(
+            self.op, self._oriented(sums), emit.value(row), emit.value(column), aligned=self._pairs
+        )
+        width = pair_bytes(self.op.d) if self._pairs else 0
+        tile.store(result, self.op.d, emit.value(row), emit.value(column), vector_bytes=width)
+
+    @property
+    def _pairs(self) -> bool:
+        """Whether a lane's pairs of sums are neighbours in a row of D."""
+        return not self.schedule.swap
+
+    def _write_staged(self, number: Any, sums: Any, row: Any, column: Any) -> None:
+        """Stores sums to D by TMA, from a part of shared memory that the last tile's store has read."""
+        row, column = emit.value(row), emit.value(column)
+        result = finish(self.op, self._oriented(sums), row, column, aligned=self._pairs)
+        with _one_thread():
+            nvvm.cp_async_bulk_wait_group(0, read=True)
+        self._meet(number)
+        part = tile.stage(self.staging, number)
+        tile.store(result, part, emit.value(0), emit.value(0))
+        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+        self._meet(number)
+        with _one_thread():
+            tile.store_async(part, self.d_map, row, column)
+            nvvm.cp_async_bulk_commit_group()
+
+    def _meet(self, number: Any) -> None:
+        """A barrier of one warpgroup; 0 is the CTA's."""
+        identity = emit.value(emit.add(number, 1))
+        nvvm.BarrierOp(barrierId=identity, numberOfThreads=emit.value(WARPGROUP))
+
+    # Splits
+
+    def _reduce(self) -> None:
+        """Each CTA of the cluster adds up a share of the columns, from all of its peers."""
+        _meet_cluster()
+        m, n, _ = self.schedule.block
+        splits = self.schedule.splits
+        share = n // splits
+        with tile.role(1, self.schedule.warpgroups) as number:
+            start = emit.mul(number, self.schedule.rows)
+            row, column = grouped(self.first, self.rows, self.columns, self.schedule.group)
+            own, kind = tile.stage(self.staging, number), self._sums(share)
+            offset = emit.mul(self.rank, share)
+            total = None
+            for peer in range(splits):
+                part = tile.peer(own, emit.value(peer))
+                loaded = tile.load(part, emit.value(0), emit.value(offset), kind, vector_bytes=8)
+                lane = tile.to_lane(loaded)
+                total = lane if total is None else _add(total, lane)
+            at = emit.add(emit.mul(row, m), start), emit.add(emit.mul(column, n), offset)
+            self._write(tile.from_lane(total, kind), *self._swapped(*at))
+        _meet_cluster()
+
+
+def _add(a: Any, b: Any) -> Any:
+    return arith.addi(a, b) if isinstance(a.type.element_type, ir.IntegerType) else arith.addf(a, b)
+
+
+def _meet_cluster() -> None:
+    """All threads of all CTAs of the cluster wait for each other, and see what the others have written."""
+    nvvm.ClusterArriveOp()
+    nvvm.ClusterWaitOp()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """In the block, ops are built for one thread of each warpgroup."""
+    branch = scf.IfOp(emit.equal(emit.rem(emit.thread(), WARPGROUP), 0))
+    with ir.InsertionPoint(branch.then_block):
+        yield
+        scf.yield_([])

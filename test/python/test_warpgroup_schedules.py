@@ -1,0 +1,168 @@
+"""Products for `wgmma` in the emulator: every layout of A and B, every way to lay a block over warpgroups and
+clusters, sizes that don't divide; each in text, PTX and numbers. A finding of the sanitizer ends a run.
+"""
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft.dialects import tile
+from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.passes import lower_gemm_async, wgmma_kernel
+from weft.target import Target
+
+TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+NT = (False, True)
+
+
+@dataclass(frozen=True)
+class Product:
+    """What a product is apart from its shape; transposes of A and of B."""
+
+    inputs: str = "bf16"
+    outputs: str = "bf16"
+    transposed: tuple[bool, bool] = NT
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    def compiled(self, schedule: WarpgroupSchedule) -> weft.Kernel:
+        """A kernel for matrices of any size."""
+        kinds = [self.inputs, self.inputs, self.outputs, *([self.outputs] if self.beta else [])]
+        with weft.Module() as module:
+            with module.func("product", [weft.memref("?x?", kind) for kind in kinds]) as matrices:
+                tile.matmul(
+                    *matrices,
+                    transpose_a=self.transposed[0],
+                    transpose_b=self.transposed[1],
+                    alpha=self.alpha,
+                    beta=self.beta,
+                    schedule=schedule,
+                )
+        return weft.compile(module, arch="sm_90a")
+
+    def wrong(self, kernel: weft.Kernel, shape: tuple[int, int, int]) -> int:
+        """How many elements of D aren't as NumPy has them; sums are exact in every type."""
+        m, n, k = shape
+        rng = np.random.default_rng(m * n + k)
+        a, b = (rng.integers(-1, 2, size).astype(np.float64) for size in ((m, k), (k, n)))
+        c = rng.integers(-4, 5, (m, n)).astype(TYPES[self.outputs])
+        d = np.full((m, n), 555.0).astype(TYPES[self.outputs])
+        given = [np.ascontiguousarray(x.T if t else x) for x, t in zip((a, b), self.transposed, strict=True)]
+        arguments = [*(x.astype(TYPES[self.inputs]) for x in given), d, *([c] if self.beta else [])]
+        findings = kernel.emulate(*arguments).findings
+        assert not findings, findings[0].rule
+        want = self.alpha * (a @ b) + (self.beta * c.astype(np.float64) if self.beta else 0)
+        return int((d.astype(np.float64) != want).sum())
+
+
+def of(m: int, n: int, k: int, warpgroups: int = 2, stages: int = 3, **fields: object) -> WarpgroupSchedule:
+    return WarpgroupSchedule((m, n, k), warpgroups, stages, **fields)  # type: ignore[arg-type]
+
+
+SCHEDULES = (
+    of(128, 256, 64),
+    of(64, 128, 64, 1, 4),
+    of(256, 128, 64),  # each warpgroup has two products of 64 rows
+    of(192, 96, 64, 3),
+    of(128, 80, 128, stages=2),  # a row of two panels
+    of(128, 32, 32, stages=5, group=2),  # rows of 64 bytes
+    of(128, 32, 16),  # rows of 32 bytes
+    of(128, 16, 64, swap=True),
+    of(64, 64, 64, 1, 4, swap=True),
+    of(128, 128, 64, splits=2),
+    of(64, 64, 128, 1, 2, splits=4),
+    of(64, 16, 64, 1, 4, splits=2, swap=True),
+)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_a_product_is_right_in_every_schedule(schedule):
+    product = Product()
+    kernel = product.compiled(schedule)
+    assert "wgmma.mma_async" in kernel.ptx and "cp.async.bulk.tensor" in kernel.ptx
+    assert not kernel.resources.spill_stores
+    # One block, several with edges that aren't whole, and fewer rows than a block has.
+    for shape in ((*schedule.block[:2], 8 * schedule.block[2]), (200, 264, 136), (8, 24, 72)):
+        assert not product.wrong(kernel, shape), shape
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize(
+    "schedule", [of(128, 256, 64), of(64, 96, 64, 1), of(128, 64, 64, swap=True)], ids=str
+)
+def test_either_side_may_have_k_outside(schedule, transposed):
+    product = Product("f16", "f16", transposed)
+    assert not product.wrong(product.compiled(schedule), (136, 200, 104))
+
+
+@pytest.mark.parametrize("outputs", ["f32", "f16", "bf16"])
+@pytest.mark.parametrize(
+    "schedule", [of(128, 64, 64), of(64, 64, 64, 1, swap=True), of(64, 32, 64, 1, splits=2)], ids=str
+)
+def test_types_and_scales_of_the_epilogue(schedule, outputs):
+    product = Product("bf16", outputs, alpha=0.5, beta=2.0)
+    assert not product.wrong(product.compiled(schedule), (72, 88, 136))
+
+
+def test_ctas_go_from_tile_to_tile():
+    kernel = Product().compiled(of(64, 64, 64, 1))
+    views = [weft.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (640, 64), (640, 640))]
+    assert kernel.dimensions(views, multiprocessors=132)[0] == (100, 1, 1)
+    assert kernel.dimensions(views, multiprocessors=7)[0] == (7, 1, 1)
+    assert not Product().wrong(kernel, (640, 192, 64))
+
+
+def test_a_cluster_shares_a_block():
+    kernel = Product().compiled(of(64, 64, 64, 1, splits=4))
+    assert kernel.launch.cluster == (4, 1, 1)
+    views = [weft.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (640, 64), (640, 640))]
+    assert kernel.dimensions(views, multiprocessors=2)[0] == (400, 1, 1)
+
+
+def test_rows_that_tma_cannot_copy_take_another_kernel():
+    product = Product("f16", "f32")
+    kernel = product.compiled(of(128, 64, 64))
+    assert "mma.sync" in kernel.for_any_rows.ptx
+    for shape in ((33, 31, 71), (1, 1, 1), (130, 67, 65)):
+        assert not product.wrong(kernel, shape), shape
+
+
+@pytest.mark.parametrize(
+    ("schedule", "types", "message"),
+    [
+        (of(128, 260, 64), ("bf16",) * 3, "n a multiple of 8 from 8 to 256, got 260"),
+        (of(96, 64, 64), ("bf16",) * 3, "1 to 3 warpgroups that divide block M 96 in multiples of 64, got 2"),
+        (of(128, 64, 40), ("bf16",) * 3, "block K of 32, 64 or a multiple of 128 bytes, got 80"),
+        (of(256, 256, 64), ("bf16",) * 3, "hold at most 18176 sums each"),
+        (of(128, 256, 64, stages=5), ("bf16",) * 3, "at most 232448 bytes of shared memory on sm_90a"),
+        (of(128, 64, 64, splits=3), ("bf16",) * 3, "1, 2, 4 or 8 splits"),
+        (of(128, 64, 64, stages=1), ("bf16",) * 3, "at least 2 stages, got 1"),
+    ],
+)
+def test_what_cannot_be_lowered_is_refused(schedule, types, message):
+    assert message in (schedule.complaint(Types(*types), Target.of("sm_90a")) or "")
+
+
+def test_a_kernel_that_leaves_out_the_last_block_of_k_is_caught(monkeypatch):
+    monkeypatch.setattr(wgmma_kernel.emit, "ceil_div", wgmma_kernel.emit.div)
+    product = Product()
+    assert product.wrong(product.compiled(of(64, 64, 64, 1)), (64, 64, 136))
+
+
+def test_a_stage_released_before_its_product_is_done_is_caught(monkeypatch):
+    """Planted: the wait of each block lets its own product run on, so that the copies overtake it."""
+    wait = wgmma_kernel.tile.wait_gemm
+    monkeypatch.setattr(
+        wgmma_kernel.tile, "wait_gemm", lambda *sums, pending=0: wait(*sums, pending=pending if sums else 1)
+    )
+    with pytest.raises(AssertionError, match="async-source-overwritten"):
+        Product().wrong(Product().compiled(of(64, 64, 64, 1, 2)), (64, 64, 640))
+
+
+def test_sums_read_before_their_wait_are_caught(monkeypatch):
+    monkeypatch.setattr(lower_gemm_async.wgmma, "wait_group", lambda group: None)
+    with pytest.raises(AssertionError, match="wgmma-in-flight"):
+        Product().wrong(Product().compiled(of(64, 64, 64, 1, 2)), (64, 64, 64))
