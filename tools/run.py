@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
 from weft.tools import cli
+from weft.tools.bar import Bar
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from weft.tools.product import Array, Product
 
 _REPEATS = 10
-_PATIENCE_SECONDS = 2.0
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -124,7 +124,7 @@ def _resident(operand: "Array") -> Any:
 
 
 def _in_emulator(kernel: "Kernel", _: "Product", operands: "list[Array]") -> dict[str, str]:
-    bar = _Bar(f"emulating {kernel.name}")
+    bar = Bar(f"emulating {kernel.name}")
     start = time.perf_counter()
     try:
         report = kernel.emulate(*operands, progress=bar)
@@ -138,35 +138,6 @@ def _in_emulator(kernel: "Kernel", _: "Product", operands: "list[Array]") -> dic
             f"{len(report.findings)}, the first at line {first.line} of the PTX: {first.message}"
         )
     return spent
-
-
-class _Bar:
-    """A progress bar on stderr, for what takes longer than a moment."""
-
-    def __init__(self, label: str) -> None:
-        self._label = label
-        self._start = time.perf_counter()
-        self._shown: Any = None
-        self._task: Any = None
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._shown is None:
-            if time.perf_counter() - self._start < _PATIENCE_SECONDS:
-                return
-            self._show(total)
-        self._shown.update(self._task, completed=done)
-
-    def _show(self, total: int) -> None:
-        from rich.console import Console
-        from rich.progress import Progress
-
-        self._shown = Progress(console=Console(stderr=True), transient=True)
-        self._task = self._shown.add_task(self._label, total=total)
-        self._shown.start()
-
-    def close(self) -> None:
-        if self._shown is not None:
-            self._shown.stop()
 
 
 def _schedule(kernel: "Kernel") -> str:

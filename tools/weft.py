@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from weft import __version__
 from weft.tools import cli
+from weft.tools.bench import BENCH
 from weft.tools.command import Command
 from weft.tools.compile import COMPILE
 from weft.tools.doctor import DOCTOR
@@ -14,7 +15,7 @@ from weft.tools.isa import ISA
 from weft.tools.lint import LINT
 from weft.tools.run import RUN
 
-COMMANDS = (COMPILE, RUN, EMULATE, ISA, LINT, DOCTOR)
+COMMANDS = (COMPILE, RUN, EMULATE, BENCH, ISA, LINT, DOCTOR)
 
 
 def _parser() -> cli.Parser:
@@ -27,9 +28,8 @@ def _parser() -> cli.Parser:
 
 
 def _add(command: Command, commands: "_SubParsersAction[cli.Parser]") -> None:
-    made = commands.add_parser(
-        command.name, help=command.summary, description=command.summary.capitalize() + ".", allow_abbrev=False
-    )
+    sentence = f"{command.summary[0].upper()}{command.summary[1:]}."
+    made = commands.add_parser(command.name, help=command.summary, description=sentence, allow_abbrev=False)
     command.arguments(made)
     made.set_defaults(command=command)
 

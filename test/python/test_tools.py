@@ -13,7 +13,7 @@ import pytest
 from weft import reference, runtime
 from weft.errors import Diagnostic, Location, WeftError
 from weft.kernel import Kernel
-from weft.tools import cli, doctor, run, verify_diagnostics, weft, weft_opt
+from weft.tools import bar, cli, doctor, verify_diagnostics, weft, weft_opt
 from weft.tools.product import Product, shape_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "matmul.mlir"
@@ -393,15 +393,15 @@ def test_a_chip_of_the_module_is_kept(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 def test_the_bar_waits_before_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr(run.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(bar.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    bar = run._Bar("label")
-    bar(1, 100)
-    assert bar._shown is None
+    made = bar.Bar("label")
+    made(1, 100)
+    assert made._shown is None
     now[0] = 2.5
-    bar(50, 100)
-    assert bar._shown.tasks[0].completed == 50
-    bar.close()
+    made(50, 100)
+    assert made._shown.tasks[0].completed == 50
+    made.close()
 
 
 def test_operands_that_are_not_read_are_poisoned() -> None:

@@ -1,0 +1,1 @@
+"""Matrix products timed beside those of other libraries: suites, method, implementations, report."""

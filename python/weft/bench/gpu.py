@@ -1,0 +1,175 @@
+"""The GPU as the method needs it, through PyTorch, and what the machine says of itself."""
+
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+from weft import runtime
+from weft.bench import problem as problems
+from weft.bench.implementations import Call, Implementation, Refusal
+from weft.bench.problem import Buffers, Check, Problem
+from weft.errors import WeftError
+
+_PACKAGES = ("weft", "torch", "triton", "deep_gemm", "cuda-bindings", "nvidia-cublas", "nvidia-cuda-nvcc")
+# What nvidia-smi calls what doesn't change during a run, and what does.
+_SETTINGS = ("driver_version", "clocks.max.sm", "clocks.max.mem", "power.limit")
+_READINGS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
+_COPY_BYTES = 1 << 30
+_COPIES = 10
+
+
+def unavailable() -> str | None:
+    """Why nothing can be measured here, or None."""
+    if (reason := runtime.available()) is not None:
+        return f"weft bench measures on a GPU: {reason}"
+    if find_spec("torch") is None:
+        return "weft bench needs PyTorch beside the GPU: pip install 'weft[gpu]'"
+    import torch
+
+    if not torch.cuda.is_available():
+        return f"weft bench needs a PyTorch that sees the GPU: {torch.__version__} doesn't"
+    return None
+
+
+class TorchGpu:
+    """GPU 0, on one stream: what a library allocates for a stream is there before a graph is captured."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self._torch: Any = torch
+        self._stream: Any = torch.cuda.Stream()
+
+    def buffers(self, problem: Problem) -> Sequence[Buffers]:
+        with self._refusing():
+            made = problems.buffers(problem)
+            self._torch.cuda.synchronize()
+        return made
+
+    def prepare(
+        self, implementation: Implementation, problem: Problem, sets: Sequence[Buffers]
+    ) -> Sequence[Call]:
+        with self._refusing(), self._torch.cuda.stream(self._stream):
+            calls = implementation.prepare(problem, sets)
+            for call in calls:
+                call()
+            self._stream.synchronize()
+        return calls
+
+    def capture(self, calls: Sequence[Call]) -> Any:
+        graph = self._torch.cuda.CUDAGraph()
+        with self._refusing(), self._torch.cuda.graph(graph, stream=self._stream):
+            for call in calls:
+                call()
+        return graph
+
+    def replay(self, graph: Any, untimed: int, timed: int) -> list[float]:
+        events = [self._torch.cuda.Event(enable_timing=True) for _ in range(timed + 1)]
+        with self._refusing(), self._torch.cuda.stream(self._stream):
+            for _ in range(untimed):
+                graph.replay()
+            events[0].record()
+            for event in events[1:]:
+                graph.replay()
+                event.record()
+            events[-1].synchronize()
+        return [start.elapsed_time(end) for start, end in pairwise(events)]
+
+    def idle(self, milliseconds: float) -> None:
+        time.sleep(milliseconds / 1000)
+
+    def check(self, problem: Problem, sets: Sequence[Buffers], graph: Any) -> Check:
+        problems.poison(sets)
+        self._torch.cuda.synchronize()
+        self.replay(graph, 0, 1)
+        return problems.check(problem, sets)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Turns what a library raises into a Refusal; a fault that the GPU doesn't survive ends the run."""
+        try:
+            yield
+        except (
+            RuntimeError,
+            ValueError,
+            WeftError,
+        ) as error:  # what PyTorch, Triton, DeepGEMM and Weft raise
+            reason = _first_line(error)
+            try:
+                self._torch.cuda.synchronize()
+            except RuntimeError:
+                raise WeftError(f"the GPU doesn't recover from a fault: {reason}") from None
+            raise Refusal(reason) from None
+
+    def describe(self) -> dict[str, Any]:
+        """The GPU, its settings, and the 10**9 bytes that a copy reads and writes in a second."""
+        found = runtime.current()
+        properties = self._torch.cuda.get_device_properties(0)
+        return {
+            "name": found.name,
+            "chip": found.chip,
+            "multiprocessors": found.multiprocessors,
+            "memory_bytes": found.memory_bytes,
+            "l2_bytes": properties.L2_cache_size,
+            "copy_gb_s": self._copy_rate(),
+            "settings": self._asked(_SETTINGS),
+        }
+
+    def reading(self) -> dict[str, str]:
+        return self._asked(_READINGS)
+
+    def _copy_rate(self) -> float:
+        torch = self._torch
+        source, target = (torch.zeros(_COPY_BYTES, dtype=torch.uint8, device="cuda") for _ in range(2))
+        target.copy_(source)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(_COPIES):
+            target.copy_(source)
+        end.record()
+        end.synchronize()
+        return float(2 * _COPY_BYTES * _COPIES / start.elapsed_time(end) / 1e6)
+
+    def _asked(self, fields: Sequence[str]) -> dict[str, str]:
+        """What nvidia-smi says of this GPU, or why it says nothing."""
+        program = shutil.which("nvidia-smi")
+        if program is None:
+            return {"nvidia-smi": "not installed"}
+        properties = self._torch.cuda.get_device_properties(0)
+        done = subprocess.run(
+            [
+                program,
+                f"--id=GPU-{properties.uuid}",
+                f"--query-gpu={','.join(fields)}",
+                "--format=csv,noheader",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            return {"nvidia-smi": (done.stdout + done.stderr).strip() or f"exit status {done.returncode}"}
+        return dict(zip(fields, done.stdout.strip().split(", "), strict=True))
+
+
+def versions() -> dict[str, str]:
+    """Python's and those of the packages that a result may depend on, where they are installed."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _first_line(error: Exception) -> str:
+    said = error.diagnostics[0].message if isinstance(error, WeftError) else str(error)
+    return said.strip().partition("\n")[0]

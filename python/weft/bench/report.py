@@ -1,0 +1,148 @@
+"""What a run of `weft bench` found: kept as JSON with all that it takes to redo it, and shown as a table."""
+
+import io
+import json
+import statistics
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from weft.bench.measure import Result, Timing
+from weft.bench.problem import Check, Problem
+from weft.errors import WeftError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+FORMAT = "weft-bench 1"
+MODES = ("burst", "sustained")
+_WIDTH = 200
+_REASON_WIDTH = 80
+
+
+@dataclass
+class Report:
+    """A run: its command line, start (UTC), machine, versions and results.
+
+    `reference` is the implementation that others are compared with; `readings` are the GPU's clocks, power
+    and temperature after each problem.
+    """
+
+    command: list[str]
+    started: str
+    reference: str | None
+    device: dict[str, Any]
+    versions: dict[str, str]
+    results: list[Result] = field(default_factory=list)
+    readings: list[dict[str, str]] = field(default_factory=list)
+
+    def json(self) -> str:
+        """As text that `of_json` reads; times are milliseconds of replays of so many calls."""
+        return json.dumps({"format": FORMAT} | asdict(self), indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def of_json(cls, text: str) -> "Report":
+        """What `json` wrote. Raises WeftError for any other text."""
+        try:
+            found = json.loads(text)
+            if found.pop("format") != FORMAT:
+                raise WeftError(f"expects the format '{FORMAT}'")
+            results = [_result(entry) for entry in found.pop("results")]
+            return cls(**found, results=results)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise WeftError(
+                f"expects what weft bench --json writes: {type(error).__name__}: {error}"
+            ) from None
+
+    def speed(self, result: Result, mode: str) -> float | None:
+        """How many times as fast as the reference a result is; None where there is nothing to compare."""
+        place = (result.problem, self.reference)
+        beside = next((r for r in self.results if (r.problem, r.implementation) == place), None)
+        own, other = result.timing(mode), beside.timing(mode) if beside else None
+        return other.microseconds / own.microseconds if own and other else None
+
+    def means(self) -> Iterator[str]:
+        """A line for each types and implementation: the geometric mean of its ratios."""
+        for mode in MODES:
+            ratios: dict[tuple[str, str], list[float]] = {}
+            for result in self.results:
+                ratio = self.speed(result, mode)
+                if ratio is not None and result.implementation != self.reference:
+                    ratios.setdefault((result.problem.types, result.implementation), []).append(ratio)
+            for (types, name), found in ratios.items():
+                mean = statistics.geometric_mean(found)
+                yield (
+                    f"{types}, {mode}: {name} is {mean:.3f} times as fast as {self.reference} "
+                    f"(geometric mean of {len(found)})"
+                )
+
+
+def _result(entry: dict[str, Any]) -> Result:
+    timings = {
+        mode: Timing(entry[mode]["calls"], tuple(entry[mode]["replays"])) if entry[mode] else None
+        for mode in MODES
+    }
+    check = Check(**entry["check"]) if entry["check"] else None
+    problem = Problem(**entry["problem"])
+    return Result(problem, entry["implementation"], entry["reason"], check=check, **timings)
+
+
+def teraflops(result: Result, mode: str) -> float | None:
+    """10**12 operations in a second."""
+    timing = result.timing(mode)
+    return result.problem.flops / timing.microseconds / 1e6 if timing else None
+
+
+def table(report: Report, results: Sequence[Result], *, heading: bool) -> str:
+    """Some results as rows; of fixed widths, so that tables of one run stand under each other."""
+    from rich.console import Console
+
+    modes = [mode for mode in MODES if any(getattr(r, mode) for r in report.results)] or ["burst"]
+    made = _empty(modes, heading)
+    shown: Problem | None = None
+    for result in results:
+        cells = ["", ""] if result.problem == shown else [result.problem.shape, result.problem.types]
+        shown = result.problem
+        cells.append(result.implementation)
+        for mode in modes:
+            cells += _timed(report, result, mode)
+        made.add_row(*cells, _note(result))
+    console = Console(file=io.StringIO(), width=_WIDTH, highlight=False)
+    console.print(made)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().rstrip().split("\n"))  # type: ignore[attr-defined]
+
+
+def _empty(modes: Sequence[str], heading: bool) -> "Table":
+    from rich.table import Table
+
+    made = Table(box=None, show_header=heading, pad_edge=False, padding=(0, 2, 0, 0))
+    for title, width in (("M x N x K", 17), ("types", 21), ("by", 15)):
+        made.add_column(title, min_width=width, no_wrap=True)
+    for mode in modes:
+        rate = "TFLOP/s" if mode == "burst" else mode
+        for title, width in (("µs", 9), (rate, 9), ("± %", 5), ("ratio", 5)):
+            made.add_column(title, width=width, justify="right", no_wrap=True)
+    made.add_column("error")
+    return made
+
+
+def _timed(report: Report, result: Result, mode: str) -> list[str]:
+    timing, rate = result.timing(mode), teraflops(result, mode)
+    if timing is None or rate is None:
+        return [""] * 4
+    ratio = report.speed(result, mode)
+    shown = "" if ratio is None else f"{ratio:.3f}"
+    return [f"{timing.microseconds:.2f}", f"{rate:.4g}", f"{100 * timing.spread:.1f}", shown]
+
+
+def _note(result: Result) -> str:
+    """The error of a result, or why there is none, cut where it gets long; the JSON has all of it."""
+    from rich.markup import escape
+
+    if result.check is None:
+        return escape(textwrap.shorten(f"not measured: {result.reason}", _REASON_WIDTH, placeholder="…"))
+    if result.check.error is None:
+        return "WRONG: some elements aren't finite or weren't written"
+    error = f"{result.check.error:.1e}"
+    return error if result.check.passed else f"WRONG: {error}, where {result.check.allowed:.0e} is allowed"

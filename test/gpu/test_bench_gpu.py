@@ -1,0 +1,48 @@
+"""`weft bench` on a GPU: every implementation that is here is right, and times agree with plain events."""
+
+from pathlib import Path
+
+import pytest
+
+from weft import runtime
+from weft.bench import gpu
+from weft.bench.implementations import PEERS
+from weft.bench.measure import run
+from weft.bench.problem import INPUTS, Problem
+from weft.bench.report import Report
+from weft.tools import weft
+
+_reason = gpu.unavailable()
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(_reason is not None, reason=str(_reason))]
+
+
+def test_every_result_is_right_and_cublas_has_one_for_each_type(tmp_path: Path) -> None:
+    kept, drawn = tmp_path / "kept.json", tmp_path / "drawn.svg"
+    given = f"bench 512x512x512 200x264x1024 --types {','.join(INPUTS)} --against cublas,triton,deepgemm"
+    files = ["--json", str(kept), "--svg", str(drawn)]
+    assert weft.main([*given.split(), "--samples", "2", "--sustained", *files]) == 0
+    report = Report.of_json(kept.read_text())
+    assert all(result.right or result.reason for result in report.results)
+    assert {r.problem.inputs for r in report.results if r.implementation == "cublas" and r.right} == set(
+        INPUTS
+    )
+    assert report.device["copy_gb_s"] > 0
+    assert "driver_version" in report.device["settings"]
+
+
+def test_times_agree_with_those_of_plain_events() -> None:
+    import torch
+
+    problem = Problem(4096, 4096, 4096, "bf16", "bf16")
+    (result,) = run(
+        problem,
+        PEERS["cublas"][:1],
+        gpu.TorchGpu(),
+        samples=5,
+        sustained=False,
+        progress=lambda done, total: None,
+    )
+    assert result.burst is not None
+    a, b = (torch.randn(4096, 4096, device="cuda").bfloat16() for _ in range(2))
+    plain = 1000 * runtime.time(lambda: torch.mm(a, b.t()), stream=torch.cuda.current_stream())
+    assert 0.7 < result.burst.microseconds / plain < 1.3

@@ -1,0 +1,324 @@
+"""The method of `weft bench` on a GPU that is none, and PyTorch's side with a PyTorch that is none."""
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from bench_fakes import SMALL, Call, FakeGpu, refusing
+
+from weft import runtime
+from weft.bench import gpu, measure, problem, suites
+from weft.bench.implementations import PEERS, Implementation, Refusal
+from weft.bench.implementations import weft as our
+from weft.bench.measure import Result, Timing
+from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Check, Problem
+from weft.errors import WeftError
+
+
+def run(fake: FakeGpu, *implementations: Implementation, samples: int = 3, **more: Any) -> list[Result]:
+    given = {"samples": samples, "sustained": False, "progress": lambda done, total: None} | more
+    return measure.run(SMALL, implementations, fake, **given)
+
+
+# Suites and problems
+
+
+def test_suites_hold_what_their_names_promise() -> None:
+    assert {name: len(shapes) for name, shapes in suites.SUITES.items()} == {
+        "square": 6,
+        "llm": 21,
+        "deepgemm": 24,
+    }
+    assert all(len(set(shapes)) == len(shapes) for shapes in suites.SUITES.values())
+    assert {m for m, n, k in suites.SUITES["llm"] if (n, k) == (4096, 14336)} == {1, 16, 64, 128, 256}
+    assert suites.SUITES["square"][-1] == (16384, 16384, 16384)
+    assert (8192, 2112, 7168) in suites.SUITES["deepgemm"]
+
+
+def test_a_shape_or_a_suite() -> None:
+    assert suites.shapes("1x23X456") == ((1, 23, 456),)
+    assert suites.shapes("square") == suites.SUITES["square"]
+
+
+@pytest.mark.parametrize("text", ["", "1x2", "1x2x3x4", "0x1x1", "1x-1x1", "squares", "1x1x2147483648"])
+def test_what_is_neither(text: str) -> None:
+    with pytest.raises(WeftError, match=r"no suite and no shape '.*': expects .* or one of square, llm"):
+        suites.shapes(text)
+
+
+@pytest.mark.parametrize(
+    ("shape", "inputs", "sets"),
+    [
+        ((512, 512, 512), "bf16", 64),
+        ((1024, 1024, 1024), "e4m3", 64),
+        ((1024, 1024, 1024), "bf16", 43),
+        ((4096, 4096, 4096), "bf16", 3),
+        ((4096, 4096, 4096), "e4m3", 6),
+        ((4096, 4096, 4096), "tf32", 2),
+        ((16384, 16384, 16384), "s8", 2),
+    ],
+)
+def test_inputs_exceed_three_times_the_cache(shape: suites.Shape, inputs: str, sets: int) -> None:
+    made = Problem(*shape, inputs, INPUTS[inputs].output)
+    assert made.sets == sets
+    assert made.sets == 64 or made.sets * made.input_bytes >= 180e6
+
+
+def test_what_a_problem_takes() -> None:
+    made = Problem(64, 128, 256, "e4m3", "bf16")
+    assert (made.flops, made.input_bytes) == (2 * 64 * 128 * 256, (64 + 128) * 256)
+    assert made.moved_bytes == made.input_bytes + 2 * 64 * 128
+    assert (made.shape, made.types) == ("64x128x256", "e4m3 to bf16")
+    assert replace(made, transpose_b=False).types == "e4m3 to bf16 nn"
+
+
+def test_a_type_without_another_for_d_has_a_known_one() -> None:
+    assert {row.output for row in INPUTS.values()} <= set(OUTPUTS)
+
+
+@pytest.mark.parametrize(("error", "passed"), [(0.0, True), (0.01, True), (0.011, False), (None, False)])
+def test_a_check_passes_up_to_what_is_allowed(error: float | None, passed: bool) -> None:
+    assert Check(error, 0.01).passed is passed
+
+
+# The method
+
+
+def test_median_and_interquartile_range() -> None:
+    timing = Timing(10, (1.0, 2.0, 3.0, 4.0, 100.0))
+    assert timing.microseconds == pytest.approx(300.0)
+    assert timing.spread == pytest.approx((4.0 - 2.0) / 3.0)
+    assert Timing(1, (2.0, 2.0)).spread == 0.0
+
+
+@pytest.mark.parametrize(("milliseconds", "rounds"), [(0.001, 24), (0.01, 3), (0.0234375, 1), (1.0, 1)])
+def test_a_graph_rotates_over_all_sets_until_it_is_long_enough(milliseconds: float, rounds: int) -> None:
+    fake = FakeGpu()
+    (result,) = run(fake, fake.implementation("a", milliseconds))
+    assert result.burst is not None
+    assert result.burst.calls == rounds * SMALL.sets
+    assert fake.ran == [("a", place) for place in range(SMALL.sets)] * rounds
+    assert result.burst.microseconds == pytest.approx(1000 * milliseconds)
+    assert result.burst.replays == pytest.approx([milliseconds * rounds * SMALL.sets] * 3)
+
+
+def test_burst_takes_turns_and_rests_before_each_sample() -> None:
+    fake = FakeGpu()
+    graphs = {
+        "a": measure.Captured([Call(fake, "a", 0, 2.0)], 1, 2.0),
+        "b": measure.Captured([Call(fake, "b", 0, 6.0)], 1, 6.0),
+    }
+    steps: list[None] = []
+    found = measure.burst(fake, graphs, 2, lambda: steps.append(None))
+    turn = [("idle", 12.0), ("replay", "a", 1, 1), ("idle", 18.0), ("replay", "b", 0, 1)]
+    assert fake.log == turn * 2
+    assert found == {"a": Timing(1, (2.0, 2.0)), "b": Timing(1, (6.0, 6.0))}
+    assert len(steps) == 4
+
+
+def test_sustained_takes_turns_under_load() -> None:
+    fake = FakeGpu()
+    graphs = {
+        "a": measure.Captured([Call(fake, "a", 0, 1.0)], 1, 1.0),
+        "b": measure.Captured([Call(fake, "b", 0, 4.0)], 1, 4.0),
+        "c": measure.Captured([Call(fake, "c", 0, 30.0)], 1, 30.0),
+    }
+    found = measure.sustain(fake, graphs, lambda: None)
+    turn = [("replay", "a", 1, 10), ("replay", "b", 1, 5), ("replay", "c", 1, 4)]
+    assert fake.log == [("replay", "c", 0, 10), *(turn * 7)]
+    assert [len(timing.replays) for timing in found.values()] == [70, 35, 28]
+
+
+def test_who_refuses_is_left_out_and_says_why() -> None:
+    fake, seen = FakeGpu(), list[tuple[int, int]]()
+    quick, slow = fake.implementation("quick", 0.1), fake.implementation("slow", 0.2)
+    found = run(
+        fake, quick, refusing("other"), slow, sustained=True, progress=lambda *step: seen.append(step)
+    )
+    assert [result.implementation for result in found] == ["quick", "other", "slow"]
+    assert [result.right for result in found] == [True, False, True]
+    assert found[1] == Result(SMALL, "other", "takes other shapes")
+    assert seen == [(done, 2 * (3 + 7)) for done in range(1, 21)]
+
+
+def test_nobody_may_be_left() -> None:
+    assert run(FakeGpu(), refusing("a"), sustained=True)[0].reason == "takes other shapes"
+
+
+def test_a_problem_that_the_memory_is_too_small_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def buffers(problem: Problem) -> list[Buffers]:
+        raise Refusal("out of memory")
+
+    fake = FakeGpu()
+    monkeypatch.setattr(fake, "buffers", buffers)
+    assert [result.reason for result in run(fake, refusing("a"), refusing("b"))] == ["out of memory"] * 2
+
+
+# Implementations
+
+
+def test_ours_gets_the_operands_the_schedule_and_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    import weft as package
+
+    asked: list[Any] = []
+    torch = SimpleNamespace(cuda=SimpleNamespace(current_stream=lambda: "now"))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(package, "matmul", lambda *a, **k: asked.append((a, k)), raising=False)
+    (call,) = our("stages 3").prepare(SMALL, [Buffers("a", "b", "d")])
+    assert asked == []
+    call()
+    assert asked[0] == (
+        ("a", "b"),
+        {"out": "d", "scales": None, "transpose_b": True, "schedule": "stages 3", "stream": "now"},
+    )
+    (call,) = our().prepare(replace(SMALL, transpose_b=False), [Buffers("a", "b", "d", "of a", "of b")])
+    call()
+    assert asked[1][1] | {"stream": None} == {
+        "out": "d",
+        "scales": ("of a", "of b"),
+        "transpose_b": False,
+        "schedule": None,
+        "stream": None,
+    }
+
+
+@pytest.mark.parametrize("name", ["triton", "deepgemm"])
+def test_a_library_that_is_not_installed_is_a_refusal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.bench.implementations.find_spec", lambda package: None)
+    with pytest.raises(Refusal, match="isn't installed"):
+        PEERS[name][0].prepare(SMALL, [])
+
+
+# PyTorch's side, with a PyTorch that is none
+
+
+class Context:
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def fake_torch(log: list[str], faulty: bool = False) -> Any:
+    """As much of PyTorch as TorchGpu uses; graphs and events note what they do."""
+
+    class Event:
+        def __init__(self, enable_timing: bool) -> None:
+            self.time = 0.0
+
+        def record(self) -> None:
+            log.append("event")
+            self.time = float(log.count("replay"))
+
+        def synchronize(self) -> None:
+            log.append("wait")
+
+        def elapsed_time(self, end: "Event") -> float:
+            return end.time - self.time
+
+    def synchronize() -> None:
+        if faulty:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    stream = SimpleNamespace(synchronize=lambda: log.append("wait"))
+    cuda = SimpleNamespace(
+        Stream=lambda: stream, stream=Context, graph=Context, Event=Event, synchronize=synchronize
+    )
+    cuda.CUDAGraph = lambda: SimpleNamespace(replay=lambda: log.append("replay"))
+    return SimpleNamespace(cuda=cuda)
+
+
+def test_replays_are_queued_before_any_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+    monkeypatch.setitem(sys.modules, "torch", fake_torch(log))
+    device = gpu.TorchGpu()
+    graph = device.capture([lambda: log.append("call")] * 2)
+    assert device.replay(graph, 1, 2) == [1.0, 1.0]
+    assert log == ["call", "call", "replay", "event", "replay", "event", "replay", "event", "wait"]
+
+
+def test_what_a_library_raises_is_a_refusal_and_a_fault_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call() -> None:
+        raise RuntimeError("needs more than 16 rows\nat line 3")
+
+    calls = Implementation("a", lambda problem, sets: [call])
+    monkeypatch.setitem(sys.modules, "torch", fake_torch([]))
+    with pytest.raises(Refusal) as caught:
+        gpu.TorchGpu().prepare(calls, SMALL, [])
+    assert caught.value.diagnostics[0].message == "needs more than 16 rows"
+    with pytest.raises(Refusal, match="needs more"):
+        gpu.TorchGpu().capture([call])
+    monkeypatch.setitem(sys.modules, "torch", fake_torch([], faulty=True))
+    with pytest.raises(WeftError, match="the GPU doesn't recover from a fault: needs more") as caught:
+        gpu.TorchGpu().prepare(calls, SMALL, [])
+    assert not isinstance(caught.value, Refusal)
+
+
+def test_the_machine_is_asked_by_its_own_tool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    torch = fake_torch([])
+    torch.cuda.get_device_properties = lambda _: SimpleNamespace(uuid="12-34")
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu.TorchGpu().reading() == {"nvidia-smi": "not installed"}
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text('#!/bin/sh\ntest "$1" = --id=GPU-12-34 && echo "1980 MHz, 3201 MHz, 690.1 W, 61"\n')
+    tool.chmod(0o755)
+    assert gpu.TorchGpu().reading() == {
+        "clocks.sm": "1980 MHz",
+        "clocks.mem": "3201 MHz",
+        "power.draw": "690.1 W",
+        "temperature.gpu": "61",
+    }
+    tool.write_text("#!/bin/sh\necho no such GPU\nexit 6\n")
+    assert gpu.TorchGpu().reading() == {"nvidia-smi": "no such GPU"}
+
+
+def test_without_a_gpu_or_pytorch_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "available", lambda: "no GPU")
+    assert gpu.unavailable() == "weft bench measures on a GPU: no GPU"
+    monkeypatch.setattr(runtime, "available", lambda: None)
+    monkeypatch.setattr(gpu, "find_spec", lambda package: None)
+    assert gpu.unavailable() == "weft bench needs PyTorch beside the GPU: pip install 'weft[gpu]'"
+
+
+def test_versions_are_those_that_are_installed() -> None:
+    assert {"python", "weft"} <= set(gpu.versions())
+
+
+# Buffers and checks on PyTorch's CPU
+
+
+@pytest.mark.parametrize("inputs", [*INPUTS])
+@pytest.mark.parametrize("transpose_b", [True, False])
+def test_a_right_result_passes_and_a_wrong_one_is_caught(
+    inputs: str, transpose_b: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch", reason="needs PyTorch, for its arrays")
+    monkeypatch.setattr(problem, "_INPUT_BYTES", 1)
+    monkeypatch.setattr(problem, "_CHECKED_ELEMENTS", 100_000)  # B in three parts
+    made = Problem(300, 330, 500, inputs, INPUTS[inputs].output, transpose_b)
+    sets = problem.buffers(made, "cpu")
+    assert problem.check(made, sets).error is None
+    for each in sets:
+        a, b = each.a.double(), (each.b.t() if transpose_b else each.b).double()
+        if each.scale_a is not None:
+            block = torch.arange(made.k) // 128
+            a = a * each.scale_a.double()[:, block]
+            b = b * each.scale_b.double()[torch.arange(made.n) // 128][:, block].t()
+        each.d.copy_((a @ b).to(each.d.dtype))
+    assert problem.check(made, sets).passed
+    assert (problem.check(made, sets).error == 0.0) == (inputs == "s8")
+    kept = sets[1].d[299, 329].clone()
+    sets[1].d[299, 329] = 1 << 20
+    assert not problem.check(made, sets).passed
+    sets[1].d[299, 329] = kept
+    sets[0].d[1, 2] = 0x7F7F7F7F if inputs == "s8" else math.nan
+    assert problem.check(made, sets).error is None

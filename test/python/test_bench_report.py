@@ -1,0 +1,232 @@
+"""What `weft bench` makes of its results: ratios, JSON, table, drawing, and the tool around them."""
+
+import json
+import math
+import re
+import shlex
+from argparse import Namespace
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from bench_fakes import RIGHT, SMALL, WRONG, FakeGpu, refusing
+
+from weft.bench import gpu
+from weft.bench.drawing import draw
+from weft.bench.implementations import Implementation
+from weft.bench.measure import Result, Timing
+from weft.bench.problem import INPUTS, Buffers, Check, Problem
+from weft.bench.report import Report, table
+from weft.errors import WeftError
+from weft.tools import bench, weft
+
+DEVICE = {
+    "name": "A GPU",
+    "chip": "sm_90a",
+    "multiprocessors": 132,
+    "copy_gb_s": 4250.0,
+    "settings": {"clocks.max.sm": "1980 MHz"},
+}
+
+
+def timed(name: str, microseconds: float, check: Check = RIGHT, **changed: Any) -> Result:
+    made = Timing(10, tuple(microseconds * factor / 100 for factor in (1.0, 0.99, 1.02)))
+    return Result(replace(SMALL, **changed), name, burst=made, sustained=made, check=check)
+
+
+def report(*results: Result) -> Report:
+    return Report(["weft", "bench"], "2026-11-21T08:00:00+00:00", "cublas", DEVICE, {"weft": "1"}, [*results])
+
+
+RESULTS = (
+    timed("weft", 10.0),
+    timed("cublas", 8.0),
+    Result(SMALL, "triton", "Triton isn't installed [here]"),
+    timed("weft", 10.0, m=1024),
+    timed("cublas", 20.0, m=1024),
+    timed("weft", 1.0, WRONG, m=2048),
+    timed("cublas", 40.0, Check(None, 1e-2), m=2048),
+    timed("weft", 30.0, inputs="e4m3"),
+    timed("cublas", 30.0, inputs="e4m3"),
+    timed("cublas-fast-off", 40.0, inputs="e4m3"),
+)
+
+
+def test_ratios_are_of_right_results_to_the_reference() -> None:
+    made = report(*RESULTS)
+    ratios = [made.speed(result, "burst") for result in made.results]
+    assert ratios == pytest.approx([0.8, 1.0, None, 2.0, 1.0, None, None, 1.0, 1.0, 0.75])
+    lines = list(made.means())
+    assert len(lines) == 6
+    mean = math.sqrt(0.8 * 2.0)
+    assert f"bf16 to bf16, burst: weft is {mean:.3f} times as fast as cublas (geometric mean of 2)" in lines
+
+
+def test_json_keeps_everything() -> None:
+    made = report(*RESULTS)
+    made.readings.append({"clocks.sm": "1980 MHz"})
+    assert Report.of_json(made.json()) == made
+    assert json.loads(made.json())["results"][0]["burst"]["replays"] == [*RESULTS[0].burst.replays]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda kept: kept.pop("device"),
+        lambda kept: kept.update(format="weft-bench 0"),
+        lambda kept: kept["results"][0].pop("burst"),
+        lambda kept: kept["results"][0]["problem"].update(batch=3),
+    ],
+)
+def test_another_json_is_refused(change: Any) -> None:
+    kept = json.loads(report(*RESULTS).json())
+    change(kept)
+    with pytest.raises(WeftError, match="expects"):
+        Report.of_json(json.dumps(kept))
+    for text in ("", "[]", "{}", "3"):
+        with pytest.raises(WeftError, match="expects what weft bench --json writes"):
+            Report.of_json(text)
+
+
+def test_the_table_says_who_is_wrong_and_who_is_missing() -> None:
+    lines = table(report(*RESULTS), RESULTS, heading=True).split("\n")
+    heading = "M x N x K types by µs TFLOP/s ± % ratio µs sustained ± % ratio error"
+    assert " ".join(lines[0].split()) == heading
+    assert "0.800" in lines[1]
+    assert lines[3].endswith("not measured: Triton isn't installed [here]")
+    assert lines[6].endswith("WRONG: 5.0e-01, where 1e-02 is allowed")
+    assert lines[7].endswith("WRONG: some elements aren't finite or weren't written")
+
+
+def test_tables_of_one_run_stand_under_each_other() -> None:
+    made = report(*RESULTS)
+    parts = [table(made, RESULTS[:3], heading=True), table(made, RESULTS[3:], heading=False)]
+    assert "\n".join(parts) == table(made, RESULTS, heading=True)
+
+
+def marks(svg: str, kind: str) -> int:
+    circles = ElementTree.fromstring(svg).findall(".//{*}circle")
+    return sum(circle.get("class") == kind for circle in circles)
+
+
+def test_the_drawing_has_a_mark_for_each_right_result() -> None:
+    svg = draw(report(*RESULTS))
+    assert marks(svg, "roof") == sum(result.right for result in RESULTS) == 7
+    assert marks(svg, "ratio") == 7
+    assert marks(draw(report(timed("weft", 1.0))), "ratio") == 0
+
+
+def test_marks_lie_within_the_drawing_and_faster_is_higher() -> None:
+    root = ElementTree.fromstring(draw(report(*RESULTS)))
+    width, height = float(root.attrib["width"]), float(root.attrib["height"])
+    circles = root.findall(".//{*}circle")
+    assert all(0 < float(c.attrib["cx"]) < width and 0 < float(c.attrib["cy"]) < height for c in circles)
+    made = ElementTree.fromstring(draw(report(*RESULTS[:2])))
+    places = {c[0].text: float(c.attrib["cy"]) for c in made.findall(".//{*}circle[@class='ratio']")}
+    assert places["weft, 512x512x512: 0.800"] > places["cublas, 512x512x512: 1.000"]
+
+
+@pytest.mark.parametrize("device", [{}, DEVICE | {"chip": "sm_999"}, DEVICE | {"settings": {}}])
+def test_a_drawing_needs_neither_results_nor_a_known_gpu(device: dict[str, Any]) -> None:
+    made = report(*RESULTS)
+    made.device = device
+    assert marks(draw(made), "roof") == 7
+    assert marks(draw(report()), "roof") == 0
+
+
+# The tool
+
+
+def options(**given: Any) -> Namespace:
+    return Namespace(**{"samples": 3, "sustained": False, "json": None, "svg": None} | given)
+
+
+def test_a_run_prints_and_keeps_each_problem(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fake, kept, drawn = FakeGpu(), tmp_path / "kept.json", tmp_path / "drawn.svg"
+    implementations = [
+        fake.implementation("weft", 0.1),
+        fake.implementation("cublas", 0.2),
+        replace(refusing("fp8 alone"), inputs=("e4m3",)),
+    ]
+    made = report()
+    given = options(json=str(kept), svg=str(drawn))
+    assert bench.measure([SMALL, replace(SMALL, m=256)], implementations, fake, made, given) == 0
+    assert Report.of_json(kept.read_text()) == made
+    assert [result.problem.m for result in made.results] == [512, 512, 256, 256]
+    assert len(made.readings) == 2
+    assert marks(drawn.read_text(), "ratio") == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["drawn.svg", "kept.json"]
+    printed = capfd.readouterr().out
+    assert printed.count("M x N x K") == 1
+    assert "weft is 2.000 times as fast as cublas (geometric mean of 2)" in printed
+    assert weft.main(["bench", "--show", str(kept)]) == 0
+    assert printed.split("\n")[1:] == capfd.readouterr().out.split("\n")[2:]
+
+
+def test_a_wrong_result_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    fake = FakeGpu({"weft": WRONG})
+    implementations = [fake.implementation("weft", 0.1), fake.implementation("cublas", 0.2)]
+    assert bench.measure([SMALL], implementations, fake, report(), options()) == 1
+    assert "1 of 2 results are WRONG" in capfd.readouterr().out
+
+
+def test_a_file_that_cannot_be_written_is_known_before_anything_is_measured(tmp_path: Path) -> None:
+    fake = FakeGpu()
+    with pytest.raises(WeftError, match="cannot write"):
+        bench.measure([SMALL], [], fake, report(), options(json=str(tmp_path / "none" / "kept.json")))
+    assert fake.log == []
+
+
+def test_an_interrupted_run_keeps_what_was_measured(tmp_path: Path) -> None:
+    fake, kept = FakeGpu(), tmp_path / "kept.json"
+
+    def prepare(problem: Problem, sets: list[Buffers]) -> list[Any]:
+        if problem.m == 256:
+            raise KeyboardInterrupt
+        return fake.implementation("weft", 0.1).prepare(problem, sets)
+
+    with pytest.raises(KeyboardInterrupt):
+        problems = [SMALL, replace(SMALL, m=256)]
+        bench.measure(problems, [Implementation("weft", prepare)], fake, report(), options(json=str(kept)))
+    assert [result.problem for result in Report.of_json(kept.read_text()).results] == [SMALL]
+
+
+def test_the_command_line_is_all_that_a_run_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(gpu, "unavailable", lambda: None)
+    monkeypatch.setattr(gpu, "TorchGpu", lambda: SimpleNamespace(describe=lambda: DEVICE))
+    monkeypatch.setattr(bench, "measure", lambda *given: asked.append(given) or 0)
+    given = "64x32x16 square --types e4m3,s8 --layout nn --against cublas,triton --samples 5 --sustained"
+    assert weft.main(["bench", *given.split(), "--out-type", "f32", "--schedule", "block 1x2"]) == 0
+    problems, implementations, _, made, _ = asked[0]
+    assert len(problems) == 14
+    assert problems[0] == Problem(64, 32, 16, "e4m3", "f32", transpose_b=False)
+    assert [i.name for i in implementations] == ["weft", "cublas", "cublas-fast-off", "triton"]
+    assert made.reference == "cublas"
+    assert weft.main(made.command[1:]) == 0
+    assert asked[1][0] == problems
+    assert asked[1][3].command == made.command
+
+
+def test_by_default_d_is_of_the_type_that_its_inputs_suggest(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = Namespace(what=["1x1x1"], types=",".join(INPUTS), out_type=None, layout="nt")
+    assert [(p.inputs, p.output) for p in bench._problems(given)] == [
+        ("bf16", "bf16"),
+        ("f16", "f16"),
+        ("tf32", "f32"),
+        ("e4m3", "bf16"),
+        ("e4m3-block", "bf16"),
+        ("s8", "s32"),
+    ]
+
+
+def test_the_commands_of_the_page_are_understood() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "bench.md").read_text("utf-8")
+    commands = re.findall(r"^weft (bench.*)$", page, re.MULTILINE)
+    assert len(commands) == 4
+    for line in commands:
+        given = weft._parser().parse_args(shlex.split(line, comments=True))
+        assert given.show or (bench._problems(given) and bench._implementations(given))

@@ -1,0 +1,53 @@
+// weft bench shows a run that was kept, and tells what is wrong with a command line before it looks for a GPU.
+
+// RUN: weft bench --help | FileCheck %s --check-prefix=HELP
+// HELP: [SUITE|MxNxK ...]
+// HELP: Time products beside cuBLAS and others, in turns, and compare.
+// HELP: square, llm, deepgemm, or a shape
+// HELP: of A and B, of bf16,f16,tf32,e4m3,e4m3-block,s8
+// HELP: of cublas,triton,deepgemm; ratios are to the first
+
+// RUN: not weft bench --show %S/Inputs/bench.json --svg %t.svg | FileCheck %s --match-full-lines
+// CHECK:      weft bench 512x512x512 1024x512x512 --against cublas,triton --sustained
+// CHECK-NEXT: A GPU, 2026-11-21T08:00:00+00:00
+// CHECK-NEXT: M x N x K {{ +}}types {{ +}}by {{ +}}µs {{ +}}TFLOP/s {{ +}}± % {{ +}}ratio {{ +}}µs {{ +}}sustained {{.*}} error
+// CHECK-NEXT: 512x512x512 {{ +}}bf16 to bf16 {{ +}}weft [[NUMBERS:( +[0-9.]+)+]] {{ +[0-9.]+e-[0-9]+}}
+// CHECK-NEXT: {{ +}}cublas {{[ 0-9.]+e-[0-9]+}}
+// CHECK-NEXT: {{ +}}triton {{ +}}not measured: Triton isn't installed
+// CHECK-NEXT: 1024x512x512 {{.*}}
+// CHECK-NEXT: {{ +}}cublas {{.*}}
+// CHECK-NEXT: {{ +}}triton {{ +}}WRONG: {{.*}}, where {{.*}} is allowed
+// CHECK-NEXT: bf16 to bf16, burst: weft is {{[0-9.]+}} times as fast as cublas (geometric mean of 2)
+// CHECK-NEXT: bf16 to bf16, sustained: weft is {{[0-9.]+}} times as fast as cublas (geometric mean of 2)
+// CHECK-NEXT: 1 of 6 results are WRONG
+
+// RUN: FileCheck %s --check-prefix=SVG < %t.svg
+// SVG:     <svg xmlns="http://www.w3.org/2000/svg"
+// SVG:     <text {{.*}}>bf16 to bf16: speed over cublas</text>
+// SVG:     <circle class="ratio"
+// SVG:     <text {{.*}}>bf16 to bf16: TFLOP/s over operations a byte</text>
+// SVG:     <polyline
+// SVG:     <circle class="roof"
+// SVG:     </svg>
+
+// RUN: rm -rf %t && mkdir %t
+// RUN: not weft bench 4096x4096 2> %t/log
+// RUN: not weft bench square 64x64x0 2>> %t/log
+// RUN: not weft bench --types bf16,fp8 2>> %t/log
+// RUN: not weft bench --out-type e4m3 2>> %t/log
+// RUN: not weft bench --against cublas, 2>> %t/log
+// RUN: not weft bench --samples 1 2>> %t/log
+// RUN: not weft bench --json - 2>> %t/log
+// RUN: not weft bench llm --show %S/Inputs/bench.json 2>> %t/log
+// RUN: not weft bench --show %S/Inputs/broken.txt 2>> %t/log
+// RUN: FileCheck %s --check-prefix=LOG < %t/log
+// LOG:      weft: error: no suite and no shape '4096x4096': expects MxNxK, three sizes from 1 to 2**31 - 1 (4096x4096x4096, say), or one of square, llm, deepgemm
+// LOG-NEXT: weft: error: no suite and no shape '64x64x0': expects
+// LOG-NEXT: weft: error: --types expects some of bf16,f16,tf32,e4m3,e4m3-block,s8, got 'fp8'
+// LOG-NEXT: weft: error: argument --out-type: invalid choice: 'e4m3'
+// LOG-NEXT: weft: error: --against expects some of cublas,triton,deepgemm, got ''
+// LOG-NEXT: weft: error: --samples expects a number from 2, got 1
+// LOG-NEXT: weft: error: --json and --svg expect a file: the table goes to stdout
+// LOG-NEXT: weft: error: --show measures nothing: it goes with --svg alone
+// LOG-NEXT: weft: error: cannot read '{{.*}}broken.txt': expects what weft bench --json writes{{.*}}
+// LOG-NOT:  {{.+}}

@@ -1,0 +1,35 @@
+"""A progress bar for what takes longer than a moment."""
+
+import time
+from typing import Any
+
+_PATIENCE_SECONDS = 2.0
+
+
+class Bar:
+    """A bar on stderr, from the third second on; called with the steps that are done and their total."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._start = time.perf_counter()
+        self._shown: Any = None
+        self._task: Any = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._shown is None:
+            if time.perf_counter() - self._start < _PATIENCE_SECONDS:
+                return
+            self._show(total)
+        self._shown.update(self._task, completed=done)
+
+    def _show(self, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self._shown = Progress(console=Console(stderr=True), transient=True)
+        self._task = self._shown.add_task(self._label, total=total)
+        self._shown.start()
+
+    def close(self) -> None:
+        if self._shown is not None:
+            self._shown.stop()

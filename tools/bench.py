@@ -1,0 +1,177 @@
+"""`weft bench`: times Weft's products beside those of other libraries, in one run and in turns."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import WeftError
+from weft.tools import cli
+from weft.tools.bar import Bar
+from weft.tools.command import Command
+
+if TYPE_CHECKING:
+    from weft.bench.implementations import Implementation
+    from weft.bench.measure import Gpu
+    from weft.bench.problem import Problem
+    from weft.bench.report import Report
+
+_FEWEST_SAMPLES = 2
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    from weft.bench.implementations import PEERS
+    from weft.bench.problem import INPUTS, OUTPUTS
+    from weft.bench.suites import SUITES
+
+    add = parser.add_argument
+    add("what", nargs="*", metavar="SUITE|MxNxK", help=f"{', '.join(SUITES)}, or a shape (square)")
+    add("--types", default="bf16", metavar="LIST", help=f"of A and B, of {','.join(INPUTS)} (bf16)")
+    add(
+        "--out-type",
+        choices=tuple(OUTPUTS),
+        help="of D (A's, but f32 for tf32, bf16 for e4m3, s32 for s8)",
+    )
+    add("--layout", choices=("nt", "nn"), default="nt", help="of B: nt has it as N x K, nn as K x N (nt)")
+    add("--against", default="cublas", metavar="LIST", help=f"of {','.join(PEERS)}; ratios are to the first")
+    add("--samples", type=int, default=20, metavar="N", help="of each implementation, after a rest (20)")
+    add("--sustained", action="store_true", help="also time them back to back, at the power limit")
+    add("--schedule", metavar="TEXT", help="what weft.matmul is to use (its own choice)")
+    add("--json", metavar="FILE", help="keep all samples, the machine and the versions")
+    add("--svg", metavar="FILE", help="draw ratios and a roofline")
+    add("--show", metavar="FILE", help="measure nothing: show (and draw) what --json kept")
+
+
+def _run(options: Namespace) -> int:
+    from weft.bench import gpu
+
+    if options.show is not None:
+        return _show(options)
+    problems, implementations = _problems(options), _implementations(options)
+    if options.samples < _FEWEST_SAMPLES:
+        raise WeftError(f"--samples expects a number from {_FEWEST_SAMPLES}, got {options.samples}")
+    if options.json == "-" or options.svg == "-":
+        raise WeftError("--json and --svg expect a file: the table goes to stdout")
+    if (reason := gpu.unavailable()) is not None:
+        raise WeftError(reason)
+    device = gpu.TorchGpu()
+    report = _report(options, implementations, device.describe(), gpu.versions())
+    return measure(problems, implementations, device, report, options)
+
+
+def _problems(options: Namespace) -> "list[Problem]":
+    from weft.bench.problem import INPUTS, Problem
+    from weft.bench.suites import shapes
+
+    types = [INPUTS[name] for name in _listed("--types", options.types, INPUTS)]
+    found = [shape for text in options.what or ["square"] for shape in shapes(text)]
+    transpose_b = options.layout == "nt"
+    return [
+        Problem(*shape, row.name, options.out_type or row.output, transpose_b)
+        for row in types
+        for shape in dict.fromkeys(found)
+    ]
+
+
+def _implementations(options: Namespace) -> "list[Implementation]":
+    from weft.bench.implementations import PEERS, weft
+
+    names = _listed("--against", options.against, PEERS)
+    return [weft(options.schedule), *(peer for name in names for peer in PEERS[name])]
+
+
+def _listed(option: str, text: str, known: "dict[str, Any]") -> list[str]:
+    """The names of a list between commas, each once. Raises WeftError for one that isn't known."""
+    names = list(dict.fromkeys(text.split(",")))
+    for name in names:
+        if name not in known:
+            raise WeftError(f"{option} expects some of {','.join(known)}, got '{name}'")
+    return names
+
+
+def _report(
+    options: Namespace,
+    implementations: "Sequence[Implementation]",
+    device: dict[str, Any],
+    versions: dict[str, str],
+) -> "Report":
+    from datetime import UTC, datetime
+
+    from weft.bench.report import Report
+
+    command = ["weft", "bench", *(options.what or ["square"]), "--types", options.types]
+    command += ["--layout", options.layout, "--against", options.against, "--samples", str(options.samples)]
+    command += ["--sustained"] if options.sustained else []
+    for option in ("out_type", "schedule", "json", "svg"):
+        if (value := getattr(options, option)) is not None:
+            command += [f"--{option.replace('_', '-')}", value]
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return Report(command, started, implementations[1].name, device, versions)
+
+
+def measure(
+    problems: "Sequence[Problem]",
+    implementations: "Sequence[Implementation]",
+    device: "Gpu",
+    report: "Report",
+    options: Namespace,
+) -> int:
+    """Measures, prints and keeps one problem after another, and returns 1 if a result is wrong, else 0."""
+    from weft.bench.measure import run
+    from weft.bench.report import table
+
+    _keep(report, options)  # so that a file that can't be written is known now
+    cli.say(f"{report.device['name']}, {' '.join(f'{k} {v}' for k, v in report.versions.items())}")
+    for problem in problems:
+        bar = Bar(f"{problem.shape} {problem.types}")
+        able = [i for i in implementations if problem.inputs in i.inputs]
+        first = not report.results
+        try:
+            found = run(
+                problem, able, device, samples=options.samples, sustained=options.sustained, progress=bar
+            )
+        finally:
+            bar.close()
+        report.readings.append(device.reading())
+        report.results += found
+        _keep(report, options)
+        cli.say(table(report, found, heading=first))
+    return _end(report)
+
+
+def _keep(report: "Report", options: Namespace) -> None:
+    """Writes the files that were asked for."""
+    from weft.bench.drawing import draw
+
+    if options.json:
+        cli.write(options.json, report.json())
+    if options.svg:
+        cli.write(options.svg, draw(report))
+
+
+def _show(options: Namespace) -> int:
+    from weft.bench.report import Report, table
+
+    if options.json is not None or options.what:
+        raise WeftError("--show measures nothing: it goes with --svg alone")
+    text = cli.read(options.show)
+    try:
+        report = Report.of_json(text)
+    except WeftError as error:
+        raise WeftError(f"cannot read '{options.show}': {error.diagnostics[0].message}") from None
+    _keep(report, options)
+    cli.say(f"{' '.join(report.command)}\n{report.device.get('name', '')}, {report.started}")
+    cli.say(table(report, report.results, heading=True))
+    return _end(report)
+
+
+def _end(report: "Report") -> int:
+    """Prints the means; 1 if a result is wrong, else 0."""
+    for line in report.means():
+        cli.say(line)
+    wrong = [result for result in report.results if result.check is not None and not result.check.passed]
+    if wrong:
+        cli.say(f"{len(wrong)} of {len(report.results)} results are WRONG")
+    return 1 if wrong else 0
+
+
+BENCH = Command("bench", "time products beside cuBLAS and others, in turns, and compare", _arguments, _run)
