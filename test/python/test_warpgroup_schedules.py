@@ -31,16 +31,18 @@ class Product:
     def compiled(self, schedule: WarpgroupSchedule) -> weft.Kernel:
         """A kernel for matrices of any size."""
         kinds = [self.inputs, self.inputs, self.outputs, *([self.outputs] if self.beta else [])]
-        with weft.Module() as module:
-            with module.func("product", [weft.memref("?x?", kind) for kind in kinds]) as matrices:
-                tile.matmul(
-                    *matrices,
-                    transpose_a=self.transposed[0],
-                    transpose_b=self.transposed[1],
-                    alpha=self.alpha,
-                    beta=self.beta,
-                    schedule=schedule,
-                )
+        with (
+            weft.Module() as module,
+            module.func("product", [weft.memref("?x?", k) for k in kinds]) as matrices,
+        ):
+            tile.matmul(
+                *matrices,
+                transpose_a=self.transposed[0],
+                transpose_b=self.transposed[1],
+                alpha=self.alpha,
+                beta=self.beta,
+                schedule=schedule,
+            )
         return weft.compile(module, arch="sm_90a")
 
     def wrong(self, kernel: weft.Kernel, shape: tuple[int, int, int]) -> int:
