@@ -160,8 +160,9 @@ class WarpgroupSchedule(_Written):
 
     A CTA stays on its multiprocessor and computes a `block` (M, N, K) after the other: one warpgroup copies
     (TMA) into a ring of `stages`, `warpgroups` others multiply, each its share of the rows. Tiles go in
-    groups of `group` block rows. With `swap` the rows of a block are columns of D: for a product of few rows.
-    With `splits` a cluster of so many CTAs shares a block, each a part of K.
+    groups of `group` block rows. With `swap` the rows of a block are columns of D: for products of few rows.
+    With `splits` a cluster of so many CTAs shares a block, each a part of K. A `cluster` of CTAs, so many
+    along rows and along columns of blocks, shares what it copies: a part comes to all of them (multicast).
     """
 
     block: tuple[int, int, int]
@@ -170,8 +171,9 @@ class WarpgroupSchedule(_Written):
     group: int = 8
     splits: int = 1
     swap: bool = False
+    cluster: tuple[int, int] = (1, 1)
 
-    counts: ClassVar[dict[str, int]] = {"block": 3}
+    counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
 
     @property
     def threads(self) -> int:
@@ -243,8 +245,12 @@ class WarpgroupSchedule(_Written):
                 f"expects a schedule of 1, 2, 4 or 8 splits that divide block N {n} in multiples of 8, "
                 f"got {self.splits}"
             )
+        if found := self._cluster_complaint(types):
+            return found
         if any(types.transposed) and types.input_bytes != 2:
             return f"expects A and B with K inside, as wgmma reads {types.a}, got one with K outside"
+        if found := self._panel_complaint(types):
+            return found
         row = k * types.input_bytes
         if row % 128 and row not in SWIZZLES:
             return (
@@ -253,10 +259,46 @@ class WarpgroupSchedule(_Written):
             )
         return _shared_complaint(self.shared_bytes(types), self.stages, self.stage_bytes(types), target)
 
+    @property
+    def ctas(self) -> int:
+        """CTAs of a cluster."""
+        return self.splits * self.cluster[0] * self.cluster[1]
+
+    def _cluster_complaint(self, types: Types) -> str | None:
+        """Why the CTAs of a cluster can't share their copies."""
+        down, across = self.cluster
+        if (down, across) == (1, 1):
+            return None
+        if min(down, across) < 1 or self.splits > 1 or down * across not in (2, 4, 8):
+            return (
+                f"expects a cluster of 2, 4 or 8 CTAs and no splits, got {down} x {across} and {self.splits}"
+            )
+        outside = types.transposed if not self.swap else types.transposed[::-1]
+        for extent, parts, k_outside in zip(self.block, (across, down), outside, strict=False):
+            # A part must be whole groups of rows of a swizzle, or whole panels.
+            unit = 128 // types.input_bytes if k_outside else 8
+            if extent % (parts * unit):
+                return f"expects a cluster that divides {extent} in multiples of {unit}, got {parts} parts"
+        return None
+
+    def _panel_complaint(self, types: Types) -> str | None:
+        """Why a tile with block N inside, of an operand or of D, can't lie in panels as wide as a swizzle."""
+        n = self.block[1]
+        outside = types.transposed[0 if self.swap else 1]
+        for what, bytes_, has in (
+            ("an operand with K outside", types.input_bytes, outside),
+            ("a D that TMA writes", types.output_bytes, self.staged(types) and not self.swap),
+        ):
+            if has and n * bytes_ % min(SWIZZLES):
+                unit = min(SWIZZLES) // bytes_
+                return f"expects a schedule of block N in multiples of {unit} for {what}, got {n}"
+        return None
+
     def __str__(self) -> str:
         m, n, k = self.block
         text = f"block {m}x{n}x{k}, {self.warpgroups} warpgroups, {self.stages} stages, group {self.group}"
         text += f", {self.splits} splits" if self.splits > 1 else ""
+        text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.ctas > self.splits else ""
         return text + (", swapped" if self.swap else "")
 
 

@@ -116,6 +116,19 @@ class ReleaseOp(Op, dialect=Tile, name="release"):
         return ring_complaint(self.ring) or index_complaint([self.stage])
 
 
+class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
+    """A warpgroup tells the CTA of this rank in the cluster that it has read a stage: one of the consumers of
+    the ring there.
+    """
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    rank: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return ring_complaint(self.ring) or index_complaint([self.stage, self.rank])
+
+
 class AdvanceOp(Op, dialect=Tile, name="advance"):
     """The stage and phase that follow: stages in turn, the phase another after the last."""
 
@@ -141,6 +154,28 @@ class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
         if str(self.barrier.type) != "!llvm.ptr<3>":
             return f"expects to return !llvm.ptr<3>, got {self.barrier.type}"
         return ring_complaint(self.ring) or index_complaint([self.stage])
+
+
+class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
+    """One thread starts to copy the tile at (`row`, `column`) of a matrix into the same place of several CTAs
+    of the cluster (TMA), those whose bits are set in `mask` (i16), and tells the mbarrier of each.
+
+    As `tile.copy_async` from a `tile.map` otherwise.
+    """
+
+    source: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+    tile: ext.Operand[Any]
+    barrier: ext.Operand[Any]
+    mask: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        if str(self.barrier.type) != "!llvm.ptr<3>":
+            return f"expects a barrier of type !llvm.ptr<3>, got {self.barrier.type}"
+        if str(self.mask.type) != "i16":
+            return f"expects mask to be i16, got {self.mask.type}"
+        return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
 
 
 class StoreAsyncOp(Op, dialect=Tile, name="store_async"):
@@ -289,11 +324,21 @@ def release(ring: Any, stage: Any) -> None:
     build(ReleaseOp, operands=[ring, stage])
 
 
+def release_peer(ring: Any, stage: Any, rank: Any) -> None:
+    """Builds `tile.release_peer`."""
+    build(ReleasePeerOp, operands=[ring, stage, rank])
+
+
 def advance(ring: Any, stage: Any, phase: Any) -> tuple[Any, Any]:
     """Builds `tile.advance` and returns the next stage and phase."""
     i32 = ir.IntegerType.get_signless(32)
     made = build(AdvanceOp, operands=[ring, stage, phase], results=[i32, i32])
     return made.next_stage, made.next_phase
+
+
+def copy_multicast(source: Any, row: Any, column: Any, tile: Any, barrier: Any, mask: Any) -> None:
+    """Builds `tile.copy_multicast`."""
+    build(CopyMulticastOp, operands=[source, row, column, tile, barrier, mask])
 
 
 def store_async(tile: Any, destination: Any, row: Any, column: Any) -> None:

@@ -14,6 +14,7 @@ from weft.dialects.tile_async import (
     FullBarrierOp,
     MakeRingOp,
     ReleaseOp,
+    ReleasePeerOp,
 )
 from weft.mlir import arith, ir, nvvm, operations, scf
 from weft.passes import emit, places, uniformity
@@ -119,6 +120,16 @@ def _release(op: ReleaseOp, ring: Barriers) -> list[Any]:
     return []
 
 
+def _release_peer(op: ReleasePeerOp, ring: Barriers) -> list[Any]:
+    if (found := uniformity.complaint(op, Scope.WARPGROUP)) is not None:
+        raise refuse(op, f"expects {found}")
+    branch = scf.IfOp(emit.equal(emit.rem(emit.thread(), WARPGROUP), 0))
+    with ir.InsertionPoint(branch.then_block):
+        nvvm.MBarrierArriveOp(nvvm.mapa(places.pointer(7), ring.empty(op.stage), op.rank))
+        scf.yield_([])
+    return []
+
+
 def _advance(op: AdvanceOp, ring: Barriers) -> list[Any]:
     following = emit.add(op.stage, 1)
     wraps = emit.equal(following, ring.stages)
@@ -131,6 +142,7 @@ _LOWERINGS = {
     ExpectOp: _expect,
     FullBarrierOp: _full,
     ReleaseOp: _release,
+    ReleasePeerOp: _release_peer,
     AdvanceOp: _advance,
 }
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from weft.dialects.op import build, refuse
 from weft.dialects.tile import AddressOp, CopyAsyncOp, is_map
-from weft.dialects.tile_async import StoreAsyncOp, TensorMapOp
-from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
+from weft.dialects.tile_async import CopyMulticastOp, StoreAsyncOp, TensorMapOp
+from weft.mlir import cast, gpu, ir, llvm, nvvm, operations, scf
 from weft.passes import emit, places
 from weft.passes.pass_ import Pass
 
@@ -24,14 +24,14 @@ def run(module: Any) -> None:
     """Lowers every matrix that TMA copies, and every copy of one."""
     for kernel in operations(module, gpu.GPUFuncOp):
         maps = {op.map: _argument(kernel, op) for op in operations(kernel, TensorMapOp)}
-        for op in operations(kernel, CopyAsyncOp, StoreAsyncOp):
-            matrix = op.source if isinstance(op, CopyAsyncOp) else op.destination
+        for op in operations(kernel, CopyAsyncOp, CopyMulticastOp, StoreAsyncOp):
+            matrix = op.destination if isinstance(op, StoreAsyncOp) else op.source
             if not is_map(matrix):
                 continue
             if matrix not in maps:
                 raise refuse(op, "expects a map from tile.tensor_map")
             with ir.InsertionPoint(op), op.location:
-                lower = _load if isinstance(op, CopyAsyncOp) else _store
+                lower = _store if isinstance(op, StoreAsyncOp) else _load
                 lower(op, maps[matrix], _pieces(op, matrix.type))
             op.operation.erase()
         for op in operations(kernel, TensorMapOp):
@@ -103,6 +103,11 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     )
     maps = list(attributes[MAPS]) if MAPS in attributes else []
     attributes[MAPS] = ir.ArrayAttr.get([*maps, entry_of_map])
+    with ir.InsertionPoint(op), op.location:
+        branch = scf.IfOp(emit.equal(emit.thread(), 0))
+        with ir.InsertionPoint(branch.then_block):
+            nvvm.PrefetchOp(added, tensormap=True)
+            scf.yield_([])
     return added
 
 
@@ -110,13 +115,14 @@ def _i64(number: int) -> Any:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
-def _load(op: CopyAsyncOp, argument: Any, pieces: Pieces) -> None:
-    (barrier,) = op.barrier
+def _load(op: Any, argument: Any, pieces: Pieces) -> None:
+    single = isinstance(op, CopyAsyncOp)
+    barrier, mask = (op.barrier[0], None) if single else (op.barrier, op.mask)
     base = _address(op.tile)
     for row, column, bytes_ in pieces.at:
         place = llvm.addrspacecast(places.pointer(7), places.offset(base, bytes_))
         where = [emit.value(emit.add(op.column, column)), emit.value(emit.add(op.row, row))]
-        nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(place, argument, where, barrier, [])
+        nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(place, argument, where, barrier, [], multicastMask=mask)
 
 
 def _store(op: StoreAsyncOp, argument: Any, pieces: Pieces) -> None:
@@ -134,5 +140,5 @@ LOWER_TMA = Pass(
     "lower-tma",
     "turn matrices that TMA copies into tensor maps, and their copies into cp.async.bulk.tensor",
     run,
-    lowers=(TensorMapOp, StoreAsyncOp),
+    lowers=(TensorMapOp, StoreAsyncOp, CopyMulticastOp),
 )

@@ -4,7 +4,8 @@ What a launch needs stands in attributes of the kernel: `known_block_size` and, 
 `known_cluster_size`; `weft.grid`, an affine map from the sizes of all memref arguments (in order) to the
 grid; `weft.persistent`, where the grid is that many tiles and CTAs, at most so many on a multiprocessor, go
 from one to the next (0: a CTA for each); `weft.requires`, a map of those sizes whose results must all be 0;
-`weft.aligned`, for each memref argument the bytes of which its rows must begin at multiples.
+`weft.aligned`, for each memref argument the bytes of which its rows must begin at multiples. A kernel with
+`weft.dependent` may begin before what was queued before it is done: it waits for that itself.
 """
 
 from typing import Any
@@ -89,13 +90,15 @@ def _say_launch(product: MatmulOp) -> None:
         each = 0 if splits > 1 else 1
         attributes["weft.persistent"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), each)
         attributes["weft.aligned"] = _alignments(kernel, product)
-        if splits > 1:
-            attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get([splits, 1, 1])
+        attributes["weft.dependent"] = ir.UnitAttr.get()
+        if schedule.ctas > 1:
+            attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get([schedule.ctas, 1, 1])
+    down, across = schedule.cluster if isinstance(schedule, WarpgroupSchedule) else (1, 1)
     # A grid has up to 2^31 - 1 blocks along x, and 65535 along y: M, which may be a batch's, takes x.
     attributes["weft.grid"] = sizes.map(
         [
-            ir.AffineExpr.get_ceil_div(rows, schedule.block[0]),
-            ir.AffineExpr.get_ceil_div(columns, schedule.block[1]),
+            ir.AffineExpr.get_ceil_div(rows, schedule.block[0] * down) * down,
+            ir.AffineExpr.get_ceil_div(columns, schedule.block[1] * across) * across,
             ir.AffineExpr.get_constant(splits),
         ]
     )

@@ -11,6 +11,7 @@ from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.isa.chips import describe
 from weft.mlir import operations
+from weft.passes import heuristic
 from weft.passes.pass_ import Pass
 from weft.target import Target
 
@@ -20,7 +21,7 @@ SCHEDULES = (
     Schedule((128, 256, 64), (2, 4), 3),
     Schedule((128, 128, 32), (2, 2), 4),
 )
-WGMMA = WarpgroupSchedule((128, 256, 64), 2, 3)
+_UNKNOWN = 4096  # what a size is taken for that the types leave open
 # For products known to be smaller than those blocks.
 SMALL = Schedule((64, 64, 64), (2, 2), 3)
 
@@ -28,7 +29,8 @@ SMALL = Schedule((64, 64, 64), (2, 2), 3)
 def select(op: MatmulOp, target: Target) -> AnySchedule:
     """The schedule for one product on one chip."""
     if target.chip.name in WarpgroupSchedule.chips(op.types):
-        return WGMMA
+        m, n, k = (known or _UNKNOWN for known in op.static_mnk)
+        return heuristic.choose(m, n, k, op.types, target.chip.name)
     return select_for_any_rows(op, target)
 
 
@@ -49,6 +51,8 @@ def run(module: Any, chip: str, rows: str) -> None:
     target = Target.of(chip)
     for op in operations(module, MatmulOp):
         needed = needed_chips(op.types) if rows == "aligned" else Schedule.chips(op.types)
+        if not needed:
+            raise refuse(op, f"takes rows at multiples of 16 bytes alone, with elements of {op.types.a}")
         if chip not in needed:
             raise refuse(op, f"has no schedule for {chip}: it needs {describe(needed)}")
         if op.schedule is None or (rows == "any" and not isinstance(op.schedule, Schedule)):

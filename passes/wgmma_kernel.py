@@ -44,6 +44,7 @@ class _Operand:
     extent: int
     block_k: int
     stages: int
+    parts: int  # in which the CTAs of a cluster copy a block, each one for all
 
     @property
     def buffer_type(self) -> Any:
@@ -56,13 +57,27 @@ class _Operand:
     def place(self) -> None:
         """Writes its buffer and its map at the insertion point."""
         self.buffer = tile.alloc(self.buffer_type)
-        self.map = tile.tensor_map(self.matrix, tile.stage_type(self.buffer.type))
+        self.map = tile.tensor_map(
+            self.matrix, tile.slice_type(tile.stage_type(self.buffer.type), self._shape)
+        )
 
-    def copy(self, start: Any, k: Any, stage: Any, barrier: Any) -> None:
-        """Starts to copy the block at (`start`, `k`) into a stage."""
-        row, column = (start, k) if self.k_inside else (k, start)
-        into = tile.stage(self.buffer, stage)
-        tile.copy_async(self.map, emit.value(row), emit.value(column), into, barrier=barrier)
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """What one CTA copies of a block, as it lies in memory."""
+        extent = self.extent // self.parts
+        return (extent, self.block_k) if self.k_inside else (self.block_k, extent)
+
+    def copy(self, start: Any, k: Any, stage: Any, barrier: Any, part: Any, mask: Any) -> None:
+        """Starts to copy the block at (`start`, `k`) into a stage, or the part of it that is this CTA's."""
+        inside = emit.mul(part, self.extent // self.parts)
+        start = emit.add(start, inside)
+        row, column = (emit.value(x) for x in ((start, k) if self.k_inside else (k, start)))
+        if self.parts == 1:
+            tile.copy_async(self.map, row, column, tile.stage(self.buffer, stage), barrier=barrier)
+            return
+        tile.copy_multicast(
+            self.map, row, column, self.part(stage, inside, self.extent // self.parts), barrier, mask
+        )
 
     def part(self, stage: Any, start: Any, extent: int) -> Any:
         """Rows of a block from `start` on."""
@@ -97,8 +112,8 @@ class WgmmaKernel:
         if schedule.swap:
             inputs.reverse()
         left, right = (
-            _Operand(matrix, inside, extent, k, schedule.stages)
-            for (matrix, inside), extent in zip(inputs, (m, n), strict=True)
+            _Operand(matrix, inside, extent, k, schedule.stages, parts)
+            for (matrix, inside), extent, parts in zip(inputs, (m, n), schedule.cluster[::-1], strict=True)
         )
         return cls(op, schedule, left, right)
 
@@ -107,9 +122,17 @@ class WgmmaKernel:
         self.left.place()
         self.right.place()
         self.staging = self._staging()
-        self.ring = tile.make_ring(self.schedule.stages, consumers=self.schedule.warpgroups)
+        down, across = self.schedule.cluster
+        consumers = self.schedule.warpgroups * (down + across - 1)
+        self.ring = tile.make_ring(self.schedule.stages, consumers=consumers)
         self._sizes()
-        gpu.barrier()
+        # All above runs beside what was queued before; all below may read what that has written.
+        nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.wait)
+        nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
+        if self._shares:
+            _meet_cluster()
+        else:
+            gpu.barrier()
         copying, multiplying = _REGISTERS[self.schedule.warpgroups]
         with tile.role(0, 1, registers=copying):
             self._produce()
@@ -117,6 +140,13 @@ class WgmmaKernel:
             self._consume(number)
         if self.schedule.splits > 1:
             self._reduce()
+        elif self._shares:
+            _meet_cluster()  # what others copy here, or say of their rings, must not come too late
+
+    @property
+    def _shares(self) -> bool:
+        """Whether CTAs copy for each other."""
+        return self.schedule.cluster != (1, 1)
 
     def _sizes(self) -> None:
         """Reads the launch's sizes: how many tiles there are, and blocks of K."""
@@ -124,14 +154,18 @@ class WgmmaKernel:
         rows, columns = size(op.d, 0), size(op.d, 1)
         if self.schedule.swap:
             rows, columns = columns, rows
-        self.rows, self.columns = emit.ceil_div(rows, m), emit.ceil_div(columns, n)
+        (down, across), ctas = self.schedule.cluster, self.schedule.ctas
+        self.rows, self.columns = emit.ceil_div(rows, m * down), emit.ceil_div(columns, n * across)
         depth = size(op.a, 0 if op.attribute("transpose_a") else 1)
         self.blocks = emit.ceil_div(depth, k)
-        cta, ctas = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
+        cta, count = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
         splits = self.schedule.splits
         self.tiles = emit.mul(self.rows, self.columns)
-        self.first, self.step = emit.div(cta, splits), emit.div(ctas, splits)
-        self.rank = emit.rem(cta, splits)
+        self.first, self.step = emit.div(cta, ctas), emit.div(count, ctas)
+        self.rank = emit.rem(cta, ctas)
+        # A CTA's place in a cluster that shares its copies: row and column among blocks.
+        sharing = emit.rem(self.rank, down * across)
+        self.place = emit.rem(sharing, down), emit.div(sharing, down)
         self.k_first = emit.div(emit.mul(self.blocks, self.rank), splits) if splits > 1 else 0
         self.k_end = (
             emit.div(emit.mul(self.blocks, emit.add(self.rank, 1)), splits) if splits > 1 else self.blocks
@@ -185,6 +219,8 @@ class WgmmaKernel:
         loop = scf.ForOp(emit.value(self.first), self.tiles, emit.value(self.step), carried)
         with ir.InsertionPoint(loop.body):
             row, column = grouped(loop.induction_variable, self.rows, self.columns, self.schedule.group)
+            (down, across), (below, beside) = self.schedule.cluster, self.place
+            row, column = emit.add(emit.mul(row, down), below), emit.add(emit.mul(column, across), beside)
             scf.yield_(body(row, column, list(loop.inner_iter_args)))
 
     def _each_block(self, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
@@ -197,6 +233,10 @@ class WgmmaKernel:
     def _copy_tile(self, row: Any, column: Any, position: list[Any]) -> list[Any]:
         m, n, k = self.schedule.block
         left, right = emit.mul(row, m), emit.mul(column, n)
+        (down, across), (below, beside) = self.schedule.cluster, self.place
+        # Those in this CTA's row of the cluster share its rows of blocks, those in its column the columns.
+        in_row = _bits(sum(1 << down * other for other in range(across)), below)
+        in_column = _bits((1 << down) - 1, emit.mul(beside, down))
 
         def copy(block: Any, position: list[Any]) -> list[Any]:
             stage, phase = position
@@ -204,8 +244,8 @@ class WgmmaKernel:
             tile.expect(self.ring, stage, self.schedule.stage_bytes(self.op.types))
             depth = emit.mul(block, k)
             full = tile.full_barrier(self.ring, stage)
-            self.left.copy(left, depth, stage, full)
-            self.right.copy(right, depth, stage, full)
+            self.left.copy(left, depth, stage, full, beside, in_row)
+            self.right.copy(right, depth, stage, full, below, in_column)
             return list(tile.advance(self.ring, stage, phase))
 
         return self._each_block(position, copy)
@@ -256,11 +296,24 @@ class WgmmaKernel:
                 transpose_b=self.right.k_inside,
             )
             tile.wait_gemm()
-            tile.release(self.ring, stage)
+            self._release(stage)
             return [sums, *tile.advance(self.ring, stage, phase)]
 
         sums, *position = self._each_block([zero, *position], multiply)
         return [*tile.wait_gemm(sums), *position]
+
+    def _release(self, stage: Any) -> None:
+        """Tells all who copy into this CTA that a stage has been read."""
+        (down, across), (below, beside) = self.schedule.cluster, self.place
+        if not self._shares:
+            tile.release(self.ring, stage)
+            return
+        for step in range(across):
+            other = emit.rem(emit.add(beside, step), across)
+            tile.release_peer(self.ring, stage, emit.value(emit.add(emit.mul(other, down), below)))
+        for step in range(1, down):
+            other = emit.rem(emit.add(below, step), down)
+            tile.release_peer(self.ring, stage, emit.value(emit.add(emit.mul(beside, down), other)))
 
     def _oriented(self, sums: Any) -> Any:
         """The sums as a fragment of D: with swap, of the transposed shape."""
@@ -326,6 +379,14 @@ class WgmmaKernel:
             at = emit.add(emit.mul(row, m), start), emit.add(emit.mul(column, n), offset)
             self._write(tile.from_lane(total, kind), *self._swapped(*at))
         _meet_cluster()
+
+
+def _bits(mask: int, shift: Any) -> Any:
+    """`mask << shift` as i16."""
+    i16 = ir.IntegerType.get_signless(16)
+    if isinstance(shift, int):
+        return arith.constant(i16, mask << shift)
+    return arith.trunci(i16, arith.shli(emit.value(mask), shift))
 
 
 def _add(a: Any, b: Any) -> Any:

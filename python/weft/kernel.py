@@ -145,7 +145,7 @@ class Kernel:
         if self._misaligned(views):
             self.for_any_rows(*args, grid=grid, block=block, stream=stream, on=on)
             return
-        grid_, block_ = self.dimensions(views, grid, block, runtime.current().multiprocessors)
+        grid_, block_ = self.dimensions(views, grid, block, self._multiprocessors())
         self._run_on_gpu(views, grid_, block_, stream)
 
     @cached_property
@@ -223,8 +223,9 @@ class Kernel:
                 raise WeftError(f"kernel {self.name} doesn't say its grid: pass grid=(x, y, z)")
             grid = self.launch.grid(sizes)
             if (each := self.launch.persistent) is not None:
-                tiles = math.prod(grid)
-                grid = (min(tiles, each * multiprocessors) if each else tiles, 1, 1)
+                tiles, ctas = math.prod(grid), math.prod(self.launch.cluster)
+                most = max(each * multiprocessors // ctas, 1) * ctas
+                grid = (min(tiles, most) if each else tiles, 1, 1)
         return self._extents("grid", grid, _GRID_LIMITS), self._block(block)
 
     def _block(self, given: Sequence[int] | None) -> runtime.Dim:
@@ -281,16 +282,39 @@ class Kernel:
             v if c is None else replace(arrays.view(c), shape=v.shape, strides=v.strides)
             for v, c in zip(views, copies, strict=True)
         ]
-        args = _parameters(self.launch, placed, lambda view: ("P", view.address), _gpu_number)
-        for made in self.launch.maps:
-            matrix = placed[made.matrix]
-            args.append(_tensor_map(matrix, made, matrix.address).encode())
-        self.loaded().launch(self.name, grid, block, args, shared_bytes=self.shared_bytes, stream=stream)
+        runtime.launch(self._prepared(placed, grid, block), stream)
         if any(c is not None for c in copies):
             runtime.synchronize()
         for view, copy, want in zip(views, copies, self.launch.arguments, strict=True):
             if copy is not None and isinstance(want, MemrefArgument) and want.writes:
                 view.numpy()[...] = _within(copy.to_numpy(), view)
+
+    def prepare(self, *args: Any) -> runtime.Prepared:
+        """A launch on the current GPU with these arrays of it and numbers, to be queued any number of times.
+
+        The arrays must live as long. Raises WeftError for arguments that don't fit.
+        """
+        views = self._views(args)
+        if self._misaligned(views):
+            return self.for_any_rows.prepare(*args)
+        grid, block = self.dimensions(views, multiprocessors=self._multiprocessors())
+        return self._prepared(views, grid, block)
+
+    def _multiprocessors(self) -> int:
+        """How many of the current GPU's can hold a CTA at once: with clusters, fewer than it has."""
+        launch = self.launch
+        if launch.persistent is None or launch.cluster == (1, 1, 1) or launch.block is None:
+            return runtime.current().multiprocessors
+        return self.loaded().resident_ctas(self.name, launch.block, launch.shared_bytes, launch.cluster)
+
+    def _prepared(self, views: Sequence[Any], grid: runtime.Dim, block: runtime.Dim) -> runtime.Prepared:
+        args = _parameters(self.launch, views, lambda view: ("P", view.address), _gpu_number)
+        for made in self.launch.maps:
+            matrix = views[made.matrix]
+            args.append(_tensor_map(matrix, made, matrix.address).encode())
+        return self.loaded().prepare(
+            self.name, grid, block, args, shared_bytes=self.shared_bytes, dependent=self.launch.dependent
+        )
 
     def loaded(self) -> runtime.Loaded:
         """The cubin on the current GPU, loaded once on each."""

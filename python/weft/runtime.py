@@ -109,12 +109,31 @@ class Loaded:
         shared_bytes: int = 0,
         cluster: Dim = (1, 1, 1),
         stream: object = None,
+        dependent: bool = False,
     ) -> None:
         """Queue one kernel on `stream` (a handle, or an object of PyTorch or CuPy; None: the default stream).
 
-        `shared_bytes` is dynamic. Nothing is waited for; memory in `args` must live until the kernel ends.
+        `shared_bytes` is dynamic. A `dependent` kernel may begin before what was queued before it is done,
+        and waits for that itself (`griddepcontrol.wait`). Nothing is waited for; memory in `args` must live
+        until the kernel ends.
         """
-        global _launched
+        prepared = self.prepare(
+            kernel_name, grid, block, args, shared_bytes=shared_bytes, cluster=cluster, dependent=dependent
+        )
+        launch(prepared, stream)
+
+    def prepare(
+        self,
+        kernel_name: str,
+        grid: Dim,
+        block: Dim,
+        args: Sequence[Argument],
+        *,
+        shared_bytes: int = 0,
+        cluster: Dim = (1, 1, 1),
+        dependent: bool = False,
+    ) -> "Prepared":
+        """A launch with all that `launch` takes but the stream, to be queued any number of times."""
         packed = pack(args)
         what = (
             f"launching {kernel_name} with grid {grid}, block {block}, {shared_bytes} bytes of shared memory"
@@ -129,10 +148,19 @@ class Loaded:
             kernel = self._kernel(kernel_name)
             kernel.check(packed)
             kernel.allow(shared_bytes, math.prod(cluster), what)
-            config = _config(grid, block, shared_bytes, cluster, stream)
-            parameters = _Parameters(packed)
-            _call(what, _driver().cuLaunchKernelEx, config, kernel.handle, parameters.address, 0)
-            _launched = what
+        config = functools.partial(_config, grid, block, shared_bytes, cluster, dependent)
+        return Prepared(self, kernel, packed, what, config)
+
+    def resident_ctas(self, kernel_name: str, block: Dim, shared_bytes: int, cluster: Dim) -> int:
+        """How many CTAs the GPU holds at once where they come in clusters: all of one on neighbours."""
+        ctas = math.prod(cluster)
+        what = f"asking for the clusters of {kernel_name}"
+        with _current(self._context):
+            kernel = self._kernel(kernel_name)
+            kernel.allow(shared_bytes, ctas, what)
+            config = _config((ctas, 1, 1), block, shared_bytes, cluster, False, 0)
+            clusters = _call(what, _driver().cuOccupancyMaxActiveClusters, kernel.handle, config)
+        return int(clusters) * ctas
 
     def _kernel(self, name: str) -> "_Kernel":
         if name not in self._kernels:
@@ -141,6 +169,43 @@ class Loaded:
             )
             self._kernels[name] = _Kernel(name, handle)
         return self._kernels[name]
+
+
+def launch(prepared: "Prepared", stream: object = None) -> None:
+    """Queue a prepared launch on `stream`, whatever context is the current one."""
+    with _current(_primary(prepared.device.ordinal)):
+        prepared.launch(stream_handle(stream))
+
+
+class Prepared:
+    """A launch of a kernel with its arguments, which keeps its module loaded."""
+
+    def __init__(
+        self,
+        module: Loaded,
+        kernel: "_Kernel",
+        packed: Sequence[bytes],
+        what: str,
+        config: Callable[[int], Any],
+    ) -> None:
+        self.device = module.device
+        self._module, self._what, self._config = module, what, config
+        self._handle = kernel.handle
+        self._parameters = _Parameters(packed)
+        self._address = self._parameters.address
+        self._launch = _driver().cuLaunchKernelEx
+        self._configs: dict[int, Any] = {}
+
+    def launch(self, stream: int) -> None:
+        """Queue it on a stream, by its handle; the device's context must be the current one."""
+        global _launched
+        config = self._configs.get(stream)
+        if config is None:
+            config = self._configs[stream] = self._config(stream)
+        (error,) = self._launch(config, self._handle, self._address, 0)
+        if error:
+            _check(self._what, error)
+        _launched = self._what
 
 
 class DeviceArray:
@@ -214,7 +279,7 @@ def time(fn: Callable[[], object], repeats: int = 10, *, stream: object = None) 
             return made
 
         pairs = [(event(), event()) for _ in range(repeats)]
-        handle = _stream(stream)
+        handle = stream_handle(stream)
         for start, end in pairs:
             _call("recording an event", driver.cuEventRecord, start, handle)
             fn()
@@ -313,25 +378,34 @@ def _complaint(on: Device, grid: Dim, block: Dim, shared_bytes: int, cluster: Di
     return None
 
 
-def _config(grid: Dim, block: Dim, shared_bytes: int, cluster: Dim, stream: object) -> Any:
+def _config(grid: Dim, block: Dim, shared_bytes: int, cluster: Dim, dependent: bool, stream: int) -> Any:
     driver = _driver()
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = grid
     config.blockDimX, config.blockDimY, config.blockDimZ = block
     config.sharedMemBytes = shared_bytes
-    config.hStream = _stream(stream)
+    config.hStream = stream
+    attributes = []
     # None for (1, 1, 1): a kernel may have its cluster from the compiler.
     if cluster != (1, 1, 1):
         attribute = driver.CUlaunchAttribute()
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
         dim = attribute.value.clusterDim
         dim.x, dim.y, dim.z = cluster
-        config.attrs = [attribute]
-        config.numAttrs = 1
+        attributes.append(attribute)
+    if dependent:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(attribute)
+    if attributes:
+        config.attrs = attributes
+        config.numAttrs = len(attributes)
     return config
 
 
-def _stream(stream: Any) -> int:
+def stream_handle(stream: Any) -> int:
+    """A stream's handle: a number, or an object of PyTorch, CuPy or with `__cuda_stream__`; None is 0."""
     if stream is None:
         return 0
     if isinstance(stream, int):

@@ -68,7 +68,8 @@ class Launch:
     `grid` maps the sizes of all memref arguments, in order, to a grid; None where the kernel doesn't say.
     With `persistent` it counts tiles, and a launch has one dimension of as many CTAs, at most so many for
     each multiprocessor (0: no limit). `requires` maps the sizes to numbers that must all be 0. Rows of
-    argument `i` must begin at multiples of `aligned[i]` bytes.
+    argument `i` must begin at multiples of `aligned[i]` bytes. A `dependent` kernel waits itself for what was
+    queued before it.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Launch:
     aligned: tuple[int, ...] = ()
     persistent: int | None = None
     cluster: tuple[int, int, int] = (1, 1, 1)
+    dependent: bool = False
 
 
 @dataclass(frozen=True)
@@ -266,12 +268,13 @@ def _launch(kernel: Any) -> Launch | None:
         _aligned(kernel, len(arguments)),
         _count(kernel, "weft.persistent"),
         tuple(attributes["known_cluster_size"]) if "known_cluster_size" in attributes else (1, 1, 1),
+        "weft.dependent" in attributes,
     )
 
 
 _LAUNCH_ATTRIBUTES = (
     *("weft.grid", "weft.requires", "weft.writes", "weft.shared_bytes"),
-    *("weft.persistent", "weft.aligned", "weft.tensor_maps"),
+    *("weft.persistent", "weft.aligned", "weft.tensor_maps", "weft.dependent"),
 )
 
 

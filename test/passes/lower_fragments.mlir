@@ -60,10 +60,12 @@ func.func @nested(%v: vector<4xf32>, %n: index, %c: i1) -> vector<4xf32> {
         // CHECK: scf.yield {{.*}} : f32, f32, f32, f32
         scf.yield %0 : !D
       }
-      // CHECK: scf.yield %[[IF]]
+      // CHECK: vector.from_elements %[[IF]]#0, %[[IF]]#1, %[[IF]]#2, %[[IF]]#3
+      // CHECK: scf.yield {{.*}} : f32, f32, f32, f32
       scf.yield %3 : !D
     }
-    // CHECK: scf.yield %[[INNER]]
+    // CHECK: vector.from_elements %[[INNER]]#0, %[[INNER]]#1, %[[INNER]]#2, %[[INNER]]#3
+    // CHECK: scf.yield {{.*}} : f32, f32, f32, f32
     scf.yield %2 : !D
   }
   %4 = "tile.to_lane"(%1) : (!D) -> vector<4xf32>

@@ -67,14 +67,14 @@ def test_a_launch_is_configured_as_asked(monkeypatch):
     from cuda.bindings import driver
 
     monkeypatch.setattr(runtime, "_driver", lambda: driver)
-    config = runtime._config((4, 6, 8), (32, 2, 3), 4096, (4, 2, 1), 7)
+    config = runtime._config((4, 6, 8), (32, 2, 3), 4096, (4, 2, 1), False, 7)
     assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (4, 6, 8)
     assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (32, 2, 3)
     assert (config.sharedMemBytes, int(config.hStream), config.numAttrs) == (4096, 7, 1)
     dim = config.attrs[0].value.clusterDim
     assert config.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     assert (dim.x, dim.y, dim.z) == (4, 2, 1)
-    assert runtime._config((1, 1, 1), (1, 1, 1), 0, (1, 1, 1), None).numAttrs == 0
+    assert runtime._config((1, 1, 1), (1, 1, 1), 0, (1, 1, 1), False, 0).numAttrs == 0
 
 
 def test_streams_of_other_libraries_are_taken():
@@ -84,10 +84,10 @@ def test_streams_of_other_libraries_are_taken():
         SimpleNamespace(ptr=7),
         SimpleNamespace(__cuda_stream__=lambda: (0, 7)),
     ):
-        assert runtime._stream(stream) == 7
-    assert runtime._stream(None) == 0
+        assert runtime.stream_handle(stream) == 7
+    assert runtime.stream_handle(None) == 0
     with pytest.raises(WeftError, match="expected a stream, got str"):
-        runtime._stream("default")
+        runtime.stream_handle("default")
 
 
 def test_importing_needs_no_driver_and_loads_no_cuda():

@@ -343,7 +343,7 @@ def test_a_wrong_result_fails(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
 def test_an_element_that_was_not_written_fails(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Kernel, "emulate", lambda *_, **__: SimpleNamespace(instructions=0))
+    monkeypatch.setattr(Kernel, "emulate", lambda *_, **__: SimpleNamespace(instructions=0, findings=()))
     assert _run("--shape", "16x8x16") == 1
     assert "some elements aren't finite" in capfd.readouterr().out
 
@@ -353,7 +353,7 @@ def test_a_seed_fixes_the_inputs(monkeypatch: pytest.MonkeyPatch, capfd: pytest.
 
     def keep(self: Kernel, *operands: Any, **_: Any) -> Any:
         seen.append(operands[0].tobytes())
-        return SimpleNamespace(instructions=0)
+        return SimpleNamespace(instructions=0, findings=())
 
     monkeypatch.setattr(Kernel, "emulate", keep)
     for seed in ("1", "1", "2"):

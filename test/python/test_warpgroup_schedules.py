@@ -11,10 +11,18 @@ import pytest
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
-from weft.passes import lower_gemm_async, wgmma_kernel
+from weft.passes import heuristic, lower_gemm_async, wgmma_kernel
 from weft.target import Target
 
-TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+TYPES = {
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2": ml_dtypes.float8_e5m2,
+    "i8": np.int8,
+    "i32": np.int32,
+}
 NT = (False, True)
 
 
@@ -77,6 +85,10 @@ SCHEDULES = (
     of(128, 128, 64, splits=2),
     of(64, 64, 128, 1, 2, splits=4),
     of(64, 16, 64, 1, 4, splits=2, swap=True),
+    of(128, 128, 64, cluster=(2, 1)),
+    of(128, 64, 64, cluster=(1, 2)),
+    of(64, 64, 64, 1, 3, cluster=(2, 2)),
+    of(128, 32, 64, 2, 3, cluster=(1, 2), swap=True),
 )
 
 
@@ -93,11 +105,40 @@ def test_a_product_is_right_in_every_schedule(schedule):
 
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
 @pytest.mark.parametrize(
-    "schedule", [of(128, 256, 64), of(64, 96, 64, 1), of(128, 64, 64, swap=True)], ids=str
+    "schedule",
+    [of(128, 256, 64), of(64, 96, 64, 1), of(128, 64, 64, swap=True), of(128, 128, 64, cluster=(2, 1))],
+    ids=str,
 )
 def test_either_side_may_have_k_outside(schedule, transposed):
     product = Product("f16", "f16", transposed)
     assert not product.wrong(product.compiled(schedule), (136, 200, 104))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs"),
+    [
+        ("f8E4M3FN", "bf16"),
+        ("f8E5M2", "f32"),
+        ("f8E4M3FN", "f16"),
+        ("f32", "f32"),
+        ("f32", "bf16"),
+        ("i8", "i32"),
+    ],
+)
+@pytest.mark.parametrize("depth", [128, 256])
+def test_types_that_only_warpgroups_multiply(inputs, outputs, depth):
+    product = Product(inputs, outputs)
+    size = np.dtype(TYPES[inputs]).itemsize
+    for schedule in (of(64, 64, depth // size, 1, 2), of(128, 16, depth // size, swap=True)):
+        assert not product.wrong(product.compiled(schedule), (136, 80, 272)), schedule
+
+
+def test_rows_that_tma_cannot_copy_need_types_that_mma_multiplies():
+    product = Product("i8", "i32")
+    with pytest.raises(
+        weft.WeftError, match="takes rows at multiples of 16 bytes alone, with elements of i8"
+    ):
+        product.wrong(product.compiled(of(64, 64, 128, 1)), (64, 64, 130))
 
 
 @pytest.mark.parametrize("outputs", ["f32", "f16", "bf16"])
@@ -122,6 +163,48 @@ def test_a_cluster_shares_a_block():
     assert kernel.launch.cluster == (4, 1, 1)
     views = [weft.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (640, 64), (640, 640))]
     assert kernel.dimensions(views, multiprocessors=2)[0] == (400, 1, 1)
+
+
+def test_ctas_that_share_copies_come_in_whole_clusters():
+    kernel = Product().compiled(of(64, 64, 64, 1, cluster=(2, 2)))
+    assert kernel.launch.cluster == (4, 1, 1) and "multicast::cluster" in kernel.ptx
+    views = [weft.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (576, 64), (640, 576))]
+    assert kernel.dimensions(views, multiprocessors=132)[0] == (100, 1, 1)
+    assert kernel.dimensions(views, multiprocessors=7)[0] == (4, 1, 1)
+
+
+def test_a_stage_released_to_its_own_cta_alone_is_caught(monkeypatch):
+    """Planted: the neighbour isn't told, so that this CTA's copies into it wait for ever."""
+    peers = wgmma_kernel.tile.release_peer
+    told = []
+
+    def first_alone(ring, stage, rank):
+        told.append(rank)
+        if len(told) == 1:
+            peers(ring, stage, rank)
+
+    monkeypatch.setattr(wgmma_kernel.tile, "release_peer", first_alone)
+    kernel = Product().compiled(of(64, 64, 64, 1, 2, cluster=(2, 1)))
+    with pytest.raises(weft.WeftError, match="deadlock"):
+        Product().wrong(kernel, (128, 64, 640))
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 64, 64), (16, 8192, 512), (300, 200, 100), (4096, 4096, 4096), (70000, 8, 8)]
+)
+@pytest.mark.parametrize(
+    "types", [("bf16",) * 3, ("f8E4M3FN", "f8E5M2", "bf16"), ("i8", "i8", "i32"), ("f32",) * 3]
+)
+def test_every_product_has_a_schedule(shape, types):
+    chosen = heuristic.choose(*shape, Types(*types))
+    assert chosen.complaint(Types(*types), Target.of("sm_90a")) is None
+
+
+def test_the_model_prefers_what_an_h200_prefers():
+    bf16 = Types("bf16", "bf16", "bf16")
+    assert heuristic.choose(8192, 8192, 8192, bf16).block[:2] == (128, 256)
+    assert heuristic.choose(1, 8192, 8192, bf16).swap
+    assert heuristic.choose(512, 512, 32768, bf16).splits > 1
 
 
 def test_rows_that_tma_cannot_copy_take_another_kernel():

@@ -1,0 +1,110 @@
+"""Which schedule for `wgmma` a product of known sizes gets: the one that a model of the chip says is fastest.
+
+The model counts cycles of a multiprocessor. Its numbers were fitted to times on an H200 (benchmarks/).
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+
+from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.target import Target
+
+_MOST_STAGES = 12
+_BLOCK_ROWS = ((1, 64), (2, 128), (2, 256), (3, 192))
+_BLOCK_COLUMNS = (*range(8, 64, 8), *range(64, 257, 16))
+_CLUSTERS = (
+    *((splits, (1, 1)) for splits in (1, 2, 4, 8)),
+    *((1, cluster) for cluster in ((2, 1), (1, 2), (4, 1), (1, 4), (2, 2))),
+)
+_SWAPPED_ROWS = 256  # products of more rows gain nothing from swapped operands
+
+# The multiprocessors that hold clusters of so many CTAs, as an H200's driver says.
+_RESIDENT = {1: 132, 2: 132, 4: 124, 8: 96}
+
+# Cycles, and bytes a cycle. The first two say what a product of 64 rows costs that isn't bound by its
+# multiplications: it reads A once, and B, from shared memory.
+_READ_A = 15.9
+_READ_B = 0.105
+_ALONE = 1.26  # one warpgroup has nothing to run beside its waits
+_PRODUCTS = 1.09  # by how much products take longer than the tensor cores alone
+_FILL = 45.5  # what a multiprocessor gets from L2, of which others get theirs
+_ARRIVE = 55.4  # what it takes in, also of what comes to several
+_LATENCY = 1980.0  # of a copy, from asking to having
+_BLOCK = 76.0  # of a block of K beside its products
+_STORE = 41.7  # what a multiprocessor writes
+_TILE = 330.0  # of a tile beside its blocks
+_OVERLAP = 0.54  # the share of a tile's stores that the next tile doesn't hide
+_REDUCE = 4380.0  # of a cluster that adds up
+_CLUSTER = 1560.0  # of a cluster that begins and ends together
+_MEMORY = 2460.0  # what the chip gets from memory
+_ACTIVE = 1.86  # how many times a multiprocessor's even share of that it can take
+_START = 2020.0  # of the launch
+
+
+@lru_cache(maxsize=4096)
+def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a") -> WarpgroupSchedule:
+    """The schedule of the least modelled time for an M x N x K product; ValueError where none is legal."""
+    target = Target.of(chip)
+    found = min(candidates(m, n, k, types, target), key=lambda s: modelled(s, m, n, k, types), default=None)
+    if found is None:
+        raise ValueError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip}")
+    return found
+
+
+def candidates(m: int, n: int, k: int, types: Types, target: Target) -> Iterator[WarpgroupSchedule]:
+    """The schedules that are worth trying, each with as many stages as fit."""
+    rows_of_128 = 128 // types.input_bytes
+    depths = (rows_of_128, 2 * rows_of_128)
+    swaps = (False, True) if m <= _SWAPPED_ROWS else (False,)
+    for (warpgroups, rows), columns, depth, swap in product(_BLOCK_ROWS, _BLOCK_COLUMNS, depths, swaps):
+        down, across = (n, m) if swap else (m, n)
+        if rows >= 2 * max(down, 64) or columns >= 2 * max(across, 16):
+            continue
+        for splits, cluster in _CLUSTERS:
+            if splits > 1 and -(-k // depth) < 2 * splits:
+                continue
+            if cluster[0] > -(-down // rows) or cluster[1] > -(-across // columns):
+                continue
+            block = (rows, columns, depth)
+            made = WarpgroupSchedule(block, warpgroups, 2, splits=splits, swap=swap, cluster=cluster)
+            if made.complaint(types, target) is None:
+                yield _deepest(made, types, target)
+
+
+def _deepest(schedule: WarpgroupSchedule, types: Types, target: Target) -> WarpgroupSchedule:
+    """The schedule with as many stages as the shared memory holds."""
+    rest = target.chip.shared_bytes - schedule.staging_bytes(types)
+    stages = min(rest // (schedule.stage_bytes(types) + 16), _MOST_STAGES)
+    return replace(schedule, stages=stages)
+
+
+def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types) -> float:
+    """The cycles that a product takes."""
+    rows, columns, depth = s.block
+    down, across = (n, m) if s.swap else (m, n)
+    size = types.input_bytes
+    ctas = _up(down, rows * s.cluster[0]) * _up(across, columns * s.cluster[1])
+    ctas *= s.splits * s.cluster[0] * s.cluster[1]
+    steps = depth * size // 32
+    products = rows // 64 * steps * max(columns / 2, _READ_A + _READ_B * columns) * _PRODUCTS
+    shared = (rows / s.cluster[1] + columns / s.cluster[0]) * depth * size
+    block = max(
+        products * (_ALONE if s.warpgroups == 1 else 1.0),
+        shared / _FILL,
+        s.stage_bytes(types) / _ARRIVE,
+        _LATENCY / max(s.stages - 1, 1),
+    )
+    written = rows * columns * types.output_bytes / _STORE
+    tile = _up(k, depth * s.splits) * (block + _BLOCK) + _TILE + _OVERLAP * written
+    end = written + (_CLUSTER if s.ctas > 1 else 0.0)
+    if s.splits > 1:
+        end += _REDUCE + rows * columns * 8 / _STORE / s.splits
+    moved = (m * k + n * k) * size + m * n * types.output_bytes
+    memory = moved / (_MEMORY * min(1.0, _ACTIVE * ctas / _RESIDENT[1]))
+    return max(_up(ctas, _RESIDENT[s.ctas]) * tile, memory) + _START + end
+
+
+def _up(a: int, b: int) -> int:
+    return -(-a // b)

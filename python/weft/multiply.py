@@ -1,0 +1,266 @@
+"""`weft.matmul`: a matrix product of arrays, on the GPU that holds them."""
+
+import functools
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from weft import arrays, kernel, runtime
+from weft.arrays import ArrayView
+from weft.builder import Module, memref
+from weft.dialects import tile
+from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule
+from weft.errors import WeftError
+from weft.passes import heuristic
+
+_MOST_PREPARED = 4096
+# What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
+_OUTPUTS = {"i8": "i32", "f8E4M3FN": "bf16", "f8E5M2": "bf16"}
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    c: Any = None,
+    out: Any = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    out_dtype: str | None = None,
+    schedule: AnySchedule | None = None,
+    stream: Any = None,
+) -> Any:
+    """`alpha * a @ b + beta * c` of matrices: a M x K (K x M with `transpose_a`), b K x N (N x K with
+    `transpose_b`), c and the result M x N.
+
+    Takes arrays of PyTorch, CuPy and NumPy, and whatever has DLPack or `__cuda_array_interface__`: all on one
+    GPU, or all on the CPU, whence they are copied (with no GPU, the emulator multiplies them). `out` gets the
+    result, else a new array of `a`'s library does, of type `out_dtype` (MLIR's name; by default that of `a`,
+    bf16 for fp8, i32 for i8). Without `c`, beta scales what `out` holds. Elements are f16, bf16, f32
+    (multiplied as tf32, on sm_90a), fp8 and i8 (sm_90a). The launch is queued on `stream`, else on the
+    current stream of PyTorch or CuPy, else on the default one, and not waited for. `schedule` is how the
+    product is laid over the chip, chosen from its sizes without.
+
+    Raises WeftError for arrays that don't fit, or that no kernel multiplies.
+    """
+    known = _prepared.get((id(a), id(b), id(out)))
+    if known is None or not (
+        known.is_for(a, b, out, c)
+        and known.options == (out_dtype, transpose_a, transpose_b, alpha, beta, schedule)
+    ):
+        options = out_dtype, transpose_a, transpose_b, alpha, beta, schedule
+        given = _Given.of(a, b, c, out, *options)
+        if given.on_cpu:
+            given.kernel()(*given.views)
+            return given.out
+        known = _Call(given, options)
+        if out is not None:
+            if len(_prepared) >= _MOST_PREPARED:
+                _prepared.clear()
+            _prepared[id(a), id(b), id(out)] = known
+        out = given.out
+    known.launch(known.current() if stream is None else runtime.stream_handle(stream))
+    return out
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The arrays of one call as views, transposes taken from their strides."""
+
+    arrays: tuple[Any, ...]
+    views: tuple[ArrayView, ...]
+    out: Any
+    transposed: tuple[bool, bool]
+    alpha: float
+    beta: float
+    schedule: AnySchedule | None
+
+    @classmethod
+    def of(
+        cls,
+        a: Any,
+        b: Any,
+        c: Any,
+        out: Any,
+        out_dtype: str | None,
+        transpose_a: bool,
+        transpose_b: bool,
+        alpha: float,
+        beta: float,
+        schedule: AnySchedule | None,
+    ) -> "_Given":
+        """Raises WeftError for arrays that make no product."""
+        view_a, flipped_a = _matrix("a", a)
+        view_b, flipped_b = _matrix("b", b)
+        transposed = transpose_a != flipped_a, transpose_b != flipped_b
+        (m, k), (k_b, n) = (
+            v.shape[::-1] if t else v.shape for v, t in zip((view_a, view_b), transposed, strict=True)
+        )
+        if k != k_b:
+            raise WeftError(f"weft.matmul: a is {m} x {k} and b {k_b} x {n}: they don't agree on K")
+        if out is None:
+            if beta and c is None:
+                raise WeftError("weft.matmul: beta scales c, or what out holds: neither is given")
+            out = _empty(a, view_a, (m, n), out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype))
+        named = [("out", out), *([("c", c)] if c is not None else [])]
+        rest = []
+        for name, array in named:
+            view = arrays.view(array)
+            if view.shape != (m, n):
+                raise WeftError(f"weft.matmul: expects {name} of {m} x {n}, got {_sizes(view)}")
+            rest.append(view)
+        if out_dtype is not None and rest[0].dtype != out_dtype:
+            raise WeftError(f"weft.matmul: out has elements of {rest[0].dtype}, out_dtype is {out_dtype}")
+        views = (view_a, view_b, *rest)
+        places = {(v.device, v.device_id) for v in views if v.device_id >= 0}
+        if len({v.device for v in views}) > 1 or len(places) > 1:
+            found = ", ".join(sorted(f"{device}:{number}" for device, number in places))
+            raise WeftError(f"weft.matmul: expects all arrays in one memory, got them on {found}")
+        held = (a, b, out) if c is None else (a, b, out, c)
+        return cls(held, views, out, transposed, float(alpha), float(beta), schedule)
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.views[0].device == "cpu"
+
+    def kernel(self) -> kernel.Kernel:
+        """The kernel for these types and sizes, compiled once."""
+        a, b, d, *c = self.views
+        types = Types(a.dtype, b.dtype, d.dtype, (self.transposed[0], not self.transposed[1]))
+        chip = runtime.current().chip if runtime.available() is None else "sm_90a"
+        schedule = self.schedule
+        if schedule is None and chip in WarpgroupSchedule.chips(types):
+            m, n = d.shape
+            k = a.shape[0] if self.transposed[0] else a.shape[1]
+            schedule = heuristic.choose(m, n, k, types, chip)
+        scales = self.alpha, self.beta
+        return _compiled(types, c[0].dtype if c else None, self.transposed, scales, schedule, chip)
+
+
+@functools.lru_cache(maxsize=1024)
+def _compiled(
+    types: Types,
+    c: str | None,
+    transposed: tuple[bool, bool],
+    scales: tuple[float, float],
+    schedule: AnySchedule | None,
+    chip: str,
+) -> kernel.Kernel:
+    kinds = [types.a, types.b, types.d, *([c] if c else [])]
+    with Module() as module:
+        matrices = [memref("?x?", kind, strides=("?", 1)) for kind in kinds]
+        with module.func("matmul", matrices) as operands:
+            tile.matmul(
+                *operands,
+                transpose_a=transposed[0],
+                transpose_b=transposed[1],
+                alpha=scales[0],
+                beta=scales[1],
+                schedule=schedule,
+            )
+    return kernel.compile(module, arch=chip)
+
+
+class _Call:
+    """A prepared launch, with what tells that it's still for the same arrays: an id may pass to another."""
+
+    def __init__(self, given: _Given, options: tuple[Any, ...]) -> None:
+        self.options = options
+        self.prepared = given.kernel().prepare(*given.views)
+        self.launch = self.prepared.launch
+        self.current = _current_stream(given.arrays[0], given.views[0].device_id)
+        watched = [_watched(array, view) for array, view in zip(given.arrays, given.views, strict=True)]
+        self.a, self.b, self.out, *rest = watched
+        self.c = rest[0] if rest else None
+
+    def is_for(self, a: Any, b: Any, out: Any, c: Any) -> bool:
+        """Whether these are the arrays, where and as large as they were."""
+        ours, pointer, address, shape = self.a
+        if ours() is not a or pointer(a) != address or a.shape != shape:
+            return False
+        ours, pointer, address, shape = self.b
+        if ours() is not b or pointer(b) != address or b.shape != shape:
+            return False
+        ours, pointer, address, shape = self.out
+        if ours() is not out or pointer(out) != address or out.shape != shape:
+            return False
+        if self.c is None or c is None:
+            return self.c is c
+        ours, pointer, address, shape = self.c
+        return bool(ours() is c and pointer(c) == address and c.shape == shape)
+
+
+def _watched(array: Any, view: ArrayView) -> tuple[Any, Callable[[Any], int], int, Any]:
+    """An array that may go, how to ask where it is, and what is known of it."""
+    return weakref.ref(array), _pointer(array), view.address, array.shape
+
+
+_prepared: dict[tuple[int, int, int], _Call] = {}
+
+
+def _matrix(name: str, array: Any) -> tuple[ArrayView, bool]:
+    """The view of a matrix, and whether its columns are what lies together."""
+    view = arrays.view(array)
+    if len(view.shape) != 2:
+        raise WeftError(f"weft.matmul: expects {name} to be a matrix, got {_sizes(view)}")
+    rows, columns = view.strides
+    flipped = columns != 1 and view.shape[1] > 1 and (rows == 1 or view.shape[0] == 1)
+    if not flipped and columns != 1 and view.shape[1] > 1:
+        raise WeftError(
+            f"weft.matmul: expects {name} with rows or columns that lie together, got strides {view.strides}"
+        )
+    if not flipped:
+        return view, False
+    return replace(view, shape=view.shape[::-1], strides=view.strides[::-1]), True
+
+
+def _sizes(view: ArrayView) -> str:
+    return " x ".join(map(str, view.shape)) or "a single number"
+
+
+def _library(array: Any) -> str:
+    return type(array).__module__.partition(".")[0]
+
+
+def _empty(like: Any, view: ArrayView, shape: tuple[int, int], dtype: str) -> Any:
+    """A new array of a library, where another one is. Raises WeftError for a library that isn't known."""
+    name = arrays.numpy_dtype(dtype).name
+    if _library(like) == "torch":
+        import torch
+
+        return torch.empty(shape, dtype=getattr(torch, name), device=like.device)
+    if view.device == "cpu":
+        return np.empty(shape, arrays.numpy_dtype(dtype))
+    if _library(like) == "cupy":
+        import cupy
+
+        return cupy.empty(shape, arrays.numpy_dtype(dtype))
+    return runtime.DeviceArray(shape, dtype, max(view.device_id, 0))
+
+
+def _pointer(array: Any) -> Callable[[Any], int]:
+    """How to ask an array of a library where its memory is."""
+    if _library(array) == "torch":
+        pointer: Callable[[Any], int] = type(array).data_ptr
+        return pointer
+    if _library(array) == "cupy":
+        return lambda given: int(given.data.ptr)
+    return lambda given: arrays.view(given).address
+
+
+def _current_stream(array: Any, device: int) -> Callable[[], int]:
+    """How to ask an array's library for its current stream."""
+    if _library(array) == "torch":
+        import torch
+
+        return functools.partial(torch._C._cuda_getCurrentRawStream, device)
+    if _library(array) == "cupy":
+        import cupy
+
+        return lambda: int(cupy.cuda.get_current_stream().ptr)
+    return lambda: 0

@@ -1,0 +1,99 @@
+"""`weft.matmul` on arrays of the CPU, which the emulator multiplies where there is no GPU."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft import multiply
+from weft.dialects.schedule import WarpgroupSchedule
+
+RNG = np.random.default_rng(0)
+
+
+def small(*shape: int, dtype: object = np.float16) -> np.ndarray:
+    """Integers whose sums are exact."""
+    return RNG.integers(-1, 2, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_transposes_come_from_arguments_and_from_strides(transpose_a, transpose_b):
+    a, b = small(24, 40), small(40, 56)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    given = a.T if transpose_a else a, b.T if transpose_b else b
+    for each in (given, tuple(np.ascontiguousarray(x) for x in given)):
+        found = weft.matmul(*each, transpose_a=transpose_a, transpose_b=transpose_b)
+        assert found.dtype == np.float16 and (found == want).all()
+
+
+def test_out_is_written_and_returned():
+    a, b, out = small(16, 32), small(32, 24), np.full((16, 24), np.nan, np.float32)
+    assert weft.matmul(a, b, out=out) is out
+    assert (out == a.astype(np.float64) @ b.astype(np.float64)).all()
+
+
+def test_alpha_beta_and_what_they_scale():
+    a, b = small(16, 32), small(32, 24)
+    c, out = small(16, 24, dtype=np.float32), small(16, 24, dtype=np.float32)
+    product, before = a.astype(np.float64) @ b.astype(np.float64), out.copy()
+    found = weft.matmul(a, b, c=c, alpha=0.5, beta=2.0, out_dtype="f32")
+    assert (found == 0.5 * product + 2 * c).all()
+    assert (weft.matmul(a, b, out=out, beta=1.0) == product + before).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "result"),
+    [
+        (np.float16, np.float16),
+        (ml_dtypes.bfloat16, ml_dtypes.bfloat16),
+        (np.float32, np.float32),
+        (ml_dtypes.float8_e4m3fn, ml_dtypes.bfloat16),
+        (np.int8, np.int32),
+    ],
+)
+def test_what_a_product_of_each_type_has(dtype, result):
+    a, b = small(32, 64, dtype=dtype), small(48, 64, dtype=dtype)
+    found = weft.matmul(a, b, transpose_b=True)
+    assert found.dtype == result
+    assert (found.astype(np.float64) == a.astype(np.float64) @ b.T.astype(np.float64)).all()
+
+
+def test_a_schedule_of_ones_own():
+    schedule = WarpgroupSchedule((64, 16, 64), 1, 3)
+    a, b = small(40, 64), small(64, 32)
+    assert (weft.matmul(a, b, schedule=schedule) == a.astype(np.float64) @ b.astype(np.float64)).all()
+
+
+def test_kernels_are_compiled_once(monkeypatch):
+    made = []
+    compile_ = multiply.kernel.compile
+    monkeypatch.setattr(multiply.kernel, "compile", lambda *a, **k: made.append(1) or compile_(*a, **k))
+    multiply._compiled.cache_clear()
+    for _ in range(3):
+        weft.matmul(small(24, 32), small(32, 16))
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: weft.matmul(small(4, 8), small(9, 4)), "a is 4 x 8 and b 9 x 4: they don't agree on K"),
+        (lambda: weft.matmul(small(4), small(4, 4)), "expects a to be a matrix, got 4"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), out=small(4, 5)), "expects out of 4 x 4, got 4 x 5"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), beta=1.0), "neither is given"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4, dtype=np.float32)), "A and B of one element type"),
+        (lambda: weft.matmul(small(8, 8)[::2, ::2], small(4, 4)), "rows or columns that lie together"),
+        (lambda: weft.matmul([[1.0]], small(1, 1)), "expected an array"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), out=small(4, 4), out_dtype="f32"), "out_dtype is f32"),
+        (
+            lambda: weft.matmul(small(4, 8), small(8, 4), out_dtype="f128"),
+            "no array has elements of type f128",
+        ),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), alpha=np.inf), "alpha to be finite"),
+    ],
+)
+def test_what_makes_no_product_is_refused(call, message):
+    with pytest.raises(weft.WeftError) as refused:
+        call()
+    assert message in str(refused.value)
