@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self
 
+from weft import mlir
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, wgmma
@@ -311,6 +312,12 @@ def schedule_of(attribute: Any) -> AnySchedule:
         raise WeftError(f"expects attribute 'schedule' to be a dictionary, got {attribute}")
     kind = WarpgroupSchedule if "warpgroups" in attribute else Schedule
     return kind.of(attribute)
+
+
+def read_schedule(text: str) -> AnySchedule:
+    """The schedule that a text states, as the attribute is written. Raises WeftError for one that is none."""
+    with ir.Context(), mlir.located("<schedule>"):
+        return schedule_of(ir.Attribute.parse(text))
 
 
 def needed_chips(types: Types) -> ChipSet:

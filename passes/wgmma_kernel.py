@@ -15,9 +15,9 @@ from weft.dialects.schedule import SWIZZLES, WARPGROUP, WarpgroupSchedule
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa import wgmma
 from weft.layout import Layout
-from weft.mlir import arith, gpu, ir, nvvm, scf
+from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit
-from weft.passes.product import finish, grouped, pair_bytes, size, splat
+from weft.passes.product import finish, grouped, pair_bytes, size
 
 _ROW = 128  # bytes of the widest swizzle
 # Registers of a thread that copies and of one that multiplies, by how many warpgroups do: together with the
@@ -166,10 +166,13 @@ class WgmmaKernel:
         # A CTA's place in a cluster that shares its copies: row and column among blocks.
         sharing = emit.rem(self.rank, down * across)
         self.place = emit.rem(sharing, down), emit.div(sharing, down)
-        self.k_first = emit.div(emit.mul(self.blocks, self.rank), splits) if splits > 1 else 0
-        self.k_end = (
-            emit.div(emit.mul(self.blocks, emit.add(self.rank, 1)), splits) if splits > 1 else self.blocks
-        )
+        self.k_first, self.k_end = 0, self.blocks
+        if splits > 1:
+            self.k_first = emit.div(emit.mul(self.blocks, self.rank), splits)
+            # Where K has fewer blocks than splits, some CTAs have one that lies outside: zeros.
+            end = emit.div(emit.mul(self.blocks, emit.add(self.rank, 1)), splits)
+            self.k_first = emit.select(emit.equal(self.k_first, end), self.blocks, self.k_first)
+            self.k_end = emit.maximum(end, emit.add(self.k_first, 1))
 
     def _staging(self) -> Any:
         """Where the warpgroups put their parts of D together, or their sums with splits; None where they
@@ -223,9 +226,12 @@ class WgmmaKernel:
             row, column = emit.add(emit.mul(row, down), below), emit.add(emit.mul(column, across), beside)
             scf.yield_(body(row, column, list(loop.inner_iter_args)))
 
-    def _each_block(self, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]) -> list[Any]:
-        """A loop over the blocks of K; returns what it leaves."""
-        loop = scf.ForOp(emit.value(self.k_first), emit.value(self.k_end), emit.value(1), carried)
+    def _each_block(
+        self, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]], begun: int = 0
+    ) -> list[Any]:
+        """A loop over the blocks of K but for those that have `begun`; returns what it leaves."""
+        first = emit.value(emit.add(self.k_first, begun))
+        loop = scf.ForOp(first, emit.value(self.k_end), emit.value(1), carried)
         with ir.InsertionPoint(loop.body):
             scf.yield_(body(loop.induction_variable, list(loop.inner_iter_args)))
         return list(loop.results)
@@ -279,28 +285,45 @@ class WgmmaKernel:
         return (column, row) if self.schedule.swap else (row, column)
 
     def _multiply(self, start: Any, position: list[Any]) -> list[Any]:
-        """All blocks of K of a tile: the sums, and where the ring stands."""
-        kind = self.sums_type
-        zero = tile.from_lane(splat(kind.lane_type, 0), kind)
+        """All blocks of K of a tile: the sums, and where the ring stands.
 
-        def multiply(block: Any, carried: list[Any]) -> list[Any]:
-            sums, stage, phase = carried
+        The first block begins the sums: were they set before, on a way around the loop too, ptxas would have
+        every product wait for the one before. A warpgroup that multiplies alone leaves each block's products
+        under way while it starts the next, and releases a stage one block late; two run beside each other's
+        waits.
+        """
+        kind = self.sums_type
+        alone = self.schedule.warpgroups == 1
+
+        def multiply(sums: Any, stage: Any, phase: Any, accumulate: int) -> Any:
             tile.await_(self.ring, stage, phase)
-            later = arith.cmpi(arith.CmpIPredicate.ne, block, emit.value(self.k_first))
-            sums = tile.gemm_async(
+            return tile.gemm_async(
                 self.left.part(stage, start, self.schedule.rows),
                 self.right.part(stage, 0, self.right.extent),
                 sums,
-                later,
+                arith.constant(ir.IntegerType.get_signless(1), accumulate),
                 transpose_a=not self.left.k_inside,
                 transpose_b=self.right.k_inside,
             )
+
+        def further(_: Any, carried: list[Any]) -> list[Any]:
+            sums, last, stage, phase = carried
+            sums = multiply(sums, stage, phase, 1)
+            tile.wait_gemm(pending=int(alone))
+            self._release(last if alone else stage)
+            return [sums, stage, *tile.advance(self.ring, stage, phase)]
+
+        stage, phase = position
+        sums = multiply(tile.from_lane(llvm.mlir_undef(kind.lane_type), kind), stage, phase, 0)
+        if not alone:
             tile.wait_gemm()
             self._release(stage)
-            return [sums, *tile.advance(self.ring, stage, phase)]
-
-        sums, *position = self._each_block([zero, *position], multiply)
-        return [*tile.wait_gemm(sums), *position]
+        carried = [sums, stage, *tile.advance(self.ring, stage, phase)]
+        sums, last, *position = self._each_block(carried, further, begun=1)
+        (sums,) = tile.wait_gemm(sums)
+        if alone:
+            self._release(last)
+        return [sums, *position]
 
     def _release(self, stage: Any) -> None:
         """Tells all who copy into this CTA that a stage has been read."""

@@ -27,4 +27,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'weft' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(f"weft.{_LAZY[name]}"), name)
+    found = getattr(import_module(f"weft.{_LAZY[name]}"), name)
+    globals()[name] = found  # so that a call of weft.matmul doesn't come here again
+    return found

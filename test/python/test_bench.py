@@ -16,6 +16,7 @@ from weft.bench.implementations import PEERS, Implementation, Refusal
 from weft.bench.implementations import weft as our
 from weft.bench.measure import Result, Timing
 from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Check, Problem
+from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
 
 
@@ -168,22 +169,16 @@ def test_ours_gets_the_operands_the_schedule_and_the_stream(monkeypatch: pytest.
     torch = SimpleNamespace(cuda=SimpleNamespace(current_stream=lambda: "now"))
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setattr(package, "matmul", lambda *a, **k: asked.append((a, k)), raising=False)
-    (call,) = our("stages 3").prepare(SMALL, [Buffers("a", "b", "d")])
+    text = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}"
+    (call,) = our(text).prepare(SMALL, [Buffers("a", "b", "d")])
     assert asked == []
     call()
-    assert asked[0] == (
-        ("a", "b"),
-        {"out": "d", "scales": None, "transpose_b": True, "schedule": "stages 3", "stream": "now"},
-    )
-    (call,) = our().prepare(replace(SMALL, transpose_b=False), [Buffers("a", "b", "d", "of a", "of b")])
-    call()
-    assert asked[1][1] | {"stream": None} == {
-        "out": "d",
-        "scales": ("of a", "of b"),
-        "transpose_b": False,
-        "schedule": None,
-        "stream": None,
-    }
+    chosen = WarpgroupSchedule((64, 64, 64), 1, 3)
+    assert asked == [
+        (("a", "b"), {"out": "d", "transpose_b": True, "schedule": chosen, "stream": "now"}),
+    ]
+    with pytest.raises(Refusal, match="no scales of blocks"):
+        our().prepare(SMALL, [Buffers("a", "b", "d", "of a", "of b")])
 
 
 @pytest.mark.parametrize("name", ["triton", "deepgemm"])

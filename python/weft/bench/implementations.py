@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Problem
+from weft.dialects.schedule import AnySchedule, read_schedule
 from weft.errors import WeftError
 
 Call = Callable[[], object]
@@ -35,28 +36,20 @@ def weft(schedule: str | None = None) -> Implementation:
     def prepare(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
         import weft as package
 
-        if not hasattr(package, "matmul"):
-            raise Refusal("this version of Weft has no weft.matmul")
-        return [partial(_weft_matmul, package.matmul, problem, each, schedule) for each in sets]
+        if any(each.scale_a is not None for each in sets):
+            raise Refusal("weft.matmul takes no scales of blocks")
+        chosen = None if schedule is None else read_schedule(schedule)
+        return [partial(_weft_matmul, package.matmul, problem, each, chosen) for each in sets]
 
     return Implementation("weft", prepare)
 
 
-def _weft_matmul(matmul: Any, problem: Problem, each: Buffers, schedule: str | None) -> None:
+def _weft_matmul(matmul: Any, problem: Problem, each: Buffers, schedule: AnySchedule | None) -> None:
     import torch
 
     # Asked for at each call: while a graph is captured, the stream is another.
     stream = torch.cuda.current_stream()
-    scales = None if each.scale_a is None else (each.scale_a, each.scale_b)
-    matmul(
-        each.a,
-        each.b,
-        out=each.d,
-        scales=scales,
-        transpose_b=problem.transpose_b,
-        schedule=schedule,
-        stream=stream,
-    )
+    matmul(each.a, each.b, out=each.d, transpose_b=problem.transpose_b, schedule=schedule, stream=stream)
 
 
 def _cublas(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
