@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from weft import mlir_text
 from weft.errors import Diagnostic, Location, WeftError
 from weft.llvm_floats import respelled
 
@@ -142,6 +143,7 @@ def parse(text: str, context: Any, name: str = "-") -> Any:
     """The module that `text` spells. Raises WeftError with the place of each mistake, in the file called
     `name`.
     """
+    mlir_text.check(text, name)
     try:
         return ir.Module.parse(text, context)
     except MLIRError as failure:
@@ -151,14 +153,13 @@ def parse(text: str, context: Any, name: str = "-") -> Any:
 def parse_file(path: str | Path, context: Any) -> Any:
     """The module in a .mlir file; its operations carry the file's name. Raises WeftError as `parse` does."""
     try:
-        with Path(path).open("rb"):
-            pass
+        text = Path(path).read_text("utf-8", errors="replace")
     except OSError as failure:
         raise WeftError(f"cannot read {path}: {failure.strerror}") from None
+    mlir_text.check(text, str(path))
     try:
         return ir.Module.parseFile(str(path), context)
     except MLIRError as failure:
-        text = Path(path).read_text("utf-8", errors="replace")
         raise _parse_error(failure, text, str(path)) from None
 
 
