@@ -198,6 +198,11 @@ def strides(kind: Any) -> tuple[list[int], int] | None:
     return list(found), int(offset)
 
 
+def symbol(op: Any) -> str:
+    """The name of a function; bytes that are no UTF-8 as escapes."""
+    return str(op.name.value_bytes.decode("utf-8", "backslashreplace"))
+
+
 def kernel(name: str, arguments: Iterable[Any]) -> Any:
     """A `gpu.func` kernel of these argument types, with an empty body.
 

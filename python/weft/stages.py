@@ -13,8 +13,11 @@ from weft import cache, codegen, mlir, passes, ptxas
 from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import refuse, target_of
+from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
-from weft.mlir import gpu, ir, llvm, operations
+from weft.isa import identifiers
+from weft.mlir import func, gpu, ir, llvm, operations
+from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.target import Target
 
 Sizes = Sequence[int]
@@ -177,6 +180,7 @@ def compile_module(
         module = mlir.parse(module, new_context(), name)
     else:
         module = module.operation.clone().opview
+    _check_names(module)
     source = str(module)
     target = _target(module, arch, default)
     elements = [str(e) for e in passes.elements(_pipeline(target, rows))]
@@ -211,6 +215,17 @@ def _run(module: Any, pipeline: str, name: str) -> None:
         manager.enable_verifier(False)
         manager.run(module.operation)
         module.operation.verify()
+
+
+def _check_names(module: Any) -> None:
+    """Raises WeftError for functions whose names PTX can't have, which LLVM writes as they are."""
+    products = [f for f in operations(module, func.FuncOp) if operations(f, MatmulOp)]
+    for function in (*products, *operations(module, gpu.GPUFuncOp)):
+        name = mlir.symbol(function)
+        if complaint := identifiers.function_complaint(name):
+            raise refuse(function, complaint)
+        if name == SHARED_MEMORY:
+            raise refuse(function, f"can't have the name '{name}': a kernel's shared memory has it")
 
 
 def _target(module: Any, arch: str | None, default: str | None) -> Target:

@@ -243,6 +243,34 @@ def test_other_dialects_in_a_kernel_compile_or_are_refused_and_never_crash(body)
         assert str(error).strip()
 
 
+NAMES = ["a b", "é", "%tid", "1x", "a.b$c", "_", "$", "\\FF", "a\\0A", "WARP_SZ", "weft_shared"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_a_kernel_cannot_have_are_refused_at_the_kernel(name):
+    kernel = f'gpu.module @m {{\n  gpu.func @"{name}"() kernel {{ gpu.return }} }}'
+    product = "\n" + text().replace("@product", f'@"{name}"')
+    for source, place in (
+        (kernel, "-:2:3: error: 'gpu.func' op "),
+        (product, "-:2:1: error: 'func.func' op "),
+    ):
+        said = str(refused(source))
+        assert said.startswith(place)
+        reserved = name in ("WARP_SZ", "weft_shared")
+        rule = (
+            f"can't have the name '{name}'"
+            if reserved
+            else "expects a name as PTX has them (letters, digits,"
+        )
+        assert rule in said
+
+
+@pytest.mark.parametrize("name", ["add", "entry", "_1", "$x", "a$b", "x"])
+def test_other_names_stand_in_the_machine_code(name):
+    kernel = weft.compile(f'gpu.module @m {{ gpu.func @"{name}"() kernel {{ gpu.return }} }}', arch="sm_80")
+    assert kernel.name == name and kernel.resources.registers
+
+
 def test_an_ir_module_compiles_too_and_stays_as_it_was():
     with weft.Module() as module, module.kernel("k", [ir.F32Type.get()], block=(32, 1, 1)):
         pass
