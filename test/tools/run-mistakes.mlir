@@ -2,6 +2,7 @@
 
 // RUN: rm -rf %t && mkdir %t
 // RUN: not weft run %examples/matmul.mlir --on emulator --shape 256x256 2> %t/log
+// RUN: not weft run %examples/matmul.mlir --on emulator --shape "" 2>> %t/log
 // RUN: not weft run %examples/matmul.mlir --on emulator --shape 2000000000x2x2000000000 2>> %t/log
 // RUN: not weft run %examples/matmul.mlir --on emulator --seed -1 2>> %t/log
 // RUN: not weft run %examples/matmul.mlir --on cpu 2>> %t/log
@@ -13,6 +14,7 @@
 // RUN: FileCheck %s < %t/log
 
 // CHECK:      weft: error: --shape expects MxNxK, three sizes from 1 to 2**31 - 1 (256x256x64, say), got '256x256'
+// CHECK-NEXT: weft: error: --shape expects MxNxK, three sizes from 1 to 2**31 - 1 (256x256x64, say), got {{''$}}
 // CHECK-NEXT: weft: error: checking 2000000000x2x2000000000 takes {{[0-9]+}} GiB of memory, this machine has
 // CHECK-NEXT: weft: error: --seed expects a number from 0, got -1
 // CHECK-NEXT: weft: error: argument --on: invalid choice: 'cpu'
