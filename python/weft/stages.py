@@ -346,6 +346,8 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
     dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
     what, place = f"a kernel argument of type {kind} can't be passed", mlir.location(kernel.location)
     if isinstance(kind, ir.MemRefType):
+        if kind.memory_space is not None and str(kind.memory_space) not in _GLOBAL:
+            raise WeftError(Diagnostic(f"{what}: it isn't in global memory", place))
         found = mlir.strides(kind)
         if found is None or found[1] not in (0, dynamic):
             raise WeftError(Diagnostic(f"{what}: it needs strides and no offset", place))
@@ -360,6 +362,9 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
     if isinstance(kind, (ir.IntegerType, ir.FloatType, ir.IndexType)):
         return ScalarArgument(str(kind))
     raise WeftError(Diagnostic(what, place))
+
+
+_GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")
 
 
 def _evaluator(

@@ -196,6 +196,8 @@ ARGUMENTS = [
     "memref<*xf32>",
     "memref<4x4xf32, strided<[4, 1], offset: 3>>",
     "memref<4x4xf32, affine_map<(i, j) -> (i mod 2, j)>>",
+    "memref<16x16xf16, 3>",
+    "memref<4x4xf32, #gpu.address_space<workgroup>>",
 ]
 
 
@@ -210,6 +212,19 @@ def test_arguments_that_cannot_be_passed_are_refused(kind):
     said = str(refused(kernel_of(arguments=f"%x: {kind}")))
     assert said.startswith(
         "-:1:17: error: a kernel argument of type memref" if "memref" in kind else "-:1:17"
+    )
+
+
+@pytest.mark.parametrize("space", ["1", "#gpu.address_space<global>"])
+def test_arguments_may_say_that_they_are_in_global_memory(space):
+    assert (
+        "st.global"
+        in weft.compile(
+            kernel_of(
+                "memref.store %x, %m[] : " + f"memref<f32, {space}>", f"%x: f32, %m: memref<f32, {space}>"
+            ),
+            arch="sm_80",
+        ).ptx
     )
 
 
