@@ -13,7 +13,7 @@ from weft import cache, codegen, mlir, passes, ptxas
 from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import refuse, target_of
-from weft.dialects.tile import MatmulOp
+from weft.dialects.tile import AllocOp, MatmulOp
 from weft.errors import Diagnostic, WeftError
 from weft.isa import identifiers
 from weft.mlir import func, gpu, ir, llvm, operations
@@ -183,6 +183,7 @@ def compile_module(
     _check_names(module)
     source = str(module)
     target = _target(module, arch, default)
+    _check_shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
     elements = [str(e) for e in passes.elements(_pipeline(target, rows))]
     split = elements.index("lower-wmma")
     _run(module, ",".join(elements[:split]), name)
@@ -192,6 +193,7 @@ def compile_module(
             f"{name}: expected one tile.matmul function or one gpu.module to compile, found {len(holders)}"
         )
     launches = {launch.name: launch for k in operations(module, gpu.GPUFuncOp) if (launch := _launch(k))}
+    _check_shared_bytes(module, launches, target)
     if not launches:
         raise WeftError(f"{name}: expected a kernel (a gpu.func with the attribute 'kernel'), found none")
     version = max((target.ptx, *(op.ptx_version for op in operations(module, *INSTRUCTION_OPS))))
@@ -340,6 +342,16 @@ def _maps(kernel: Any) -> tuple[MapParameter, ...]:
         MapParameter(int(one["matrix"].value), tuple(one["box"]), str(one["swizzle"].value))
         for one in given or ()
     )
+
+
+def _check_shared_bytes(module: Any, launches: dict[str, Launch], target: Target) -> None:
+    """Raises WeftError for a buffer or a kernel that no launch on the chip can give its shared memory."""
+    kernels = [k for k in operations(module, gpu.GPUFuncOp) if k.name.value in launches]
+    taken = [(op, op.buffer.type.bytes) for op in operations(module, AllocOp)]
+    for op, count in (*taken, *((k, launches[k.name.value].shared_bytes) for k in kernels)):
+        if count > target.chip.shared_bytes:
+            limit = f"a CTA on {target} has {target.chip.shared_bytes} at most"
+            raise refuse(op, f"takes {count} bytes of shared memory: {limit}")
 
 
 def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:

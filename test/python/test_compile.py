@@ -228,6 +228,32 @@ def test_arguments_may_say_that_they_are_in_global_memory(space):
     )
 
 
+def of_buffers(rows: int, count: int) -> str:
+    kind = f'!tile.buffer<array<i64: {rows}, 2048>, f16, #tile.layout<"S[({rows},2048):(2048,1)]">, "shared">'
+    return kernel_of("\n".join(f'%{i} = "tile.alloc"() : () -> {kind}' for i in range(count)))
+
+
+@pytest.mark.parametrize(
+    "source, place",
+    [
+        (of_buffers(2048, 1), "-:2:6: error: 'tile.alloc' op takes 8388608 bytes"),
+        (of_buffers(1 << 20, 1), "-:2:6: error: 'tile.alloc' op takes 4294967296 bytes"),
+        (of_buffers(20, 3), "-:1:17: error: 'gpu.func' op takes 245760 bytes"),
+        (
+            kernel_of(kernel="kernel attributes {weft.shared_bytes = 166913}"),
+            "-:1:17: error: 'gpu.func' op takes 166913 bytes",
+        ),
+    ],
+)
+def test_more_shared_memory_than_the_chip_has_is_refused_at_its_place(source, place):
+    assert str(refused(source)) == f"{place} of shared memory: a CTA on sm_80 has 166912 at most"
+
+
+def test_all_the_shared_memory_that_the_chip_has_is_taken():
+    source = kernel_of(kernel="kernel attributes {weft.shared_bytes = 166912}")
+    assert weft.compile(source, arch="sm_80").shared_bytes == 166912
+
+
 BODIES = {
     "printf": 'gpu.printf "%d", %i : index',
     "alloc": "%0 = memref.alloc() : memref<4xf32>",
