@@ -14,7 +14,7 @@ from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import refuse, target_of
 from weft.dialects.tile import AllocOp, MatmulOp
-from weft.errors import Diagnostic, WeftError
+from weft.errors import Diagnostic, Location, WeftError
 from weft.isa import identifiers
 from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
@@ -199,7 +199,9 @@ def compile_module(
     version = max((target.ptx, *(op.ptx_version for op in operations(module, *INSTRUCTION_OPS))))
     # Calls that our own passes haven't written name what they like, with operands as they like.
     risky = bool(operations(module, llvm.CallIntrinsicOp))
+    origins = _mathematics(module)
     _run(module, ",".join(elements[split:]), name)
+    _refuse_library_calls(module, origins)
     holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
     return Compiled(source, name, target, version, mlir.translate(holder, apart=risky), launches, rows)
 
@@ -228,6 +230,34 @@ def _check_names(module: Any) -> None:
             raise refuse(function, complaint)
         if name == SHARED_MEMORY:
             raise refuse(function, f"can't have the name '{name}': a kernel's shared memory has it")
+
+
+def _mathematics(module: Any) -> dict[Location | None, str]:
+    """What operations that become calls of CUDA's device library are named, by place: a call has no more."""
+    found: dict[Location | None, str] = {}
+
+    def visit(op: Any) -> Any:
+        if op.name.startswith("math.") or op.name == "arith.remf":
+            found[mlir.location(op.location)] = op.name
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _refuse_library_calls(module: Any, origins: dict[Location | None, str]) -> None:
+    """Raises WeftError for calls that nothing would resolve."""
+    defined = {
+        str(f.attributes["sym_name"]).strip('"') for f in operations(module, llvm.LLVMFuncOp) if f.body.blocks
+    }
+    found = []
+    for call in operations(module, llvm.CallOp):
+        callee, place = str(call.callee).removeprefix("@"), mlir.location(call.location)
+        if callee.startswith("__nv_") and callee not in defined:
+            what = f"'{origins.get(place, 'llvm.call')}' op needs {callee} of CUDA's device library"
+            found.append(Diagnostic(f"{what}, which Weft doesn't link", place))
+    if found:
+        raise WeftError(*dict.fromkeys(found))  # a vector's elements have a call each
 
 
 def _target(module: Any, arch: str | None, default: str | None) -> Target:

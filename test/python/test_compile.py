@@ -254,6 +254,27 @@ def test_all_the_shared_memory_that_the_chip_has_is_taken():
     assert weft.compile(source, arch="sm_80").shared_bytes == 166912
 
 
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16"])
+@pytest.mark.parametrize("name", ["math.sin %x", "arith.remf %x, %x", "math.powf %x, %x"])
+def test_operations_that_need_a_device_library_are_refused_by_name(name, kind):
+    arguments = f"%x: {kind}, %m: memref<{kind}>"
+    source = kernel_of(f"  %0 = {name} : {kind} memref.store %0, %m[] : memref<{kind}>", arguments)
+    op = re.escape(name.split()[0])
+    said = rf"-:2:8: error: '{op}' op needs __nv_\w+ of CUDA's device library, which Weft doesn't link"
+    assert re.fullmatch(said, str(refused(source)))
+
+
+def test_a_device_library_of_the_module_itself_is_called():
+    source = """gpu.module @m {
+      llvm.func @__nv_sinf(%x: f32) -> f32 { llvm.return %x : f32 }
+      gpu.func @k(%x: f32, %m: memref<f32>) kernel {
+        %0 = math.sin %x : f32
+        memref.store %0, %m[] : memref<f32>
+        gpu.return
+      } }"""
+    assert weft.compile(source, arch="sm_80").cubin
+
+
 BODIES = {
     "printf": 'gpu.printf "%d", %i : index',
     "alloc": "%0 = memref.alloc() : memref<4xf32>",
