@@ -2,12 +2,13 @@
 
 import os
 import sys
+import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from weft.errors import Diagnostic, WeftError
 
@@ -31,7 +32,8 @@ class Parser(ArgumentParser):
 def guarded(tool: str, body: Callable[[], int]) -> int:
     """The exit status of `body`; a WeftError from it is printed and gives 1, a UsageError 2."""
     try:
-        status = body()
+        with _warnings_told_by(tool):
+            status = body()
         _to_stdout(b"")
         return status
     except WeftError as error:
@@ -42,6 +44,18 @@ def guarded(tool: str, body: Callable[[], int]) -> int:
         return 141
     except KeyboardInterrupt:
         return 130
+
+
+@contextmanager
+def _warnings_told_by(tool: str) -> Iterator[None]:
+    """Prints Python's warnings as messages: the line of Weft's that raised one means nothing to a user."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        report([Diagnostic(str(message), severity="warning")], tool)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def report(diagnostics: Iterable[Diagnostic], tool: str) -> None:

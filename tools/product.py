@@ -89,14 +89,13 @@ class Product:
 
     def operands(self, launch: Launch, seed: int) -> list[Array]:
         """An array for each argument: random normal numbers, or NaN in all that the kernel must not read."""
-        self._check_memory()
         sizes = {"A": (self.m, self.k), "C": (self.m, self.n), "D": (self.m, self.n)}
         if self._attributes["transpose_a"]:
             sizes["A"] = (self.k, self.m)
         sizes["B"] = (self.n, self.k) if self._attributes["transpose_b"] else (self.k, self.n)
         read = {"A", "B"} | ({self._added} if self._attributes["beta"] else set())
         generator = np.random.default_rng(seed)
-        made = []
+        wanted = []
         for number, argument in enumerate(launch.arguments):
             roles = [role for role, place in self.places.items() if place == number]
             if not roles or not isinstance(argument, MemrefArgument):
@@ -106,8 +105,9 @@ class Product:
             if len({sizes[role] for role in roles}) > 1:
                 shapes = " and ".join(f"{r} ({'x'.join(map(str, sizes[r]))})" for r in roles)
                 raise refuse(self.op, f"has one matrix as {shapes}: pick a --shape where they agree")
-            made.append(_matrix(argument, sizes[roles[0]], generator if read & set(roles) else None))
-        return made
+            wanted.append((argument, sizes[roles[0]], generator if read & set(roles) else None))
+        self._check_memory(sum(rows * (_pitch(a, columns) - columns) for a, (rows, columns), _ in wanted))
+        return [_matrix(*each) for each in wanted]
 
     def expected(self, operands: list[Array]) -> reference.Expected:
         """What must come out of these operands, before the kernel ran on them."""
@@ -115,9 +115,10 @@ class Product:
         added = given[self._added] if self._attributes["beta"] else None
         return reference.product(given["A"], given["B"], added, **self._attributes, dtype=given["D"].dtype)
 
-    def _check_memory(self) -> None:
+    def _check_memory(self, padding: int) -> None:
+        """Raises WeftError where the machine hasn't the memory; `padding` counts elements between rows."""
         # In float64, with magnitudes and temporaries: asking for more would have the system kill the process.
-        needed = 24 * (self.m * self.k + self.k * self.n) + 64 * self.m * self.n
+        needed = 24 * (self.m * self.k + self.k * self.n) + 64 * self.m * self.n + 8 * padding
         if needed > (present := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
             sizes = f"{self.m}x{self.n}x{self.k}"
             raise WeftError(
@@ -134,10 +135,15 @@ def _sizes(op: MatmulOp, shape: Shape | None) -> Shape:
     return m, n, k
 
 
+def _pitch(argument: MemrefArgument, columns: int) -> int:
+    """The elements from one row to the next: as many as the type wants."""
+    return max(argument.strides[0] or columns, columns)
+
+
 def _matrix(argument: MemrefArgument, shape: tuple[int, int], generator: np.random.Generator | None) -> Array:
-    """A matrix of the argument's type, its rows as far apart as the type wants."""
+    """A matrix of the argument's type."""
     rows, columns = shape
-    pitch = max(argument.strides[0] or columns, columns)
+    pitch = _pitch(argument, columns)
     dtype = arrays.numpy_dtype(argument.dtype)
     if generator is None:
         return np.full((rows, pitch), np.nan, dtype)[:, :columns]

@@ -37,7 +37,7 @@ def _run(options: Namespace) -> int:
     from weft.tools import source
     from weft.tools.product import Product, shape_of
 
-    shape = shape_of(options.shape) if options.shape else None
+    shape = shape_of(options.shape) if options.shape is not None else None
     module = source.load(options.file, options.kernel)
     name = cli.name_of(options.file)
     with cli.speaking_of(name):

@@ -38,15 +38,15 @@ def _pick(module: Any, kernel: str | None, name: str) -> None:
             op.operation.erase()
             continue
         for inner in operations(op, gpu.GPUFuncOp):
-            if is_kernel(inner) and inner.name.value != kernel:
+            if is_kernel(inner) and mlir.symbol(inner) != kernel:
                 inner.operation.erase()
 
 
 def _kernels(op: Any) -> list[str]:
     """The kernels that a top-level operation holds or becomes."""
     if isinstance(op, func.FuncOp):
-        return [op.name.value] if operations(op, MatmulOp) else []
+        return [mlir.symbol(op)] if operations(op, MatmulOp) else []
     if isinstance(op, gpu.GPUModuleOp):
         found = operations(op, gpu.GPUFuncOp)
-        return [k.name.value for k in found if is_kernel(k)]
+        return [mlir.symbol(k) for k in found if is_kernel(k)]
     return []

@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from weft import mlir_text
 from weft.errors import Diagnostic, Location, WeftError
+from weft.llvm_floats import respelled
 
 
 def _distribution() -> str:
@@ -141,6 +143,7 @@ def parse(text: str, context: Any, name: str = "-") -> Any:
     """The module that `text` spells. Raises WeftError with the place of each mistake, in the file called
     `name`.
     """
+    mlir_text.check(text, name)
     try:
         return ir.Module.parse(text, context)
     except MLIRError as failure:
@@ -150,14 +153,13 @@ def parse(text: str, context: Any, name: str = "-") -> Any:
 def parse_file(path: str | Path, context: Any) -> Any:
     """The module in a .mlir file; its operations carry the file's name. Raises WeftError as `parse` does."""
     try:
-        with Path(path).open("rb"):
-            pass
+        text = Path(path).read_text("utf-8", errors="replace")
     except OSError as failure:
         raise WeftError(f"cannot read {path}: {failure.strerror}") from None
+    mlir_text.check(text, str(path))
     try:
         return ir.Module.parseFile(str(path), context)
     except MLIRError as failure:
-        text = Path(path).read_text("utf-8", errors="replace")
         raise _parse_error(failure, text, str(path)) from None
 
 
@@ -194,6 +196,11 @@ def strides(kind: Any) -> tuple[list[int], int] | None:
     except RuntimeError:
         return None
     return list(found), int(offset)
+
+
+def symbol(op: Any) -> str:
+    """The name of a function; bytes that are no UTF-8 as escapes."""
+    return str(op.name.value_bytes.decode("utf-8", "backslashreplace"))
 
 
 def kernel(name: str, arguments: Iterable[Any]) -> Any:
@@ -241,7 +248,7 @@ def translate(op: Any, *, apart: bool = False) -> str:
         raise WeftError(*left)
     if apart:
         return _translate_apart(op)
-    return _respell(str(llvm.translate_module_to_llvmir(op.operation)))
+    return respelled(str(llvm.translate_module_to_llvmir(op.operation)))
 
 
 _PATIENCE_SECONDS = 300.0  # for a translation in a process of its own
@@ -263,30 +270,6 @@ def _translate_apart(op: Any) -> str:
     found = [Diagnostic(what, Location(file, int(row), int(column))) for file, row, column, what in said]
     reason = done.stderr.strip() or f"its process ended with {done.returncode}"
     raise WeftError(*(found or [Diagnostic(f"MLIR can't translate the module: {reason}")]))
-
-
-# Newer LLVMs spell these constants in words, LLVM 22 as bits alone: prefix, digits, fraction bits.
-_FLOATS = {"half": ("0xH", 4, 10), "bfloat": ("0xR", 4, 7), "float": ("0x", 16, 52), "double": ("0x", 16, 52)}
-_WORDS = re.compile(rf"\b({'|'.join(_FLOATS)}) ([+-])(inf|qnan|s?nan\(0x[0-9a-fA-F]+\))")
-
-
-def _respell(text: str) -> str:
-    """LLVM IR with infinities and NaNs as LLVM 22.1 reads them; a `float` has the bits of a double."""
-
-    def bits(match: re.Match[str]) -> str:
-        kind, sign, word = match.groups()
-        prefix, digits, fraction = _FLOATS[kind]
-        payload = (
-            0
-            if word in ("inf", "qnan")
-            else int(word.split("0x")[1][:-1], 16) << (29 if kind == "float" else 0)
-        )
-        quiet = 0 if word == "inf" or word.startswith("snan") else 1 << (fraction - 1)
-        exponent = ((1 << (4 * digits - 1 - fraction)) - 1) << fraction
-        number = (sign == "-") << (4 * digits - 1) | exponent | quiet | payload
-        return f"{kind} {prefix}{number:0{digits}X}"
-
-    return _WORDS.sub(bits, text)
 
 
 if __name__ == "__main__":

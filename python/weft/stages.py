@@ -13,8 +13,11 @@ from weft import cache, codegen, mlir, passes, ptxas
 from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import refuse, target_of
-from weft.errors import Diagnostic, WeftError
-from weft.mlir import gpu, ir, llvm, operations
+from weft.dialects.tile import AllocOp, MatmulOp
+from weft.errors import Diagnostic, Location, WeftError
+from weft.isa import identifiers
+from weft.mlir import func, gpu, ir, llvm, operations
+from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.target import Target
 
 Sizes = Sequence[int]
@@ -177,8 +180,10 @@ def compile_module(
         module = mlir.parse(module, new_context(), name)
     else:
         module = module.operation.clone().opview
+    _check_names(module)
     source = str(module)
     target = _target(module, arch, default)
+    _check_shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
     elements = [str(e) for e in passes.elements(_pipeline(target, rows))]
     split = elements.index("lower-wmma")
     _run(module, ",".join(elements[:split]), name)
@@ -188,12 +193,15 @@ def compile_module(
             f"{name}: expected one tile.matmul function or one gpu.module to compile, found {len(holders)}"
         )
     launches = {launch.name: launch for k in operations(module, gpu.GPUFuncOp) if (launch := _launch(k))}
+    _check_shared_bytes(module, launches, target)
     if not launches:
         raise WeftError(f"{name}: expected a kernel (a gpu.func with the attribute 'kernel'), found none")
     version = max((target.ptx, *(op.ptx_version for op in operations(module, *INSTRUCTION_OPS))))
     # Calls that our own passes haven't written name what they like, with operands as they like.
     risky = bool(operations(module, llvm.CallIntrinsicOp))
+    origins = _mathematics(module)
     _run(module, ",".join(elements[split:]), name)
+    _refuse_library_calls(module, origins)
     holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
     return Compiled(source, name, target, version, mlir.translate(holder, apart=risky), launches, rows)
 
@@ -211,6 +219,45 @@ def _run(module: Any, pipeline: str, name: str) -> None:
         manager.enable_verifier(False)
         manager.run(module.operation)
         module.operation.verify()
+
+
+def _check_names(module: Any) -> None:
+    """Raises WeftError for functions whose names PTX can't have, which LLVM writes as they are."""
+    products = [f for f in operations(module, func.FuncOp) if operations(f, MatmulOp)]
+    for function in (*products, *operations(module, gpu.GPUFuncOp)):
+        name = mlir.symbol(function)
+        if complaint := identifiers.function_complaint(name):
+            raise refuse(function, complaint)
+        if name == SHARED_MEMORY:
+            raise refuse(function, f"can't have the name '{name}': a kernel's shared memory has it")
+
+
+def _mathematics(module: Any) -> dict[Location | None, str]:
+    """What operations that become calls of CUDA's device library are named, by place: a call has no more."""
+    found: dict[Location | None, str] = {}
+
+    def visit(op: Any) -> Any:
+        if op.name.startswith("math.") or op.name == "arith.remf":
+            found[mlir.location(op.location)] = op.name
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _refuse_library_calls(module: Any, origins: dict[Location | None, str]) -> None:
+    """Raises WeftError for calls that nothing would resolve."""
+    defined = {
+        str(f.attributes["sym_name"]).strip('"') for f in operations(module, llvm.LLVMFuncOp) if f.body.blocks
+    }
+    found = []
+    for call in operations(module, llvm.CallOp):
+        callee, place = str(call.callee).removeprefix("@"), mlir.location(call.location)
+        if callee.startswith("__nv_") and callee not in defined:
+            what = f"'{origins.get(place, 'llvm.call')}' op needs {callee} of CUDA's device library"
+            found.append(Diagnostic(f"{what}, which Weft doesn't link", place))
+    if found:
+        raise WeftError(*dict.fromkeys(found))  # a vector's elements have a call each
 
 
 def _target(module: Any, arch: str | None, default: str | None) -> Target:
@@ -327,10 +374,22 @@ def _maps(kernel: Any) -> tuple[MapParameter, ...]:
     )
 
 
+def _check_shared_bytes(module: Any, launches: dict[str, Launch], target: Target) -> None:
+    """Raises WeftError for a buffer or a kernel that no launch on the chip can give its shared memory."""
+    kernels = [k for k in operations(module, gpu.GPUFuncOp) if k.name.value in launches]
+    taken = [(op, op.buffer.type.bytes) for op in operations(module, AllocOp)]
+    for op, count in (*taken, *((k, launches[k.name.value].shared_bytes) for k in kernels)):
+        if count > target.chip.shared_bytes:
+            limit = f"a CTA on {target} has {target.chip.shared_bytes} at most"
+            raise refuse(op, f"takes {count} bytes of shared memory: {limit}")
+
+
 def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
     dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
     what, place = f"a kernel argument of type {kind} can't be passed", mlir.location(kernel.location)
     if isinstance(kind, ir.MemRefType):
+        if kind.memory_space is not None and str(kind.memory_space) not in _GLOBAL:
+            raise WeftError(Diagnostic(f"{what}: it isn't in global memory", place))
         found = mlir.strides(kind)
         if found is None or found[1] not in (0, dynamic):
             raise WeftError(Diagnostic(f"{what}: it needs strides and no offset", place))
@@ -345,6 +404,9 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
     if isinstance(kind, (ir.IntegerType, ir.FloatType, ir.IndexType)):
         return ScalarArgument(str(kind))
     raise WeftError(Diagnostic(what, place))
+
+
+_GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")
 
 
 def _evaluator(

@@ -196,6 +196,8 @@ ARGUMENTS = [
     "memref<*xf32>",
     "memref<4x4xf32, strided<[4, 1], offset: 3>>",
     "memref<4x4xf32, affine_map<(i, j) -> (i mod 2, j)>>",
+    "memref<16x16xf16, 3>",
+    "memref<4x4xf32, #gpu.address_space<workgroup>>",
 ]
 
 
@@ -211,6 +213,60 @@ def test_arguments_that_cannot_be_passed_are_refused(kind):
     assert said.startswith(
         "-:1:17: error: a kernel argument of type memref" if "memref" in kind else "-:1:17"
     )
+
+
+@pytest.mark.parametrize("space", ["1", "#gpu.address_space<global>"])
+def test_arguments_may_say_that_they_are_in_global_memory(space):
+    kind = f"memref<f32, {space}>"
+    source = kernel_of(f"memref.store %x, %m[] : {kind}", f"%x: f32, %m: {kind}")
+    assert "st.global" in weft.compile(source, arch="sm_80").ptx
+
+
+def of_buffers(rows: int, count: int) -> str:
+    kind = f'!tile.buffer<array<i64: {rows}, 2048>, f16, #tile.layout<"S[({rows},2048):(2048,1)]">, "shared">'
+    return kernel_of("\n".join(f'%{i} = "tile.alloc"() : () -> {kind}' for i in range(count)))
+
+
+@pytest.mark.parametrize(
+    "source, place",
+    [
+        (of_buffers(2048, 1), "-:2:6: error: 'tile.alloc' op takes 8388608 bytes"),
+        (of_buffers(1 << 20, 1), "-:2:6: error: 'tile.alloc' op takes 4294967296 bytes"),
+        (of_buffers(20, 3), "-:1:17: error: 'gpu.func' op takes 245760 bytes"),
+        (
+            kernel_of(kernel="kernel attributes {weft.shared_bytes = 166913}"),
+            "-:1:17: error: 'gpu.func' op takes 166913 bytes",
+        ),
+    ],
+)
+def test_more_shared_memory_than_the_chip_has_is_refused_at_its_place(source, place):
+    assert str(refused(source)) == f"{place} of shared memory: a CTA on sm_80 has 166912 at most"
+
+
+def test_all_the_shared_memory_that_the_chip_has_is_taken():
+    source = kernel_of(kernel="kernel attributes {weft.shared_bytes = 166912}")
+    assert weft.compile(source, arch="sm_80").shared_bytes == 166912
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16"])
+@pytest.mark.parametrize("name", ["math.sin %x", "arith.remf %x, %x", "math.powf %x, %x"])
+def test_operations_that_need_a_device_library_are_refused_by_name(name, kind):
+    arguments = f"%x: {kind}, %m: memref<{kind}>"
+    source = kernel_of(f"  %0 = {name} : {kind} memref.store %0, %m[] : memref<{kind}>", arguments)
+    op = re.escape(name.split()[0])
+    said = rf"-:2:8: error: '{op}' op needs __nv_\w+ of CUDA's device library, which Weft doesn't link"
+    assert re.fullmatch(said, str(refused(source)))
+
+
+def test_a_device_library_of_the_module_itself_is_called():
+    source = """gpu.module @m {
+      llvm.func @__nv_sinf(%x: f32) -> f32 { llvm.return %x : f32 }
+      gpu.func @k(%x: f32, %m: memref<f32>) kernel {
+        %0 = math.sin %x : f32
+        memref.store %0, %m[] : memref<f32>
+        gpu.return
+      } }"""
+    assert weft.compile(source, arch="sm_80").cubin
 
 
 BODIES = {
@@ -241,6 +297,25 @@ def test_other_dialects_in_a_kernel_compile_or_are_refused_and_never_crash(body)
         assert ".entry k" in kernel.ptx and kernel.cubin
     except weft.WeftError as error:
         assert str(error).strip()
+
+
+NAMES = ["a b", "é", "%tid", "1x", "a.b$c", "_", "$", "\\FF", "a\\0A", "WARP_SZ", "weft_shared"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_that_a_kernel_cannot_have_are_refused_at_the_kernel(name):
+    kernel = f'gpu.module @m {{\n  gpu.func @"{name}"() kernel {{ gpu.return }} }}'
+    product = "\n" + text().replace("@product", f'@"{name}"')
+    reserved = name in ("WARP_SZ", "weft_shared")
+    rule = f"can't have the name '{name}'" if reserved else "expects a name as PTX has them (letters, digits,"
+    assert str(refused(kernel)).startswith(f"-:2:3: error: 'gpu.func' op {rule}")
+    assert str(refused(product)).startswith(f"-:2:1: error: 'func.func' op {rule}")
+
+
+@pytest.mark.parametrize("name", ["add", "entry", "_1", "$x", "a$b", "x"])
+def test_other_names_stand_in_the_machine_code(name):
+    kernel = weft.compile(f'gpu.module @m {{ gpu.func @"{name}"() kernel {{ gpu.return }} }}', arch="sm_80")
+    assert kernel.name == name and kernel.resources.registers
 
 
 def test_an_ir_module_compiles_too_and_stays_as_it_was():

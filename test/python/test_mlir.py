@@ -15,6 +15,46 @@ def test_a_parse_error_has_its_place():
     assert caught.value.diagnostics[0].location == Location("a.mlir", 2, 3)
 
 
+DEEP = {
+    "modules": lambda count: "module {\n" * count + "}" * count,
+    "types": lambda count: f"func.func private @f({'tuple<' * count}i1{'>' * count})",
+    "attributes": lambda count: f"module attributes {{a.b = {'[' * count}{']' * count}}} {{}}",
+    "expressions": lambda count: f"#m = affine_map<(i) -> ({'(' * count}i{')' * count})>",
+}
+
+
+@pytest.mark.parametrize("case", list(DEEP))
+@pytest.mark.parametrize("from_file", [False, True])
+def test_nesting_that_ends_the_parser_is_refused_before_it(case, from_file, tmp_path):
+    assert mlir.parse(DEEP[case](990), context())
+    text, path = DEEP[case](20_000), tmp_path / "deep.mlir"
+    path.write_text(text)
+    with pytest.raises(WeftError, match="error: more than 1000 brackets within each other") as caught:
+        mlir.parse_file(path, context()) if from_file else mlir.parse(text, context(), str(path))
+    place = caught.value.diagnostics[0].location
+    line = text.splitlines()[place.line - 1]
+    assert place.file == str(path) and place.line == (1001 if case == "modules" else 1)
+    assert line[place.column - 1] in "([{<"
+
+
+def test_result_numbers_that_end_the_parser_are_refused_before_it():
+    text = 'func.func @f(%a: i32) {\n  "func.return"(%a // why\n #N) : (i32) -> ()\n}'
+    with pytest.raises(
+        WeftError, match=r"-:3:2: error: expected the number of a result, below 65536, got 21"
+    ):
+        mlir.parse(text.replace("N", "2147483647"), context())
+    with pytest.raises(WeftError, match="reference to invalid result number"):
+        mlir.parse(text.replace("N", "65535"), context())
+
+
+def test_brackets_and_numbers_that_are_none_are_no_hazard():
+    many = "(" * 2000
+    signatures = "\n".join(f"func.func private @f{i}(i32) -> (i32)" for i in range(1200))
+    text = f'''// {many} %a#2147483647
+      module attributes {{a.b = "{many} \\22 %a#2147483647"}} {{ {signatures} }}'''
+    assert mlir.parse(text, context())
+
+
 def test_an_operation_that_is_not_lowered_is_refused_before_translation():
     module = mlir.parse("module { func.func @f() { return } }", context(), "a.mlir")
     with pytest.raises(WeftError, match=r"'func.func' op isn't lowered to LLVM"):

@@ -27,6 +27,11 @@
 // RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit sass | FileCheck %s --check-prefix=SASS
 // SASS: HMMA.16816.F32.BF16
 
+// RUN: env WEFT_CACHE_DIR=/dev/null/x weft compile %examples/matmul.mlir --arch sm_80 -o %t.ptx 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=UNCACHED
+// UNCACHED: {{^}}weft: warning: weft compiles uncached: /dev/null/x: Not a directory{{$}}
+// UNCACHED-NOT: {{.}}
+
 // RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit cubin > %t.cubin
 // RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit cubin -o %t.also.cubin
 // RUN: cmp %t.cubin %t.also.cubin

@@ -21,6 +21,8 @@
 // HELP: compile
 // HELP: run
 // HELP: doctor
+// RUN: weft emulate --help | FileCheck %s --check-prefix=EMULATE
+// EMULATE: Run a kernel of any PTX file on the CPU
 // RUN: not weft 2>&1 | FileCheck %s --check-prefix=NONE
 // NONE: weft: error: the following arguments are required: COMMAND (see weft --help)
 // RUN: not weft weave 2>&1 | FileCheck %s --check-prefix=UNKNOWN

@@ -4,21 +4,22 @@ import re
 from typing import NamedTuple
 
 from weft.emulator.errors import PtxError
+from weft.isa.identifiers import NAME
 
 # An opcode or a special register is one token with its modifiers (`ld.global.L1::no_allocate.v4.b32`,
 # `%tid.x`).
 _TOKEN = re.compile(
-    r"""
+    rf"""
       (?P<newline>\n)
     | (?P<blank>[^\S\n]+|//[^\n]*)
     | (?P<comment>/\*(?:[^*]|\*(?!/))*\*/)
-    | (?P<float>0[fF][0-9a-fA-F]{8}(?!\w)|0[dD][0-9a-fA-F]{16}(?!\w)
+    | (?P<float>0[fF][0-9a-fA-F]{{8}}(?!\w)|0[dD][0-9a-fA-F]{{16}}(?!\w)
         |\d+\.\d*(?:[eE][-+]?\d+)?(?![\w.])|\d+[eE][-+]?\d+(?!\w))
     | (?P<integer>(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?(?!\w))
-    | (?P<name>(?:[A-Za-z][\w$]*|[_$%][\w$]+)(?:\.\w+(?:::\w+)*)*)
+    | (?P<name>(?:{NAME})(?:\.\w+(?:::\w+)*)*)
     | (?P<directive>\.[A-Za-z_]\w*(?:::\w+)*)
     | (?P<string>"(?:[^"\\\n]|\\.)*")
-    | (?P<punctuation>[][(){}<>,;:|=!@+*_~-])
+    | (?P<punctuation>[][(){{}}<>,;:|=!@+*_~-])
     """,
     re.VERBOSE | re.ASCII,
 )
