@@ -25,22 +25,21 @@ _RESIDENT = {1: 132, 2: 132, 4: 120, 8: 96}
 
 # Cycles, and bytes a cycle. The first two say what a product of 64 rows costs that isn't bound by its
 # multiplications: it reads A once, and B, from shared memory.
-_READ_A = 15.9
-_READ_B = 0.105
-_ALONE = 1.26  # one warpgroup has nothing to run beside its waits
-_PRODUCTS = 1.09  # by how much products take longer than the tensor cores alone
-_FILL = 45.5  # what a multiprocessor gets from L2, of which others get theirs
-_ARRIVE = 55.4  # what it takes in, also of what comes to several
-_LATENCY = 1980.0  # of a copy, from asking to having
-_BLOCK = 76.0  # of a block of K beside its products
-_STORE = 41.7  # what a multiprocessor writes
-_TILE = 330.0  # of a tile beside its blocks
-_OVERLAP = 0.54  # the share of a tile's stores that the next tile doesn't hide
-_REDUCE = 4380.0  # of a cluster that adds up
-_CLUSTER = 1560.0  # of a cluster that begins and ends together
-_MEMORY = 2460.0  # what the chip gets from memory
-_ACTIVE = 1.86  # how many times a multiprocessor's even share of that it can take
-_START = 2020.0  # of the launch
+_READ_A = 33.5
+_READ_B = 0.044
+_ALONE = 1.89  # of products that no other warpgroup's run beside
+_PRODUCTS = 1.13  # by how much products take longer than the tensor cores alone
+_FILL = 44.9  # what a multiprocessor gets from L2, of which others get theirs
+_ARRIVE = 58.4  # what it takes in, also of what comes to several
+_LATENCY = 2265.0  # of a copy, from asking to having
+_BLOCK = 79.4  # of a block of K beside its products
+_STORE = 16.7  # what a multiprocessor writes
+_TILE = 3053.0  # of a tile beside its blocks
+_OVERLAP = 1.29  # the share of a tile's stores that it waits for
+_REDUCE = 6352.0  # of a cluster that adds up
+_CLUSTER = 4809.0  # of a cluster that begins and ends together
+_MEMORY = 2654.0  # what the chip gets from memory
+_ACTIVE = 1.125  # how many times a multiprocessor's even share of that it can take
 
 
 @lru_cache(maxsize=4096)
@@ -103,7 +102,7 @@ def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types) -> floa
         end += _REDUCE + rows * columns * 8 / _STORE / s.splits
     moved = (m * k + n * k) * size + m * n * types.output_bytes
     memory = moved / (_MEMORY * min(1.0, _ACTIVE * ctas / _RESIDENT[1]))
-    return max(_up(ctas, _RESIDENT[s.ctas]) * tile, memory) + _START + end
+    return max(_up(ctas, _RESIDENT[s.ctas]) * tile, memory) + end
 
 
 def _up(a: int, b: int) -> int:
