@@ -25,21 +25,22 @@ _RESIDENT = {1: 132, 2: 132, 4: 120, 8: 96}
 
 # Cycles, and bytes a cycle. The first two say what a product of 64 rows costs that isn't bound by its
 # multiplications: it reads A once, and B, from shared memory.
-_READ_A = 33.5
-_READ_B = 0.044
-_ALONE = 1.89  # of products that no other warpgroup's run beside
-_PRODUCTS = 1.13  # by how much products take longer than the tensor cores alone
-_FILL = 44.9  # what a multiprocessor gets from L2, of which others get theirs
-_ARRIVE = 58.4  # what it takes in, also of what comes to several
-_LATENCY = 2265.0  # of a copy, from asking to having
-_BLOCK = 79.4  # of a block of K beside its products
-_STORE = 16.7  # what a multiprocessor writes
-_TILE = 3053.0  # of a tile beside its blocks
-_OVERLAP = 1.29  # the share of a tile's stores that it waits for
-_REDUCE = 6352.0  # of a cluster that adds up
-_CLUSTER = 4809.0  # of a cluster that begins and ends together
-_MEMORY = 2654.0  # what the chip gets from memory
-_ACTIVE = 1.125  # how many times a multiprocessor's even share of that it can take
+_READ_A = 22.41
+_READ_B = 0.158
+_ALONE = 1.855  # of products that no other warpgroup's run beside
+_PRODUCTS = 1.198  # by how much products take longer than the tensor cores alone
+_FILL = 43.2  # what a multiprocessor gets from L2, of which others get theirs
+_ARRIVE = 56.5  # what it takes in, also of what comes to several
+_LATENCY = 2181.3  # of a copy, from asking to having
+_BLOCK = 43.62  # of a block of K beside its products
+_STORE = 17.39  # what a multiprocessor writes
+_TILE = 2805.4  # of a tile beside its blocks
+_OVERLAP = 0.704  # the share of a tile's stores that it waits for
+_REDUCE = 489.2  # of a cluster that adds up
+_ADD = 5.148  # the bytes that it writes, and reads of others, to add up
+_CLUSTER = 4744.0  # of a cluster that begins and ends together
+_MEMORY = 4283.0  # what the chip gets from memory and L2 at most
+_ACTIVE = 0.904  # the share of it that all multiprocessors together can take
 
 
 @lru_cache(maxsize=4096)
@@ -99,7 +100,7 @@ def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types) -> floa
     tile = _up(k, depth * s.splits) * (block + _BLOCK) + _TILE + _OVERLAP * written
     end = written + (_CLUSTER if s.ctas > 1 else 0.0)
     if s.splits > 1:
-        end += _REDUCE + rows * columns * 8 / _STORE / s.splits
+        end += _REDUCE + rows * columns * 4 / _ADD
     moved = (m * k + n * k) * size + m * n * types.output_bytes
     memory = moved / (_MEMORY * min(1.0, _ACTIVE * ctas / _RESIDENT[1]))
     return max(_up(ctas, _RESIDENT[s.ctas]) * tile, memory) + end

@@ -78,8 +78,9 @@ def test_the_commands_of_the_readme_work(line, tmp_path):
     assert shell(line, tmp_path)
 
 
-def test_the_walkthrough_shows_what_its_commands_print(tmp_path):
-    for block in blocks(DOCS / "walkthrough.md", "console"):
+@pytest.mark.parametrize("page", ["walkthrough.md", "walkthrough-sm_90a.md"])
+def test_the_walkthrough_shows_what_its_commands_print(page, tmp_path):
+    for block in blocks(DOCS / page, "console"):
         for step in block.removeprefix("$ ").split("\n$ "):
             line, *excerpt = step.splitlines()
             lacking = missing(excerpt, shell(line, tmp_path))

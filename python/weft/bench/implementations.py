@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Problem
-from weft.dialects.schedule import AnySchedule, read_schedule
 from weft.errors import WeftError
+
+if TYPE_CHECKING:
+    from weft.dialects.schedule import AnySchedule
 
 Call = Callable[[], object]
 
@@ -35,6 +37,7 @@ def weft(schedule: str | None = None) -> Implementation:
 
     def prepare(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
         import weft as package
+        from weft.dialects.schedule import read_schedule
 
         if any(each.scale_a is not None for each in sets):
             raise Refusal("weft.matmul takes no scales of blocks")
@@ -44,7 +47,7 @@ def weft(schedule: str | None = None) -> Implementation:
     return Implementation("weft", prepare)
 
 
-def _weft_matmul(matmul: Any, problem: Problem, each: Buffers, schedule: AnySchedule | None) -> None:
+def _weft_matmul(matmul: Any, problem: Problem, each: Buffers, schedule: "AnySchedule | None") -> None:
     import torch
 
     # Asked for at each call: while a graph is captured, the stream is another.
