@@ -34,6 +34,7 @@ _ARRIVE = 56.5  # what it takes in, also of what comes to several
 _LATENCY = 2181.3  # of a copy, from asking to having
 _BLOCK = 43.62  # of a block of K beside its products
 _STORE = 17.39  # what a multiprocessor writes
+_NEAR = 1.01  # what the model takes for as fast
 _TILE = 2805.4  # of a tile beside its blocks
 _OVERLAP = 0.704  # the share of a tile's stores that it waits for
 _REDUCE = 489.2  # of a cluster that adds up
@@ -46,11 +47,13 @@ _ACTIVE = 0.904  # the share of it that all multiprocessors together can take
 @lru_cache(maxsize=4096)
 def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a") -> WarpgroupSchedule:
     """The schedule of the least modelled time for an M x N x K product; ValueError where none is legal."""
-    target = Target.of(chip)
-    found = min(candidates(m, n, k, types, target), key=lambda s: modelled(s, m, n, k, types), default=None)
-    if found is None:
+    found = [(modelled(s, m, n, k, types), s) for s in candidates(m, n, k, types, Target.of(chip))]
+    if not found:
         raise ValueError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip}")
-    return found
+    least = min(cycles for cycles, _ in found)
+    # Among those that the model can't tell apart, what moves least, and comes alone.
+    near = [s for cycles, s in found if cycles <= least * _NEAR]
+    return max(near, key=lambda s: (-s.ctas, s.block[0] * s.block[1], -s.block[2]))
 
 
 def candidates(m: int, n: int, k: int, types: Types, target: Target) -> Iterator[WarpgroupSchedule]:
