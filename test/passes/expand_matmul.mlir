@@ -110,3 +110,262 @@ gpu.module @m {
     gpu.return
   }
 }
+
+gpu.module @warpgroups {
+  // One warpgroup copies, two multiply. A stage holds 128 rows of A and 64 of B, 24576 bytes, which two maps bring.
+  // CHECK-LABEL: gpu.func @copies
+  // CHECK: %[[A:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 128, 64>, bf16,
+  // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xbf16>) -> !tile.map<array<i64: 128, 64>, bf16,
+  // CHECK: %[[B:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 64, 64>, bf16,
+  // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xbf16>) -> !tile.map<array<i64: 64, 64>, bf16,
+  // CHECK: %[[RING:.*]] = "tile.make_ring"() {consumers = 2 : i64} : () -> !tile.ring<3 : i64>
+  // CHECK: gpu.barrier
+  // CHECK: "tile.role"
+  // CHECK: scf.if
+  // CHECK: "tile.acquire"(%[[RING]], %[[STAGE:[a-z0-9]+]], %[[PHASE:[a-z0-9]+]])
+  // CHECK: "tile.expect"(%[[RING]], %[[STAGE]]) {bytes = 24576 : i64}
+  // CHECK: %[[FULL:.*]] = "tile.full_barrier"(%[[RING]], %[[STAGE]])
+  // CHECK: "tile.copy_async"(%[[FROM_A]], {{.*}}, %[[FULL]]) :
+  // CHECK: "tile.copy_async"(%[[FROM_B]], {{.*}}, %[[FULL]]) :
+  // CHECK: "tile.advance"(%[[RING]], %[[STAGE]], %[[PHASE]])
+  // CHECK: }) {first = 0 : i64{{.*}}warpgroups = 1 : i64}
+  // CHECK: "tile.role"
+  // CHECK: }) {first = 1 : i64{{.*}}warpgroups = 2 : i64}
+  // CHECK: gpu.return
+  gpu.func @copies(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
+      attributes {known_block_size = array<i32: 384, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true,
+      schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+
+  // A warpgroup multiplies its 64 rows of a stage, and says when it has read it. The first block of K begins the sums,
+  // the others add to them; f32 goes to D from registers.
+  // CHECK-LABEL: gpu.func @multiplies
+  // CHECK-DAG: %[[BEGIN:.*]] = arith.constant false
+  // CHECK-DAG: %[[ADD:.*]] = arith.constant true
+  // CHECK: {first = 0 : i64
+  // CHECK: "tile.role"
+  // CHECK: scf.for
+  // CHECK: "tile.await"
+  // CHECK: "tile.slice"
+  // CHECK-SAME: -> !tile.buffer<array<i64: 64, 64>, bf16,
+  // CHECK: "tile.gemm_async"({{.*}}, %[[BEGIN]])
+  // CHECK-SAME: {transpose_b = true}
+  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 64>, f32,
+  // CHECK: "tile.wait_gemm"
+  // CHECK: "tile.release"
+  // CHECK: "tile.advance"
+  // CHECK: scf.for
+  // CHECK: "tile.await"
+  // CHECK: "tile.gemm_async"({{.*}}, %[[ADD]])
+  // CHECK: "tile.wait_gemm"() : () -> ()
+  // CHECK: "tile.release"
+  // CHECK: "tile.advance"
+  // CHECK: "tile.wait_gemm"(%{{.*}})
+  // CHECK: "tile.store"
+  // CHECK-SAME: {vector_bytes = 8 : i64} : (!tile.fragment<array<i64: 64, 64>, f32, {{.*}}memref<?x?xf32>, i32, i32)
+  // CHECK-NOT: "tile.store_async"
+  // CHECK: gpu.return
+  gpu.func @multiplies(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
+      attributes {known_block_size = array<i32: 384, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true,
+      schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+
+  // One that multiplies alone leaves a block's products under way while it starts the next, and releases stages late.
+  // CHECK-LABEL: gpu.func @multiplies_alone
+  // CHECK: {first = 0 : i64
+  // CHECK: "tile.gemm_async"
+  // CHECK-NOT: "tile.release"
+  // CHECK: scf.for
+  // CHECK: "tile.gemm_async"
+  // CHECK: "tile.wait_gemm"() {pending = 1 : i64}
+  // CHECK: "tile.release"
+  // CHECK: "tile.wait_gemm"(%{{.*}}) :
+  // CHECK: "tile.release"
+  // CHECK: "tile.store"
+  gpu.func @multiplies_alone(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true,
+      schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+
+  // Elements of 16 bits go to D through shared memory: when the last store has read it, and as the async proxy sees it.
+  // CHECK-LABEL: gpu.func @staged
+  // CHECK: "tile.tensor_map"
+  // CHECK: "tile.tensor_map"
+  // CHECK: %[[TO_D:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
+  // CHECK: {first = 0 : i64
+  // CHECK: arith.mulf
+  // CHECK: "tile.load"
+  // CHECK-SAME: {vector_bytes = 8 : i64} : (memref<?x?xf32>, i32, i32)
+  // CHECK: arith.addf
+  // CHECK: arith.truncf
+  // CHECK: nvvm.cp.async.bulk.wait_group 0 {read}
+  // CHECK: nvvm.barrier id
+  // CHECK: "tile.store"
+  // CHECK-SAME: !tile.buffer<array<i64: 64, 64>, f16,
+  // CHECK: nvvm.fence.proxy
+  // CHECK: nvvm.barrier id
+  // CHECK: "tile.store_async"(%{{.*}}, %[[TO_D]],
+  // CHECK: nvvm.cp.async.bulk.commit.group
+  // CHECK: nvvm.cp.async.bulk.wait_group 0
+  gpu.func @staged(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>, %c: memref<?x?xf32>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.matmul"(%a, %b, %d, %c) {transpose_b = true, alpha = 0.5 : f32, beta = 1.0 : f32,
+      schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+
+  // With K outside a stage holds rows of K, M or N in panels of 64; a warpgroup's share of A is some of the columns.
+  // CHECK-LABEL: gpu.func @k_outside
+  // CHECK: !tile.buffer<array<i64: 2, 32, 128>, f16, #tile.layout<"S[(2,32,2,64):(4096,64,2048,1)] xor 128B">, "shared">
+  // CHECK: !tile.map<array<i64: 32, 128>, f16,
+  // CHECK: !tile.buffer<array<i64: 2, 32, 96>, f16, #tile.layout<"S[(2,32,3,32):(3072,32,1024,1)] xor 64B">, "shared">
+  // CHECK: !tile.map<array<i64: 32, 96>, f16,
+  // CHECK: "tile.slice"
+  // CHECK-SAME: -> !tile.buffer<array<i64: 32, 64>, f16,
+  // CHECK: "tile.gemm_async"
+  // CHECK-SAME: {transpose_a = true} :
+  gpu.func @k_outside(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) kernel
+      attributes {known_block_size = array<i32: 384, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 128, 96, 32>, warpgroups = 2, stages = 2}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+
+  // Swapped: B's columns are the rows of a block, A's rows its columns, and the sums are stored transposed.
+  // CHECK-LABEL: gpu.func @swapped
+  // CHECK-SAME: (%[[A:[a-z0-9]+]]: memref<8x?xf16>, %[[B:[a-z0-9]+]]: memref<?x?xf16>,
+  // CHECK: "tile.tensor_map"(%[[B]]) : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
+  // CHECK: "tile.tensor_map"(%[[A]]) : (memref<8x?xf16>) -> !tile.map<array<i64: 8, 64>, f16,
+  // CHECK: "tile.gemm_async"
+  // CHECK-SAME: {transpose_b = true}
+  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 8>, f32,
+  // CHECK: "tile.from_lane"
+  // CHECK-SAME: -> !tile.fragment<array<i64: 8, 64>, f32, #tile.layout<"S[(4,2,4,2,8):(1@laneid,1,1@warpid,2,4@laneid)]">>
+  // CHECK: "tile.store"
+  // CHECK-NOT: vector_bytes
+  // CHECK: gpu.return
+  gpu.func @swapped(%a: memref<8x?xf16>, %b: memref<?x?xf16>, %d: memref<8x?xf32>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 8, 64>, warpgroups = 1, stages = 2, swap = true}}
+      : (memref<8x?xf16>, memref<?x?xf16>, memref<8x?xf32>) -> ()
+    gpu.return
+  }
+
+  // Two CTAs share a block: each puts its sums where the other finds them, and adds up half of the columns.
+  // CHECK-LABEL: gpu.func @splits
+  // CHECK: !tile.buffer<array<i64: 1, 64, 64>, f32,
+  // CHECK: "tile.store"
+  // CHECK-SAME: !tile.buffer<array<i64: 64, 64>, f32,
+  // CHECK: nvvm.cluster.arrive
+  // CHECK: nvvm.cluster.wait
+  // CHECK: "tile.role"
+  // CHECK: "tile.peer"
+  // CHECK: "tile.load"
+  // CHECK-SAME: !tile.fragment<array<i64: 64, 32>, f32,
+  // CHECK: "tile.peer"
+  // CHECK: "tile.load"
+  // CHECK: arith.addf
+  // CHECK-NOT: "tile.peer"
+  // CHECK: "tile.store"
+  // CHECK-SAME: memref<?x?xbf16>
+  // CHECK: nvvm.cluster.arrive
+  // CHECK: nvvm.cluster.wait
+  // CHECK-NEXT: gpu.return
+  gpu.func @splits(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, splits = 2}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
+    gpu.return
+  }
+
+  // Before anything is read of what was queued before, the kernel waits for it.
+  // CHECK-LABEL: gpu.func @queued
+  // CHECK: "tile.make_ring"
+  // CHECK: nvvm.griddepcontrol wait
+  // CHECK: gpu.barrier
+  // CHECK: "tile.role"
+  gpu.func @queued(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+    gpu.return
+  }
+
+  // A cluster of two rows of blocks: B's columns are the same, each CTA copies half of them for both, and a stage is empty
+  // when the warpgroups of both say so.
+  // CHECK-LABEL: gpu.func @cluster
+  // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xf16>) -> !tile.map<array<i64: 128, 64>, f16,
+  // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
+  // CHECK: "tile.make_ring"() {consumers = 4 : i64}
+  // CHECK: nvvm.cluster.arrive
+  // CHECK: nvvm.cluster.wait
+  // CHECK: "tile.expect"
+  // CHECK-SAME: {bytes = 32768 : i64}
+  // CHECK: "tile.copy_async"(%[[FROM_A]],
+  // CHECK: "tile.slice"
+  // CHECK-SAME: -> !tile.buffer<array<i64: 64, 64>, f16,
+  // CHECK: "tile.copy_multicast"(%[[FROM_B]],
+  // CHECK: "tile.gemm_async"
+  // CHECK-NOT: "tile.release"(
+  // CHECK: "tile.release_peer"
+  // CHECK: "tile.release_peer"
+  // CHECK-NOT: "tile.release"(
+  // CHECK: nvvm.cluster.arrive
+  // CHECK: nvvm.cluster.wait
+  // CHECK-NEXT: gpu.return
+  gpu.func @cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) kernel
+      attributes {known_block_size = array<i32: 384, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+
+  // Other inputs: blocks of K are bytes, and integers add up to integers.
+  // CHECK-LABEL: gpu.func @integers
+  // CHECK: !tile.map<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">>
+  // CHECK: "tile.gemm_async"
+  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 32>, i32,
+  // CHECK: "tile.store"
+  // CHECK-SAME: {vector_bytes = 8 : i64} : (!tile.fragment<array<i64: 64, 32>, i32, {{.*}}memref<?x?xi32>
+  gpu.func @integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
+      : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
+    gpu.return
+  }
+
+  // CHECK-LABEL: gpu.func @floats
+  // CHECK: !tile.map<array<i64: 64, 32>, f32, #tile.layout<"S[(64,32):(32,1)] xor 128B">>
+  // CHECK: "tile.gemm_async"
+  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 32>, f32,
+  gpu.func @floats(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 32, 32>, warpgroups = 1, stages = 2}}
+      : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+
+  // CHECK-LABEL: gpu.func @small_floats
+  // CHECK: !tile.map<array<i64: 64, 128>, f8E4M3FN,
+  // CHECK: !tile.map<array<i64: 32, 128>, f8E5M2,
+  // CHECK: "tile.gemm_async"
+  // CHECK-SAME: f8E4M3FN,
+  // CHECK-SAME: f8E5M2,
+  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 32>, f32,
+  gpu.func @small_floats(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E5M2>, %d: memref<?x?xbf16>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
+      : (memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>, memref<?x?xbf16>) -> ()
+    gpu.return
+  }
+}

@@ -49,3 +49,15 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+// Two warpgroups multiply and one copies.
+gpu.module @m {
+  gpu.func @without_the_warpgroup_that_copies(%a: memref<?x?xf16>, %d: memref<?x?xf32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    // expected-error @below {{'tile.matmul' op expects to stand in a kernel with 'known_block_size' of [384, 1, 1], as its schedule has, got [256, 1, 1]}}
+    "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 2}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+}

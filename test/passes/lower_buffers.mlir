@@ -4,6 +4,9 @@
 !Stage = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !Sides = !tile.buffer<array<i64: 2, 8, 64>, f16, #tile.layout<"S[(2,8,64):(64,128,1)]">, "shared">
 !Side = !tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(128,1)]">, "shared">
+!Panels = !tile.buffer<array<i64: 64, 256>, f16, #tile.layout<"S[(64,4,64):(64,4096,1)] xor 128B">, "shared">
+!Two = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
+!Peer = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "cluster">
 !Small = !tile.buffer<array<i64: 5, 5>, f32, #tile.layout<"S[(5,5):(5,1)]">, "shared">
 
 // CHECK: gpu.module @m
@@ -56,6 +59,42 @@ gpu.module @m {
   // CHECK-LABEL: gpu.func @without
   // CHECK-NOT: weft.shared_bytes
   gpu.func @without() kernel {
+    gpu.return
+  }
+
+  // A part lies where its first element does: rows are 64 elements apart, every 64 columns a panel of 4096.
+  // CHECK-LABEL: gpu.func @parts
+  // CHECK-SAME: (%[[ROW:[a-z0-9]+]]: i32, %[[COLUMN:[a-z0-9]+]]: i32,
+  gpu.func @parts(%row: i32, %column: i32, %v: f32) kernel {
+    // CHECK: %[[BASE:.*]] = llvm.mlir.addressof @weft_shared
+    %0 = "tile.alloc"() : () -> !Panels
+    // CHECK: %[[DOWN:.*]] = arith.muli %[[ROW]], %{{.*}} : i32
+    // CHECK: %[[INSIDE:.*]] = arith.remui %[[COLUMN]], %{{.*}} : i32
+    // CHECK: %[[PANEL:.*]] = arith.divui %[[COLUMN]], %{{.*}} : i32
+    // CHECK: %[[APART:.*]] = arith.constant 4096 : i32
+    // CHECK: %[[ACROSS:.*]] = arith.muli %[[PANEL]], %[[APART]] : i32
+    // CHECK: %[[ALONG:.*]] = arith.addi %[[INSIDE]], %[[ACROSS]] : i32
+    // CHECK: %[[ELEMENTS:.*]] = arith.addi %[[DOWN]], %[[ALONG]] : i32
+    // CHECK: %[[SIZE:.*]] = arith.constant 2 : i32
+    // CHECK: %[[BYTES:.*]] = arith.muli %[[ELEMENTS]], %[[SIZE]] : i32
+    // CHECK: %[[PART:.*]] = llvm.getelementptr %[[BASE]][%[[BYTES]]]
+    %1 = "tile.slice"(%0, %row, %column) : (!Panels, i32, i32) -> !Two
+    // CHECK: llvm.store %{{.*}}, %[[PART]]
+    %2 = "tile.address"(%1) : (!Two) -> !llvm.ptr<3>
+    llvm.store %v, %2 : f32, !llvm.ptr<3>
+    gpu.return
+  }
+
+  // The same place in another CTA of the cluster.
+  // CHECK-LABEL: gpu.func @peers
+  // CHECK-SAME: (%[[RANK:[a-z0-9]+]]: i32, %[[V:[a-z0-9]+]]: f32)
+  // CHECK: %[[PEER:.*]] = nvvm.mapa %{{.*}}, %[[RANK]] : !llvm.ptr<3> -> !llvm.ptr<7>
+  // CHECK: llvm.store %[[V]], %[[PEER]] : f32, !llvm.ptr<7>
+  gpu.func @peers(%rank: i32, %v: f32) kernel {
+    %0 = "tile.alloc"() : () -> !Two
+    %1 = "tile.peer"(%0, %rank) : (!Two, i32) -> !Peer
+    %2 = "tile.address"(%1) : (!Peer) -> !llvm.ptr<7>
+    llvm.store %v, %2 : f32, !llvm.ptr<7>
     gpu.return
   }
 }

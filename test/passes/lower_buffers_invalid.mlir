@@ -43,3 +43,25 @@ func.func @outside_of_a_kernel() {
   %0 = "tile.alloc"() : () -> !T
   return
 }
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!P = !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @part_of_an_argument(%b: !T, %i: i32) {
+    // expected-error @below {{'tile.slice' op expects a buffer from tile.alloc, tile.stage, tile.slice or tile.peer in the same kernel}}
+    %0 = "tile.slice"(%b, %i, %i) : (!T, i32, i32) -> !P
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!P = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "cluster">
+func.func @peer_outside_of_a_kernel(%b: !T, %i: i32) {
+  // expected-error @below {{'tile.peer' op expects to stand in a gpu.func}}
+  %0 = "tile.peer"(%b, %i) : (!T, i32) -> !P
+  return
+}

@@ -98,3 +98,82 @@ gpu.module @m {
     gpu.return
   }
 }
+
+!Warpgroup = !tile.fragment<array<i64: 64, 16>, f16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Sums = !tile.fragment<array<i64: 64, 16>, f32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Turned = !tile.fragment<array<i64: 16, 64>, f16, #tile.layout<"S[(2,4,2,4,2,8):(4,1@laneid,1,1@warpid,2,4@laneid)]">>
+!Floats = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!Peers = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "cluster">
+
+gpu.module @buffers {
+  // Each warp of the warpgroup stores its 16 rows: four matrices at once, which a swizzle moves as wholes.
+  // CHECK-LABEL: gpu.func @store_to_a_buffer
+  // CHECK: %[[WORDS:.*]] = vector.bitcast %{{.*}} : vector<8xf16> to vector<4xi32>
+  // CHECK: %[[W:.*]]:4 = vector.to_elements %[[WORDS]]
+  // CHECK: %[[BASE:.*]] = "tile.address"
+  // CHECK: arith.xori
+  // CHECK: %[[AT:.*]] = llvm.getelementptr %[[BASE]]
+  // CHECK: "mma.stmatrix"(%[[AT]], %[[W]]#0, %[[W]]#1, %[[W]]#2, %[[W]]#3) {num = 4 : i64, shape = "m8n8"} :
+  // CHECK-NOT: "mma.stmatrix"
+  // CHECK: gpu.return
+  gpu.func @store_to_a_buffer(%f: !Warpgroup, %t: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    "tile.store"(%f, %t, %i, %i) : (!Warpgroup, !Rows, i32, i32) -> ()
+    gpu.return
+  }
+
+  // Pairs of rows: each matrix is stored transposed.
+  // CHECK-LABEL: gpu.func @store_transposed
+  // CHECK: "mma.stmatrix"
+  // CHECK-SAME: {num = 4 : i64, shape = "m8n8", trans = true}
+  gpu.func @store_transposed(%f: !Turned, %t: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    "tile.store"(%f, %t, %i, %i) : (!Turned, !Rows, i32, i32) -> ()
+    gpu.return
+  }
+
+  // Of 32 bits, a lane's elements go one by one, or in the pairs that it is told to.
+  // CHECK-LABEL: gpu.func @plain_stores
+  // CHECK-COUNT-8: llvm.store %{{.*}} : f32, !llvm.ptr<3>
+  // CHECK-COUNT-4: llvm.store %{{.*}} : vector<2xf32>, !llvm.ptr<3>
+  // CHECK-NOT: llvm.store
+  // CHECK: gpu.return
+  gpu.func @plain_stores(%f: !Sums, %t: !Floats, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    "tile.store"(%f, %t, %i, %i) : (!Sums, !Floats, i32, i32) -> ()
+    "tile.store"(%f, %t, %i, %i) {vector_bytes = 8} : (!Sums, !Floats, i32, i32) -> ()
+    gpu.return
+  }
+
+  // CHECK-LABEL: gpu.func @load_of_a_peer
+  // CHECK: "tile.address"(%{{.*}}) : (!tile.buffer<{{.*}}, "cluster">) -> !llvm.ptr<7>
+  // CHECK-COUNT-4: llvm.load %{{.*}} : !llvm.ptr<7> -> vector<2xf32>
+  // CHECK-NOT: llvm.load
+  // CHECK: "tile.from_lane"
+  gpu.func @load_of_a_peer(%t: !Peers, %i: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %0 = "tile.load"(%t, %i, %i) {vector_bytes = 8} : (!Peers, i32, i32) -> !Sums
+    gpu.return
+  }
+
+  // A role divides the CTA by warpgroups: whole warps load, also where its number decides.
+  // CHECK-LABEL: gpu.func @in_a_role
+  // CHECK: "mma.ldmatrix"
+  gpu.func @in_a_role(%t: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.role"() ({
+    ^bb0(%number: i32):
+      %first = arith.cmpi eq, %number, %i : i32
+      scf.if %first {
+        %0 = "tile.load"(%t, %i, %i) : (!Rows, i32, i32) -> !A
+      }
+    }) {first = 0, warpgroups = 2, registers = 0} : () -> ()
+    gpu.return
+  }
+}
+
+// stmatrix is of sm_90 and later: before, halves go one by one.
+gpu.module @old [#nvvm.target<chip = "sm_80">] {
+  // CHECK-LABEL: gpu.func @without_stmatrix
+  // CHECK-NOT: "mma.stmatrix"
+  // CHECK-COUNT-8: llvm.store %{{.*}} : f16, !llvm.ptr<3>
+  gpu.func @without_stmatrix(%f: !A, %t: !Rows, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    "tile.store"(%f, %t, %i, %i) : (!A, !Rows, i32, i32) -> ()
+    gpu.return
+  }
+}

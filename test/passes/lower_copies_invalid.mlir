@@ -341,3 +341,96 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @copy_by_tma(%a: memref<?x?xf16>, %i: i32, %t: !T, %full: !llvm.ptr<3>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !M
+    // expected-error @below {{'tile.copy_async' op copies by TMA: run --lower-tma before --lower-copies}}
+    "tile.copy_async"(%0, %i, %i, %t, %full) : (!M, i32, i32, !T, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @load_transposed_of_32_bits(%t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{'tile.load' op expects no transpose of a fragment of f32}}
+    %0 = "tile.load"(%t, %i, %i) {transpose = true} : (!T, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(1,64)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @store_of_pairs_to_columns(%f: !F, %t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{'tile.store' op expects runs of 2 elements in a row of the buffer to lie together and aligned}}
+    "tile.store"(%f, %t, %i, %i) {vector_bytes = 8} : (!F, !T, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @store_of_wide_runs_to_a_buffer(%f: !F, %t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{'tile.store' op expects runs of 4 registers in one row for vector_bytes 16}}
+    "tile.store"(%f, %t, %i, %i) {vector_bytes = 16} : (!F, !T, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @store_to_a_buffer_by_some_lanes(%f: !F, %t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %thread = gpu.thread_id x
+    %c16 = arith.constant 16 : index
+    %some = arith.cmpi ult, %thread, %c16 : index
+    scf.if %some {
+      // expected-error @below {{'tile.store' op expects all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      "tile.store"(%f, %t, %i, %i) : (!F, !T, i32, i32) -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "cluster">
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @matrices_of_a_peer(%t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    // expected-error @below {{'mma.ldmatrix' op expects address of type !llvm.ptr<3> or !llvm.ptr, got !llvm.ptr<7>}}
+    %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
+    gpu.return
+  }
+}
+
+// -----
+
+// A role's number is the same in a warpgroup, not in the CTA.
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @copy_in_a_role(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.role"() ({
+    ^bb0(%number: i32):
+      // expected-error @below {{'tile.copy' op expects all threads of the CTA, but 'tile.role' decides by thread whether it runs}}
+      "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
+    }) {first = 0, warpgroups = 1, registers = 0} : () -> ()
+    gpu.return
+  }
+}

@@ -40,3 +40,87 @@ func.func @untouched(%a: memref<?x?xf16>) {
 }
 // CHECK: func.func private @declared
 func.func private @declared(memref<?x?xf16>)
+
+// -----
+
+// With warpgroups CTAs stay and go from tile to tile. Rows of A and B, which TMA copies, begin at multiples of 16 bytes;
+// f32 is stored in pairs.
+// CHECK: #[[GRID:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d4 ceildiv 128, d5 ceildiv 256, 1)>
+// CHECK: gpu.module @warpgroups
+// CHECK: gpu.func @warpgroups
+// CHECK-SAME: known_block_size = array<i32: 384, 1, 1>
+// CHECK-NOT: known_cluster_size
+// CHECK-SAME: weft.aligned = array<i32: 16, 16, 8>
+// CHECK-SAME: weft.grid = #[[GRID]]
+// CHECK-SAME: weft.persistent = 1 : i32
+// CHECK-SAME: weft.writes = array<i32: 2>
+func.func @warpgroups(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+// TMA stores D of 16 bits too; C is read in pairs. Arguments have an order of their own, with a number among them.
+// CHECK: gpu.func @aligned
+// CHECK-SAME: weft.aligned = array<i32: 1, 16, 4, 16, 16>
+// CHECK-SAME: weft.writes = array<i32: 1>
+func.func @aligned(%n: i32, %d: memref<?x?xbf16>, %c: memref<?x?xbf16>, %b: memref<?x?xbf16>, %a: memref<?x?xbf16>) {
+  "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32, schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
+  return
+}
+
+// -----
+
+// With transpose_a A is K x M: d1 is M, and d0 must be B's K.
+// CHECK: affine_map<(d0, d1, d2, d3, d4, d5) -> (d4 ceildiv 64, d5 ceildiv 64, 1)>
+// CHECK: affine_map<(d0, d1, d2, d3, d4, d5) -> (d1 - d4, d0 - d2, d3 - d5)>
+// CHECK: gpu.func @transposed
+// CHECK-SAME: known_block_size = array<i32: 256, 1, 1>
+func.func @transposed(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+// Swapped, a block's rows are columns of D: d5 is divided by them.
+// CHECK: affine_map<(d0, d1, d2, d3, d4, d5) -> (d5 ceildiv 128, d4 ceildiv 16, 1)>
+// CHECK: gpu.func @swapped
+func.func @swapped(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 16, 64>, warpgroups = 2, stages = 3, swap = true}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+// Splits are CTAs of a cluster, four for each tile, which then don't stay; D goes from registers.
+// CHECK: affine_map<(d0, d1, d2, d3, d4, d5) -> (d4 ceildiv 64, d5 ceildiv 64, 4)>
+// CHECK: gpu.func @splits
+// CHECK-SAME: known_cluster_size = array<i32: 4, 1, 1>
+// CHECK-SAME: weft.aligned = array<i32: 16, 16, 4>
+// CHECK-SAME: weft.persistent = 0 : i32
+func.func @splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, splits = 4}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+  return
+}
+
+// -----
+
+// A cluster that shares copies has whole blocks in each of its rows and columns: the grid has a multiple of them. The
+// kernel waits itself for what was queued before it.
+// CHECK: affine_map<(d0, d1, d2, d3, d4, d5) -> ((d4 ceildiv 256) * 2, (d5 ceildiv 512) * 2, 1)>
+// CHECK: gpu.func @cluster
+// CHECK-SAME: known_cluster_size = array<i32: 4, 1, 1>
+// CHECK-SAME: weft.dependent
+// CHECK-SAME: weft.persistent = 1 : i32
+func.func @cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 2>}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}

@@ -2,13 +2,34 @@
 // RUN: not weft-opt %s --select-schedule=chip=sm_75 2>&1 | FileCheck %s --check-prefix=SM75
 // RUN: not weft-opt %s --select-schedule=chip=sm_99 2>&1 | FileCheck %s --check-prefix=SM99
 // RUN: not weft-opt %s --select-schedule=group=4 2>&1 | FileCheck %s --check-prefix=OPTION
+// RUN: not weft-opt %S/select_schedule_inputs.mlir --pass-pipeline="builtin.module(select-schedule{chip=sm_90a rows=any})" 2>&1 | FileCheck %s --check-prefix=ANY
+// RUN: not weft-opt %s --select-schedule=rows=odd 2>&1 | FileCheck %s --check-prefix=ROWS
 
 // SM75: select_schedule_invalid.mlir:{{[0-9]+}}:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80 or later
 // SM99: target knows no chip 'sm_99': it is one of sm_70,
-// OPTION: pass 'select-schedule' has no option 'group': its options are chip
+// OPTION: pass 'select-schedule' has no option 'group': its options are chip, rows
+// ANY: error: 'tile.matmul' op takes rows at multiples of 16 bytes alone, with elements of f32
+// ROWS: --select-schedule: rows is one of aligned, any, got 'odd'
 func.func @schedule_for_another_chip(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{'tile.matmul' op expects a schedule of at most 101376 bytes of shared memory on sm_86, got 147456 (3 stages of 49152)}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warps = array<i64: 2, 4>, stages = 3}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @inputs_for_another_chip(%f: memref<?x?xf32>, %d: memref<?x?xf32>) {
+  // expected-error @below {{'tile.matmul' op has no schedule for sm_86: it needs sm_90a}}
+  "tile.matmul"(%f, %f, %d) {transpose_b = true} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_for_another_chip(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{'tile.matmul' op has a schedule whose instruction isn't legal: wgmma.mma_async needs sm_90a}}
+  "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 4}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }

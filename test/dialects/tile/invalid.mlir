@@ -948,3 +948,523 @@ gpu.module @m [#nvvm.target<chip = "sm_75">] {
     gpu.return
   }
 }
+
+// -----
+
+func.func @matmul_fp8_with_f16(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects A and B of one element type, got memref<?x?xf8E4M3FN> and memref<?x?xf16>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf8E4M3FN>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects C and D of i32 for A and B of i8, and for them alone, got memref<?x?xi8>, memref<?x?xf32>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_f16_to_i32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xi32>) {
+  // expected-error @below {{expects C and D of i32 for A and B of i8, and for them alone, got memref<?x?xf16>, memref<?x?xi32>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_alpha_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
+  // expected-error @below {{expects alpha 1 and beta 0 or 1 for integers, got 2.0 and 0.0}}
+  "tile.matmul"(%a, %b, %d) {alpha = 2.0 : f32} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_beta_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
+  // expected-error @below {{expects alpha 1 and beta 0 or 1 for integers, got 1.0 and 0.5}}
+  "tile.matmul"(%a, %b, %d) {beta = 0.5 : f32} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_transposed_m(%a: memref<16x32xf16>, %b: memref<?x?xf16>, %d: memref<16x?xf32>) {
+  // expected-error @below {{expects A (K x M), B (K x N) and D (M x N) to agree: M is 32 in A and 16 in D}}
+  "tile.matmul"(%a, %b, %d) {transpose_a = true} : (memref<16x32xf16>, memref<?x?xf16>, memref<16x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_both_transposed_k(%a: memref<16x32xf16>, %b: memref<?x64xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects A (K x M), B (N x K) and D (M x N) to agree: K is 16 in A and 64 in B}}
+  "tile.matmul"(%a, %b, %d) {transpose_a = true, transpose_b = true} : (memref<16x32xf16>, memref<?x64xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_transpose_a_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects attribute 'transpose_a' to be true or false, got 1 : i64}}
+  "tile.matmul"(%a, %b, %d) {transpose_a = 1} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warps_of_f32(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has a schedule of mma.sync for f16 or bf16 alone, got f32, f32 and f32}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warps_of_transpose_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has a schedule of mma.sync, which takes no transpose_a}}
+  "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has no schedule field 'warps': fields are block, warpgroups, stages}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, warps = array<i64: 2, 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects the schedule to say 'stages'}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_block_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects schedule field 'block' to be array<i64> of 3, got array<i64: 128, 128>}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects schedule field 'warpgroups' to be an integer, got array<i64: 2, 2>}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_no_split(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has a schedule with a field below 1: block 128x128x64, 2 warpgroups, 3 stages}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, splits = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has a schedule whose instruction isn't legal: wgmma.mma_async has n a multiple of 8 from 8 to 256, got 260}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 260, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_n_of_i8(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
+  // expected-error @below {{has n 8, 16, 24, or a multiple of 16 from 32 to 256, got 40}}
+  "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 40, 128>, warpgroups = 2, stages = 3}} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of at least 2 stages, got 1}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_that_do_not_divide(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of 1 to 3 warpgroups that divide block M 96 in multiples of 64, got 2}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 96, 64, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_too_many(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of 1 to 3 warpgroups that divide block M 256 in multiples of 64, got 4}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 256, 64, 64>, warpgroups = 4, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_registers(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule whose warpgroups hold at most}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 256, 256, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of 1, 2, 4 or 8 splits that divide block N 128 in multiples of 8, got 3}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, splits = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_splits_of_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of 1, 2, 4 or 8 splits that divide block N 32 in multiples of 8, got 8}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 32, 64>, warpgroups = 2, stages = 3, splits = 8}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_k_outside(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects A and B with K inside, as wgmma reads f32, got one with K outside}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 32>, warpgroups = 2, stages = 3}} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_block_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of block K of 32, 64 or a multiple of 128 bytes, got 96 (48 of f16)}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 48>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @cluster_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects schedule field 'cluster' to be array<i64> of 2, got array<i64: 2>}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @cluster_of_three(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a cluster of 2, 4 or 8 CTAs and no splits, got 3 x 1 and 1}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 3, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @cluster_of_none(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a cluster of 2, 4 or 8 CTAs and no splits, got 0 x 2 and 1}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 0, 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @cluster_with_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a cluster of 2, 4 or 8 CTAs and no splits, got 2 x 1 and 2}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>, splits = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @cluster_that_does_not_divide(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a cluster that divides 24 in multiples of 8, got 2 parts}}
+  "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @cluster_across_panels(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a cluster that divides 64 in multiples of 64, got 2 parts}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_rows_of_b(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of block N in multiples of 16 for an operand with K outside, got 24}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_rows_of_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of block N in multiples of 16 for an operand with K outside, got 24}}
+  "tile.matmul"(%a, %b, %d) {transpose_a = true, transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, swap = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_rows_of_d(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {
+  // expected-error @below {{expects a schedule of block N in multiples of 16 for a D that TMA writes, got 24}}
+  "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+  return
+}
+
+// -----
+
+!W = f16
+!P = !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(64,1)]">, "shared">
+func.func @slice_of_no_buffer(%b: !W, %i: i32) {
+  // expected-error @below {{'tile.slice' op expects tile.buffer operand and result, got f16 and !tile.buffer<}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
+  return
+}
+
+// -----
+
+!W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!P = f16
+func.func @slice_to_no_buffer(%b: !W, %i: i32) {
+  // expected-error @below {{expects tile.buffer operand and result, got !tile.buffer<}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
+  return
+}
+
+// -----
+
+!W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
+!P = !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(32,1)]">, "shared">
+func.func @slice_of_a_bad_layout(%b: !W, %i: i32) {
+  // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements overlap}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
+  return
+}
+
+// -----
+
+!W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!P = !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(64,1)]">, "shared">
+func.func @slice_coordinates(%b: !W, %i: index) {
+  // expected-error @below {{expects i32 coordinates, got index}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, index, index) -> !P
+  return
+}
+
+// -----
+
+!W = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)]">, "shared">
+!P = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @slice_rank(%b: !W, %i: i32) {
+  // expected-error @below {{expects buffers of rank 2, got shapes [3, 64, 64] and [64, 64]}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
+  return
+}
+
+// -----
+
+!W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!P = !tile.buffer<array<i64: 48, 64>, f16, #tile.layout<"S[(48,64):(64,1)]">, "shared">
+func.func @slice_shape(%b: !W, %i: i32) {
+  // expected-error @below {{expects whole tiles of [48, 64] in the buffer, got shape [64, 64]}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
+  return
+}
+
+// -----
+
+!W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!P = !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(64,1)]">, "shared">
+func.func @slice_result(%b: !W, %i: i32) {
+  // expected-error @below {{expects to return !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(64,1)] xor 128B">, "shared">, got}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
+  return
+}
+
+// -----
+
+!W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!P = !tile.buffer<array<i64: 4, 64>, f16, #tile.layout<"S[(4,64):(64,1)] xor 128B">, "shared">
+func.func @slice_of_rows_across_a_swizzle(%b: !W, %i: i32) {
+  // expected-error @below {{expects parts a multiple of 1024 bytes apart, got 512}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
+  return
+}
+
+// -----
+
+!W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!P = !tile.buffer<array<i64: 64, 32>, f16, #tile.layout<"S[(64,32):(64,1)] xor 128B">, "shared">
+func.func @slice_of_columns_across_a_swizzle(%b: !W, %i: i32) {
+  // expected-error @below {{expects parts a multiple of 1024 bytes apart, got 64}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
+  return
+}
+
+// -----
+
+!W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+!P = !tile.buffer<array<i64: 64, 4>, f16, #tile.layout<"S[(64,4):(64,1)]">, "shared">
+func.func @slice_that_vectors_cant_start_in(%b: !W, %i: i32) {
+  // expected-error @below {{expects parts a multiple of 16 bytes apart, got 8}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
+  return
+}
+
+// -----
+
+!W = !tile.buffer<array<i64: 8, 96>, f16, #tile.layout<"S[(8,3,32):(96,1000,1)]">, "shared">
+!P = !tile.buffer<array<i64: 8, 48>, f16, #tile.layout<"S[(8,48):(96,1)]">, "shared">
+func.func @slice_of_no_strides(%b: !W, %i: i32) {
+  // expected-error @below {{elements 0 to 47 of}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
+  return
+}
+
+// -----
+
+!B = f16
+!P = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">
+func.func @peer_of_no_buffer(%b: !B, %i: i32) {
+  // expected-error @below {{'tile.peer' op expects tile.buffer operand and result, got f16 and !tile.buffer<}}
+  %0 = "tile.peer"(%b, %i) : (!B, i32) -> !P
+  return
+}
+
+// -----
+
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!P = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">
+func.func @peer_rank(%b: !B, %i: index) {
+  // expected-error @below {{expects i32 coordinates, got index}}
+  %0 = "tile.peer"(%b, %i) : (!B, index) -> !P
+  return
+}
+
+// -----
+
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">
+!P = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">
+func.func @peer_of_a_peer(%b: !B, %i: i32) {
+  // expected-error @below {{expects a shared buffer and !tile.buffer<}}
+  %0 = "tile.peer"(%b, %i) : (!B, i32) -> !P
+  return
+}
+
+// -----
+
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!P = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @peer_in_the_same_cta(%b: !B, %i: i32) {
+  // expected-error @below {{expects a shared buffer and !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">, got}}
+  %0 = "tile.peer"(%b, %i) : (!B, i32) -> !P
+  return
+}
+
+// -----
+
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">
+func.func @address_of_a_peer(%b: !B) {
+  // expected-error @below {{expects to return !llvm.ptr<7>, got !llvm.ptr<3>}}
+  %0 = "tile.address"(%b) : (!B) -> !llvm.ptr<3>
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @store_to_a_buffer_of_another_type(%f: !F, %b: !B, %i: i32) {
+  // expected-error @below {{'tile.store' op expects one element type, got !tile.fragment<}}
+  "tile.store"(%f, %b, %i, %i) : (!F, !B, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)]">, "shared">
+func.func @store_to_a_buffer_of_another_rank(%f: !F, %b: !B, %i: i32) {
+  // expected-error @below {{expects a buffer of rank 2, got shape [3, 64, 64]}}
+  "tile.store"(%f, %b, %i, %i) : (!F, !B, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(64,1)]">, "shared">
+func.func @store_larger_than_a_buffer(%f: !F, %b: !B, %i: i32) {
+  // expected-error @below {{expects a buffer of whole tiles of [16, 16], got shape [8, 64]}}
+  "tile.store"(%f, %b, %i, %i) : (!F, !B, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
+func.func @store_to_a_buffer_of_a_bad_layout(%f: !F, %b: !B, %i: i32) {
+  // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements overlap}}
+  "tile.store"(%f, %b, %i, %i) : (!F, !B, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(1@TLane,1@TCol)]">>
+func.func @fragment_in_tensor_memory(%f: !F) {
+  // expected-error @below {{it lies on warpid and laneid and m alone, not on TLane}}
+  %0 = "tile.to_lane"(%f) : (!F) -> vector<4xf32>
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(2@warpid,2,4@laneid,1@laneid,1)]">>
+func.func @fragment_of_a_warpgroup_with_a_hole(%f: !F) {
+  // expected-error @below {{it lies in one warp or in the 4 of a warpgroup, not in 7}}
+  %0 = "tile.to_lane"(%f) : (!F) -> vector<4xf32>
+  return
+}
+
+// -----
+
+!F = !tile.fragment<array<i64: 64, 4>, f32, #tile.layout<"S[(4,2,8,4):(1@warpid,3,4@laneid,1@laneid)]">>
+func.func @fragment_of_a_warpgroups_first_warp(%f: !F) {
+  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 4 registers}}
+  %0 = "tile.to_lane"(%f) : (!F) -> vector<4xf32>
+  return
+}
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_90">] {
+  func.func @warpgroups_on_another_chip(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+    // expected-error @below {{has a schedule whose instruction isn't legal: wgmma.mma_async}}
+    "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 5}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    return
+  }
+}
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_90a">] {
+  func.func @warpgroups_memory(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
+    // expected-error @below {{expects a schedule of at most 232448 bytes of shared memory on sm_90a, got}}
+    "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 5}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    return
+  }
+}

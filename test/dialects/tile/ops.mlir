@@ -117,3 +117,81 @@ func.func @replicas(%v: vector<2xf32>, %c: i1) {
   %1 = arith.select %c, %0, %0 : !tile.fragment<array<i64: 16, 1>, f32, #tile.layout<"S[(2,8):(1,4@laneid)] + R[(4):(1@laneid)]">>
   return
 }
+
+// A as K x M, and other inputs: f32 multiplied as tf32, fp8 of both kinds, i8 that add up to i32.
+// CHECK-LABEL: @matmul_inputs
+func.func @matmul_inputs(%h: memref<64x128xf16>, %b: memref<64x256xf16>, %f: memref<?x?xf32>, %d: memref<128x256xf32>,
+                         %e4: memref<?x?xf8E4M3FN>, %e5: memref<?x?xf8E5M2>, %i: memref<?x?xi8>, %s: memref<?x?xi32>) {
+  // CHECK: "tile.matmul"(%{{.*}}) {transpose_a = true} : (memref<64x128xf16>, memref<64x256xf16>, memref<128x256xf32>) -> ()
+  "tile.matmul"(%h, %b, %d) {transpose_a = true} : (memref<64x128xf16>, memref<64x256xf16>, memref<128x256xf32>) -> ()
+  // CHECK: "tile.matmul"
+  // CHECK-SAME: (memref<?x?xf32>, memref<?x?xf32>, memref<128x256xf32>)
+  "tile.matmul"(%f, %f, %d) {transpose_b = true} : (memref<?x?xf32>, memref<?x?xf32>, memref<128x256xf32>) -> ()
+  // CHECK: "tile.matmul"
+  // CHECK-SAME: (memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>, memref<128x256xf32>)
+  "tile.matmul"(%e4, %e5, %d) {transpose_b = true} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>, memref<128x256xf32>) -> ()
+  // CHECK: "tile.matmul"
+  // CHECK-SAME: (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>)
+  "tile.matmul"(%i, %i, %s) {transpose_b = true, beta = 1.0 : f32} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
+  return
+}
+
+// A schedule with warpgroups: the least that it says, and all of it.
+// CHECK-LABEL: @matmul_warpgroups
+func.func @matmul_warpgroups(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) {
+  // CHECK: schedule = {block = array<i64: 128, 256, 64>, stages = 3 : i64, warpgroups = 2 : i64}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
+  // CHECK: schedule = {block = array<i64: 64, 16, 64>, group = 4 : i64, splits = 2 : i64, stages = 4 : i64, swap = true, warpgroups = 1 : i64}
+  "tile.matmul"(%a, %b, %d) {transpose_b = true,
+    schedule = {block = array<i64: 64, 16, 64>, warpgroups = 1, stages = 4, group = 4, splits = 2, swap = true}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
+  // CHECK: schedule = {block = array<i64: 128, 256, 64>, cluster = array<i64: 2, 1>, stages = 3 : i64, warpgroups = 2 : i64}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
+  return
+}
+
+// Parts of a buffer at multiples of their shape, and the buffer that another CTA has in the same place.
+// CHECK-LABEL: @views
+func.func @views(%s: !Stages, %i: i32) {
+  %0 = "tile.stage"(%s, %i) : (!Stages, i32) -> !Stage
+  // CHECK: "tile.slice"
+  // CHECK-SAME: -> !tile.buffer<array<i64: 16, 64>, bf16, #tile.layout<"S[(16,64):(64,1)] xor 128B">, "shared">
+  %1 = "tile.slice"(%0, %i, %i) : (!Stage, i32, i32) -> !tile.buffer<array<i64: 16, 64>, bf16, #tile.layout<"S[(16,64):(64,1)] xor 128B">, "shared">
+  // CHECK: "tile.peer"(%{{.*}}, %{{.*}}) : (!tile.buffer<{{.*}}, "shared">, i32) -> !tile.buffer<{{.*}}, "cluster">
+  %2 = "tile.peer"(%0, %i) : (!Stage, i32) -> !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">
+  // CHECK: "tile.address"(%{{.*}}) : (!tile.buffer<{{.*}}, "cluster">) -> !llvm.ptr<7>
+  %3 = "tile.address"(%2) : (!tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">) -> !llvm.ptr<7>
+  return
+}
+
+// In panels, a part of some columns lies a panel, or several, further on.
+// CHECK-LABEL: @slice_of_panels
+func.func @slice_of_panels(%b: !tile.buffer<array<i64: 64, 256>, f16, #tile.layout<"S[(64,4,64):(64,4096,1)] xor 128B">, "shared">, %i: i32) {
+  // CHECK: "tile.slice"
+  // CHECK-SAME: -> !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
+  %0 = "tile.slice"(%b, %i, %i) : (!tile.buffer<array<i64: 64, 256>, f16, #tile.layout<"S[(64,4,64):(64,4096,1)] xor 128B">, "shared">, i32, i32)
+    -> !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
+  return
+}
+
+// CHECK-LABEL: @store_to_a_buffer
+func.func @store_to_a_buffer(%f: !A, %t: !Rows, %i: i32) {
+  // CHECK: "tile.store"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!tile.fragment<{{.*}}>, !tile.buffer<{{.*}}>, i32, i32) -> ()
+  "tile.store"(%f, %t, %i, %i) : (!A, !Rows, i32, i32) -> ()
+  return
+}
+
+// Each of a warpgroup's four warps has 16 rows of 64; a lane's vector is as long as with one warp.
+// CHECK-LABEL: @warpgroup
+func.func @warpgroup(%v: vector<8xf32>, %m: memref<?x?xf32>, %i: i32) {
+  // CHECK: "tile.from_lane"
+  // CHECK-SAME: (vector<8xf32>) -> !tile.fragment<array<i64: 64, 16>, f32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+  %0 = "tile.from_lane"(%v) : (vector<8xf32>)
+    -> !tile.fragment<array<i64: 64, 16>, f32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+  // CHECK: "tile.store"
+  "tile.store"(%0, %m, %i, %i) {vector_bytes = 8}
+    : (!tile.fragment<array<i64: 64, 16>, f32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>, memref<?x?xf32>, i32, i32) -> ()
+  return
+}

@@ -1,0 +1,130 @@
+// RUN: weft-opt %s | weft-opt | FileCheck %s
+
+!Stages = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
+!Stage = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!Bytes = !tile.buffer<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">, "shared">
+!A = !tile.fragment<array<i64: 64, 64>, f16, #tile.layout<"S[(4,2,8,4,2,4,2):(1@warpid,2,4@laneid,8,4,1@laneid,1)]">>
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!I = !tile.fragment<array<i64: 64, 64>, i32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Tall = !tile.buffer<array<i64: 128, 64>, f16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
+!D2 = !tile.fragment<array<i64: 128, 64>, f32, #tile.layout<"S[(2,4,2,8,8,4,2):(32,1@warpid,2,4@laneid,4,1@laneid,1)]">>
+
+// CHECK-LABEL: @maps
+func.func @maps(%m: memref<?x?xf16, strided<[?, 1]>>, %n: memref<128x256xi32, 1>) {
+  // CHECK: "tile.tensor_map"(%{{.*}}) : (memref<?x?xf16, strided<[?, 1]>>) -> !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xf16, strided<[?, 1]>>) -> !Map
+  // CHECK: "tile.tensor_map"(%{{.*}}) : (memref<128x256xi32, 1>) -> !tile.map<array<i64: 8, 4>, i32, #tile.layout<"S[(8,4):(4,1)]">>
+  %1 = "tile.tensor_map"(%n) : (memref<128x256xi32, 1>) -> !tile.map<array<i64: 8, 4>, i32, #tile.layout<"S[(8,4):(4,1)]">>
+  return
+}
+
+// From a map one thread copies, and a barrier tells when the data is there.
+// CHECK-LABEL: @tensor_copies
+func.func @tensor_copies(%m: !Map, %i: i32, %t: !Stage, %b: !llvm.ptr<3>) {
+  // CHECK: "tile.copy_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!tile.map<{{.*}}>, i32, i32, !tile.buffer<{{.*}}>, !llvm.ptr<3>) -> ()
+  "tile.copy_async"(%m, %i, %i, %t, %b) : (!Map, i32, i32, !Stage, !llvm.ptr<3>) -> ()
+  // CHECK: "tile.store_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!tile.buffer<{{.*}}>, !tile.map<{{.*}}>, i32, i32) -> ()
+  "tile.store_async"(%t, %m, %i, %i) : (!Stage, !Map, i32, i32) -> ()
+  return
+}
+
+// To several CTAs of the cluster at once, into the same place of each.
+// CHECK-LABEL: @multicast
+func.func @multicast(%m: !Map, %i: i32, %t: !Stage, %b: !llvm.ptr<3>, %mask: i16) {
+  // CHECK: "tile.copy_multicast"(%{{.*}}) : (!tile.map<{{.*}}>, i32, i32, !tile.buffer<{{.*}}>, !llvm.ptr<3>, i16) -> ()
+  "tile.copy_multicast"(%m, %i, %i, %t, %b, %mask) : (!Map, i32, i32, !Stage, !llvm.ptr<3>, i16) -> ()
+  return
+}
+
+// CHECK-LABEL: @ring
+func.func @ring(%stage: i32, %phase: i32) -> (i32, i32) {
+  // CHECK: "tile.make_ring"() {consumers = 2 : i64} : () -> !tile.ring<4 : i64>
+  %r = "tile.make_ring"() {consumers = 2} : () -> !tile.ring<4>
+  // CHECK: "tile.acquire"(%{{.*}}, %{{.*}}, %{{.*}}) : (!tile.ring<4 : i64>, i32, i32) -> ()
+  "tile.acquire"(%r, %stage, %phase) : (!tile.ring<4>, i32, i32) -> ()
+  // CHECK: "tile.expect"(%{{.*}}, %{{.*}}) {bytes = 49152 : i64}
+  "tile.expect"(%r, %stage) {bytes = 49152} : (!tile.ring<4>, i32) -> ()
+  // CHECK: "tile.full_barrier"(%{{.*}}, %{{.*}}) : (!tile.ring<4 : i64>, i32) -> !llvm.ptr<3>
+  %b = "tile.full_barrier"(%r, %stage) : (!tile.ring<4>, i32) -> !llvm.ptr<3>
+  // CHECK: "tile.await"
+  "tile.await"(%r, %stage, %phase) : (!tile.ring<4>, i32, i32) -> ()
+  // CHECK: "tile.release"
+  "tile.release"(%r, %stage) : (!tile.ring<4>, i32) -> ()
+  // CHECK: "tile.release_peer"(%{{.*}}, %{{.*}}, %{{.*}}) : (!tile.ring<4 : i64>, i32, i32) -> ()
+  "tile.release_peer"(%r, %stage, %phase) : (!tile.ring<4>, i32, i32) -> ()
+  // CHECK: "tile.advance"(%{{.*}}, %{{.*}}, %{{.*}}) : (!tile.ring<4 : i64>, i32, i32) -> (i32, i32)
+  %0, %1 = "tile.advance"(%r, %stage, %phase) : (!tile.ring<4>, i32, i32) -> (i32, i32)
+  return %0, %1 : i32, i32
+}
+
+// The shortest ring and the longest, and the least and the most that a stage may be told to expect.
+// CHECK-LABEL: @bounds_of_rings
+func.func @bounds_of_rings(%stage: i32) {
+  // CHECK: !tile.ring<1 : i64>
+  %0 = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<1>
+  // CHECK: !tile.ring<64 : i64>
+  %1 = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<64>
+  // CHECK: {bytes = 1 : i64}
+  "tile.expect"(%0, %stage) {bytes = 1} : (!tile.ring<1>, i32) -> ()
+  // CHECK: {bytes = 1048575 : i64}
+  "tile.expect"(%1, %stage) {bytes = 1048575} : (!tile.ring<64>, i32) -> ()
+  return
+}
+
+// A stage of each operand; A in registers; what runs fastest is M, or N, or K.
+// CHECK-LABEL: @products
+func.func @products(%s: !Stage, %a: !A, %c: !D, %more: i1) {
+  // CHECK: "tile.gemm_async"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!tile.buffer<{{.*}}>, !tile.buffer<{{.*}}>, !tile.fragment<{{.*}}>, i1) -> !tile.fragment<
+  %0 = "tile.gemm_async"(%s, %s, %c, %more) : (!Stage, !Stage, !D, i1) -> !D
+  // CHECK: "tile.gemm_async"
+  // CHECK-SAME: {transpose_b = true} : (!tile.fragment<
+  %1 = "tile.gemm_async"(%a, %s, %0, %more) {transpose_b = true} : (!A, !Stage, !D, i1) -> !D
+  // CHECK: "tile.gemm_async"
+  // CHECK-SAME: {transpose_a = true}
+  %2 = "tile.gemm_async"(%s, %s, %1, %more) {transpose_a = true} : (!Stage, !Stage, !D, i1) -> !D
+  return
+}
+
+// 128 rows are two products in one group; integers add up to i32.
+// CHECK-LABEL: @larger_products
+func.func @larger_products(%t: !Tall, %s: !Stage, %c: !D2, %x: !Bytes, %i: !I, %more: i1) {
+  // CHECK: "tile.gemm_async"
+  // CHECK-SAME: -> !tile.fragment<array<i64: 128, 64>, f32
+  %0 = "tile.gemm_async"(%t, %s, %c, %more) {transpose_b = true} : (!Tall, !Stage, !D2, i1) -> !D2
+  // CHECK: "tile.gemm_async"
+  // CHECK-SAME: -> !tile.fragment<array<i64: 64, 64>, i32
+  %1 = "tile.gemm_async"(%x, %x, %i, %more) {transpose_b = true} : (!Bytes, !Bytes, !I, i1) -> !I
+  return
+}
+
+// A wait may return no fragment, or several.
+// CHECK-LABEL: @waits
+func.func @waits(%c: !D, %d: !D) {
+  // CHECK: "tile.wait_gemm"() : () -> ()
+  "tile.wait_gemm"() : () -> ()
+  // CHECK: "tile.wait_gemm"(%{{.*}}) {pending = 1 : i64} : (!tile.fragment<{{.*}}>) -> !tile.fragment<
+  %0 = "tile.wait_gemm"(%c) {pending = 1} : (!D) -> !D
+  // CHECK: "tile.wait_gemm"(%{{.*}}, %{{.*}}) : (!tile.fragment<{{.*}}>, !tile.fragment<{{.*}}>) -> (!tile.fragment<{{.*}}>, !tile.fragment<{{.*}}>)
+  %1, %2 = "tile.wait_gemm"(%0, %d) : (!D, !D) -> (!D, !D)
+  return
+}
+
+// One warpgroup that gives registers away, and two that take them; a role without any keeps what it has.
+// CHECK-LABEL: @roles
+func.func @roles() {
+  // CHECK: "tile.role"() ({
+  // CHECK-NEXT: ^bb0(%{{.*}}: i32):
+  // CHECK: }) {first = 0 : i64, registers = 24 : i64, warpgroups = 1 : i64} : () -> ()
+  "tile.role"() ({
+  ^bb0(%number: i32):
+    "tile.role"() ({
+    ^bb0(%inner: i32):
+    }) {first = 0, warpgroups = 1, registers = 0} : () -> ()
+  }) {first = 0, warpgroups = 1, registers = 24} : () -> ()
+  // CHECK: }) {first = 1 : i64, registers = 256 : i64, warpgroups = 8 : i64} : () -> ()
+  "tile.role"() ({
+  ^bb0(%number: i32):
+  }) {first = 1, warpgroups = 8, registers = 256} : () -> ()
+  return
+}

@@ -1,0 +1,767 @@
+// RUN: weft-opt %s --split-input-file --verify-diagnostics
+
+func.func @tensor_map_result(%m: memref<?x?xf16>) {
+  // expected-error @below {{'tile.tensor_map' op expects to return a tile.map, got f16}}
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> f16
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @tensor_map_of_no_matrix(%m: f16) {
+  // expected-error @below {{expects the matrix to be a memref, got f16}}
+  %0 = "tile.tensor_map"(%m) : (f16) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @tensor_map_in_shared_memory(%m: memref<?x?xf16, 3>) {
+  // expected-error @below {{expects the matrix in global memory, got memref<?x?xf16, 3>}}
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xf16, 3>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @tensor_map_of_columns(%m: memref<?x?xf16, strided<[1, ?]>>) {
+  // expected-error @below {{expects rows of the matrix to be contiguous (innermost stride 1)}}
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xf16, strided<[1, ?]>>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 2, 64, 64>, f16, #tile.layout<"S[(2,64,64):(4096,64,1)] xor 128B">>
+func.func @tensor_map_rank(%m: memref<?x?xf16>) {
+  // expected-error @below {{expects tiles of rank 2, got shape [2, 64, 64]}}
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @tensor_map_types(%m: memref<?x?xbf16>) {
+  // expected-error @below {{expects one element type, got memref<?x?xbf16> and !tile.map<}}
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xbf16>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i32: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">>
+func.func @map_shape_kind(%m: memref<?x?xf16>) {
+  // expected-error @below {{has a map whose shape isn't array<i64: ...>: array<i32: 64, 64>}}
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 0>, f16, #tile.layout<"S[(64,64):(64,1)]">>
+func.func @map_extent(%m: memref<?x?xf16>) {
+  // expected-error @below {{has a map of shape [64, 0]: every extent must be at least 1}}
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f64, #tile.layout<"S[(64,64):(64,1)]">>
+func.func @map_element(%m: memref<?x?xf16>) {
+  // expected-error @below {{has a map of f64: elements are one of f16, bf16, f32,}}
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 32>, f16, #tile.layout<"S[(64,64):(64,1)]">>
+func.func @map_size(%m: memref<?x?xf16>) {
+  // expected-error @below {{has a map of shape [64, 32] whose layout doesn't fit: shape (64, 32) doesn't have the 4096 elements of}}
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 32>, f16, #tile.layout<"S[(64,32):(1,1@laneid)]">>
+func.func @map_axis(%m: memref<?x?xf16>) {
+  // expected-error @below {{it lies on m alone, not on laneid}}
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">>
+func.func @map_overlap(%m: memref<?x?xf16>) {
+  // expected-error @below {{has a map of layout S[(64,64):(32,1)]: its elements overlap}}
+  %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @copy_without_a_barrier(%m: !M, %i: i32, %t: !T) {
+  // expected-error @below {{'tile.copy_async' op expects one barrier (!llvm.ptr<3>) after the tile, got 0 operands}}
+  "tile.copy_async"(%m, %i, %i, %t) : (!M, i32, i32, !T) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @copy_with_two_barriers(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<3>) {
+  // expected-error @below {{expects one barrier (!llvm.ptr<3>) after the tile, got 2 operands}}
+  "tile.copy_async"(%m, %i, %i, %t, %b, %b) : (!M, i32, i32, !T, !llvm.ptr<3>, !llvm.ptr<3>) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @copy_with_a_barrier_elsewhere(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr) {
+  // expected-error @below {{expects one barrier (!llvm.ptr<3>) after the tile}}
+  "tile.copy_async"(%m, %i, %i, %t, %b) : (!M, i32, i32, !T, !llvm.ptr) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @copy_of_a_matrix_with_a_barrier(%m: memref<?x?xf16>, %i: i32, %t: !T, %b: !llvm.ptr<3>) {
+  // expected-error @below {{expects a barrier with a tile.map alone, got memref<?x?xf16>}}
+  "tile.copy_async"(%m, %i, %i, %t, %b) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T, !llvm.ptr<3>) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @copy_of_vectors_from_a_map(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<3>) {
+  // expected-error @below {{has no vector_bytes with a tile.map}}
+  "tile.copy_async"(%m, %i, %i, %t, %b) {vector_bytes = 16} : (!M, i32, i32, !T, !llvm.ptr<3>) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @copy_to_no_buffer(%m: !M, %i: i32, %t: f16, %b: !llvm.ptr<3>) {
+  // expected-error @below {{expects a tile.buffer, got f16}}
+  "tile.copy_async"(%m, %i, %i, %t, %b) : (!M, i32, i32, f16, !llvm.ptr<3>) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @copy_to_another_layout(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<3>) {
+  // expected-error @below {{expects a buffer as the map has it, !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">, got}}
+  "tile.copy_async"(%m, %i, %i, %t, %b) : (!M, i32, i32, !T, !llvm.ptr<3>) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">
+func.func @copy_to_a_peer(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<3>) {
+  // expected-error @below {{expects a buffer as the map has it,}}
+  "tile.copy_async"(%m, %i, %i, %t, %b) : (!M, i32, i32, !T, !llvm.ptr<3>) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @copy_coordinates(%m: !M, %i: index, %t: !T, %b: !llvm.ptr<3>) {
+  // expected-error @below {{expects i32 coordinates, got index}}
+  "tile.copy_async"(%m, %i, %i, %t, %b) : (!M, index, index, !T, !llvm.ptr<3>) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @store_to_no_map(%m: memref<?x?xf16>, %i: i32, %t: !T) {
+  // expected-error @below {{'tile.store_async' op expects the matrix to be a tile.map, got memref<?x?xf16>}}
+  "tile.store_async"(%t, %m, %i, %i) : (!T, memref<?x?xf16>, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+func.func @store_of_a_fragment(%m: !M, %i: i32, %t: !D) {
+  // expected-error @below {{expects a tile.buffer, got !tile.fragment<}}
+  "tile.store_async"(%t, %m, %i, %i) : (!D, !M, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @store_of_another_type(%m: !M, %i: i32, %t: !T) {
+  // expected-error @below {{expects a buffer as the map has it, !tile.buffer<array<i64: 64, 64>, f16,}}
+  "tile.store_async"(%t, %m, %i, %i) : (!T, !M, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @store_coordinates(%m: !M, %i: i64, %t: !T) {
+  // expected-error @below {{expects i32 coordinates, got i64}}
+  "tile.store_async"(%t, %m, %i, %i) : (!T, !M, i64, i64) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @multicast_barrier(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<7>, %mask: i16) {
+  // expected-error @below {{'tile.copy_multicast' op expects a barrier of type !llvm.ptr<3>, got !llvm.ptr<7>}}
+  "tile.copy_multicast"(%m, %i, %i, %t, %b, %mask) : (!M, i32, i32, !T, !llvm.ptr<7>, i16) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @multicast_mask(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<3>, %mask: i32) {
+  // expected-error @below {{expects mask to be i16, got i32}}
+  "tile.copy_multicast"(%m, %i, %i, %t, %b, %mask) : (!M, i32, i32, !T, !llvm.ptr<3>, i32) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @multicast_of_a_matrix(%m: memref<?x?xf16>, %i: i32, %t: !T, %b: !llvm.ptr<3>, %mask: i16) {
+  // expected-error @below {{expects the matrix to be a tile.map, got memref<?x?xf16>}}
+  "tile.copy_multicast"(%m, %i, %i, %t, %b, %mask) : (memref<?x?xf16>, i32, i32, !T, !llvm.ptr<3>, i16) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!S = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+func.func @multicast_to_another_layout(%m: !M, %i: i32, %t: !S, %b: !llvm.ptr<3>, %mask: i16) {
+  // expected-error @below {{expects a buffer as the map has it, !tile.buffer<}}
+  "tile.copy_multicast"(%m, %i, %i, %t, %b, %mask) : (!M, i32, i32, !S, !llvm.ptr<3>, i16) -> ()
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @multicast_coordinates(%m: !M, %i: index, %t: !T, %b: !llvm.ptr<3>, %mask: i16) {
+  // expected-error @below {{expects i32 coordinates, got index}}
+  "tile.copy_multicast"(%m, %i, %i, %t, %b, %mask) : (!M, index, index, !T, !llvm.ptr<3>, i16) -> ()
+  return
+}
+
+// -----
+
+func.func @ring_result() {
+  // expected-error @below {{'tile.make_ring' op expects to return a tile.ring, got i32}}
+  %0 = "tile.make_ring"() {consumers = 1} : () -> i32
+  return
+}
+
+// -----
+
+func.func @ring_of_no_stages() {
+  // expected-error @below {{expects a ring of 1 to 64 stages, got 0}}
+  %0 = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<0>
+  return
+}
+
+// -----
+
+func.func @ring_of_too_many_stages() {
+  // expected-error @below {{expects a ring of 1 to 64 stages, got 65}}
+  %0 = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<65>
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @ring_for_nobody() {
+  // expected-error @below {{expects at least one consumer, got 0}}
+  %0 = "tile.make_ring"() {consumers = 0} : () -> !R
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @ring_without_consumers() {
+  // expected-error @below {{expects the attribute 'consumers'}}
+  %0 = "tile.make_ring"() : () -> !R
+  return
+}
+
+// -----
+
+func.func @acquire_of_no_ring(%r: i32, %i: i32) {
+  // expected-error @below {{'tile.acquire' op expects a tile.ring, got i32}}
+  "tile.acquire"(%r, %i, %i) : (i32, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @acquire_coordinates(%r: !R, %i: index) {
+  // expected-error @below {{'tile.acquire' op expects i32 coordinates, got index}}
+  "tile.acquire"(%r, %i, %i) : (!R, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @expect_of_no_ring(%r: i32, %i: i32) {
+  // expected-error @below {{'tile.expect' op expects a tile.ring, got i32}}
+  "tile.expect"(%r, %i) {bytes = 8} : (i32, i32) -> ()
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @expect_coordinates(%r: !R, %i: index) {
+  // expected-error @below {{'tile.expect' op expects i32 coordinates, got index}}
+  "tile.expect"(%r, %i) {bytes = 8} : (!R, index) -> ()
+  return
+}
+
+// -----
+
+func.func @await_of_no_ring(%r: i32, %i: i32) {
+  // expected-error @below {{'tile.await' op expects a tile.ring, got i32}}
+  "tile.await"(%r, %i, %i) : (i32, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @await_coordinates(%r: !R, %i: index) {
+  // expected-error @below {{'tile.await' op expects i32 coordinates, got index}}
+  "tile.await"(%r, %i, %i) : (!R, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @release_of_no_ring(%r: i32, %i: i32) {
+  // expected-error @below {{'tile.release' op expects a tile.ring, got i32}}
+  "tile.release"(%r, %i) : (i32, i32) -> ()
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @release_coordinates(%r: !R, %i: index) {
+  // expected-error @below {{'tile.release' op expects i32 coordinates, got index}}
+  "tile.release"(%r, %i) : (!R, index) -> ()
+  return
+}
+
+// -----
+
+func.func @release_peer_of_no_ring(%r: i32, %i: i32) {
+  // expected-error @below {{'tile.release_peer' op expects a tile.ring, got i32}}
+  "tile.release_peer"(%r, %i, %i) : (i32, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @release_peer_coordinates(%r: !R, %i: index) {
+  // expected-error @below {{'tile.release_peer' op expects i32 coordinates, got index}}
+  "tile.release_peer"(%r, %i, %i) : (!R, index, index) -> ()
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @expect_of_nothing(%r: !R, %i: i32) {
+  // expected-error @below {{'tile.expect' op expects 1 to 1048575 bytes, got 0}}
+  "tile.expect"(%r, %i) {bytes = 0} : (!R, i32) -> ()
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @expect_of_too_much(%r: !R, %i: i32) {
+  // expected-error @below {{expects 1 to 1048575 bytes, got 1048576}}
+  "tile.expect"(%r, %i) {bytes = 1048576} : (!R, i32) -> ()
+  return
+}
+
+// -----
+
+func.func @full_barrier_of_no_ring(%r: i32, %i: i32) {
+  // expected-error @below {{'tile.full_barrier' op expects a tile.ring, got i32}}
+  %0 = "tile.full_barrier"(%r, %i) : (i32, i32) -> !llvm.ptr<3>
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @full_barrier_coordinates(%r: !R, %i: i64) {
+  // expected-error @below {{'tile.full_barrier' op expects i32 coordinates, got i64}}
+  %0 = "tile.full_barrier"(%r, %i) : (!R, i64) -> !llvm.ptr<3>
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @full_barrier_result(%r: !R, %i: i32) {
+  // expected-error @below {{expects to return !llvm.ptr<3>, got !llvm.ptr}}
+  %0 = "tile.full_barrier"(%r, %i) : (!R, i32) -> !llvm.ptr
+  return
+}
+
+// -----
+
+func.func @advance_of_no_ring(%r: i32, %i: i32) {
+  // expected-error @below {{'tile.advance' op expects a tile.ring, got i32}}
+  %0, %1 = "tile.advance"(%r, %i, %i) : (i32, i32, i32) -> (i32, i32)
+  return
+}
+
+// -----
+
+!R = !tile.ring<4>
+func.func @advance_result(%r: !R, %i: i32) {
+  // expected-error @below {{'tile.advance' op expects i32 coordinates, got i64}}
+  %0, %1 = "tile.advance"(%r, %i, %i) : (!R, i32, i32) -> (i32, i64)
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+func.func @gemm_a(%a: i64, %b: !T, %c: !D, %more: i1) {
+  // expected-error @below {{'tile.gemm_async' op expects A to be a tile.fragment or tile.buffer, got i64}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (i64, !T, !D, i1) -> !D
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+func.func @gemm_b(%a: !T, %b: !D, %c: !D, %more: i1) {
+  // expected-error @below {{expects B to be a tile.buffer, got !tile.fragment<}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !D, !D, i1) -> !D
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
+func.func @gemm_of_a_bad_layout(%a: !T, %b: !B, %c: !D, %more: i1) {
+  // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements overlap}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !B, !D, i1) -> !D
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+func.func @gemm_flag(%a: !T, %b: !T, %c: !D, %more: i32) {
+  // expected-error @below {{expects accumulate to be i1, got i32}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !T, !D, i32) -> !D
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!S = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
+func.func @gemm_rank(%a: !S, %b: !T, %c: !D, %more: i1) {
+  // expected-error @below {{expects A of rank 2, got shape [3, 64, 64]}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!S, !T, !D, i1) -> !D
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.buffer<array<i64: 64>, f16, #tile.layout<"S[(64):(1)]">, "shared">
+func.func @gemm_rank_of_b(%a: !T, %b: !B, %c: !D, %more: i1) {
+  // expected-error @below {{expects B of rank 2, got shape [64]}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !B, !D, i1) -> !D
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+func.func @gemm_into_a_buffer(%a: !T, %b: !T, %c: !T, %more: i1) {
+  // expected-error @below {{expects C and D to be one type of fragment, got !tile.buffer<}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !T, !T, i1) -> !T
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!I = !tile.fragment<array<i64: 64, 64>, i32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+func.func @gemm_c_and_d(%a: !T, %b: !T, %c: !D, %more: i1) {
+  // expected-error @below {{expects C and D to be one type of fragment, got !tile.fragment<}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !T, !D, i1) -> !I
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
+func.func @gemm_n(%a: !T, %b: !W, %c: !D, %more: i1) {
+  // expected-error @below {{expects D of shape [64, 128], got [64, 64]}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !W, !D, i1) -> !D
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
+func.func @gemm_m_with_m_inside(%a: !W, %b: !T, %c: !D, %more: i1) {
+  // expected-error @below {{expects D of shape [128, 64], got [64, 64]}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true} : (!W, !T, !D, i1) -> !D
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
+func.func @gemm_k(%a: !W, %b: !T, %c: !D, %more: i1) {
+  // expected-error @below {{expects A and B to agree on K: it is 128 in A and 64 in B}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!W, !T, !D, i1) -> !D
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
+func.func @gemm_k_with_k_inside(%a: !T, %b: !W, %c: !D, %more: i1) {
+  // expected-error @below {{expects A and B to agree on K: it is 64 in A and 128 in B}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!T, !W, !D, i1) -> !D
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!A = !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(64,1)] xor 128B">, "shared">
+!C = !tile.fragment<array<i64: 16, 64>, f32, #tile.layout<"S[(2,8,8,4,2):(2,4@laneid,4,1@laneid,1)]">>
+func.func @gemm_m(%a: !A, %b: !T, %c: !C, %more: i1) {
+  // expected-error @below {{expects M in multiples of 64, got 16}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !T, !C, i1) -> !C
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+func.func @gemm_attribute(%a: !T, %b: !T, %c: !D, %more: i1) {
+  // expected-error @below {{expects attribute 'transpose_a' to be true or false, got 1 : i64}}
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = 1} : (!T, !T, !D, i1) -> !D
+  return
+}
+
+// -----
+
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+func.func @wait_pending(%c: !D) {
+  // expected-error @below {{'tile.wait_gemm' op expects pending of at least 0, got -1}}
+  %0 = "tile.wait_gemm"(%c) {pending = -1} : (!D) -> !D
+  return
+}
+
+// -----
+
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+func.func @wait_results(%c: !D) {
+  // expected-error @below {{expects to return fragments of the types that it takes}}
+  "tile.wait_gemm"(%c) : (!D) -> ()
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @wait_for_a_buffer(%t: !T) {
+  // expected-error @below {{expects fragments, got !tile.buffer<}}
+  %0 = "tile.wait_gemm"(%t) : (!T) -> !T
+  return
+}
+
+// -----
+
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>
+func.func @wait_for_a_bad_layout(%c: !D) {
+  // expected-error @below {{it has no swizzle}}
+  %0 = "tile.wait_gemm"(%c) : (!D) -> !D
+  return
+}
+
+// -----
+
+func.func @role_before_the_first() {
+  // expected-error @below {{'tile.role' op expects first of at least 0 and 1 to 8 warpgroups, got -1 and 1}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+  }) {first = -1, warpgroups = 1, registers = 0} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_of_nobody() {
+  // expected-error @below {{expects first of at least 0 and 1 to 8 warpgroups, got 0 and 0}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+  }) {first = 0, warpgroups = 0, registers = 0} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_of_too_many() {
+  // expected-error @below {{expects first of at least 0 and 1 to 8 warpgroups, got 0 and 9}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+  }) {first = 0, warpgroups = 9, registers = 0} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_registers_by_8() {
+  // expected-error @below {{expects registers in multiples of 8 from 24 to 256, or 0, got 100}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+  }) {first = 0, warpgroups = 1, registers = 100} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_of_too_few_registers() {
+  // expected-error @below {{expects registers in multiples of 8 from 24 to 256, or 0, got 16}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+  }) {first = 0, warpgroups = 1, registers = 16} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_of_too_many_registers() {
+  // expected-error @below {{expects registers in multiples of 8 from 24 to 256, or 0, got 264}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+  }) {first = 0, warpgroups = 1, registers = 264} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_argument() {
+  // expected-error @below {{expects a region of one block with one argument of type i32}}
+  "tile.role"() ({
+  ^bb0(%n: index):
+  }) {first = 0, warpgroups = 1, registers = 0} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_without_argument() {
+  // expected-error @below {{expects a region of one block with one argument of type i32}}
+  "tile.role"() ({
+  ^bb0:
+    gpu.barrier
+  }) {first = 0, warpgroups = 1, registers = 0} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_without_registers() {
+  // expected-error @below {{expects the attribute 'registers'}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+  }) {first = 0, warpgroups = 1} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_of_two_blocks() {
+  // expected-error @below {{expects a region of one block with one argument of type i32}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+    cf.br ^bb1
+  ^bb1:
+    gpu.barrier
+  }) {first = 0, warpgroups = 1, registers = 0} : () -> ()
+  return
+}
+
+// -----
+
+func.func @ring_of_no_number() {
+  // expected-error @below {{expected base attribute 'builtin.integer' but got 'builtin.string'}}
+  %0 = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<"four">
+  return
+}

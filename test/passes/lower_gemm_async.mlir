@@ -1,0 +1,272 @@
+// RUN: weft-opt %s --lower-gemm-async | FileCheck %s
+
+!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!I8 = !tile.fragment<array<i64: 64, 8>, i32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+!D64 = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!D128 = !tile.fragment<array<i64: 64, 128>, f32, #tile.layout<"S[(4,2,8,16,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Tall8 = !tile.fragment<array<i64: 128, 8>, f32, #tile.layout<"S[(2,4,2,8,4,2):(4,1@warpid,2,4@laneid,1@laneid,1)]">>
+
+!A64 = !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!B64 = !tile.buffer<array<i64: 8, 64>, bf16, #tile.layout<"S[(8,64):(64,1)] xor 128B">, "shared">
+!A128 = !tile.buffer<array<i64: 64, 128>, bf16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
+!B128 = !tile.buffer<array<i64: 8, 128>, bf16, #tile.layout<"S[(8,2,64):(64,512,1)] xor 128B">, "shared">
+!A16 = !tile.buffer<array<i64: 64, 16>, bf16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
+!B16 = !tile.buffer<array<i64: 8, 16>, bf16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
+!Tall16 = !tile.buffer<array<i64: 128, 16>, bf16, #tile.layout<"S[(128,16):(16,1)] xor 32B">, "shared">
+!A32 = !tile.buffer<array<i64: 64, 32>, bf16, #tile.layout<"S[(64,32):(32,1)] xor 64B">, "shared">
+!N64 = !tile.buffer<array<i64: 32, 64>, bf16, #tile.layout<"S[(32,64):(64,1)] xor 128B">, "shared">
+!N128 = !tile.buffer<array<i64: 32, 128>, bf16, #tile.layout<"S[(32,2,64):(64,2048,1)] xor 128B">, "shared">
+!M128 = !tile.buffer<array<i64: 16, 128>, bf16, #tile.layout<"S[(16,2,64):(64,1024,1)] xor 128B">, "shared">
+
+gpu.module @m {
+  // Four steps of 32 bytes through a row of 128, two units of a descriptor each. The first adds to C where it is told
+  // to, the others always. Rows in groups of eight lie one after the other.
+  // CHECK-LABEL: gpu.func @k_inside
+  // CHECK-SAME: %[[MORE:[a-z0-9]+]]: i1)
+  gpu.func @k_inside(%a: !A64, %b: !B64, %v: vector<4xf32>, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: %[[C:.*]] = "tile.from_lane"
+    // CHECK: %[[B:.*]] = "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 1024 : i64, swizzle = "128B"}
+    // CHECK: %[[A:.*]] = "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 1024 : i64, swizzle = "128B"}
+    // CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[C]])
+    // CHECK: %[[C4:.*]]:4 = vector.to_elements %[[LANE]]
+    // CHECK: "wgmma.fence"
+    // CHECK: llvm.insertvalue %[[C4]]#0
+    // CHECK: %[[S0:.*]] = llvm.insertvalue %[[C4]]#3
+    // CHECK: %[[S1:.*]] = "wgmma.mma_async"(%[[S0]], %[[A]], %[[B]], %[[MORE]])
+    // CHECK-SAME: {a_type = "bf16", b_type = "bf16", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>, shape = "m64n8k16"}
+    // CHECK: %[[N:.*]] = arith.constant 2 : i64
+    // CHECK: %[[A1:.*]] = arith.addi %[[A]], %[[N]]
+    // CHECK: %[[N:.*]] = arith.constant 2 : i64
+    // CHECK: %[[B1:.*]] = arith.addi %[[B]], %[[N]]
+    // CHECK: %[[TRUE:.*]] = arith.constant true
+    // CHECK: %[[S2:.*]] = "wgmma.mma_async"(%[[S1]], %[[A1]], %[[B1]], %[[TRUE]])
+    // CHECK: %[[N:.*]] = arith.constant 4 : i64
+    // CHECK: arith.addi %[[A]], %[[N]]
+    // CHECK: %[[S3:.*]] = "wgmma.mma_async"(%[[S2]],
+    // CHECK: %[[N:.*]] = arith.constant 6 : i64
+    // CHECK: arith.addi %[[A]], %[[N]]
+    // CHECK: %[[S4:.*]] = "wgmma.mma_async"(%[[S3]],
+    // CHECK-NOT: "wgmma.mma_async"
+    // CHECK: llvm.extractvalue %[[S4]][3]
+    // CHECK: "wgmma.commit_group"
+    // CHECK: "tile.from_lane"
+    %c = "tile.from_lane"(%v) : (vector<4xf32>) -> !D8
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A64, !B64, !D8, i1) -> !D8
+    gpu.return
+  }
+
+  // The fifth step begins the next panel: 8192 bytes further in A, 1024 in B.
+  // CHECK-LABEL: gpu.func @k_in_panels
+  gpu.func @k_in_panels(%a: !A128, %b: !B128, %c: !D8, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: %[[B:.*]] = "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 1024 : i64, swizzle = "128B"}
+    // CHECK: %[[A:.*]] = "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 1024 : i64, swizzle = "128B"}
+    // CHECK-COUNT-4: "wgmma.mma_async"
+    // CHECK: %[[N:.*]] = arith.constant 512 : i64
+    // CHECK: %[[A4:.*]] = arith.addi %[[A]], %[[N]]
+    // CHECK: %[[N:.*]] = arith.constant 64 : i64
+    // CHECK: %[[B4:.*]] = arith.addi %[[B]], %[[N]]
+    // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A4]], %[[B4]],
+    // CHECK: %[[N:.*]] = arith.constant 514 : i64
+    // CHECK: arith.addi %[[A]], %[[N]]
+    // CHECK: %[[N:.*]] = arith.constant 66 : i64
+    // CHECK: arith.addi %[[B]], %[[N]]
+    // CHECK-COUNT-3: "wgmma.mma_async"
+    // CHECK-NOT: "wgmma.mma_async"
+    // CHECK: gpu.return
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A128, !B128, !D8, i1) -> !D8
+    gpu.return
+  }
+
+  // Rows of 64 bytes, and of 32.
+  // CHECK-LABEL: gpu.func @narrower_swizzles
+  gpu.func @narrower_swizzles(%a: !A32, %s: !A16, %t: !B16, %c: !D64, %d: !D8, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 512 : i64, swizzle = "64B"}
+    // CHECK-COUNT-2: "wgmma.mma_async"
+    %0 = "tile.gemm_async"(%a, %a, %c, %more) {transpose_b = true} : (!A32, !A32, !D64, i1) -> !D64
+    // CHECK: "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 256 : i64, swizzle = "32B"}
+    // CHECK: "wgmma.mma_async"
+    // CHECK-NOT: "wgmma.mma_async"
+    // CHECK: gpu.return
+    %1 = "tile.gemm_async"(%s, %t, %d, %more) {transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
+    gpu.return
+  }
+
+  // N runs fastest: groups of eight rows of K, and panels of 64 columns. A step is 16 rows on.
+  // CHECK-LABEL: gpu.func @n_inside
+  gpu.func @n_inside(%a: !A32, %b: !N128, %c: !D128, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: %[[B:.*]] = "wgmma.descriptor"(%{{.*}}) {leading_byte_offset = 4096 : i64, stride_byte_offset = 1024 : i64, swizzle = "128B"}
+    // CHECK: "wgmma.mma_async"
+    // CHECK-SAME: shape = "m64n128k16", trans_b = 1 : i64}
+    // CHECK: %[[N:.*]] = arith.constant 128 : i64
+    // CHECK: %[[B1:.*]] = arith.addi %[[B]], %[[N]]
+    // CHECK: "wgmma.mma_async"(%{{.*}}, %{{.*}}, %[[B1]],
+    // CHECK-SAME: trans_b = 1 : i64}
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A32, !N128, !D128, i1) -> !D128
+    gpu.return
+  }
+
+  // One panel needs no distance to another.
+  // CHECK-LABEL: gpu.func @n_inside_of_one_panel
+  // CHECK: "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 1024 : i64, swizzle = "128B"}
+  // CHECK: trans_b = 1 : i64}
+  gpu.func @n_inside_of_one_panel(%a: !A32, %b: !N64, %c: !D64, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A32, !N64, !D64, i1) -> !D64
+    gpu.return
+  }
+
+  // M runs fastest, and the second 64 rows are the second panel.
+  // CHECK-LABEL: gpu.func @m_inside
+  gpu.func @m_inside(%a: !M128, %b: !B16, %c: !Tall8, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: %[[A:.*]] = "wgmma.descriptor"(%{{.*}}) {leading_byte_offset = 2048 : i64, stride_byte_offset = 1024 : i64, swizzle = "128B"}
+    // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A]],
+    // CHECK-SAME: trans_a = 1 : i64}
+    // CHECK: %[[N:.*]] = arith.constant 128 : i64
+    // CHECK: %[[A1:.*]] = arith.addi %[[A]], %[[N]]
+    // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A1]],
+    // CHECK-SAME: trans_a = 1 : i64}
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true, transpose_b = true} : (!M128, !B16, !Tall8, i1) -> !Tall8
+    gpu.return
+  }
+
+  // 128 rows are two products in one group, each with its half of the sums; the same B serves both.
+  // CHECK-LABEL: gpu.func @two_products
+  // CHECK-SAME: %[[MORE:[a-z0-9]+]]: i1)
+  gpu.func @two_products(%a: !Tall16, %b: !B16, %c: !Tall8, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: %[[B:.*]] = "wgmma.descriptor"
+    // CHECK: %[[A:.*]] = "wgmma.descriptor"
+    // CHECK: %[[C:.*]]:8 = vector.to_elements
+    // CHECK: "wgmma.fence"
+    // CHECK: %[[LOW:.*]] = llvm.insertvalue %[[C]]#3
+    // CHECK: "wgmma.mma_async"(%[[LOW]], %[[A]], %[[B]], %[[MORE]])
+    // CHECK: llvm.insertvalue %[[C]]#4
+    // CHECK: %[[HIGH:.*]] = llvm.insertvalue %[[C]]#7
+    // CHECK: %[[N:.*]] = arith.constant 128 : i64
+    // CHECK: %[[A1:.*]] = arith.addi %[[A]], %[[N]]
+    // CHECK: "wgmma.mma_async"(%[[HIGH]], %[[A1]], %[[B]], %[[MORE]])
+    // CHECK: "wgmma.commit_group"
+    // CHECK-NOT: wgmma.
+    // CHECK: gpu.return
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Tall16, !B16, !Tall8, i1) -> !Tall8
+    gpu.return
+  }
+}
+
+!Ra = !tile.fragment<array<i64: 64, 32>, bf16, #tile.layout<"S[(4,2,8,2,2,4,2):(1@warpid,2,4@laneid,8,4,1@laneid,1)]">>
+!Rh = !tile.fragment<array<i64: 64, 16>, f16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!Rtf = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,2,4):(1@warpid,1,4@laneid,2,1@laneid)]">>
+!Rtall = !tile.fragment<array<i64: 128, 16>, bf16, #tile.layout<"S[(2,4,2,8,2,4,2):(8,1@warpid,2,4@laneid,4,1@laneid,1)]">>
+!B32 = !tile.buffer<array<i64: 8, 32>, bf16, #tile.layout<"S[(8,32):(32,1)] xor 64B">, "shared">
+!Bh = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
+!Btf = !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)] xor 32B">, "shared">
+!Atf = !tile.buffer<array<i64: 64, 8>, f32, #tile.layout<"S[(64,8):(8,1)] xor 32B">, "shared">
+!As = !tile.buffer<array<i64: 64, 64>, i8, #tile.layout<"S[(64,64):(64,1)] xor 64B">, "shared">
+!Bs = !tile.buffer<array<i64: 8, 64>, i8, #tile.layout<"S[(8,64):(64,1)] xor 64B">, "shared">
+!Ae = !tile.buffer<array<i64: 64, 32>, f8E4M3FN, #tile.layout<"S[(64,32):(32,1)] xor 32B">, "shared">
+!Be = !tile.buffer<array<i64: 8, 32>, f8E5M2, #tile.layout<"S[(8,32):(32,1)] xor 32B">, "shared">
+
+gpu.module @registers {
+  // A lane's elements in pairs are the four registers of each step.
+  // CHECK-LABEL: gpu.func @a_in_registers
+  gpu.func @a_in_registers(%a: !Ra, %b: !B32, %c: !D8, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: %[[LANE:.*]] = "tile.to_lane"(%{{.*}}) : ({{.*}}) -> vector<16xbf16>
+    // CHECK: %[[WORDS:.*]] = vector.bitcast %[[LANE]] : vector<16xbf16> to vector<8xi32>
+    // CHECK: %[[A:.*]]:8 = vector.to_elements %[[WORDS]]
+    // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A]]#0, %[[A]]#1, %[[A]]#2, %[[A]]#3, %{{[0-9]+}}, %{{[a-z0-9]+}})
+    // CHECK-SAME: operandSegmentSizes = array<i32: 1, 4, 1, 1>, shape = "m64n8k16"
+    // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A]]#4, %[[A]]#5, %[[A]]#6, %[[A]]#7, %{{[0-9]+}}, %{{[a-z0-9]+}})
+    // CHECK-NOT: "wgmma.mma_async"
+    // CHECK: gpu.return
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Ra, !B32, !D8, i1) -> !D8
+    gpu.return
+  }
+
+  // The instruction takes pairs of halves as such, and tf32 as bits.
+  // CHECK-LABEL: gpu.func @types_of_registers
+  gpu.func @types_of_registers(%h: !Rh, %f: !Rtf, %b: !Bh, %t: !Btf, %c: !D8, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK-COUNT-4: llvm.bitcast %{{.*}} : i32 to vector<2xf16>
+    // CHECK: "wgmma.mma_async"
+    // CHECK-SAME: vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, i64, i1)
+    %0 = "tile.gemm_async"(%h, %b, %c, %more) {transpose_b = true} : (!Rh, !Bh, !D8, i1) -> !D8
+    // CHECK: vector.bitcast %{{.*}} : vector<4xf32> to vector<4xi32>
+    // CHECK: "wgmma.mma_async"
+    // CHECK-SAME: a_type = "tf32", b_type = "tf32"
+    // CHECK-SAME: i32, i32, i32, i32, i64, i1)
+    %1 = "tile.gemm_async"(%f, %t, %c, %more) {transpose_b = true} : (!Rtf, !Btf, !D8, i1) -> !D8
+    gpu.return
+  }
+
+  // Of 128 rows, the second 64 are the registers that follow.
+  // CHECK-LABEL: gpu.func @two_products_of_registers
+  gpu.func @two_products_of_registers(%a: !Rtall, %b: !B16, %c: !Tall8, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: %[[A:.*]]:8 = vector.to_elements %{{.*}} : vector<8xi32>
+    // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A]]#0, %[[A]]#1, %[[A]]#2, %[[A]]#3,
+    // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A]]#4, %[[A]]#5, %[[A]]#6, %[[A]]#7,
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!Rtall, !B16, !Tall8, i1) -> !Tall8
+    gpu.return
+  }
+
+  // Steps are 32 bytes of K in every type; transposes are of 16-bit types alone.
+  // CHECK-LABEL: gpu.func @types
+  gpu.func @types(%s: !As, %t: !Bs, %f: !Atf, %g: !Btf, %e: !Ae, %h: !Be, %c: !D8, %i: !I8, %more: i1) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: "wgmma.mma_async"
+    // CHECK-SAME: {a_type = "s8", b_type = "s8", d_type = "s32", operandSegmentSizes = array<i32: 1, 1, 1, 1>, shape = "m64n8k32"}
+    // CHECK-SAME: !llvm.struct<(i32, i32, i32, i32)>
+    // CHECK: %[[N:.*]] = arith.constant 2 : i64
+    // CHECK: arith.addi %{{.*}}, %[[N]]
+    // CHECK: "wgmma.mma_async"
+    %0 = "tile.gemm_async"(%s, %t, %i, %more) {transpose_b = true} : (!As, !Bs, !I8, i1) -> !I8
+    // CHECK: "wgmma.mma_async"
+    // CHECK-SAME: {a_type = "tf32", b_type = "tf32", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>, shape = "m64n8k8"}
+    %1 = "tile.gemm_async"(%f, %g, %c, %more) {transpose_b = true} : (!Atf, !Btf, !D8, i1) -> !D8
+    // CHECK: "wgmma.mma_async"
+    // CHECK-SAME: {a_type = "e4m3", b_type = "e5m2", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>, shape = "m64n8k32"}
+    %2 = "tile.gemm_async"(%e, %h, %c, %more) {transpose_b = true} : (!Ae, !Be, !D8, i1) -> !D8
+    gpu.return
+  }
+
+  // After the wait the sums go through an empty instruction that may write them: nothing reads them before.
+  // CHECK-LABEL: gpu.func @wait
+  gpu.func @wait(%v: vector<4xf32>, %w: vector<4xi32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %c = "tile.from_lane"(%v) : (vector<4xf32>) -> !D8
+    %i = "tile.from_lane"(%w) : (vector<4xi32>) -> !I8
+    // CHECK: "wgmma.wait_group"() {group = 1 : i64}
+    // CHECK: %[[V:.*]]:4 = vector.to_elements %{{.*}} : vector<4xf32>
+    // CHECK: %[[DONE:.*]] = llvm.inline_asm has_side_effects "", "=f,=f,=f,=f,0,1,2,3" %[[V]]#0, %[[V]]#1, %[[V]]#2, %[[V]]#3 :
+    // CHECK: %[[E0:.*]] = llvm.extractvalue %[[DONE]][0]
+    // CHECK: vector.from_elements %[[E0]],
+    %0 = "tile.wait_gemm"(%c) {pending = 1} : (!D8) -> !D8
+    // CHECK: "wgmma.wait_group"() : () -> ()
+    // CHECK: llvm.inline_asm has_side_effects "", "=r,=r,=r,=r,0,1,2,3"
+    %1 = "tile.wait_gemm"(%i) : (!I8) -> !I8
+    // CHECK: "wgmma.wait_group"
+    // CHECK-NOT: llvm.inline_asm
+    // CHECK: gpu.return
+    "tile.wait_gemm"() {pending = 2} : () -> ()
+    gpu.return
+  }
+
+  // The warpgroups of a role reach a product together, also where its number decides; so does one of three.
+  // CHECK-LABEL: gpu.func @in_a_role
+  gpu.func @in_a_role(%a: !A16, %b: !B16, %c: !D8, %more: i1) kernel attributes {known_block_size = array<i32: 384, 1, 1>} {
+    // CHECK: "tile.role"
+    "tile.role"() ({
+    ^bb0(%number: i32):
+      %zero = arith.constant 0 : i32
+      %first = arith.cmpi eq, %number, %zero : i32
+      scf.if %first {
+        // CHECK: "wgmma.mma_async"
+        %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
+      }
+    }) {first = 1, warpgroups = 2, registers = 0} : () -> ()
+    %thread = gpu.thread_id x
+    %c128 = arith.constant 128 : index
+    %warpgroup = arith.divui %thread, %c128 : index
+    %last = arith.cmpi ugt, %warpgroup, %c128 : index
+    scf.if %last {
+      // CHECK: "wgmma.mma_async"
+      %1 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A16, !B16, !D8, i1) -> !D8
+    }
+    gpu.return
+  }
+}

@@ -1,0 +1,91 @@
+// RUN: weft-opt %s --lower-rings --split-input-file --verify-diagnostics
+
+gpu.module @m {
+  gpu.func @ring_of_an_argument(%r: !tile.ring<3>, %stage: i32, %phase: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.await' op expects a ring from tile.make_ring}}
+    "tile.await"(%r, %stage, %phase) : (!tile.ring<3>, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @ring_of_a_select(%c: i1, %stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<3>
+    %q = arith.select %c, %r, %r : !tile.ring<3>
+    // expected-error @below {{'tile.expect' op expects a ring from tile.make_ring}}
+    "tile.expect"(%q, %stage) {bytes = 16} : (!tile.ring<3>, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @ring_used_elsewhere(%c: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<3>
+    // expected-error @below {{'arith.select' op uses a ring: run --lower-tma before --lower-rings}}
+    %q = arith.select %c, %r, %r : !tile.ring<3>
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @release_by_some_threads(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<3>
+    %thread = gpu.thread_id x
+    %c0 = arith.constant 0 : index
+    %one = arith.cmpi eq, %thread, %c0 : index
+    scf.if %one {
+      // expected-error @below {{'tile.release' op expects all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
+      "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @release_by_one_warp(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<3>
+    %warp = gpu.subgroup_id : index
+    %c0 = arith.constant 0 : index
+    %one = arith.cmpi eq, %warp, %c0 : index
+    scf.if %one {
+      // expected-error @below {{'tile.release' op expects all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
+      "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @release_in_an_unknown_block(%stage: i32) kernel {
+    %r = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<3>
+    // expected-error @below {{'tile.release' op expects all 128 threads of the warpgroup: a kernel with 'known_block_size'}}
+    "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @release_of_a_peer_by_one_warp(%stage: i32, %rank: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<3>
+    %warp = gpu.subgroup_id : index
+    %c0 = arith.constant 0 : index
+    %one = arith.cmpi eq, %warp, %c0 : index
+    scf.if %one {
+      // expected-error @below {{'tile.release_peer' op expects all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
+      "tile.release_peer"(%r, %stage, %rank) : (!tile.ring<3>, i32, i32) -> ()
+    }
+    gpu.return
+  }
+}

@@ -1,0 +1,64 @@
+// RUN: weft-opt %s --lower-roles --split-input-file --verify-diagnostics
+
+gpu.module @m {
+  gpu.func @more_than_the_block_has() kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    // expected-error @below {{'tile.role' op expects 3 warpgroups, got a block of 256 threads}}
+    "tile.role"() ({
+    ^bb0(%number: i32):
+    }) {first = 1, warpgroups = 2, registers = 0} : () -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @of_an_unknown_block() kernel {
+    // expected-error @below {{'tile.role' op expects all 128 threads of the warpgroup: a kernel with 'known_block_size'}}
+    "tile.role"() ({
+    ^bb0(%number: i32):
+    }) {first = 0, warpgroups = 1, registers = 0} : () -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @of_two_dimensions() kernel attributes {known_block_size = array<i32: 128, 2, 1>} {
+    // expected-error @below {{'tile.role' op expects a block of one dimension, got 128 x 2 x 1}}
+    "tile.role"() ({
+    ^bb0(%number: i32):
+    }) {first = 0, warpgroups = 1, registers = 0} : () -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @in_a_function() attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.role' op expects all 128 threads of the warpgroup: a kernel around it}}
+    "tile.role"() ({
+    ^bb0(%number: i32):
+    }) {first = 0, warpgroups = 1, registers = 0} : () -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @by_some_threads() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %thread = gpu.thread_id x
+    %c64 = arith.constant 64 : index
+    %some = arith.cmpi ult, %thread, %c64 : index
+    scf.if %some {
+      // expected-error @below {{'tile.role' op expects all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
+      "tile.role"() ({
+      ^bb0(%number: i32):
+      }) {first = 0, warpgroups = 1, registers = 0} : () -> ()
+    }
+    gpu.return
+  }
+}

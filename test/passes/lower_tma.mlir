@@ -1,0 +1,118 @@
+// RUN: weft-opt %s --lower-tma | FileCheck %s
+
+!Tile = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!Panels = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
+!PanelsMap = !tile.map<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">>
+!Tall = !tile.buffer<array<i64: 512, 16>, f32, #tile.layout<"S[(512,16):(16,1)] xor 64B">, "shared">
+!TallMap = !tile.map<array<i64: 512, 16>, f32, #tile.layout<"S[(512,16):(16,1)] xor 64B">>
+!Flat = !tile.buffer<array<i64: 8, 16>, i8, #tile.layout<"S[(8,16):(16,1)]">, "shared">
+!FlatMap = !tile.map<array<i64: 8, 16>, i8, #tile.layout<"S[(8,16):(16,1)]">>
+
+gpu.module @m {
+  // The map is an argument after the others, which one thread asks for early; what a launch must put there stands on the
+  // kernel. Coordinates are the column and the row, in the order of TMA, and shared memory is the cluster's.
+  // CHECK-LABEL: gpu.func @load
+  // CHECK-SAME: (%{{.*}}: memref<?x?xf16>, %{{.*}}: !tile.buffer<{{.*}}>, %[[ROW:[a-z0-9]+]]: i32, %[[COLUMN:[a-z0-9]+]]: i32, %[[FULL:[a-z0-9]+]]: !llvm.ptr<3>, %[[MAP:[a-z0-9]+]]: !llvm.ptr)
+  // CHECK-SAME: weft.tensor_maps = [{box = array<i64: 64, 64>{{.*}}matrix = 0 : i64{{.*}}swizzle = "128B"
+  gpu.func @load(%a: memref<?x?xf16>, %t: !Tile, %row: i32, %column: i32, %full: !llvm.ptr<3>) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    // CHECK: scf.if
+    // CHECK-NEXT: nvvm.prefetch tensormap, %[[MAP]]
+    // CHECK-NEXT: }
+    // CHECK: %[[BASE:.*]] = "tile.address"
+    // CHECK: %[[PLACE:.*]] = llvm.addrspacecast %[[BASE]] : !llvm.ptr<3> to !llvm.ptr<7>
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %[[PLACE]], %[[MAP]], %[[FULL]], box[%[[COLUMN]], %[[ROW]]]
+    // CHECK-NOT: {{tile\.(copy|tensor)|cp\.async}}
+    // CHECK: gpu.return
+    "tile.copy_async"(%0, %row, %column, %t, %full) : (!Map, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+
+  // A box a panel: 64 columns on, 8192 bytes further.
+  // CHECK-LABEL: gpu.func @panels
+  // CHECK-SAME: %[[ROW:[a-z0-9]+]]: i32, %[[COLUMN:[a-z0-9]+]]: i32, %[[FULL:[a-z0-9]+]]: !llvm.ptr<3>, %[[MAP:[a-z0-9]+]]: !llvm.ptr)
+  // CHECK-SAME: weft.tensor_maps = [{box = array<i64: 64, 64>
+  gpu.func @panels(%a: memref<?x?xf16>, %t: !Panels, %row: i32, %column: i32, %full: !llvm.ptr<3>) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !PanelsMap
+    // CHECK: %[[BASE:.*]] = "tile.address"
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %[[FULL]], box[%[[COLUMN]], %[[ROW]]]
+    // CHECK: %[[NEXT:.*]] = llvm.getelementptr %[[BASE]][8192]
+    // CHECK: %[[PLACE:.*]] = llvm.addrspacecast %[[NEXT]]
+    // CHECK: %[[WIDTH:.*]] = arith.constant 64 : i32
+    // CHECK: %[[BESIDE:.*]] = arith.addi %[[COLUMN]], %[[WIDTH]]
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %[[PLACE]], %[[MAP]], %[[FULL]], box[%[[BESIDE]], %[[ROW]]]
+    // CHECK-NOT: nvvm.cp.async
+    // CHECK: gpu.return
+    "tile.copy_async"(%0, %row, %column, %t, %full) : (!PanelsMap, i32, i32, !Panels, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+
+  // A box has at most 256 rows.
+  // CHECK-LABEL: gpu.func @tall
+  // CHECK-SAME: %[[ROW:[a-z0-9]+]]: i32, %[[COLUMN:[a-z0-9]+]]: i32, %{{.*}}: !llvm.ptr<3>, %{{.*}}: !llvm.ptr)
+  // CHECK-SAME: weft.tensor_maps = [{box = array<i64: 256, 16>{{.*}}swizzle = "64B"
+  gpu.func @tall(%a: memref<?x?xf32>, %t: !Tall, %row: i32, %column: i32, %full: !llvm.ptr<3>) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf32>) -> !TallMap
+    // CHECK: %[[BASE:.*]] = "tile.address"
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}, box[%[[COLUMN]], %[[ROW]]]
+    // CHECK: %[[NEXT:.*]] = llvm.getelementptr %[[BASE]][16384]
+    // CHECK: %[[PLACE:.*]] = llvm.addrspacecast %[[NEXT]]
+    // CHECK: %[[HEIGHT:.*]] = arith.constant 256 : i32
+    // CHECK: %[[BELOW:.*]] = arith.addi %[[ROW]], %[[HEIGHT]]
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %[[PLACE]], {{.*}}, box[%[[COLUMN]], %[[BELOW]]]
+    // CHECK-NOT: nvvm.cp.async
+    // CHECK: gpu.return
+    "tile.copy_async"(%0, %row, %column, %t, %full) : (!TallMap, i32, i32, !Tall, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+
+  // CHECK-LABEL: gpu.func @multicast
+  // CHECK-SAME: %[[FULL:[a-z0-9]+]]: !llvm.ptr<3>, %[[MASK:[a-z0-9]+]]: i16, %[[MAP:[a-z0-9]+]]: !llvm.ptr)
+  gpu.func @multicast(%a: memref<?x?xf16>, %t: !Panels, %row: i32, %column: i32, %full: !llvm.ptr<3>, %mask: i16) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !PanelsMap
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %[[FULL]], {{.*}}multicast_mask = %[[MASK]]
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %[[FULL]], {{.*}}multicast_mask = %[[MASK]]
+    // CHECK-NOT: nvvm.cp.async
+    // CHECK: gpu.return
+    "tile.copy_multicast"(%0, %row, %column, %t, %full, %mask) : (!PanelsMap, i32, i32, !Panels, !llvm.ptr<3>, i16) -> ()
+    gpu.return
+  }
+
+  // Out of shared memory: no barrier, and the CTA's own memory.
+  // CHECK-LABEL: gpu.func @store
+  // CHECK-SAME: %[[ROW:[a-z0-9]+]]: i32, %[[COLUMN:[a-z0-9]+]]: i32, %[[MAP:[a-z0-9]+]]: !llvm.ptr)
+  gpu.func @store(%d: memref<?x?xf16>, %t: !Panels, %row: i32, %column: i32) kernel {
+    %0 = "tile.tensor_map"(%d) : (memref<?x?xf16>) -> !PanelsMap
+    // CHECK: %[[BASE:.*]] = "tile.address"
+    // CHECK: nvvm.cp.async.bulk.tensor.global.shared.cta %[[MAP]], %[[BASE]], box[%[[COLUMN]], %[[ROW]]]
+    // CHECK: %[[BESIDE:.*]] = arith.addi %[[COLUMN]], %{{.*}}
+    // CHECK: %[[NEXT:.*]] = llvm.getelementptr %[[BASE]][8192]
+    // CHECK: nvvm.cp.async.bulk.tensor.global.shared.cta %[[MAP]], %[[NEXT]], box[%[[BESIDE]], %[[ROW]]]
+    "tile.store_async"(%t, %0, %row, %column) : (!Panels, !PanelsMap, i32, i32) -> ()
+    gpu.return
+  }
+
+  // Maps in the order in which they are made, whatever the order of their matrices; one of them has no swizzle.
+  // CHECK-LABEL: gpu.func @two_maps
+  // CHECK-SAME: %[[FIRST:[a-z0-9]+]]: !llvm.ptr, %[[SECOND:[a-z0-9]+]]: !llvm.ptr)
+  // CHECK-SAME: {box = array<i64: 8, 16>{{.*}}matrix = 1 : i64{{.*}}swizzle = "none"{{.*}}}, {box = array<i64: 64, 64>{{.*}}matrix = 0 : i64{{.*}}swizzle = "128B"
+  gpu.func @two_maps(%a: memref<?x?xf16>, %b: memref<?x?xi8>, %s: !Tile, %t: !Flat, %i: i32, %full: !llvm.ptr<3>) kernel {
+    %0 = "tile.tensor_map"(%b) : (memref<?x?xi8>) -> !FlatMap
+    %1 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[SECOND]],
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[FIRST]],
+    "tile.copy_async"(%1, %i, %i, %s, %full) : (!Map, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    "tile.copy_async"(%0, %i, %i, %t, %full) : (!FlatMap, i32, i32, !Flat, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+
+  // What threads copy is for --lower-copies.
+  // CHECK-LABEL: gpu.func @untouched
+  // CHECK-NOT: weft.tensor_maps
+  // CHECK: "tile.copy_async"
+  gpu.func @untouched(%a: memref<?x?xf16>, %t: !Tile, %i: i32) kernel {
+    "tile.copy_async"(%a, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !Tile) -> ()
+    gpu.return
+  }
+}

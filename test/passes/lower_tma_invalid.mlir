@@ -1,0 +1,170 @@
+// RUN: weft-opt %s --lower-tma --split-input-file --verify-diagnostics
+
+!Tile = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @copy_of_another_map(%m: !Map, %t: !Tile, %i: i32, %full: !llvm.ptr<3>) kernel {
+    // expected-error @below {{'tile.copy_async' op expects a map from tile.tensor_map}}
+    "tile.copy_async"(%m, %i, %i, %t, %full) : (!Map, i32, i32, !Tile, !llvm.ptr<3>) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Tile = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @store_to_another_map(%a: memref<?x?xf16>, %c: i1, %t: !Tile, %i: i32) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    %1 = arith.select %c, %0, %0 : !Map
+    // expected-error @below {{'tile.store_async' op expects a map from tile.tensor_map}}
+    "tile.store_async"(%t, %1, %i, %i) : (!Tile, !Map, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Tile = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @multicast_of_another_map(%m: !Map, %t: !Tile, %i: i32, %full: !llvm.ptr<3>, %mask: i16) kernel {
+    // expected-error @below {{'tile.copy_multicast' op expects a map from tile.tensor_map}}
+    "tile.copy_multicast"(%m, %i, %i, %t, %full, %mask) : (!Map, i32, i32, !Tile, !llvm.ptr<3>, i16) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @map_of_a_part(%a: memref<128x128xf16>) kernel {
+    %0 = memref.subview %a[0, 0] [64, 64] [1, 1] : memref<128x128xf16> to memref<64x64xf16, strided<[128, 1]>>
+    // expected-error @below {{'tile.tensor_map' op expects the matrix to be an argument of the kernel}}
+    %1 = "tile.tensor_map"(%0) : (memref<64x64xf16, strided<[128, 1]>>) -> !Map
+    gpu.return
+  }
+}
+
+// -----
+
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @map_of_what_a_loop_carries(%a: memref<?x?xf16>, %n: index) kernel {
+    %0 = scf.for %i = %n to %n step %n iter_args(%x = %a) -> (memref<?x?xf16>) {
+      // expected-error @below {{'tile.tensor_map' op expects the matrix to be an argument of the kernel}}
+      %1 = "tile.tensor_map"(%x) : (memref<?x?xf16>) -> !Map
+      scf.yield %x : memref<?x?xf16>
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @map_outside_of_a_kernel(%a: memref<?x?xf16>) {
+  // expected-error @below {{'tile.tensor_map' op expects to stand in a gpu.func}}
+  %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+  return
+}
+
+// -----
+
+!Tile = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @store_outside_of_a_kernel(%m: !Map, %t: !Tile, %i: i32) {
+  // expected-error @below {{'tile.store_async' op survives --lower-tma}}
+  "tile.store_async"(%t, %m, %i, %i) : (!Tile, !Map, i32, i32) -> ()
+  return
+}
+
+// -----
+
+!Tile = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @multicast_outside_of_a_kernel(%m: !Map, %t: !Tile, %i: i32, %full: !llvm.ptr<3>, %mask: i16) {
+  // expected-error @below {{'tile.copy_multicast' op survives --lower-tma}}
+  "tile.copy_multicast"(%m, %i, %i, %t, %full, %mask) : (!Map, i32, i32, !Tile, !llvm.ptr<3>, i16) -> ()
+  return
+}
+
+// -----
+
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(1,64)]">>
+gpu.module @m {
+  gpu.func @map_of_columns(%a: memref<?x?xf16>) kernel {
+    // expected-error @below {{'tile.tensor_map' op expects columns of a tile to lie together, got S[(64,64):(1,64)]}}
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+}
+
+// -----
+
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(72,1)]">>
+gpu.module @m {
+  gpu.func @map_of_rows_apart(%a: memref<?x?xf16>) kernel {
+    // expected-error @below {{expects rows of a tile to follow each other at 64 elements, got S[(64,64):(72,1)]}}
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+}
+
+// -----
+
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(8,8,64):(64,1024,1)]">>
+gpu.module @m {
+  gpu.func @map_of_rows_in_groups(%a: memref<?x?xf16>) kernel {
+    // expected-error @below {{expects rows of a tile to follow each other at 64 elements, got S[(8,8,64):(64,1024,1)]}}
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+}
+
+// -----
+
+!Map = !tile.map<array<i64: 64, 4>, f16, #tile.layout<"S[(64,4):(4,1)]">>
+gpu.module @m {
+  gpu.func @map_of_short_rows(%a: memref<?x?xf16>) kernel {
+    // expected-error @below {{expects rows of 16 to 512 bytes that lie together, in steps of 16, got 8}}
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+}
+
+// -----
+
+!Map = !tile.map<array<i64: 8, 512>, i8, #tile.layout<"S[(8,512):(512,1)]">>
+gpu.module @m {
+  gpu.func @map_of_long_rows(%a: memref<?x?xi8>) kernel {
+    // expected-error @below {{expects rows of 16 to 256 bytes that lie together, in steps of 16, got 512}}
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xi8>) -> !Map
+    gpu.return
+  }
+}
+
+// -----
+
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 64B">>
+gpu.module @m {
+  gpu.func @map_of_rows_wider_than_the_swizzle(%a: memref<?x?xf16>) kernel {
+    // expected-error @below {{expects rows of 16 to 64 bytes that lie together, in steps of 16, got 128}}
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+}
+
+// -----
+
+// 264 rows are two boxes of 132, of which the second begins within the swizzle's pattern.
+!Map = !tile.map<array<i64: 264, 64>, f16, #tile.layout<"S[(264,64):(64,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @map_of_uneven_boxes(%a: memref<?x?xf16>) kernel {
+    // expected-error @below {{expects tiles of at most 256 rows, or of a number that it divides, got 264}}
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+}
