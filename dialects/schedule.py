@@ -69,7 +69,7 @@ class _Written:
             raise WeftError(f"has no schedule field '{unknown[0]}': fields are {', '.join(known)}")
         if missing := [n for n, f in known.items() if n not in given and f.default is MISSING]:
             raise WeftError(f"expects the schedule to say '{missing[0]}'")
-        return cls(**{name: _value(name, attr, cls.counts.get(name)) for name, attr in given.items()})
+        return cls(**{n: _value(n, a, cls.counts.get(n), known[n].type is bool) for n, a in given.items()})
 
     def attribute(self) -> Any:
         """The attribute that states this schedule."""
@@ -123,7 +123,7 @@ class Schedule(_Written):
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips that have the instructions of every such schedule."""
-        row = mma.SYNC.table.get(atom(types.a))
+        row = None if types.transposed[0] else mma.SYNC.table.get(atom(types.a))
         return row.chips & async_copy.CP_ASYNC.table[COPY].chips if row else frozenset()
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
@@ -334,13 +334,15 @@ def _shared_complaint(needed: int, stages: int, stage: int, target: Target | Non
     )
 
 
-def _value(name: str, attribute: Any, count: int | None) -> Any:
+def _value(name: str, attribute: Any, count: int | None, flag: bool) -> Any:
     if count is not None:
         if not isinstance(attribute, ir.DenseI64ArrayAttr) or len(attribute) != count:
             raise WeftError(f"expects schedule field '{name}' to be array<i64> of {count}, got {attribute}")
         return tuple(attribute)
-    if isinstance(attribute, ir.BoolAttr):
+    if flag:
+        if not isinstance(attribute, ir.BoolAttr):
+            raise WeftError(f"expects schedule field '{name}' to be true or false, got {attribute}")
         return bool(attribute.value)
-    if not isinstance(attribute, ir.IntegerAttr):
+    if not isinstance(attribute, ir.IntegerAttr) or isinstance(attribute, ir.BoolAttr):
         raise WeftError(f"expects schedule field '{name}' to be an integer, got {attribute}")
     return attribute.value

@@ -128,7 +128,11 @@ class AllocOp(Op, dialect=Tile, name="alloc"):
     def check(self) -> str | None:
         if not is_buffer(self.buffer):
             return f"expects to return a tile.buffer, got {self.buffer.type}"
-        return tile_complaint([self.buffer])
+        if found := tile_complaint([self.buffer]):
+            return found
+        return (
+            None if self.buffer.type.space == "shared" else f"expects a shared buffer, got {self.buffer.type}"
+        )
 
 
 class StageOp(Op, dialect=Tile, name="stage"):
@@ -177,13 +181,17 @@ class SliceOp(Op, dialect=Tile, name="slice"):
             return f"expects whole tiles of {list(part.shape)} in the buffer, got shape {list(whole.shape)}"
         if (want := slice_type(whole, part.shape)) != part:
             return f"expects to return {want}, got {part}"
-        for start in ((part.shape[0], 0), (0, part.shape[1])):
-            if all(s < extent for s, extent in zip(start, whole.shape, strict=True)):
-                apart = replace(whole.layout, swizzle=None).apply(start, whole.shape)["m"]
-                unit = whole.layout.swizzle.period if whole.layout.swizzle else STAGE_BYTES
-                if apart * whole.element_bits // 8 % unit:
-                    got = apart * whole.element_bits // 8
-                    return f"expects parts a multiple of {unit} bytes apart, got {got}"
+        plain = replace(whole.layout, swizzle=None)
+        first = plain.slice(whole.shape, (0, 0), part.shape)
+        unit = whole.layout.swizzle.period if whole.layout.swizzle else STAGE_BYTES
+        rows, columns = (range(0, whole.shape[i], part.shape[i]) for i in range(2))
+        for start in (*((row, 0) for row in rows), *((0, column) for column in columns)):
+            other = plain.slice(whole.shape, start, part.shape)
+            if other.shard != first.shard:
+                return f"expects parts that lie alike, got {replace(other, offset=())} at {list(start)}"
+            apart = plain.apply(start, whole.shape)["m"] * whole.element_bits // 8
+            if apart % unit:
+                return f"expects parts a multiple of {unit} bytes apart, got {apart}"
         return None
 
 

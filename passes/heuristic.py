@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import product
 
 from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.errors import WeftError
 from weft.target import Target
 
 _MOST_STAGES = 12
@@ -46,10 +47,11 @@ _ACTIVE = 0.904  # the share of it that all multiprocessors together can take
 
 @lru_cache(maxsize=4096)
 def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a") -> WarpgroupSchedule:
-    """The schedule of the least modelled time for an M x N x K product; ValueError where none is legal."""
+    """The schedule of the least modelled time for an M x N x K product; WeftError where none is legal."""
     found = [(modelled(s, m, n, k, types), s) for s in candidates(m, n, k, types, Target.of(chip))]
     if not found:
-        raise ValueError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip}")
+        inside = "" if not any(types.transposed) else ", with K outside"
+        raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip}{inside}")
     least = min(cycles for cycles, _ in found)
     # Among those that the model can't tell apart, what moves least, and comes alone.
     near = [s for cycles, s in found if cycles <= least * _NEAR]

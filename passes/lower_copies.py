@@ -124,10 +124,10 @@ def _guarded_load(source: Matrix, row: Any, column: Any, kind: Any) -> Any:
 
 
 def _zero(kind: Any) -> Any:
-    if isinstance(kind, ir.VectorType):
-        zero = ir.FloatAttr.get(kind.element_type, 0.0)
-        return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero))
-    return arith.constant(kind, 0.0)
+    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    number = ir.IntegerAttr if isinstance(element, ir.IntegerType) else ir.FloatAttr
+    zero = number.get(element, 0)
+    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero) if element != kind else zero)
 
 
 def _load(op: LoadOp) -> Any:

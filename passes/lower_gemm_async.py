@@ -69,6 +69,8 @@ class Operand:
                 f"expects {name} in rows of {width} elements that follow each other, as swizzle {mode.name} "
                 f"is wide, got {kind.layout}",
             )
+        if outside and len(Layout(inner[:-1]).canonical().shard) > 1:
+            raise refuse(op, f"expects panels of {name} at one distance, got {kind.layout}")
         panels = inner[-2].stride * size if len(inner) > 1 else 0
         record = MatrixDescriptor(
             leading_byte_offset=panels if outside else 0,
@@ -136,8 +138,10 @@ class _Left:
             return
         self.start, kind = None, op.a.type
         registers = form.operands[1]
+        if self.transpose:
+            raise refuse(op, f"expects A in shared memory where M runs fastest, got {kind}")
         want = Layout.parse(registers.layout).tile_to(kind.shape, registers.shape)
-        if self.transpose or kind.layout.canonical() != want.canonical():
+        if kind.layout.canonical() != want.canonical():
             raise refuse(op, f"expects A in registers as the instruction reads it, {want}, got {kind.layout}")
         words = ir.VectorType.get(
             [kind.registers * kind.element_type.width // 32], ir.IntegerType.get_signless(32)
@@ -211,6 +215,9 @@ _LETTERS = {"f32": "f", "i32": "r"}
 
 def _wait(op: WaitGemmOp) -> list[Any]:
     """The wait, and the fragments tied to what follows: nothing else tells LLVM that it writes them."""
+    for fragment in op.fragments:
+        if str(fragment.type.element_type) not in _LETTERS:
+            raise refuse(op, f"expects fragments of {' or '.join(_LETTERS)}, got {fragment.type}")
     wgmma.wait_group(group=op.attribute("pending"))
     results = []
     for fragment in op.fragments:

@@ -17,6 +17,7 @@ from weft.passes import emit, places
 from weft.passes.pass_ import Pass
 
 MOST_BOX = 256  # rows or columns of what one copy takes
+BOX_ALIGNMENT = 128  # bytes
 MAPS = "weft.tensor_maps"
 
 
@@ -62,6 +63,8 @@ def pieces_of(kind: Any) -> Pieces | str:
     if width * size > widest or width > MOST_BOX or width * size % 16:
         most = min(widest, MOST_BOX * size)
         return f"expects rows of 16 to {most} bytes that lie together, in steps of 16, got {width * size}"
+    if swizzle and width * size < widest:
+        return f"expects rows of {widest} bytes with swizzle {swizzle.name}, got {width * size}"
     tall = next(h for h in range(min(height, MOST_BOX), 0, -1) if height % h == 0)
     period = swizzle.period if swizzle else 1
     if height > tall and tall * width * size % period:
@@ -71,6 +74,8 @@ def pieces_of(kind: Any) -> Pieces | str:
         for row in range(0, height, tall):
             place = replace(kind.layout, swizzle=None).apply((row, column), kind.shape)["m"]
             found.append((row, column, place * size))
+    if astray := [place for *_, place in found if place % BOX_ALIGNMENT]:
+        return f"expects boxes at multiples of {BOX_ALIGNMENT} bytes, got one at {astray[0]}"
     return Pieces((tall, width), found)
 
 
@@ -87,12 +92,16 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     entry = kernel.body.blocks[0]
     if matrix is None or matrix.owner != entry:
         raise refuse(op, "expects the matrix to be an argument of the kernel")
+    if len(entry.arguments) != len(kernel.function_type.value.inputs):
+        raise refuse(op, "expects a kernel without workgroup or private memory among its arguments")
     pieces, kind = _pieces(op, op.map.type), places.pointer(0)
     with op.location:
         added = entry.add_argument(kind, op.location)
     attributes = kernel.operation.attributes
     inputs = [*kernel.function_type.value.inputs, kind]
     attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
+    if "arg_attrs" in attributes:
+        attributes["arg_attrs"] = ir.ArrayAttr.get([*attributes["arg_attrs"], ir.DictAttr.get({})])
     swizzle = op.map.type.layout.swizzle
     entry_of_map = ir.DictAttr.get(
         {

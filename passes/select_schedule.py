@@ -29,6 +29,9 @@ SMALL = Schedule((64, 64, 64), (2, 2), 3)
 def select(op: MatmulOp, target: Target) -> AnySchedule:
     """The schedule for one product on one chip."""
     if target.chip.name in WarpgroupSchedule.chips(op.types):
+        if any(op.types.transposed) and op.types.input_bytes != 2:
+            what = f"expects A and B with K inside, as wgmma reads {op.types.a}"
+            raise refuse(op, f"{what}, got one with K outside")
         m, n, k = (known or _UNKNOWN for known in op.static_mnk)
         return heuristic.choose(m, n, k, op.types, target.chip.name)
     return select_for_any_rows(op, target)

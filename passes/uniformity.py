@@ -47,10 +47,10 @@ def complaint(op: Any, scope: Scope = Scope.WARP) -> str | None:
     threads = size[0] * size[1] * size[2]
     if scope is Scope.WARP and threads % LANES:
         return f"all {LANES} lanes of every warp, got a block of {threads} threads"
-    if (branch := narrowing(op, scope)) is None:
-        return None
     if scope is Scope.WARPGROUP and (size[0] % WARPGROUP or size[1:] != (1, 1)):
         return f"{scope.value}: a block of whole warpgroups along x, got {size}"
+    if (branch := narrowing(op, scope)) is None:
+        return None
     by = "lane" if scope is Scope.WARP else "thread"
     return f"{scope.value}, but '{branch.operation.name}' decides by {by} whether it runs"
 

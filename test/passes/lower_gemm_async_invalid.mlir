@@ -376,3 +376,54 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+!H = !tile.fragment<array<i64: 64, 16>, f16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @wait_for_halves(%h: !H) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.wait_gemm' op expects fragments of f32 or i32, got !tile.fragment<}}
+    %0 = "tile.wait_gemm"(%h) : (!H) -> !H
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
+!B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
+!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @by_half_a_warpgroup(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
+    // expected-error @below {{'tile.gemm_async' op expects all 128 threads of the warpgroup: a block of whole warpgroups along x, got (64, 1, 1)}}
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 64>, f16, #tile.layout<"S[(2,4,2,4,2,8):(4,1@laneid,1,1@warpid,2,4@laneid)]">>
+!B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
+!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @transposed_registers(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.gemm_async' op expects A}}
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true, transpose_b = true} : (!A, !B, !D, i1) -> !D
+    gpu.return
+  }
+}
+
+// -----
+
+// Panels that no one distance leads through: the descriptor has but one.
+!A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
+!B = !tile.buffer<array<i64: 16, 256>, f16, #tile.layout<"S[(16,2,2,64):(64,1024,2048,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 64, 256>, f32, #tile.layout<"S[(4,2,8,32,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @panels_in_another_order(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.gemm_async' op expects panels of B at one distance}}
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
+    gpu.return
+  }
+}

@@ -26,7 +26,7 @@ gpu.module @m {
 
 gpu.module @m {
   gpu.func @of_two_dimensions() kernel attributes {known_block_size = array<i32: 128, 2, 1>} {
-    // expected-error @below {{'tile.role' op expects a block of one dimension, got 128 x 2 x 1}}
+    // expected-error @below {{'tile.role' op expects all 128 threads of the warpgroup: a block of whole warpgroups along x, got (128, 2, 1)}}
     "tile.role"() ({
     ^bb0(%number: i32):
     }) {first = 0, warpgroups = 1, registers = 0} : () -> ()

@@ -168,3 +168,39 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+// A map would come after what isn't an argument.
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @attributions(%a: memref<?x?xf16>) workgroup(%w: memref<4xf32, 3>) kernel {
+    // expected-error @below {{'tile.tensor_map' op expects}}
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+}
+
+// -----
+
+// TMA puts rows of a swizzled box as far apart as the swizzle is wide: 128 bytes, not 32.
+!Map = !tile.map<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @rows_narrower_than_the_swizzle(%a: memref<?x?xf16>) kernel {
+    // expected-error @below {{'tile.tensor_map' op expects rows}}
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+}
+
+// -----
+
+// A box begins at a multiple of 128 bytes.
+!Map = !tile.map<array<i64: 4, 16>, f16, #tile.layout<"S[(4,2,8):(8,32,1)]">>
+gpu.module @m {
+  gpu.func @panels_of_64_bytes(%a: memref<?x?xf16>) kernel {
+    // expected-error @below {{'tile.tensor_map' op expects boxes at multiples of 128 bytes, got one at 64}}
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    gpu.return
+  }
+}

@@ -1468,3 +1468,41 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     return
   }
 }
+
+// -----
+
+// Memory of a peer isn't the CTA's to give.
+func.func @alloc_in_a_peer() {
+  // expected-error @below {{'tile.alloc' op expects a shared buffer, got}}
+  %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "cluster">
+  return
+}
+
+// -----
+
+// Columns 32 to 63 lie in two panels, those from 0 or 64 on together: no one type says how a part lies.
+!W = !tile.buffer<array<i64: 8, 96>, f16, #tile.layout<"S[(8,2,3,16):(96,1024,16,1)]">, "shared">
+!P = !tile.buffer<array<i64: 8, 32>, f16, #tile.layout<"S[(8,32):(96,1)]">, "shared">
+func.func @slice_across_panels(%b: !W, %i: i32) {
+  // expected-error @below {{'tile.slice' op}}
+  %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
+  return
+}
+
+// -----
+
+func.func @swap_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects schedule field 'swap' to be true or false, got 3 : i64}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3, swap = 3}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects schedule field 'warpgroups' to be an integer, got true}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = true, stages = 3}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
