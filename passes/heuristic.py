@@ -53,9 +53,13 @@ def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a") -> Warpgr
         inside = "" if not any(types.transposed) else ", with K outside"
         raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip}{inside}")
     least = min(cycles for cycles, _ in found)
-    # Among those that the model can't tell apart, what moves least, and comes alone.
-    near = [s for cycles, s in found if cycles <= least * _NEAR]
-    return max(near, key=lambda s: (-s.ctas, s.block[0] * s.block[1], -s.block[2]))
+
+    def preferred(cycles: float, s: WarpgroupSchedule) -> tuple[float, ...]:
+        """Of those that the model can't tell apart: the one alone, that moves least for what it makes."""
+        rows, columns = min(s.block[0], n if s.swap else m), min(s.block[1], m if s.swap else n)
+        return -s.ctas, rows * columns, -s.block[2], -s.warpgroups, -cycles
+
+    return max((each for each in found if each[0] <= least * _NEAR), key=lambda each: preferred(*each))[1]
 
 
 def candidates(m: int, n: int, k: int, types: Types, target: Target) -> Iterator[WarpgroupSchedule]:
