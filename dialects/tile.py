@@ -4,7 +4,6 @@ Its types, fragments and buffers, are those of `weft.dialects.tile_types`. Globa
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from weft.dialects.instruction import judge
@@ -25,9 +24,22 @@ from weft.dialects.tile_async import (
     tensor_map,
     wait_gemm,
 )
+from weft.dialects.tile_buffers import (
+    AddressOp,
+    AllocOp,
+    PeerOp,
+    SliceOp,
+    StageOp,
+    alloc,
+    peer,
+    slice_,
+    slice_type,
+    stage,
+    stage_bytes,
+    stage_type,
+)
 from weft.dialects.tile_matmul import MatmulOp, matmul
 from weft.dialects.tile_types import (
-    ADDRESS_SPACES,
     ELEMENT_TYPES,
     BufferType,
     FragmentType,
@@ -44,19 +56,24 @@ from weft.dialects.tile_types import (
     tile_complaint,
 )
 from weft.isa import async_copy
-from weft.layout import Layout
 from weft.mlir import ext
 
 # What users of the ops need too: all of the dialect under one name.
 __all__ = [
+    "AddressOp",
+    "AllocOp",
     "BufferType",
     "FragmentType",
     "MapType",
     "MatmulOp",
+    "PeerOp",
     "RingType",
+    "SliceOp",
+    "StageOp",
     "Tile",
     "acquire",
     "advance",
+    "alloc",
     "await_",
     "copy_multicast",
     "expect",
@@ -67,15 +84,19 @@ __all__ = [
     "is_map",
     "make_ring",
     "matmul",
+    "peer",
     "release",
     "release_peer",
     "role",
+    "slice_",
+    "slice_type",
+    "stage",
+    "stage_bytes",
+    "stage_type",
     "store_async",
     "tensor_map",
     "wait_gemm",
 ]
-
-STAGE_BYTES = 16  # the widest cp.async, and a row of ldmatrix, must be aligned in every stage
 
 
 class GemmOp(Op, dialect=Tile, name="gemm"):
@@ -118,145 +139,6 @@ class GemmOp(Op, dialect=Tile, name="gemm"):
                     f"B {list(self.b.type.shape)}, got {list(value.type.shape)}"
                 )
         return None
-
-
-class AllocOp(Op, dialect=Tile, name="alloc"):
-    """A buffer that lives as long as the kernel; it starts where its swizzle's pattern does."""
-
-    buffer: ext.Result[Any]
-
-    def check(self) -> str | None:
-        if not is_buffer(self.buffer):
-            return f"expects to return a tile.buffer, got {self.buffer.type}"
-        if found := tile_complaint([self.buffer]):
-            return found
-        return (
-            None if self.buffer.type.space == "shared" else f"expects a shared buffer, got {self.buffer.type}"
-        )
-
-
-class StageOp(Op, dialect=Tile, name="stage"):
-    """One of the equal tiles that a buffer holds along its first dimension: `buffer[index]`."""
-
-    buffer: ext.Operand[Any]
-    index: ext.Operand[Any]
-    tile: ext.Result[Any]
-
-    def check(self) -> str | None:
-        if not (is_buffer(self.buffer) and is_buffer(self.tile)):
-            return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.tile.type}"
-        if found := tile_complaint([self.buffer, self.tile]) or index_complaint([self.index]):
-            return found
-        want = stage_type(self.buffer.type)
-        if want is None:
-            return f"expects a buffer whose first dimension is one stride apart, got {self.buffer.type}"
-        if want != self.tile.type:
-            return f"expects to return {want}, got {self.tile.type}"
-        swizzle, apart = want.layout.swizzle, stage_bytes(self.buffer.type)
-        if swizzle and apart % swizzle.period:
-            return f"expects stages a multiple of {swizzle.period} bytes apart, got {apart}"
-        if apart % STAGE_BYTES:
-            return f"expects stages a multiple of {STAGE_BYTES} bytes apart, got {apart}"
-        return None
-
-
-class SliceOp(Op, dialect=Tile, name="slice"):
-    """The part of a buffer of rank 2 at (`row`, `column`), multiples of the result's shape."""
-
-    buffer: ext.Operand[Any]
-    row: ext.Operand[Any]
-    column: ext.Operand[Any]
-    tile: ext.Result[Any]
-
-    def check(self) -> str | None:
-        if not (is_buffer(self.buffer) and is_buffer(self.tile)):
-            return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.tile.type}"
-        found = tile_complaint([self.buffer, self.tile]) or index_complaint([self.row, self.column])
-        if found:
-            return found
-        whole, part = self.buffer.type, self.tile.type
-        if len(whole.shape) != 2 or len(part.shape) != 2:
-            return f"expects buffers of rank 2, got shapes {list(whole.shape)} and {list(part.shape)}"
-        if any(big % small for big, small in zip(whole.shape, part.shape, strict=True)):
-            return f"expects whole tiles of {list(part.shape)} in the buffer, got shape {list(whole.shape)}"
-        if (want := slice_type(whole, part.shape)) != part:
-            return f"expects to return {want}, got {part}"
-        plain = replace(whole.layout, swizzle=None)
-        first = plain.slice(whole.shape, (0, 0), part.shape)
-        unit = whole.layout.swizzle.period if whole.layout.swizzle else STAGE_BYTES
-        rows, columns = (range(0, whole.shape[i], part.shape[i]) for i in range(2))
-        for start in (*((row, 0) for row in rows), *((0, column) for column in columns)):
-            other = plain.slice(whole.shape, start, part.shape)
-            if other.shard != first.shard:
-                return f"expects parts that lie alike, got {replace(other, offset=())} at {list(start)}"
-            apart = plain.apply(start, whole.shape)["m"] * whole.element_bits // 8
-            if apart % unit:
-                return f"expects parts a multiple of {unit} bytes apart, got {apart}"
-        return None
-
-
-class PeerOp(Op, dialect=Tile, name="peer"):
-    """The buffer of another CTA of the cluster, by its rank there: where it has the operand.
-
-    Its CTA must have written it before a barrier of the cluster, and live until another.
-    """
-
-    buffer: ext.Operand[Any]
-    rank: ext.Operand[Any]
-    peer: ext.Result[Any]
-
-    def check(self) -> str | None:
-        if not (is_buffer(self.buffer) and is_buffer(self.peer)):
-            return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.peer.type}"
-        if found := tile_complaint([self.buffer, self.peer]) or index_complaint([self.rank]):
-            return found
-        if self.buffer.type.space != "shared" or peer_type(self.buffer.type) != self.peer.type:
-            return f"expects a shared buffer and {peer_type(self.buffer.type)}, got {self.buffer.type}"
-        return None
-
-
-class AddressOp(Op, dialect=Tile, name="address"):
-    """The address of a buffer's first byte, before any swizzle: `!llvm.ptr<3>`, of a peer `!llvm.ptr<7>`."""
-
-    buffer: ext.Operand[Any]
-    address: ext.Result[Any]
-
-    def check(self) -> str | None:
-        if not is_buffer(self.buffer):
-            return f"expects a tile.buffer, got {self.buffer.type}"
-        want = f"!llvm.ptr<{ADDRESS_SPACES[self.buffer.type.space]}>"
-        if str(self.address.type) != want:
-            return f"expects to return {want}, got {self.address.type}"
-        return tile_complaint([self.buffer])
-
-
-def stage_type(buffer: Any) -> Any | None:
-    """The type of one tile along the buffer's first dimension; None where that isn't one stride."""
-    if len(buffer.shape) < 2:
-        return None
-    first, *rest = buffer.layout.group(buffer.shape)
-    if len([i for i in first if i.extent > 1]) > 1:
-        return None
-    inner = Layout(tuple(i for group in rest for i in group), swizzle=buffer.layout.swizzle)
-    return BufferType.of(buffer.shape[1:], buffer.element_type, inner, buffer.space)
-
-
-def slice_type(buffer: Any, shape: Sequence[int]) -> Any:
-    """The type of a part of a buffer of rank 2. Raises LayoutError where no layout says where it lies."""
-    inner = replace(buffer.layout, swizzle=None).slice(buffer.shape, (0, 0), shape)
-    inner = replace(inner, swizzle=buffer.layout.swizzle)
-    return BufferType.of(shape, buffer.element_type, inner, buffer.space)
-
-
-def peer_type(buffer: Any) -> Any:
-    """The type of a buffer like this one in another CTA of the cluster."""
-    return BufferType.of(buffer.shape, buffer.element_type, buffer.layout, "cluster")
-
-
-def stage_bytes(buffer: Any) -> int:
-    """The distance of a buffer's tiles along its first dimension, for a buffer that has a `stage_type`."""
-    strides = [it.stride for it in buffer.layout.group(buffer.shape)[0]]
-    return int(sum(strides) * buffer.element_bits // 8)
 
 
 def _vector_complaint(op: Any, widths: Sequence[int]) -> str | None:
@@ -460,26 +342,6 @@ def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta
         results=[d_type],
         attributes={"alpha": float(alpha), "beta": float(beta)},
     ).d
-
-
-def alloc(buffer_type: Any) -> Any:
-    """Builds `tile.alloc` and returns the buffer."""
-    return build(AllocOp, results=[buffer_type]).buffer
-
-
-def peer(buffer: Any, rank: Any) -> Any:
-    """Builds `tile.peer` and returns the peer's buffer."""
-    return build(PeerOp, operands=[buffer, rank], results=[peer_type(buffer.type)]).peer
-
-
-def stage(buffer: Any, index: Any) -> Any:
-    """Builds `tile.stage` and returns `buffer[index]`."""
-    return build(StageOp, operands=[buffer, index], results=[stage_type(buffer.type)]).tile
-
-
-def slice_(buffer: Any, row: Any, column: Any, shape: Sequence[int]) -> Any:
-    """Builds `tile.slice` and returns the part, of this shape."""
-    return build(SliceOp, operands=[buffer, row, column], results=[slice_type(buffer.type, shape)]).tile
 
 
 def copy_async(

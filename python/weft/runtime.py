@@ -106,21 +106,13 @@ class Loaded:
         block: Dim,
         args: Sequence[Argument],
         *,
-        shared_bytes: int = 0,
-        cluster: Dim = (1, 1, 1),
         stream: object = None,
-        dependent: bool = False,
+        **options: Any,
     ) -> None:
-        """Queue one kernel on `stream` (a handle, or an object of PyTorch or CuPy; None: the default stream).
-
-        `shared_bytes` is dynamic. A `dependent` kernel may begin before what was queued before it is done,
-        and waits for that itself (`griddepcontrol.wait`). Nothing is waited for; memory in `args` must live
-        until the kernel ends.
+        """Queue one kernel on `stream` (a handle, or an object of PyTorch or CuPy; None: the default stream),
+        with what `prepare` takes. Nothing is waited for.
         """
-        prepared = self.prepare(
-            kernel_name, grid, block, args, shared_bytes=shared_bytes, cluster=cluster, dependent=dependent
-        )
-        launch(prepared, stream)
+        launch(self.prepare(kernel_name, grid, block, args, **options), stream)
 
     def prepare(
         self,
@@ -133,7 +125,11 @@ class Loaded:
         cluster: Dim = (1, 1, 1),
         dependent: bool = False,
     ) -> "Prepared":
-        """A launch with all that `launch` takes but the stream, to be queued any number of times."""
+        """A launch to be queued any number of times; memory in `args` must live until the last one ends.
+
+        `shared_bytes` is dynamic. A `dependent` kernel may begin before what was queued before it is done,
+        and waits for that itself (`griddepcontrol.wait`).
+        """
         packed = pack(args)
         what = (
             f"launching {kernel_name} with grid {grid}, block {block}, {shared_bytes} bytes of shared memory"
