@@ -369,6 +369,16 @@ def test_copies_of_an_unwritten_register_are_no_use_of_it():
     check(lines, lambda a: [*a, "add.u32 %r8, %r5, 1;"], "uninitialised-register", "add.u32 %r8")
 
 
+def test_half_of_a_packed_register_may_be_unwritten():
+    lines = [
+        "mov.u16 %h0, 7;",
+        "mov.b32 %r5, {%h1, %h0};",
+        "mov.b32 {%h2, %h3}, %r5;",
+        "add.u16 %h4, %h3, 1;",
+    ]
+    check(lines, lambda a: a[1:], "uninitialised-register", "add.u16 %h4")
+
+
 def test_a_part_of_a_warp_at_an_aligned_instruction():
     lines = [
         "setp.ge.u32 %p0, %r0, 96;",

@@ -33,7 +33,9 @@ def watched(program: Program) -> Watched:
 
 
 def is_copy(traffic: Traffic) -> bool:
-    """Whether an instruction only moves registers, so that their state moves with them."""
+    """Whether an instruction only moves registers, so that their state moves with them: what packs several
+    has been written where one of them has, since compilers leave out halves that nobody reads.
+    """
     return traffic.prefix == "mov"
 
 
@@ -60,7 +62,7 @@ def _flow(defined: int, traffic: Traffic) -> int:
     """What is written for certain after an instruction, as a set of bits."""
     reads = sum({1 << slot for slot in traffic.reads})
     writes = sum({1 << slot for slot in traffic.writes})
-    if is_copy(traffic) and reads & ~defined:
+    if is_copy(traffic) and reads and not reads & defined:
         return defined & ~writes
     return defined if traffic.guard else defined | writes
 

@@ -84,10 +84,12 @@ class RegisterState:
         """Reads must follow writes of the same thread; a copy hands the state on."""
         threads = lanes.threads()
         empty = np.zeros_like(threads)
-        missing = empty
-        for slot in real_reads(traffic):
-            if slot in slots:
-                missing = missing | (threads & ~self._written.get(slot, empty))
+        lacking = [
+            threads & ~self._written.get(slot, empty) if slot in slots else empty
+            for slot in real_reads(traffic)
+        ]
+        together = np.logical_and if is_copy(traffic) else np.logical_or
+        missing = together.reduce(lacking) if lacking else empty
         if not is_copy(traffic):
             if missing.any():
                 self._tell(
