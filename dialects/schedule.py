@@ -218,6 +218,8 @@ class WarpgroupSchedule(_Written):
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips that have the instructions of every such schedule."""
+        if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in _WIDTHS:
+            return frozenset()
         row = wgmma.MMA_ASYNC.table.get(cls((64, 64, 64), 1, 2).form(types))
         return row.chips if row else frozenset()
 

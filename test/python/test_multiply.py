@@ -91,6 +91,9 @@ def test_kernels_are_compiled_once(monkeypatch):
             "no array has elements of type f128",
         ),
         (lambda: weft.matmul(small(4, 8), small(8, 4), alpha=np.inf), "alpha to be finite"),
+        (lambda: weft.matmul(*(small(8, 8, dtype=np.float64),) * 2), "expects A of element type"),
+        (lambda: weft.matmul(*(small(8, 8, dtype=np.int16),) * 2), "expects A of element type"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), out_dtype="f64"), "expects D of element type"),
         (
             lambda: weft.matmul(*(small(8, 8, dtype=np.float32),) * 2),
             "multiplies f32 and f32 on sm_90a, with K outside",
