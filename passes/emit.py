@@ -1,8 +1,10 @@
-"""Integer arithmetic for patterns: i32 values that may still be Python numbers, folded where they are."""
+"""What patterns write most: arithmetic on i32 values that may still be Python numbers, folded where they are;
+constants and elements of vectors.
+"""
 
 from typing import Any
 
-from weft.mlir import arith, gpu, ir
+from weft.mlir import arith, gpu, ir, vector
 
 Number = Any  # an i32 Value or a Python int
 
@@ -126,3 +128,21 @@ def as_i32(index: Any) -> Any:
 def thread() -> Any:
     """The thread's number in its CTA (blocks have one dimension)."""
     return as_i32(gpu.thread_id(gpu.Dimension.x))
+
+
+def constant(kind: Any, number: float) -> Any:
+    """A number as a value of an integer or float type, or in every element of a vector."""
+    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    if isinstance(element, ir.IntegerType):
+        one = ir.IntegerAttr.get(element, int(number))
+    else:
+        one = ir.FloatAttr.get(element, number)
+    return arith.constant(kind, one if element == kind else ir.DenseElementsAttr.get_splat(kind, one))
+
+
+def elements(value: Any) -> list[Any]:
+    """The elements of a vector; a scalar is its own."""
+    if not isinstance(value.type, ir.VectorType):
+        return [value]
+    found = vector.to_elements(value)
+    return [found] if isinstance(found, ir.Value) else list(found)

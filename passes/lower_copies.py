@@ -120,14 +120,7 @@ def _guarded_load(source: Matrix, row: Any, column: Any, kind: Any) -> Any:
     inside = arith.andi(source.has_row(row), source.has_column(column))
     address = source.element_of(source.row(row), column)
     loaded = llvm.load(kind, arith.select(inside, address, source.base))
-    return arith.select(inside, loaded, _zero(kind))
-
-
-def _zero(kind: Any) -> Any:
-    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
-    number = ir.IntegerAttr if isinstance(element, ir.IntegerType) else ir.FloatAttr
-    zero = number.get(element, 0)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, zero) if element != kind else zero)
+    return arith.select(inside, loaded, emit.constant(kind, 0))
 
 
 def _load(op: LoadOp) -> Any:
@@ -156,7 +149,7 @@ def _store_shared(op: StoreOp) -> None:
         _store_plain(op)
         return
     lane = tile.to_lane(op.fragment)
-    words = _listed(vector.bitcast(ir.VectorType.get([kind.registers // 2], _i32()), lane))
+    words = emit.elements(vector.bitcast(ir.VectorType.get([kind.registers // 2], _i32()), lane))
     first = 0
     for count, address, transposed in _matrix_moves(op, op.destination, kind):
         registers = words[first : first + count]
@@ -236,23 +229,15 @@ def _load_plain(op: LoadOp) -> Any:
     kind, elements = op.fragment.type, list[Any]()
     for _, count, address in _plain_places(op, op.source, kind):
         run = kind.element_type if count == 1 else ir.VectorType.get([count], kind.element_type)
-        elements += _listed(llvm.load(run, address))
+        elements += emit.elements(llvm.load(run, address))
     return tile.from_lane(vector.from_elements(kind.lane_type, elements), kind)
 
 
 def _store_plain(op: StoreOp) -> None:
     kind = op.fragment.type
-    elements = _listed(tile.to_lane(op.fragment))
+    elements = emit.elements(tile.to_lane(op.fragment))
     for register, count, address in _plain_places(op, op.destination, kind):
         llvm.store(_run(elements[register : register + count], kind.element_type), address)
-
-
-def _listed(value: Any) -> list[Any]:
-    """A value's elements."""
-    if not isinstance(value.type, ir.VectorType):
-        return [value]
-    found = vector.to_elements(value)
-    return [found] if isinstance(found, ir.Value) else list(found)
 
 
 def _run(elements: list[Any], kind: Any) -> Any:
@@ -375,7 +360,7 @@ def _load_global(op: LoadOp) -> Any:
         for _, width, row, column in runs:
             run = source.element if width == 1 else ir.VectorType.get([width], source.element)
             found = _guarded_load(source, emit.add(start_row, row), emit.add(start_column, column), run)
-            elements += [found] if width == 1 else list(vector.to_elements(found))
+            elements += emit.elements(found)
         return vector.from_elements(kind.lane_type, elements)
 
     width, single = _width(op, source), _runs(op, kind, 1)
@@ -395,7 +380,7 @@ def _store(op: StoreOp) -> None:
         return
     places.threads_of(op)
     destination, kind = Matrix(op.destination), op.fragment.type
-    elements = _listed(tile.to_lane(op.fragment))
+    elements = emit.elements(tile.to_lane(op.fragment))
     start_row, start_column = _lane_start(op, kind)
 
     def store(runs: Runs) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from weft.dialects.op import refuse
 from weft.dialects.tile import FragmentType, FromLaneOp, ToLaneOp
 from weft.mlir import ir, operations, scf, vector
+from weft.passes import emit
 from weft.passes.pass_ import Pass
 
 
@@ -92,10 +93,7 @@ def _scalar_types(kind: Any) -> list[Any]:
 
 def _scalars(value: Any) -> list[Any]:
     """A value, or the elements that a lane holds of a fragment."""
-    if not isinstance(value.type, FragmentType):
-        return [value]
-    found = vector.to_elements(_to_lane(value))
-    return [found] if isinstance(found, ir.Value) else list(found)
+    return emit.elements(_to_lane(value)) if isinstance(value.type, FragmentType) else [value]
 
 
 def _rebuilt(kinds: Sequence[Any], flat: list[Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from weft.isa import mma as isa
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout, LayoutError
-from weft.mlir import arith, ir, llvm, operations, vector
+from weft.mlir import ir, llvm, operations, vector
 from weft.passes import emit, places, uniformity
 from weft.passes.dispatch import Candidate, Predicate, dispatch
 from weft.passes.pass_ import Pass
@@ -171,7 +171,7 @@ class _Operand:
     """A fragment as the registers of its atoms."""
 
     def __init__(self, lane: Any, kind: Any, registers: Registers) -> None:
-        self.elements = list(_scalars(lane))
+        self.elements = emit.elements(lane)
         self.map = _register_map(kind.layout, kind.shape, registers.layout, registers.shape)
         self.registers = registers
         self.element_type = kind.element_type
@@ -192,11 +192,6 @@ class _Operand:
         """Replaces the elements of one atom, one register each."""
         for place, register in zip(self.map[first, second], registers, strict=True):
             self.elements[place] = register
-
-
-def _scalars(lane: Any) -> Any:
-    found = vector.to_elements(lane)
-    return [found] if isinstance(found, ir.Value) else found
 
 
 def _lower(shape: str) -> Callable[[GemmOp], Any]:
@@ -225,15 +220,14 @@ def _initial(op: GemmOp) -> Any:
     """What the accumulators start from, in D's register order: C where beta is 1, else zeros."""
     kind = op.d.type
     if op.attribute("beta") == 0.0:
-        zero = ir.FloatAttr.get(kind.element_type, 0.0)
-        return arith.constant(kind.lane_type, ir.DenseElementsAttr.get_splat(kind.lane_type, zero))
+        return emit.constant(kind.lane_type, 0)
     c = op.c[0]
     if c.type.layout == kind.layout:
         return tile.to_lane(c)
     held = {
         coordinates: i for i, coordinates in enumerate(places.lane_elements(c.type.layout, c.type.shape)[0])
     }
-    scalars = _scalars(tile.to_lane(c))
+    scalars = emit.elements(tile.to_lane(c))
     order = [held[coordinates] for coordinates in places.lane_elements(kind.layout, kind.shape)[0]]
     return vector.from_elements(kind.lane_type, [scalars[i] for i in order])
 

@@ -16,7 +16,7 @@ from weft.isa.descriptors import SWIZZLES as MODES
 from weft.isa.types import ELEMENT_TYPES
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, operations, vector
-from weft.passes import places, uniformity
+from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass
 from weft.passes.uniformity import Scope
 
@@ -101,7 +101,7 @@ def _multiply(op: GemmAsyncOp) -> Any:
     b_start = _descriptor(op.b, b)
     left = _Left(op, form)
     kinds = op.d.type
-    sums = list(_elements(tile.to_lane(op.c)))
+    sums = emit.elements(tile.to_lane(op.c))
     each = len(sums) // (m // isa.M)
     wgmma.fence()
     results: list[Any] = []
@@ -146,7 +146,7 @@ class _Left:
         words = ir.VectorType.get(
             [kind.registers * kind.element_type.width // 32], ir.IntegerType.get_signless(32)
         )
-        self.words = list(_elements(vector.bitcast(words, tile.to_lane(op.a))))
+        self.words = emit.elements(vector.bitcast(words, tile.to_lane(op.a)))
         self.steps, self.type = kind.shape[1] // registers.shape[1], registers
 
     def values(self, block: int, step: int, depth: int) -> list[Any]:
@@ -193,11 +193,6 @@ def _advance(descriptor: Any, bytes_: int) -> Any:
     return arith.addi(descriptor, arith.constant(descriptor.type, bytes_ // UNIT))
 
 
-def _elements(lane: Any) -> list[Any]:
-    found = vector.to_elements(lane)
-    return [found] if isinstance(found, ir.Value) else list(found)
-
-
 def _struct(values: list[Any]) -> Any:
     kind = ir.Type.parse(f"!llvm.struct<({', '.join(str(v.type) for v in values)})>")
     packed = llvm.mlir_undef(kind)
@@ -222,7 +217,7 @@ def _wait(op: WaitGemmOp) -> list[Any]:
     results = []
     for fragment in op.fragments:
         kind = fragment.type
-        values = _elements(tile.to_lane(fragment))
+        values = emit.elements(tile.to_lane(fragment))
         element = str(kind.element_type)
         letter = _LETTERS[element]
         count = len(values)

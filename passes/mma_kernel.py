@@ -16,7 +16,7 @@ from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, scf
 from weft.passes import emit
-from weft.passes.product import element_bytes, finish, grouped, pair_bytes, size, splat
+from weft.passes.product import element_bytes, finish, grouped, pair_bytes, size
 
 VECTOR_BYTES = COPY.bytes
 
@@ -209,7 +209,7 @@ class MmaKernel:
 
     def _zero(self) -> Any:
         kind = self.accumulator_type
-        return tile.from_lane(splat(kind.lane_type, 0.0), kind)
+        return tile.from_lane(emit.constant(kind.lane_type, 0), kind)
 
     def _multiply(self, accumulator: Any, stage_a: Any, stage_b: Any, start_m: Any, start_n: Any) -> Any:
         """One block of K: a warp's share of a stage, one atom of K at a time."""

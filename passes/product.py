@@ -24,7 +24,7 @@ def finish(op: MatmulOp, sums: Any, row: Any, column: Any, *, aligned: bool) -> 
     layout, shape, lane = sums.type.layout, sums.type.shape, tile.to_lane(sums)
     alpha, c = op.attribute("alpha"), op.c
     if alpha != 1.0:
-        lane = arith.mulf(lane, splat(lane.type, alpha))
+        lane = arith.mulf(lane, emit.constant(lane.type, alpha))
     if c is not None:
         fragment = FragmentType.of(shape, c.type.element_type, layout)
         loaded = tile.load(c, row, column, fragment, vector_bytes=pair_bytes(c) if aligned else 0)
@@ -33,7 +33,7 @@ def finish(op: MatmulOp, sums: Any, row: Any, column: Any, *, aligned: bool) -> 
         if isinstance(lane.type.element_type, ir.IntegerType):
             lane = arith.addi(lane, term)
         else:
-            term = term if beta == 1.0 else arith.mulf(term, splat(term.type, beta))
+            term = term if beta == 1.0 else arith.mulf(term, emit.constant(term.type, beta))
             lane = arith.addf(lane, term)
     fragment = FragmentType.of(shape, op.d.type.element_type, layout)
     return tile.from_lane(convert(lane, fragment.lane_type), fragment)
@@ -52,16 +52,6 @@ def element_bytes(matrix: Any) -> int:
 def pair_bytes(matrix: Any) -> int:
     """Bytes of two elements."""
     return 2 * element_bytes(matrix)
-
-
-def splat(kind: Any, number: float) -> Any:
-    """A vector of one number."""
-    element = kind.element_type
-    if isinstance(element, ir.IntegerType):
-        value = ir.IntegerAttr.get(element, int(number))
-    else:
-        value = ir.FloatAttr.get(element, number)
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, value))
 
 
 def convert(lane: Any, kind: Any) -> Any:
