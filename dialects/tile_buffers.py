@@ -14,7 +14,7 @@ from weft.dialects.tile_types import (
     tile_complaint,
 )
 from weft.layout import Layout
-from weft.mlir import ext
+from weft.mlir import ext, ir
 
 STAGE_BYTES = 16  # the widest cp.async, and a row of ldmatrix, must be aligned in every stage
 
@@ -123,10 +123,15 @@ class AddressOp(Op, dialect=Tile, name="address"):
     def check(self) -> str | None:
         if not is_buffer(self.buffer):
             return f"expects a tile.buffer, got {self.buffer.type}"
-        want = f"!llvm.ptr<{ADDRESS_SPACES[self.buffer.type.space]}>"
+        want = _pointer(self.buffer.type)
         if str(self.address.type) != want:
             return f"expects to return {want}, got {self.address.type}"
         return tile_complaint([self.buffer])
+
+
+def _pointer(buffer: Any) -> str:
+    """The type of a buffer's address."""
+    return f"!llvm.ptr<{ADDRESS_SPACES[buffer.space]}>"
 
 
 def stage_type(buffer: Any) -> Any | None:
@@ -176,3 +181,8 @@ def slice_(buffer: Any, row: Any, column: Any, shape: Sequence[int]) -> Any:
 def peer(buffer: Any, rank: Any) -> Any:
     """Builds `tile.peer` and returns the peer's buffer."""
     return build(PeerOp, operands=[buffer, rank], results=[peer_type(buffer.type)]).peer
+
+
+def address(buffer: Any) -> Any:
+    """Builds `tile.address` and returns the pointer."""
+    return build(AddressOp, operands=[buffer], results=[ir.Type.parse(_pointer(buffer.type))]).address

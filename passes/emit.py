@@ -1,10 +1,12 @@
 """What patterns write most: arithmetic on i32 values that may still be Python numbers, folded where they are;
-constants and elements of vectors.
+constants, elements of vectors, branches.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from weft.mlir import arith, gpu, ir, vector
+from weft.mlir import arith, gpu, ir, scf, vector
 
 Number = Any  # an i32 Value or a Python int
 
@@ -128,6 +130,15 @@ def as_i32(index: Any) -> Any:
 def thread() -> Any:
     """The thread's number in its CTA (blocks have one dimension)."""
     return as_i32(gpu.thread_id(gpu.Dimension.x))
+
+
+@contextmanager
+def when(condition: Any) -> Iterator[None]:
+    """In the block, ops are built for where the condition, an i1 value, holds."""
+    branch = scf.IfOp(condition)
+    with ir.InsertionPoint(branch.then_block):
+        yield
+        scf.yield_([])
 
 
 def constant(kind: Any, number: float) -> Any:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weft.dialects import mma, tile
-from weft.dialects.op import build, refuse
-from weft.dialects.tile import AddressOp, CopyAsyncOp, CopyOp, LoadOp, StoreOp, is_buffer, is_map
-from weft.dialects.tile_types import ADDRESS_SPACES
+from weft.dialects.op import refuse
+from weft.dialects.tile import CopyAsyncOp, CopyOp, LoadOp, StoreOp, is_buffer, is_map
 from weft.isa.chips import LANES
 from weft.isa.matrix_moves import STMATRIX
 from weft.layout import LayoutError
@@ -41,17 +40,6 @@ def run(module: Any) -> None:
             op.operation.erase()
 
 
-def _require_all(op: Any, scope: Scope) -> None:
-    """Refuses an operation of a whole warp or CTA that only a part of it may reach."""
-    if (found := uniformity.complaint(op, scope)) is not None:
-        raise refuse(op, f"expects {found}")
-
-
-def _address(buffer: Any) -> Any:
-    space = ADDRESS_SPACES[buffer.type.space]
-    return build(AddressOp, operands=[buffer], results=[places.pointer(space)]).address
-
-
 def _copy_async(op: CopyAsyncOp) -> None:
     """Each thread takes every `threads`-th vector of the tile, row by row."""
     source, shared = Matrix(op.source), SharedTile(op.tile.type)
@@ -61,10 +49,10 @@ def _copy_async(op: CopyAsyncOp) -> None:
     if columns % elements:
         raise refuse(op, f"expects tile rows that {width} bytes divide, got {columns} elements")
     per_row = columns // elements
-    _require_all(op, Scope.CTA)
+    uniformity.require(op, Scope.CTA)
     if found := shared.run_complaint(elements):
         raise refuse(op, found)
-    base, thread = _address(op.tile), emit.thread()
+    base, thread = tile.address(op.tile), emit.thread()
     rows_at_once = threads // per_row
     even = threads % per_row == 0 and rows % rows_at_once == 0
     split = even and places.carry_free(shared.groups[0], rows_at_once)
@@ -89,18 +77,16 @@ def _copy_async(op: CopyAsyncOp) -> None:
         if first + threads <= rows * per_row:
             copy(Point(row), column)
             continue
-        branch = scf.IfOp(emit.less(number, rows * per_row))
-        with ir.InsertionPoint(branch.then_block):
+        with emit.when(emit.less(number, rows * per_row)):
             copy(Point(row), column)
-            scf.yield_([])
 
 
 def _copy(op: CopyOp) -> None:
     """Each thread takes every `threads`-th element of the tile, in a loop."""
     source, shared = Matrix(op.source), SharedTile(op.tile.type)
     (rows, columns), threads = op.tile.type.shape, places.threads_of(op)
-    _require_all(op, Scope.CTA)
-    base, thread = _address(op.tile), emit.thread()
+    uniformity.require(op, Scope.CTA)
+    base, thread = tile.address(op.tile), emit.thread()
     loop = scf.ForOp(thread, emit.value(rows * columns), emit.value(threads))
     with ir.InsertionPoint(loop.body):
         row, column = (
@@ -168,8 +154,8 @@ def _matrix_moves(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, Any, b
     matrices, transposed = _matrices(op, kind)
     swap = "transpose" in op.attributes and op.attribute("transpose")
     places.threads_of(op)
-    _require_all(op, Scope.WARP)
-    shared, base = SharedTile(buffer.type), _address(buffer)
+    uniformity.require(op, Scope.WARP)
+    shared, base = SharedTile(buffer.type), tile.address(buffer)
     if found := shared.run_complaint(MATRIX):
         raise refuse(op, found)
     extents = kind.shape[::-1] if swap else kind.shape
@@ -214,7 +200,7 @@ def _plain_places(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, A
     places.threads_of(op)
     if "transpose" in op.attributes and op.attribute("transpose"):
         raise refuse(op, f"expects no transpose of a fragment of {kind.element_type}")
-    shared, base = SharedTile(buffer.type), _address(buffer)
+    shared, base = SharedTile(buffer.type), tile.address(buffer)
     width = max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
     if found := shared.run_complaint(width):
         raise refuse(op, found)
@@ -387,11 +373,9 @@ def _store(op: StoreOp) -> None:
         for register, width, row, column in runs:
             at_row, at_column = emit.add(start_row, row), emit.add(start_column, column)
             inside = arith.andi(destination.has_row(at_row), destination.has_column(at_column))
-            branch = scf.IfOp(inside)
-            with ir.InsertionPoint(branch.then_block):
+            with emit.when(inside):
                 address = destination.element_of(destination.row(at_row), at_column)
                 llvm.store(_run(elements[register : register + width], destination.element), address)
-                scf.yield_([])
 
     width, single = _width(op, destination), _runs(op, kind, 1)
     if width == 1:

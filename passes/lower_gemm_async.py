@@ -2,12 +2,12 @@
 `tile.wait_gemm` the wait for it.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile, wgmma
-from weft.dialects.op import build, refuse
-from weft.dialects.tile import AddressOp, is_buffer
+from weft.dialects.op import refuse
+from weft.dialects.tile import is_buffer
 from weft.dialects.tile_async import GemmAsyncOp, WaitGemmOp
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import wgmma as isa
@@ -16,7 +16,7 @@ from weft.isa.descriptors import SWIZZLES as MODES
 from weft.isa.types import ELEMENT_TYPES
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, operations, vector
-from weft.passes import emit, places, uniformity
+from weft.passes import emit, uniformity
 from weft.passes.pass_ import Pass
 from weft.passes.uniformity import Scope
 
@@ -26,8 +26,7 @@ UNIT = 16  # the bytes that addresses in a descriptor count
 def run(module: Any) -> None:
     """Lowers every asynchronous product and every wait for one."""
     for op in operations(module, GemmAsyncOp, WaitGemmOp):
-        if (found := uniformity.complaint(op, Scope.WARPGROUP)) is not None:
-            raise refuse(op, f"expects {found}")
+        uniformity.require(op, Scope.WARPGROUP)
         with ir.InsertionPoint(op), op.location:
             results = [_multiply(op)] if isinstance(op, GemmAsyncOp) else _wait(op)
         for old, new in zip(op.operation.results, results, strict=True):
@@ -179,10 +178,8 @@ def _check_accumulators(op: GemmAsyncOp, form: isa.MmaAsync) -> None:
 
 
 def _descriptor(buffer: Any, operand: Operand) -> Any:
-    address = build(AddressOp, operands=[buffer], results=[places.pointer(3)]).address
-    record = replace(operand.record)
-    fields = {name: value for name, value in vars(record).items() if name != "address"}
-    return wgmma.descriptor(address, **fields)
+    fields = {name: value for name, value in vars(operand.record).items() if name != "address"}
+    return wgmma.descriptor(tile.address(buffer), **fields)
 
 
 def _advance(descriptor: Any, bytes_: int) -> Any:

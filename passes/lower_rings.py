@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.op import build, refuse
-from weft.dialects.tile import AddressOp, BufferType
+from weft.dialects.op import refuse
+from weft.dialects.tile import BufferType
 from weft.dialects.tile_async import (
     AcquireOp,
     AdvanceOp,
@@ -16,6 +16,7 @@ from weft.dialects.tile_async import (
     ReleaseOp,
     ReleasePeerOp,
 )
+from weft.dialects.tile_types import ADDRESS_SPACES
 from weft.mlir import arith, ir, nvvm, operations, scf
 from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass
@@ -65,15 +66,13 @@ def _make(op: MakeRingOp) -> Barriers:
     stages = op.ring.type.stages
     i64 = ir.IntegerType.get_signless(64)
     kind = BufferType.of((2, stages), i64, f"S[(2,{stages}):({stages},1)]")
-    base = build(AddressOp, operands=[tile.alloc(kind)], results=[places.pointer(3)]).address
+    base = tile.address(tile.alloc(kind))
     made = Barriers(base, stages)
-    branch = scf.IfOp(emit.equal(emit.thread(), 0))
-    with ir.InsertionPoint(branch.then_block):
+    with emit.when(emit.equal(emit.thread(), 0)):
         for stage in range(stages):
             nvvm.MBarrierInitOp(made.full(stage), emit.value(1))
             nvvm.MBarrierInitOp(made.empty(stage), emit.value(op.consumers.value))
         nvvm.FenceMbarrierInitOp()
-        scf.yield_([])
     return made
 
 
@@ -109,24 +108,14 @@ def _full(op: FullBarrierOp, ring: Barriers) -> list[Any]:
     return [ring.full(op.stage)]
 
 
-def _release(op: ReleaseOp, ring: Barriers) -> list[Any]:
+def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[Any]:
     """One thread arrives for its warpgroup, which has waited for its products together."""
-    if (found := uniformity.complaint(op, Scope.WARPGROUP)) is not None:
-        raise refuse(op, f"expects {found}")
-    branch = scf.IfOp(emit.equal(emit.rem(emit.thread(), WARPGROUP), 0))
-    with ir.InsertionPoint(branch.then_block):
-        nvvm.MBarrierArriveOp(ring.empty(op.stage))
-        scf.yield_([])
-    return []
-
-
-def _release_peer(op: ReleasePeerOp, ring: Barriers) -> list[Any]:
-    if (found := uniformity.complaint(op, Scope.WARPGROUP)) is not None:
-        raise refuse(op, f"expects {found}")
-    branch = scf.IfOp(emit.equal(emit.rem(emit.thread(), WARPGROUP), 0))
-    with ir.InsertionPoint(branch.then_block):
-        nvvm.MBarrierArriveOp(nvvm.mapa(places.pointer(7), ring.empty(op.stage), op.rank))
-        scf.yield_([])
+    uniformity.require(op, Scope.WARPGROUP)
+    with emit.when(emit.equal(emit.rem(emit.thread(), WARPGROUP), 0)):
+        barrier = ring.empty(op.stage)
+        if isinstance(op, ReleasePeerOp):
+            barrier = nvvm.mapa(places.pointer(ADDRESS_SPACES["cluster"]), barrier, op.rank)
+        nvvm.MBarrierArriveOp(barrier)
     return []
 
 
@@ -142,7 +131,7 @@ _LOWERINGS = {
     ExpectOp: _expect,
     FullBarrierOp: _full,
     ReleaseOp: _release,
-    ReleasePeerOp: _release_peer,
+    ReleasePeerOp: _release,
     AdvanceOp: _advance,
 }
 

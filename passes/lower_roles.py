@@ -20,8 +20,7 @@ _STEP = 8  # in which registers are given out
 def run(module: Any) -> None:
     """Lowers every role."""
     for op in operations(module, RoleOp):
-        if (found := uniformity.complaint(op, Scope.WARPGROUP)) is not None:
-            raise refuse(op, f"expects {found}")
+        uniformity.require(op, Scope.WARPGROUP)
         threads = places.threads_of(op)
         first, count = op.first.value, op.warpgroups.value
         if threads < (first + count) * WARPGROUP:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.dialects.op import build, refuse
-from weft.dialects.tile import AddressOp, CopyAsyncOp, is_map
+from weft.dialects import tile
+from weft.dialects.op import refuse
+from weft.dialects.tile import CopyAsyncOp, is_map
 from weft.dialects.tile_async import CopyMulticastOp, StoreAsyncOp, TensorMapOp
-from weft.mlir import cast, gpu, ir, llvm, nvvm, operations, scf
+from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
 from weft.passes import emit, places
 from weft.passes.pass_ import Pass
 
@@ -112,11 +113,8 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     )
     maps = list(attributes[MAPS]) if MAPS in attributes else []
     attributes[MAPS] = ir.ArrayAttr.get([*maps, entry_of_map])
-    with ir.InsertionPoint(op), op.location:
-        branch = scf.IfOp(emit.equal(emit.thread(), 0))
-        with ir.InsertionPoint(branch.then_block):
-            nvvm.PrefetchOp(added, tensormap=True)
-            scf.yield_([])
+    with ir.InsertionPoint(op), op.location, emit.when(emit.equal(emit.thread(), 0)):
+        nvvm.PrefetchOp(added, tensormap=True)
     return added
 
 
@@ -127,7 +125,7 @@ def _i64(number: int) -> Any:
 def _load(op: Any, argument: Any, pieces: Pieces) -> None:
     single = isinstance(op, CopyAsyncOp)
     barrier, mask = (op.barrier[0], None) if single else (op.barrier, op.mask)
-    base = _address(op.tile)
+    base = tile.address(op.tile)
     for row, column, bytes_ in pieces.at:
         place = llvm.addrspacecast(places.pointer(7), places.offset(base, bytes_))
         where = [emit.value(emit.add(op.column, column)), emit.value(emit.add(op.row, row))]
@@ -135,14 +133,10 @@ def _load(op: Any, argument: Any, pieces: Pieces) -> None:
 
 
 def _store(op: StoreAsyncOp, argument: Any, pieces: Pieces) -> None:
-    base = _address(op.tile)
+    base = tile.address(op.tile)
     for row, column, bytes_ in pieces.at:
         where = [emit.value(emit.add(op.column, column)), emit.value(emit.add(op.row, row))]
         nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(argument, places.offset(base, bytes_), where)
-
-
-def _address(buffer: Any) -> Any:
-    return build(AddressOp, operands=[buffer], results=[places.pointer(3)]).address
 
 
 LOWER_TMA = Pass(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
+from weft.dialects.op import refuse
 from weft.isa.chips import LANES
 from weft.mlir import arith, gpu, ir, nvvm
 
@@ -34,6 +35,12 @@ SAME_IN_A_CTA = (
     *("affine.apply", "affine.min", "affine.max", "llvm.mlir.constant"),
 )
 SAME_IN_A_WARP = (*SAME_IN_A_CTA, "gpu.subgroup_id")
+
+
+def require(op: Any, scope: Scope) -> None:
+    """Raises WeftError for an operation of all of `scope` that only a part of it may reach."""
+    if (found := complaint(op, scope)) is not None:
+        raise refuse(op, f"expects {found}")
 
 
 def complaint(op: Any, scope: Scope = Scope.WARP) -> str | None:

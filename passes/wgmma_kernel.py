@@ -5,8 +5,8 @@ tile to tile, so that the copies of the next one run beside the epilogue of this
 cluster multiply a part of K each, and add up what they have through their shared memories.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -212,10 +212,8 @@ class WgmmaKernel:
 
     def _produce(self) -> None:
         """One thread keeps the ring full."""
-        branch = scf.IfOp(emit.equal(emit.thread(), 0))
-        with ir.InsertionPoint(branch.then_block):
+        with emit.when(emit.equal(emit.thread(), 0)):
             self._each_tile([emit.value(0), emit.value(0)], self._copy_tile)
-            scf.yield_([])
 
     def _each_tile(self, carried: list[Any], body: Callable[[Any, Any, list[Any]], list[Any]]) -> None:
         """A loop over this CTA's tiles, given their first row and column among blocks."""
@@ -422,10 +420,6 @@ def _meet_cluster() -> None:
     nvvm.ClusterWaitOp()
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
+def _one_thread() -> AbstractContextManager[None]:
     """In the block, ops are built for one thread of each warpgroup."""
-    branch = scf.IfOp(emit.equal(emit.rem(emit.thread(), WARPGROUP), 0))
-    with ir.InsertionPoint(branch.then_block):
-        yield
-        scf.yield_([])
+    return emit.when(emit.equal(emit.rem(emit.thread(), WARPGROUP), 0))
