@@ -147,12 +147,17 @@ def _has_stmatrix(op: StoreOp) -> bool:
     return op.target is None or op.target.chip.name in STMATRIX.chips()
 
 
+def _transposes(op: LoadOp | StoreOp) -> bool:
+    """Whether a load transposes; a store can't."""
+    return isinstance(op, LoadOp) and bool(op.attribute("transpose"))
+
+
 def _matrix_moves(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, Any, bool]]:
     """The ldmatrix or stmatrix that move a fragment, four registers at a time where they lie on a grid: how
     many registers, the lane's address, and whether the 8x8 matrices are transposed.
     """
     matrices, transposed = _matrices(op, kind)
-    swap = "transpose" in op.attributes and op.attribute("transpose")
+    swap = _transposes(op)
     places.threads_of(op)
     uniformity.require(op, Scope.WARP)
     shared, base = SharedTile(buffer.type), tile.address(buffer)
@@ -198,7 +203,7 @@ def _warp_parts(kind: Any, swap: bool) -> tuple[tuple[Any, Any], set[int], set[i
 def _plain_places(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, Any]]:
     """Runs of a lane's registers that lie together in a buffer: the first, how many, and their address."""
     places.threads_of(op)
-    if "transpose" in op.attributes and op.attribute("transpose"):
+    if _transposes(op):
         raise refuse(op, f"expects no transpose of a fragment of {kind.element_type}")
     shared, base = SharedTile(buffer.type), tile.address(buffer)
     width = max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
@@ -258,7 +263,7 @@ def _matrices(op: Any, kind: Any) -> tuple[list[tuple[int, int]], bool]:
         raise refuse(
             op, f"expects registers that hold 8x8 matrices as ldmatrix loads them, got {kind.layout}"
         )
-    return found, directions.pop() != ("transpose" in op.attributes and op.attribute("transpose"))
+    return found, directions.pop() != _transposes(op)
 
 
 def _direction(row: int, column: int, held: Sequence[Sequence[tuple[int, ...]]]) -> bool | None:

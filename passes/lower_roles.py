@@ -37,11 +37,11 @@ def _branch(op: RoleOp, threads: int) -> None:
     with ir.InsertionPoint(branch.then_block):
         if registers := op.registers.value:
             _give(registers, threads)
-        end = scf.yield_([])
+        end = scf.YieldOp([])
     body = op.operation.regions[0].blocks[0]
     body.arguments[0].replace_all_uses_with(emit.value(number))
     for inner in list(body.operations):
-        inner.operation.move_before(end.operation if hasattr(end, "operation") else end)
+        inner.operation.move_before(end.operation)
 
 
 def _give(registers: int, threads: int) -> None:

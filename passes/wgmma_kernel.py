@@ -19,7 +19,6 @@ from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit
 from weft.passes.product import finish, grouped, pair_bytes, size
 
-_ROW = 128  # bytes of the widest swizzle
 # Registers of a thread that copies and of one that multiplies, by how many warpgroups do: together with the
 # rest they fill the multiprocessor. One that multiplies alone has enough from the start.
 _REGISTERS = {1: (0, 0), 2: (40, 232), 3: (32, 160)}
@@ -181,10 +180,10 @@ class WgmmaKernel:
         types, schedule = self.op.types, self.schedule
         shape = schedule.rows, schedule.block[1]
         if schedule.splits > 1:
-            f32 = self.sums_type.element_type
+            element = self.sums_type.element_type
             rows, columns = shape
             layout = f"S[({schedule.warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
-            return tile.alloc(BufferType.of((schedule.warpgroups, *shape), f32, layout))
+            return tile.alloc(BufferType.of((schedule.warpgroups, *shape), element, layout))
         if not schedule.staged(types):
             return None
         rows, columns = shape[::-1] if schedule.swap else shape
