@@ -151,11 +151,11 @@ def _schedule(kernel: "Kernel") -> str:
 
 
 def _launched(kernel: "Kernel", operands: "list[Array]", on: str) -> dict[str, str]:
-    from weft import arrays, runtime
+    from weft import arrays
 
     views = [arrays.view(operand) for operand in operands]
     if on == "gpu":
-        grid, block = kernel.dimensions(views, multiprocessors=runtime.current().multiprocessors)
+        grid, block = kernel.dimensions(views, multiprocessors=kernel.multiprocessors())
     else:
         grid, block = kernel.dimensions(views)
     threads = block[0] * block[1] * block[2]

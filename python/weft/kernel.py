@@ -145,7 +145,7 @@ class Kernel:
         if self._misaligned(views):
             self.for_any_rows(*args, grid=grid, block=block, stream=stream, on=on)
             return
-        grid_, block_ = self.dimensions(views, grid, block, self._multiprocessors())
+        grid_, block_ = self.dimensions(views, grid, block, self.multiprocessors())
         self._run_on_gpu(views, grid_, block_, stream)
 
     @cached_property
@@ -297,10 +297,10 @@ class Kernel:
         views = self._views(args)
         if self._misaligned(views):
             return self.for_any_rows.prepare(*args)
-        grid, block = self.dimensions(views, multiprocessors=self._multiprocessors())
+        grid, block = self.dimensions(views, multiprocessors=self.multiprocessors())
         return self._prepared(views, grid, block)
 
-    def _multiprocessors(self) -> int:
+    def multiprocessors(self) -> int:
         """How many of the current GPU's can hold a CTA at once: with clusters, fewer than it has."""
         launch = self.launch
         if launch.persistent is None or launch.cluster == (1, 1, 1) or launch.block is None:
