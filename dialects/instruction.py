@@ -257,6 +257,9 @@ def registers_complaint(wanted: Registers, got: Sequence[Any]) -> str | None:
 
 def struct_of(registers: Registers) -> Any:
     """The result type of an instruction: a struct of registers, or the bare register where there is one."""
-    if registers.count == 1:
-        return ir.Type.parse(registers.type)
-    return ir.Type.parse(f"!llvm.struct<({', '.join([registers.type] * registers.count)})>")
+    return struct_type([registers.type] * registers.count)
+
+
+def struct_type(kinds: Sequence[str]) -> Any:
+    """The type of registers of these types together: a struct, or the bare register where there is one."""
+    return ir.Type.parse(kinds[0] if len(kinds) == 1 else f"!llvm.struct<({', '.join(kinds)})>")

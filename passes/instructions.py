@@ -5,13 +5,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weft.dialects.descriptor import DescriptorOp
+from weft.dialects.instruction import struct_type
 from weft.dialects.op import refuse
 from weft.isa.family import Registers, arguments, immediates
 from weft.isa.mma import UNSELECTABLE
-from weft.mlir import arith, ir, llvm, operations
+from weft.mlir import arith, ir, llvm
+from weft.passes.pass_ import rewrite
 
 # LLVM's constraint letters for the registers of inline PTX.
-_LETTERS = {"i1": "b", "i16": "h", "i32": "r", "i64": "l", "f32": "f", "f64": "d"}
+LETTERS = {"i1": "b", "i16": "h", "i32": "r", "i64": "l", "f32": "f", "f64": "d"}
 # Pointers go as the numbers that they are: those into tensor memory have 32 bits.
 _POINTERS = {"!llvm.ptr<6>": "i32", "!llvm.ptr<3>": "i64", "!llvm.ptr": "i64", "!llvm.ptr<1>": "i64"}
 _PACKED = re.compile(r"vector<2xb?f16>")
@@ -20,14 +22,13 @@ _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 
 def lower_all(module: Any, kinds: Sequence[Any]) -> None:
     """Lowers every operation of these classes. Raises WeftError on a chip that LLVM doesn't know."""
-    for op in operations(module, *kinds):
-        if op.target is not None and not op.target.chip.llvm:
-            raise refuse(op, f"can't be lowered for {op.target}: LLVM 22.1 generates no code for it")
-        with ir.InsertionPoint(op), op.location:
-            results = [_descriptor(op)] if isinstance(op, DescriptorOp) else _instruction(op)
-        for old, new in zip(op.operation.results, results, strict=True):
-            old.replace_all_uses_with(new)
-        op.operation.erase()
+    rewrite(module, kinds, _lower)
+
+
+def _lower(op: Any) -> list[Any]:
+    if op.target is not None and not op.target.chip.llvm:
+        raise refuse(op, f"can't be lowered for {op.target}: LLVM 22.1 generates no code for it")
+    return [_descriptor(op)] if isinstance(op, DescriptorOp) else _instruction(op)
 
 
 def _instruction(op: Any) -> list[Any]:
@@ -84,7 +85,7 @@ def _inline(op: Any, form: Any) -> list[Any]:
 
     def place(operand: Registers, words: Sequence[str], prefix: str = "") -> None:
         first = len(letters)
-        letters.extend(prefix + _LETTERS[word] for word in words)
+        letters.extend(prefix + LETTERS[word] for word in words)
         texts[operand.name] = ", ".join(f"${first + i}" for i in range(len(words)))
 
     for operand in form.operands:
@@ -106,8 +107,8 @@ def _inline(op: Any, form: Any) -> list[Any]:
     if _reaches_memory(form):
         letters.append("~{memory}")
     text = f"{form.ptx} {form.assembly.format(**texts)}".rstrip() + ";"
-    result = _assembly(text, letters, values + tied, kinds)
-    return _joined(op, result, kinds)
+    words = iter(assembly(text, letters, values + tied, kinds))
+    return [join(each.type, words) for each in op.operation.results]
 
 
 def _reaches_memory(form: Any) -> bool:
@@ -143,31 +144,24 @@ def _split(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _assembly(text: str, letters: Sequence[str], values: Sequence[Any], kinds: Sequence[str]) -> Any:
-    result = None
-    if kinds:
-        result = ir.Type.parse(kinds[0] if len(kinds) == 1 else f"!llvm.struct<({', '.join(kinds)})>")
-    return llvm.inline_asm(
-        result, list(values), text, ",".join(letters), has_side_effects=True, is_align_stack=False
+def assembly(text: str, letters: Sequence[str], values: Sequence[Any], kinds: Sequence[str]) -> list[Any]:
+    """The registers, of these types, that inline PTX with these constraints returns."""
+    kind = struct_type(kinds) if kinds else None
+    result = llvm.inline_asm(
+        kind, list(values), text, ",".join(letters), has_side_effects=True, is_align_stack=False
     )
+    if len(kinds) < 2:
+        return [result] * len(kinds)
+    return [llvm.extractvalue(ir.Type.parse(each), result, [i]) for i, each in enumerate(kinds)]
 
 
-def _joined(op: Any, result: Any, kinds: Sequence[str]) -> list[Any]:
-    """The op's results from the registers that the assembly returns."""
-    if len(kinds) == 1:
-        words = iter([result])
-    else:
-        words = iter([llvm.extractvalue(ir.Type.parse(k), result, [i]) for i, k in enumerate(kinds)])
-    return [_join(each.type, words) for each in op.operation.results]
-
-
-def _join(kind: Any, words: Iterator[Any]) -> Any:
+def join(kind: Any, words: Iterator[Any]) -> Any:
     """A value of a type from its next registers; the inverse of `_split`."""
     text = str(kind)
     if text.startswith("!llvm.struct<("):
         packed = llvm.mlir_undef(kind)
         for place, member in enumerate(text[len("!llvm.struct<(") : -2].split(", ")):
-            packed = llvm.insertvalue(packed, _join(ir.Type.parse(member), words), [place])
+            packed = llvm.insertvalue(packed, join(ir.Type.parse(member), words), [place])
         return packed
     if _PACKED.fullmatch(text):
         return llvm.bitcast(kind, next(words))

@@ -12,21 +12,17 @@ from weft.isa import mma as isa
 from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout, LayoutError
-from weft.mlir import ir, llvm, operations, vector
+from weft.mlir import ir, llvm, vector
 from weft.passes import emit, places, uniformity
 from weft.passes.dispatch import Candidate, Predicate, dispatch
-from weft.passes.pass_ import Pass
+from weft.passes.pass_ import Pass, rewrite
 
 Layouts = dict[str, tuple[Layout, tuple[int, ...]]]
 
 
 def run(module: Any) -> None:
     """Lowers every `tile.gemm` by the first candidate that fits."""
-    for op in operations(module, GemmOp):
-        with ir.InsertionPoint(op), op.location:
-            result = dispatch(op, CANDIDATES)
-        op.d.replace_all_uses_with(result)
-        op.operation.erase()
+    rewrite(module, [GemmOp], lambda op: [dispatch(op, CANDIDATES)])
 
 
 def _tiles(op: GemmOp) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile, wgmma
+from weft.dialects.instruction import struct_of
 from weft.dialects.op import refuse
 from weft.dialects.tile import is_buffer
 from weft.dialects.tile_async import GemmAsyncOp, WaitGemmOp
@@ -15,23 +16,24 @@ from weft.isa.descriptors import GROUP, MatrixDescriptor
 from weft.isa.descriptors import SWIZZLES as MODES
 from weft.isa.types import ELEMENT_TYPES
 from weft.layout import Layout
-from weft.mlir import arith, ir, llvm, operations, vector
+from weft.mlir import arith, ir, llvm, vector
 from weft.passes import emit, uniformity
-from weft.passes.pass_ import Pass
+from weft.passes.instructions import LETTERS, assembly, join
+from weft.passes.pass_ import Pass, rewrite
 from weft.passes.uniformity import Scope
 
 UNIT = 16  # the bytes that addresses in a descriptor count
+SUMS = ("f32", "i32")  # the elements of accumulators that are waited for
 
 
 def run(module: Any) -> None:
     """Lowers every asynchronous product and every wait for one."""
-    for op in operations(module, GemmAsyncOp, WaitGemmOp):
-        uniformity.require(op, Scope.WARPGROUP)
-        with ir.InsertionPoint(op), op.location:
-            results = [_multiply(op)] if isinstance(op, GemmAsyncOp) else _wait(op)
-        for old, new in zip(op.operation.results, results, strict=True):
-            old.replace_all_uses_with(new)
-        op.operation.erase()
+    rewrite(module, (GemmAsyncOp, WaitGemmOp), _lower)
+
+
+def _lower(op: Any) -> list[Any]:
+    uniformity.require(op, Scope.WARPGROUP)
+    return [_multiply(op)] if isinstance(op, GemmAsyncOp) else _wait(op)
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def _multiply(op: GemmAsyncOp) -> Any:
     wgmma.fence()
     results: list[Any] = []
     for block in range(m // isa.M):
-        struct = _struct(sums[block * each : (block + 1) * each])
+        struct = join(struct_of(form.operands[0]), iter(sums[block * each : (block + 1) * each]))
         for step in range(k // depth):
             struct = wgmma.mma_async(
                 inouts=struct,
@@ -113,7 +115,7 @@ def _multiply(op: GemmAsyncOp) -> Any:
                 b=_advance(b_start, b.offset(0, step * depth)),
                 scale_d=op.accumulate if step == 0 else arith.constant(_i1(), 1),
                 **{name: value for name, value in vars(form).items() if name != "a_registers"},
-                **_transposes(form, left.transpose, b.transpose),
+                **_transposes(left.transpose, b.transpose),
             )
         element = kinds.element_type
         results += [llvm.extractvalue(element, struct, [i]) for i in range(each)]
@@ -121,7 +123,7 @@ def _multiply(op: GemmAsyncOp) -> Any:
     return tile.from_lane(vector.from_elements(kinds.lane_type, results), kinds)
 
 
-def _transposes(form: Any, a: bool, b: bool) -> dict[str, int]:
+def _transposes(a: bool, b: bool) -> dict[str, int]:
     """The immediates of matrices whose M or N runs fastest, which 16-bit types alone have."""
     return {name: 1 for name, given in (("trans_a", a), ("trans_b", b)) if given}
 
@@ -190,40 +192,22 @@ def _advance(descriptor: Any, bytes_: int) -> Any:
     return arith.addi(descriptor, arith.constant(descriptor.type, bytes_ // UNIT))
 
 
-def _struct(values: list[Any]) -> Any:
-    kind = ir.Type.parse(f"!llvm.struct<({', '.join(str(v.type) for v in values)})>")
-    packed = llvm.mlir_undef(kind)
-    for place, value in enumerate(values):
-        packed = llvm.insertvalue(packed, value, [place])
-    return packed
-
-
 def _i1() -> Any:
     return ir.IntegerType.get_signless(1)
-
-
-_LETTERS = {"f32": "f", "i32": "r"}
 
 
 def _wait(op: WaitGemmOp) -> list[Any]:
     """The wait, and the fragments tied to what follows: nothing else tells LLVM that it writes them."""
     for fragment in op.fragments:
-        if str(fragment.type.element_type) not in _LETTERS:
-            raise refuse(op, f"expects fragments of {' or '.join(_LETTERS)}, got {fragment.type}")
+        if str(fragment.type.element_type) not in SUMS:
+            raise refuse(op, f"expects fragments of {' or '.join(SUMS)}, got {fragment.type}")
     wgmma.wait_group(group=op.attribute("pending"))
     results = []
     for fragment in op.fragments:
-        kind = fragment.type
-        values = emit.elements(tile.to_lane(fragment))
-        element = str(kind.element_type)
-        letter = _LETTERS[element]
-        count = len(values)
-        letters = [f"={letter}"] * count + [str(i) for i in range(count)]
-        struct = ir.Type.parse(f"!llvm.struct<({', '.join([element] * count)})>")
-        done = llvm.inline_asm(
-            struct, values, "", ",".join(letters), has_side_effects=True, is_align_stack=False
-        )
-        elements = [llvm.extractvalue(kind.element_type, done, [i]) for i in range(count)]
+        kind, values = fragment.type, emit.elements(tile.to_lane(fragment))
+        kinds = [str(value.type) for value in values]
+        letters = [*(f"={LETTERS[each]}" for each in kinds), *(str(i) for i in range(len(kinds)))]
+        elements = assembly("", letters, values, kinds)
         results.append(tile.from_lane(vector.from_elements(kind.lane_type, elements), kind))
     return results
 

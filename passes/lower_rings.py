@@ -19,7 +19,7 @@ from weft.dialects.tile_async import (
 from weft.dialects.tile_types import ADDRESS_SPACES
 from weft.mlir import arith, ir, nvvm, operations, scf
 from weft.passes import emit, places, uniformity
-from weft.passes.pass_ import Pass
+from weft.passes.pass_ import Pass, rewrite
 from weft.passes.uniformity import WARPGROUP, Scope
 
 BARRIER_BYTES = 8
@@ -47,14 +47,13 @@ def run(module: Any) -> None:
     for op in operations(module, MakeRingOp):
         with ir.InsertionPoint(op), op.location:
             rings[op.ring] = _make(op)
-    for op in operations(module, *_LOWERINGS):
+
+    def lower(op: Any) -> list[Any]:
         if op.ring not in rings:
             raise refuse(op, "expects a ring from tile.make_ring")
-        with ir.InsertionPoint(op), op.location:
-            results = _LOWERINGS[type(op)](op, rings[op.ring])
-        for old, new in zip(op.operation.results, results, strict=True):
-            old.replace_all_uses_with(emit.value(new))
-        op.operation.erase()
+        return _LOWERINGS[type(op)](op, rings[op.ring])
+
+    rewrite(module, list(_LOWERINGS), lower)
     for op in operations(module, MakeRingOp):
         for use in op.ring.uses:
             raise refuse(use.owner.opview, "uses a ring: run --lower-tma before --lower-rings")

@@ -1,4 +1,4 @@
-"""What a pass is: a flag, its options, and a function from an operation to nothing."""
+"""What a pass is: a flag, its options, and a function from an operation to nothing; and how most rewrite."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 from weft.dialects.op import refuse
 from weft.errors import WeftError
-from weft.mlir import ir
+from weft.mlir import ir, operations
 
 
 @dataclass(frozen=True)
@@ -55,3 +55,13 @@ class Pass:
             root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
         if left:
             raise refuse(left[0], f"survives --{self.flag}")
+
+
+def rewrite(module: Any, kinds: Sequence[Any], lower: Callable[[Any], Sequence[Any]]) -> None:
+    """Replaces every operation of these classes: `lower` builds in its place what gives its results."""
+    for op in operations(module, *kinds):
+        with ir.InsertionPoint(op), op.location:
+            results = lower(op)
+        for old, new in zip(op.operation.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        op.operation.erase()
