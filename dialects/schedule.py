@@ -11,18 +11,17 @@ from weft import mlir
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, wgmma
-from weft.isa.chips import KIB, LANES, ChipSet
+from weft.isa.chips import LANES, WARPGROUP, Chip, ChipSet, register_share
 from weft.isa.types import ELEMENT_TYPES
 from weft.mlir import ir
 from weft.target import Target
 
 COPY = async_copy.copy_of(16)  # what fills the stages of a schedule for mma.sync
 SWIZZLES = {128: "128B", 64: "64B", 32: "32B"}  # of rows of so many bytes
-WARPGROUP = 4 * LANES  # threads
 MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
-_REGISTERS = 64 * KIB  # of a multiprocessor
 _OTHER_REGISTERS = 26  # that a thread of wgmma needs beside its sums, as ptxas counts
-_WIDTHS = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4, "f8E4M3FN": 1, "f8E5M2": 1, "i8": 1}
+_BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
+_WIDTHS = {name: ELEMENT_TYPES[ptx].bits // 8 for name, ptx in {**PTX_INPUTS, "i32": "s32"}.items()}
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,10 @@ ATOM = atom("f16").mnk  # the same for every type
 
 
 class _Written:
-    """What the schedules share: a dictionary attribute with a field for each of theirs."""
+    """What the schedules share: a dictionary attribute with a field for each of theirs, and stages."""
 
     counts: ClassVar[dict[str, int]] = {}
+    block: tuple[int, int, int]
 
     @classmethod
     def of(cls, attribute: Any) -> Self:
@@ -81,6 +81,11 @@ class _Written:
             return ir.BoolAttr.get(value) if isinstance(value, bool) else ir.IntegerAttr.get(i64, value)
 
         return ir.DictAttr.get({name: written(value) for name, value in vars(self).items()})
+
+    def stage_bytes(self, types: Types) -> int:
+        """Shared memory of the parts of A and B in one stage."""
+        m, n, k = self.block
+        return (m + n) * k * types.input_bytes
 
 
 @dataclass(frozen=True)
@@ -110,11 +115,6 @@ class Schedule(_Written):
     def warp_tile(self) -> tuple[int, int]:
         """Rows and columns of the product that one warp computes."""
         return self.block[0] // self.warps[0], self.block[1] // self.warps[1]
-
-    def stage_bytes(self, types: Types) -> int:
-        """Shared memory of one stage."""
-        m, n, k = self.block
-        return (m + n) * k * types.input_bytes
 
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages."""
@@ -195,11 +195,6 @@ class WarpgroupSchedule(_Written):
         d = "s32" if a == "s8" else "f32"
         return wgmma.MmaAsync(f"m{wgmma.M}n{self.block[1]}k{depth}", a, b, d)
 
-    def stage_bytes(self, types: Types) -> int:
-        """Shared memory of one stage."""
-        m, n, k = self.block
-        return (m + n) * k * types.input_bytes
-
     def staging_bytes(self, types: Types) -> int:
         """Shared memory in which a block of D is put together: of its own type, or in f32 to be added up."""
         m, n, _ = self.block
@@ -213,7 +208,12 @@ class WarpgroupSchedule(_Written):
 
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages, their barriers and D."""
-        return self.stages * self.stage_bytes(types) + self.staging_bytes(types) + 16 * self.stages
+        return self.stages * (self.stage_bytes(types) + _BARRIER_BYTES) + self.staging_bytes(types)
+
+    def most_stages(self, types: Types, chip: Chip) -> int:
+        """How many stages the shared memory of a CTA holds beside D."""
+        rest = chip.shared_bytes - self.staging_bytes(types)
+        return rest // (self.stage_bytes(types) + _BARRIER_BYTES)
 
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
@@ -237,7 +237,7 @@ class WarpgroupSchedule(_Written):
                 f"expects a schedule of 1 to 3 warpgroups that divide block M {m} in multiples of {wgmma.M}, "
                 f"got {self.warpgroups}"
             )
-        share = min(_REGISTERS // self.threads, 255) // 8 * 8
+        share = register_share(self.threads)
         if (most := (share - _OTHER_REGISTERS) * WARPGROUP) < self.rows * n:
             return (
                 f"expects a schedule whose warpgroups hold at most {most} sums each, as {self.threads} "

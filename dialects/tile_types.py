@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from weft.isa.chips import LANES
+from weft.isa.chips import LANES, WARPS
 from weft.layout import Layout, LayoutError
 from weft.mlir import cast, ext, ir, strides
 
@@ -21,7 +21,6 @@ PTX_INPUTS = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "f8E4M3FN": "e4m3", "
 ELEMENT_TYPES = (*PTX_INPUTS, "i32", "i64")
 ADDRESS_SPACES = {"shared": 3, "cluster": 7}
 """The memories of buffers, and LLVM's numbers of them: the CTA's own shared memory, or a peer's."""
-WARPS = 4  # of a warpgroup
 MOST_REGISTERS = 1024  # elements in a lane, far beyond what a thread's 255 registers hold
 
 

@@ -84,9 +84,7 @@ def candidates(m: int, n: int, k: int, types: Types, target: Target) -> Iterator
 
 def _deepest(schedule: WarpgroupSchedule, types: Types, target: Target) -> WarpgroupSchedule:
     """The schedule with as many stages as the shared memory holds."""
-    rest = target.chip.shared_bytes - schedule.staging_bytes(types)
-    stages = min(rest // (schedule.stage_bytes(types) + 16), _MOST_STAGES)
-    return replace(schedule, stages=stages)
+    return replace(schedule, stages=min(schedule.most_stages(types, target.chip), _MOST_STAGES))
 
 
 def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types) -> float:

@@ -17,10 +17,11 @@ from weft.dialects.tile_async import (
     ReleasePeerOp,
 )
 from weft.dialects.tile_types import ADDRESS_SPACES
+from weft.isa.chips import WARPGROUP
 from weft.mlir import arith, ir, nvvm, operations, scf
 from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass, rewrite
-from weft.passes.uniformity import WARPGROUP, Scope
+from weft.passes.uniformity import Scope
 
 BARRIER_BYTES = 8
 

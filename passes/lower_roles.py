@@ -6,15 +6,11 @@ from typing import Any
 
 from weft.dialects.op import refuse
 from weft.dialects.tile_async import RoleOp
-from weft.isa.chips import KIB
+from weft.isa.chips import WARPGROUP, register_share
 from weft.mlir import arith, ir, nvvm, operations, scf
 from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass
-from weft.passes.uniformity import WARPGROUP, Scope
-
-_REGISTERS = 64 * KIB  # of a multiprocessor
-_MOST = 255  # of a thread
-_STEP = 8  # in which registers are given out
+from weft.passes.uniformity import Scope
 
 
 def run(module: Any) -> None:
@@ -46,8 +42,7 @@ def _branch(op: RoleOp, threads: int) -> None:
 
 def _give(registers: int, threads: int) -> None:
     """A kernel starts with an equal share of the registers for each of its threads."""
-    share = min(_REGISTERS // threads, _MOST) // _STEP * _STEP
-    action = "decrease" if registers < share else "increase"
+    action = "decrease" if registers < register_share(threads) else "increase"
     nvvm.SetMaxRegisterOp(registers, nvvm.SetMaxRegisterAction[action])
 
 

@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.dialects.op import refuse
-from weft.dialects.tile_types import WARPS
-from weft.isa.chips import LANES
+from weft.isa.chips import LANES, WARPS
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, llvm, memref
 from weft.passes import emit

@@ -7,10 +7,8 @@ from enum import Enum
 from typing import Any
 
 from weft.dialects.op import refuse
-from weft.isa.chips import LANES
+from weft.isa.chips import LANES, WARPGROUP
 from weft.mlir import arith, gpu, ir, nvvm
-
-WARPGROUP = 4 * LANES  # threads
 
 
 class Scope(Enum):

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import SWIZZLES, WARPGROUP, WarpgroupSchedule
+from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa import wgmma
+from weft.isa.chips import WARPGROUP
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit

@@ -7,7 +7,12 @@ that one CTA can opt in to (CUDA C++ Programming Guide, "Technical Specification
 from dataclasses import dataclass
 
 KIB = 1024
-LANES = 32  # of a warp, on every chip
+# On every chip:
+LANES = 32  # of a warp
+WARPS = 4  # of a warpgroup
+WARPGROUP = WARPS * LANES  # threads
+REGISTERS = 64 * KIB  # of 32 bits, of a multiprocessor
+THREAD_REGISTERS = 255  # of a thread at most
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,8 @@ class Chip:
 
     @property
     def registers(self) -> int:
-        """32-bit registers of a multiprocessor; one thread has at most 255."""
-        return 64 * KIB
+        """32-bit registers of a multiprocessor."""
+        return REGISTERS
 
 
 #    chip       PTX     CTA KiB  SM KiB  threads
@@ -80,6 +85,11 @@ CHIPS = {
 }
 
 ChipSet = frozenset[str]
+
+
+def register_share(threads: int) -> int:
+    """The registers that each of so many threads has where they share a multiprocessor's: a multiple of 8."""
+    return min(REGISTERS // threads, THREAD_REGISTERS) // 8 * 8
 
 
 def since(first: str) -> ChipSet:
