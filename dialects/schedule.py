@@ -18,20 +18,27 @@ from weft.target import Target
 
 COPY = async_copy.copy_of(16)  # what fills the stages of a schedule for mma.sync
 SWIZZLES = {128: "128B", 64: "64B", 32: "32B"}  # of rows of so many bytes
+PROMOTED = 128  # of K, after which sums leave the tensor cores; a scale's rows and columns of B too
 MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
-_OTHER_REGISTERS = 26  # that a thread of wgmma needs beside its sums, as ptxas counts
+_OTHER_REGISTERS = 32  # that a thread of wgmma needs beside its sums, as ptxas counts
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
 _WIDTHS = {name: ELEMENT_TYPES[ptx].bits // 8 for name, ptx in {**PTX_INPUTS, "i32": "s32"}.items()}
 
 
 @dataclass(frozen=True)
 class Types:
-    """The element types of A, B and D, as MLIR names them, and which of A and B have K outside."""
+    """The element types of A, B and D, as MLIR names them, and which of A and B have K outside.
+
+    `promoted`: sums leave the tensor cores every `PROMOTED` of K, to be added up in f32; `scaled`: each
+    is multiplied by scales of A and B on the way.
+    """
 
     a: str
     b: str
     d: str
     transposed: tuple[bool, bool] = (False, False)
+    promoted: bool = False
+    scaled: bool = False
 
     @property
     def input_bytes(self) -> int:
@@ -182,6 +189,13 @@ class WarpgroupSchedule(_Written):
         return WARPGROUP * (self.warpgroups + 1)
 
     @property
+    def registers(self) -> tuple[int, int]:
+        """What a thread that copies and one that multiplies get: with the rest they fill the multiprocessor.
+        One that multiplies alone has enough from the start (0).
+        """
+        return {1: (0, 0), 2: (40, 232), 3: (32, 160)}[self.warpgroups]
+
+    @property
     def rows(self) -> int:
         """Rows of a block that one warpgroup computes."""
         return self.block[0] // self.warpgroups
@@ -194,6 +208,16 @@ class WarpgroupSchedule(_Written):
         depth = wgmma.depth(ELEMENT_TYPES[a])
         d = "s32" if a == "s8" else "f32"
         return wgmma.MmaAsync(f"m{wgmma.M}n{self.block[1]}k{depth}", a, b, d)
+
+    def stage_bytes(self, types: Types) -> int:
+        """Shared memory of one stage."""
+        scales = 4 * self.scale_stride if types.scaled else 0
+        return super().stage_bytes(types) + scales
+
+    @property
+    def scale_stride(self) -> int:
+        """Scales of A in a stage: one for each row of A, in whole 128 bytes, where TMA may write."""
+        return -(-self.block[1 if self.swap else 0] // 32) * 32
 
     def staging_bytes(self, types: Types) -> int:
         """Shared memory in which a block of D is put together: of its own type, or in f32 to be added up."""
@@ -237,12 +261,17 @@ class WarpgroupSchedule(_Written):
                 f"expects a schedule of 1 to 3 warpgroups that divide block M {m} in multiples of {wgmma.M}, "
                 f"got {self.warpgroups}"
             )
-        share = register_share(self.threads)
-        if (most := (share - _OTHER_REGISTERS) * WARPGROUP) < self.rows * n:
+        each = self.registers[1] or register_share(self.threads)
+        # Promoted sums lie beside those of one instruction, which are under way.
+        beside = wgmma.M if types.promoted else 0
+        if (most := (each - _OTHER_REGISTERS) * WARPGROUP) < (self.rows + beside) * n:
+            both = f" and {beside} x {n} under way" if beside else ""
             return (
-                f"expects a schedule whose warpgroups hold at most {most} sums each, as {self.threads} "
-                f"threads have {share} registers, got {self.rows} x {n}"
+                f"expects a schedule whose warpgroups hold at most {most} sums each, as their "
+                f"threads have {each} registers, got {self.rows} x {n}{both}"
             )
+        if types.promoted and k != PROMOTED:
+            return f"expects a schedule of block K {PROMOTED}, after which sums are promoted, got {k}"
         if self.splits > MOST_SPLITS or self.splits & (self.splits - 1) or n % (8 * self.splits):
             return (
                 f"expects a schedule of 1, 2, 4 or 8 splits that divide block N {n} in multiples of 8, "

@@ -20,7 +20,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     A is M x K (K x M with `transpose_a`), B is K x N (N x K with `transpose_b`), D is M x N. C is the operand
     after D; with a beta and no C, D is read and updated. Products accumulate in f32, of i8 in i32; f32 is
-    multiplied as tf32.
+    multiplied as tf32. Tensor cores add up products of fp8 in fewer bits than f32 has: with `promote` no more
+    than 128 of them, whose sums are added up in f32.
     """
 
     a: ext.Operand[Any]
@@ -32,6 +33,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         "transpose_b": False,
         "alpha": 1.0,
         "beta": 0.0,
+        "promote": False,
         "schedule": None,
     }
 
@@ -53,7 +55,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """The element types, and which inputs have K outside."""
         a, b, d = (str(value.type.element_type) for value in (self.a, self.b, self.d))
         outside = bool(self.attribute("transpose_a")), not self.attribute("transpose_b")
-        return Types(a, b, d, outside)
+        return Types(a, b, d, outside, self.attribute("promote"))
 
     @property
     def static_mnk(self) -> tuple[int | None, int | None, int | None]:
@@ -90,6 +92,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         if types.a != types.b and not {types.a, types.b} <= set(FP8_TYPES):
             return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
         rest = [self.d, *self.inputs]
+        if types.promoted and types.a not in FP8_TYPES:
+            return f"expects A and B of fp8 with promote, got {self.a.type}"
         integers = [str(value.type.element_type).startswith("i") for value in (self.a, *rest)]
         if any(integers) and not all(integers):
             got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"
@@ -139,6 +143,7 @@ def matmul(
     transpose_b: bool = False,
     alpha: float = 1.0,
     beta: float = 0.0,
+    promote: bool = False,
     schedule: AnySchedule | None = None,
 ) -> Any:
     """Builds `tile.matmul` (see `MatmulOp`). Raises WeftError where the operands don't fit."""
@@ -150,6 +155,7 @@ def matmul(
             "transpose_b": transpose_b,
             "alpha": float(alpha),
             "beta": float(beta),
+            "promote": promote,
             "schedule": schedule and schedule.attribute(),
         },
     )

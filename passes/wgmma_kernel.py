@@ -17,12 +17,8 @@ from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
-from weft.passes import emit
+from weft.passes import emit, promoted
 from weft.passes.product import finish, grouped, pair_bytes, size
-
-# Registers of a thread that copies and of one that multiplies, by how many warpgroups do: together with the
-# rest they fill the multiprocessor. One that multiplies alone has enough from the start.
-_REGISTERS = {1: (0, 0), 2: (40, 232), 3: (32, 160)}
 
 
 def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
@@ -133,7 +129,7 @@ class WgmmaKernel:
             _meet_cluster()
         else:
             gpu.barrier()
-        copying, multiplying = _REGISTERS[self.schedule.warpgroups]
+        copying, multiplying = self.schedule.registers
         with tile.role(0, 1, registers=copying):
             self._produce()
         with tile.role(1, self.schedule.warpgroups, registers=multiplying) as number:
@@ -224,7 +220,7 @@ class WgmmaKernel:
             row, column = emit.add(emit.mul(row, down), below), emit.add(emit.mul(column, across), beside)
             scf.yield_(body(row, column, list(loop.inner_iter_args)))
 
-    def _each_block(
+    def each_block(
         self, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]], begun: int = 0
     ) -> list[Any]:
         """A loop over the blocks of K but for those that have `begun`; returns what it leaves."""
@@ -252,7 +248,7 @@ class WgmmaKernel:
             self.right.copy(right, depth, stage, full, below, in_column)
             return list(tile.advance(self.ring, stage, phase))
 
-        return self._each_block(position, copy)
+        return self.each_block(position, copy)
 
     # The warpgroups that multiply
 
@@ -290,6 +286,8 @@ class WgmmaKernel:
         under way while it starts the next, and releases a stage one block late; two run beside each other's
         waits.
         """
+        if self.op.types.promoted:
+            return promoted.multiply(self, start, position)
         kind = self.sums_type
         alone = self.schedule.warpgroups == 1
 
@@ -308,22 +306,22 @@ class WgmmaKernel:
             sums, last, stage, phase = carried
             sums = multiply(sums, stage, phase, 1)
             tile.wait_gemm(pending=int(alone))
-            self._release(last if alone else stage)
+            self.release(last if alone else stage)
             return [sums, stage, *tile.advance(self.ring, stage, phase)]
 
         stage, phase = position
         sums = multiply(tile.from_lane(llvm.mlir_undef(kind.lane_type), kind), stage, phase, 0)
         if not alone:
             tile.wait_gemm()
-            self._release(stage)
+            self.release(stage)
         carried = [sums, stage, *tile.advance(self.ring, stage, phase)]
-        sums, last, *position = self._each_block(carried, further, begun=1)
+        sums, last, *position = self.each_block(carried, further, begun=1)
         (sums,) = tile.wait_gemm(sums)
         if alone:
-            self._release(last)
+            self.release(last)
         return [sums, *position]
 
-    def _release(self, stage: Any) -> None:
+    def release(self, stage: Any) -> None:
         """Tells all who copy into this CTA that a stage has been read."""
         (down, across), (below, beside) = self.schedule.cluster, self.place
         if not self._shares:

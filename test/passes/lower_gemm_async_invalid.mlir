@@ -371,7 +371,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @a_of_a_peer(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.address' op expects to return !llvm.ptr<7>, got !llvm.ptr<3>}}
+    // expected-error @below {{'wgmma.descriptor' op expects an address in shared memory (!llvm.ptr<3>), got !llvm.ptr<7>}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }

@@ -35,6 +35,7 @@ class Product:
     transposed: tuple[bool, bool] = NT
     alpha: float = 1.0
     beta: float = 0.0
+    promote: bool = False
 
     def compiled(self, schedule: WarpgroupSchedule) -> weft.Kernel:
         """A kernel for matrices of any size."""
@@ -49,6 +50,7 @@ class Product:
                 transpose_b=self.transposed[1],
                 alpha=self.alpha,
                 beta=self.beta,
+                promote=self.promote,
                 schedule=schedule,
             )
         return weft.compile(module, arch="sm_90a")
@@ -132,6 +134,42 @@ def test_types_that_only_warpgroups_multiply(inputs, outputs, depth):
     size = np.dtype(TYPES[inputs]).itemsize
     for schedule in (of(64, 64, depth // size, 1, 2), of(128, 16, depth // size, swap=True)):
         assert not product.wrong(product.compiled(schedule), (136, 80, 272)), schedule
+
+
+PROMOTED = Product("f8E4M3FN", "bf16", promote=True)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        of(256, 128, 128),  # two products of 64 rows in turn, each added up before the next
+        of(64, 192, 128, 1),
+        of(192, 128, 128, 3, 2),
+        of(128, 16, 128, swap=True),
+        of(128, 64, 128, cluster=(2, 1)),
+        of(64, 64, 128, 1, splits=2),
+    ],
+    ids=str,
+)
+def test_sums_of_fp8_are_promoted(schedule):
+    kernel = PROMOTED.compiled(schedule)
+    assert not kernel.resources.spill_stores and "serialized" not in kernel.compiled.assembled.log
+    assert not PROMOTED.wrong(kernel, (264, 136, 400))
+
+
+def test_promoted_sums_keep_what_a_tensor_core_cuts_off():
+    """16384 and then ones: a sum of fp8 with 13 bits of fraction loses them, one of f32 doesn't."""
+    kernels = [
+        Product("f8E5M2", "f32", promote=promote).compiled(of(64, 8, 128, 1)) for promote in (True, False)
+    ]
+    a, b = np.ones((64, 512), TYPES["f8E5M2"]), np.ones((8, 512), TYPES["f8E5M2"])
+    a[:, 0] = b[:, 0] = 128
+    results = []
+    for kernel in kernels:
+        d = np.full((64, 8), np.nan, np.float32)
+        kernel.emulate(a, b, d)
+        results.append(d[0, 0])
+    assert results[0] > 16384 + 384 - 1 and results[1] < results[0]
 
 
 def test_rows_that_tma_cannot_copy_need_types_that_mma_multiplies():
@@ -222,7 +260,7 @@ def test_rows_that_tma_cannot_copy_take_another_kernel():
         (of(128, 260, 64), ("bf16",) * 3, "n a multiple of 8 from 8 to 256, got 260"),
         (of(96, 64, 64), ("bf16",) * 3, "1 to 3 warpgroups that divide block M 96 in multiples of 64, got 2"),
         (of(128, 64, 40), ("bf16",) * 3, "block K of 32, 64 or a multiple of 128 bytes, got 80"),
-        (of(256, 256, 64), ("bf16",) * 3, "hold at most 18176 sums each"),
+        (of(256, 256, 64), ("bf16",) * 3, "hold at most 25600 sums each"),
         (of(128, 256, 64, stages=5), ("bf16",) * 3, "at most 232448 bytes of shared memory on sm_90a"),
         (of(128, 64, 64, splits=3), ("bf16",) * 3, "1, 2, 4 or 8 splits"),
         (of(128, 64, 64, stages=1), ("bf16",) * 3, "at least 2 stages, got 1"),

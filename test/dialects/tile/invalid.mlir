@@ -915,7 +915,7 @@ gpu.module @m [#nvvm.target<chip = "sm_86">] {
 // -----
 
 func.func @misspelt_attribute(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'tile.matmul' op has no attribute 'transposeB': it has transpose_a, transpose_b, alpha, beta, schedule}}
+  // expected-error @below {{'tile.matmul' op has no attribute 'transposeB': it has transpose_a, transpose_b, alpha, beta, promote, schedule}}
   "tile.matmul"(%a, %a, %d) {transposeB = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -970,6 +970,14 @@ func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?
 func.func @matmul_f16_to_i32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xi32>) {
   // expected-error @below {{expects C and D of i32 for A and B of i8, and for them alone, got memref<?x?xf16>, memref<?x?xi32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_promoted_f16(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{'tile.matmul' op expects A and B of fp8 with promote, got memref<?x?xf16>}}
+  "tile.matmul"(%a, %b, %d) {promote = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
