@@ -32,6 +32,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     """A matrix as TMA copies it, in tiles of the result's type: the launch makes a tensor map of it.
 
     The matrix must be an argument of the kernel. Its first element and its rows must be aligned to 16 bytes.
+    Of a batch (rank 3), `tile.member` takes one matrix.
     """
 
     matrix: ext.Operand[Any]
@@ -40,7 +41,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     def check(self) -> str | None:
         if not is_map(self.map):
             return f"expects to return a tile.map, got {self.map.type}"
-        found = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES) or tile_complaint([self.map])
+        found = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3) or tile_complaint([self.map])
         if found:
             return found
         if len(self.map.type.shape) != 2:
@@ -48,6 +49,19 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
         if self.matrix.type.element_type != self.map.type.element_type:
             return f"expects one element type, got {self.matrix.type} and {self.map.type}"
         return None
+
+
+class MemberOp(Op, dialect=Tile, name="member"):
+    """One matrix of a batch as TMA copies it, by its number there."""
+
+    batch: ext.Operand[Any]
+    index: ext.Operand[Any]
+    map: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not is_map(self.batch) or self.batch.type != self.map.type:
+            return f"expects to take and return one tile.map, got {self.batch.type} and {self.map.type}"
+        return tile_complaint([self.batch]) or index_complaint([self.index])
 
 
 class MakeRingOp(Op, dialect=Tile, name="make_ring"):
@@ -292,6 +306,11 @@ class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
 def tensor_map(matrix: Any, tile: Any) -> Any:
     """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
     return build(TensorMapOp, operands=[matrix], results=[MapType.of(tile)]).map
+
+
+def member(batch: Any, index: Any) -> Any:
+    """Builds `tile.member` and returns the map of one matrix."""
+    return build(MemberOp, operands=[batch, index], results=[batch.type]).map
 
 
 def make_ring(stages: int, *, consumers: int) -> Any:

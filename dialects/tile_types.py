@@ -251,13 +251,15 @@ def tile_complaint(values: Sequence[Any]) -> str | None:
     return None
 
 
-def matrix_complaint(name: str, value: Any, elements: Sequence[str]) -> str | None:
-    """Why `value` is no matrix that a product can take: a row-major memref of rank 2 in global memory."""
+def matrix_complaint(name: str, value: Any, elements: Sequence[str], *ranks: int) -> str | None:
+    """Why `value` is no matrix that a product can take: a row-major memref in global memory, of one of these
+    ranks (2 where none is named).
+    """
     if not is_memref(value):
         return f"expects {name} to be a memref, got {value.type}"
     kind = value.type
-    if kind.rank != 2:
-        return f"expects {name} of rank 2, got {kind}"
+    if kind.rank not in (ranks or (2,)):
+        return f"expects {name} of rank {' or '.join(map(str, ranks or (2,)))}, got {kind}"
     if str(kind.element_type) not in elements:
         return f"expects {name} of element type {' or '.join(elements)}, got {kind}"
     if kind.memory_space is not None and str(kind.memory_space) not in (
@@ -269,7 +271,7 @@ def matrix_complaint(name: str, value: Any, elements: Sequence[str]) -> str | No
         return f"expects sizes of {name} of at least 1, got {kind}"
     if (found := strides(kind)) is None:
         return f"expects rows of {name} at one stride, got {kind}"
-    if found[0][1] != 1:
+    if found[0][-1] != 1:
         return f"expects rows of {name} to be contiguous (innermost stride 1), got {kind}"
     return None
 

@@ -2,7 +2,8 @@
 them and shared memory `cp.async.bulk.tensor`.
 
 The kernel's attribute `weft.tensor_maps` says what a launch must pass after the arguments, in order: `matrix`
-is the number of the memref, `box` what one copy takes of it (rows, columns), `swizzle` how that lies.
+is the number of the memref, `box` what one copy takes of it (rows, columns; of one matrix of a batch),
+`swizzle` how that lies.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, is_map
-from weft.dialects.tile_async import CopyMulticastOp, StoreAsyncOp, TensorMapOp
+from weft.dialects.tile_async import CopyMulticastOp, MemberOp, StoreAsyncOp, TensorMapOp
 from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
 from weft.passes import emit, places
 from weft.passes.pass_ import Pass
@@ -25,21 +26,49 @@ MAPS = "weft.tensor_maps"
 def run(module: Any) -> None:
     """Lowers every matrix that TMA copies, and every copy of one."""
     for kernel in operations(module, gpu.GPUFuncOp):
-        maps = {op.map: _argument(kernel, op) for op in operations(kernel, TensorMapOp)}
+        maps = {op.map: Map(_argument(kernel, op), op) for op in operations(kernel, TensorMapOp)}
+        for op in operations(kernel, MemberOp):
+            maps[op.map] = _member(op, maps)
         for op in operations(kernel, CopyAsyncOp, CopyMulticastOp, StoreAsyncOp):
             matrix = op.destination if isinstance(op, StoreAsyncOp) else op.source
             if not is_map(matrix):
                 continue
             if matrix not in maps:
                 raise refuse(op, "expects a map from tile.tensor_map")
+            if maps[matrix].of_batch and not maps[matrix].member:
+                raise refuse(op, "expects one matrix of a batch: a tile.member of its map")
             with ir.InsertionPoint(op), op.location:
                 lower = _store if isinstance(op, StoreAsyncOp) else _load
                 lower(op, maps[matrix], _pieces(op, matrix.type))
             op.operation.erase()
-        for op in operations(kernel, TensorMapOp):
+        for op in operations(kernel, MemberOp, TensorMapOp)[::-1]:
             op.operation.erase()
-    for op in operations(module, TensorMapOp):
+    for op in operations(module, TensorMapOp, MemberOp):
         raise refuse(op, "expects to stand in a gpu.func")
+
+
+@dataclass(frozen=True)
+class Map:
+    """A tensor map as copies name it: the argument, the op that made it, and which matrix of a batch."""
+
+    argument: Any
+    op: TensorMapOp
+    member: tuple[Any, ...] = ()
+
+    @property
+    def of_batch(self) -> bool:
+        """Whether it is of more than one matrix."""
+        return bool(self.op.matrix.type.rank == 3)
+
+    def where(self, row: Any, column: Any) -> list[Any]:
+        """The coordinates of an element, the fastest first."""
+        return [emit.value(column), emit.value(row), *self.member]
+
+
+def _member(op: MemberOp, maps: dict[Any, Map]) -> Map:
+    if op.batch not in maps or not maps[op.batch].of_batch or maps[op.batch].member:
+        raise refuse(op, "expects the map of a batch from tile.tensor_map")
+    return replace(maps[op.batch], member=(op.index,))
 
 
 @dataclass(frozen=True)
@@ -122,26 +151,28 @@ def _i64(number: int) -> Any:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
-def _load(op: Any, argument: Any, pieces: Pieces) -> None:
+def _load(op: Any, source: Map, pieces: Pieces) -> None:
     single = isinstance(op, CopyAsyncOp)
     barrier, mask = (op.barrier[0], None) if single else (op.barrier, op.mask)
     base = tile.address(op.tile)
     for row, column, bytes_ in pieces.at:
         place = llvm.addrspacecast(places.pointer(7), places.offset(base, bytes_))
-        where = [emit.value(emit.add(op.column, column)), emit.value(emit.add(op.row, row))]
-        nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(place, argument, where, barrier, [], multicastMask=mask)
+        where = source.where(emit.add(op.row, row), emit.add(op.column, column))
+        nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
+            place, source.argument, where, barrier, [], multicastMask=mask
+        )
 
 
-def _store(op: StoreAsyncOp, argument: Any, pieces: Pieces) -> None:
+def _store(op: StoreAsyncOp, destination: Map, pieces: Pieces) -> None:
     base = tile.address(op.tile)
     for row, column, bytes_ in pieces.at:
-        where = [emit.value(emit.add(op.column, column)), emit.value(emit.add(op.row, row))]
-        nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(argument, places.offset(base, bytes_), where)
+        where = destination.where(emit.add(op.row, row), emit.add(op.column, column))
+        nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(destination.argument, places.offset(base, bytes_), where)
 
 
 LOWER_TMA = Pass(
     "lower-tma",
     "turn matrices that TMA copies into tensor maps, and their copies into cp.async.bulk.tensor",
     run,
-    lowers=(TensorMapOp, StoreAsyncOp, CopyMulticastOp),
+    lowers=(TensorMapOp, MemberOp, StoreAsyncOp, CopyMulticastOp),
 )

@@ -82,7 +82,7 @@ def _say_launch(product: MatmulOp) -> None:
     assert schedule is not None
     attributes = kernel.operation.attributes
     attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([schedule.threads, 1, 1])
-    rows, columns = sizes.of(product.d, 0), sizes.of(product.d, 1)
+    rows, columns = sizes.of(product.d, -2), sizes.of(product.d, -1)
     splits = 1
     if isinstance(schedule, WarpgroupSchedule):
         splits = schedule.splits
@@ -99,7 +99,7 @@ def _say_launch(product: MatmulOp) -> None:
         [
             ir.AffineExpr.get_ceil_div(rows, schedule.block[0] * down) * down,
             ir.AffineExpr.get_ceil_div(columns, schedule.block[1] * across) * across,
-            ir.AffineExpr.get_constant(splits),
+            (sizes.of(product.d, 0) if product.d.type.rank == 3 else ir.AffineExpr.get_constant(1)) * splits,
         ]
     )
     attributes["weft.writes"] = ir.DenseI32ArrayAttr.get([ir.BlockArgument(product.d).arg_number])
@@ -127,12 +127,14 @@ def _alignments(kernel: Any, product: MatmulOp) -> Any:
 
 def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     """Pairs of sizes that must be equal, as differences."""
-    k_a, m = (0, 1) if product.attribute("transpose_a") else (1, 0)
-    k_b, n = (1, 0) if product.attribute("transpose_b") else (0, 1)
+    k_a, m = (-2, -1) if product.attribute("transpose_a") else (-1, -2)
+    k_b, n = (-1, -2) if product.attribute("transpose_b") else (-2, -1)
     a, b, d = product.a, product.b, product.d
-    pairs = [((a, m), (d, 0)), ((a, k_a), (b, k_b)), ((b, n), (d, 1))]
+    pairs = [((a, m), (d, -2)), ((a, k_a), (b, k_b)), ((b, n), (d, -1))]
     for c in product.inputs:
-        pairs += [((c, 0), (d, 0)), ((c, 1), (d, 1))]
+        pairs += [((c, -2), (d, -2)), ((c, -1), (d, -1))]
+    if d.type.rank == 3:
+        pairs += [((x, 0), (d, 0)) for x in (a, b, *product.inputs) if x.type.rank == 3]
     return [sizes.of(*left) - sizes.of(*right) for left, right in pairs]
 
 
@@ -148,8 +150,9 @@ class _Sizes:
                 self.count += argument.type.rank
 
     def of(self, value: Any, dimension: int) -> Any:
-        """The expression for one size of a kernel argument."""
-        return ir.AffineExpr.get_dim(self.first[ir.BlockArgument(value).arg_number] + dimension)
+        """The expression for one size of a kernel argument; a negative dimension counts from the last."""
+        first = self.first[ir.BlockArgument(value).arg_number]
+        return ir.AffineExpr.get_dim(first + dimension % value.type.rank)
 
     def map(self, expressions: list[Any]) -> Any:
         """The attribute that maps the sizes to these expressions."""

@@ -17,9 +17,9 @@ def grouped(linear: Any, rows: Any, columns: Any, group: int) -> tuple[Any, Any]
     return emit.add(first, emit.rem(inside, height)), emit.div(inside, height)
 
 
-def finish(op: MatmulOp, sums: Any, row: Any, column: Any, *, aligned: bool) -> Any:
+def finish(op: MatmulOp, sums: Any, row: Any, column: Any, *, aligned: bool, number: Any = None) -> Any:
     """The fragment of D that stands at (`row`, `column`): scaled, beta * C added, in f32 up to the last
-    rounding. `aligned`: pairs of C's elements can be read at once.
+    rounding. `aligned`: pairs of C's elements can be read at once. `number`: which product of a batch it is.
     """
     layout, shape, lane = sums.type.layout, sums.type.shape, tile.to_lane(sums)
     alpha, c = op.attribute("alpha"), op.c
@@ -27,7 +27,8 @@ def finish(op: MatmulOp, sums: Any, row: Any, column: Any, *, aligned: bool) -> 
         lane = arith.mulf(lane, emit.constant(lane.type, alpha))
     if c is not None:
         fragment = FragmentType.of(shape, c.type.element_type, layout)
-        loaded = tile.load(c, row, column, fragment, vector_bytes=pair_bytes(c) if aligned else 0)
+        width = pair_bytes(c) if aligned else 0
+        loaded = tile.load(member(c, number), row, column, fragment, vector_bytes=width)
         term = convert(tile.to_lane(loaded), lane.type)
         beta = op.attribute("beta")
         if isinstance(lane.type.element_type, ir.IntegerType):
@@ -40,8 +41,31 @@ def finish(op: MatmulOp, sums: Any, row: Any, column: Any, *, aligned: bool) -> 
 
 
 def size(matrix: Any, dimension: int) -> Any:
-    """One of a matrix's sizes, as i32."""
-    return emit.as_i32(memref.dim(matrix, arith.constant(ir.IndexType.get(), dimension)))
+    """One of a matrix's sizes, as i32; a negative dimension counts from the last."""
+    place = dimension % matrix.type.rank
+    return emit.as_i32(memref.dim(matrix, arith.constant(ir.IndexType.get(), place)))
+
+
+def member(matrix: Any, index: Any) -> Any:
+    """One matrix of a batch, a memref of rank 3; a memref of rank 2 is every product's."""
+    if matrix.type.rank == 2:
+        return matrix
+    dynamic = ir.ShapedType.get_dynamic_size()
+    apart = ir.ShapedType.get_dynamic_stride_or_offset()
+    layout = ir.StridedLayoutAttr.get(apart, [apart, 1])
+    kind = ir.MemRefType.get([dynamic] * 2, matrix.type.element_type, layout, matrix.type.memory_space)
+    sizes = [memref.dim(matrix, arith.constant(ir.IndexType.get(), place)) for place in (1, 2)]
+    at = arith.index_cast(ir.IndexType.get(), emit.value(index))
+    return memref.SubViewOp(
+        kind,
+        matrix,
+        offsets=[at],
+        sizes=sizes,
+        strides=[],
+        static_offsets=[dynamic, 0, 0],
+        static_sizes=[1, dynamic, dynamic],
+        static_strides=[1, 1, 1],
+    ).result
 
 
 def element_bytes(matrix: Any) -> int:

@@ -30,6 +30,7 @@ SAME_IN_A_CTA = (
     *("gpu.num_subgroups", "gpu.subgroup_size"),
     *(f"nvvm.read.ptx.sreg.{name}.{axis}" for name in ("ctaid", "nctaid", "ntid") for axis in "xyz"),
     *("memref.dim", "memref.extract_strided_metadata", "memref.extract_aligned_pointer_as_index"),
+    "memref.subview",
     *("affine.apply", "affine.min", "affine.max", "llvm.mlir.constant"),
 )
 SAME_IN_A_WARP = (*SAME_IN_A_CTA, "gpu.subgroup_id")
@@ -138,6 +139,11 @@ def _sources(op: Any, scope: Scope) -> list[Any] | None:
         return list(op.operands)
     if op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block):
         return list(op.operands)
+    if op.name in ("scf.for", "scf.while", "scf.if"):
+        # All that their blocks hand on; what decides whether and how often stands among the operands, and what
+        # a loop hands to its next turn among those that its blocks end with.
+        ends = [list(block.operations)[-1] for region in op.regions for block in region.blocks]
+        return [*op.operands, *(value for end in ends for value in end.operands)]
     return None
 
 
@@ -150,6 +156,10 @@ def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
         return [] if is_entry and "kernel" in parent.attributes else None
     if parent.name == "tile.role":
         return None if scope is Scope.CTA else []
+    if parent.name == "scf.while":
+        # Each block's arguments are what the other one ends with, and at first the loop's operands.
+        ends = [list(region.blocks[0].operations)[-1] for region in parent.regions]
+        return [*parent.operands, *(each for end in ends for each in end.operands)]
     if parent.name != "scf.for":
         return None
     bounds = list(parent.operands)[:3]

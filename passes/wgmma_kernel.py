@@ -18,7 +18,8 @@ from weft.isa.chips import WARPGROUP
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit, promoted
-from weft.passes.product import finish, grouped, pair_bytes, size
+from weft.passes.product import finish, member, pair_bytes, size
+from weft.passes.tile_order import Body, Order, Place
 
 
 def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
@@ -29,6 +30,11 @@ def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
     strides = f"{rows * columns},{width},{rows * width},1"
     swizzle = SWIZZLES[width * element_bytes]
     return f"S[({outer},{rows},{columns // width},{width}):({strides})] xor {swizzle}"
+
+
+def of_member(matrix: Any, map_: Any, number: Any) -> Any:
+    """The map of what a tile reads or writes of a matrix: all of it, or one of a batch."""
+    return map_ if matrix.type.rank == 2 else tile.member(map_, emit.value(number))
 
 
 @dataclass
@@ -63,16 +69,19 @@ class _Operand:
         extent = self.extent // self.parts
         return (extent, self.block_k) if self.k_inside else (self.block_k, extent)
 
-    def copy(self, start: Any, k: Any, stage: Any, barrier: Any, part: Any, mask: Any) -> None:
-        """Starts to copy the block at (`start`, `k`) into a stage, or the part of it that is this CTA's."""
+    def copy(self, start: Any, k: Any, member: Any, stage: Any, barrier: Any, part: Any, mask: Any) -> None:
+        """Starts to copy the block at (`start`, `k`) into a stage, or the part of it that is this CTA's: of
+        number `member`, where the operand is a batch.
+        """
         inside = emit.mul(part, self.extent // self.parts)
         start = emit.add(start, inside)
         row, column = (emit.value(x) for x in ((start, k) if self.k_inside else (k, start)))
+        source = of_member(self.matrix, self.map, member)
         if self.parts == 1:
-            tile.copy_async(self.map, row, column, tile.stage(self.buffer, stage), barrier=barrier)
+            tile.copy_async(source, row, column, tile.stage(self.buffer, stage), barrier=barrier)
             return
         tile.copy_multicast(
-            self.map, row, column, self.part(stage, inside, self.extent // self.parts), barrier, mask
+            source, row, column, self.part(stage, inside, self.extent // self.parts), barrier, mask
         )
 
     def part(self, stage: Any, start: Any, extent: int) -> Any:
@@ -146,20 +155,17 @@ class WgmmaKernel:
 
     def _sizes(self) -> None:
         """Reads the launch's sizes: how many tiles there are, and blocks of K."""
-        op, (m, n, k) = self.op, self.schedule.block
-        rows, columns = size(op.d, 0), size(op.d, 1)
-        if self.schedule.swap:
-            rows, columns = columns, rows
-        (down, across), ctas = self.schedule.cluster, self.schedule.ctas
-        self.rows, self.columns = emit.ceil_div(rows, m * down), emit.ceil_div(columns, n * across)
-        depth = size(op.a, 0 if op.attribute("transpose_a") else 1)
+        op, k = self.op, self.schedule.block[2]
+        ctas = self.schedule.ctas
+        self.order = self._order()
+        depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
         self.blocks = emit.ceil_div(depth, k)
         cta, count = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
         splits = self.schedule.splits
-        self.tiles = emit.mul(self.rows, self.columns)
         self.first, self.step = emit.div(cta, ctas), emit.div(count, ctas)
         self.rank = emit.rem(cta, ctas)
         # A CTA's place in a cluster that shares its copies: row and column among blocks.
+        down, across = self.schedule.cluster
         sharing = emit.rem(self.rank, down * across)
         self.place = emit.rem(sharing, down), emit.div(sharing, down)
         self.k_first, self.k_end = 0, self.blocks
@@ -169,6 +175,17 @@ class WgmmaKernel:
             end = emit.div(emit.mul(self.blocks, emit.add(self.rank, 1)), splits)
             self.k_first = emit.select(emit.equal(self.k_first, end), self.blocks, self.k_first)
             self.k_end = emit.maximum(end, emit.add(self.k_first, 1))
+
+    def _order(self) -> Order:
+        """The tiles, in clusters that share their copies."""
+        op, (m, n, _), (down, across) = self.op, self.schedule.block, self.schedule.cluster
+        rows, columns = size(op.d, -2), size(op.d, -1)
+        if self.schedule.swap:
+            rows, columns = columns, rows
+        members = size(op.d, 0) if op.d.type.rank == 3 else None
+        return Order(
+            emit.ceil_div(rows, m * down), emit.ceil_div(columns, n * across), self.schedule.group, members
+        )
 
     def _staging(self) -> Any:
         """Where the warpgroups put their parts of D together, or their sums with splits; None where they
@@ -211,14 +228,19 @@ class WgmmaKernel:
         with emit.when(emit.equal(emit.thread(), 0)):
             self._each_tile([emit.value(0), emit.value(0)], self._copy_tile)
 
-    def _each_tile(self, carried: list[Any], body: Callable[[Any, Any, list[Any]], list[Any]]) -> None:
-        """A loop over this CTA's tiles, given their first row and column among blocks."""
-        loop = scf.ForOp(emit.value(self.first), self.tiles, emit.value(self.step), carried)
-        with ir.InsertionPoint(loop.body):
-            row, column = grouped(loop.induction_variable, self.rows, self.columns, self.schedule.group)
-            (down, across), (below, beside) = self.schedule.cluster, self.place
-            row, column = emit.add(emit.mul(row, down), below), emit.add(emit.mul(column, across), beside)
-            scf.yield_(body(row, column, list(loop.inner_iter_args)))
+    def _each_tile(self, carried: list[Any], body: Body) -> None:
+        """A loop over this CTA's tiles."""
+
+        def one(cluster: Place, carried: list[Any]) -> list[Any]:
+            return body(self._in_cluster(cluster), carried)
+
+        self.order.walk(self.first, self.step, carried, one)
+
+    def _in_cluster(self, cluster: Place) -> Place:
+        """This CTA's tile of a cluster's."""
+        (down, across), (below, beside) = self.schedule.cluster, self.place
+        row = emit.add(emit.mul(cluster.row, down), below)
+        return Place(row, emit.add(emit.mul(cluster.column, across), beside), cluster.member)
 
     def each_block(
         self, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]], begun: int = 0
@@ -230,9 +252,9 @@ class WgmmaKernel:
             scf.yield_(body(loop.induction_variable, list(loop.inner_iter_args)))
         return list(loop.results)
 
-    def _copy_tile(self, row: Any, column: Any, position: list[Any]) -> list[Any]:
+    def _copy_tile(self, place: Place, position: list[Any]) -> list[Any]:
         m, n, k = self.schedule.block
-        left, right = emit.mul(row, m), emit.mul(column, n)
+        left, right = emit.mul(place.row, m), emit.mul(place.column, n)
         (down, across), (below, beside) = self.schedule.cluster, self.place
         # Those in this CTA's row of the cluster share its rows of blocks, those in its column the columns.
         in_row = _bits(sum(1 << down * other for other in range(across)), below)
@@ -244,8 +266,8 @@ class WgmmaKernel:
             tile.expect(self.ring, stage, self.schedule.stage_bytes(self.op.types))
             depth = emit.mul(block, k)
             full = tile.full_barrier(self.ring, stage)
-            self.left.copy(left, depth, stage, full, beside, in_row)
-            self.right.copy(right, depth, stage, full, below, in_column)
+            self.left.copy(left, depth, place.member, stage, full, beside, in_row)
+            self.right.copy(right, depth, place.member, stage, full, below, in_column)
             return list(tile.advance(self.ring, stage, phase))
 
         return self.each_block(position, copy)
@@ -255,18 +277,18 @@ class WgmmaKernel:
     def _consume(self, number: Any) -> None:
         start = emit.mul(number, self.schedule.rows)
 
-        def consume(row: Any, column: Any, position: list[Any]) -> list[Any]:
+        def consume(place: Place, position: list[Any]) -> list[Any]:
             sums, *position = self._multiply(start, position)
             m, n, _ = self.schedule.block
-            at = emit.add(emit.mul(row, m), start), emit.mul(column, n)
+            at = emit.add(emit.mul(place.row, m), start), emit.mul(place.column, n)
             if self.schedule.splits > 1:
                 tile.store(
                     sums, tile.stage(self.staging, number), emit.value(0), emit.value(0), vector_bytes=8
                 )
             elif self.staging is not None:
-                self._write_staged(number, sums, *self._swapped(*at))
+                self._write_staged(number, sums, *self._swapped(*at), place.member)
             else:
-                self._write(sums, *self._swapped(*at))
+                self._write(sums, *self._swapped(*at), place.member)
             return position
 
         self._each_tile([emit.value(0), emit.value(0)], consume)
@@ -343,23 +365,22 @@ class WgmmaKernel:
         turned = FragmentType.of(kind.shape[::-1], kind.element_type, Layout((*columns, *rows)))
         return tile.from_lane(tile.to_lane(sums), turned)
 
-    def _write(self, sums: Any, row: Any, column: Any) -> None:
-        """Stores sums to D from registers."""
-        result = finish(
-            self.op, self._oriented(sums), emit.value(row), emit.value(column), aligned=self._pairs
-        )
+    def _write(self, sums: Any, row: Any, column: Any, number: Any) -> None:
+        """Stores sums to D from registers, or to number `number` of a batch."""
+        row, column = emit.value(row), emit.value(column)
+        result = finish(self.op, self._oriented(sums), row, column, aligned=self._pairs, number=number)
         width = pair_bytes(self.op.d) if self._pairs else 0
-        tile.store(result, self.op.d, emit.value(row), emit.value(column), vector_bytes=width)
+        tile.store(result, member(self.op.d, number), emit.value(row), emit.value(column), vector_bytes=width)
 
     @property
     def _pairs(self) -> bool:
         """Whether a lane's pairs of sums are neighbours in a row of D."""
         return not self.schedule.swap
 
-    def _write_staged(self, number: Any, sums: Any, row: Any, column: Any) -> None:
+    def _write_staged(self, number: Any, sums: Any, row: Any, column: Any, product: Any) -> None:
         """Stores sums to D by TMA, from a part of shared memory that the last tile's store has read."""
         row, column = emit.value(row), emit.value(column)
-        result = finish(self.op, self._oriented(sums), row, column, aligned=self._pairs)
+        result = finish(self.op, self._oriented(sums), row, column, aligned=self._pairs, number=product)
         with _one_thread():
             nvvm.cp_async_bulk_wait_group(0, read=True)
         self._meet(number)
@@ -368,7 +389,7 @@ class WgmmaKernel:
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         self._meet(number)
         with _one_thread():
-            tile.store_async(part, self.d_map, row, column)
+            tile.store_async(part, of_member(self.op.d, self.d_map, product), row, column)
             nvvm.cp_async_bulk_commit_group()
 
     def _meet(self, number: Any) -> None:
@@ -386,7 +407,7 @@ class WgmmaKernel:
         share = n // splits
         with tile.role(1, self.schedule.warpgroups) as number:
             start = emit.mul(number, self.schedule.rows)
-            row, column = grouped(self.first, self.rows, self.columns, self.schedule.group)
+            place = self.order.at(self.first)
             own, kind = tile.stage(self.staging, number), self._sums(share)
             offset = emit.mul(self.rank, share)
             total = None
@@ -395,8 +416,8 @@ class WgmmaKernel:
                 loaded = tile.load(part, emit.value(0), emit.value(offset), kind, vector_bytes=8)
                 lane = tile.to_lane(loaded)
                 total = lane if total is None else _add(total, lane)
-            at = emit.add(emit.mul(row, m), start), emit.add(emit.mul(column, n), offset)
-            self._write(tile.from_lane(total, kind), *self._swapped(*at))
+            at = emit.add(emit.mul(place.row, m), start), emit.add(emit.mul(place.column, n), offset)
+            self._write(tile.from_lane(total, kind), *self._swapped(*at), place.member)
         _meet_cluster()
 
 

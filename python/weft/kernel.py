@@ -336,17 +336,20 @@ def _aligned_to(view: ArrayView) -> int:
 
 def _tensor_map(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
     """The map of a matrix for a kernel's parameter."""
-    rows, columns = view.shape
+    *outer, columns = view.shape
     size = arrays.numpy_dtype(view.dtype).itemsize
-    # The stride of a single row is never used, but must be a legal one.
-    stride = view.strides[0] * size if rows > 1 else -(-columns * size // 16) * 16
+    strides = [
+        # The stride of a single row is never used, but must be a legal one.
+        stride * size if count > 1 else -(-columns * size // 16) * 16
+        for count, stride in zip(outer, view.strides, strict=False)
+    ]
     return tensor_map.TensorMap(
         address,
         _MAP_TYPES.get(view.dtype, f"UINT{8 * size}"),
-        (columns, rows),
-        (stride,),
-        (1, 1),
-        box=want.box[::-1],
+        view.shape[::-1],
+        tuple(strides[::-1]),
+        (1,) * len(view.shape),
+        box=(*want.box[::-1], *[1] * (len(view.shape) - 2)),
         swizzle=want.swizzle,
         l2_promotion="256B",
     )

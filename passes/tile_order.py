@@ -1,0 +1,143 @@
+"""Which tiles of D a persistent CTA computes, in which order: what both its roles walk through alike.
+
+Tiles go down `group` rows and then to the next column, so that those under way at a time share what they read
+in the L2 cache. The products of a batch come one after the other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from weft.mlir import arith, ir, memref, scf
+from weft.passes import emit
+from weft.passes.product import grouped
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tile: its row and column among blocks, and the number of its product in a batch (None: no batch)."""
+
+    row: Any
+    column: Any
+    member: Any = None
+
+
+Body = Callable[[Place, list[Any]], list[Any]]
+
+
+@dataclass(frozen=True)
+class Order:
+    """The tiles of a product of `rows` x `columns` blocks, or of `members` such products."""
+
+    rows: Any
+    columns: Any
+    group: int
+    members: Any = None
+
+    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
+        """A loop over every `step`-th tile from `first` on."""
+        each = emit.mul(self.rows, self.columns)
+        count = each if self.members is None else emit.mul(each, self.members)
+        _loop(first, count, step, carried, lambda number, carried: body(self.at(number), carried))
+
+    def at(self, number: Any) -> Place:
+        """A tile by its number."""
+        if self.members is None:
+            return Place(*grouped(number, self.rows, self.columns, self.group))
+        each = emit.mul(self.rows, self.columns)
+        inside = grouped(emit.rem(number, each), self.rows, self.columns, self.group)
+        return Place(*inside, emit.div(number, each))
+
+
+@dataclass(frozen=True)
+class MaskedOrder:
+    """The tiles of `members` products of which number i has `filled[i]` rows (a memref), in blocks of
+    `block_rows`, by `columns` blocks. With `turned`, what `filled` counts are columns of blocks.
+    """
+
+    filled: Any
+    members: Any
+    block_rows: int
+    columns: Any
+    group: int
+    turned: bool = False
+
+    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
+        """A loop over every `step`-th tile from `first` on. Which product a tile is of, and the number of its
+        first tile, are carried along.
+        """
+
+        def add(member: Any, sums: list[Any]) -> list[Any]:
+            return [emit.add(sums[0], emit.mul(self._rows(member), self.columns))]
+
+        (count,) = _loop(0, self.members, 1, [emit.value(0)], add)
+
+        def one(number: Any, carried: list[Any]) -> list[Any]:
+            member, before, *rest = carried
+            member, before = self._found(number, member, before)
+            rows = self._rows(member)
+            sizes = (self.columns, rows) if self.turned else (rows, self.columns)
+            place = Place(*grouped(emit.sub(number, before), *sizes, self.group), member)
+            return [member, before, *body(place, rest)]
+
+        _loop(first, count, step, [emit.value(0), emit.value(0), *carried], one)
+
+    def _rows(self, member: Any) -> Any:
+        """Blocks that the filled rows of a product take."""
+        return emit.ceil_div(emit.maximum(_element(self.filled, member), 0), self.block_rows)
+
+    def _found(self, number: Any, member: Any, before: Any) -> tuple[Any, Any]:
+        """The product that has a tile, looked for from `member` on, whose first tile is number `before`."""
+        i32 = emit.i32()
+        loop = scf.WhileOp([i32, i32], [member, before])
+        ahead, behind = (region.blocks.append(i32, i32) for region in (loop.before, loop.after))
+        with ir.InsertionPoint(ahead):
+            at, start = ahead.arguments
+            end = emit.add(start, emit.mul(self._rows(at), self.columns))
+            scf.ConditionOp(arith.cmpi(arith.CmpIPredicate.sge, number, end), [at, start])
+        with ir.InsertionPoint(behind):
+            at, start = behind.arguments
+            scf.yield_([emit.add(at, 1), emit.add(start, emit.mul(self._rows(at), self.columns))])
+        return loop.results[0], loop.results[1]
+
+
+@dataclass(frozen=True)
+class GroupedOrder:
+    """The tiles of one product whose rows have a matrix B of a batch each: row i has number `groups[i]` (a
+    memref), a negative one no product. `block_rows` rows, of a block, have the same.
+    """
+
+    order: Order
+    groups: Any
+    block_rows: int
+    turned: bool = False
+
+    def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
+        """A loop over every `step`-th tile from `first` on; those without a product are left out."""
+
+        def one(place: Place, carried: list[Any]) -> list[Any]:
+            row = place.column if self.turned else place.row
+            member = _element(self.groups, emit.mul(row, self.block_rows))
+            has = emit.less(-1, member)
+            branch = scf.IfOp(has, [value.type for value in carried], has_else=True)
+            with ir.InsertionPoint(branch.then_block):
+                scf.yield_(body(Place(place.row, place.column, member), carried))
+            with ir.InsertionPoint(branch.else_block):
+                scf.yield_(carried)
+            return list(branch.results)
+
+        self.order.walk(first, step, carried, one)
+
+
+def _element(vector: Any, index: Any) -> Any:
+    """One number of a memref of i32."""
+    return memref.load(vector, [arith.index_cast(ir.IndexType.get(), emit.value(index))])
+
+
+def _loop(
+    first: Any, end: Any, step: Any, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]
+) -> list[Any]:
+    loop = scf.ForOp(emit.value(first), emit.value(end), emit.value(step), carried)
+    with ir.InsertionPoint(loop.body):
+        scf.yield_(body(loop.induction_variable, list(loop.inner_iter_args)))
+    return list(loop.results)
