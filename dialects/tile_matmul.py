@@ -18,7 +18,8 @@ OUTPUT_TYPES = ("f32", "f16", "bf16", "i32")
 class MatmulOp(Op, dialect=Tile, name="matmul"):
     """`D = alpha * A @ B + beta * C`: a whole product of matrices in global memory.
 
-    A is M x K (K x M with `transpose_a`), B is K x N (N x K with `transpose_b`), D is M x N. C is the operand
+    A is M x K (K x M with `transpose_a`), B is K x N (N x K with `transpose_b`), D is M x N. Where D is a
+    batch of such matrices (rank 3), so may the others be; one of rank 2 is every product's. C is the operand
     after D; with a beta and no C, D is read and updated. Products accumulate in f32, of i8 in i32; f32 is
     multiplied as tf32. Tensor cores add up products of fp8 in fewer bits than f32 has: with `promote` no more
     than 128 of them, whose sums are added up in f32.
@@ -75,7 +76,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         named = [("A", self.a, INPUT_TYPES), ("B", self.b, INPUT_TYPES), ("D", self.d, OUTPUT_TYPES)]
         named += [("C", c, OUTPUT_TYPES) for c in self.inputs]
         for name, value, elements in named:
-            if found := matrix_complaint(name, value, elements):
+            if found := matrix_complaint(name, value, elements, 2, 3):
                 return found
         for name in ("alpha", "beta"):
             if not isfinite(c_float(self.attribute(name)).value):
@@ -85,7 +86,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
                 return f"has one matrix as {name} and D: it would overwrite what it reads"
         if found := self._type_complaint():
             return found
-        return self._shape_complaint() or self._schedule_complaint()
+        return self._batch_complaint() or self._shape_complaint() or self._schedule_complaint()
 
     def _type_complaint(self) -> str | None:
         types = self.types
@@ -102,6 +103,23 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             given = f"{self.attribute('alpha')} and {self.attribute('beta')}"
             return f"expects alpha 1 and beta 0 or 1 for integers, got {given}"
         return None
+
+    def _batch_complaint(self) -> str | None:
+        batches = [(name, v) for name, v in self._named if v.type.rank == 3]
+        if not batches:
+            return None
+        if self.d.type.rank != 3:
+            return f"expects D of rank 3, a batch as {batches[0][0]} is, got {self.d.type}"
+        known = {name: v.type.shape[0] for name, v in batches if not v.type.is_dynamic_dim(0)}
+        if len(set(known.values())) > 1:
+            found = " and ".join(f"{count} in {name}" for name, count in known.items())
+            return f"expects batches of one size, got {found}"
+        return None
+
+    @property
+    def _named(self) -> list[tuple[str, Any]]:
+        """The operands by the names that messages have for them."""
+        return [("A", self.a), ("B", self.b), ("D", self.d), *(("C", c) for c in self.inputs)]
 
     def _shape_complaint(self) -> str | None:
         (m, k), (k_b, n), (m_d, n_d) = self._sizes("a"), self._sizes("b"), _dims(self.d)
@@ -129,7 +147,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
 def _dims(value: Any) -> tuple[int | None, int | None]:
     kind = value.type
-    rows, cols = (None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(2))
+    rows, cols = (None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank)[-2:])
     return rows, cols
 
 

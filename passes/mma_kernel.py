@@ -16,7 +16,7 @@ from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, scf
 from weft.passes import emit
-from weft.passes.product import element_bytes, finish, grouped, pair_bytes, size
+from weft.passes.product import element_bytes, finish, grouped, member, pair_bytes, size
 
 VECTOR_BYTES = COPY.bytes
 
@@ -90,6 +90,7 @@ class MmaKernel:
     rows: Any  # M, N and K of this launch
     columns: Any
     depth: Any
+    number: Any = None  # of the product in a batch
 
     @classmethod
     def of(cls, op: MatmulOp) -> "MmaKernel":
@@ -99,15 +100,18 @@ class MmaKernel:
         _, atom_a, atom_b, _ = form.operands
         m, n, k = schedule.block
         warp_m, warp_n = schedule.warp_tile
+        number = emit.as_i32(gpu.block_id(gpu.Dimension.z)) if op.d.type.rank == 3 else None
+        a, b = member(op.a, number), member(op.b, number)
         return cls(
             op,
             schedule,
             form,
-            _Operand(op.a, True, m, warp_m, k, schedule.stages, atom_a),
-            _Operand(op.b, op.attribute("transpose_b"), n, warp_n, k, schedule.stages, atom_b),
-            size(op.d, 0),
-            size(op.d, 1),
-            size(op.a, 1),
+            _Operand(a, True, m, warp_m, k, schedule.stages, atom_a),
+            _Operand(b, op.attribute("transpose_b"), n, warp_n, k, schedule.stages, atom_b),
+            size(op.d, -2),
+            size(op.d, -1),
+            size(op.a, -1),
+            number,
         )
 
     @property
@@ -145,10 +149,12 @@ class MmaKernel:
 
     def _aligned(self) -> Any:
         """Whether A and B can be copied 16 bytes at a time, and D and C written in pairs of elements."""
-        wanted = [(self.op.a, VECTOR_BYTES), (self.op.b, VECTOR_BYTES)]
-        wanted += [(matrix, pair_bytes(matrix)) for matrix in (self.op.d, self.op.c) if matrix is not None]
+        wanted = [(self.a.matrix, VECTOR_BYTES), (self.b.matrix, VECTOR_BYTES)]
+        d = member(self.op.d, self.number)
+        others = (d, *(member(c, self.number) for c in [self.op.c] if c is not None))
+        wanted += [(matrix, pair_bytes(matrix)) for matrix in others]
         # Pairs lie wholly inside of D only where it has an even number of columns.
-        bits = arith.andi(memref.dim(self.op.d, _index(1)), _index(1))
+        bits = arith.andi(memref.dim(d, _index(1)), _index(1))
         for matrix, width in wanted:
             pointer = _pointer(matrix)
             row = arith.muli(_stride(matrix), _index(element_bytes(matrix)))
@@ -220,8 +226,8 @@ class MmaKernel:
 
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
         """Scales, adds beta * C and stores."""
-        d = self.op.d
-        result = finish(self.op, accumulator, row, column, aligned=aligned)
+        d = member(self.op.d, self.number)
+        result = finish(self.op, accumulator, row, column, aligned=aligned, number=self.number)
         tile.store(result, d, row, column, vector_bytes=pair_bytes(d) if aligned else 0)
 
 

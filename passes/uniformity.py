@@ -140,8 +140,7 @@ def _sources(op: Any, scope: Scope) -> list[Any] | None:
     if op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block):
         return list(op.operands)
     if op.name in ("scf.for", "scf.while", "scf.if"):
-        # All that their blocks hand on; what decides whether and how often stands among the operands, and what
-        # a loop hands to its next turn among those that its blocks end with.
+        # All that their blocks hand on; what decides whether and how often stands among the operands.
         ends = [list(block.operations)[-1] for region in op.regions for block in region.blocks]
         return [*op.operands, *(value for end in ends for value in end.operands)]
     return None

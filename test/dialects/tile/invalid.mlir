@@ -17,7 +17,7 @@ func.func @matmul_unranked(%a: memref<?x?xf16>, %b: memref<*xf16>, %d: memref<?x
 // -----
 
 func.func @matmul_rank(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?xf32>) {
-  // expected-error @below {{expects D of rank 2, got memref<?xf32>}}
+  // expected-error @below {{expects D of rank 2 or 3, got memref<?xf32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?xf32>) -> ()
   return
 }
@@ -25,7 +25,7 @@ func.func @matmul_rank(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?xf3
 // -----
 
 func.func @matmul_rank_0(%a: memref<f16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects A of rank 2, got memref<f16>}}
+  // expected-error @below {{expects A of rank 2 or 3, got memref<f16>}}
   "tile.matmul"(%a, %b, %d) : (memref<f16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -970,6 +970,22 @@ func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?
 func.func @matmul_f16_to_i32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xi32>) {
   // expected-error @below {{expects C and D of i32 for A and B of i8, and for them alone, got memref<?x?xf16>, memref<?x?xi32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_batch_without_d(%a: memref<?x?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects D of rank 3, a batch as A is, got memref<?x?xf32>}}
+  "tile.matmul"(%a, %b, %d) : (memref<?x?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @matmul_batches_of_two_sizes(%a: memref<2x?x?xf16>, %b: memref<3x?x?xf16>, %d: memref<?x?x?xf32>) {
+  // expected-error @below {{expects batches of one size, got 2 in A and 3 in B}}
+  "tile.matmul"(%a, %b, %d) : (memref<2x?x?xf16>, memref<3x?x?xf16>, memref<?x?x?xf32>) -> ()
   return
 }
 
