@@ -1,4 +1,4 @@
-"""Batches of products in the emulator, for `wgmma` and `mma.sync`: memrefs of rank 3, or of rank 2 for all."""
+"""Batches of products in the emulator, for `wgmma` and `mma.sync`: memrefs of rank 3, of rank 2 for all."""
 
 import ml_dtypes
 import numpy as np
@@ -19,7 +19,7 @@ def of(m, n, k, warpgroups=2, stages=3, **fields):
 def wrong(schedule, ranks, shape, output="bf16", beta=0.0):
     """How many elements of D aren't as NumPy has them; all sums are exact."""
     members, m, n, k = shape
-    kinds = ["?x" * rank for rank in ranks]
+    kinds = ["x".join("?" * rank) for rank in ranks]
     with (
         weft.Module() as module,
         module.func(
