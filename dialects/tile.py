@@ -40,7 +40,7 @@ from weft.dialects.tile_buffers import (
     stage_bytes,
     stage_type,
 )
-from weft.dialects.tile_matmul import MatmulOp, matmul
+from weft.dialects.tile_matmul import MatmulOp, OperandOp, matmul
 from weft.dialects.tile_types import (
     ELEMENT_TYPES,
     BufferType,
@@ -68,6 +68,7 @@ __all__ = [
     "FragmentType",
     "MapType",
     "MatmulOp",
+    "OperandOp",
     "PeerOp",
     "RingType",
     "SliceOp",
@@ -267,6 +268,31 @@ class LoadOp(Op, dialect=Tile, name="load"):
         return "expects no transpose of a matrix" if self.attribute("transpose") else None
 
 
+class LoadRowOp(Op, dialect=Tile, name="load_row"):
+    """The fragment each of whose rows is what a vector (a memref of rank 1) has from `column` on, loaded by
+    one warp (or warpgroup); what lies outside of the vector becomes zero.
+
+    `vector_bytes` more than an element's width loads runs at once where they lie inside and aligned.
+    """
+
+    source: ext.Operand[Any]
+    column: ext.Operand[Any]
+    fragment: ext.Result[Any]
+    optional = {"vector_bytes": 0}  # noqa: RUF012
+
+    def check(self) -> str | None:
+        if not is_fragment(self.fragment):
+            return f"expects to return a tile.fragment, got {self.fragment.type}"
+        found = matrix_complaint("the source", self.source, ELEMENT_TYPES, 1)
+        found = found or tile_complaint([self.fragment]) or index_complaint([self.column])
+        found = found or _access_complaint(self, self.fragment)
+        if found:
+            return found
+        if self.source.type.element_type != self.fragment.type.element_type:
+            return f"expects one element type, got {self.source.type} and {self.fragment.type}"
+        return None
+
+
 def _parts_complaint(buffer: Any, fragment: Any, transpose: bool) -> str | None:
     """Why a buffer doesn't hold whole fragments."""
     outer, inner = buffer.shape, fragment.shape[:: -1 if transpose else 1]
@@ -373,6 +399,16 @@ def load(
         operands=[source, row, column],
         results=[fragment],
         attributes={"transpose": transpose, "vector_bytes": vector_bytes},
+    ).fragment
+
+
+def load_row(source: Any, column: Any, fragment: Any, *, vector_bytes: int = 0) -> Any:
+    """Builds `tile.load_row` and returns the fragment, of type `fragment`."""
+    return build(
+        LoadRowOp,
+        operands=[source, column],
+        results=[fragment],
+        attributes={"vector_bytes": vector_bytes},
     ).fragment
 
 

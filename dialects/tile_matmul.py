@@ -6,23 +6,51 @@ from math import isfinite
 from typing import Any
 
 from weft.dialects.op import Op, build
+from weft.dialects.roles import (
+    OUTPUT_TYPES,
+    ROLES,
+    activation_complaint,
+    role_complaint,
+    role_names,
+    title,
+)
 from weft.dialects.schedule import AnySchedule, Types, schedule_of
-from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, Tile, matrix_complaint
+from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, AnyType, Tile, is_memref, matrix_complaint
 from weft.errors import WeftError
-from weft.mlir import ext
+from weft.mlir import ext, ir
 
 INPUT_TYPES = tuple(PTX_INPUTS)
-OUTPUT_TYPES = ("f32", "f16", "bf16", "i32")
+
+
+class OperandOp(Op, dialect=Tile, name="operand"):
+    """A matrix or vector in global memory as an operand of a product after D.
+
+    Operands after D that are memrefs must be of one type; made into these, they may be of several.
+    """
+
+    source: ext.Operand[Any]
+    operand: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not is_memref(self.source):
+            return f"expects a memref, got {self.source.type}"
+        if not isinstance(self.operand.type, AnyType):
+            return f"expects to return a !tile.any, got {self.operand.type}"
+        return None
 
 
 class MatmulOp(Op, dialect=Tile, name="matmul"):
-    """`D = alpha * A @ B + beta * C`: a whole product of matrices in global memory.
+    """`D = residual + activation(alpha * A @ B + beta * C + bias)`: a whole product of matrices in global
+    memory.
 
     A is M x K (K x M with `transpose_a`), B is K x N (N x K with `transpose_b`), D is M x N. Where D is a
-    batch of such matrices (rank 3), so may the others be; one of rank 2 is every product's. C is the operand
-    after D; with a beta and no C, D is read and updated. Products accumulate in f32, of i8 in i32; f32 is
-    multiplied as tf32. Tensor cores add up products of fp8 in fewer bits than f32 has: with `promote` no more
-    than 128 of them, whose sums are added up in f32.
+    batch of such matrices (rank 3), so may the others be; one of rank 2 is every product's. Each operand
+    after D has a role, and `roles` lists them: "c" (M x N), "bias" (N, for every row), "residual" (M x N).
+    Where their types differ, `tile.operand` makes them one. A single one without `roles` is C; with a beta
+    and no C, D is read and updated. The activation is relu, gelu, gelu_tanh or silu. Products accumulate in
+    f32, of i8 in i32, and f32 is multiplied as tf32; what follows is f32 (i32) up to one rounding to D's
+    elements. Tensor cores add up products of fp8 in fewer bits than f32 has: with `promote` no more than
+    128 of them, whose sums are added up in f32.
     """
 
     a: ext.Operand[Any]
@@ -36,6 +64,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         "beta": 0.0,
         "promote": False,
         "schedule": None,
+        "roles": None,
+        "activation": None,
     }
 
     @property
@@ -43,7 +73,24 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """The matrix that beta scales: C, else D; None where beta is 0."""
         if self.attribute("beta") == 0.0:
             return None
-        return self.inputs[0] if len(self.inputs) else self.d
+        given = self.role("c")
+        return self.d if given is None else given
+
+    @property
+    def extra(self) -> list[Any]:
+        """The memrefs after D."""
+        found = [(value, value.owner) for value in self.inputs]
+        made = [(v, None if isinstance(owner, ir.Block) else owner.opview) for v, owner in found]
+        return [owner.source if isinstance(owner, OperandOp) else v for v, owner in made]
+
+    @property
+    def roles(self) -> dict[str, Any]:
+        """The memrefs after D by their roles."""
+        return dict(zip(role_names(self.attribute("roles"), len(self.inputs)), self.extra, strict=True))
+
+    def role(self, name: str) -> Any | None:
+        """The operand with a role, None without one."""
+        return self.roles.get(name)
 
     @property
     def schedule(self) -> AnySchedule | None:
@@ -71,13 +118,14 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         return (columns, rows) if self.attribute(f"transpose_{name}") else (rows, columns)
 
     def check(self) -> str | None:
-        if len(self.inputs) > 1:
-            return f"expects A, B, D and at most one C, got {3 + len(self.inputs)} operands"
         named = [("A", self.a, INPUT_TYPES), ("B", self.b, INPUT_TYPES), ("D", self.d, OUTPUT_TYPES)]
-        named += [("C", c, OUTPUT_TYPES) for c in self.inputs]
         for name, value, elements in named:
             if found := matrix_complaint(name, value, elements, 2, 3):
                 return found
+        if found := role_complaint(self.attribute("roles"), self.extra):
+            return found
+        if len(kinds := list(dict.fromkeys(str(value.type) for value in self.inputs))) > 1:
+            return f"expects operands after D of one type, as tile.operand makes them, got {', '.join(kinds)}"
         for name in ("alpha", "beta"):
             if not isfinite(c_float(self.attribute(name)).value):
                 return f"expects {name} to be finite in f32, got {self.attribute(name)}"
@@ -92,17 +140,19 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         types = self.types
         if types.a != types.b and not {types.a, types.b} <= set(FP8_TYPES):
             return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
-        rest = [self.d, *self.inputs]
+        rest = [self.d, *self.extra]
         if types.promoted and types.a not in FP8_TYPES:
             return f"expects A and B of fp8 with promote, got {self.a.type}"
         integers = [str(value.type.element_type).startswith("i") for value in (self.a, *rest)]
         if any(integers) and not all(integers):
             got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"
-            return f"expects C and D of i32 for A and B of i8, and for them alone, got {got}"
+            return (
+                f"expects D and what is added to it of i32 for A and B of i8, and for them alone, got {got}"
+            )
         if integers[0] and (self.attribute("alpha") != 1.0 or self.attribute("beta") not in (0.0, 1.0)):
             given = f"{self.attribute('alpha')} and {self.attribute('beta')}"
             return f"expects alpha 1 and beta 0 or 1 for integers, got {given}"
-        return None
+        return activation_complaint(self.attribute("activation"), integers[0])
 
     def _batch_complaint(self) -> str | None:
         batches = [(name, v) for name, v in self._named if v.type.rank == 3]
@@ -119,13 +169,16 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     @property
     def _named(self) -> list[tuple[str, Any]]:
         """The operands by the names that messages have for them."""
-        return [("A", self.a), ("B", self.b), ("D", self.d), *(("C", c) for c in self.inputs)]
+        roles = ((title(role), value) for role, value in self.roles.items())
+        return [("A", self.a), ("B", self.b), ("D", self.d), *roles]
 
     def _shape_complaint(self) -> str | None:
         (m, k), (k_b, n), (m_d, n_d) = self._sizes("a"), self._sizes("b"), _dims(self.d)
         pairs = [("M", "A", m, "D", m_d), ("N", "B", n, "D", n_d), ("K", "A", k, "B", k_b)]
-        for c in self.inputs:
-            pairs += [("M", "D", m_d, "C", _dims(c)[0]), ("N", "D", n_d, "C", _dims(c)[1])]
+        of_d = {"M": m_d, "N": n_d}
+        for role, value in self.roles.items():
+            sizes = zip(ROLES[role].sizes, _dims(value), strict=True)
+            pairs += [(dim, "D", of_d[dim], title(role), size) for dim, size in sizes]
         for dim, x, x_size, y, y_size in pairs:
             if x_size and y_size and x_size != y_size:
                 left = "K x M" if self.attribute("transpose_a") else "M x K"
@@ -145,10 +198,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         return schedule.complaint(self.types, self.target)
 
 
-def _dims(value: Any) -> tuple[int | None, int | None]:
+def _dims(value: Any) -> tuple[int | None, ...]:
     kind = value.type
-    rows, cols = (None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank)[-2:])
-    return rows, cols
+    return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank)[-2:])
 
 
 def matmul(
@@ -161,13 +213,23 @@ def matmul(
     transpose_b: bool = False,
     alpha: float = 1.0,
     beta: float = 0.0,
+    bias: Any | None = None,
+    activation: str | None = None,
+    residual: Any | None = None,
     promote: bool = False,
     schedule: AnySchedule | None = None,
 ) -> Any:
     """Builds `tile.matmul` (see `MatmulOp`). Raises WeftError where the operands don't fit."""
+    given = {"c": c, "bias": bias, "residual": residual}
+    extra = {role: value for role, value in given.items() if value is not None}
+    values = list(extra.values())
+    if len({value.type for value in values}) > 1:
+        kind = AnyType.get()
+        values = [build(OperandOp, operands=[value], results=[kind]).operand for value in values]
+    said = None if list(extra) in ([], ["c"]) else ir.ArrayAttr.get([ir.StringAttr.get(r) for r in extra])
     return build(
         MatmulOp,
-        operands=[a, b, d, *([] if c is None else [c])],
+        operands=[a, b, d, *values],
         attributes={
             "transpose_a": transpose_a,
             "transpose_b": transpose_b,
@@ -175,5 +237,7 @@ def matmul(
             "beta": float(beta),
             "promote": promote,
             "schedule": schedule and schedule.attribute(),
+            "roles": said,
+            "activation": activation,
         },
     )

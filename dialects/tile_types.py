@@ -177,6 +177,10 @@ class RingType(Tile.Type, name="ring"):
         return int(ir.IntegerAttr(self.count).value)
 
 
+class AnyType(Tile.Type, name="any"):
+    """What `tile.operand` makes of a memref of any type."""
+
+
 def _complaint(tile: Any, kind: str) -> str | None:
     if cast(ir.DenseI64ArrayAttr, tile.extents) is None:
         return f"has a {kind} whose shape isn't array<i64: ...>: {tile.extents}"
@@ -272,7 +276,8 @@ def matrix_complaint(name: str, value: Any, elements: Sequence[str], *ranks: int
     if (found := strides(kind)) is None:
         return f"expects rows of {name} at one stride, got {kind}"
     if found[0][-1] != 1:
-        return f"expects rows of {name} to be contiguous (innermost stride 1), got {kind}"
+        what = name if kind.rank == 1 else f"rows of {name}"
+        return f"expects {what} to be contiguous (innermost stride 1), got {kind}"
     return None
 
 

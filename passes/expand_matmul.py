@@ -23,7 +23,10 @@ def run(module: Any) -> None:
         kind = WgmmaKernel if isinstance(op.schedule, WarpgroupSchedule) else MmaKernel
         with ir.InsertionPoint(op), op.location:
             kind.of(op).emit()
+        made = [value.owner for value in op.inputs if value not in op.extra]
         op.operation.erase()
+        for operand in made:
+            operand.erase()
 
 
 def _require_block(op: MatmulOp, kernel: Any, threads: int) -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 from weft.dialects import mma, tile
 from weft.dialects.op import refuse
-from weft.dialects.tile import CopyAsyncOp, CopyOp, LoadOp, StoreOp, is_buffer, is_map
+from weft.dialects.tile import CopyAsyncOp, CopyOp, LoadOp, LoadRowOp, StoreOp, is_buffer, is_map
 from weft.isa.chips import LANES
 from weft.isa.matrix_moves import STMATRIX
 from weft.layout import LayoutError
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
 from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass
-from weft.passes.places import Matrix, Point, SharedTile
+from weft.passes.places import Matrix, Point, SharedTile, Vector
 from weft.passes.uniformity import Scope
 
 Runs = list[tuple[int, int, int, int]]
@@ -28,6 +28,7 @@ def run(module: Any) -> None:
         (CopyAsyncOp, _copy_async),
         (CopyOp, _copy),
         (LoadOp, _load),
+        (LoadRowOp, _load_row),
         (StoreOp, _store),
     ):
         for op in operations(module, kind):
@@ -104,7 +105,11 @@ def _guarded_load(source: Matrix, row: Any, column: Any, kind: Any) -> Any:
     read in its stead. A vector must lie wholly inside or outside, and the matrix have its width.
     """
     inside = arith.andi(source.has_row(row), source.has_column(column))
-    address = source.element_of(source.row(row), column)
+    return _loaded(source, source.element_of(source.row(row), column), inside, kind)
+
+
+def _loaded(source: Matrix | Vector, address: Any, inside: Any, kind: Any) -> Any:
+    """What stands at an address, or zero where that isn't `inside`."""
     loaded = llvm.load(kind, arith.select(inside, address, source.base))
     return arith.select(inside, loaded, emit.constant(kind, 0))
 
@@ -304,19 +309,25 @@ def _lane_origin(lane: Any, origins: Sequence[tuple[int, int]]) -> tuple[Any, An
 
 def _lane_start(op: Any, kind: Any) -> tuple[Any, Any]:
     """The matrix coordinates of the lane's first element."""
+    row, column = _lane_offset(op, kind)
+    return emit.add(op.row, row), emit.add(op.column, column)
+
+
+def _lane_offset(op: Any, kind: Any) -> tuple[Any, Any]:
+    """The coordinates of the lane's first element in the fragment."""
     digits = places.lane_digits(kind.layout, kind.shape)
     if digits is None:
         raise refuse(op, f"expects a fragment whose coordinates are digits of the lane, got {kind.layout}")
     row, column = (places.lane_coordinate(each) for each in digits)
-    return emit.add(op.row, row), emit.add(op.column, column)
+    return row, column
 
 
-def _width(op: Any, matrix: Matrix) -> int:
+def _width(op: Any, matrix: Matrix | Vector) -> int:
     """How many elements are accessed at once."""
     return max(int(op.attribute("vector_bytes")) // matrix.bytes, 1)
 
 
-def _whole(matrix: Matrix, start: Any, runs: Runs) -> Any:
+def _whole(matrix: Matrix | Vector, start: Any, runs: Runs) -> Any:
     """Whether runs that start inside of the matrix end there: rows and starts are multiples of the width."""
     width = runs[0][1]
     bits = matrix.columns
@@ -365,6 +376,42 @@ def _load_global(op: LoadOp) -> Any:
     return tile.from_lane(branch.results[0], kind)
 
 
+def _load_row(op: LoadRowOp) -> Any:
+    """Each of the lane's columns once, for all of its rows."""
+    places.threads_of(op)
+    source, kind = Vector(op.source), op.fragment.type
+    start = emit.add(op.column, _lane_offset(op, kind)[1])
+    columns = [column for _, _, _, column in _runs(op, kind, 1)]
+    distinct = sorted(set(columns))
+
+    def load(width: int) -> list[Any]:
+        run = source.element if width == 1 else ir.VectorType.get([width], source.element)
+        found = []
+        for column in distinct[::width]:
+            at = emit.add(start, column)
+            found += emit.elements(_loaded(source, source.element_of(at), source.has(at), run))
+        return found
+
+    width = _width(op, source)
+    if width == 1:
+        values = load(1)
+    else:
+        runs = _runs(op, kind, width)
+        aligned = arith.cmpi(
+            arith.CmpIPredicate.eq,
+            arith.andi(source.address, emit.constant(source.address.type, width * source.bytes - 1)),
+            emit.constant(source.address.type, 0),
+        )
+        whole = arith.andi(_whole(source, start, runs), aligned)
+        branch = scf.IfOp(whole, [source.element] * len(distinct), has_else=True)
+        for block, chosen in ((branch.then_block, width), (branch.else_block, 1)):
+            with ir.InsertionPoint(block):
+                scf.yield_(load(chosen))
+        values = list(branch.results)
+    by_column = dict(zip(distinct, values, strict=True))
+    return tile.from_lane(vector.from_elements(kind.lane_type, [by_column[c] for c in columns]), kind)
+
+
 def _store(op: StoreOp) -> None:
     if is_buffer(op.destination):
         _store_shared(op)
@@ -398,5 +445,5 @@ LOWER_COPIES = Pass(
     "lower-copies",
     "lower tile copies, loads and stores to cp.async, ldmatrix and memory",
     run,
-    lowers=(CopyAsyncOp, CopyOp, LoadOp, StoreOp),
+    lowers=(CopyAsyncOp, CopyOp, LoadOp, LoadRowOp, StoreOp),
 )

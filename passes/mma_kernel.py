@@ -16,7 +16,8 @@ from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, scf
 from weft.passes import emit
-from weft.passes.product import element_bytes, finish, grouped, member, pair_bytes, size
+from weft.passes.epilogue import finish
+from weft.passes.product import element_bytes, grouped, member, pair_bytes, size
 
 VECTOR_BYTES = COPY.bytes
 
@@ -148,11 +149,13 @@ class MmaKernel:
         return grouped(emit.add(emit.mul(y, rows), x), rows, columns, self.schedule.group)
 
     def _aligned(self) -> Any:
-        """Whether A and B can be copied 16 bytes at a time, and D and C written in pairs of elements."""
+        """Whether A and B can be copied 16 bytes at a time, and D and what is added to it be accessed in
+        pairs of elements.
+        """
         wanted = [(self.a.matrix, VECTOR_BYTES), (self.b.matrix, VECTOR_BYTES)]
         d = member(self.op.d, self.number)
-        others = (d, *(member(c, self.number) for c in [self.op.c] if c is not None))
-        wanted += [(matrix, pair_bytes(matrix)) for matrix in others]
+        others = (each for each in (self.op.c, self.op.role("residual")) if each is not None)
+        wanted += [(matrix, pair_bytes(matrix)) for matrix in (d, *(member(o, self.number) for o in others))]
         # Pairs lie wholly inside of D only where it has an even number of columns.
         bits = arith.andi(memref.dim(d, _index(1)), _index(1))
         for matrix, width in wanted:
@@ -225,10 +228,13 @@ class MmaKernel:
         return accumulator
 
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
-        """Scales, adds beta * C and stores."""
+        """Finishes the sums and stores them."""
         d = member(self.op.d, self.number)
-        result = finish(self.op, accumulator, row, column, aligned=aligned, number=self.number)
-        tile.store(result, d, row, column, vector_bytes=pair_bytes(d) if aligned else 0)
+        width = pair_bytes(d) if aligned else 0
+        parts = finish(self.op, accumulator, row, column, aligned=aligned, number=self.number)
+        for result, below, beside in parts:
+            place = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
+            tile.store(result, d, *place, vector_bytes=width)
 
 
 def _pointer(matrix: Any) -> Any:

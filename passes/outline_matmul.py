@@ -12,8 +12,9 @@ from typing import Any
 
 from weft import mlir
 from weft.dialects.op import refuse
+from weft.dialects.roles import ROLES
 from weft.dialects.schedule import WarpgroupSchedule
-from weft.dialects.tile import MatmulOp
+from weft.dialects.tile import MatmulOp, OperandOp
 from weft.mlir import func, gpu, ir, operations
 from weft.passes.pass_ import Pass
 from weft.passes.product import pair_bytes
@@ -50,7 +51,11 @@ def _check(function: Any, products: list[MatmulOp]) -> None:
         raise refuse(function, "can't become a kernel: it returns values")
     if len(function.body.blocks) > 1:
         raise refuse(function, f"can't become a kernel: it has {len(function.body.blocks)} blocks")
-    body = [op.operation for op in function.body.blocks[0].operations]
+    body = [
+        op.operation
+        for op in function.body.blocks[0].operations
+        if not isinstance(op.operation.opview, OperandOp)
+    ]
     if len(products) > 1 or len(body) != 2 or body[0] != product.operation:
         stray = next(op.operation.opview for op in body if op.operation != product.operation)
         raise refuse(
@@ -66,12 +71,14 @@ def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:
         kernel = mlir.kernel(name, function.type.inputs)
     entry = kernel.body.blocks[0]
     with ir.InsertionPoint(entry):
-        copy = product.operation.clone()
+        values = dict(zip(function.arguments, entry.arguments, strict=True))
+        for op in (*operations(function, OperandOp), product):
+            copy = op.operation.clone()
+            for place, operand in enumerate(op.operation.operands):
+                copy.operands[place] = values[operand]
+            values |= zip(op.operation.results, copy.results, strict=True)
         with product.location:
             gpu.return_([])
-    numbers = {argument: place for place, argument in enumerate(function.arguments)}
-    for place, operand in enumerate(product.operation.operands):
-        copy.operands[place] = entry.arguments[numbers[operand]]
     return copy
 
 
@@ -107,7 +114,8 @@ def _say_launch(product: MatmulOp) -> None:
 
 
 def _alignments(kernel: Any, product: MatmulOp) -> Any:
-    """What rows of each argument must be aligned to: those that TMA copies, and C, which is read in pairs."""
+    """What rows of each argument must be aligned to: those that TMA copies, and those that are
+    read in pairs."""
     schedule, types = product.schedule, product.types
     assert isinstance(schedule, WarpgroupSchedule)
     found = [1] * len(kernel.body.blocks[0].arguments)
@@ -118,7 +126,7 @@ def _alignments(kernel: Any, product: MatmulOp) -> Any:
 
     align(product.a, TMA_BYTES)
     align(product.b, TMA_BYTES)
-    for matrix in (product.d, product.c):
+    for matrix in (product.d, product.c, product.role("residual")):
         if matrix is not None:
             staged = matrix == product.d and schedule.staged(types)
             align(matrix, TMA_BYTES if staged else pair_bytes(matrix))
@@ -131,10 +139,12 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     k_b, n = (-1, -2) if product.attribute("transpose_b") else (-2, -1)
     a, b, d = product.a, product.b, product.d
     pairs = [((a, m), (d, -2)), ((a, k_a), (b, k_b)), ((b, n), (d, -1))]
-    for c in product.inputs:
-        pairs += [((c, -2), (d, -2)), ((c, -1), (d, -1))]
+    of_d = {"M": -2, "N": -1}
+    for role, value in product.roles.items():
+        dims = ROLES[role].sizes
+        pairs += [((value, place - len(dims)), (d, of_d[name])) for place, name in enumerate(dims)]
     if d.type.rank == 3:
-        pairs += [((x, 0), (d, 0)) for x in (a, b, *product.inputs) if x.type.rank == 3]
+        pairs += [((x, 0), (d, 0)) for x in (a, b, *product.extra) if x.type.rank == 3]
     return [sizes.of(*left) - sizes.of(*right) for left, right in pairs]
 
 

@@ -87,6 +87,29 @@ class Matrix:
         return emit.less(column, self.columns)
 
 
+class Vector:
+    """A contiguous vector in global memory, as a kernel reaches it."""
+
+    def __init__(self, value: Any) -> None:
+        self.element = value.type.element_type
+        self.bytes = int(self.element.width) // 8
+        metadata = memref.extract_strided_metadata(value)
+        start = arith.muli(metadata[1], _index(self.bytes))
+        address = arith.addi(memref.extract_aligned_pointer_as_index(value), start)
+        self.address = arith.index_cast(ir.IntegerType.get_signless(64), address)
+        self.base = llvm.inttoptr(pointer(1), self.address)
+        self.columns = emit.as_i32(metadata[2])
+
+    def element_of(self, column: Any) -> Any:
+        """The address of an element."""
+        wide = arith.extsi(self.address.type, emit.value(column))
+        return offset(self.base, arith.muli(wide, arith.constant(wide.type, self.bytes)))
+
+    def has(self, column: Any) -> Any:
+        """Whether the element exists: an i1."""
+        return emit.less(column, self.columns)
+
+
 def _index(number: int) -> Any:
     return arith.constant(ir.IndexType.get(), number)
 

@@ -1,9 +1,7 @@
-"""What the kernels of a `tile.matmul` share: the order of their tiles, and what is done with the sums."""
+"""What the kernels of a `tile.matmul` share: the order of their tiles, sizes and types."""
 
 from typing import Any
 
-from weft.dialects import tile
-from weft.dialects.tile import FragmentType, MatmulOp
 from weft.mlir import arith, ir, memref
 from weft.passes import emit
 
@@ -15,29 +13,6 @@ def grouped(linear: Any, rows: Any, columns: Any, group: int) -> tuple[Any, Any]
     height = emit.minimum(emit.sub(rows, first), group)
     inside = emit.rem(linear, per_group)
     return emit.add(first, emit.rem(inside, height)), emit.div(inside, height)
-
-
-def finish(op: MatmulOp, sums: Any, row: Any, column: Any, *, aligned: bool, number: Any = None) -> Any:
-    """The fragment of D that stands at (`row`, `column`): scaled, beta * C added, in f32 up to the last
-    rounding. `aligned`: pairs of C's elements can be read at once. `number`: which product of a batch it is.
-    """
-    layout, shape, lane = sums.type.layout, sums.type.shape, tile.to_lane(sums)
-    alpha, c = op.attribute("alpha"), op.c
-    if alpha != 1.0:
-        lane = arith.mulf(lane, emit.constant(lane.type, alpha))
-    if c is not None:
-        fragment = FragmentType.of(shape, c.type.element_type, layout)
-        width = pair_bytes(c) if aligned else 0
-        loaded = tile.load(member(c, number), row, column, fragment, vector_bytes=width)
-        term = convert(tile.to_lane(loaded), lane.type)
-        beta = op.attribute("beta")
-        if isinstance(lane.type.element_type, ir.IntegerType):
-            lane = arith.addi(lane, term)
-        else:
-            term = term if beta == 1.0 else arith.mulf(term, emit.constant(term.type, beta))
-            lane = arith.addf(lane, term)
-    fragment = FragmentType.of(shape, op.d.type.element_type, layout)
-    return tile.from_lane(convert(lane, fragment.lane_type), fragment)
 
 
 def size(matrix: Any, dimension: int) -> Any:

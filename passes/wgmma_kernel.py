@@ -18,7 +18,8 @@ from weft.isa.chips import WARPGROUP
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit, promoted
-from weft.passes.product import finish, member, pair_bytes, size
+from weft.passes.epilogue import finish
+from weft.passes.product import member, pair_bytes, size
 from weft.passes.tile_order import Body, Order, Place
 
 
@@ -367,10 +368,12 @@ class WgmmaKernel:
 
     def _write(self, sums: Any, row: Any, column: Any, number: Any) -> None:
         """Stores sums to D from registers, or to number `number` of a batch."""
-        row, column = emit.value(row), emit.value(column)
-        result = finish(self.op, self._oriented(sums), row, column, aligned=self._pairs, number=number)
+        row, column, sums = emit.value(row), emit.value(column), self._oriented(sums)
         width = pair_bytes(self.op.d) if self._pairs else 0
-        tile.store(result, member(self.op.d, number), emit.value(row), emit.value(column), vector_bytes=width)
+        d = member(self.op.d, number)
+        for done, below, beside in finish(self.op, sums, row, column, aligned=self._pairs, number=number):
+            place = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
+            tile.store(done, d, *place, vector_bytes=width)
 
     @property
     def _pairs(self) -> bool:
@@ -380,12 +383,14 @@ class WgmmaKernel:
     def _write_staged(self, number: Any, sums: Any, row: Any, column: Any, product: Any) -> None:
         """Stores sums to D by TMA, from a part of shared memory that the last tile's store has read."""
         row, column = emit.value(row), emit.value(column)
-        result = finish(self.op, self._oriented(sums), row, column, aligned=self._pairs, number=product)
-        with _one_thread():
-            nvvm.cp_async_bulk_wait_group(0, read=True)
-        self._meet(number)
-        part = tile.stage(self.staging, number)
-        tile.store(result, part, emit.value(0), emit.value(0))
+        sums, part = self._oriented(sums), None
+        for done, below, beside in finish(self.op, sums, row, column, aligned=self._pairs, number=product):
+            if part is None:
+                with _one_thread():
+                    nvvm.cp_async_bulk_wait_group(0, read=True)
+                self._meet(number)
+                part = tile.stage(self.staging, number)
+            tile.store(done, part, emit.value(below), emit.value(beside))
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         self._meet(number)
         with _one_thread():

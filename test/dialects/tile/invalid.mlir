@@ -137,7 +137,7 @@ func.func @matmul_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x8xf32
 // -----
 
 func.func @matmul_c_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %c: memref<?x?xi32>) {
-  // expected-error @below {{expects C and D of i32 for A and B of i8, and for them alone, got memref<?x?xf16>, memref<?x?xf32> and memref<?x?xi32>}}
+  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8, and for them alone, got memref<?x?xf16>, memref<?x?xf32> and memref<?x?xi32>}}
   "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xi32>) -> ()
   return
 }
@@ -145,7 +145,7 @@ func.func @matmul_c_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
 // -----
 
 func.func @matmul_too_many(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects A, B, D and at most one C, got 5 operands}}
+  // expected-error @below {{expects A, B, D and at most one C without 'roles', got 5 operands}}
   "tile.matmul"(%a, %a, %d, %d, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }
@@ -960,7 +960,7 @@ func.func @matmul_fp8_with_f16(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf16>, %d
 // -----
 
 func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects C and D of i32 for A and B of i8, and for them alone, got memref<?x?xi8>, memref<?x?xf32>}}
+  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8, and for them alone, got memref<?x?xi8>, memref<?x?xf32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xf32>) -> ()
   return
 }
@@ -968,7 +968,7 @@ func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?
 // -----
 
 func.func @matmul_f16_to_i32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xi32>) {
-  // expected-error @below {{expects C and D of i32 for A and B of i8, and for them alone, got memref<?x?xf16>, memref<?x?xi32>}}
+  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8, and for them alone, got memref<?x?xf16>, memref<?x?xi32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi32>) -> ()
   return
 }

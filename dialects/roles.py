@@ -1,0 +1,73 @@
+"""What an operand of `tile.matmul` after D may be, and what is done to the elements of D."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.dialects.tile_types import matrix_complaint
+from weft.mlir import ir
+
+OUTPUT_TYPES = ("f32", "f16", "bf16", "i32")
+
+
+@dataclass(frozen=True)
+class Role:
+    """What an operand must be: its element types, and what each of its dimensions is as long as."""
+
+    elements: Sequence[str]
+    sizes: Sequence[str]
+    meaning: str
+
+
+ROLES = {
+    "c": Role(OUTPUT_TYPES, "MN", "what beta scales"),
+    "bias": Role(OUTPUT_TYPES, "N", "added to every row"),
+    "residual": Role(OUTPUT_TYPES, "MN", "added to what the activation gives"),
+}
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
+"""Functions of each element: max(x, 0); x * Phi(x), exactly and by tanh; x / (1 + exp(-x))."""
+_OF_INTEGERS = ("relu",)
+
+
+def role_names(attribute: Any, count: int) -> list[str]:
+    """The role of each of `count` operands, as the attribute `roles` tells; without it the only one is C."""
+    if attribute is None:
+        return ["c"][:count]
+    return [role.value for role in attribute]
+
+
+def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
+    """Why the attribute doesn't give each value a role of its own, or a value isn't what its role wants."""
+    if attribute is None:
+        if len(values) > 1:
+            return f"expects A, B, D and at most one C without 'roles', got {3 + len(values)} operands"
+    elif not isinstance(attribute, ir.ArrayAttr) or not all(isinstance(r, ir.StringAttr) for r in attribute):
+        return f"expects attribute 'roles' to be an array of strings, got {attribute}"
+    elif len(attribute) != len(values):
+        return f"expects a role for each of {len(values)} operands after D, got {attribute}"
+    found = role_names(attribute, len(values))
+    for role, value in zip(found, values, strict=True):
+        if role not in ROLES:
+            return f"has an operand with unknown role '{role}': roles are {', '.join(ROLES)}"
+        if found.count(role) > 1:
+            return f"expects one operand with role '{role}', got {found.count(role)}"
+        wanted = ROLES[role]
+        if wrong := matrix_complaint(title(role), value, wanted.elements, len(wanted.sizes)):
+            return wrong
+    return None
+
+
+def title(role: str) -> str:
+    """What messages call an operand: C is a letter like A, B and D."""
+    return "C" if role == "c" else role
+
+
+def activation_complaint(activation: Any, integers: bool) -> str | None:
+    """Why an activation isn't one, or none for integers."""
+    if activation is None:
+        return None
+    known = _OF_INTEGERS if integers else ACTIVATIONS
+    if activation not in known:
+        given = f"'{activation}'" if isinstance(activation, str) else str(activation)
+        return f"expects activation {' or '.join(known)}{' for integers' if integers else ''}, got {given}"
+    return None

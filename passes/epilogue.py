@@ -1,0 +1,138 @@
+"""What the kernels of a `tile.matmul` do with their sums: scale, add what is to be added, activate, round."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile import FragmentType, MatmulOp
+from weft.layout import MEMORY, Iter, Layout
+from weft.mlir import arith, ir, vector
+from weft.passes import activations, emit, places
+from weft.passes.product import convert, member, pair_bytes
+
+
+def finish(
+    op: MatmulOp, sums: Any, row: Any, column: Any, *, aligned: bool, number: Any = None
+) -> Iterator[tuple[Any, Any, Any]]:
+    """The fragments of D that sums A @ B at (`row`, `column`) become, each with its place among them; in f32
+    (i32) up to the last rounding. `aligned`: pairs of the elements of C and of the residual can be read at
+    once. `number`: which product of a batch it is.
+
+    Each is built when it's asked for, so that it can be stored before the next: what is added to all of them
+    doesn't fit in registers beside the sums.
+    """
+    kind, lane, element = sums.type, tile.to_lane(sums), op.d.type.element_type
+    read = [value for name, value in op.roles.items() if name != "c"]
+    if not read and op.c is None and op.attribute("activation") is None:
+        whole = FragmentType.of(kind.shape, element, kind.layout)
+        yield tile.from_lane(convert(_scaled(op, lane), whole.lane_type), whole), 0, 0
+        return
+    elements = emit.elements(lane)
+    epilogue = _Epilogue(op, row, column, aligned, number)
+    for piece in pieces(kind):
+        part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
+        found = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
+        done = convert(epilogue.of(piece, part), found.lane_type)
+        yield tile.from_lane(done, found), piece.row, piece.column
+
+
+def _scaled(op: MatmulOp, lane: Any) -> Any:
+    alpha = op.attribute("alpha")
+    return lane if alpha == 1.0 else arith.mulf(lane, emit.constant(lane.type, alpha))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a fragment: a fragment of type `kind` at a place in it, and the lane's registers of it."""
+
+    kind: Any
+    row: int
+    column: int
+    registers: tuple[int, ...]
+
+
+_PIECE = 16  # registers of a lane, at most where the layout allows
+
+
+def pieces(kind: Any) -> list[Piece]:
+    """A fragment's parts along the dimension in which a lane has most, in turn."""
+    groups = kind.layout.group(kind.shape)
+    # Parts are blocks of the outermost digit, which must be one of the lane's registers.
+    counts = [group[0].extent if group and group[0].axis == MEMORY else 1 for group in groups]
+    along = counts.index(max(counts))
+    parts = next(
+        p
+        for p in range(1, counts[along] + 1)
+        if counts[along] % p == 0 and (kind.registers // p <= _PIECE or p == counts[along])
+    )
+    extent = kind.shape[along] // parts
+    shape = tuple(extent if place == along else size for place, size in enumerate(kind.shape))
+    outer = groups[along][0] if groups[along] else None
+    shard = [it for group in groups for it in group]
+    if outer is not None:
+        shard[shard.index(outer)] = replace(outer, extent=outer.extent // parts)
+    found = FragmentType.of(shape, kind.element_type, Layout(_dense(shard)))
+    elements = places.lane_elements(kind.layout, kind.shape)[0]
+    made = []
+    for part in range(parts):
+        inside = tuple(r for r, at in enumerate(elements) if at[along] // extent == part)
+        start = [part * extent if place == along else 0 for place in range(2)]
+        made.append(Piece(found, *start, inside))
+    return made
+
+
+def _dense(shard: list[Iter]) -> tuple[Iter, ...]:
+    """The digits with the lane's registers in the same order, none left out."""
+    reach, strides = 1, dict[Iter, int]()
+    for it in sorted((it for it in shard if it.axis == MEMORY), key=lambda it: it.stride):
+        strides[it], reach = reach, reach * it.extent
+    return tuple(replace(it, stride=strides[it]) if it in strides else it for it in shard)
+
+
+class _Epilogue:
+    """What a product's operands after D and its activation make of sums."""
+
+    def __init__(self, op: MatmulOp, row: Any, column: Any, aligned: bool, number: Any) -> None:
+        self.op, self.row, self.column, self.aligned, self.number = op, row, column, aligned, number
+        self.rows = dict[Any, Any]()  # of the bias, by the column in the fragment
+
+    def of(self, piece: Piece, lane: Any) -> Any:
+        """The elements of D that become of a lane's sums, not yet rounded."""
+        lane = _scaled(self.op, lane)
+        if (c := self.op.c) is not None:
+            term, beta = self._loaded(c, piece, lane.type), self.op.attribute("beta")
+            whole = beta == 1.0
+            lane = _plus(lane, term if whole else arith.mulf(term, emit.constant(term.type, beta)))
+        if (bias := self.op.role("bias")) is not None:
+            lane = _plus(lane, self._bias(bias, piece, lane.type))
+        if (name := self.op.attribute("activation")) is not None:
+            lane = activations.apply(name, lane)
+        if (residual := self.op.role("residual")) is not None:
+            lane = _plus(lane, self._loaded(residual, piece, lane.type))
+        return lane
+
+    def _loaded(self, matrix: Any, piece: Piece, kind: Any) -> Any:
+        """The part of a matrix that stands where the piece does."""
+        fragment = FragmentType.of(piece.kind.shape, matrix.type.element_type, piece.kind.layout)
+        row, column = (
+            emit.value(emit.add(start, at))
+            for start, at in ((self.row, piece.row), (self.column, piece.column))
+        )
+        width = pair_bytes(matrix) if self.aligned else 0
+        source = member(matrix, self.number)
+        return convert(tile.to_lane(tile.load(source, row, column, fragment, vector_bytes=width)), kind)
+
+    def _bias(self, bias: Any, piece: Piece, kind: Any) -> Any:
+        """The part of the bias of the piece's columns; pieces of the same columns share it."""
+        if piece.column not in self.rows:
+            fragment = FragmentType.of(piece.kind.shape, bias.type.element_type, piece.kind.layout)
+            column = emit.value(emit.add(self.column, piece.column))
+            width = pair_bytes(bias) if self.aligned else 0
+            loaded = tile.load_row(bias, column, fragment, vector_bytes=width)
+            self.rows[piece.column] = convert(tile.to_lane(loaded), kind)
+        return self.rows[piece.column]
+
+
+def _plus(a: Any, b: Any) -> Any:
+    return arith.addi(a, b) if isinstance(a.type.element_type, ir.IntegerType) else arith.addf(a, b)

@@ -1,0 +1,44 @@
+// RUN: weft-opt %s | weft-opt | FileCheck %s
+
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+
+// CHECK-LABEL: @bias
+func.func @bias(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %v: memref<?xbf16>) {
+  // CHECK: "tile.matmul"(%{{.*}}) {activation = "gelu", roles = ["bias"]}
+  // CHECK-SAME: (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, memref<?xbf16>) -> ()
+  "tile.matmul"(%a, %b, %d, %v) {roles = ["bias"], activation = "gelu"}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, memref<?xbf16>) -> ()
+  return
+}
+
+// Operands of several types become values of one.
+// CHECK-LABEL: @every_role
+func.func @every_role(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<16x8xf32>, %c: memref<?x?xf32>,
+                      %v: memref<8xbf16>, %r: memref<?x?xf16>) {
+  // CHECK: %[[C:.*]] = "tile.operand"(%{{.*}}) : (memref<?x?xf32>) -> !tile.any
+  %0 = "tile.operand"(%c) : (memref<?x?xf32>) -> !tile.any
+  // CHECK: %[[V:.*]] = "tile.operand"(%{{.*}}) : (memref<8xbf16>) -> !tile.any
+  %1 = "tile.operand"(%v) : (memref<8xbf16>) -> !tile.any
+  // CHECK: %[[R:.*]] = "tile.operand"(%{{.*}}) : (memref<?x?xf16>) -> !tile.any
+  %2 = "tile.operand"(%r) : (memref<?x?xf16>) -> !tile.any
+  // CHECK: "tile.matmul"(%{{.*}}, %{{.*}}, %{{.*}}, %[[R]], %[[C]], %[[V]])
+  // CHECK-SAME: roles = ["residual", "c", "bias"]
+  "tile.matmul"(%a, %b, %d, %2, %0, %1) {roles = ["residual", "c", "bias"], beta = 0.5 : f32, activation = "silu"}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<16x8xf32>, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}
+
+// CHECK-LABEL: @of_integers
+func.func @of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>, %v: memref<?xi32>) {
+  // CHECK: "tile.matmul"(%{{.*}}) {activation = "relu", roles = ["bias"]}
+  "tile.matmul"(%a, %b, %d, %v) {roles = ["bias"], activation = "relu"}
+    : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>, memref<?xi32>) -> ()
+  return
+}
+
+// CHECK-LABEL: @load_row
+func.func @load_row(%v: memref<?xf32>, %i: i32) -> !D {
+  // CHECK: "tile.load_row"(%{{.*}}, %{{.*}}) {vector_bytes = 8 : i64} : (memref<?xf32>, i32) -> !tile.fragment<
+  %0 = "tile.load_row"(%v, %i) {vector_bytes = 8} : (memref<?xf32>, i32) -> !D
+  return %0 : !D
+}

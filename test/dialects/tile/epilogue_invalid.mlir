@@ -1,0 +1,244 @@
+// RUN: weft-opt %s --split-input-file --verify-diagnostics
+
+func.func @role_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
+  // expected-error @below {{has an operand with unknown role 'bais': roles are c, bias, residual}}
+  "tile.matmul"(%a, %b, %d, %v) {roles = ["bais"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @role_twice(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>, %w: memref<?xf32>) {
+  // expected-error @below {{expects one operand with role 'bias', got 2}}
+  "tile.matmul"(%a, %b, %d, %v, %w) {roles = ["bias", "bias"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @role_missing(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>, %w: memref<?xf32>) {
+  // expected-error @below {{expects a role for each of 2 operands after D, got ["bias"]}}
+  "tile.matmul"(%a, %b, %d, %v, %w) {roles = ["bias"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @role_without_operand(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a role for each of 0 operands after D, got ["bias"]}}
+  "tile.matmul"(%a, %b, %d) {roles = ["bias"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @roles_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
+  // expected-error @below {{expects attribute 'roles' to be an array of strings, got bias}}
+  "tile.matmul"(%a, %b, %d, %v) {roles = "bias"}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @roles_element(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
+  // expected-error @below {{expects attribute 'roles' to be an array of strings, got [1]}}
+  "tile.matmul"(%a, %b, %d, %v) {roles = [1]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @roles_differ_in_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>, %x: memref<?x?xf32>) {
+  // expected-error @below {{expects operands after D of one type, as tile.operand makes them, got memref<?xf32>, memref<?x?xf32>}}
+  "tile.matmul"(%a, %b, %d, %v, %x) {roles = ["bias", "residual"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @bias_of_rank_2(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %x: memref<?x?xf32>) {
+  // expected-error @below {{expects bias of rank 1, got memref<?x?xf32>}}
+  "tile.matmul"(%a, %b, %d, %x) {roles = ["bias"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @bias_is_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
+  // expected-error @below {{expects C of rank 2, got memref<?xf32>}}
+  "tile.matmul"(%a, %b, %d, %v) {beta = 1.0 : f32}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @bias_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf64>) {
+  // expected-error @below {{expects bias of element type f32 or f16 or bf16 or i32, got memref<?xf64>}}
+  "tile.matmul"(%a, %b, %d, %v) {roles = ["bias"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf64>) -> ()
+  return
+}
+
+// -----
+
+func.func @bias_strided(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32, strided<[2]>>) {
+  // expected-error @below {{expects bias to be contiguous (innermost stride 1), got memref<?xf32, strided<[2]>>}}
+  "tile.matmul"(%a, %b, %d, %v) {roles = ["bias"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32, strided<[2]>>) -> ()
+  return
+}
+
+// -----
+
+func.func @bias_memory(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32, 3>) {
+  // expected-error @below {{expects bias in global memory, got memref<?xf32, 3>}}
+  "tile.matmul"(%a, %b, %d, %v) {roles = ["bias"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32, 3>) -> ()
+  return
+}
+
+// -----
+
+func.func @bias_size(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x16xf32>, %v: memref<8xf32>) {
+  // expected-error @below {{N is 16 in D and 8 in bias}}
+  "tile.matmul"(%a, %b, %d, %v) {roles = ["bias"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x16xf32>, memref<8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @residual_size(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<8x?xf32>, %v: memref<?xf32>, %x: memref<4x?xf32>) {
+  %0 = "tile.operand"(%v) : (memref<?xf32>) -> !tile.any
+  %1 = "tile.operand"(%x) : (memref<4x?xf32>) -> !tile.any
+  // expected-error @below {{M is 8 in D and 4 in residual}}
+  "tile.matmul"(%a, %b, %d, %0, %1) {roles = ["bias", "residual"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<8x?xf32>, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @residual_of_rank_1(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
+  // expected-error @below {{expects residual of rank 2, got memref<?xf32>}}
+  "tile.matmul"(%a, %b, %d, %v) {roles = ["residual"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @bias_of_integers(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xi32>, %x: memref<?x?xf32>) {
+  %0 = "tile.operand"(%v) : (memref<?xi32>) -> !tile.any
+  %1 = "tile.operand"(%x) : (memref<?x?xf32>) -> !tile.any
+  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8, and for them alone, got}}
+  "tile.matmul"(%a, %b, %d, %0, %1) {roles = ["bias", "residual"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.any, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @activation_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects activation relu or gelu or gelu_tanh or silu, got 'swish'}}
+  "tile.matmul"(%a, %b, %d) {activation = "swish"}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @activation_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects activation relu or gelu or gelu_tanh or silu, got 1}}
+  "tile.matmul"(%a, %b, %d) {activation = 1}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @activation_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
+  // expected-error @below {{expects activation relu for integers, got 'silu'}}
+  "tile.matmul"(%a, %b, %d) {activation = "silu"}
+    : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
+  return
+}
+
+// -----
+
+func.func @operand_of_nothing(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %e: !tile.any) {
+  // expected-error @below {{expects bias to be a memref, got !tile.any}}
+  "tile.matmul"(%a, %b, %d, %e) {roles = ["bias"]}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.any) -> ()
+  return
+}
+
+// -----
+
+func.func @operand_kind(%v: vector<4xf32>) {
+  // expected-error @below {{'tile.operand' op expects a memref, got vector<4xf32>}}
+  %0 = "tile.operand"(%v) : (vector<4xf32>) -> !tile.any
+  return
+}
+
+// -----
+
+func.func @operand_result(%v: memref<?xf32>) {
+  // expected-error @below {{'tile.operand' op expects to return a !tile.any, got i32}}
+  %0 = "tile.operand"(%v) : (memref<?xf32>) -> i32
+  return
+}
+
+// -----
+
+func.func @row_of_a_matrix(%v: memref<?x?xf32>, %i: i32) {
+  // expected-error @below {{'tile.load_row' op expects the source of rank 1, got memref<?x?xf32>}}
+  %0 = "tile.load_row"(%v, %i) : (memref<?x?xf32>, i32)
+    -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+  return
+}
+
+// -----
+
+func.func @row_type(%v: memref<?xf16>, %i: i32) {
+  // expected-error @below {{expects one element type, got memref<?xf16> and}}
+  %0 = "tile.load_row"(%v, %i) : (memref<?xf16>, i32)
+    -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+  return
+}
+
+// -----
+
+func.func @row_width(%v: memref<?xf32>, %i: i32) {
+  // expected-error @below {{expects vector_bytes to be one of 0, 2, 4, 8, 16, got 3}}
+  %0 = "tile.load_row"(%v, %i) {vector_bytes = 3} : (memref<?xf32>, i32)
+    -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+  return
+}
+
+// -----
+
+func.func @row_column(%v: memref<?xf32>, %i: index) {
+  // expected-error @below {{expects i32 coordinates, got index}}
+  %0 = "tile.load_row"(%v, %i) : (memref<?xf32>, index)
+    -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+  return
+}
+
+// -----
+
+func.func @row_result(%v: memref<?xf32>, %i: i32) {
+  // expected-error @below {{expects to return a tile.fragment, got f32}}
+  %0 = "tile.load_row"(%v, %i) : (memref<?xf32>, i32)
+    -> f32
+  return
+}

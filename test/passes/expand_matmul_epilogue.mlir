@@ -1,0 +1,71 @@
+// RUN: weft-opt %s --expand-matmul --canonicalize --cse | FileCheck %s
+
+gpu.module @m {
+  // 64 sums of a lane become elements of D in four pieces, each stored before the next is begun.
+  // CHECK-LABEL: gpu.func @pieces
+  // CHECK-COUNT-2: "tile.gemm_async"
+  // CHECK: "tile.wait_gemm"
+  // CHECK: %[[SUMS:.*]]:64 = vector.to_elements
+  // CHECK: arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
+  // CHECK: "tile.load"(%arg3, %{{.*}}, %{{.*}}) {vector_bytes = 8 : i64}
+  // CHECK-SAME: !tile.fragment<array<i64: 64, 32>, f32, #tile.layout<"S[(4,2,8,4,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+  // CHECK: arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
+  // CHECK: arith.addf
+  // CHECK: "tile.load_row"(%arg4, %{{.*}}) {vector_bytes = 4 : i64} : (memref<?xbf16>, i32)
+  // CHECK: arith.extf %{{.*}} : vector<16xbf16> to vector<16xf32>
+  // CHECK: arith.addf
+  // CHECK: arith.maximumf
+  // CHECK: "tile.load"(%arg5, %{{.*}}, %{{.*}}) {vector_bytes = 4 : i64} : (memref<?x?xf16>
+  // CHECK: arith.addf
+  // CHECK: arith.truncf %{{.*}} : vector<16xf32> to vector<16xbf16>
+  // CHECK: nvvm.cp.async.bulk.wait_group 0
+  // CHECK: nvvm.barrier
+  // CHECK: "tile.store"
+  // CHECK-COUNT-3: "tile.store"
+  // CHECK-NOT: "tile.store"
+  // CHECK: "tile.store_async"
+  // CHECK-NOT: tile.operand
+  // CHECK: gpu.return
+  gpu.func @pieces(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %c: memref<?x?xf32>,
+                   %v: memref<?xbf16>, %r: memref<?x?xf16>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    %0 = "tile.operand"(%c) : (memref<?x?xf32>) -> !tile.any
+    %1 = "tile.operand"(%v) : (memref<?xbf16>) -> !tile.any
+    %2 = "tile.operand"(%r) : (memref<?x?xf16>) -> !tile.any
+    "tile.matmul"(%a, %b, %d, %0, %1, %2) {
+      roles = ["c", "bias", "residual"], alpha = 0.5 : f32, beta = 2.0 : f32, activation = "relu",
+      schedule = {block = array<i64: 64, 128, 64>, warpgroups = 1, stages = 2}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
+    gpu.return
+  }
+
+  // With the operands swapped a lane's pieces are rows of D, which share what is loaded of the bias.
+  // CHECK-LABEL: gpu.func @swapped
+  // CHECK: "tile.load_row"(%arg3
+  // CHECK-SAME: !tile.fragment<array<i64: 32, 64>, f32, #tile.layout<"S[(4,4,2,4,2,8):(4,1@laneid,1,1@warpid,2,4@laneid)]">>
+  // CHECK-NOT: "tile.load_row"
+  // CHECK: gpu.return
+  gpu.func @swapped(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.matmul"(%a, %b, %d, %v) {roles = ["bias"],
+      schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, swap = true}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>, memref<?xf32>) -> ()
+    gpu.return
+  }
+
+  // A function that needs two approximations of the chip, element by element.
+  // CHECK-LABEL: gpu.func @silu
+  // CHECK: %[[EXPONENT:.*]] = arith.mulf %[[X:.*]], %{{.*}} : vector<8xf32>
+  // CHECK-COUNT-8: nvvm.ex2 %{{.*}} {ftz = true} : f32
+  // CHECK: arith.addf
+  // CHECK-COUNT-8: nvvm.rcp.approx.ftz.f
+  // CHECK: arith.mulf %[[X]], %{{.*}} : vector<8xf32>
+  // CHECK-NEXT: tile.from_lane
+  gpu.func @silu(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
+      attributes {known_block_size = array<i32: 32, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {activation = "silu",
+      schedule = {block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+}

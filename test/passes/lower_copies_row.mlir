@@ -1,0 +1,35 @@
+// RUN: weft-opt %s --lower-copies --canonicalize --cse | FileCheck %s
+
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+!Turned = !tile.fragment<array<i64: 8, 16>, f32, #tile.layout<"S[(4,2,2,8):(1@laneid,1,2,4@laneid)]">>
+
+gpu.module @m {
+  // A lane has two columns in two rows: two elements, at once where both lie inside and aligned.
+  // CHECK-LABEL: gpu.func @pairs
+  // CHECK: %[[PAIR:.*]]:2 = scf.if
+  // CHECK: llvm.load %{{.*}} : !llvm.ptr<1> -> vector<2xf32>
+  // CHECK-NOT: llvm.load
+  // CHECK: } else {
+  // CHECK-COUNT-2: llvm.load %{{.*}} : !llvm.ptr<1> -> f32
+  // CHECK-NOT: llvm.load
+  // CHECK: vector.from_elements %[[PAIR]]#0, %[[PAIR]]#1, %[[PAIR]]#0, %[[PAIR]]#1 : vector<4xf32>
+  gpu.func @pairs(%v: memref<?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.load_row"(%v, %i) {vector_bytes = 8} : (memref<?xf32>, i32) -> !D
+    gpu.return
+  }
+
+  // What lies outside is 0, and the first element is read in its stead.
+  // CHECK-LABEL: gpu.func @turned
+  // CHECK: %[[INSIDE:.*]] = arith.cmpi slt
+  // CHECK: %[[FROM:.*]] = arith.select %[[INSIDE]], %{{.*}}, %{{.*}} : !llvm.ptr<1>
+  // CHECK: %[[LOADED:.*]] = llvm.load %[[FROM]]
+  // CHECK: %[[A:.*]] = arith.select %[[INSIDE]], %[[LOADED]], %{{.*}} : f32
+  // CHECK: llvm.load
+  // CHECK: %[[B:.*]] = arith.select
+  // CHECK-NOT: llvm.load
+  // CHECK: vector.from_elements %[[A]], %[[A]], %[[B]], %[[B]]
+  gpu.func @turned(%v: memref<?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %0 = "tile.load_row"(%v, %i) : (memref<?xf32>, i32) -> !Turned
+    gpu.return
+  }
+}

@@ -1,0 +1,20 @@
+// RUN: weft-opt %s --outline-matmul | FileCheck %s
+
+// Sizes are numbered over all arguments, in order; a bias has one. Nothing is asked of where it begins.
+// CHECK: #[[EQUAL:.*]] = affine_map<{{.*}} -> (d0 - d4, d1 - d3, d2 - d5, d6 - d5, d7 - d4, d8 - d5)>
+// CHECK-LABEL: gpu.func @epilogue
+// CHECK-SAME: weft.aligned = array<i32: 16, 16, 16, 1, 4>
+// CHECK-SAME: weft.requires = #[[EQUAL]], weft.writes = array<i32: 2>
+// CHECK: %[[V:.*]] = "tile.operand"(%arg3) : (memref<?xf32>) -> !tile.any
+// CHECK: %[[R:.*]] = "tile.operand"(%arg4) : (memref<?x?xbf16>) -> !tile.any
+// CHECK: "tile.matmul"(%arg0, %arg1, %arg2, %[[V]], %[[R]])
+// CHECK-NEXT: gpu.return
+func.func @epilogue(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %v: memref<?xf32>,
+                    %r: memref<?x?xbf16>) {
+  %0 = "tile.operand"(%v) : (memref<?xf32>) -> !tile.any
+  %1 = "tile.operand"(%r) : (memref<?x?xbf16>) -> !tile.any
+  "tile.matmul"(%a, %b, %d, %0, %1) {roles = ["bias", "residual"], transpose_b = true,
+    schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, !tile.any, !tile.any) -> ()
+  return
+}
