@@ -1,9 +1,10 @@
 """What an operand of `tile.matmul` after D may be, and what is done to the elements of D."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft.dialects.schedule import PROMOTED
 from weft.dialects.tile_types import matrix_complaint
 from weft.mlir import ir
 
@@ -12,17 +13,32 @@ OUTPUT_TYPES = ("f32", "f16", "bf16", "i32")
 
 @dataclass(frozen=True)
 class Role:
-    """What an operand must be: its element types, and what each of its dimensions is as long as."""
+    """What an operand must be: its element types, and what each of its dimensions is as long as (a size of
+    the product, or the blocks of 128 in one). Matrices may come in batches.
+    """
 
     elements: Sequence[str]
     sizes: Sequence[str]
     meaning: str
+
+    @property
+    def is_added(self) -> bool:
+        """Whether it becomes a part of D, and has such elements."""
+        return self.elements == OUTPUT_TYPES
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Those that it may have."""
+        return (1,) if len(self.sizes) == 1 else (2, 3)
 
 
 ROLES = {
     "c": Role(OUTPUT_TYPES, "MN", "what beta scales"),
     "bias": Role(OUTPUT_TYPES, "N", "added to every row"),
     "residual": Role(OUTPUT_TYPES, "MN", "added to what the activation gives"),
+    "scale_a": Role(("f32",), ("K/128", "M"), "scales each row of A, for each block of K"),
+    "scale_b": Role(("f32",), ("N/128", "K/128"), "scales each block of B"),
+    "groups": Role(("i32",), ("groups",), "which B each row of A has, or how many rows of a batch there are"),
 }
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 """Functions of each element: max(x, 0); x * Phi(x), exactly and by tanh; x / (1 + exp(-x))."""
@@ -52,9 +68,14 @@ def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
         if found.count(role) > 1:
             return f"expects one operand with role '{role}', got {found.count(role)}"
         wanted = ROLES[role]
-        if wrong := matrix_complaint(title(role), value, wanted.elements, len(wanted.sizes)):
+        if wrong := matrix_complaint(title(role), value, wanted.elements, *wanted.ranks):
             return wrong
     return None
+
+
+def extents(m: Any, n: Any, k: Any, groups: Any, blocks: Callable[[Any, int], Any]) -> dict[str, Any]:
+    """The sizes that `ROLES` speak of; `blocks` tells how many blocks of so many a size has."""
+    return {"M": m, "N": n, "K/128": blocks(k, PROMOTED), "N/128": blocks(n, PROMOTED), "groups": groups}
 
 
 def title(role: str) -> str:

@@ -19,6 +19,7 @@ from weft.target import Target
 COPY = async_copy.copy_of(16)  # what fills the stages of a schedule for mma.sync
 SWIZZLES = {128: "128B", 64: "64B", 32: "32B"}  # of rows of so many bytes
 PROMOTED = 128  # of K, after which sums leave the tensor cores; a scale's rows and columns of B too
+GROUP_ROWS = 128  # of D, from a multiple of as many on, that are of one group
 MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
 _OTHER_REGISTERS = 32  # that a thread of wgmma needs beside its sums, as ptxas counts
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
@@ -30,7 +31,8 @@ class Types:
     """The element types of A, B and D, as MLIR names them, and which of A and B have K outside.
 
     `promoted`: sums leave the tensor cores every `PROMOTED` of K, to be added up in f32; `scaled`: each
-    is multiplied by scales of A and B on the way.
+    is multiplied by scales of A and B on the way. `grouped`: rows of D have different matrices B, or
+    products of a batch have different numbers of rows.
     """
 
     a: str
@@ -39,6 +41,7 @@ class Types:
     transposed: tuple[bool, bool] = (False, False)
     promoted: bool = False
     scaled: bool = False
+    grouped: bool = False
 
     @property
     def input_bytes(self) -> int:
@@ -130,7 +133,8 @@ class Schedule(_Written):
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips that have the instructions of every such schedule."""
-        row = None if types.transposed[0] else mma.SYNC.table.get(atom(types.a))
+        plain = not (types.transposed[0] or types.promoted or types.grouped)
+        row = mma.SYNC.table.get(atom(types.a)) if plain else None
         return row.chips & async_copy.CP_ASYNC.table[COPY].chips if row else frozenset()
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
@@ -140,6 +144,8 @@ class Schedule(_Written):
             return f"has a schedule of mma.sync for f16 or bf16 alone, got {types.a}, {types.b} and {types.d}"
         if types.transposed[0]:
             return "has a schedule of mma.sync, which takes no transpose_a"
+        if types.grouped:
+            return "has a schedule of mma.sync, which takes no groups"
         if min(*self.block, *self.warps, self.stages, self.group) < 1:
             return f"has a schedule with a field below 1: {self}"
         if self.stages < 2:
@@ -214,6 +220,11 @@ class WarpgroupSchedule(_Written):
         scales = 4 * self.scale_stride if types.scaled else 0
         return super().stage_bytes(types) + scales
 
+    def copied_bytes(self, types: Types) -> int:
+        """What copies bring into a stage: as much as it has, but for what fills up a row of scales."""
+        unused = self.scale_stride - self.block[1 if self.swap else 0]
+        return self.stage_bytes(types) - (4 * unused if types.scaled else 0)
+
     @property
     def scale_stride(self) -> int:
         """Scales of A in a stage: one for each row of A, in whole 128 bytes, where TMA may write."""
@@ -277,7 +288,7 @@ class WarpgroupSchedule(_Written):
                 f"expects a schedule of 1, 2, 4 or 8 splits that divide block N {n} in multiples of 8, "
                 f"got {self.splits}"
             )
-        if found := self._cluster_complaint(types):
+        if found := self._cluster_complaint(types) or self._group_complaint(types):
             return found
         if any(types.transposed) and types.input_bytes != 2:
             return f"expects A and B with K inside, as wgmma reads {types.a}, got one with K outside"
@@ -311,6 +322,18 @@ class WarpgroupSchedule(_Written):
             unit = 128 // types.input_bytes if k_outside else 8
             if extent % (parts * unit):
                 return f"expects a cluster that divides {extent} in multiples of {unit}, got {parts} parts"
+        return None
+
+    def _group_complaint(self, types: Types) -> str | None:
+        """Why the rows of D that a cluster computes may not be of one group."""
+        if not types.grouped:
+            return None
+        if self.splits > 1:
+            return f"expects a schedule of 1 split with groups, got {self.splits}"
+        rows = self.block[1] * self.cluster[1] if self.swap else self.block[0] * self.cluster[0]
+        if GROUP_ROWS % rows:
+            found = f"rows that divide {GROUP_ROWS} with groups, got {rows}"
+            return f"expects a schedule whose clusters have {found}"
         return None
 
     def _panel_complaint(self, types: Types) -> str | None:

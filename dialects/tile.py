@@ -269,8 +269,8 @@ class LoadOp(Op, dialect=Tile, name="load"):
 
 
 class LoadRowOp(Op, dialect=Tile, name="load_row"):
-    """The fragment each of whose rows is what a vector (a memref of rank 1) has from `column` on, loaded by
-    one warp (or warpgroup); what lies outside of the vector becomes zero.
+    """The fragment each of whose rows is what a vector has from `column` on, loaded by one warp (or
+    warpgroup): a memref of rank 1, outside of which there are zeros, or a buffer of one row.
 
     `vector_bytes` more than an element's width loads runs at once where they lie inside and aligned.
     """
@@ -283,7 +283,12 @@ class LoadRowOp(Op, dialect=Tile, name="load_row"):
     def check(self) -> str | None:
         if not is_fragment(self.fragment):
             return f"expects to return a tile.fragment, got {self.fragment.type}"
-        found = matrix_complaint("the source", self.source, ELEMENT_TYPES, 1)
+        if is_buffer(self.source):
+            shape = self.source.type.shape
+            found = None if len(shape) == 2 and shape[0] == 1 else f"expects one row, got shape {list(shape)}"
+            found = tile_complaint([self.source]) or found
+        else:
+            found = matrix_complaint("the source", self.source, ELEMENT_TYPES, 1)
         found = found or tile_complaint([self.fragment]) or index_complaint([self.column])
         found = found or _access_complaint(self, self.fragment)
         if found:

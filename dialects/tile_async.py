@@ -121,23 +121,27 @@ class AwaitOp(Op, dialect=Tile, name="await"):
 
 
 class ReleaseOp(Op, dialect=Tile, name="release"):
-    """A warpgroup says that it has read a stage: one of the ring's consumers."""
+    """A warpgroup says that its products have read a stage: one of the ring's consumers. With `by_warps` each
+    of its warps does, four of the consumers: after all that its lanes themselves have read.
+    """
 
     ring: ext.Operand[Any]
     stage: ext.Operand[Any]
+    optional = {"by_warps": False}  # noqa: RUF012
 
     def check(self) -> str | None:
         return ring_complaint(self.ring) or index_complaint([self.stage])
 
 
 class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
-    """A warpgroup tells the CTA of this rank in the cluster that it has read a stage: one of the consumers of
-    the ring there.
+    """A warpgroup, or each of its warps, tells the CTA of this rank in the cluster that it has read a stage,
+    as `tile.release` does: consumers of the ring there.
     """
 
     ring: ext.Operand[Any]
     stage: ext.Operand[Any]
     rank: ext.Operand[Any]
+    optional = {"by_warps": False}  # noqa: RUF012
 
     def check(self) -> str | None:
         return ring_complaint(self.ring) or index_complaint([self.stage, self.rank])
@@ -338,14 +342,14 @@ def full_barrier(ring: Any, stage: Any) -> Any:
     return build(FullBarrierOp, operands=[ring, stage], results=[ir.Type.parse("!llvm.ptr<3>")]).barrier
 
 
-def release(ring: Any, stage: Any) -> None:
+def release(ring: Any, stage: Any, *, by_warps: bool = False) -> None:
     """Builds `tile.release`."""
-    build(ReleaseOp, operands=[ring, stage])
+    build(ReleaseOp, operands=[ring, stage], attributes={"by_warps": by_warps})
 
 
-def release_peer(ring: Any, stage: Any, rank: Any) -> None:
+def release_peer(ring: Any, stage: Any, rank: Any, *, by_warps: bool = False) -> None:
     """Builds `tile.release_peer`."""
-    build(ReleasePeerOp, operands=[ring, stage, rank])
+    build(ReleasePeerOp, operands=[ring, stage, rank], attributes={"by_warps": by_warps})
 
 
 def advance(ring: Any, stage: Any, phase: Any) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from weft.dialects.roles import (
     OUTPUT_TYPES,
     ROLES,
     activation_complaint,
+    extents,
     role_complaint,
     role_names,
     title,
@@ -50,7 +51,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     and no C, D is read and updated. The activation is relu, gelu, gelu_tanh or silu. Products accumulate in
     f32, of i8 in i32, and f32 is multiplied as tf32; what follows is f32 (i32) up to one rounding to D's
     elements. Tensor cores add up products of fp8 in fewer bits than f32 has: with `promote` no more than
-    128 of them, whose sums are added up in f32.
+    128 of them, whose sums are added up in f32. "scale_a" (K/128 x M) and "scale_b" (N/128 x K/128) scale
+    each such sum. "groups" makes products of different sizes: beside one A, row i of which is multiplied by
+    number `groups[i]` of a batch of B (none where that is negative; 128 rows from a multiple of 128 on have
+    the same), or beside a batch, only the first `groups[i]` rows of number i.
     """
 
     a: ext.Operand[Any]
@@ -103,7 +107,9 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         """The element types, and which inputs have K outside."""
         a, b, d = (str(value.type.element_type) for value in (self.a, self.b, self.d))
         outside = bool(self.attribute("transpose_a")), not self.attribute("transpose_b")
-        return Types(a, b, d, outside, self.attribute("promote"))
+        scaled = self.role("scale_a") is not None or self.role("scale_b") is not None
+        promoted = scaled or self.attribute("promote")
+        return Types(a, b, d, outside, promoted, scaled, self.role("groups") is not None)
 
     @property
     def static_mnk(self) -> tuple[int | None, int | None, int | None]:
@@ -140,9 +146,12 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         types = self.types
         if types.a != types.b and not {types.a, types.b} <= set(FP8_TYPES):
             return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
-        rest = [self.d, *self.extra]
+        rest = [self.d, *(value for role, value in self.roles.items() if ROLES[role].is_added)]
         if types.promoted and types.a not in FP8_TYPES:
-            return f"expects A and B of fp8 with promote, got {self.a.type}"
+            what = "scales" if types.scaled else "promote"
+            return f"expects A and B of fp8 with {what}, got {self.a.type}"
+        if (self.role("scale_a") is None) != (self.role("scale_b") is None):
+            return "expects scales of both A and B, or of neither"
         integers = [str(value.type.element_type).startswith("i") for value in (self.a, *rest)]
         if any(integers) and not all(integers):
             got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"
@@ -156,14 +165,25 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     def _batch_complaint(self) -> str | None:
         batches = [(name, v) for name, v in self._named if v.type.rank == 3]
+        if self.role("groups") is not None and self.d.type.rank == 2:
+            return self._grouped_complaint([name for name, _ in batches])
         if not batches:
-            return None
+            return None if self.role("groups") is None else "expects a batch, or one of B, with groups"
         if self.d.type.rank != 3:
             return f"expects D of rank 3, a batch as {batches[0][0]} is, got {self.d.type}"
         known = {name: v.type.shape[0] for name, v in batches if not v.type.is_dynamic_dim(0)}
         if len(set(known.values())) > 1:
             found = " and ".join(f"{count} in {name}" for name, count in known.items())
             return f"expects batches of one size, got {found}"
+        return None
+
+    def _grouped_complaint(self, batches: list[str]) -> str | None:
+        """Why rows of one A can't each have one B of several."""
+        wanted = ["B", *(["scale_b"] if self.types.scaled else [])]
+        if batches != wanted:
+            found = " and ".join(batches) or "none"
+            what = f"{' and '.join(wanted)} of rank 3, and nothing else"
+            return f"expects {what}, with a group for each row, got {found}"
         return None
 
     @property
@@ -175,10 +195,14 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     def _shape_complaint(self) -> str | None:
         (m, k), (k_b, n), (m_d, n_d) = self._sizes("a"), self._sizes("b"), _dims(self.d)
         pairs = [("M", "A", m, "D", m_d), ("N", "B", n, "D", n_d), ("K", "A", k, "B", k_b)]
-        of_d = {"M": m_d, "N": n_d}
+        batch = None if self.d.type.rank == 2 or self.d.type.is_dynamic_dim(0) else self.d.type.shape[0]
+        of_d = extents(m_d, n_d, k, m_d if self.d.type.rank == 2 else batch, _blocks)
         for role, value in self.roles.items():
             sizes = zip(ROLES[role].sizes, _dims(value), strict=True)
-            pairs += [(dim, "D", of_d[dim], title(role), size) for dim, size in sizes]
+            pairs += [
+                (dim, "A" if dim.startswith("K") else "D", of_d[dim], title(role), size)
+                for dim, size in sizes
+            ]
         for dim, x, x_size, y, y_size in pairs:
             if x_size and y_size and x_size != y_size:
                 left = "K x M" if self.attribute("transpose_a") else "M x K"
@@ -196,6 +220,10 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         except WeftError as error:
             return error.diagnostics[0].message
         return schedule.complaint(self.types, self.target)
+
+
+def _blocks(size: int | None, block: int) -> int | None:
+    return size and -(-size // block)
 
 
 def _dims(value: Any) -> tuple[int | None, ...]:
@@ -217,10 +245,14 @@ def matmul(
     activation: str | None = None,
     residual: Any | None = None,
     promote: bool = False,
+    scale_a: Any | None = None,
+    scale_b: Any | None = None,
+    groups: Any | None = None,
     schedule: AnySchedule | None = None,
 ) -> Any:
     """Builds `tile.matmul` (see `MatmulOp`). Raises WeftError where the operands don't fit."""
     given = {"c": c, "bias": bias, "residual": residual}
+    given |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups}
     extra = {role: value for role, value in given.items() if value is not None}
     values = list(extra.values())
     if len({value.type for value in values}) > 1:

@@ -23,7 +23,7 @@ def finish(
     doesn't fit in registers beside the sums.
     """
     kind, lane, element = sums.type, tile.to_lane(sums), op.d.type.element_type
-    read = [value for name, value in op.roles.items() if name != "c"]
+    read = [name for name in ("bias", "residual") if op.role(name) is not None]
     if not read and op.c is None and op.attribute("activation") is None:
         whole = FragmentType.of(kind.shape, element, kind.layout)
         yield tile.from_lane(convert(_scaled(op, lane), whole.lane_type), whole), 0, 0

@@ -379,10 +379,16 @@ def _load_global(op: LoadOp) -> Any:
 def _load_row(op: LoadRowOp) -> Any:
     """Each of the lane's columns once, for all of its rows."""
     places.threads_of(op)
-    source, kind = Vector(op.source), op.fragment.type
+    kind = op.fragment.type
     start = emit.add(op.column, _lane_offset(op, kind)[1])
     columns = [column for _, _, _, column in _runs(op, kind, 1)]
     distinct = sorted(set(columns))
+    if is_buffer(op.source):
+        shared, base = SharedTile(op.source.type), tile.address(op.source)
+        at = (shared.offset(Point(0), Point(emit.add(start, column))) for column in distinct)
+        values = [llvm.load(kind.element_type, places.offset(base, each)) for each in at]
+        return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
+    source = Vector(op.source)
 
     def load(width: int) -> list[Any]:
         run = source.element if width == 1 else ir.VectorType.get([width], source.element)
@@ -408,7 +414,11 @@ def _load_row(op: LoadRowOp) -> Any:
             with ir.InsertionPoint(block):
                 scf.yield_(load(chosen))
         values = list(branch.results)
-    by_column = dict(zip(distinct, values, strict=True))
+    return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
+
+
+def _repeated(kind: Any, columns: Sequence[int], by_column: dict[int, Any]) -> Any:
+    """The fragment in whose registers stand what their columns have."""
     return tile.from_lane(vector.from_elements(kind.lane_type, [by_column[c] for c in columns]), kind)
 
 

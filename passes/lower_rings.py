@@ -17,7 +17,7 @@ from weft.dialects.tile_async import (
     ReleasePeerOp,
 )
 from weft.dialects.tile_types import ADDRESS_SPACES
-from weft.isa.chips import WARPGROUP
+from weft.isa.chips import LANES, WARPGROUP
 from weft.mlir import arith, ir, nvvm, operations, scf
 from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass, rewrite
@@ -109,9 +109,14 @@ def _full(op: FullBarrierOp, ring: Barriers) -> list[Any]:
 
 
 def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[Any]:
-    """One thread arrives for its warpgroup, which has waited for its products together."""
-    uniformity.require(op, Scope.WARPGROUP)
-    with emit.when(emit.equal(emit.rem(emit.thread(), WARPGROUP), 0)):
+    """One thread arrives for its warpgroup, which has waited for its products together; or for its warp,
+    after what the other lanes have read.
+    """
+    by_warps = op.attribute("by_warps")
+    uniformity.require(op, Scope.WARP if by_warps else Scope.WARPGROUP)
+    if by_warps:
+        nvvm.SyncWarpOp(emit.value(-1))
+    with emit.when(emit.equal(emit.rem(emit.thread(), LANES if by_warps else WARPGROUP), 0)):
         barrier = ring.empty(op.stage)
         if isinstance(op, ReleasePeerOp):
             barrier = nvvm.mapa(places.pointer(ADDRESS_SPACES["cluster"]), barrier, op.rank)

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft import mlir
 from weft.dialects.op import refuse
-from weft.dialects.roles import ROLES
+from weft.dialects.roles import ROLES, extents
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp, OperandOp
 from weft.mlir import func, gpu, ir, operations
@@ -126,6 +126,8 @@ def _alignments(kernel: Any, product: MatmulOp) -> Any:
 
     align(product.a, TMA_BYTES)
     align(product.b, TMA_BYTES)
+    if (scales := product.role("scale_a")) is not None:
+        align(scales, TMA_BYTES)
     for matrix in (product.d, product.c, product.role("residual")):
         if matrix is not None:
             staged = matrix == product.d and schedule.staged(types)
@@ -139,13 +141,17 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
     k_b, n = (-1, -2) if product.attribute("transpose_b") else (-2, -1)
     a, b, d = product.a, product.b, product.d
     pairs = [((a, m), (d, -2)), ((a, k_a), (b, k_b)), ((b, n), (d, -1))]
-    of_d = {"M": -2, "N": -1}
-    for role, value in product.roles.items():
-        dims = ROLES[role].sizes
-        pairs += [((value, place - len(dims)), (d, of_d[name])) for place, name in enumerate(dims)]
     if d.type.rank == 3:
         pairs += [((x, 0), (d, 0)) for x in (a, b, *product.extra) if x.type.rank == 3]
-    return [sizes.of(*left) - sizes.of(*right) for left, right in pairs]
+    elif (scales := product.role("scale_b")) is not None and b.type.rank == 3:
+        pairs += [((scales, 0), (b, 0))]
+    found = [sizes.of(*left) - sizes.of(*right) for left, right in pairs]
+    mnk = sizes.of(d, -2), sizes.of(d, -1), sizes.of(a, k_a)
+    wanted = extents(*mnk, sizes.of(d, 0), ir.AffineExpr.get_ceil_div)
+    for role, value in product.roles.items():
+        dims = ROLES[role].sizes
+        found += [sizes.of(value, place - len(dims)) - wanted[name] for place, name in enumerate(dims)]
+    return found
 
 
 class _Sizes:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from weft.dialects import tile
 from weft.mlir import arith, ir, memref
 from weft.passes import emit
 
@@ -41,6 +42,11 @@ def member(matrix: Any, index: Any) -> Any:
         static_sizes=[1, dynamic, dynamic],
         static_strides=[1, 1, 1],
     ).result
+
+
+def map_of_member(matrix: Any, map_: Any, index: Any) -> Any:
+    """The map of one matrix of a batch, given that of all; a memref of rank 2 is every product's."""
+    return map_ if matrix.type.rank == 2 else tile.member(map_, emit.value(index))
 
 
 def element_bytes(matrix: Any) -> int:

@@ -14,13 +14,13 @@ from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa import wgmma
-from weft.isa.chips import WARPGROUP
+from weft.isa.chips import WARPGROUP, WARPS
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit, promoted
 from weft.passes.epilogue import finish
-from weft.passes.product import member, pair_bytes, size
-from weft.passes.tile_order import Body, Order, Place
+from weft.passes.product import map_of_member, member, pair_bytes, size
+from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Place
 
 
 def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
@@ -31,11 +31,6 @@ def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
     strides = f"{rows * columns},{width},{rows * width},1"
     swizzle = SWIZZLES[width * element_bytes]
     return f"S[({outer},{rows},{columns // width},{width}):({strides})] xor {swizzle}"
-
-
-def of_member(matrix: Any, map_: Any, number: Any) -> Any:
-    """The map of what a tile reads or writes of a matrix: all of it, or one of a batch."""
-    return map_ if matrix.type.rank == 2 else tile.member(map_, emit.value(number))
 
 
 @dataclass
@@ -77,7 +72,7 @@ class _Operand:
         inside = emit.mul(part, self.extent // self.parts)
         start = emit.add(start, inside)
         row, column = (emit.value(x) for x in ((start, k) if self.k_inside else (k, start)))
-        source = of_member(self.matrix, self.map, member)
+        source = map_of_member(self.matrix, self.map, member)
         if self.parts == 1:
             tile.copy_async(source, row, column, tile.stage(self.buffer, stage), barrier=barrier)
             return
@@ -108,6 +103,7 @@ class WgmmaKernel:
     left: _Operand
     right: _Operand
     ring: Any = None
+    scales: promoted.BlockScales | None = None
 
     @classmethod
     def of(cls, op: MatmulOp) -> "WgmmaKernel":
@@ -127,9 +123,12 @@ class WgmmaKernel:
         """Writes the body at the insertion point."""
         self.left.place()
         self.right.place()
+        if self.op.types.scaled:
+            self.scales = promoted.BlockScales(self)
+            self.scales.place()
         self.staging = self._staging()
         down, across = self.schedule.cluster
-        consumers = self.schedule.warpgroups * (down + across - 1)
+        consumers = self.schedule.warpgroups * (down + across - 1) * (WARPS if self.scales else 1)
         self.ring = tile.make_ring(self.schedule.stages, consumers=consumers)
         self._sizes()
         # All above runs beside what was queued before; all below may read what that has written.
@@ -177,16 +176,22 @@ class WgmmaKernel:
             self.k_first = emit.select(emit.equal(self.k_first, end), self.blocks, self.k_first)
             self.k_end = emit.maximum(end, emit.add(self.k_first, 1))
 
-    def _order(self) -> Order:
+    def _order(self) -> Order | GroupedOrder | MaskedOrder:
         """The tiles, in clusters that share their copies."""
         op, (m, n, _), (down, across) = self.op, self.schedule.block, self.schedule.cluster
         rows, columns = size(op.d, -2), size(op.d, -1)
         if self.schedule.swap:
             rows, columns = columns, rows
+        height, width, group = m * down, n * across, self.schedule.group
         members = size(op.d, 0) if op.d.type.rank == 3 else None
-        return Order(
-            emit.ceil_div(rows, m * down), emit.ceil_div(columns, n * across), self.schedule.group, members
-        )
+        down, across = emit.ceil_div(rows, height), emit.ceil_div(columns, width)
+        whole = Order(down, across, group, members)
+        if (groups := op.role("groups")) is None:
+            return whole
+        turned, of_group = self.schedule.swap, width if self.schedule.swap else height
+        if members is None:
+            return GroupedOrder(whole, groups, of_group, turned)
+        return MaskedOrder(groups, members, of_group, down if turned else across, group, turned)
 
     def _staging(self) -> Any:
         """Where the warpgroups put their parts of D together, or their sums with splits; None where they
@@ -264,11 +269,13 @@ class WgmmaKernel:
         def copy(block: Any, position: list[Any]) -> list[Any]:
             stage, phase = position
             tile.acquire(self.ring, stage, phase)
-            tile.expect(self.ring, stage, self.schedule.stage_bytes(self.op.types))
+            tile.expect(self.ring, stage, self.schedule.copied_bytes(self.op.types))
             depth = emit.mul(block, k)
             full = tile.full_barrier(self.ring, stage)
             self.left.copy(left, depth, place.member, stage, full, beside, in_row)
             self.right.copy(right, depth, place.member, stage, full, below, in_column)
+            if self.scales is not None:
+                self.scales.copy(place, block, stage, full)
             return list(tile.advance(self.ring, stage, phase))
 
         return self.each_block(position, copy)
@@ -279,7 +286,7 @@ class WgmmaKernel:
         start = emit.mul(number, self.schedule.rows)
 
         def consume(place: Place, position: list[Any]) -> list[Any]:
-            sums, *position = self._multiply(start, position)
+            sums, *position = self._multiply(place, start, position)
             m, n, _ = self.schedule.block
             at = emit.add(emit.mul(place.row, m), start), emit.mul(place.column, n)
             if self.schedule.splits > 1:
@@ -301,7 +308,7 @@ class WgmmaKernel:
         """A place among the rows and columns of D."""
         return (column, row) if self.schedule.swap else (row, column)
 
-    def _multiply(self, start: Any, position: list[Any]) -> list[Any]:
+    def _multiply(self, place: Place, start: Any, position: list[Any]) -> list[Any]:
         """All blocks of K of a tile: the sums, and where the ring stands.
 
         The first block begins the sums: were they set before, on a way around the loop too, ptxas would have
@@ -310,7 +317,7 @@ class WgmmaKernel:
         waits.
         """
         if self.op.types.promoted:
-            return promoted.multiply(self, start, position)
+            return promoted.multiply(self, place, start, position)
         kind = self.sums_type
         alone = self.schedule.warpgroups == 1
 
@@ -347,24 +354,21 @@ class WgmmaKernel:
     def release(self, stage: Any) -> None:
         """Tells all who copy into this CTA that a stage has been read."""
         (down, across), (below, beside) = self.schedule.cluster, self.place
+        by_warps = self.scales is not None  # which lanes read themselves
         if not self._shares:
-            tile.release(self.ring, stage)
+            tile.release(self.ring, stage, by_warps=by_warps)
             return
-        for step in range(across):
-            other = emit.rem(emit.add(beside, step), across)
-            tile.release_peer(self.ring, stage, emit.value(emit.add(emit.mul(other, down), below)))
-        for step in range(1, down):
-            other = emit.rem(emit.add(below, step), down)
-            tile.release_peer(self.ring, stage, emit.value(emit.add(emit.mul(beside, down), other)))
+        others = [(emit.rem(emit.add(beside, step), across), below) for step in range(across)]
+        others += [(beside, emit.rem(emit.add(below, step), down)) for step in range(1, down)]
+        for column, row in others:
+            rank = emit.value(emit.add(emit.mul(column, down), row))
+            tile.release_peer(self.ring, stage, rank, by_warps=by_warps)
 
     def _oriented(self, sums: Any) -> Any:
         """The sums as a fragment of D: with swap, of the transposed shape."""
         if not self.schedule.swap:
             return sums
-        kind = sums.type
-        rows, columns = kind.layout.group(kind.shape)
-        turned = FragmentType.of(kind.shape[::-1], kind.element_type, Layout((*columns, *rows)))
-        return tile.from_lane(tile.to_lane(sums), turned)
+        return tile.from_lane(tile.to_lane(sums), promoted.turned(sums.type))
 
     def _write(self, sums: Any, row: Any, column: Any, number: Any) -> None:
         """Stores sums to D from registers, or to number `number` of a batch."""
@@ -394,7 +398,7 @@ class WgmmaKernel:
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         self._meet(number)
         with _one_thread():
-            tile.store_async(part, of_member(self.op.d, self.d_map, product), row, column)
+            tile.store_async(part, map_of_member(self.op.d, self.d_map, product), row, column)
             nvvm.cp_async_bulk_commit_group()
 
     def _meet(self, number: Any) -> None:

@@ -73,7 +73,7 @@ func.func @bias_of_rank_2(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?
 // -----
 
 func.func @bias_is_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
-  // expected-error @below {{expects C of rank 2, got memref<?xf32>}}
+  // expected-error @below {{expects C of rank 2 or 3, got memref<?xf32>}}
   "tile.matmul"(%a, %b, %d, %v) {beta = 1.0 : f32}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
   return
@@ -129,7 +129,7 @@ func.func @residual_size(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<8x
 // -----
 
 func.func @residual_of_rank_1(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
-  // expected-error @below {{expects residual of rank 2, got memref<?xf32>}}
+  // expected-error @below {{expects residual of rank 2 or 3, got memref<?xf32>}}
   "tile.matmul"(%a, %b, %d, %v) {roles = ["residual"]}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
   return
