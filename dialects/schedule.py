@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self
 
-from weft import mlir
+from weft import mlir, mlir_text
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, wgmma
@@ -370,6 +370,9 @@ def schedule_of(attribute: Any) -> AnySchedule:
 
 def read_schedule(text: str) -> AnySchedule:
     """The schedule that a text states, as the attribute is written. Raises WeftError for one that is none."""
+    mlir_text.check(text, "<schedule>")
+    if not text:
+        raise WeftError("expects a schedule, got nothing")  # of which MLIR's parser dies
     with ir.Context(), mlir.located("<schedule>"):
         return schedule_of(ir.Attribute.parse(text))
 

@@ -11,7 +11,7 @@ from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.isa.chips import describe
 from weft.mlir import operations
-from weft.passes import heuristic
+from weft.passes import choice
 from weft.passes.pass_ import Pass
 from weft.target import Target
 
@@ -33,7 +33,7 @@ def select(op: MatmulOp, target: Target) -> AnySchedule:
             what = f"expects A and B with K inside, as wgmma reads {op.types.a}"
             raise refuse(op, f"{what}, got one with K outside")
         m, n, k = (known or _UNKNOWN for known in op.static_mnk)
-        return heuristic.choose(m, n, k, op.types, target.chip.name)
+        return choice.choose(m, n, k, op.types, target.chip.name)
     return select_for_any_rows(op, target)
 
 

@@ -27,6 +27,9 @@ config.substitutions += [
     ("%examples", str(root.parent / "examples")),
 ]
 
+# No tuned schedules, the user's or the package's, where a test names no file of them.
+config.environment["WEFT_SCHEDULES"] = ""
+
 # Entries that a test writes stay out of the user's cache.
 config.environment["WEFT_CACHE_DIR"] = str(root.parent / "build" / "cache")
 

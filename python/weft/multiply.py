@@ -14,7 +14,7 @@ from weft.builder import Module, memref
 from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule
 from weft.errors import WeftError
-from weft.passes import heuristic
+from weft.passes import choice
 
 _MOST_PREPARED = 4096
 # What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
@@ -137,9 +137,15 @@ class _Given:
         if schedule is None and chip in WarpgroupSchedule.chips(types):
             m, n = d.shape
             k = a.shape[0] if self.transposed[0] else a.shape[1]
-            schedule = heuristic.choose(m, n, k, types, chip)
+            schedule = choice.choose(m, n, k, types, chip)
         scales = self.alpha, self.beta
         return _compiled(types, c[0].dtype if c else None, self.transposed, scales, schedule, chip)
+
+
+def plain(types: Types, schedule: AnySchedule, chip: str) -> kernel.Kernel:
+    """The kernel of `a @ b` with nothing around it. Raises WeftError where there is none."""
+    transposed = types.transposed[0], not types.transposed[1]
+    return _compiled(types, None, transposed, (1.0, 0.0), schedule, chip)
 
 
 @functools.lru_cache(maxsize=1024)

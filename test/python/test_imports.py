@@ -68,7 +68,10 @@ def within(package: str) -> dict[str, str]:
 RIGHT = {
     "weft.isa": ("weft.mlir", "weft.dialects", "weft.passes", "weft.stages", "weft.kernel", "weft.tools"),
     "weft.dialects": ("weft.passes", "weft.stages", "weft.kernel", "weft.emulator", "weft.tools"),
-    "weft.passes": ("weft.stages", "weft.kernel", "weft.emulator", "weft.codegen", "weft.tools"),
+    "weft.schedules": ("weft.passes", "weft.stages", "weft.kernel", "weft.tuning", "weft.tools"),
+    "weft.passes": (
+        *("weft.stages", "weft.kernel", "weft.emulator", "weft.codegen", "weft.tuning", "weft.tools"),
+    ),
     "weft": ("weft.tools",),
     "weft.emulator": ("weft.mlir", "weft.dialects", "weft.passes", "weft.stages", "weft.tools"),
 }

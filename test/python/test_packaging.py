@@ -70,12 +70,12 @@ def test_the_sdist_holds_the_whole_project(sdist):
 
 
 def modules():
-    """What the wheel must hold: every module of the package, and its mark that it is typed."""
+    """What the wheel must hold: every module, tuned schedules, and the mark that it is typed."""
     return {
         str(Path(package) / path)
         for package, folder in PACKAGES.items()
         for path in files(ROOT / folder)
-        if path.suffix == ".py" or path.name == "py.typed"
+        if path.suffix in (".py", ".jsonl") or path.name == "py.typed"
     }
 
 

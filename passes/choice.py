@@ -1,0 +1,20 @@
+"""Which schedule a product of known sizes gets: one that was tuned, where there is one, else the model's."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from weft.dialects.schedule import AnySchedule, Types
+from weft.passes import heuristic
+from weft.schedules import database
+from weft.schedules.database import Product
+
+
+def choose(m: int, n: int, k: int, types: Types, chip: str) -> AnySchedule:
+    """The schedule for an M x N x K product. Raises WeftError where none is legal."""
+    return _chosen(Product(m, n, k, types, chip), database.sources(chip))
+
+
+@lru_cache(maxsize=4096)
+def _chosen(product: Product, asked: tuple[Path, ...]) -> AnySchedule:
+    found = database.tuned(product, asked)
+    return found or heuristic.choose(product.m, product.n, product.k, product.types, product.chip)
