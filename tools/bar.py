@@ -7,7 +7,8 @@ _PATIENCE_SECONDS = 2.0
 
 
 class Bar:
-    """A bar on stderr, from the third second on; called with the steps that are done and their total."""
+    """A bar on stderr, from the third second on; called with the steps that are done and their total,
+    which may change."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -20,7 +21,7 @@ class Bar:
             if time.perf_counter() - self._start < _PATIENCE_SECONDS:
                 return
             self._show(total)
-        self._shown.update(self._task, completed=done)
+        self._shown.update(self._task, completed=done, total=total)
 
     def _show(self, total: int) -> None:
         from rich.console import Console

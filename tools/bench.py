@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _FEWEST_SAMPLES = 2
 
 
-def _arguments(parser: ArgumentParser) -> None:
-    from weft.bench.implementations import PEERS
+def problem_arguments(parser: ArgumentParser) -> None:
+    """The options that say which products are meant."""
     from weft.bench.problem import INPUTS, OUTPUTS
     from weft.bench.suites import SUITES
 
@@ -32,6 +32,13 @@ def _arguments(parser: ArgumentParser) -> None:
         help="of D (A's, but f32 for tf32, bf16 for e4m3, s32 for s8)",
     )
     add("--layout", choices=("nt", "nn"), default="nt", help="of B: nt has it as N x K, nn as K x N (nt)")
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    from weft.bench.implementations import PEERS
+
+    problem_arguments(parser)
+    add = parser.add_argument
     add("--against", default="cublas", metavar="LIST", help=f"of {','.join(PEERS)}; ratios are to the first")
     add("--samples", type=int, default=20, metavar="N", help="of each implementation, after a rest (20)")
     add("--sustained", action="store_true", help="also time them back to back, at the power limit")
@@ -46,7 +53,7 @@ def _run(options: Namespace) -> int:
 
     if options.show is not None:
         return _show(options)
-    problems, implementations = _problems(options), _implementations(options)
+    asked, implementations = problems(options), _implementations(options)
     if options.samples < _FEWEST_SAMPLES:
         raise WeftError(f"--samples expects a number from {_FEWEST_SAMPLES}, got {options.samples}")
     if options.json == "-" or options.svg == "-":
@@ -55,10 +62,11 @@ def _run(options: Namespace) -> int:
         raise WeftError(reason)
     device = gpu.TorchGpu()
     report = _report(options, implementations, device.describe(), gpu.versions())
-    return measure(problems, implementations, device, report, options)
+    return measure(asked, implementations, device, report, options)
 
 
-def _problems(options: Namespace) -> "list[Problem]":
+def problems(options: Namespace) -> "list[Problem]":
+    """The products that those options mean, each once. Raises WeftError for what isn't known."""
     from weft.bench.problem import INPUTS, Problem
     from weft.bench.suites import shapes
 

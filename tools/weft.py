@@ -14,8 +14,9 @@ from weft.tools.emulate import EMULATE
 from weft.tools.isa import ISA
 from weft.tools.lint import LINT
 from weft.tools.run import RUN
+from weft.tools.tune import TUNE
 
-COMMANDS = (COMPILE, RUN, EMULATE, BENCH, ISA, LINT, DOCTOR)
+COMMANDS = (COMPILE, RUN, EMULATE, BENCH, TUNE, ISA, LINT, DOCTOR)
 
 
 def _parser() -> cli.Parser:

@@ -213,7 +213,7 @@ def test_the_command_line_is_all_that_a_run_depends_on(monkeypatch: pytest.Monke
 
 def test_by_default_d_is_of_the_type_that_its_inputs_suggest(monkeypatch: pytest.MonkeyPatch) -> None:
     given = Namespace(what=["1x1x1"], types=",".join(INPUTS), out_type=None, layout="nt")
-    assert [(p.inputs, p.output) for p in bench._problems(given)] == [
+    assert [(p.inputs, p.output) for p in bench.problems(given)] == [
         ("bf16", "bf16"),
         ("f16", "f16"),
         ("tf32", "f32"),
@@ -229,4 +229,4 @@ def test_the_commands_of_the_page_are_understood() -> None:
     assert len(commands) == 4
     for line in commands:
         given = weft._parser().parse_args(shlex.split(line, comments=True))
-        assert given.show or (bench._problems(given) and bench._implementations(given))
+        assert given.show or (bench.problems(given) and bench._implementations(given))

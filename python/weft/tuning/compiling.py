@@ -1,0 +1,95 @@
+"""Compiles schedules in processes of their own, into the cache that `weft.matmul` looks into."""
+
+import os
+import signal
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from types import TracebackType
+from typing import Self
+
+from weft.errors import WeftError
+from weft.schedules.database import Product
+
+
+class Compiler:
+    """`jobs` processes, and for each product and schedule whether it can be compiled."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._executor = _executor(jobs)
+        self._asked: dict[tuple[Product, str], Future[str | None]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def ahead(self, product: Product, schedules: Sequence[str]) -> None:
+        """Begins to compile."""
+        for schedule in schedules:
+            if (product, schedule) not in self._asked:
+                self._asked[product, schedule] = self._submit(product, schedule)
+
+    def complaint(self, product: Product, schedule: str) -> str | None:
+        """Why a schedule can't be compiled for a product, once that is known."""
+        self.ahead(product, [schedule])
+        try:
+            return self._asked[product, schedule].result()
+        except BrokenProcessPool:
+            return self._alone(product, schedule)
+
+    def _submit(self, product: Product, schedule: str) -> "Future[str | None]":
+        try:
+            return self._executor.submit(compiled, product, schedule)
+        except BrokenProcessPool:
+            self._executor = _executor(self._jobs)
+            return self._executor.submit(compiled, product, schedule)
+
+    def _alone(self, product: Product, schedule: str) -> str | None:
+        """In a process that compiles nothing else: of several, nobody says which schedule has ended one."""
+        with _executor(1) as single:
+            try:
+                return single.submit(compiled, product, schedule).result()
+            except BrokenProcessPool:
+                return "ends the process that compiles it"
+
+
+def default_jobs() -> int:
+    """The processors that this process may use, less the one that measures."""
+    return max(len(os.sched_getaffinity(0)) - 1, 1)
+
+
+def compiled(product: Product, schedule: str) -> str | None:
+    """Compiles a schedule for a product; returns why it can't be, or can't be measured, else None."""
+    from weft import multiply
+    from weft.dialects.schedule import read_schedule
+
+    try:
+        kernel = multiply.plain(product.types, read_schedule(schedule), product.chip)
+        _ = kernel.cubin
+    except WeftError as error:
+        return error.diagnostics[0].message
+    return _misaligned(product, kernel.launch.aligned)
+
+
+def _misaligned(product: Product, aligned: Sequence[int]) -> str | None:
+    """Which matrix has rows that this kernel can't take: `weft.matmul` would take another in its place."""
+    m, n, k, types = product.m, product.n, product.k, product.types
+    a = (k, m) if types.transposed[0] else (m, k)
+    b = (k, n) if types.transposed[1] else (n, k)
+    sizes = (types.input_bytes, types.input_bytes, types.output_bytes)
+    for name, (rows, columns), size, wanted in zip("ABD", (a, b, (m, n)), sizes, aligned, strict=False):
+        if rows > 1 and columns * size % wanted:
+            return f"takes rows at multiples of {wanted} bytes, got {columns * size} in {name}"
+    return None
+
+
+def _executor(jobs: int) -> ProcessPoolExecutor:
+    # Not forked: this process holds a GPU. An interrupt is for this one to handle.
+    ignored = (signal.SIGINT, signal.SIG_IGN)
+    return ProcessPoolExecutor(jobs, get_context("spawn"), initializer=signal.signal, initargs=ignored)

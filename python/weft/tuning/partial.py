@@ -1,0 +1,96 @@
+"""What is known of a product whose search isn't over: in a file, so that a search that is stopped goes on."""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from weft.errors import WeftError
+from weft.schedules.database import Product
+
+Record = dict[str, Any]
+
+
+class Partial:
+    """The records of one search, each a line of JSON that is in the file when `add` returns."""
+
+    def __init__(self, file: BinaryIO, records: list[Record]) -> None:
+        self._file = file
+        self.records = records
+
+    def add(self, *records: Record) -> None:
+        """Raises WeftError where the file can't be written."""
+        try:
+            self._file.write("".join(f"{json.dumps(record)}\n" for record in records).encode())
+            self._file.flush()
+        except OSError as error:
+            raise WeftError(f"cannot write '{self._file.name}': {error.strerror}") from None
+        self.records += records
+
+
+@contextlib.contextmanager
+def opened(database: Path, product: Product, gpu: str) -> Iterator[Partial | None]:
+    """The records of a product for this process alone, beside the database; None where another process has
+    them. What was measured on a GPU of another name doesn't count. The file goes when the block ends well.
+
+    Raises WeftError where it can't be written.
+    """
+    path = place(database, product)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab+")
+    except OSError as error:
+        raise WeftError(f"cannot write '{path}': {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        found = _read(file)
+        if found[:1] != [{"gpu": gpu}]:
+            file.truncate(0)
+            found = []
+        made = Partial(file, found)
+        if not found:
+            made.add({"gpu": gpu})
+        yield made
+        path.unlink(missing_ok=True)  # while it is locked: whoever opens it later finds a new one
+
+
+def place(database: Path, product: Product) -> Path:
+    """The file for the search of a product: `bf16-bf16-bf16-00-4096x4096x4096.sm_90a`, say, with
+    all that types say.
+    """
+    types = "-".join(_word(value) for value in vars(product.types).values())
+    name = f"{types}-{product.m}x{product.n}x{product.k}.{product.chip}"
+    return database.with_name(f".{database.name}.partial") / name
+
+
+def _word(value: Any) -> str:
+    """A field of Types as a part of a file's name."""
+    if isinstance(value, tuple):
+        return "".join(map(_word, value))
+    return str(int(value) if isinstance(value, bool) else value)
+
+
+def _read(file: BinaryIO) -> list[Record]:
+    """The records of a file up to the first that was only half written, which is cut off."""
+    file.seek(0)
+    found: list[Record] = []
+    whole = 0
+    for line in file:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            break
+        if not line.endswith(b"\n") or not isinstance(record, dict):
+            break
+        found.append(record)
+        whole += len(line)
+    file.seek(whole, os.SEEK_SET)
+    file.truncate()
+    return found

@@ -1,0 +1,247 @@
+"""The search for a product's fastest schedule: few samples of many, more of the better, measured as `weft
+bench` measures.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Protocol
+
+from weft.bench import implementations, measure
+from weft.bench.implementations import Call, Implementation
+from weft.bench.problem import INPUTS, Buffers, Check, Problem
+from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule
+from weft.dialects.tile_types import PTX_INPUTS
+from weft.errors import Diagnostic, WeftError
+from weft.mlir import ir
+from weft.passes import heuristic
+from weft.schedules.database import Product
+from weft.target import Target
+from weft.tuning.partial import Partial
+
+LIMIT = 32  # schedules of the model's that are tried
+_FEW, _SOME = 3, 8  # samples of all, and of the better
+_BATCH = 16  # schedules that take turns
+_LEADERS, _BETTER, _LAST = 4, 8, 4  # that get variants, that get more samples, that get all of them
+_GROUPS = (4, 8, 16)
+_VARIANTS = 3  # of a leader, about
+_ELEMENTS = {ptx: element for element, ptx in PTX_INPUTS.items()} | {"s32": "i32", "f32": "f32"}
+
+
+class Fault(WeftError):
+    """The GPU can't go on in this process."""
+
+
+class Compiler(Protocol):
+    """What tells whether schedules can be compiled; `weft.tuning.compiling` has the one."""
+
+    def ahead(self, product: Product, schedules: Sequence[str]) -> None: ...
+
+    def complaint(self, product: Product, schedule: str) -> str | None: ...
+
+
+@dataclass
+class Found:
+    """Microseconds of the last schedules by their text, the fastest first; why others failed; how many were
+    tried. `own` is the model's choice.
+    """
+
+    own: str
+    times: dict[str, float] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    tried: int = 0
+
+    @property
+    def best(self) -> str | None:
+        """The fastest, where any gave a right result."""
+        return next(iter(self.times), None)
+
+
+def product_of(problem: Problem, chip: str) -> Product:
+    """What the database calls a problem. Raises WeftError for one that no schedule is chosen for."""
+    row = INPUTS[problem.inputs]
+    if row.block_scales:
+        raise WeftError(f"no schedules are searched for {problem.inputs}: they have no scales of blocks")
+    element = _ELEMENTS[row.element.name]
+    outside = (False, not problem.transpose_b)
+    types = Types(element, element, _ELEMENTS[problem.output], outside)
+    return Product(problem.m, problem.n, problem.k, types, chip)
+
+
+def written(schedule: AnySchedule) -> str:
+    """A schedule as `read_schedule` reads it."""
+    with _context():
+        return str(schedule.attribute())
+
+
+@cache
+def _context() -> Any:
+    """One for all, which a search writes more than a thousand schedules in."""
+    return ir.Context()
+
+
+def first_tries(product: Product, limit: int | None) -> list[AnySchedule]:
+    """The model's choice, then those that it takes for the fastest: `limit` of them, or all. Raises WeftError
+    where none is legal.
+    """
+    size = product.m, product.n, product.k, product.types
+    own = heuristic.choose(*size, product.chip)
+    ranked = sorted(
+        heuristic.candidates(*size, Target.of(product.chip)), key=lambda s: heuristic.modelled(s, *size)
+    )
+    return list(dict.fromkeys([own, *ranked[:limit]]))
+
+
+def variants(schedule: AnySchedule, product: Product) -> Iterator[AnySchedule]:
+    """The schedule with other groups, where they change the order of tiles, and with a stage less."""
+    down = product.n if isinstance(schedule, WarpgroupSchedule) and schedule.swap else product.m
+    tiles = math.ceil(down / schedule.block[0])
+    made = [
+        *(replace(schedule, group=g) for g in _GROUPS if min(g, tiles) != min(schedule.group, tiles)),
+        replace(schedule, stages=schedule.stages - 1),
+    ]
+    target = Target.of(product.chip)
+    yield from (s for s in made if s.complaint(product.types, target) is None)
+
+
+@dataclass
+class Search:
+    """One problem's search. What is measured goes to `partial`, and isn't measured again.
+
+    `known` are schedules that are measured to the end beside the model's own; `limit` is None for all that
+    there are. `progress` is called with steps done and their total, which changes.
+    """
+
+    problem: Problem
+    product: Product
+    gpu: measure.Gpu
+    compiler: Compiler
+    partial: Partial
+    samples: int
+    limit: int | None = LIMIT
+    known: Sequence[str] = ()
+    progress: measure.Progress = lambda done, total: None
+    _failed: dict[str, str] = field(default_factory=dict)
+    _tried: set[str] = field(default_factory=set)
+    _done: int = 0
+    _total: int = 0
+
+    def run(self, before_last: Callable[[], None] = lambda: None) -> Found:
+        """The search. `before_last` is called when all is compiled: others may keep the compiler busy."""
+        self._leave_out_what_did_not_come_back()
+        by_text = {written(s): s for s in first_tries(self.product, self.limit)}
+        always = list(dict.fromkeys([next(iter(by_text)), *self.known]))
+        later = _LEADERS * _VARIANTS * (1 + _FEW) + _BETTER * _SOME + (_LAST + 1) * self.samples
+        first = list(dict.fromkeys([*by_text, *self.known]))
+        times = self._round(first, _FEW, later)
+        leaders = [by_text[text] for text in _fastest(times, _LEADERS) if text in by_text]
+        more = [written(v) for leader in leaders for v in variants(leader, self.product)]
+        self.compiler.ahead(self.product, more)
+        before_last()
+        times |= self._round(more, _FEW, _BETTER * _SOME + (_LAST + 1) * self.samples)
+        better = self._round(_fastest(times, _BETTER), _SOME, (_LAST + 1) * self.samples, together=True)
+        last = list(dict.fromkeys([*always, *_fastest(better, _LAST)]))
+        final = self._round(last, self.samples, 0, together=True)
+        return Found(always[0], {t: final[t] for t in _fastest(final, None)}, self._failed, len(self._tried))
+
+    def _round(
+        self, texts: Iterable[str], samples: int, later: int, together: bool = False
+    ) -> dict[str, float]:
+        """Microseconds of those that are right, of so many samples. `together`: times of an earlier run, of
+        some of them alone, don't count.
+        """
+        texts = list(dict.fromkeys(texts))
+        self._tried |= set(texts)
+        self.compiler.ahead(self.product, texts)
+        times, wanted = self._recorded(samples), [t for t in texts if t not in self._failed]
+        if together and not set(wanted) <= set(times):
+            times = {}
+        missing = [text for text in wanted if text not in times]
+        self._total = self._done + len(missing) * (1 + samples) + later
+        compiled = [text for text in missing if self._compiles(text)]
+        for start in range(0, len(compiled), _BATCH):
+            times |= self._measured(compiled[start : start + _BATCH], samples)
+        return {text: times[text] for text in texts if text in times}
+
+    def _compiles(self, text: str) -> bool:
+        reason = self.compiler.complaint(self.product, text)
+        self._step()
+        if reason is not None:
+            self._fail(text, reason)
+        return reason is None
+
+    def _measured(self, texts: Sequence[str], samples: int) -> dict[str, float]:
+        """Measures in turns, and keeps what came of it."""
+        done = self._done
+
+        def progress(steps: int, _: int) -> None:
+            if steps == 1:
+                self.partial.add({"timing": len(texts)})  # all have run once
+            self._done = done + steps
+            self.progress(self._done, self._total)
+
+        try:
+            results = measure.run(
+                self.problem,
+                [self._noting(text) for text in texts],
+                self.gpu,
+                samples=samples,
+                sustained=False,
+                progress=progress,
+            )
+        except KeyboardInterrupt:
+            self.partial.add({"stopped": True})
+            raise
+        except WeftError as error:  # a fault of the GPU
+            note = Diagnostic("what was measured is kept: start again, and it goes on", severity="note")
+            first, *rest = error.diagnostics
+            raise Fault(replace(first, notes=(*first.notes, note)), *rest) from None
+        self._done = done + len(texts) * samples
+        times = {r.implementation: r.burst.microseconds for r in results if r.right and r.burst}
+        for result in results:
+            if result.implementation not in times:
+                self._fail(result.implementation, result.reason or _wrong(result.check))
+        self.partial.add(
+            *({"schedule": text, "samples": samples, "microseconds": time} for text, time in times.items())
+        )
+        return times
+
+    def _noting(self, text: str) -> Implementation:
+        """An implementation that is on record before it first runs: it may not come back."""
+        inner = implementations.weft(text)
+
+        def prepare(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
+            self.partial.add({"began": text})
+            return inner.prepare(problem, sets)
+
+        return Implementation(text, prepare)
+
+    def _leave_out_what_did_not_come_back(self) -> None:
+        records = self.partial.records
+        self._failed |= {r["schedule"]: r["reason"] for r in records if "reason" in r}
+        if "began" in records[-1]:
+            self._fail(records[-1]["began"], "ended the run, or never came back")
+
+    def _recorded(self, samples: int) -> dict[str, float]:
+        return {r["schedule"]: r["microseconds"] for r in self.partial.records if r.get("samples") == samples}
+
+    def _fail(self, text: str, reason: str) -> None:
+        self._failed[text] = reason
+        self.partial.add({"schedule": text, "reason": reason})
+
+    def _step(self) -> None:
+        self._done += 1
+        self.progress(self._done, self._total)
+
+
+def _fastest(times: dict[str, float], count: int | None) -> list[str]:
+    return sorted(times, key=lambda text: times[text])[:count]
+
+
+def _wrong(check: Check | None) -> str:
+    if check is None:
+        return "wasn't measured"
+    if check.error is None:
+        return "is wrong: some elements aren't finite or weren't written"
+    return f"is wrong: a relative error of {check.error:.1e}, where {check.allowed:.0e} is allowed"

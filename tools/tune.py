@@ -1,0 +1,95 @@
+"""`weft tune`: searches the fastest schedules of products, and keeps them for `weft.matmul` to find."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from weft.errors import WeftError
+from weft.tools import bench, cli
+from weft.tools.bar import Bar
+from weft.tools.command import Command
+
+if TYPE_CHECKING:
+    from weft.bench.problem import Problem
+    from weft.schedules.database import Product
+    from weft.tuning.tuner import Tuner
+
+_FEWEST_SAMPLES = 2
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    bench.problem_arguments(parser)
+    add = parser.add_argument
+    add("--limit", type=int, metavar="N", help="try the N schedules that the model takes for fastest (32)")
+    add("--exhaustive", action="store_true", help="try all schedules")
+    add("--samples", type=int, default=20, metavar="N", help="of the last few, after a rest (20)")
+    add("--jobs", type=int, metavar="N", help="processes that compile (one for each core, less one)")
+    add("--again", action="store_true", help="search also what the database has already")
+    add("--database", metavar="FILE", help="where results go ($WEFT_SCHEDULES, or the user's own file)")
+
+
+def _run(options: Namespace) -> int:
+    from weft.bench import gpu
+    from weft.tuning.compiling import Compiler, default_jobs
+    from weft.tuning.search import LIMIT, product_of
+    from weft.tuning.tuner import Tuner
+
+    path, asked = _database(options), bench.problems(options)
+    _check(options)
+    if (reason := gpu.unavailable()) is not None:
+        raise WeftError(reason.replace("weft bench", "weft tune"))
+    device = gpu.TorchGpu()
+    found = device.describe()
+    products = [(problem, product_of(problem, found["chip"])) for problem in asked]
+    limit = None if options.exhaustive else options.limit or LIMIT
+    cli.say(f"{found['name']}; results go to {path}")
+    with Compiler(options.jobs or default_jobs()) as compiler:
+        tuner = Tuner(path, device, found["name"], compiler, options.samples, limit, options.again)
+        return tune(products, tuner)
+
+
+def _check(options: Namespace) -> None:
+    if options.exhaustive and options.limit is not None:
+        raise WeftError("--exhaustive tries all schedules: it goes without --limit")
+    for name, least in (("limit", 1), ("samples", _FEWEST_SAMPLES), ("jobs", 1)):
+        if (value := getattr(options, name)) is not None and value < least:
+            raise WeftError(f"--{name} expects a number from {least}, got {value}")
+
+
+def _database(options: Namespace) -> Path:
+    from weft.schedules.database import VARIABLE, own_file
+
+    if (path := Path(options.database) if options.database else own_file()) is None:
+        raise WeftError(f"${VARIABLE} is empty, which is for no file: say --database FILE")
+    return path
+
+
+def tune(products: "Sequence[tuple[Problem, Product]]", tuner: "Tuner") -> int:
+    """Searches, prints and keeps one product after another; returns 1 if one has no result, else 0."""
+    from weft.tuning import report
+    from weft.tuning.search import Fault
+
+    cli.say(report.HEADING)
+    shown, status = [], 0
+    for number, (problem, product) in enumerate(products, 1):
+        bar = Bar(f"{problem.shape} {problem.types} ({number} of {len(products)})")
+        try:
+            entry, remarks = tuner.tune(problem, product, [p for _, p in products[number : number + 1]], bar)
+        except Fault:
+            raise
+        except WeftError as error:
+            entry, remarks, status = None, [error.diagnostics[0].message], 1
+        finally:
+            bar.close()
+        if entry is not None:
+            shown.append((problem, entry))
+            cli.say(report.row(problem, entry))
+        for remark in remarks:
+            cli.say(f"{problem.shape:17}  {problem.types:21}  {remark}")
+    for line in report.means(shown):
+        cli.say(line)
+    return status
+
+
+TUNE = Command("tune", "search the fastest schedules of products, for weft.matmul to find", _arguments, _run)
