@@ -9,7 +9,7 @@ from weft.dialects.instruction import struct_type
 from weft.dialects.op import refuse
 from weft.isa.family import Registers, arguments, immediates
 from weft.isa.mma import UNSELECTABLE
-from weft.mlir import arith, ir, llvm
+from weft.mlir import arith, ir, llvm, vector
 from weft.passes.pass_ import rewrite
 
 # LLVM's constraint letters for the registers of inline PTX.
@@ -39,15 +39,18 @@ def _instruction(op: Any) -> list[Any]:
 
 
 def _descriptor(op: DescriptorOp) -> Any:
-    """The word of the fields; an address comes in as bits 4 to 17 of the pointer."""
-    word = op.fields.encode()
+    """The word of the fields; an address comes in as bits 4 to 17 of the pointer. Its half of the word is
+    reckoned apart: the other is a constant, and stays in a register.
+    """
+    i32, word = ir.IntegerType.get_signless(32), op.fields.encode()
     if not op.has_address:
-        return arith.constant(ir.IntegerType.get_signless(32), _signed(word, 32))
-    i64 = ir.IntegerType.get_signless(64)
-    address = llvm.ptrtoint(i64, op.address)
-    shifted = arith.shrui(address, arith.constant(i64, 4))
-    low = arith.andi(shifted, arith.constant(i64, (1 << 14) - 1))
-    return arith.ori(low, arith.constant(i64, _signed(word, 64)))
+        return arith.constant(i32, _signed(word, 32))
+    high, low = divmod(word, 1 << 32)
+    shifted = arith.shrui(llvm.ptrtoint(i32, op.address), arith.constant(i32, 4))
+    address = arith.andi(shifted, arith.constant(i32, (1 << 14) - 1))
+    halves = arith.ori(address, arith.constant(i32, _signed(low, 32))), arith.constant(i32, _signed(high, 32))
+    pair = vector.from_elements(ir.VectorType.get([2], i32), list(halves))
+    return llvm.bitcast(ir.IntegerType.get_signless(64), pair)
 
 
 def _signed(word: int, bits: int) -> int:

@@ -189,7 +189,9 @@ def _advance(descriptor: Any, bytes_: int) -> Any:
     assert bytes_ % UNIT == 0
     if bytes_ == 0:
         return descriptor
-    return arith.addi(descriptor, arith.constant(descriptor.type, bytes_ // UNIT))
+    low, high = emit.elements(llvm.bitcast(ir.VectorType.get([2], emit.i32()), descriptor))
+    pair = [arith.addi(low, emit.value(bytes_ // UNIT)), high]
+    return llvm.bitcast(descriptor.type, vector.from_elements(ir.VectorType.get([2], emit.i32()), pair))
 
 
 def _i1() -> Any:

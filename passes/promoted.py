@@ -32,15 +32,19 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
     parts = kernel.schedule.rows // wgmma.M
     kind = _rows(whole)
     zero = tile.from_lane(emit.constant(kind.lane_type, 0.0), kind)
+    rows = [emit.add(start, part * wgmma.M) for part in range(parts)]
+    scales = kernel.scales and kernel.scales.of_tile(place, rows, kind)
 
     def block(number: Any, carried: list[Any]) -> list[Any]:
-        *sums, stage, phase = carried
+        sums, (stage, phase), of_b = carried[:parts], carried[parts : parts + 2], carried[parts + 2 :]
         tile.await_(kernel.ring, stage, phase)
         right = kernel.right.part(stage, 0, kernel.right.extent)
+        # Read a block ahead: a product's multiplication would wait for memory between the instructions.
+        next_of_b = scales.of_b(emit.add(number, 1)) if scales else []
         # What one product takes the place of is the last one: its registers are free when that is added up.
         products = tile.from_lane(llvm.mlir_undef(kind.lane_type), kind)
-        for part in range(parts):
-            row = emit.add(start, part * wgmma.M)
+        for part, row in enumerate(rows):
+            kernel.await_turn()
             products = tile.gemm_async(
                 kernel.left.part(stage, row, wgmma.M),
                 right,
@@ -48,17 +52,19 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
                 arith.constant(ir.IntegerType.get_signless(1), 0),
                 transpose_b=kernel.right.k_inside,
             )
-            scales = kernel.scales and kernel.scales.of(place, row, number, stage, kind)
+            kernel.pass_turn()
+            factors = scales and scales.factors(part, stage, of_b)
             (products,) = tile.wait_gemm(products)
             lane, total = tile.to_lane(products), tile.to_lane(sums[part])
-            total = arith.addf(total, lane) if scales is None else vector.fma(lane, scales, total)
+            total = arith.addf(total, lane) if factors is None else vector.fma(lane, factors, total)
             # Nothing is under way; but LLVM would add up later, with the products of all parts in registers.
             (sums[part],) = tile.wait_gemm(tile.from_lane(total, kind))
         kernel.release(stage)
-        return [*sums, *tile.advance(kernel.ring, stage, phase)]
+        return [*sums, *tile.advance(kernel.ring, stage, phase), *next_of_b]
 
-    *sums, stage, phase = kernel.each_block([zero] * parts + position, block)
-    return [_together(sums, whole), stage, phase]
+    first_of_b = scales.of_b(kernel.k_first) if scales else []
+    left = kernel.each_block([*[zero] * parts, *position, *first_of_b], block)
+    return [_together(left[:parts], whole), *left[parts : parts + 2]]
 
 
 @dataclass
@@ -76,7 +82,6 @@ class BlockScales:
         layout = f"S[({schedule.stages},1,{self.extent}):({schedule.scale_stride},{self.extent},1)]"
         self.buffer = tile.alloc(BufferType.of((schedule.stages, 1, self.extent), f32, layout))
         self.map = tile.tensor_map(self.of_a, tile.stage_type(self.buffer.type))
-        self.blocks = size(self.of_b, -2)
 
     def copy(self, place: Place, block: Any, stage: Any, barrier: Any) -> None:
         """Starts to copy the scales of a tile's rows of A for a block of K."""
@@ -85,46 +90,73 @@ class BlockScales:
         column = emit.value(emit.mul(number, self.extent))
         tile.copy_async(source, emit.value(block), column, tile.stage(self.buffer, stage), barrier=barrier)
 
-    def of(self, place: Place, row: Any, block: Any, stage: Any, kind: Any) -> Any:
-        """What a lane's products of 64 rows from `row` of a tile on, and a block of K, are multiplied by."""
+    def of_tile(self, place: Place, rows: list[Any], kind: Any) -> "TileScales":
+        """Those of a tile whose parts of 64 rows, of type `kind`, begin at `rows`."""
         m, n, _ = self.kernel.schedule.block
-        row_of_stage = tile.stage(self.buffer, stage)
-        columns = [column for _, column in places.lane_elements(kind.layout, kind.shape)[0]]
         if self.kernel.schedule.swap:
-            of_a = tile.load_row(row_of_stage, emit.value(0), kind)
-            block_of_b = emit.div(emit.add(emit.mul(place.row, m), row), PROMOTED)
-            of_b = [self._of_b(place, block_of_b, block)] * len(columns)
-        else:
-            of_a = tile.load_row(row_of_stage, emit.value(row), turned(kind))
-            of_b = self._of_columns(place, block, n, columns)
-        return arith.mulf(tile.to_lane(of_a), vector.from_elements(kind.lane_type, of_b))
+            starts = [emit.add(emit.mul(place.row, m), row) for row in rows]
+            blocks = [emit.div(start, PROMOTED) for start in starts]
+            return TileScales(self, place, rows, kind, blocks, 0)
+        first, unit = emit.mul(place.column, n), gcd(n, PROMOTED)
+        # Where `n` divides 128 or the other way round, a tile is within a block of B, or begins with one.
+        inside = 0 if unit in (n, PROMOTED) else emit.rem(first, PROMOTED)
+        most = (0 if isinstance(inside, int) else PROMOTED - unit) + n - 1
+        block = emit.div(first, PROMOTED)
+        return TileScales(
+            self, place, rows, kind, [emit.add(block, i) for i in range(most // PROMOTED + 1)], inside
+        )
 
-    def _of_columns(self, place: Place, block: Any, n: int, columns: list[int]) -> list[Any]:
-        """The scale of B of each of a tile's columns: columns of one block of B have the same.
 
-        Tiles begin at multiples of `n`, so that blocks of B begin at multiples of `unit` in them.
+@dataclass
+class TileScales:
+    """The scales of one tile: `blocks` are the rows of the scales of B that it needs, `inside` is how far in
+    the first of them it begins.
+    """
+
+    all: BlockScales
+    place: Place
+    rows: list[Any]
+    kind: Any
+    blocks: list[Any]
+    inside: Any
+
+    def of_b(self, number: Any) -> list[Any]:
+        """The scales of B for a block of K. Beyond the last block of columns or of K, where nothing is kept,
+        the last one's.
         """
-        unit = gcd(n, PROMOTED)
-        first = emit.mul(place.column, n)
-        block_of_b, inside = emit.div(first, PROMOTED), emit.rem(first, PROMOTED)
-        if unit in (n, PROMOTED):
-            inside = 0  # a tile is within a block, or begins with one
-        most = (PROMOTED - unit if isinstance(inside, ir.Value) else 0) + n - 1
-        scales = [self._of_b(place, emit.add(block_of_b, i), block) for i in range(most // PROMOTED + 1)]
-        of_units = []
+        matrix = member(self.all.of_b, self.place.member)
+        deep = emit.minimum(number, emit.sub(size(matrix, 1), 1))
+        found = []
+        for block in self.blocks:
+            row = emit.minimum(block, emit.sub(size(matrix, 0), 1))
+            at = [arith.index_cast(ir.IndexType.get(), emit.value(each)) for each in (row, deep)]
+            found.append(memref.load(matrix, at))
+        return found
+
+    def factors(self, part: int, stage: Any, of_b: list[Any]) -> Any:
+        """What a lane's products of a part, and a block of K in a stage, are multiplied by."""
+        kind, row_of_stage = self.kind, tile.stage(self.all.buffer, stage)
+        columns = [column for _, column in places.lane_elements(kind.layout, kind.shape)[0]]
+        if self.all.kernel.schedule.swap:
+            of_a = tile.load_row(row_of_stage, emit.value(0), kind)
+            of_columns = [of_b[part]] * len(columns)
+        else:
+            of_a = tile.load_row(row_of_stage, emit.value(self.rows[part]), turned(kind))
+            of_columns = self._of_columns(of_b, columns)
+        return arith.mulf(tile.to_lane(of_a), vector.from_elements(kind.lane_type, of_columns))
+
+    def _of_columns(self, of_b: list[Any], columns: list[int]) -> list[Any]:
+        """The scale of B of each of a tile's columns: blocks of B begin at multiples of `unit` in a tile."""
+        n = self.kind.shape[1]
+        unit, of_units = gcd(n, PROMOTED), []
         for start in range(0, n, unit):
-            found = scales[start // PROMOTED]
-            if isinstance(inside, ir.Value) and start % PROMOTED:
-                beyond = emit.less(PROMOTED - 1, emit.add(inside, start % PROMOTED))
-                found = arith.select(beyond, scales[start // PROMOTED + 1], found)
+            block, beyond = divmod(start, PROMOTED)
+            found = of_b[block]
+            if beyond and not isinstance(self.inside, int):
+                follows = emit.less(PROMOTED - 1, emit.add(self.inside, beyond))
+                found = arith.select(follows, of_b[block + 1], found)
             of_units.append(found)
         return [of_units[column // unit] for column in columns]
-
-    def _of_b(self, place: Place, row: Any, block: Any) -> Any:
-        """One scale of B; beyond the last block of columns, where nothing is kept, the last one's."""
-        inside = emit.minimum(row, emit.sub(self.blocks, 1))
-        indices = [arith.index_cast(ir.IndexType.get(), emit.value(each)) for each in (inside, block)]
-        return memref.load(member(self.of_b, place.member), indices)
 
 
 def turned(kind: Any) -> Any:

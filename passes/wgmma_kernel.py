@@ -22,6 +22,8 @@ from weft.passes.epilogue import finish
 from weft.passes.product import map_of_member, member, pair_bytes, size
 from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Place
 
+_TURNS = 4  # the first of the barriers that give turns; those before meet the CTA or a warpgroup
+
 
 def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
     """The layout of `outer` tiles one after the other, each in panels as wide as a swizzle: those of 128
@@ -283,7 +285,12 @@ class WgmmaKernel:
     # The warpgroups that multiply
 
     def _consume(self, number: Any) -> None:
-        start = emit.mul(number, self.schedule.rows)
+        start, self.number = emit.mul(number, self.schedule.rows), number
+        count = self.schedule.warpgroups
+        self.turns = turns = self.op.types.promoted and count > 1
+        if turns:
+            with emit.when(emit.equal(number, count - 1)):
+                self._pass_turn(0)
 
         def consume(place: Place, position: list[Any]) -> list[Any]:
             sums, *position = self._multiply(place, start, position)
@@ -300,6 +307,9 @@ class WgmmaKernel:
             return position
 
         self._each_tile([emit.value(0), emit.value(0)], consume)
+        if turns:
+            with emit.when(emit.equal(number, 0)):
+                self._turn(0)
         if self.staging is not None and self.schedule.splits == 1:
             with _one_thread():
                 nvvm.cp_async_bulk_wait_group(0)
@@ -350,6 +360,28 @@ class WgmmaKernel:
         if alone:
             self.release(last)
         return [sums, *position]
+
+    # Turns of the warpgroups that multiply: all instructions of one, then all of the next. Started together
+    # they would be done together, and the tensor cores idle while all add up.
+
+    def await_turn(self) -> None:
+        """Waits until the warpgroup before has started its products."""
+        if self.turns:
+            self._turn(self.number)
+
+    def pass_turn(self) -> None:
+        """Lets the next warpgroup start its products."""
+        if self.turns:
+            count = self.schedule.warpgroups
+            self._pass_turn(emit.rem(emit.add(self.number, 1), count))
+
+    def _turn(self, number: Any) -> None:
+        identity = emit.value(emit.add(number, _TURNS))
+        nvvm.BarrierOp(barrierId=identity, numberOfThreads=emit.value(2 * WARPGROUP))
+
+    def _pass_turn(self, number: Any) -> None:
+        identity = emit.value(emit.add(number, _TURNS))
+        nvvm.BarrierArriveOp(emit.value(2 * WARPGROUP), barrierId=identity)
 
     def release(self, stage: Any) -> None:
         """Tells all who copy into this CTA that a stage has been read."""

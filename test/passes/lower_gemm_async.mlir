@@ -34,17 +34,25 @@ gpu.module @m {
     // CHECK: %[[S0:.*]] = llvm.insertvalue %[[C4]]#3
     // CHECK: %[[S1:.*]] = "wgmma.mma_async"(%[[S0]], %[[A]], %[[B]], %[[MORE]])
     // CHECK-SAME: {a_type = "bf16", b_type = "bf16", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>, shape = "m64n8k16"}
-    // CHECK: %[[N:.*]] = arith.constant 2 : i64
-    // CHECK: %[[A1:.*]] = arith.addi %[[A]], %[[N]]
-    // CHECK: %[[N:.*]] = arith.constant 2 : i64
-    // CHECK: %[[B1:.*]] = arith.addi %[[B]], %[[N]]
+    // CHECK: llvm.bitcast %[[A]] : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 2 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: %[[A1:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
+    // CHECK: llvm.bitcast %[[B]] : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 2 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: %[[B1:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK: %[[TRUE:.*]] = arith.constant true
     // CHECK: %[[S2:.*]] = "wgmma.mma_async"(%[[S1]], %[[A1]], %[[B1]], %[[TRUE]])
-    // CHECK: %[[N:.*]] = arith.constant 4 : i64
-    // CHECK: arith.addi %[[A]], %[[N]]
+    // CHECK: llvm.bitcast %[[A]] : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 4 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK: %[[S3:.*]] = "wgmma.mma_async"(%[[S2]],
-    // CHECK: %[[N:.*]] = arith.constant 6 : i64
-    // CHECK: arith.addi %[[A]], %[[N]]
+    // CHECK: llvm.bitcast %[[A]] : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 6 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK: %[[S4:.*]] = "wgmma.mma_async"(%[[S3]],
     // CHECK-NOT: "wgmma.mma_async"
     // CHECK: llvm.extractvalue %[[S4]][3]
@@ -61,15 +69,23 @@ gpu.module @m {
     // CHECK: %[[B:.*]] = "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 1024 : i64, swizzle = "128B"}
     // CHECK: %[[A:.*]] = "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 1024 : i64, swizzle = "128B"}
     // CHECK-COUNT-4: "wgmma.mma_async"
-    // CHECK: %[[N:.*]] = arith.constant 512 : i64
-    // CHECK: %[[A4:.*]] = arith.addi %[[A]], %[[N]]
-    // CHECK: %[[N:.*]] = arith.constant 64 : i64
-    // CHECK: %[[B4:.*]] = arith.addi %[[B]], %[[N]]
+    // CHECK: llvm.bitcast %[[A]] : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 512 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: %[[A4:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
+    // CHECK: llvm.bitcast %[[B]] : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 64 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: %[[B4:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A4]], %[[B4]],
-    // CHECK: %[[N:.*]] = arith.constant 514 : i64
-    // CHECK: arith.addi %[[A]], %[[N]]
-    // CHECK: %[[N:.*]] = arith.constant 66 : i64
-    // CHECK: arith.addi %[[B]], %[[N]]
+    // CHECK: llvm.bitcast %[[A]] : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 514 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: llvm.bitcast %{{.*}} : vector<2xi32> to i64
+    // CHECK: llvm.bitcast %[[B]] : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 66 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK-COUNT-3: "wgmma.mma_async"
     // CHECK-NOT: "wgmma.mma_async"
     // CHECK: gpu.return
@@ -97,8 +113,10 @@ gpu.module @m {
     // CHECK: %[[B:.*]] = "wgmma.descriptor"(%{{.*}}) {leading_byte_offset = 4096 : i64, stride_byte_offset = 1024 : i64, swizzle = "128B"}
     // CHECK: "wgmma.mma_async"
     // CHECK-SAME: shape = "m64n128k16", trans_b = 1 : i64}
-    // CHECK: %[[N:.*]] = arith.constant 128 : i64
-    // CHECK: %[[B1:.*]] = arith.addi %[[B]], %[[N]]
+    // CHECK: llvm.bitcast %[[B]] : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 128 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: %[[B1:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK: "wgmma.mma_async"(%{{.*}}, %{{.*}}, %[[B1]],
     // CHECK-SAME: trans_b = 1 : i64}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A32, !N128, !D128, i1) -> !D128
@@ -120,8 +138,10 @@ gpu.module @m {
     // CHECK: %[[A:.*]] = "wgmma.descriptor"(%{{.*}}) {leading_byte_offset = 2048 : i64, stride_byte_offset = 1024 : i64, swizzle = "128B"}
     // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A]],
     // CHECK-SAME: trans_a = 1 : i64}
-    // CHECK: %[[N:.*]] = arith.constant 128 : i64
-    // CHECK: %[[A1:.*]] = arith.addi %[[A]], %[[N]]
+    // CHECK: llvm.bitcast %[[A]] : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 128 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: %[[A1:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK: "wgmma.mma_async"(%{{.*}}, %[[A1]],
     // CHECK-SAME: trans_a = 1 : i64}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true, transpose_b = true} : (!M128, !B16, !Tall8, i1) -> !Tall8
@@ -140,8 +160,10 @@ gpu.module @m {
     // CHECK: "wgmma.mma_async"(%[[LOW]], %[[A]], %[[B]], %[[MORE]])
     // CHECK: llvm.insertvalue %[[C]]#4
     // CHECK: %[[HIGH:.*]] = llvm.insertvalue %[[C]]#7
-    // CHECK: %[[N:.*]] = arith.constant 128 : i64
-    // CHECK: %[[A1:.*]] = arith.addi %[[A]], %[[N]]
+    // CHECK: llvm.bitcast %[[A]] : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 128 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: %[[A1:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK: "wgmma.mma_async"(%[[HIGH]], %[[A1]], %[[B]], %[[MORE]])
     // CHECK: "wgmma.commit_group"
     // CHECK-NOT: wgmma.
@@ -212,8 +234,10 @@ gpu.module @registers {
     // CHECK: "wgmma.mma_async"
     // CHECK-SAME: {a_type = "s8", b_type = "s8", d_type = "s32", operandSegmentSizes = array<i32: 1, 1, 1, 1>, shape = "m64n8k32"}
     // CHECK-SAME: !llvm.struct<(i32, i32, i32, i32)>
-    // CHECK: %[[N:.*]] = arith.constant 2 : i64
-    // CHECK: arith.addi %{{.*}}, %[[N]]
+    // CHECK: llvm.bitcast %{{.*}} : i64 to vector<2xi32>
+    // CHECK: %[[N:.*]] = arith.constant 2 : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[N]] : i32
+    // CHECK: llvm.bitcast %{{.*}} : vector<2xi32> to i64
     // CHECK: "wgmma.mma_async"
     %0 = "tile.gemm_async"(%s, %t, %i, %more) {transpose_b = true} : (!As, !Bs, !I8, i1) -> !I8
     // CHECK: "wgmma.mma_async"

@@ -240,13 +240,16 @@ func.func @block_scaled_descriptor() {
 // CHECK-LABEL: @shared_memory_descriptor(
 // CHECK-SAME: %[[S:[a-z0-9]+]]: !llvm.ptr<3>
 func.func @shared_memory_descriptor(%s: !llvm.ptr<3>) {
-  // CHECK: %[[V0:.*]] = llvm.ptrtoint %[[S]] : !llvm.ptr<3> to i64
-  // CHECK: %[[V1:.*]] = arith.constant 4 : i64
-  // CHECK: %[[V2:.*]] = arith.shrui %[[V0]], %[[V1]] : i64
-  // CHECK: %[[V3:.*]] = arith.constant 16383 : i64
-  // CHECK: %[[V4:.*]] = arith.andi %[[V2]], %[[V3]] : i64
-  // CHECK: %[[V5:.*]] = arith.constant 4611756662049472512 : i64
-  // CHECK: arith.ori %[[V4]], %[[V5]] : i64
+  // CHECK: %[[V0:.*]] = llvm.ptrtoint %[[S]] : !llvm.ptr<3> to i32
+  // CHECK: %[[V1:.*]] = arith.constant 4 : i32
+  // CHECK: %[[V2:.*]] = arith.shrui %[[V0]], %[[V1]] : i32
+  // CHECK: %[[V3:.*]] = arith.constant 16383 : i32
+  // CHECK: %[[V4:.*]] = arith.andi %[[V2]], %[[V3]] : i32
+  // CHECK: %[[V5:.*]] = arith.constant 0 : i32
+  // CHECK: %[[LOW:.*]] = arith.ori %[[V4]], %[[V5]] : i32
+  // CHECK: %[[HIGH:.*]] = arith.constant 1073758272 : i32
+  // CHECK: %[[PAIR:.*]] = vector.from_elements %[[LOW]], %[[HIGH]] : vector<2xi32>
+  // CHECK: llvm.bitcast %[[PAIR]] : vector<2xi32> to i64
   %0 = "tcgen05.shared_memory_descriptor"(%s) {stride_byte_offset = 1024 : i64, swizzle = "128B"} : (!llvm.ptr<3>) ->
     i64
   return
