@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from weft import arrays, reference
 from weft.dialects.op import refuse
-from weft.dialects.roles import title
+from weft.dialects.roles import ROLES, title
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.mlir import cast, ir, operations
@@ -53,6 +53,10 @@ class Product:
         op = found[0]
         if len(found) > 1:
             raise refuse(found[1], "is a second product: weft run checks one at a time")
+        if other := next((role for role in op.roles if not ROLES[role].is_added), None):
+            raise refuse(op, f"has an operand '{other}': weft run checks what is added to a product alone")
+        if op.d.type.rank != 2:
+            raise refuse(op, "multiplies a batch: weft run checks a single product")
         operands = {"A": op.a, "B": op.b, "D": op.d}
         operands |= {title(role): value for role, value in op.roles.items()}
         places = {}
