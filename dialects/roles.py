@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects.schedule import PROMOTED
-from weft.dialects.tile_types import matrix_complaint
+from weft.dialects.tile_types import FP8_TYPES, matrix_complaint
 from weft.mlir import ir
 
-OUTPUT_TYPES = ("f32", "f16", "bf16", "i32")
+_ADDED_TYPES = ("f32", "f16", "bf16", "i32")
+OUTPUT_TYPES = (*_ADDED_TYPES, *FP8_TYPES)
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Role:
     @property
     def is_added(self) -> bool:
         """Whether it becomes a part of D, and has such elements."""
-        return self.elements == OUTPUT_TYPES
+        return set(_ADDED_TYPES) <= set(self.elements)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -34,8 +35,8 @@ class Role:
 
 ROLES = {
     "c": Role(OUTPUT_TYPES, "MN", "what beta scales"),
-    "bias": Role(OUTPUT_TYPES, "N", "added to every row"),
-    "residual": Role(OUTPUT_TYPES, "MN", "added to what the activation gives"),
+    "bias": Role(_ADDED_TYPES, "N", "added to every row"),
+    "residual": Role(_ADDED_TYPES, "MN", "added to what the activation gives"),
     "scale_a": Role(("f32",), ("K/128", "M"), "scales each row of A, for each block of K"),
     "scale_b": Role(("f32",), ("N/128", "K/128"), "scales each block of B"),
     "groups": Role(("i32",), ("groups",), "which B each row of A has, or how many rows of a batch there are"),

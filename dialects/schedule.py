@@ -8,10 +8,11 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Self
 
 from weft import mlir, mlir_text
-from weft.dialects.tile_types import PTX_INPUTS
+from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, wgmma
-from weft.isa.chips import LANES, WARPGROUP, Chip, ChipSet, register_share
+from weft.isa.chips import LANES, WARPGROUP, Chip, ChipSet, describe, register_share
+from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.types import ELEMENT_TYPES
 from weft.mlir import ir
 from weft.target import Target
@@ -135,13 +136,16 @@ class Schedule(_Written):
         """The chips that have the instructions of every such schedule."""
         plain = not (types.transposed[0] or types.promoted or types.grouped)
         row = mma.SYNC.table.get(atom(types.a)) if plain else None
-        return row.chips & async_copy.CP_ASYNC.table[COPY].chips if row else frozenset()
+        chips = row.chips & async_copy.CP_ASYNC.table[COPY].chips if row else frozenset()
+        return chips & FP8_ROUNDING if types.d in FP8_TYPES else chips
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
         m, n, k = self.block
-        if types.a not in self.inputs or types.a != types.b or types.d not in ("f32", "f16", "bf16"):
+        if types.a not in self.inputs or types.a != types.b or types.d == "i32":
             return f"has a schedule of mma.sync for f16 or bf16 alone, got {types.a}, {types.b} and {types.d}"
+        if types.d in FP8_TYPES and target and target.chip.name not in FP8_ROUNDING:
+            return f"rounds to {types.d}, which needs {describe(FP8_ROUNDING)}, not {target}"
         if types.transposed[0]:
             return "has a schedule of mma.sync, which takes no transpose_a"
         if types.grouped:
@@ -212,7 +216,7 @@ class WarpgroupSchedule(_Written):
         if self.swap:
             a, b = b, a
         depth = wgmma.depth(ELEMENT_TYPES[a])
-        d = "s32" if a == "s8" else "f32"
+        d = "f32" if ELEMENT_TYPES[a].kind == "float" else "s32"
         return wgmma.MmaAsync(f"m{wgmma.M}n{self.block[1]}k{depth}", a, b, d)
 
     def stage_bytes(self, types: Types) -> int:
@@ -238,8 +242,8 @@ class WarpgroupSchedule(_Written):
         return m * n * types.output_bytes if self.staged(types) else 0
 
     def staged(self, types: Types) -> bool:
-        """Whether blocks of D go through shared memory: elements of 16 bits do (stmatrix)."""
-        return types.output_bytes == 2 and self.splits == 1
+        """Whether blocks of D go through shared memory: elements of 16 bits (stmatrix) and of 8 do."""
+        return types.output_bytes <= 2 and self.splits == 1
 
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages, their barriers and D."""

@@ -16,7 +16,15 @@ from weft.dialects.roles import (
     title,
 )
 from weft.dialects.schedule import AnySchedule, Types, schedule_of
-from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS, AnyType, Tile, is_memref, matrix_complaint
+from weft.dialects.tile_types import (
+    BYTE_TYPES,
+    FP8_TYPES,
+    PTX_INPUTS,
+    AnyType,
+    Tile,
+    is_memref,
+    matrix_complaint,
+)
 from weft.errors import WeftError
 from weft.mlir import ext, ir
 
@@ -144,7 +152,8 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     def _type_complaint(self) -> str | None:
         types = self.types
-        if types.a != types.b and not {types.a, types.b} <= set(FP8_TYPES):
+        mixed = any({types.a, types.b} <= set(kinds) for kinds in (FP8_TYPES, BYTE_TYPES))
+        if types.a != types.b and not mixed:
             return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
         rest = [self.d, *(value for role, value in self.roles.items() if ROLES[role].is_added)]
         if types.promoted and types.a not in FP8_TYPES:
@@ -152,12 +161,11 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return f"expects A and B of fp8 with {what}, got {self.a.type}"
         if (self.role("scale_a") is None) != (self.role("scale_b") is None):
             return "expects scales of both A and B, or of neither"
-        integers = [str(value.type.element_type).startswith("i") for value in (self.a, *rest)]
+        integers = [isinstance(value.type.element_type, ir.IntegerType) for value in (self.a, *rest)]
         if any(integers) and not all(integers):
             got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"
-            return (
-                f"expects D and what is added to it of i32 for A and B of i8, and for them alone, got {got}"
-            )
+            wanted = "D and what is added to it of i32 for A and B of i8 or ui8"
+            return f"expects {wanted}, and for them alone, got {got}"
         if integers[0] and (self.attribute("alpha") != 1.0 or self.attribute("beta") not in (0.0, 1.0)):
             given = f"{self.attribute('alpha')} and {self.attribute('beta')}"
             return f"expects alpha 1 and beta 0 or 1 for integers, got {given}"

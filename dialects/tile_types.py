@@ -16,7 +16,9 @@ from weft.layout import Layout, LayoutError
 from weft.mlir import cast, ext, ir, strides
 
 FP8_TYPES = ("f8E4M3FN", "f8E5M2")
-PTX_INPUTS = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2", "i8": "s8"}
+BYTE_TYPES = ("i8", "ui8")
+_PTX_FLOATS = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
+PTX_INPUTS = {**_PTX_FLOATS, "i8": "s8", "ui8": "u8"}
 """What tensor cores read elements of MLIR's types as."""
 ELEMENT_TYPES = (*PTX_INPUTS, "i32", "i64")
 ADDRESS_SPACES = {"shared": 3, "cluster": 7}

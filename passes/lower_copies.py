@@ -2,7 +2,7 @@
 and stores.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from weft.dialects import mma, tile
@@ -224,23 +224,47 @@ def _plain_places(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, A
 def _load_plain(op: LoadOp) -> Any:
     kind, elements = op.fragment.type, list[Any]()
     for _, count, address in _plain_places(op, op.source, kind):
-        run = kind.element_type if count == 1 else ir.VectorType.get([count], kind.element_type)
+        element = places.stored(kind.element_type)
+        run = element if count == 1 else ir.VectorType.get([count], element)
         elements += emit.elements(llvm.load(run, address))
-    return tile.from_lane(vector.from_elements(kind.lane_type, elements), kind)
+    return _fragment(_lane(elements), kind)
 
 
 def _store_plain(op: StoreOp) -> None:
-    kind = op.fragment.type
-    elements = emit.elements(tile.to_lane(op.fragment))
-    for register, count, address in _plain_places(op, op.destination, kind):
-        llvm.store(_run(elements[register : register + count], kind.element_type), address)
+    stored = _stored(op.fragment)
+    for register, count, address in _plain_places(op, op.destination, op.fragment.type):
+        llvm.store(stored(register, count), address)
 
 
-def _run(elements: list[Any], kind: Any) -> Any:
-    """Elements as one value to store."""
-    if len(elements) == 1:
-        return elements[0]
-    return vector.from_elements(ir.VectorType.get([len(elements)], kind), elements)
+def _lane(elements: list[Any]) -> Any:
+    """A vector of a lane's elements."""
+    return vector.from_elements(ir.VectorType.get([len(elements)], elements[0].type), elements)
+
+
+def _fragment(lane: Any, kind: Any) -> Any:
+    """A fragment of what was loaded of it."""
+    return tile.from_lane(lane if lane.type == kind.lane_type else arith.bitcast(kind.lane_type, lane), kind)
+
+
+def _stored(fragment: Any) -> Callable[[int, int], Any]:
+    """What a lane stores of a fragment's registers, by the first and how many."""
+    lane = tile.to_lane(fragment)
+    element = places.stored(lane.type.element_type)
+    kind = ir.VectorType.get(lane.type.shape, element)
+    lane = lane if lane.type == kind else arith.bitcast(kind, lane)
+    elements = emit.elements(lane)
+
+    def run(register: int, width: int) -> Any:
+        if width == 1:
+            return elements[register]
+        if element.width == 8:  # as a word: LLVM stores a vector's bytes one by one
+            count, word = lane.type.shape[0] // width, ir.IntegerType.get_signless(8 * width)
+            return emit.elements(vector.bitcast(ir.VectorType.get([count], word), lane))[register // width]
+        return vector.from_elements(
+            ir.VectorType.get([width], element), elements[register : register + width]
+        )
+
+    return run
 
 
 def _i32() -> Any:
@@ -363,17 +387,17 @@ def _load_global(op: LoadOp) -> Any:
             run = source.element if width == 1 else ir.VectorType.get([width], source.element)
             found = _guarded_load(source, emit.add(start_row, row), emit.add(start_column, column), run)
             elements += emit.elements(found)
-        return vector.from_elements(kind.lane_type, elements)
+        return _lane(elements)
 
     width, single = _width(op, source), _runs(op, kind, 1)
     if width == 1:
-        return tile.from_lane(load(single), kind)
-    runs = _runs(op, kind, width)
-    branch = scf.IfOp(_whole(source, start_column, runs), [kind.lane_type], has_else=True)
+        return _fragment(load(single), kind)
+    runs, lane = _runs(op, kind, width), ir.VectorType.get([kind.registers], source.element)
+    branch = scf.IfOp(_whole(source, start_column, runs), [lane], has_else=True)
     for block, chosen in ((branch.then_block, runs), (branch.else_block, single)):
         with ir.InsertionPoint(block):
             scf.yield_([load(chosen)])
-    return tile.from_lane(branch.results[0], kind)
+    return _fragment(branch.results[0], kind)
 
 
 def _load_row(op: LoadRowOp) -> Any:
@@ -419,7 +443,7 @@ def _load_row(op: LoadRowOp) -> Any:
 
 def _repeated(kind: Any, columns: Sequence[int], by_column: dict[int, Any]) -> Any:
     """The fragment in whose registers stand what their columns have."""
-    return tile.from_lane(vector.from_elements(kind.lane_type, [by_column[c] for c in columns]), kind)
+    return _fragment(_lane([by_column[c] for c in columns]), kind)
 
 
 def _store(op: StoreOp) -> None:
@@ -428,7 +452,7 @@ def _store(op: StoreOp) -> None:
         return
     places.threads_of(op)
     destination, kind = Matrix(op.destination), op.fragment.type
-    elements = emit.elements(tile.to_lane(op.fragment))
+    stored = _stored(op.fragment)
     start_row, start_column = _lane_start(op, kind)
 
     def store(runs: Runs) -> None:
@@ -437,7 +461,7 @@ def _store(op: StoreOp) -> None:
             inside = arith.andi(destination.has_row(at_row), destination.has_column(at_column))
             with emit.when(inside):
                 address = destination.element_of(destination.row(at_row), at_column)
-                llvm.store(_run(elements[register : register + width], destination.element), address)
+                llvm.store(stored(register, width), address)
 
     width, single = _width(op, destination), _runs(op, kind, 1)
     if width == 1:

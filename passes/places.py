@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.dialects.op import refuse
+from weft.dialects.tile_types import FP8_TYPES
 from weft.isa.chips import LANES, WARPS
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, llvm, memref
@@ -52,11 +53,16 @@ def offset(base: Any, bytes_: Any) -> Any:
     return llvm.getelementptr(base.type, base, [bytes_], [DYNAMIC], byte, 0)
 
 
+def stored(element: Any) -> Any:
+    """What LLVM loads and stores for elements of a type: it has no floats of 8 bits."""
+    return ir.IntegerType.get_signless(8) if str(element) in FP8_TYPES else element
+
+
 class Matrix:
     """A row-major matrix in global memory, as a kernel reaches it."""
 
     def __init__(self, value: Any) -> None:
-        self.element = value.type.element_type
+        self.element = stored(value.type.element_type)
         self.bytes = int(self.element.width) // 8
         metadata = memref.extract_strided_metadata(value)
         self._stride = metadata[4]
@@ -91,7 +97,7 @@ class Vector:
     """A contiguous vector in global memory, as a kernel reaches it."""
 
     def __init__(self, value: Any) -> None:
-        self.element = value.type.element_type
+        self.element = stored(value.type.element_type)
         self.bytes = int(self.element.width) // 8
         metadata = memref.extract_strided_metadata(value)
         start = arith.muli(metadata[1], _index(self.bytes))

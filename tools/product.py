@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from weft import arrays, reference
 from weft.dialects.op import refuse
+from weft.dialects.roles import ROLES, title
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.mlir import cast, ir, operations
@@ -39,7 +40,7 @@ class Product:
     m: int
     n: int
     k: int
-    places: dict[str, int]  # A, B, D and C where there is one
+    places: dict[str, int]  # A, B, D, and C, bias and residual where they are given
 
     @classmethod
     def of(cls, module: Any, name: str, shape: Shape | None) -> "Product":
@@ -52,7 +53,12 @@ class Product:
         op = found[0]
         if len(found) > 1:
             raise refuse(found[1], "is a second product: weft run checks one at a time")
-        operands = dict(zip("ABDC", op.operands, strict=False))
+        if other := next((role for role in op.roles if not ROLES[role].is_added), None):
+            raise refuse(op, f"has an operand '{other}': weft run checks what is added to a product alone")
+        if op.d.type.rank != 2:
+            raise refuse(op, "multiplies a batch: weft run checks a single product")
+        operands = {"A": op.a, "B": op.b, "D": op.d}
+        operands |= {title(role): value for role, value in op.roles.items()}
         places = {}
         for role, value in operands.items():
             argument = cast(ir.BlockArgument, value)
@@ -63,7 +69,8 @@ class Product:
 
     @property
     def _attributes(self) -> dict[str, Any]:
-        return {name: self.op.attribute(name) for name in ("transpose_a", "transpose_b", "alpha", "beta")}
+        named = ("transpose_a", "transpose_b", "alpha", "beta", "activation")
+        return {name: self.op.attribute(name) for name in named}
 
     @property
     def flops(self) -> int:
@@ -78,9 +85,12 @@ class Product:
         b = f"B[{self.n},{self.k}]ᵀ" if given["transpose_b"] else f"B[{self.k},{self.n}]"
         scaled = "" if given["alpha"] == 1.0 else f"{given['alpha']:g} * "
         added = f" + {given['beta']:g} * {self._added}" if given["beta"] else ""
+        added += " + bias" if "bias" in self.places else ""
         a = f"A[{self.k},{self.m}]ᵀ" if given["transpose_a"] else f"A[{self.m},{self.k}]"
         d = f"D[{self.m},{self.n}]"
-        return f"{d} {kinds['D']} = {scaled}{a} {kinds['A']} * {b} {kinds['B']}{added}"
+        text = f"{scaled}{a} {kinds['A']} * {b} {kinds['B']}{added}"
+        text = f"{given['activation']}({text})" if given["activation"] else text
+        return f"{d} {kinds['D']} = {text}{' + residual' if 'residual' in self.places else ''}"
 
     @property
     def _added(self) -> str:
@@ -88,12 +98,13 @@ class Product:
         return "C" if "C" in self.places else "D"
 
     def operands(self, launch: Launch, seed: int) -> list[Array]:
-        """An array for each argument: random normal numbers, or NaN in all that the kernel must not read."""
-        sizes = {"A": (self.m, self.k), "C": (self.m, self.n), "D": (self.m, self.n)}
+        """An array for each argument: random numbers, or NaN in all that the kernel must not read."""
+        sizes: dict[str, tuple[int, ...]] = {"A": (self.m, self.k)}
+        sizes |= dict.fromkeys(("C", "D", "residual"), (self.m, self.n)) | {"bias": (self.n,)}
         if self._attributes["transpose_a"]:
             sizes["A"] = (self.k, self.m)
         sizes["B"] = (self.n, self.k) if self._attributes["transpose_b"] else (self.k, self.n)
-        read = {"A", "B"} | ({self._added} if self._attributes["beta"] else set())
+        read = {"A", "B", "bias", "residual"} | ({self._added} if self._attributes["beta"] else set())
         generator = np.random.default_rng(seed)
         wanted = []
         for number, argument in enumerate(launch.arguments):
@@ -106,14 +117,22 @@ class Product:
                 shapes = " and ".join(f"{r} ({'x'.join(map(str, sizes[r]))})" for r in roles)
                 raise refuse(self.op, f"has one matrix as {shapes}: pick a --shape where they agree")
             wanted.append((argument, sizes[roles[0]], generator if read & set(roles) else None))
-        self._check_memory(sum(rows * (_pitch(a, columns) - columns) for a, (rows, columns), _ in wanted))
-        return [_matrix(*each) for each in wanted]
+        self._check_memory(sum(s[0] * (_pitch(a, s[1]) - s[1]) for a, s, _ in wanted if len(s) == 2))
+        return [_array(*each) for each in wanted]
 
     def expected(self, operands: list[Array]) -> reference.Expected:
         """What must come out of these operands, before the kernel ran on them."""
         given = {role: operands[place] for role, place in self.places.items()}
         added = given[self._added] if self._attributes["beta"] else None
-        return reference.product(given["A"], given["B"], added, **self._attributes, dtype=given["D"].dtype)
+        return reference.product(
+            given["A"],
+            given["B"],
+            added,
+            bias=given.get("bias"),
+            residual=given.get("residual"),
+            **self._attributes,
+            dtype=given["D"].dtype,
+        )
 
     def _check_memory(self, padding: int) -> None:
         """Raises WeftError where the machine hasn't the memory; `padding` counts elements between rows."""
@@ -140,11 +159,14 @@ def _pitch(argument: MemrefArgument, columns: int) -> int:
     return max(argument.strides[0] or columns, columns)
 
 
-def _matrix(argument: MemrefArgument, shape: tuple[int, int], generator: np.random.Generator | None) -> Array:
-    """A matrix of the argument's type."""
-    rows, columns = shape
-    pitch = _pitch(argument, columns)
-    dtype = arrays.numpy_dtype(argument.dtype)
+def _array(argument: MemrefArgument, shape: tuple[int, ...], generator: np.random.Generator | None) -> Array:
+    """An array of the argument's type: of integers from all of 8 bits, or of normal numbers."""
+    columns, dtype = shape[-1], arrays.numpy_dtype(argument.dtype)
+    whole = shape if len(shape) == 1 else (shape[0], _pitch(argument, columns))
+    integers = np.issubdtype(dtype, np.integer)
     if generator is None:
-        return np.full((rows, pitch), np.nan, dtype)[:, :columns]
-    return generator.standard_normal((rows, pitch), np.float32).astype(dtype)[:, :columns]
+        return np.full(whole, np.iinfo(dtype).min if integers else np.nan, dtype)[..., :columns]
+    if integers:
+        least = max(np.iinfo(dtype).min, -128)
+        return generator.integers(least, least + 256, whole).astype(dtype)[..., :columns]
+    return generator.standard_normal(whole, np.float32).astype(dtype)[..., :columns]

@@ -7,16 +7,27 @@ from weft.errors import Diagnostic, Location, WeftError
 if TYPE_CHECKING:
     from weft.builder import Module, memref
     from weft.kernel import Kernel, compile
-    from weft.multiply import matmul
+    from weft.multiply import Epilogue, matmul
 
 __version__ = "0.1.0"
-__all__ = ["Diagnostic", "Kernel", "Location", "Module", "WeftError", "compile", "matmul", "memref"]
+__all__ = [
+    "Diagnostic",
+    "Epilogue",
+    "Kernel",
+    "Location",
+    "Module",
+    "WeftError",
+    "compile",
+    "matmul",
+    "memref",
+]
 
 # Imported when first used: MLIR and LLVM cost 0.3 s, which a tool that only prints its help shouldn't pay.
 _LAZY = {
     "Kernel": "kernel",
     "compile": "kernel",
     "matmul": "multiply",
+    "Epilogue": "multiply",
     "Module": "builder",
     "memref": "builder",
 }

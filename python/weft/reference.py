@@ -1,5 +1,7 @@
 """A matrix product in float64, and how far a tensor core's result may be from it."""
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,69 @@ Doubles = npt.NDArray[np.float64]
 _U = 2.0**-24  # half an ulp of f32, relative
 _CHUNK = 8  # the fewest products that one step adds up
 _TERMS = 17  # the most that one step adds up: 16 products and the accumulator
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A function in float64, and how far its f32 form may be from it.
+
+    `slope` is its steepest one, rounded up by enough to cover what is of second order; `own(x, y)` is the
+    error of the form at x, where the function is y. With u = 2**-24, of which `ex2.approx.ftz` is taken to be
+    within 4 relative (2 ulp) and `rcp.approx.ftz` within 2 (1 ulp):
+
+    - x / (1 + 2**t): t has an error of a few u relative (two roundings for silu, five for gelu_tanh), so 2**t
+      one of that times its natural logarithm w, and 4 u. The sum passes on 2**t / (1 + 2**t) of it and adds
+      u, the reciprocal 2 u, the product u. Where 2**t is beyond 2**126 the result is 0, less than 2**-119
+      from the exact one.
+    - max(x, 0) - a * Phi(-a): the polynomial of the second term comes within 4e-9; its argument is within
+      5 u, of which it makes up to 10 times as much, its own roundings are less than 12 of up to 2.5 times its
+      value, the power's argument is within 1.5 u a**2, and the power and three products add 7 u.
+    """
+
+    function: Callable[[Doubles], Doubles]
+    slope: float
+    own: Callable[[Doubles, Doubles], Doubles]
+
+    def of(self, x: Doubles, error: Doubles) -> tuple[Doubles, Doubles]:
+        """The function's values, and how far they may be off where x may be by `error`."""
+        y = self.function(x)
+        return y, self.slope * error + self.own(x, y)
+
+
+def _gated(w: Doubles) -> Doubles:
+    """1 / (1 + exp(-w)), without overflow."""
+    small = np.exp(-np.abs(w))
+    return np.asarray(np.where(w >= 0, 1.0, small) / (1.0 + small))
+
+
+def _gated_error(roundings: int, w: Doubles, y: Doubles) -> Doubles:
+    part = _gated(-w)
+    return ((roundings * np.abs(w) + 4) * part + 4) * _U * np.abs(y) + 2.0**-119
+
+
+def _tanh_argument(x: Doubles) -> Doubles:
+    return 2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+
+
+def _normal_below(x: Doubles) -> Doubles:
+    """Phi(x), accurate where it is small."""
+    values = [0.5 * math.erfc(-each / math.sqrt(2)) for each in x.ravel()]
+    return np.array(values).reshape(x.shape)
+
+
+def _gelu_error(x: Doubles, y: Doubles) -> Doubles:
+    a = np.abs(x)
+    return _U * np.abs(y) + (5 * 10 + 12 * 2.5 + 1.5 * a**2 + 7) * _U * a * _normal_below(-a) + 4e-9
+
+
+ACTIVATIONS = {
+    "relu": Activation(lambda x: np.maximum(x, 0), 1.0, lambda x, y: np.zeros_like(y)),
+    "gelu": Activation(lambda x: x * _normal_below(x), 1.14, _gelu_error),
+    "gelu_tanh": Activation(
+        lambda x: x * _gated(_tanh_argument(x)), 1.14, lambda x, y: _gated_error(5, _tanh_argument(x), y)
+    ),
+    "silu": Activation(lambda x: x * _gated(x), 1.11, lambda x, y: _gated_error(2, x, y)),
+}
 
 
 @dataclass(frozen=True)
@@ -57,10 +122,13 @@ def product(
     transpose_b: bool = False,
     alpha: float = 1.0,
     beta: float = 0.0,
+    bias: Array | None = None,
+    activation: str | None = None,
+    residual: Array | None = None,
     dtype: npt.DTypeLike = np.float32,
 ) -> Expected:
-    """`alpha * a @ b + beta * c` of matrices (a as K x M with `transpose_a`, b as N x K with `transpose_b`),
-    for a result of type `dtype`.
+    """`residual + activation(alpha * a @ b + beta * c + bias)` of matrices (a as K x M with `transpose_a`, b
+    as N x K with `transpose_b`), for a result of type `dtype`. Of integers it is exact, modulo 2**32.
 
     The bound, element-wise, with S = |a| @ |b| and u = 2**-24. A step of a tensor core adds at most 17 terms,
     aligned to the largest and cut off after at least 24 fraction bits: each loses less than u times the sum T
@@ -69,9 +137,15 @@ def product(
 
         |alpha| * ceil(K / 8) * (17 + 2) * u * S    for the product,
         4 * u * (|alpha| * S + |beta * c|)          for three f32 roundings in the epilogue,
+        u * (|alpha| * S + |beta * c| + |bias|)     for one more with a bias,
         half an ulp of `dtype`                      for the last rounding.
+
+    An activation multiplies what it gets of that by at most its steepest slope, and is itself as far from
+    the exact function as `Activation` says; a residual adds a rounding. Results of fp8 stay in its range.
     """
     left, right = a.T if transpose_a else a, b.T if transpose_b else b
+    if np.issubdtype(dtype, np.integer):
+        return _integers(left, right, c if beta else None, bias, activation, residual)
     exact, magnitude = _products(left.astype(np.float64), right.astype(np.float64))
     alpha, beta = float(np.float32(alpha)), float(np.float32(beta))
     steps = -(-left.shape[1] // _CHUNK)
@@ -80,10 +154,40 @@ def product(
     if c is not None and beta != 0.0:
         scaled = beta * c.astype(np.float64)
         values, terms = values + scaled, terms + np.abs(scaled)
-    error = abs(alpha) * sum_error + 4 * _U * terms
+    roundings = 4
+    if bias is not None:
+        values, terms, roundings = values + bias, terms + np.abs(bias.astype(np.float64)), 5
+    error = abs(alpha) * sum_error + roundings * _U * terms
+    if activation is not None:
+        values, error = ACTIVATIONS[activation].of(values, error)
+    if residual is not None:
+        values = values + residual.astype(np.float64)
+        error = error + _U * (np.abs(values) + error)
     kind = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     half_ulp = np.maximum(float(kind.eps) / 2 * (np.abs(values) + error), float(kind.smallest_subnormal) / 2)
+    if np.dtype(dtype).itemsize == 1:
+        values = np.clip(values, float(kind.min), float(kind.max))
     return Expected(values, error + half_ulp)
+
+
+def _integers(
+    left: Array,
+    right: Array,
+    c: Array | None,
+    bias: Array | None,
+    activation: str | None,
+    residual: Array | None,
+) -> Expected:
+    """The same of integers, which wrap around as i32; the activation is relu."""
+    total = (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
+    for term in (c, bias):
+        total = total if term is None else total + term
+    total = total.astype(np.int32)
+    if activation is not None:
+        total = np.maximum(total, 0)
+    if residual is not None:
+        total = (total.astype(np.int64) + residual).astype(np.int32)
+    return Expected(total.astype(np.float64), np.zeros(total.shape))
 
 
 def _products(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:

@@ -16,6 +16,10 @@ def small(*shape: int, dtype: object = np.float16) -> np.ndarray:
     return RNG.integers(-1, 2, shape).astype(dtype)
 
 
+def with_epilogue(**given: object) -> np.ndarray:
+    return weft.matmul(small(4, 8), small(8, 4), epilogue=weft.Epilogue(**given))
+
+
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_transposes_come_from_arguments_and_from_strides(transpose_a, transpose_b):
@@ -59,6 +63,67 @@ def test_what_a_product_of_each_type_has(dtype, result):
     assert (found.astype(np.float64) == a.astype(np.float64) @ b.T.astype(np.float64)).all()
 
 
+def test_an_epilogue_of_everything():
+    a, b, c = small(24, 40), small(40, 56), small(24, 56)
+    bias, residual = small(56, dtype=np.float32), small(24, 56, dtype=ml_dtypes.bfloat16)
+    epilogue = weft.Epilogue(bias=bias, activation="relu", residual=residual)
+    found = weft.matmul(a, b, c=c, beta=2.0, epilogue=epilogue, out_dtype="f32")
+    total = a.astype(np.float64) @ b.astype(np.float64) + 2.0 * c.astype(np.float64) + bias
+    assert (found == np.maximum(total, 0) + residual.astype(np.float64)).all()
+
+
+@pytest.mark.parametrize("given", [{"bias": 16}, {"activation": "relu"}, {"residual": (8, 16)}])
+def test_an_epilogue_of_one_thing(given):
+    a, b = small(8, 32, dtype=np.int8), small(16, 32, dtype=np.uint8)
+    b = np.abs(b).astype(np.uint8)
+    arrays = {
+        k: v if k == "activation" else small(*np.atleast_1d(v), dtype=np.int32) for k, v in given.items()
+    }
+    found = weft.matmul(a, b, transpose_b=True, epilogue=weft.Epilogue(**arrays))
+    total = a.astype(np.int64) @ b.T.astype(np.int64) + arrays.get("bias", 0)
+    total = np.maximum(total, 0) if "activation" in given else total
+    assert found.dtype == np.int32 and (found == total + arrays.get("residual", 0)).all()
+
+
+def test_a_result_of_fp8():
+    a, b = small(16, 32, dtype=ml_dtypes.float8_e4m3fn), small(32, 32, dtype=ml_dtypes.float8_e4m3fn)
+    found = weft.matmul(a, b, transpose_b=True, out_dtype="f8E4M3FN")
+    assert found.dtype == ml_dtypes.float8_e4m3fn
+    want = a.astype(np.float64) @ b.T.astype(np.float64)
+    assert (found == want.astype(np.float32).astype(ml_dtypes.float8_e4m3fn)).all()
+
+
+def test_a_prepared_launch_is_for_the_same_arrays_alone():
+    a, b, out, c = small(8, 16), small(16, 8), small(8, 8), small(8, 8)
+    bias, residual = small(8), small(8, 8)
+
+    def prepared(c=None, epilogue=None):
+        call = multiply._Call.__new__(multiply._Call)
+        options = None, False, False, 1.0, 0.0, None
+        call._watch(multiply._Given.of(a, b, c, out, epilogue, *options))
+        return call
+
+    given = {
+        "bare": (None, None),
+        "empty": (None, weft.Epilogue()),
+        "c": (c, None),
+        "bias": (None, weft.Epilogue(bias)),
+        "relu": (None, weft.Epilogue(bias, "relu")),
+        "residual": (None, weft.Epilogue(bias, "relu", residual)),
+        "all": (c, weft.Epilogue(bias, "relu", residual)),
+        "another": (c, weft.Epilogue(bias.copy(), "relu", residual)),
+        "elsewhere": (c, weft.Epilogue(bias, "relu", residual.copy())),
+    }
+    same = {frozenset(("bare", "empty"))}
+    for name, made in given.items():
+        call = prepared(*made)
+        for other, (c_, epilogue) in given.items():
+            wanted = name == other or frozenset((name, other)) in same
+            assert call.is_for(a, b, out, c_, epilogue) == wanted, (name, other)
+    # An epilogue is only how arrays are handed over: one of the same arrays is the same.
+    assert prepared(*given["all"]).is_for(a, b, out, c, weft.Epilogue(bias, "relu", residual))
+
+
 def test_a_schedule_of_ones_own():
     schedule = WarpgroupSchedule((64, 16, 64), 1, 3)
     a, b = small(40, 64), small(64, 32)
@@ -91,6 +156,13 @@ def test_kernels_are_compiled_once(monkeypatch):
             "no array has elements of type f128",
         ),
         (lambda: weft.matmul(small(4, 8), small(8, 4), alpha=np.inf), "alpha to be finite"),
+        (lambda: with_epilogue(bias=small(5)), "expects bias of 4 elements, got 5"),
+        (lambda: with_epilogue(bias=small(1, 4)), "expects bias of 4 elements, got 1 x 4"),
+        (lambda: with_epilogue(bias=small(8)[::2]), "expects bias of elements that lie together"),
+        (lambda: with_epilogue(residual=small(4)), "expects residual of 4 x 4, got 4"),
+        (lambda: with_epilogue(bias=small(4, dtype=np.float64)), "expects bias of element type f32 or f16"),
+        (lambda: with_epilogue(activation="swish"), "relu or gelu or gelu_tanh or silu, got 'swish'"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), epilogue="relu"), "to be a weft.Epilogue, got str"),
         (lambda: weft.matmul(*(small(8, 8, dtype=np.float64),) * 2), "expects A of element type"),
         (lambda: weft.matmul(*(small(8, 8, dtype=np.int16),) * 2), "expects A of element type"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), out_dtype="f64"), "expects D of element type"),

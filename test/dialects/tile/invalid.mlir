@@ -33,7 +33,7 @@ func.func @matmul_rank_0(%a: memref<f16>, %b: memref<?x?xf16>, %d: memref<?x?xf3
 // -----
 
 func.func @matmul_input_type(%a: memref<?x?xf64>, %b: memref<?x?xf64>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects A of element type f16 or bf16 or f32 or f8E4M3FN or f8E5M2 or i8, got memref<?x?xf64>}}
+  // expected-error @below {{expects A of element type f16 or bf16 or f32 or f8E4M3FN or f8E5M2 or i8 or ui8, got memref<?x?xf64>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf64>, memref<?x?xf64>, memref<?x?xf32>) -> ()
   return
 }
@@ -41,7 +41,7 @@ func.func @matmul_input_type(%a: memref<?x?xf64>, %b: memref<?x?xf64>, %d: memre
 // -----
 
 func.func @matmul_output_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf64>) {
-  // expected-error @below {{expects D of element type f32 or f16 or bf16 or i32, got memref<?x?xf64>}}
+  // expected-error @below {{expects D of element type f32 or f16 or bf16 or i32 or f8E4M3FN or f8E5M2, got memref<?x?xf64>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf64>) -> ()
   return
 }
@@ -137,7 +137,7 @@ func.func @matmul_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x8xf32
 // -----
 
 func.func @matmul_c_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %c: memref<?x?xi32>) {
-  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8, and for them alone, got memref<?x?xf16>, memref<?x?xf32> and memref<?x?xi32>}}
+  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8 or ui8, and for them alone, got memref<?x?xf16>, memref<?x?xf32> and memref<?x?xi32>}}
   "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xi32>) -> ()
   return
 }
@@ -398,7 +398,7 @@ func.func @fragment_extent(%a: !tile.fragment<array<i64: 16, 0>, f32, #tile.layo
 // -----
 
 func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, f64, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of f64: elements are one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, i32, i64}}
+  // expected-error @below {{has a fragment of f64: elements are one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, i32, i64}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f64, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -406,7 +406,7 @@ func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, f64, #tile.lay
 // -----
 
 func.func @fragment_of_no_type(%a: !tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of "f32": elements are one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, i32, i64}}
+  // expected-error @below {{has a fragment of "f32": elements are one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, i32, i64}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -960,7 +960,7 @@ func.func @matmul_fp8_with_f16(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf16>, %d
 // -----
 
 func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8, and for them alone, got memref<?x?xi8>, memref<?x?xf32>}}
+  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8 or ui8, and for them alone, got memref<?x?xi8>, memref<?x?xf32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xf32>) -> ()
   return
 }
@@ -968,7 +968,7 @@ func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?
 // -----
 
 func.func @matmul_f16_to_i32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xi32>) {
-  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8, and for them alone, got memref<?x?xf16>, memref<?x?xi32>}}
+  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8 or ui8, and for them alone, got memref<?x?xf16>, memref<?x?xi32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi32>) -> ()
   return
 }

@@ -1,0 +1,6 @@
+"""`cvt` to types that not every chip has (PTX ISA, "Data Movement and Conversion Instructions: cvt")."""
+
+from weft.isa.chips import since
+
+FP8_ROUNDING = since("sm_89")
+"""The chips with `cvt.rn.satfinite.e4m3x2.f32` and `e5m2x2`: what is beyond the range becomes the largest."""

@@ -1,0 +1,34 @@
+// weft run checks what is done with a product: a bias, an activation, a residual; fp8 and integers.
+
+// RUN: weft run %s --on emulator --arch sm_90a --kernel linear --shape 40x48x64 | FileCheck %s
+// CHECK: product    D[40,48] bf16 = gelu(0.5 * A[40,64] bf16 * B[48,64]ᵀ bf16 + 2 * C + bias) + residual
+// CHECK: PASS
+func.func @linear(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %v: memref<?xf32>, %D: memref<?x?xbf16>,
+                  %r: memref<?x?xf16>, %C: memref<?x?xf32>) {
+  %0 = "tile.operand"(%v) : (memref<?xf32>) -> !tile.any
+  %1 = "tile.operand"(%r) : (memref<?x?xf16>) -> !tile.any
+  %2 = "tile.operand"(%C) : (memref<?x?xf32>) -> !tile.any
+  "tile.matmul"(%A, %B, %D, %0, %1, %2) {roles = ["bias", "residual", "c"], activation = "gelu", transpose_b = true,
+      alpha = 0.5 : f32, beta = 2.0 : f32}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>, !tile.any, !tile.any, !tile.any) -> ()
+  return
+}
+
+// RUN: weft run %s --on emulator --arch sm_90a --kernel fp8 --shape 40x48x64 | FileCheck %s --check-prefix=FP8
+// FP8: product    D[40,48] f8E5M2 = silu(A[40,64] f8E4M3FN * B[48,64]ᵀ f8E4M3FN)
+// FP8: PASS
+func.func @fp8(%A: memref<?x?xf8E4M3FN>, %B: memref<?x?xf8E4M3FN>, %D: memref<?x?xf8E5M2>) {
+  "tile.matmul"(%A, %B, %D) {activation = "silu", transpose_b = true}
+    : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xf8E5M2>) -> ()
+  return
+}
+
+// RUN: weft run %s --on emulator --arch sm_90a --kernel bytes --shape 40x48x64 | FileCheck %s --check-prefix=BYTES
+// BYTES: product    D[40,48] i32 = A[40,64] ui8 * B[48,64]ᵀ i8 + bias
+// BYTES: error      0 at most (bound 0)
+// BYTES: PASS
+func.func @bytes(%A: memref<?x?xui8>, %B: memref<?x?xi8>, %D: memref<?x?xi32>, %v: memref<?xi32>) {
+  "tile.matmul"(%A, %B, %D, %v) {roles = ["bias"], transpose_b = true}
+    : (memref<?x?xui8>, memref<?x?xi8>, memref<?x?xi32>, memref<?xi32>) -> ()
+  return
+}
