@@ -231,11 +231,23 @@ class WarpgroupSchedule(_Written):
         return -(-self.block[1 if self.swap else 0] // 32) * 32
 
     def staging_bytes(self, types: Types) -> int:
-        """Shared memory in which a block of D is put together: of its own type, or in f32 to be added up."""
+        """Shared memory beside the stages in which a block of D is put together."""
         m, n, _ = self.block
-        if self.splits > 1:
-            return m * n * 4
         return m * n * types.output_bytes if self.staged(types) else 0
+
+    @property
+    def sums_stride(self) -> int:
+        """With splits, how many sums two rows of D are apart in shared memory: what a warp stores at once of
+        a fragment reaches every bank.
+        """
+        return self.block[0] + 4 if self.swap else self.block[1] + 8
+
+    @property
+    def sums_bytes(self) -> int:
+        """Shared memory of the sums that splits add up, in the place of the stages."""
+        if self.splits == 1:
+            return 0
+        return self.block[1 if self.swap else 0] * self.sums_stride * 4
 
     def staged(self, types: Types) -> bool:
         """Whether blocks of D go through shared memory: elements of 16 bits do (stmatrix)."""
@@ -243,7 +255,8 @@ class WarpgroupSchedule(_Written):
 
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages, their barriers and D."""
-        return self.stages * (self.stage_bytes(types) + _BARRIER_BYTES) + self.staging_bytes(types)
+        taken = max(self.stages * self.stage_bytes(types), self.sums_bytes)
+        return taken + self.stages * _BARRIER_BYTES + self.staging_bytes(types)
 
     def most_stages(self, types: Types, chip: Chip) -> int:
         """How many stages the shared memory of a CTA holds beside D."""

@@ -18,8 +18,9 @@ from weft.isa.chips import WARPGROUP, WARPS
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit, promoted
+from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
-from weft.passes.product import map_of_member, member, pair_bytes, size
+from weft.passes.product import element_bytes, map_of_member, member, size
 from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Place
 
 
@@ -127,6 +128,9 @@ class WgmmaKernel:
             self.scales = promoted.BlockScales(self)
             self.scales.place()
         self.staging = self._staging()
+        self.cluster_sums = None
+        if self.schedule.splits > 1:
+            self.cluster_sums = ClusterSums(self.schedule, self.sums_type.element_type, self.left.buffer)
         down, across = self.schedule.cluster
         consumers = self.schedule.warpgroups * (down + across - 1) * (WARPS if self.scales else 1)
         self.ring = tile.make_ring(self.schedule.stages, consumers=consumers)
@@ -141,10 +145,15 @@ class WgmmaKernel:
         copying, multiplying = self.schedule.registers
         with tile.role(0, 1, registers=copying):
             self._produce()
+            if self.cluster_sums is not None:
+                _meet_cluster()
+                nvvm.ClusterArriveOp()
         with tile.role(1, self.schedule.warpgroups, registers=multiplying) as number:
             self._consume(number)
-        if self.schedule.splits > 1:
-            self._reduce()
+            if self.cluster_sums is not None:
+                self._add_up(self.cluster_sums, number)
+        if self.cluster_sums is not None:
+            nvvm.ClusterWaitOp()  # what peers read here must live as long
         elif self._shares:
             _meet_cluster()  # what others copy here, or say of their rings, must not come too late
 
@@ -194,16 +203,9 @@ class WgmmaKernel:
         return MaskedOrder(groups, members, of_group, down if turned else across, group, turned)
 
     def _staging(self) -> Any:
-        """Where the warpgroups put their parts of D together, or their sums with splits; None where they
-        don't.
-        """
+        """Where the warpgroups put their parts of D together; None where they don't."""
         types, schedule = self.op.types, self.schedule
         shape = schedule.rows, schedule.block[1]
-        if schedule.splits > 1:
-            element = self.sums_type.element_type
-            rows, columns = shape
-            layout = f"S[({schedule.warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
-            return tile.alloc(BufferType.of((schedule.warpgroups, *shape), element, layout))
         if not schedule.staged(types):
             return None
         rows, columns = shape[::-1] if schedule.swap else shape
@@ -289,10 +291,9 @@ class WgmmaKernel:
             sums, *position = self._multiply(place, start, position)
             m, n, _ = self.schedule.block
             at = emit.add(emit.mul(place.row, m), start), emit.mul(place.column, n)
-            if self.schedule.splits > 1:
-                tile.store(
-                    sums, tile.stage(self.staging, number), emit.value(0), emit.value(0), vector_bytes=8
-                )
+            if self.cluster_sums is not None:
+                self._meet_all()  # the stages that the sums take the place of have been read
+                self.cluster_sums.put(self._oriented(sums), number)
             elif self.staging is not None:
                 self._write_staged(number, sums, *self._swapped(*at), place.member)
             else:
@@ -300,7 +301,7 @@ class WgmmaKernel:
             return position
 
         self._each_tile([emit.value(0), emit.value(0)], consume)
-        if self.staging is not None and self.schedule.splits == 1:
+        if self.staging is not None:
             with _one_thread():
                 nvvm.cp_async_bulk_wait_group(0)
 
@@ -372,12 +373,14 @@ class WgmmaKernel:
 
     def _write(self, sums: Any, row: Any, column: Any, number: Any) -> None:
         """Stores sums to D from registers, or to number `number` of a batch."""
-        row, column, sums = emit.value(row), emit.value(column), self._oriented(sums)
-        width = pair_bytes(self.op.d) if self._pairs else 0
-        d = member(self.op.d, number)
-        for done, below, beside in finish(self.op, sums, row, column, aligned=self._pairs, number=number):
+        self._store(self._oriented(sums), emit.value(row), emit.value(column), number, 2 if self._pairs else 1)
+
+    def _store(self, sums: Any, row: Any, column: Any, number: Any, together: int) -> None:
+        """Stores a fragment of D of which a lane has so many neighbours in a row."""
+        d, width = member(self.op.d, number), together * element_bytes(self.op.d)
+        for done, below, beside in finish(self.op, sums, row, column, aligned=together > 1, number=number):
             place = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
-            tile.store(done, d, *place, vector_bytes=width)
+            tile.store(done, d, *place, vector_bytes=width if together > 1 else 0)
 
     @property
     def _pairs(self) -> bool:
@@ -406,28 +409,25 @@ class WgmmaKernel:
         identity = emit.value(emit.add(number, 1))
         nvvm.BarrierOp(barrierId=identity, numberOfThreads=emit.value(WARPGROUP))
 
+    def _meet_all(self) -> None:
+        """A barrier of all warpgroups that multiply."""
+        warpgroups = self.schedule.warpgroups
+        nvvm.BarrierOp(
+            barrierId=emit.value(warpgroups + 1), numberOfThreads=emit.value(warpgroups * WARPGROUP)
+        )
+
     # Splits
 
-    def _reduce(self) -> None:
-        """Each CTA of the cluster adds up a share of the columns, from all of its peers."""
+    def _add_up(self, sums: ClusterSums, number: Any) -> None:
+        """Each CTA of the cluster adds up some of the rows of D, and writes them."""
         _meet_cluster()
+        total = sums.total(self.rank, number)
+        nvvm.ClusterArriveOp()  # the peers' sums have been read
         m, n, _ = self.schedule.block
-        splits = self.schedule.splits
-        share = n // splits
-        with tile.role(1, self.schedule.warpgroups) as number:
-            start = emit.mul(number, self.schedule.rows)
-            place = self.order.at(self.first)
-            own, kind = tile.stage(self.staging, number), self._sums(share)
-            offset = emit.mul(self.rank, share)
-            total = None
-            for peer in range(splits):
-                part = tile.peer(own, emit.value(peer))
-                loaded = tile.load(part, emit.value(0), emit.value(offset), kind, vector_bytes=8)
-                lane = tile.to_lane(loaded)
-                total = lane if total is None else _add(total, lane)
-            at = emit.add(emit.mul(place.row, m), start), emit.add(emit.mul(place.column, n), offset)
-            self._write(tile.from_lane(total, kind), *self._swapped(*at), place.member)
-        _meet_cluster()
+        place = self.order.at(self.first)
+        start = self._swapped(emit.mul(place.row, m), emit.mul(place.column, n))
+        at = [emit.value(emit.add(*pair)) for pair in zip(start, sums.place(self.rank, number), strict=True)]
+        self._store(total, *at, place.member, VECTOR)
 
 
 def _bits(mask: int, shift: Any) -> Any:
@@ -436,10 +436,6 @@ def _bits(mask: int, shift: Any) -> Any:
     if isinstance(shift, int):
         return arith.constant(i16, mask << shift)
     return arith.trunci(i16, arith.shli(emit.value(mask), shift))
-
-
-def _add(a: Any, b: Any) -> Any:
-    return arith.addi(a, b) if isinstance(a.type.element_type, ir.IntegerType) else arith.addf(a, b)
 
 
 def _meet_cluster() -> None:

@@ -1495,6 +1495,22 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
 
 // -----
 
+func.func @alloc_over_two(%b: !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">) {
+  // expected-error @below {{'tile.alloc' op expects one buffer to lie over at most, got 2}}
+  %0 = "tile.alloc"(%b, %b) : (!tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">, !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">) -> !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">
+  return
+}
+
+// -----
+
+func.func @alloc_over_a_number(%i: i32) {
+  // expected-error @below {{'tile.alloc' op expects to lie over a tile.buffer, got i32}}
+  %0 = "tile.alloc"(%i) : (i32) -> !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">
+  return
+}
+
+// -----
+
 // Memory of a peer isn't the CTA's to give.
 func.func @alloc_in_a_peer() {
   // expected-error @below {{'tile.alloc' op expects a shared buffer, got}}

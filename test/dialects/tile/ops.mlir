@@ -63,6 +63,8 @@ func.func @gemm_on_buffers(%a: !Rows, %b: !Rows) {
 func.func @buffers(%i: i32) {
   // CHECK: "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 64, 64>, bf16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
   %0 = "tile.alloc"() : () -> !Stages
+  // CHECK: "tile.alloc"(%{{.*}}) : (!tile.buffer<array<i64: 3, 64, 64>, bf16, {{.*}}) -> !tile.buffer<array<i64: 8, 8>, f32,
+  %over = "tile.alloc"(%0) : (!Stages) -> !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(12,1)]">, "shared">
   // CHECK: "tile.stage"
   // CHECK-SAME: -> !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
   %1 = "tile.stage"(%0, %i) : (!Stages, i32) -> !Stage
