@@ -197,3 +197,11 @@ func.func @warpgroup(%v: vector<8xf32>, %m: memref<?x?xf32>, %i: i32) {
     : (!tile.fragment<array<i64: 64, 16>, f32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>, memref<?x?xf32>, i32, i32) -> ()
   return
 }
+
+// A warp claims what it shall do of what others have written parts of.
+// CHECK-LABEL: func.func @claim
+func.func @claim(%counters: memref<?xi32>, %i: i32) {
+  // CHECK: "tile.claim"(%{{.*}}, %{{.*}}, %{{.*}}) {parties = 4 : i64, shares = 2 : i64} : (memref<?xi32>, i32, i32) -> i32
+  %0 = "tile.claim"(%counters, %i, %i) {parties = 4, shares = 2} : (memref<?xi32>, i32, i32) -> i32
+  return
+}
