@@ -20,6 +20,7 @@ from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit, promoted
 from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
+from weft.passes.global_sums import GlobalSums, sum_type
 from weft.passes.product import element_bytes, map_of_member, member, size
 from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Place
 
@@ -131,6 +132,9 @@ class WgmmaKernel:
         self.cluster_sums = None
         if self.schedule.splits > 1:
             self.cluster_sums = ClusterSums(self.schedule, self.sums_type.element_type, self.left.buffer)
+        self.global_sums = None
+        if self.schedule.global_splits > 1:
+            self.global_sums = GlobalSums(self.op, self.sums_type.element_type)
         down, across = self.schedule.cluster
         consumers = self.schedule.warpgroups * (down + across - 1) * (WARPS if self.scales else 1)
         self.ring = tile.make_ring(self.schedule.stages, consumers=consumers)
@@ -170,7 +174,6 @@ class WgmmaKernel:
         depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
         self.blocks = emit.ceil_div(depth, k)
         cta, count = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
-        splits = self.schedule.splits
         self.first, self.step = emit.div(cta, ctas), emit.div(count, ctas)
         self.rank = emit.rem(cta, ctas)
         # A CTA's place in a cluster that shares its copies: row and column among blocks.
@@ -178,12 +181,16 @@ class WgmmaKernel:
         sharing = emit.rem(self.rank, down * across)
         self.place = emit.rem(sharing, down), emit.div(sharing, down)
         self.k_first, self.k_end = 0, self.blocks
-        if splits > 1:
-            self.k_first = emit.div(emit.mul(self.blocks, self.rank), splits)
-            # Where K has fewer blocks than splits, some CTAs have one that lies outside: zeros.
-            end = emit.div(emit.mul(self.blocks, emit.add(self.rank, 1)), splits)
-            self.k_first = emit.select(emit.equal(self.k_first, end), self.blocks, self.k_first)
-            self.k_end = emit.maximum(end, emit.add(self.k_first, 1))
+        if self.schedule.splits > 1:
+            self._take_part(self.rank, self.schedule.splits)
+
+    def _take_part(self, part: Any, parts: int) -> None:
+        """Of K, one of so many parts: whole blocks."""
+        self.k_first = emit.div(emit.mul(self.blocks, part), parts)
+        # Where K has fewer blocks than parts, some have one that lies outside: zeros.
+        end = emit.div(emit.mul(self.blocks, emit.add(part, 1)), parts)
+        self.k_first = emit.select(emit.equal(self.k_first, end), self.blocks, self.k_first)
+        self.k_end = emit.maximum(end, emit.add(self.k_first, 1))
 
     def _order(self) -> Order | GroupedOrder | MaskedOrder:
         """The tiles, in clusters that share their copies."""
@@ -194,7 +201,7 @@ class WgmmaKernel:
         height, width, group = m * down, n * across, self.schedule.group
         members = size(op.d, 0) if op.d.type.rank == 3 else None
         down, across = emit.ceil_div(rows, height), emit.ceil_div(columns, width)
-        whole = Order(down, across, group, members)
+        whole = Order(down, across, group, members, self.schedule.global_splits)
         if (groups := op.role("groups")) is None:
             return whole
         turned, of_group = self.schedule.swap, width if self.schedule.swap else height
@@ -226,8 +233,7 @@ class WgmmaKernel:
         form = replace(self.schedule, block=(wgmma.M, columns, wgmma.M)).form(self.op.types)
         d, shape = form.operands[0], (self.schedule.rows, columns)
         layout = Layout.parse(d.layout).tile_to(shape, d.shape)
-        kind = emit.i32() if form.d_type == "s32" else ir.F32Type.get()
-        return FragmentType.of(shape, kind, layout)
+        return FragmentType.of(shape, sum_type(form), layout)
 
     # The warpgroup that copies
 
@@ -237,9 +243,12 @@ class WgmmaKernel:
             self._each_tile([emit.value(0), emit.value(0)], self._copy_tile)
 
     def _each_tile(self, carried: list[Any], body: Body) -> None:
-        """A loop over this CTA's tiles."""
+        """A loop over this CTA's tiles, or over its parts of them."""
+        parts = self.schedule.global_splits
 
         def one(cluster: Place, carried: list[Any]) -> list[Any]:
+            if parts > 1:
+                self._take_part(cluster.part, parts)
             return body(self._in_cluster(cluster), carried)
 
         self.order.walk(self.first, self.step, carried, one)
@@ -248,7 +257,7 @@ class WgmmaKernel:
         """This CTA's tile of a cluster's."""
         (down, across), (below, beside) = self.schedule.cluster, self.place
         row = emit.add(emit.mul(cluster.row, down), below)
-        return Place(row, emit.add(emit.mul(cluster.column, across), beside), cluster.member)
+        return replace(cluster, row=row, column=emit.add(emit.mul(cluster.column, across), beside))
 
     def each_block(
         self, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]], begun: int = 0
@@ -294,6 +303,8 @@ class WgmmaKernel:
             if self.cluster_sums is not None:
                 self._meet_all()  # the stages that the sums take the place of have been read
                 self.cluster_sums.put(self._oriented(sums), number)
+            elif self.global_sums is not None:
+                self._add_up_globally(self.global_sums, sums, number, place, *at)
             elif self.staging is not None:
                 self._write_staged(number, sums, *self._swapped(*at), place.member)
             else:
@@ -373,7 +384,9 @@ class WgmmaKernel:
 
     def _write(self, sums: Any, row: Any, column: Any, number: Any) -> None:
         """Stores sums to D from registers, or to number `number` of a batch."""
-        self._store(self._oriented(sums), emit.value(row), emit.value(column), number, 2 if self._pairs else 1)
+        self._store(
+            self._oriented(sums), emit.value(row), emit.value(column), number, 2 if self._pairs else 1
+        )
 
     def _store(self, sums: Any, row: Any, column: Any, number: Any, together: int) -> None:
         """Stores a fragment of D of which a lane has so many neighbours in a row."""
@@ -428,6 +441,18 @@ class WgmmaKernel:
         start = self._swapped(emit.mul(place.row, m), emit.mul(place.column, n))
         at = [emit.value(emit.add(*pair)) for pair in zip(start, sums.place(self.rank, number), strict=True)]
         self._store(total, *at, place.member, VECTOR)
+
+    def _add_up_globally(
+        self, memory: GlobalSums, sums: Any, number: Any, place: Place, row: Any, column: Any
+    ) -> None:
+        """Writes this part's sums, and of those of all parts to D what is this CTA's."""
+        block = emit.add(emit.mul(place.number, self.schedule.ctas), self.rank)
+        memory.put(tile.to_lane(sums), block, place.part, number)
+        columns = self.schedule.block[1] // self.schedule.shares
+        with memory.shares(block, place.part, number) as share:
+            total = tile.from_lane(memory.total(block, share, number), self._sums(columns))
+            beside = emit.add(column, emit.mul(share, columns))
+            self._write(total, *self._swapped(row, beside), place.member)
 
 
 def _bits(mask: int, shift: Any) -> Any:

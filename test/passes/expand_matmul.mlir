@@ -297,6 +297,27 @@ gpu.module @warpgroups {
     gpu.return
   }
 
+  // Each CTA goes through parts of tiles: tile and part follow from one number. A part's sums go to memory that the launch
+  // gives, and what the warp claims of the whole is added up, part after part, and written.
+  // CHECK-LABEL: gpu.func @global_splits
+  // CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<?x128xvector<4xf32>>, %[[COUNTERS:[a-z0-9]+]]: memref<?xi32>)
+  // CHECK: "tile.gemm_async"
+  // CHECK-COUNT-8: memref.store %{{.*}}, %[[SUMS]]
+  // CHECK: %[[SHARES:.*]] = "tile.claim"(%[[COUNTERS]],
+  // CHECK-SAME: {parties = 2 : i64, shares = 2 : i64}
+  // CHECK: arith.shrui %[[SHARES]]
+  // CHECK: scf.if
+  // CHECK-COUNT-8: memref.load %[[SUMS]]
+  // CHECK: arith.addf
+  // CHECK: "tile.store"
+  // CHECK-SAME: memref<?x?xbf16>
+  gpu.func @global_splits(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %s: memref<?x128xvector<4xf32>>, %c: memref<?xi32>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>, weft.workspace = array<i64: 8, 4>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 2}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
+    gpu.return
+  }
+
   // Before anything is read of what was queued before, the kernel waits for it.
   // CHECK-LABEL: gpu.func @queued
   // CHECK: "tile.make_ring"

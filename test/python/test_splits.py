@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from test_warpgroup_schedules import Product, of
+from test_warpgroup_schedules import TYPES, Product, of
 
 import weft
+from weft import kernel as kernels
 from weft.dialects.schedule import Types
 from weft.layout import Layout
-from weft.passes import cluster_sums, wgmma_kernel
+from weft.passes import cluster_sums, heuristic, lower_claims, wgmma_kernel
 from weft.target import Target
 
 BF16 = Types("bf16", "bf16", "bf16")
@@ -82,3 +84,91 @@ def test_sums_that_are_read_before_all_have_put_them_down_are_caught(monkeypatch
     product = Product()
     with pytest.raises((AssertionError, weft.WeftError)):
         product.wrong(product.compiled(of(64, 32, 64, 1, 2, splits=2)), (64, 32, 640))
+
+
+GLOBAL = (
+    of(128, 64, 64, global_splits=2),
+    of(64, 64, 64, 1, 3, global_splits=8),
+    of(256, 48, 64, 2, 2, global_splits=3),  # each warpgroup has two products of 64 rows, a share 16 columns
+    of(64, 32, 64, 1, 3, global_splits=16),  # more parts than shares
+    of(64, 16, 64, 1, 4, global_splits=5, swap=True),  # one share for all
+    of(64, 64, 64, 1, 3, global_splits=2, cluster=(2, 1)),
+    of(64, 32, 64, 1, 3, global_splits=4, cluster=(1, 2), swap=True),
+)
+
+
+@pytest.mark.parametrize("schedule", GLOBAL, ids=str)
+@pytest.mark.parametrize("outputs", ["bf16", "f32"])
+def test_parts_that_are_added_up_in_global_memory(schedule, outputs):
+    """One kernel for all sizes: what a launch leaves of its workspace is the next one's."""
+    product = Product("bf16", outputs, alpha=0.5, beta=2.0)
+    kernel = product.compiled(schedule)
+    assert kernel.resources.spill_stores == 0
+    assert "serialized" not in kernel.compiled.assembled.log
+    for shape in ((*schedule.block[:2], 20 * schedule.block[2]), (200, 72, 136), (8, 24, 72)):
+        for _ in range(2):
+            assert not product.wrong(kernel, shape), shape
+
+
+def test_integers_are_added_up_in_global_memory():
+    product = Product("i8", "i32")
+    kernel = product.compiled(of(64, 32, 128, 1, 2, global_splits=4))
+    assert kernel.launch.workspaces[0].element_bytes == 16
+    assert not product.wrong(kernel, (72, 40, 1040))
+
+
+def launched(kernel: weft.Kernel) -> tuple[np.ndarray, int]:
+    """D of random numbers, and how many atomic operations that took."""
+    rng = np.random.default_rng(3)
+    a, b = (rng.standard_normal(size).astype(TYPES["bf16"]) for size in ((64, 1024), (64, 1024)))
+    d = np.full((64, 64), np.nan, np.float32)
+    report = kernel.emulate(a, b, d)
+    assert not report.findings
+    return d, report.counters["atom"]
+
+
+def test_who_stops_to_wait_leaves_its_share_to_the_last(monkeypatch):
+    """Four CTAs have eight parts: the first waits for one that comes when it has gone on itself. Bits don't
+    depend on who adds up; four warps of each part arrive, and who stops says so by another atom.
+    """
+    kernel = Product("bf16", "f32").compiled(of(64, 64, 64, 1, 3, global_splits=8))
+    stopping, atoms = launched(kernel)
+    monkeypatch.setattr(kernels, "_EMULATED_MULTIPROCESSORS", 8)
+    waiting, arrivals = launched(kernel)
+    assert arrivals == 4 * 8 < atoms
+    assert np.isfinite(waiting).all() and np.array_equal(waiting, stopping)
+
+
+def test_a_share_that_nobody_claims_is_caught(monkeypatch):
+    """Planted: who stops doesn't say so."""
+    monkeypatch.setattr(
+        lower_claims._Counter, "_say_stopped", lambda self, known: [known, lower_claims._flag(0)]
+    )
+    product = Product("bf16", "f32")
+    assert product.wrong(product.compiled(of(64, 64, 64, 1, 3, global_splits=8)), (64, 64, 1024))
+
+
+def test_sums_of_parts_that_are_read_before_all_are_there_are_caught(monkeypatch):
+    """Planted: nobody waits, not even for parts that its own CTA has yet to multiply."""
+    monkeypatch.setattr(lower_claims._Counter, "claim", lambda self: self.own)
+    product = Product("bf16", "f32")
+    assert product.wrong(product.compiled(of(64, 64, 64, 1, 3, global_splits=8)), (64, 64, 1024))
+
+
+def test_a_counter_is_ready_for_the_next_launch(monkeypatch):
+    """Planted: the last to come doesn't turn the counter, so that the second launch counts on."""
+    product = Product("bf16", "f32")
+    monkeypatch.setattr(lower_claims._Counter, "_store", lambda self, number: None)
+    kernel = product.compiled(of(64, 32, 64, 1, 3, global_splits=4))
+    assert not product.wrong(kernel, (64, 32, 512))
+    assert product.wrong(kernel, (64, 32, 512))
+
+
+def test_the_choice_leaves_global_splits_out_until_they_are_measured(monkeypatch):
+    shape = 512, 512, 32768
+    assert heuristic.choose(*shape, BF16).global_splits == 1
+    monkeypatch.setattr(heuristic, "_GLOBAL_SPLITS", (1, 2, 4, 8, 16))
+    found = {s.global_splits for s in heuristic.candidates(*shape, BF16, Target.of("sm_90a"))}
+    assert found == {1, 2, 4, 8, 16}
+    one, eight = (of(128, 128, 64, stages=6, global_splits=parts) for parts in (1, 8))
+    assert heuristic.modelled(eight, *shape, BF16) < heuristic.modelled(one, *shape, BF16)
