@@ -437,9 +437,11 @@ class WgmmaKernel:
         total = sums.total(self.rank, number)
         nvvm.ClusterArriveOp()  # the peers' sums have been read
         m, n, _ = self.schedule.block
+        assert isinstance(self.order, Order)  # groups have no splits
         place = self.order.at(self.first)
-        start = self._swapped(emit.mul(place.row, m), emit.mul(place.column, n))
-        at = [emit.value(emit.add(*pair)) for pair in zip(start, sums.place(self.rank, number), strict=True)]
+        row, column = self._swapped(emit.mul(place.row, m), emit.mul(place.column, n))
+        below, beside = sums.place(self.rank, number)
+        at = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
         self._store(total, *at, place.member, VECTOR)
 
     def _add_up_globally(

@@ -8,6 +8,7 @@ from test_warpgroup_schedules import TYPES, Product, of
 
 import weft
 from weft import kernel as kernels
+from weft.dialects import tile
 from weft.dialects.schedule import Types
 from weft.layout import Layout
 from weft.passes import cluster_sums, heuristic, lower_claims, wgmma_kernel
@@ -172,3 +173,63 @@ def test_the_choice_leaves_global_splits_out_until_they_are_measured(monkeypatch
     assert found == {1, 2, 4, 8, 16}
     one, eight = (of(128, 128, 64, stages=6, global_splits=parts) for parts in (1, 8))
     assert heuristic.modelled(eight, *shape, BF16) < heuristic.modelled(one, *shape, BF16)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        of(128, 64, 64, splits=2),
+        of(64, 32, 64, 1, splits=2, swap=True),
+        of(128, 64, 64, global_splits=4),
+        of(64, 32, 64, 1, global_splits=4, swap=True),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("columns", [72, 70])
+def test_what_is_added_after_the_parts(schedule, columns):
+    """Bias, activation and residual, of rows that wide accesses can take and of others; sums are exact."""
+    m, n, k = 136, columns, 264
+    kinds = ["bf16"] * 2 + ["f32"] * 3
+    shapes = ["?x?x", "?x?x", "?x?x", "?x", "?x?x"]
+    with (
+        weft.Module() as module,
+        module.func("f", [weft.memref(s[:-1], t) for s, t in zip(shapes, kinds, strict=True)]) as (
+            a,
+            b,
+            d,
+            v,
+            r,
+        ),
+    ):
+        tile.matmul(a, b, d, transpose_b=True, bias=v, activation="relu", residual=r, schedule=schedule)
+    kernel = weft.compile(module, arch="sm_90a")
+    rng = np.random.default_rng(5)
+    left, right = (rng.integers(-2, 3, size).astype(TYPES["bf16"]) for size in ((m, k), (n, k)))
+    bias, rest = (rng.integers(-9, 10, size).astype(np.float32) for size in (n, (m, n)))
+    found = np.full((m, n), np.nan, np.float32)
+    assert not kernel.emulate(left, right, found, bias, rest).findings
+    sums = left.astype(np.float32) @ right.astype(np.float32).T
+    assert np.array_equal(found, np.maximum(sums + bias, 0) + rest)
+
+
+@pytest.mark.parametrize(
+    "schedule", [of(64, 64, 128, 1, splits=2), of(64, 64, 128, 1, global_splits=3)], ids=str
+)
+def test_parts_of_products_with_scales_of_blocks(schedule):
+    m, n, k = 72, 136, 640
+    types = ["f8E4M3FN", "f8E4M3FN", "f32", "f32", "f32"]
+    with (
+        weft.Module() as module,
+        module.func("f", [weft.memref("?x?", t) for t in types]) as (a, b, d, x, y),
+    ):
+        tile.matmul(a, b, d, transpose_b=True, promote=True, scale_a=x, scale_b=y, schedule=schedule)
+    kernel = weft.compile(module, arch="sm_90a")
+    rng = np.random.default_rng(5)
+    left, right = (rng.integers(-2, 3, size).astype(TYPES["f8E4M3FN"]) for size in ((m, k), (n, k)))
+    of_left, of_right = (2.0 ** rng.integers(-1, 2, size) for size in ((5, m), (2, 5)))
+    found = np.full((m, n), np.nan, np.float32)
+    scales = of_left.astype(np.float32), of_right.astype(np.float32)
+    assert not kernel.emulate(left, right, found, *scales).findings
+    whole = left.astype(np.float64) * of_left.repeat(128, 0).T
+    whole = whole @ (right.astype(np.float64) * of_right.repeat(128, 0)[:n].repeat(128, 1)).T
+    assert np.array_equal(found, whole)
