@@ -17,7 +17,7 @@ from weft.passes.uniformity import Scope
 
 _ARRIVED = 0xFF
 _STOPPED = 8  # the first bit of those who have
-_TURN = 31
+_TURN_BIT = 31
 _LOOKS = 32  # of a party that waits, each as long as L2 takes to answer
 
 
@@ -75,8 +75,7 @@ class _Counter:
         last = emit.equal(emit.bit_and(found, _ARRIVED), self.parties - 1)
         branch = scf.IfOp(last, [emit.i32()], has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            turned = emit.xor(emit.bit_and(found, -1 << _TURN), emit.value(-1 << _TURN))
-            self._store(turned)
+            self._turn(found)
             stopped = emit.bit_and(emit.shift_right(found, _STOPPED), (1 << self.parties) - 1)
             scf.yield_([arith.ori(stopped, self.own)])
         with ir.InsertionPoint(branch.else_block):
@@ -92,8 +91,12 @@ class _Counter:
     def _load(self) -> Any:
         return llvm.load(emit.i32(), self.address, alignment=4, ordering=_RELAXED, syncscope=_GPU)
 
-    def _store(self, number: Any) -> None:
-        llvm.StoreOp(number, self.address, alignment=4, ordering=_RELAXED, syncscope=_GPU)
+    def _turn(self, found: Any) -> None:
+        """Clears the counter but for its highest bit, which turns. A plain store wouldn't tell who sees it of
+        what those have written who came before: it has to follow their arrivals as an atomic operation.
+        """
+        turned = emit.xor(emit.bit_and(found, -1 << _TURN_BIT), emit.value(-1 << _TURN_BIT))
+        llvm.atomicrmw(llvm.AtomicBinOp.xchg, self.address, turned, _RELAXED, syncscope=_GPU)
 
     def _complete(self, found: Any, seen: Any) -> Any:
         """Whether all have arrived: an i1, from what the counter was when this party did and what it is."""

@@ -10,7 +10,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   // CHECK: %[[SPOKEN:.*]] = scf.if
   // CHECK: llvm.atomicrmw add %[[COUNTER:.*]], %{{.*}} syncscope("device") monotonic : !llvm.ptr<1>, i32
   // CHECK: scf.if
-  // CHECK: llvm.store %{{.*}}, %[[COUNTER]] atomic syncscope("device") monotonic
+  // CHECK: llvm.atomicrmw xchg %[[COUNTER]], %{{.*}} syncscope("device") monotonic
   // CHECK: arith.ori
   // CHECK: scf.while
   // CHECK: llvm.load %[[COUNTER]] atomic syncscope("device") monotonic

@@ -130,13 +130,14 @@ def launched(kernel: weft.Kernel) -> tuple[np.ndarray, int]:
 
 def test_who_stops_to_wait_leaves_its_share_to_the_last(monkeypatch):
     """Four CTAs have eight parts: the first waits for one that comes when it has gone on itself. Bits don't
-    depend on who adds up; four warps of each part arrive, and who stops says so by another atom.
+    depend on who adds up; four warps of each part arrive, the last of them turn a counter, and who stops says
+    so by another atom.
     """
     kernel = Product("bf16", "f32").compiled(of(64, 64, 64, 1, 3, global_splits=8))
     stopping, atoms = launched(kernel)
     monkeypatch.setattr(kernels, "_EMULATED_MULTIPROCESSORS", 8)
     waiting, arrivals = launched(kernel)
-    assert arrivals == 4 * 8 < atoms
+    assert arrivals == 4 * (8 + 1) < atoms
     assert np.isfinite(waiting).all() and np.array_equal(waiting, stopping)
 
 
@@ -159,7 +160,7 @@ def test_sums_of_parts_that_are_read_before_all_are_there_are_caught(monkeypatch
 def test_a_counter_is_ready_for_the_next_launch(monkeypatch):
     """Planted: the last to come doesn't turn the counter, so that the second launch counts on."""
     product = Product("bf16", "f32")
-    monkeypatch.setattr(lower_claims._Counter, "_store", lambda self, number: None)
+    monkeypatch.setattr(lower_claims._Counter, "_turn", lambda self, found: None)
     kernel = product.compiled(of(64, 32, 64, 1, 3, global_splits=4))
     assert not product.wrong(kernel, (64, 32, 512))
     assert product.wrong(kernel, (64, 32, 512))
