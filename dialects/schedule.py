@@ -5,13 +5,15 @@ A schedule with `warps` is for `mma.sync`, one with `warpgroups` for `wgmma`.
 
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
+from math import gcd
 from typing import Any, ClassVar, Self
 
 from weft import mlir, mlir_text
+from weft.dialects.tile_async import MOST_PARTIES
 from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, wgmma
-from weft.isa.chips import LANES, WARPGROUP, Chip, ChipSet, describe, register_share
+from weft.isa.chips import LANES, WARPGROUP, WARPS, Chip, ChipSet, describe, register_share
 from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.types import ELEMENT_TYPES
 from weft.mlir import ir
@@ -23,6 +25,7 @@ PROMOTED = 128  # of K, after which sums leave the tensor cores; a scale's rows 
 GROUP_ROWS = 128  # of D, from a multiple of as many on, that are of one group
 MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
 _OTHER_REGISTERS = 32  # that a thread of wgmma needs beside its sums, as ptxas counts
+_UNEQUAL_REGISTERS = 26  # and of an equal share beside one instruction's, whatever its role is given
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
 _WIDTHS = {name: ELEMENT_TYPES[ptx].bits // 8 for name, ptx in {**PTX_INPUTS, "i32": "s32"}.items()}
 
@@ -179,8 +182,9 @@ class WarpgroupSchedule(_Written):
     A CTA stays on its multiprocessor and computes a `block` (M, N, K) after the other: one warpgroup copies
     (TMA) into a ring of `stages`, `warpgroups` others multiply, each its share of the rows. Tiles go in
     groups of `group` block rows. With `swap` the rows of a block are columns of D: for products of few rows.
-    With `splits` a cluster of so many CTAs shares a block, each a part of K. A `cluster` of CTAs, so many
-    along rows and along columns of blocks, shares what it copies: a part comes to all of them (multicast).
+    With `splits` a cluster of so many CTAs shares a block, each a part of K; with `global_splits` so many
+    CTAs do that, or clusters, and add up through global memory. A `cluster` of CTAs, so many along rows and
+    along columns of blocks, shares what it copies: a part comes to all of them (multicast).
     """
 
     block: tuple[int, int, int]
@@ -190,6 +194,7 @@ class WarpgroupSchedule(_Written):
     splits: int = 1
     swap: bool = False
     cluster: tuple[int, int] = (1, 1)
+    global_splits: int = 1
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
 
@@ -209,6 +214,13 @@ class WarpgroupSchedule(_Written):
     def rows(self) -> int:
         """Rows of a block that one warpgroup computes."""
         return self.block[0] // self.warpgroups
+
+    @property
+    def workspace(self) -> tuple[int, int]:
+        """With `global_splits`, what a part of a block takes of global memory: rows of four sums for each
+        thread of a warpgroup, and counters, one for each warp.
+        """
+        return self.warpgroups * self.vectors, self.warpgroups * WARPS
 
     def form(self, types: Types) -> wgmma.MmaAsync:
         """The instruction that multiplies."""
@@ -235,19 +247,44 @@ class WarpgroupSchedule(_Written):
         return -(-self.block[1 if self.swap else 0] // 32) * 32
 
     def staging_bytes(self, types: Types) -> int:
-        """Shared memory in which a block of D is put together: of its own type, or in f32 to be added up."""
+        """Shared memory beside the stages in which a block of D is put together."""
         m, n, _ = self.block
-        if self.splits > 1:
-            return m * n * 4
         return m * n * types.output_bytes if self.staged(types) else 0
+
+    @property
+    def sums_stride(self) -> int:
+        """With splits, how many sums two rows of D are apart in shared memory: what a warp stores at once of
+        a fragment reaches every bank.
+        """
+        return self.block[0] + 4 if self.swap else self.block[1] + 8
+
+    @property
+    def sums_bytes(self) -> int:
+        """Shared memory of the sums that splits add up, in the place of the stages."""
+        if self.splits == 1:
+            return 0
+        return self.block[1 if self.swap else 0] * self.sums_stride * 4
 
     def staged(self, types: Types) -> bool:
         """Whether blocks of D go through shared memory: elements of 16 bits (stmatrix) and of 8 do."""
-        return types.output_bytes <= 2 and self.splits == 1
+        return types.output_bytes <= 2 and self.splits == self.global_splits == 1
+
+    @property
+    def vectors(self) -> int:
+        """Runs of four sums that a thread has of a block."""
+        return self.rows * self.block[1] // (4 * WARPGROUP)
+
+    @property
+    def shares(self) -> int:
+        """Equal parts of a block's columns, in whole columns of fragments, one each for `global_splits`: as
+        many as there can be.
+        """
+        return gcd(self.global_splits, self.block[1] // 8)
 
     def shared_bytes(self, types: Types) -> int:
         """Shared memory of all stages, their barriers and D."""
-        return self.stages * (self.stage_bytes(types) + _BARRIER_BYTES) + self.staging_bytes(types)
+        taken = max(self.stages * self.stage_bytes(types), self.sums_bytes)
+        return taken + self.stages * _BARRIER_BYTES + self.staging_bytes(types)
 
     def most_stages(self, types: Types, chip: Chip) -> int:
         """How many stages the shared memory of a CTA holds beside D."""
@@ -265,7 +302,7 @@ class WarpgroupSchedule(_Written):
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
         m, n, k = self.block
-        if min(*self.block, self.warpgroups, self.stages, self.group, self.splits) < 1:
+        if min(*self.block, self.warpgroups, self.stages, self.group, self.splits, self.global_splits) < 1:
             return f"has a schedule with a field below 1: {self}"
         if verdict := wgmma.MMA_ASYNC.judge(self.form(types), target.chip.name if target else None):
             return f"has a schedule whose instruction isn't legal: wgmma.mma_async {verdict}"
@@ -285,12 +322,22 @@ class WarpgroupSchedule(_Written):
                 f"expects a schedule whose warpgroups hold at most {most} sums each, as their "
                 f"threads have {each} registers, got {self.rows} x {n}{both}"
             )
+        if n // 2 > (most := register_share(self.threads) - _UNEQUAL_REGISTERS):
+            return (
+                f"expects a schedule of block N up to {2 * most} with {self.warpgroups} warpgroups, as one "
+                f"instruction's sums must fit an equal share of the registers, got {n}"
+            )
         if types.promoted and k != PROMOTED:
             return f"expects a schedule of block K {PROMOTED}, after which sums are promoted, got {k}"
         if self.splits > MOST_SPLITS or self.splits & (self.splits - 1) or n % (8 * self.splits):
             return (
                 f"expects a schedule of 1, 2, 4 or 8 splits that divide block N {n} in multiples of 8, "
                 f"got {self.splits}"
+            )
+        if self.global_splits > MOST_PARTIES or (self.splits > 1 and self.global_splits > 1):
+            return (
+                f"expects a schedule of 1 to {MOST_PARTIES} global_splits, and no splits beside them, got "
+                f"{self.global_splits} and {self.splits}"
             )
         if found := self._cluster_complaint(types) or self._group_complaint(types):
             return found
@@ -332,8 +379,8 @@ class WarpgroupSchedule(_Written):
         """Why the rows of D that a cluster computes may not be of one group."""
         if not types.grouped:
             return None
-        if self.splits > 1:
-            return f"expects a schedule of 1 split with groups, got {self.splits}"
+        if self.splits > 1 or self.global_splits > 1:
+            return f"expects a schedule of 1 split with groups, got {max(self.splits, self.global_splits)}"
         rows = self.block[1] * self.cluster[1] if self.swap else self.block[0] * self.cluster[0]
         if GROUP_ROWS % rows:
             found = f"rows that divide {GROUP_ROWS} with groups, got {rows}"
@@ -357,6 +404,7 @@ class WarpgroupSchedule(_Written):
         m, n, k = self.block
         text = f"block {m}x{n}x{k}, {self.warpgroups} warpgroups, {self.stages} stages, group {self.group}"
         text += f", {self.splits} splits" if self.splits > 1 else ""
+        text += f", {self.global_splits} global splits" if self.global_splits > 1 else ""
         text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.ctas > self.splits else ""
         return text + (", swapped" if self.swap else "")
 

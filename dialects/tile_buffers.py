@@ -20,18 +20,28 @@ STAGE_BYTES = 16  # the widest cp.async, and a row of ldmatrix, must be aligned 
 
 
 class AllocOp(Op, dialect=Tile, name="alloc"):
-    """A buffer that lives as long as the kernel; it starts where its swizzle's pattern does."""
+    """A buffer that lives as long as the kernel; it starts where its swizzle's pattern does.
 
+    With an operand it starts where that buffer does, and lies over what was allocated from there on up to
+    here: the one or the others are in use.
+    """
+
+    over: Sequence[ext.Operand[Any]]
     buffer: ext.Result[Any]
 
     def check(self) -> str | None:
+        if len(self.over) > 1:
+            return f"expects one buffer to lie over at most, got {len(self.over)}"
         if not is_buffer(self.buffer):
             return f"expects to return a tile.buffer, got {self.buffer.type}"
-        if found := tile_complaint([self.buffer]):
-            return found
-        return (
-            None if self.buffer.type.space == "shared" else f"expects a shared buffer, got {self.buffer.type}"
-        )
+        for value in (self.buffer, *self.over):
+            if not is_buffer(value):
+                return f"expects to lie over a tile.buffer, got {value.type}"
+            if found := tile_complaint([value]):
+                return found
+            if value.type.space != "shared":
+                return f"expects a shared buffer, got {value.type}"
+        return None
 
 
 class StageOp(Op, dialect=Tile, name="stage"):
@@ -163,9 +173,9 @@ def peer_type(buffer: Any) -> Any:
     return BufferType.of(buffer.shape, buffer.element_type, buffer.layout, "cluster")
 
 
-def alloc(buffer_type: Any) -> Any:
-    """Builds `tile.alloc` and returns the buffer."""
-    return build(AllocOp, results=[buffer_type]).buffer
+def alloc(buffer_type: Any, *, over: Any = None) -> Any:
+    """Builds `tile.alloc` and returns the buffer, in the place of the buffer `over` if one is given."""
+    return build(AllocOp, operands=[] if over is None else [over], results=[buffer_type]).buffer
 
 
 def stage(buffer: Any, index: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.passes.expand_matmul import EXPAND_MATMUL
 from weft.passes.lower_buffers import LOWER_BUFFERS
+from weft.passes.lower_claims import LOWER_CLAIMS
 from weft.passes.lower_copies import LOWER_COPIES
 from weft.passes.lower_fragments import LOWER_FRAGMENTS
 from weft.passes.lower_gemm import LOWER_GEMM
@@ -44,6 +45,7 @@ PASSES = {
         LOWER_GEMM,
         LOWER_GEMM_ASYNC,
         LOWER_RINGS,
+        LOWER_CLAIMS,
         LOWER_ROLES,
         LOWER_BUFFERS,
         LOWER_FRAGMENTS,

@@ -77,8 +77,8 @@ def pieces(kind: Any) -> list[Piece]:
     made = []
     for part in range(parts):
         inside = tuple(r for r, at in enumerate(elements) if at[along] // extent == part)
-        start = part * extent
-        made.append(Piece(found, start if along == 0 else 0, start if along == 1 else 0, inside))
+        row, column = (part * extent if place == along else 0 for place in range(2))
+        made.append(Piece(found, row, column, inside))
     return made
 
 

@@ -19,6 +19,9 @@ _CLUSTERS = (
     *((splits, (1, 1)) for splits in (1, 2, 4, 8)),
     *((1, cluster) for cluster in ((2, 1), (1, 2), (4, 1), (1, 4), (2, 2))),
 )
+# How many CTAs may share a block through global memory: none until an H200 has said what that costs.
+_GLOBAL_SPLITS: tuple[int, ...] = (1,)
+_MOST_SUMS = 128 * 128  # of a warpgroup: with more, too few stages are left
 _SWAPPED_ROWS = 256  # products of more rows gain nothing from swapped operands
 
 # The multiprocessors that hold clusters of so many CTAs, as an H200's driver says.
@@ -43,6 +46,10 @@ _ADD = 5.148  # the bytes that it writes, and reads of others, to add up
 _CLUSTER = 4744.0  # of a cluster that begins and ends together
 _MEMORY = 4283.0  # what the chip gets from memory and L2 at most
 _ACTIVE = 0.904  # the share of it that all multiprocessors together can take
+
+_ESTIMATED_CLAIM = 2000.0  # of CTAs that tell each other through a counter, to the first sums of others
+_ESTIMATED_PUT = 17.0  # the bytes of sums that a multiprocessor writes to global memory
+_ESTIMATED_GET = 43.0  # and reads from there
 
 
 @lru_cache(maxsize=4096)
@@ -71,14 +78,16 @@ def candidates(m: int, n: int, k: int, types: Types, target: Target) -> Iterator
         down, across = (n, m) if swap else (m, n)
         if rows >= 2 * max(down, 64) or columns >= 2 * max(across, 16):
             continue
-        for splits, cluster in _CLUSTERS:
-            if splits > 1 and -(-k // depth) < 2 * splits:
+        for (splits, cluster), parts in product(_CLUSTERS, _GLOBAL_SPLITS):
+            if splits * parts > 1 and -(-k // depth) < 2 * splits * parts:
                 continue
             if cluster[0] > -(-down // rows) or cluster[1] > -(-across // columns):
                 continue
             block = (rows, columns, depth)
-            made = WarpgroupSchedule(block, warpgroups, 2, splits=splits, swap=swap, cluster=cluster)
-            if made.complaint(types, target) is None:
+            made = WarpgroupSchedule(
+                block, warpgroups, 2, splits=splits, swap=swap, cluster=cluster, global_splits=parts
+            )
+            if made.rows * columns <= _MOST_SUMS and made.complaint(types, target) is None:
                 yield _deepest(made, types, target)
 
 
@@ -93,7 +102,7 @@ def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types) -> floa
     down, across = (n, m) if s.swap else (m, n)
     size = types.input_bytes
     ctas = _up(down, rows * s.cluster[0]) * _up(across, columns * s.cluster[1])
-    ctas *= s.splits * s.cluster[0] * s.cluster[1]
+    ctas *= s.splits * s.global_splits * s.cluster[0] * s.cluster[1]
     steps = depth * size // 32
     products = rows // 64 * steps * max(columns / 2, _READ_A + _READ_B * columns) * _PRODUCTS
     shared = (rows / s.cluster[1] + columns / s.cluster[0]) * depth * size
@@ -104,7 +113,12 @@ def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types) -> floa
         _LATENCY / max(s.stages - 1, 1),
     )
     written = rows * columns * types.output_bytes / _STORE
-    tile = _up(k, depth * s.splits) * (block + _BLOCK) + _TILE + _OVERLAP * written
+    tile = _up(k, depth * s.splits * s.global_splits) * (block + _BLOCK) + _TILE
+    if s.global_splits > 1:
+        sums, written = rows * columns * 4, written / s.shares
+        tile += _ESTIMATED_CLAIM + sums / _ESTIMATED_PUT
+        tile += sums * s.global_splits / s.shares / _ESTIMATED_GET
+    tile += _OVERLAP * written
     end = written + (_CLUSTER if s.ctas > 1 else 0.0)
     if s.splits > 1:
         end += _REDUCE + rows * columns * 4 / _ADD

@@ -28,17 +28,29 @@ def run(module: Any) -> None:
 def _place(kernel: Any) -> None:
     """Gives the buffers of one kernel their places, and the kernel the sum of their sizes."""
     addresses: dict[Any, Any] = {}
+    starts: dict[Any, int] = {}
     total = 0
     for op in operations(kernel, AllocOp):
         symbol, kind = _symbol(kernel), op.buffer.type
         unit = kind.layout.swizzle.period if kind.layout.swizzle else UNSWIZZLED
-        total = -(-total // unit) * unit
+        start = starts[op.buffer] = _start(op, starts, -(-total // unit) * unit)
+        if start % unit:
+            raise refuse(op, f"expects to lie over a buffer at a multiple of {unit} bytes, got {start}")
         with ir.InsertionPoint(op), op.location:
             base = llvm.AddressOfOp(places.pointer(3), symbol).result
-            addresses[op.buffer] = places.offset(base, total)
-        total += kind.bytes
+            addresses[op.buffer] = places.offset(base, start)
+        total = max(total, start + kind.bytes)
     kernel.operation.attributes["weft.shared_bytes"] = ir.IntegerAttr.get(emit.i32(), total)
     _forward(kernel, addresses)
+
+
+def _start(op: AllocOp, starts: dict[Any, int], following: int) -> int:
+    """Where a buffer begins: at the one that it lies over, else after all that have been placed."""
+    for below in op.over:
+        if below not in starts:
+            raise refuse(op, "expects to lie over a buffer from tile.alloc in the same kernel")
+        return starts[below]
+    return following
 
 
 def _symbol(kernel: Any) -> str:

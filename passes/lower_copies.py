@@ -215,7 +215,11 @@ def _plain_places(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, A
     if found := shared.run_complaint(width):
         raise refuse(op, found)
     start_row, start_column = _lane_start(op, kind)
+    start = places.offset(base, shared.offset(Point(start_row), Point(start_column)))
     for register, count, row, column in _runs(op, kind, width):
+        if shared.linear:
+            yield register, count, places.offset(start, shared.offset(Point(0, row), Point(0, column)))
+            continue
         # The fragment lies at a multiple of its shape: what a register adds stays in its own digits.
         place = shared.offset(Point(emit.add(start_row, row)), Point(emit.add(start_column, column)))
         yield register, count, places.offset(base, place)
@@ -352,12 +356,15 @@ def _width(op: Any, matrix: Matrix | Vector) -> int:
 
 
 def _whole(matrix: Matrix | Vector, start: Any, runs: Runs) -> Any:
-    """Whether runs that start inside of the matrix end there: rows and starts are multiples of the width."""
+    """Whether runs that start inside of the matrix end there, and begin where they can be accessed at once:
+    rows and starts are multiples of the width.
+    """
     width = runs[0][1]
     bits = matrix.columns
     for residue in sorted({column % width for *_, column in runs}):
         bits = arith.ori(bits, emit.value(emit.add(start, residue)))
-    return emit.equal(emit.bit_and(bits, width - 1), 0)
+    bits = emit.bit_and(bits, width - 1)
+    return emit.equal(arith.ori(bits, matrix.misaligned(width * matrix.bytes)), 0)
 
 
 def _runs(op: Any, kind: Any, width: int) -> Runs:
@@ -427,13 +434,7 @@ def _load_row(op: LoadRowOp) -> Any:
         values = load(1)
     else:
         runs = _runs(op, kind, width)
-        aligned = arith.cmpi(
-            arith.CmpIPredicate.eq,
-            arith.andi(source.address, emit.constant(source.address.type, width * source.bytes - 1)),
-            emit.constant(source.address.type, 0),
-        )
-        whole = arith.andi(_whole(source, start, runs), aligned)
-        branch = scf.IfOp(whole, [source.element] * len(distinct), has_else=True)
+        branch = scf.IfOp(_whole(source, start, runs), [source.element] * len(distinct), has_else=True)
         for block, chosen in ((branch.then_block, width), (branch.else_block, 1)):
             with ir.InsertionPoint(block):
                 scf.yield_(load(chosen))

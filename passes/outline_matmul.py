@@ -5,7 +5,9 @@ What a launch needs stands in attributes of the kernel: `known_block_size` and, 
 grid; `weft.persistent`, where the grid is that many tiles and CTAs, at most so many on a multiprocessor, go
 from one to the next (0: a CTA for each); `weft.requires`, a map of those sizes whose results must all be 0;
 `weft.aligned`, for each memref argument the bytes of which its rows must begin at multiples. A kernel with
-`weft.dependent` may begin before what was queued before it is done: it waits for that itself.
+`weft.dependent` may begin before what was queued before it is done: it waits for that itself. With
+`weft.workspace` the last arguments are memory that the launch gives, memrefs whose first sizes are these
+numbers times what `weft.grid` counts: zero before the first launch, and left as it is to the stream's next.
 """
 
 from typing import Any
@@ -16,6 +18,7 @@ from weft.dialects.roles import ROLES, extents
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp, OperandOp
 from weft.mlir import func, gpu, ir, operations
+from weft.passes.global_sums import sum_type, workspace_types
 from weft.passes.pass_ import Pass
 from weft.passes.product import pair_bytes
 
@@ -67,11 +70,12 @@ def _check(function: Any, products: list[MatmulOp]) -> None:
 
 def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:
     """A kernel that holds a copy of the product, on the function's arguments; returns the copy."""
+    workspace = _workspace_types(product)
     with ir.InsertionPoint(holder.bodyRegion.blocks[0]), function.location:
-        kernel = mlir.kernel(name, function.type.inputs)
+        kernel = mlir.kernel(name, [*function.type.inputs, *workspace])
     entry = kernel.body.blocks[0]
     with ir.InsertionPoint(entry):
-        values = dict(zip(function.arguments, entry.arguments, strict=True))
+        values = dict(zip(function.arguments, entry.arguments, strict=False))
         for op in (*operations(function, OperandOp), product):
             copy = op.operation.clone()
             for place, operand in enumerate(op.operation.operands):
@@ -82,21 +86,31 @@ def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:
     return copy
 
 
+def _workspace_types(product: MatmulOp) -> list[Any]:
+    """The arguments that the kernel has after the function's."""
+    schedule = product.schedule
+    if not isinstance(schedule, WarpgroupSchedule) or schedule.global_splits == 1:
+        return []
+    return workspace_types(sum_type(schedule.form(product.types)))
+
+
 def _say_launch(product: MatmulOp) -> None:
     """Writes what a launch of the product's kernel needs."""
     kernel = product.operation.parent.opview
-    sizes, schedule = _Sizes(kernel.body.blocks[0].arguments), product.schedule
+    schedule, arguments = product.schedule, list(kernel.body.blocks[0].arguments)
+    arguments = arguments[: len(arguments) - len(_workspace_types(product))]
+    sizes = _Sizes(arguments)
     assert schedule is not None
     attributes = kernel.operation.attributes
     attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([schedule.threads, 1, 1])
     rows, columns = sizes.of(product.d, -2), sizes.of(product.d, -1)
     splits = 1
     if isinstance(schedule, WarpgroupSchedule):
-        splits = schedule.splits
+        splits = schedule.splits * schedule.global_splits
         rows, columns = (columns, rows) if schedule.swap else (rows, columns)
-        each = 0 if splits > 1 else 1
+        each = 0 if schedule.splits > 1 else 1
         attributes["weft.persistent"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), each)
-        attributes["weft.aligned"] = _alignments(kernel, product)
+        attributes["weft.aligned"] = _alignments(len(arguments), product)
         attributes["weft.dependent"] = ir.UnitAttr.get()
         if schedule.ctas > 1:
             attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get([schedule.ctas, 1, 1])
@@ -109,16 +123,18 @@ def _say_launch(product: MatmulOp) -> None:
             (sizes.of(product.d, 0) if product.d.type.rank == 3 else ir.AffineExpr.get_constant(1)) * splits,
         ]
     )
+    if isinstance(schedule, WarpgroupSchedule) and schedule.global_splits > 1:
+        attributes["weft.workspace"] = ir.DenseI64ArrayAttr.get(schedule.workspace)
     attributes["weft.writes"] = ir.DenseI32ArrayAttr.get([ir.BlockArgument(product.d).arg_number])
     attributes["weft.requires"] = sizes.map(_differences(product, sizes))
 
 
-def _alignments(kernel: Any, product: MatmulOp) -> Any:
+def _alignments(arguments: int, product: MatmulOp) -> Any:
     """What rows of each argument must be aligned to: those that TMA copies, and those that are
     read in pairs."""
     schedule, types = product.schedule, product.types
     assert isinstance(schedule, WarpgroupSchedule)
-    found = [1] * len(kernel.body.blocks[0].arguments)
+    found = [1] * arguments
 
     def align(value: Any, bytes_: int) -> None:
         number = ir.BlockArgument(value).arg_number

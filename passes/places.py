@@ -84,6 +84,15 @@ class Matrix:
         scale = arith.constant(wide.type, self.bytes)
         return offset(row_address, arith.muli(wide, scale))
 
+    def misaligned(self, bytes_: int) -> Any:
+        """By how much the matrix, or one of its rows, begins beyond a multiple of `bytes_`; an i32, 0 if none
+        does.
+        """
+        address = llvm.ptrtoint(ir.IntegerType.get_signless(64), self.base)
+        stride = arith.index_cast(address.type, arith.muli(self._stride, _index(self.bytes)))
+        low = arith.trunci(emit.i32(), arith.ori(address, stride))
+        return emit.bit_and(low, bytes_ - 1)
+
     def has_row(self, row: Any) -> Any:
         """Whether the row exists: an i1."""
         return emit.less(row, self.rows)
@@ -110,6 +119,10 @@ class Vector:
         """The address of an element."""
         wide = arith.extsi(self.address.type, emit.value(column))
         return offset(self.base, arith.muli(wide, arith.constant(wide.type, self.bytes)))
+
+    def misaligned(self, bytes_: int) -> Any:
+        """By how much the vector begins beyond a multiple of `bytes_`: an i32."""
+        return emit.bit_and(arith.trunci(emit.i32(), self.address), bytes_ - 1)
 
     def has(self, column: Any) -> Any:
         """Whether the element exists: an i1."""
@@ -151,6 +164,11 @@ class SharedTile:
         period = self.swizzle.period
         inside = constant % period
         return emit.add(self._swizzled(emit.add(dynamic, inside)), constant - inside)
+
+    @property
+    def linear(self) -> bool:
+        """Whether elements lie at one stride in rows and one in columns: distances add up."""
+        return self.swizzle is None and all(len(group) == 1 for group in self.groups)
 
     def run_complaint(self, elements: int) -> str | None:
         """Why runs of `elements` in a row don't lie together, each at a multiple of its size."""

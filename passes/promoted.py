@@ -12,14 +12,18 @@ from weft.dialects import tile
 from weft.dialects.schedule import PROMOTED
 from weft.dialects.tile import BufferType, FragmentType
 from weft.isa import wgmma
+from weft.isa.chips import WARPGROUP
 from weft.layout import Layout
-from weft.mlir import arith, ir, llvm, memref, vector
+from weft.mlir import arith, ir, llvm, memref, nvvm, vector
 from weft.passes import emit, places
 from weft.passes.product import map_of_member, member, size
 from weft.passes.tile_order import Place
 
 if TYPE_CHECKING:
     from weft.passes.wgmma_kernel import WgmmaKernel
+
+
+_TURNS = 4  # the first of the barriers that give turns; those before meet the CTA or a warpgroup
 
 
 def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any]) -> list[Any]:
@@ -33,6 +37,8 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
     kind = _rows(whole)
     zero = tile.from_lane(emit.constant(kind.lane_type, 0.0), kind)
     rows = [emit.add(start, part * wgmma.M) for part in range(parts)]
+    turns = kernel.turns
+    assert turns is not None
     scales = kernel.scales and kernel.scales.of_tile(place, rows, kind)
 
     def block(number: Any, carried: list[Any]) -> list[Any]:
@@ -44,7 +50,7 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
         # What one product takes the place of is the last one: its registers are free when that is added up.
         products = tile.from_lane(llvm.mlir_undef(kind.lane_type), kind)
         for part, row in enumerate(rows):
-            kernel.await_turn()
+            turns.wait()
             products = tile.gemm_async(
                 kernel.left.part(stage, row, wgmma.M),
                 right,
@@ -52,7 +58,7 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
                 arith.constant(ir.IntegerType.get_signless(1), 0),
                 transpose_b=kernel.right.k_inside,
             )
-            kernel.pass_turn()
+            turns.pass_on()
             factors = scales and scales.factors(part, stage, of_b)
             (products,) = tile.wait_gemm(products)
             lane, total = tile.to_lane(products), tile.to_lane(sums[part])
@@ -65,6 +71,47 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
     first_of_b = scales.of_b(kernel.k_first) if scales else []
     left = kernel.each_block([*[zero] * parts, *position, *first_of_b], block)
     return [_together(left[:parts], whole), *left[parts : parts + 2]]
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Turns of the `count` warpgroups that multiply, as number `number` of them takes them: all instructions
+    of one, then all of the next. Started together they would be done together, and the tensor cores idle while
+    all add up.
+    """
+
+    number: Any
+    count: int
+
+    def begin(self) -> None:
+        """Gives the first one its turn."""
+        if self.count > 1:
+            with emit.when(emit.equal(self.number, self.count - 1)):
+                self._give(0)
+
+    def wait(self) -> None:
+        """Waits until the warpgroup before has started its products."""
+        if self.count > 1:
+            self._take(self.number)
+
+    def pass_on(self) -> None:
+        """Lets the next warpgroup start its products."""
+        if self.count > 1:
+            self._give(emit.rem(emit.add(self.number, 1), self.count))
+
+    def end(self) -> None:
+        """Takes the turn that the last one has given."""
+        if self.count > 1:
+            with emit.when(emit.equal(self.number, 0)):
+                self._take(0)
+
+    def _take(self, number: Any) -> None:
+        identity = emit.value(emit.add(number, _TURNS))
+        nvvm.BarrierOp(barrierId=identity, numberOfThreads=emit.value(2 * WARPGROUP))
+
+    def _give(self, number: Any) -> None:
+        identity = emit.value(emit.add(number, _TURNS))
+        nvvm.BarrierArriveOp(emit.value(2 * WARPGROUP), barrierId=identity)
 
 
 @dataclass

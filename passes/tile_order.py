@@ -5,7 +5,7 @@ in the L2 cache. The products of a batch come one after the other.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.mlir import arith, ir, memref, scf
@@ -15,11 +15,16 @@ from weft.passes.product import grouped
 
 @dataclass(frozen=True)
 class Place:
-    """A tile: its row and column among blocks, and the number of its product in a batch (None: no batch)."""
+    """A tile: its row and column among blocks, and the number of its product in a batch (None: no batch).
+
+    With parts of K: its own number, and that of the part.
+    """
 
     row: Any
     column: Any
     member: Any = None
+    number: Any = 0
+    part: Any = 0
 
 
 Body = Callable[[Place, list[Any]], list[Any]]
@@ -27,18 +32,26 @@ Body = Callable[[Place, list[Any]], list[Any]]
 
 @dataclass(frozen=True)
 class Order:
-    """The tiles of a product of `rows` x `columns` blocks, or of `members` such products."""
+    """The tiles of a product of `rows` x `columns` blocks, or of `members` such products, each in so many
+    `parts` of K, which follow each other.
+    """
 
     rows: Any
     columns: Any
     group: int
     members: Any = None
+    parts: int = 1
 
     def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
-        """A loop over every `step`-th tile from `first` on."""
+        """A loop over every `step`-th tile from `first` on, or part of one."""
         each = emit.mul(self.rows, self.columns)
         count = each if self.members is None else emit.mul(each, self.members)
-        _loop(first, count, step, carried, lambda number, carried: body(self.at(number), carried))
+
+        def one(number: Any, carried: list[Any]) -> list[Any]:
+            number, part = emit.div(number, self.parts), emit.rem(number, self.parts)
+            return body(replace(self.at(number), number=number, part=part), carried)
+
+        _loop(first, emit.mul(count, self.parts), step, carried, one)
 
     def at(self, number: Any) -> Place:
         """A tile by its number."""

@@ -18,11 +18,11 @@ from weft.isa.chips import WARPGROUP, WARPS
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit, promoted
+from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
-from weft.passes.product import map_of_member, member, pair_bytes, size
+from weft.passes.global_sums import GlobalSums, sum_type
+from weft.passes.product import element_bytes, map_of_member, member, size
 from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Place
-
-_TURNS = 4  # the first of the barriers that give turns; those before meet the CTA or a warpgroup
 
 
 def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
@@ -106,6 +106,7 @@ class WgmmaKernel:
     right: _Operand
     ring: Any = None
     scales: promoted.BlockScales | None = None
+    turns: promoted.Turns | None = None
 
     @classmethod
     def of(cls, op: MatmulOp) -> "WgmmaKernel":
@@ -129,6 +130,12 @@ class WgmmaKernel:
             self.scales = promoted.BlockScales(self)
             self.scales.place()
         self.staging = self._staging()
+        self.cluster_sums = None
+        if self.schedule.splits > 1:
+            self.cluster_sums = ClusterSums(self.schedule, self.sums_type.element_type, self.left.buffer)
+        self.global_sums = None
+        if self.schedule.global_splits > 1:
+            self.global_sums = GlobalSums(self.op, self.sums_type.element_type)
         down, across = self.schedule.cluster
         consumers = self.schedule.warpgroups * (down + across - 1) * (WARPS if self.scales else 1)
         self.ring = tile.make_ring(self.schedule.stages, consumers=consumers)
@@ -143,10 +150,15 @@ class WgmmaKernel:
         copying, multiplying = self.schedule.registers
         with tile.role(0, 1, registers=copying):
             self._produce()
+            if self.cluster_sums is not None:
+                _meet_cluster()
+                nvvm.ClusterArriveOp()
         with tile.role(1, self.schedule.warpgroups, registers=multiplying) as number:
             self._consume(number)
-        if self.schedule.splits > 1:
-            self._reduce()
+            if self.cluster_sums is not None:
+                self._add_up(self.cluster_sums, number)
+        if self.cluster_sums is not None:
+            nvvm.ClusterWaitOp()  # what peers read here must live as long
         elif self._shares:
             _meet_cluster()  # what others copy here, or say of their rings, must not come too late
 
@@ -163,7 +175,6 @@ class WgmmaKernel:
         depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
         self.blocks = emit.ceil_div(depth, k)
         cta, count = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
-        splits = self.schedule.splits
         self.first, self.step = emit.div(cta, ctas), emit.div(count, ctas)
         self.rank = emit.rem(cta, ctas)
         # A CTA's place in a cluster that shares its copies: row and column among blocks.
@@ -171,12 +182,16 @@ class WgmmaKernel:
         sharing = emit.rem(self.rank, down * across)
         self.place = emit.rem(sharing, down), emit.div(sharing, down)
         self.k_first, self.k_end = 0, self.blocks
-        if splits > 1:
-            self.k_first = emit.div(emit.mul(self.blocks, self.rank), splits)
-            # Where K has fewer blocks than splits, some CTAs have one that lies outside: zeros.
-            end = emit.div(emit.mul(self.blocks, emit.add(self.rank, 1)), splits)
-            self.k_first = emit.select(emit.equal(self.k_first, end), self.blocks, self.k_first)
-            self.k_end = emit.maximum(end, emit.add(self.k_first, 1))
+        if self.schedule.splits > 1:
+            self._take_part(self.rank, self.schedule.splits)
+
+    def _take_part(self, part: Any, parts: int) -> None:
+        """Of K, one of so many parts: whole blocks."""
+        self.k_first = emit.div(emit.mul(self.blocks, part), parts)
+        # Where K has fewer blocks than parts, some have one that lies outside: zeros.
+        end = emit.div(emit.mul(self.blocks, emit.add(part, 1)), parts)
+        self.k_first = emit.select(emit.equal(self.k_first, end), self.blocks, self.k_first)
+        self.k_end = emit.maximum(end, emit.add(self.k_first, 1))
 
     def _order(self) -> Order | GroupedOrder | MaskedOrder:
         """The tiles, in clusters that share their copies."""
@@ -187,7 +202,7 @@ class WgmmaKernel:
         height, width, group = m * down, n * across, self.schedule.group
         members = size(op.d, 0) if op.d.type.rank == 3 else None
         down, across = emit.ceil_div(rows, height), emit.ceil_div(columns, width)
-        whole = Order(down, across, group, members)
+        whole = Order(down, across, group, members, self.schedule.global_splits)
         if (groups := op.role("groups")) is None:
             return whole
         turned, of_group = self.schedule.swap, width if self.schedule.swap else height
@@ -196,16 +211,9 @@ class WgmmaKernel:
         return MaskedOrder(groups, members, of_group, down if turned else across, group, turned)
 
     def _staging(self) -> Any:
-        """Where the warpgroups put their parts of D together, or their sums with splits; None where they
-        don't.
-        """
+        """Where the warpgroups put their parts of D together; None where they don't."""
         types, schedule = self.op.types, self.schedule
         shape = schedule.rows, schedule.block[1]
-        if schedule.splits > 1:
-            element = self.sums_type.element_type
-            rows, columns = shape
-            layout = f"S[({schedule.warpgroups},{rows},{columns}):({rows * columns},{columns},1)]"
-            return tile.alloc(BufferType.of((schedule.warpgroups, *shape), element, layout))
         if not schedule.staged(types):
             return None
         rows, columns = shape[::-1] if schedule.swap else shape
@@ -226,8 +234,7 @@ class WgmmaKernel:
         form = replace(self.schedule, block=(wgmma.M, columns, wgmma.M)).form(self.op.types)
         d, shape = form.operands[0], (self.schedule.rows, columns)
         layout = Layout.parse(d.layout).tile_to(shape, d.shape)
-        kind = emit.i32() if form.d_type == "s32" else ir.F32Type.get()
-        return FragmentType.of(shape, kind, layout)
+        return FragmentType.of(shape, sum_type(form), layout)
 
     # The warpgroup that copies
 
@@ -237,9 +244,12 @@ class WgmmaKernel:
             self._each_tile([emit.value(0), emit.value(0)], self._copy_tile)
 
     def _each_tile(self, carried: list[Any], body: Body) -> None:
-        """A loop over this CTA's tiles."""
+        """A loop over this CTA's tiles, or over its parts of them."""
+        parts = self.schedule.global_splits
 
         def one(cluster: Place, carried: list[Any]) -> list[Any]:
+            if parts > 1:
+                self._take_part(cluster.part, parts)
             return body(self._in_cluster(cluster), carried)
 
         self.order.walk(self.first, self.step, carried, one)
@@ -248,7 +258,7 @@ class WgmmaKernel:
         """This CTA's tile of a cluster's."""
         (down, across), (below, beside) = self.schedule.cluster, self.place
         row = emit.add(emit.mul(cluster.row, down), below)
-        return Place(row, emit.add(emit.mul(cluster.column, across), beside), cluster.member)
+        return replace(cluster, row=row, column=emit.add(emit.mul(cluster.column, across), beside))
 
     def each_block(
         self, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]], begun: int = 0
@@ -286,20 +296,19 @@ class WgmmaKernel:
 
     def _consume(self, number: Any) -> None:
         start, self.number = emit.mul(number, self.schedule.rows), number
-        count = self.schedule.warpgroups
-        self.turns = turns = self.op.types.promoted and count > 1
-        if turns:
-            with emit.when(emit.equal(number, count - 1)):
-                self._pass_turn(0)
+        self.turns = promoted.Turns(number, self.schedule.warpgroups) if self.op.types.promoted else None
+        if self.turns:
+            self.turns.begin()
 
         def consume(place: Place, position: list[Any]) -> list[Any]:
             sums, *position = self._multiply(place, start, position)
             m, n, _ = self.schedule.block
             at = emit.add(emit.mul(place.row, m), start), emit.mul(place.column, n)
-            if self.schedule.splits > 1:
-                tile.store(
-                    sums, tile.stage(self.staging, number), emit.value(0), emit.value(0), vector_bytes=8
-                )
+            if self.cluster_sums is not None:
+                self._meet_all()  # the stages that the sums take the place of have been read
+                self.cluster_sums.put(self._oriented(sums), number)
+            elif self.global_sums is not None:
+                self._add_up_globally(self.global_sums, sums, number, place, *at)
             elif self.staging is not None:
                 self._write_staged(number, sums, *self._swapped(*at), place.member)
             else:
@@ -307,10 +316,9 @@ class WgmmaKernel:
             return position
 
         self._each_tile([emit.value(0), emit.value(0)], consume)
-        if turns:
-            with emit.when(emit.equal(number, 0)):
-                self._turn(0)
-        if self.staging is not None and self.schedule.splits == 1:
+        if self.turns:
+            self.turns.end()
+        if self.staging is not None:
             with _one_thread():
                 nvvm.cp_async_bulk_wait_group(0)
 
@@ -361,28 +369,6 @@ class WgmmaKernel:
             self.release(last)
         return [sums, *position]
 
-    # Turns of the warpgroups that multiply: all instructions of one, then all of the next. Started together
-    # they would be done together, and the tensor cores idle while all add up.
-
-    def await_turn(self) -> None:
-        """Waits until the warpgroup before has started its products."""
-        if self.turns:
-            self._turn(self.number)
-
-    def pass_turn(self) -> None:
-        """Lets the next warpgroup start its products."""
-        if self.turns:
-            count = self.schedule.warpgroups
-            self._pass_turn(emit.rem(emit.add(self.number, 1), count))
-
-    def _turn(self, number: Any) -> None:
-        identity = emit.value(emit.add(number, _TURNS))
-        nvvm.BarrierOp(barrierId=identity, numberOfThreads=emit.value(2 * WARPGROUP))
-
-    def _pass_turn(self, number: Any) -> None:
-        identity = emit.value(emit.add(number, _TURNS))
-        nvvm.BarrierArriveOp(emit.value(2 * WARPGROUP), barrierId=identity)
-
     def release(self, stage: Any) -> None:
         """Tells all who copy into this CTA that a stage has been read."""
         (down, across), (below, beside) = self.schedule.cluster, self.place
@@ -404,12 +390,16 @@ class WgmmaKernel:
 
     def _write(self, sums: Any, row: Any, column: Any, number: Any) -> None:
         """Stores sums to D from registers, or to number `number` of a batch."""
-        row, column, sums = emit.value(row), emit.value(column), self._oriented(sums)
-        width = pair_bytes(self.op.d) if self._pairs else 0
-        d = member(self.op.d, number)
-        for done, below, beside in finish(self.op, sums, row, column, aligned=self._pairs, number=number):
+        self._store(
+            self._oriented(sums), emit.value(row), emit.value(column), number, 2 if self._pairs else 1
+        )
+
+    def _store(self, sums: Any, row: Any, column: Any, number: Any, together: int) -> None:
+        """Stores a fragment of D of which a lane has so many neighbours in a row."""
+        d, width = member(self.op.d, number), together * element_bytes(self.op.d)
+        for done, below, beside in finish(self.op, sums, row, column, aligned=together > 1, number=number):
             place = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
-            tile.store(done, d, *place, vector_bytes=width)
+            tile.store(done, d, *place, vector_bytes=width if together > 1 else 0)
 
     @property
     def _pairs(self) -> bool:
@@ -421,7 +411,7 @@ class WgmmaKernel:
         row, column = emit.value(row), emit.value(column)
         sums, part = self._oriented(sums), None
         # Of 8 bits, pairs are stored; stmatrix stores what has 16.
-        width = pair_bytes(self.op.d) if self._pairs and self.op.types.output_bytes == 1 else 0
+        width = 2 * element_bytes(self.op.d) if self._pairs and self.op.types.output_bytes == 1 else 0
         for done, below, beside in finish(self.op, sums, row, column, aligned=self._pairs, number=product):
             if part is None:
                 with _one_thread():
@@ -440,28 +430,39 @@ class WgmmaKernel:
         identity = emit.value(emit.add(number, 1))
         nvvm.BarrierOp(barrierId=identity, numberOfThreads=emit.value(WARPGROUP))
 
+    def _meet_all(self) -> None:
+        """A barrier of all warpgroups that multiply."""
+        warpgroups = self.schedule.warpgroups
+        nvvm.BarrierOp(
+            barrierId=emit.value(warpgroups + 1), numberOfThreads=emit.value(warpgroups * WARPGROUP)
+        )
+
     # Splits
 
-    def _reduce(self) -> None:
-        """Each CTA of the cluster adds up a share of the columns, from all of its peers."""
+    def _add_up(self, sums: ClusterSums, number: Any) -> None:
+        """Each CTA of the cluster adds up some of the rows of D, and writes them."""
         _meet_cluster()
+        total = sums.total(self.rank, number)
+        nvvm.ClusterArriveOp()  # the peers' sums have been read
         m, n, _ = self.schedule.block
-        splits = self.schedule.splits
-        share = n // splits
-        with tile.role(1, self.schedule.warpgroups) as number:
-            start = emit.mul(number, self.schedule.rows)
-            place = self.order.at(self.first)
-            own, kind = tile.stage(self.staging, number), self._sums(share)
-            offset = emit.mul(self.rank, share)
-            total = None
-            for peer in range(splits):
-                part = tile.peer(own, emit.value(peer))
-                loaded = tile.load(part, emit.value(0), emit.value(offset), kind, vector_bytes=8)
-                lane = tile.to_lane(loaded)
-                total = lane if total is None else _add(total, lane)
-            at = emit.add(emit.mul(place.row, m), start), emit.add(emit.mul(place.column, n), offset)
-            self._write(tile.from_lane(total, kind), *self._swapped(*at), place.member)
-        _meet_cluster()
+        assert isinstance(self.order, Order)  # groups have no splits
+        place = self.order.at(self.first)
+        row, column = self._swapped(emit.mul(place.row, m), emit.mul(place.column, n))
+        below, beside = sums.place(self.rank, number)
+        at = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
+        self._store(total, *at, place.member, VECTOR)
+
+    def _add_up_globally(
+        self, memory: GlobalSums, sums: Any, number: Any, place: Place, row: Any, column: Any
+    ) -> None:
+        """Writes this part's sums, and of those of all parts to D what is this CTA's."""
+        block = emit.add(emit.mul(place.number, self.schedule.ctas), self.rank)
+        memory.put(tile.to_lane(sums), block, place.part, number)
+        columns = self.schedule.block[1] // self.schedule.shares
+        with memory.shares(block, place.part, number) as share:
+            total = tile.from_lane(memory.total(block, share, number), self._sums(columns))
+            beside = emit.add(column, emit.mul(share, columns))
+            self._write(total, *self._swapped(row, beside), place.member)
 
 
 def _bits(mask: int, shift: Any) -> Any:
@@ -470,10 +471,6 @@ def _bits(mask: int, shift: Any) -> Any:
     if isinstance(shift, int):
         return arith.constant(i16, mask << shift)
     return arith.trunci(i16, arith.shli(emit.value(mask), shift))
-
-
-def _add(a: Any, b: Any) -> Any:
-    return arith.addi(a, b) if isinstance(a.type.element_type, ir.IntegerType) else arith.addf(a, b)
 
 
 def _meet_cluster() -> None:

@@ -3,11 +3,12 @@
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from weft import arrays, runtime
 from weft.arrays import ArrayView
@@ -15,6 +16,7 @@ from weft.errors import WeftError
 from weft.isa import tensor_map
 from weft.ptxas import Resources
 from weft.stages import Compiled, Launch, MapParameter, MemrefArgument, ScalarArgument, compile_module
+from weft.workspace import PerStream, Pool
 
 if TYPE_CHECKING:
     from weft import emulator
@@ -63,6 +65,8 @@ class Kernel:
         self.compiled = compiled
         self.launch = launch
         self._loaded: dict[int, runtime.Loaded] = {}
+        self._pools: dict[int, Pool] = {}
+        self._emulated: list[npt.NDArray[np.uint8]] = []
 
     @property
     def name(self) -> str:
@@ -191,11 +195,17 @@ class Kernel:
         grid_, block_ = self.dimensions(views, grid, block, _EMULATED_MULTIPROCESSORS)
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
         parameters = _parameters(self.launch, views, lambda view: buffers[id(view)], _emulator_number)
+        spaces = self._workspaces(views)
+        memories, self._emulated = self._emulated, []  # a launch that fails leaves none to the next
+        if any(m.nbytes < s.nbytes for m, s in zip(memories, spaces, strict=False)) or not memories:
+            memories = [np.zeros(s.nbytes, np.uint8) for s in spaces]
+        for memory, space in zip(memories, spaces, strict=True):
+            parameters += [memory, memory, *(_emulator_number("index", n) for n in space.layout)]
         maps = [
             emulator.TensorMap(_tensor_map(views[m.matrix], m, 0), buffers[id(views[m.matrix])])
             for m in self.launch.maps
         ]
-        return self._module.launch(
+        report = self._module.launch(
             self.name,
             grid=grid_,
             block=block_,
@@ -203,6 +213,8 @@ class Kernel:
             shared_bytes=self.shared_bytes,
             progress=progress,
         )
+        self._emulated = memories
+        return report
 
     def dimensions(
         self,
@@ -227,6 +239,14 @@ class Kernel:
                 most = max(each * multiprocessors // ctas, 1) * ctas
                 grid = (min(tiles, most) if each else tiles, 1, 1)
         return self._extents("grid", grid, _GRID_LIMITS), self._block(block)
+
+    def _workspaces(self, views: Sequence[Any]) -> list["_Space"]:
+        """What a launch with these arguments gives the kernel beside them."""
+        if not self.launch.workspaces:
+            return []
+        assert self.launch.grid is not None
+        tiles = math.prod(self.launch.grid([s for v in views if isinstance(v, ArrayView) for s in v.shape]))
+        return [_Space((tiles * w.rows, *w.row_shape), w.element_bytes) for w in self.launch.workspaces]
 
     def _block(self, given: Sequence[int] | None) -> runtime.Dim:
         """The block of a launch: the one that is compiled into the code, where there is one."""
@@ -289,7 +309,7 @@ class Kernel:
             if copy is not None and isinstance(want, MemrefArgument) and want.writes:
                 view.numpy()[...] = _within(copy.to_numpy(), view)
 
-    def prepare(self, *args: Any) -> runtime.Prepared:
+    def prepare(self, *args: Any) -> runtime.Prepared | PerStream:
         """A launch on the current GPU with these arrays of it and numbers, to be queued any number of times.
 
         The arrays must live as long. Raises WeftError for arguments that don't fit.
@@ -307,14 +327,30 @@ class Kernel:
             return runtime.current().multiprocessors
         return self.loaded().resident_ctas(self.name, launch.block, launch.shared_bytes, launch.cluster)
 
-    def _prepared(self, views: Sequence[Any], grid: runtime.Dim, block: runtime.Dim) -> runtime.Prepared:
+    def _prepared(
+        self, views: Sequence[Any], grid: runtime.Dim, block: runtime.Dim
+    ) -> runtime.Prepared | PerStream:
         args = _parameters(self.launch, views, lambda view: ("P", view.address), _gpu_number)
-        for made in self.launch.maps:
-            matrix = views[made.matrix]
-            args.append(_tensor_map(matrix, made, matrix.address).encode())
-        return self.loaded().prepare(
-            self.name, grid, block, args, shared_bytes=self.shared_bytes, dependent=self.launch.dependent
-        )
+        maps = [_tensor_map(views[m.matrix], m, views[m.matrix].address).encode() for m in self.launch.maps]
+        loaded, spaces = self.loaded(), self._workspaces(views)
+
+        def prepared(addresses: Sequence[int]) -> runtime.Prepared:
+            given = list(args)
+            for space, address in zip(spaces, addresses, strict=True):
+                given += [("P", address), ("P", address), *(_gpu_number("index", n) for n in space.layout)]
+            return loaded.prepare(
+                self.name,
+                grid,
+                block,
+                [*given, *maps],
+                shared_bytes=self.shared_bytes,
+                dependent=self.launch.dependent,
+            )
+
+        if not spaces:
+            return prepared(())
+        pool = self._pools.setdefault(runtime.current().ordinal, Pool())
+        return PerStream(pool, [s.nbytes for s in spaces], prepared)
 
     def loaded(self) -> runtime.Loaded:
         """The cubin on the current GPU, loaded once on each."""
@@ -418,6 +454,23 @@ def _parameters(
             flat += [address(view), address(view)]
             flat += [number("index", n) for n in (0, *view.shape, *view.strides)]
     return flat
+
+
+@dataclass(frozen=True)
+class _Space:
+    """Memory that a launch gives: a contiguous memref."""
+
+    shape: tuple[int, ...]
+    element_bytes: int
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.element_bytes
+
+    @property
+    def layout(self) -> tuple[int, ...]:
+        """What follows the pointers in the memref's descriptor: offset, sizes and strides."""
+        return (0, *self.shape, *arrays.contiguous_strides(self.shape))
 
 
 def _gpu_number(dtype: str, value: Any) -> runtime.Argument:

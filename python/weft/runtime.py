@@ -167,8 +167,8 @@ class Loaded:
         return self._kernels[name]
 
 
-def launch(prepared: "Prepared", stream: object = None) -> None:
-    """Queue a prepared launch on `stream`, whatever context is the current one."""
+def launch(prepared: Any, stream: object = None) -> None:
+    """Queue a launch that `prepare` made on `stream`, whatever context is the current one."""
     with _current(_primary(prepared.device.ordinal)):
         prepared.launch(stream_handle(stream))
 

@@ -19,6 +19,7 @@ from weft.isa import identifiers
 from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.target import Target
+from weft.workspace_parameters import WORKSPACE, WorkspaceParameter, read_workspaces
 
 Sizes = Sequence[int]
 
@@ -72,7 +73,8 @@ class Launch:
     With `persistent` it counts tiles, and a launch has one dimension of as many CTAs, at most so many for
     each multiprocessor (0: no limit). `requires` maps the sizes to numbers that must all be 0. Rows of
     argument `i` must begin at multiples of `aligned[i]` bytes. A `dependent` kernel waits itself for what was
-    queued before it.
+    queued before it. Each `workspace` is zero before the first launch, and what one leaves in it is the next
+    one's on the same stream.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Launch:
     persistent: int | None = None
     cluster: tuple[int, int, int] = (1, 1, 1)
     dependent: bool = False
+    workspaces: tuple[WorkspaceParameter, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -299,7 +302,9 @@ def _launch(kernel: Any) -> Launch | None:
     kinds = list(kernel.function_type.value.inputs)
     writes = _writes(kernel, kinds)
     maps = _maps(kernel)
-    given = kinds[: len(kinds) - len(maps)]
+    kinds = kinds[: len(kinds) - len(maps)]
+    workspaces = read_workspaces(kernel, kinds)
+    given = kinds[: len(kinds) - len(workspaces)]
     arguments = tuple(_argument(kind, number in writes, kernel) for number, kind in enumerate(given))
     sizes = sum(len(a.shape) for a in arguments if isinstance(a, MemrefArgument))
     # MLIR has verified that these are three positive numbers.
@@ -316,12 +321,13 @@ def _launch(kernel: Any) -> Launch | None:
         _count(kernel, "weft.persistent"),
         tuple(attributes["known_cluster_size"]) if "known_cluster_size" in attributes else (1, 1, 1),
         "weft.dependent" in attributes,
+        workspaces,
     )
 
 
 _LAUNCH_ATTRIBUTES = (
     *("weft.grid", "weft.requires", "weft.writes", "weft.shared_bytes"),
-    *("weft.persistent", "weft.aligned", "weft.tensor_maps", "weft.dependent"),
+    *("weft.persistent", "weft.aligned", "weft.tensor_maps", "weft.dependent", WORKSPACE),
 )
 
 

@@ -261,29 +261,59 @@ gpu.module @warpgroups {
     gpu.return
   }
 
-  // Two CTAs share a block: each puts its sums where the other finds them, and adds up half of the columns.
+  // Two CTAs share a block: each puts its sums over the stages, where the other finds them, and adds up half of the rows,
+  // four neighbouring columns a lane at once.
   // CHECK-LABEL: gpu.func @splits
-  // CHECK: !tile.buffer<array<i64: 1, 64, 64>, f32,
-  // CHECK: "tile.store"
-  // CHECK-SAME: !tile.buffer<array<i64: 64, 64>, f32,
+  // CHECK: %[[STAGES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 2, 64, 64>, bf16,
+  // CHECK: "tile.alloc"(%[[STAGES]]) : {{.*}} -> !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(72,1)]">, "shared">
+  // CHECK: "tile.role"
   // CHECK: nvvm.cluster.arrive
   // CHECK: nvvm.cluster.wait
+  // CHECK: nvvm.cluster.arrive
   // CHECK: "tile.role"
+  // CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %{{.*}}
+  // CHECK: "tile.store"
+  // CHECK-SAME: {vector_bytes = 8 : i64} : (!tile.fragment<array<i64: 64, 64>, f32, {{.*}}, !tile.buffer<array<i64: 64, 64>, f32,
+  // CHECK: nvvm.cluster.arrive
+  // CHECK: nvvm.cluster.wait
   // CHECK: "tile.peer"
   // CHECK: "tile.load"
-  // CHECK-SAME: !tile.fragment<array<i64: 64, 32>, f32,
+  // CHECK-SAME: {vector_bytes = 16 : i64}
+  // CHECK-SAME: !tile.fragment<array<i64: 32, 64>, f32, #tile.layout<"S[(4,4,2,1,16,4):(4,1@warpid,16@laneid,4,1@laneid,1)]">>
   // CHECK: "tile.peer"
   // CHECK: "tile.load"
   // CHECK: arith.addf
   // CHECK-NOT: "tile.peer"
-  // CHECK: "tile.store"
-  // CHECK-SAME: memref<?x?xbf16>
   // CHECK: nvvm.cluster.arrive
+  // CHECK: "tile.store"
+  // CHECK-SAME: {vector_bytes = 8 : i64}
+  // CHECK-SAME: memref<?x?xbf16>
   // CHECK: nvvm.cluster.wait
   // CHECK-NEXT: gpu.return
   gpu.func @splits(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
     "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, splits = 2}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
+    gpu.return
+  }
+
+  // Each CTA goes through parts of tiles: tile and part follow from one number. A part's sums go to memory that the launch
+  // gives, and what the warp claims of the whole is added up, part after part, and written.
+  // CHECK-LABEL: gpu.func @global_splits
+  // CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<?x128xvector<4xf32>>, %[[COUNTERS:[a-z0-9]+]]: memref<?xi32>)
+  // CHECK: "tile.gemm_async"
+  // CHECK-COUNT-8: memref.store %{{.*}}, %[[SUMS]]
+  // CHECK: %[[SHARES:.*]] = "tile.claim"(%[[COUNTERS]],
+  // CHECK-SAME: {parties = 2 : i64, shares = 2 : i64}
+  // CHECK: arith.shrui %[[SHARES]]
+  // CHECK: scf.if
+  // CHECK-COUNT-8: memref.load %[[SUMS]]
+  // CHECK: arith.addf
+  // CHECK: "tile.store"
+  // CHECK-SAME: memref<?x?xbf16>
+  gpu.func @global_splits(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %s: memref<?x128xvector<4xf32>>, %c: memref<?xi32>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>, weft.workspace = array<i64: 8, 4>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 2}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
     gpu.return
   }

@@ -56,6 +56,28 @@ gpu.module @m {
     gpu.return
   }
 
+  // What lies over a buffer begins where that does, and adds only what goes beyond all that is there: 24576 + 128 bytes of
+  // the two, 25600 of what lies over both, and what follows comes after it.
+  // CHECK-LABEL: gpu.func @over
+  // CHECK-SAME: weft.shared_bytes = 25700 : i32
+  // CHECK-NOT: tile.
+  gpu.func @over(%v: f32) kernel {
+    %0 = "tile.alloc"() : () -> !Stages
+    // CHECK: llvm.getelementptr %{{.*}}[24576]
+    %1 = "tile.alloc"() : () -> !Small
+    // CHECK: %[[OVER:.*]] = llvm.mlir.addressof @weft_shared : !llvm.ptr<3>
+    %2 = "tile.alloc"(%0) : (!Stages) -> !tile.buffer<array<i64: 64, 100>, f32, #tile.layout<"S[(64,100):(100,1)]">, "shared">
+    // CHECK: %[[AFTER:.*]] = llvm.getelementptr %{{.*}}[25600]
+    %3 = "tile.alloc"() : () -> !Small
+    %4 = "tile.address"(%2) : (!tile.buffer<array<i64: 64, 100>, f32, #tile.layout<"S[(64,100):(100,1)]">, "shared">) -> !llvm.ptr<3>
+    %5 = "tile.address"(%3) : (!Small) -> !llvm.ptr<3>
+    // CHECK: llvm.store %{{.*}}, %[[OVER]]
+    llvm.store %v, %4 : f32, !llvm.ptr<3>
+    // CHECK: llvm.store %{{.*}}, %[[AFTER]]
+    llvm.store %v, %5 : f32, !llvm.ptr<3>
+    gpu.return
+  }
+
   // CHECK-LABEL: gpu.func @without
   // CHECK-NOT: weft.shared_bytes
   gpu.func @without() kernel {

@@ -65,3 +65,28 @@ func.func @peer_outside_of_a_kernel(%b: !T, %i: i32) {
   %0 = "tile.peer"(%b, %i) : (!T, i32) -> !P
   return
 }
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
+gpu.module @m {
+  gpu.func @over_an_argument(%b: !T) {
+    // expected-error @below {{'tile.alloc' op expects to lie over a buffer from tile.alloc in the same kernel}}
+    %0 = "tile.alloc"(%b) : (!T) -> !T
+    gpu.return
+  }
+}
+
+// -----
+
+!S = !tile.buffer<array<i64: 5, 5>, f32, #tile.layout<"S[(5,5):(5,1)]">, "shared">
+!W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+gpu.module @m {
+  gpu.func @over_another_pattern() kernel {
+    %0 = "tile.alloc"() : () -> !S
+    %1 = "tile.alloc"() : () -> !S
+    // expected-error @below {{'tile.alloc' op expects to lie over a buffer at a multiple of 1024 bytes, got 128}}
+    %2 = "tile.alloc"(%1) : (!S) -> !W
+    gpu.return
+  }
+}

@@ -45,6 +45,7 @@ def wrong(schedule, ranks, shape, output="bf16", beta=0.0):
     [
         of(128, 64, 64),
         of(64, 64, 64, 1, splits=2),
+        of(64, 64, 64, 1, global_splits=2),
         of(64, 64, 64, 1, cluster=(2, 1)),
         of(128, 16, 64, swap=True),
         Schedule((64, 64, 64), (2, 2), 3),

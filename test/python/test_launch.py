@@ -7,6 +7,7 @@ import weft
 from weft.stages import compile_module
 
 MAP = "affine_map<(a, b) -> ({})>"
+GRID = f"weft.grid = {MAP.format('a, b, 1')}"
 
 
 def kernel_of(attributes: str = "", arguments: str = "%n: i32, %m: memref<?x?xf32>") -> str:
@@ -32,6 +33,12 @@ REFUSED = {
     'weft.shared_bytes = "x"': 'expects weft.shared_bytes to be an integer, got "x"',
     "weft.shared_bytes = true": "expects weft.shared_bytes to be an integer, got true",
     "weft.shared_bytes = -1 : i32": "expects weft.shared_bytes of at least 0, got -1",
+    "weft.workspace = 3 : i32": "expects weft.workspace to be array<i64: ...>, got 3 : i32",
+    "weft.workspace = array<i64: 1>": "has weft.workspace but no weft.grid, whose tiles it is for",
+    f"{GRID}, weft.workspace = array<i64>": "expects weft.workspace to have a number",
+    f"{GRID}, weft.workspace = array<i64: 0>": "expects weft.workspace to have a number",
+    f"{GRID}, weft.workspace = array<i64: 1, 1, 1>": "a number above 0 for each",
+    f"{GRID}, weft.workspace = array<i64: 1>": "whose first size alone is dynamic, got",
     "weft.gird = 3 : i32": "has an unknown launch attribute 'weft.gird': they are weft.grid,",
     "known_block_size = array<i32: 32, 0, 1>": "attribute 'known_block_size' failed to satisfy constraint",
 }

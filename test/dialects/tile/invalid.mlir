@@ -1495,6 +1495,22 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
 
 // -----
 
+func.func @alloc_over_two(%b: !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">) {
+  // expected-error @below {{'tile.alloc' op expects one buffer to lie over at most, got 2}}
+  %0 = "tile.alloc"(%b, %b) : (!tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">, !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">) -> !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">
+  return
+}
+
+// -----
+
+func.func @alloc_over_a_number(%i: i32) {
+  // expected-error @below {{'tile.alloc' op expects to lie over a tile.buffer, got i32}}
+  %0 = "tile.alloc"(%i) : (i32) -> !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">
+  return
+}
+
+// -----
+
 // Memory of a peer isn't the CTA's to give.
 func.func @alloc_in_a_peer() {
   // expected-error @below {{'tile.alloc' op expects a shared buffer, got}}
@@ -1528,5 +1544,69 @@ func.func @warpgroups_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<
   // expected-error @below {{expects schedule field 'warpgroups' to be an integer, got true}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = true, stages = 3}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @claim_of_floats(%c: memref<?xf32>, %i: i32) {
+  // expected-error @below {{'tile.claim' op expects counters in a memref of rank 1 of i32, got memref<?xf32>}}
+  %0 = "tile.claim"(%c, %i, %i) {parties = 2, shares = 2} : (memref<?xf32>, i32, i32) -> i32
+  return
+}
+
+// -----
+
+func.func @claim_apart(%c: memref<?xi32, strided<[2]>>, %i: i32) {
+  // expected-error @below {{'tile.claim' op expects counters that lie together, got memref<?xi32, strided<[2]>>}}
+  %0 = "tile.claim"(%c, %i, %i) {parties = 2, shares = 2} : (memref<?xi32, strided<[2]>>, i32, i32) -> i32
+  return
+}
+
+// -----
+
+func.func @claim_alone(%c: memref<?xi32>, %i: i32) {
+  // expected-error @below {{'tile.claim' op expects 2 to 16 parties, got 1}}
+  %0 = "tile.claim"(%c, %i, %i) {parties = 1, shares = 1} : (memref<?xi32>, i32, i32) -> i32
+  return
+}
+
+// -----
+
+func.func @claim_of_many(%c: memref<?xi32>, %i: i32) {
+  // expected-error @below {{'tile.claim' op expects 2 to 16 parties, got 17}}
+  %0 = "tile.claim"(%c, %i, %i) {parties = 17, shares = 1} : (memref<?xi32>, i32, i32) -> i32
+  return
+}
+
+// -----
+
+func.func @claim_of_too_much(%c: memref<?xi32>, %i: i32) {
+  // expected-error @below {{'tile.claim' op expects 1 to 4 shares, one for a party, got 5}}
+  %0 = "tile.claim"(%c, %i, %i) {parties = 4, shares = 5} : (memref<?xi32>, i32, i32) -> i32
+  return
+}
+
+// -----
+
+func.func @global_splits_of_too_many(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of 1 to 16 global_splits, and no splits beside them, got 17 and 1}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 17}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @global_splits_and_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of 1 to 16 global_splits, and no splits beside them, got 2 and 2}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 2, splits = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @global_splits_of_none(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has a schedule with a field below 1}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }

@@ -63,6 +63,8 @@ func.func @gemm_on_buffers(%a: !Rows, %b: !Rows) {
 func.func @buffers(%i: i32) {
   // CHECK: "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 64, 64>, bf16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
   %0 = "tile.alloc"() : () -> !Stages
+  // CHECK: "tile.alloc"(%{{.*}}) : (!tile.buffer<array<i64: 3, 64, 64>, bf16, {{.*}}) -> !tile.buffer<array<i64: 8, 8>, f32,
+  %over = "tile.alloc"(%0) : (!Stages) -> !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(12,1)]">, "shared">
   // CHECK: "tile.stage"
   // CHECK-SAME: -> !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
   %1 = "tile.stage"(%0, %i) : (!Stages, i32) -> !Stage
@@ -193,5 +195,13 @@ func.func @warpgroup(%v: vector<8xf32>, %m: memref<?x?xf32>, %i: i32) {
   // CHECK: "tile.store"
   "tile.store"(%0, %m, %i, %i) {vector_bytes = 8}
     : (!tile.fragment<array<i64: 64, 16>, f32, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>, memref<?x?xf32>, i32, i32) -> ()
+  return
+}
+
+// A warp claims what it shall do of what others have written parts of.
+// CHECK-LABEL: func.func @claim
+func.func @claim(%counters: memref<?xi32>, %i: i32) {
+  // CHECK: "tile.claim"(%{{.*}}, %{{.*}}, %{{.*}}) {parties = 4 : i64, shares = 2 : i64} : (memref<?xi32>, i32, i32) -> i32
+  %0 = "tile.claim"(%counters, %i, %i) {parties = 4, shares = 2} : (memref<?xi32>, i32, i32) -> i32
   return
 }

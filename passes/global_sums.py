@@ -1,0 +1,115 @@
+"""How CTAs add up what each has multiplied of K, through global memory.
+
+Each writes the sums of its part, in vectors that a thread reads again as it has written them. Once all are
+there, each adds up a share of the block's columns, in the order of the parts.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.op import refuse
+from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.tile import MatmulOp
+from weft.isa import wgmma
+from weft.isa.chips import WARPGROUP, WARPS
+from weft.mlir import arith, ir, memref, scf, vector
+from weft.passes import emit, places
+from weft.passes.cluster_sums import VECTOR, add
+
+
+def sum_type(form: wgmma.MmaAsync) -> Any:
+    """The type of the sums that an instruction makes."""
+    return emit.i32() if form.d_type == "s32" else ir.F32Type.get()
+
+
+def workspace_types(element: Any) -> list[Any]:
+    """The types of the arguments that such a kernel has after its own: vectors of sums, one for each thread
+    of a warpgroup in a row, and counters.
+    """
+    dynamic = ir.ShapedType.get_dynamic_size()
+    sums = ir.MemRefType.get([dynamic, WARPGROUP], ir.VectorType.get([VECTOR], element))
+    return [sums, ir.MemRefType.get([dynamic], emit.i32())]
+
+
+class GlobalSums:
+    """The sums that all parts of a block's K have, in memory that the launch gives."""
+
+    def __init__(self, op: MatmulOp, element: Any) -> None:
+        """Raises WeftError for an `op` whose kernel has no such memory."""
+        schedule = op.schedule
+        assert isinstance(schedule, WarpgroupSchedule)
+        self.schedule = schedule
+        kernel = op.operation.parent.opview
+        arguments, wanted = kernel.body.blocks[0].arguments, workspace_types(element)
+        if "weft.workspace" not in kernel.operation.attributes or [a.type for a in arguments][-2:] != wanted:
+            kinds = " and ".join(map(str, wanted))
+            raise refuse(op, f"expects a kernel with 'weft.workspace' whose last arguments are {kinds}")
+        self.sums, self.counters = list(arguments)[-2:]
+        self.element = element
+
+    def put(self, lane: Any, block: Any, part: Any, number: Any) -> None:
+        """Writes what a warpgroup's thread has of a part of a block's sums."""
+        numbers = emit.elements(lane)
+        kind = self.sums.type.element_type
+        row, thread = _index(self._row(block, part, number)), _index(emit.rem(emit.thread(), WARPGROUP))
+        for place in range(self.schedule.vectors):
+            run = list(numbers[VECTOR * place : VECTOR * (place + 1)])
+            memref.store(vector.from_elements(kind, run), self.sums, [_further(row, place), thread])
+
+    @contextmanager
+    def shares(self, block: Any, part: Any, number: Any) -> Iterator[Any]:
+        """Waits for the other parts; in the block, ops are built for each share that is then this warp's to
+        add up. Yields its number.
+        """
+        warp = places.warp()
+        index = emit.add(emit.mul(emit.add(emit.mul(block, self.schedule.warpgroups), number), WARPS), warp)
+        claimed = tile.claim(
+            self.counters,
+            emit.value(index),
+            emit.value(part),
+            parties=self.schedule.global_splits,
+            shares=self.schedule.shares,
+        )
+        loop = scf.ForOp(emit.value(0), emit.value(self.schedule.shares), emit.value(1))
+        with ir.InsertionPoint(loop.body):
+            share = loop.induction_variable
+            mine = emit.bit_and(arith.shrui(claimed, share), 1)
+            with emit.when(emit.equal(mine, 1)):
+                yield share
+            scf.yield_([])
+
+    def total(self, block: Any, share: Any, number: Any) -> Any:
+        """What a thread has of the sums of a share: part after part, so that bits don't depend on who was
+        first.
+        """
+        thread, found = _index(emit.rem(emit.thread(), WARPGROUP)), list[Any]()
+        across = self.schedule.block[1] // 8
+        mine = across // self.schedule.shares
+        for part in range(self.schedule.global_splits):
+            row, numbers = self._row(block, part, number), list[Any]()
+            first = _index(emit.add(row, emit.mul(share, mine)))
+            for down in range(0, self.schedule.vectors, across):
+                for place in range(down, down + mine):
+                    numbers += emit.elements(memref.load(self.sums, [_further(first, place), thread]))
+            kind = ir.VectorType.get([len(numbers)], self.element)
+            found.append(vector.from_elements(kind, numbers))
+        total = found[0]
+        for other in found[1:]:
+            total = add(total, other)
+        return total
+
+    def _row(self, block: Any, part: Any, number: Any) -> Any:
+        """The first row of a warpgroup's sums of a part."""
+        slot = emit.add(emit.mul(block, self.schedule.global_splits), part)
+        slot = emit.add(emit.mul(slot, self.schedule.warpgroups), number)
+        return emit.mul(slot, self.schedule.vectors)
+
+
+def _index(number: Any) -> Any:
+    return arith.index_cast(ir.IndexType.get(), emit.value(number))
+
+
+def _further(index: Any, distance: int) -> Any:
+    return arith.addi(index, arith.constant(ir.IndexType.get(), distance))

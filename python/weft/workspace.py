@@ -1,0 +1,87 @@
+"""Memory that launches give a kernel beside its arguments: zero at first, then as the last launch left it.
+
+Launches on one stream follow each other and share it; on two streams, or in two graphs, they may overlap, and
+each has its own.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from weft import runtime
+from weft.runtime import DeviceArray, Prepared, _call, _driver
+
+Key = tuple[int, int]
+
+
+class Pool:
+    """The memory of a kernel's launches on one GPU, kept as long as this object: queued launches and captured
+    graphs count on that.
+    """
+
+    def __init__(self, allocate: Callable[[int], DeviceArray] | None = None) -> None:
+        self._allocate = allocate or zeroed
+        self._kept: dict[Key, list[list[DeviceArray]]] = {}
+
+    def addresses(self, key: Key, sizes: Sequence[int]) -> list[int]:
+        """Where memory of at least these sizes, in bytes, is for a stream or graph."""
+        kept = self._kept.setdefault(key, [])
+        for memory in kept:
+            if all(m.nbytes >= size for m, size in zip(memory, sizes, strict=True)):
+                return [m.address for m in memory]
+        kept.append([self._allocate(size) for size in sizes])
+        return [m.address for m in kept[-1]]
+
+
+class PerStream:
+    """A launch as `runtime.Prepared` is one, with memory of its own on every stream."""
+
+    def __init__(self, pool: Pool, sizes: Sequence[int], make: Callable[[Sequence[int]], Prepared]) -> None:
+        """`make` prepares the launch with memory of these sizes, in bytes, at these addresses."""
+        self._pool, self._sizes, self._make = pool, tuple(sizes), make
+        self._prepared: dict[Key, Prepared] = {}
+        self.device = runtime.current()
+
+    def launch(self, stream: int) -> None:
+        """Queue it on a stream, by its handle; the device's context must be the current one."""
+        key = stream_key(stream)
+        prepared = self._prepared.get(key)
+        if prepared is None:
+            prepared = self._make(self._pool.addresses(key, self._sizes))
+            self._prepared[key] = prepared
+        prepared.launch(stream)
+
+
+def stream_key(stream: int) -> Key:
+    """What tells a stream from every other that there was, and what a graph captures from what runs."""
+    driver = _driver()
+    what = "asking a stream's state"
+    status, graph, *_ = _call(what, driver.cuStreamGetCaptureInfo, stream)
+    captured = status == driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE
+    return int(_call(what, driver.cuStreamGetId, stream)), int(graph) if captured else 0
+
+
+def zeroed(size: int) -> DeviceArray:
+    """Memory of zeros on the current GPU; while a stream is captured too, which doesn't see it."""
+    driver = _driver()
+    what = f"clearing {size} bytes"
+    with _beside_capture(driver):
+        made = DeviceArray((size,), "i8")
+        flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
+        stream = _call(what, driver.cuStreamCreate, flags)
+        _call(what, driver.cuMemsetD8Async, made.address, 0, size, stream)
+        _call(what, driver.cuStreamSynchronize, stream)
+        _call(what, driver.cuStreamDestroy, stream)
+    return made
+
+
+@contextlib.contextmanager
+def _beside_capture(driver: Any) -> Iterator[None]:
+    """In the block, calls that allocate or wait don't end a capture that this thread has begun."""
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    what = "leaving a capture aside"
+    before = _call(what, driver.cuThreadExchangeStreamCaptureMode, relaxed)
+    try:
+        yield
+    finally:
+        _call(what, driver.cuThreadExchangeStreamCaptureMode, before)

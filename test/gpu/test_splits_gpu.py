@@ -1,0 +1,113 @@
+"""Splits of K on a GPU: right in every way to add up, on streams at once, in graphs, launch after launch."""
+
+import pytest
+
+import weft
+from weft import runtime
+from weft.dialects.schedule import WarpgroupSchedule
+
+_reason = runtime.available()
+_chip = "" if _reason is not None else runtime.current().chip
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(_reason is not None, reason=str(_reason)),
+    pytest.mark.skipif(_reason is None and _chip != "sm_90a", reason=f"wgmma is sm_90a's, not {_chip}'s"),
+]
+
+
+def of(m, n, k, warpgroups=2, stages=4, **fields):
+    return WarpgroupSchedule((m, n, k), warpgroups, stages, **fields)
+
+
+SCHEDULES = [
+    of(128, 128, 64, splits=2),
+    of(128, 128, 64, splits=8),
+    of(64, 16, 64, 1, 8, splits=2, swap=True),
+    of(128, 128, 64, global_splits=2),
+    of(128, 128, 64, global_splits=8),
+    of(128, 256, 64, stages=3, global_splits=3),
+    of(64, 64, 64, 1, 6, global_splits=16),
+    of(64, 16, 64, 1, 8, global_splits=4, swap=True),
+    of(128, 128, 64, global_splits=4, cluster=(2, 1)),
+]
+
+
+def operands(m, n, k, seed=0):
+    """Whole numbers, whose sums are exact in every order."""
+    torch = pytest.importorskip("torch")
+    generator = torch.Generator("cuda").manual_seed(seed)
+    shape = {"generator": generator, "device": "cuda"}
+    a, b = (torch.randint(-1, 2, size, **shape).bfloat16() for size in ((m, k), (n, k)))
+    return a, b, torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+
+
+def right(a, b, d):
+    import torch
+
+    return torch.equal(d, (a.float() @ b.float().T).bfloat16())
+
+
+def multiply(schedule, a, b, d, stream=None):
+    import torch
+
+    stream = torch.cuda.current_stream() if stream is None else stream
+    weft.matmul(a, b, out=d, transpose_b=True, schedule=schedule, stream=stream)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+@pytest.mark.parametrize("shape", [(512, 512, 8192), (16, 1000, 4104), (8, 8, 8), (2000, 1000, 1032)])
+def test_a_product_is_right_launch_after_launch(schedule, shape):
+    a, b, d = operands(*shape)
+    for _ in range(3):
+        d.fill_(float("nan"))
+        for _ in range(5):
+            multiply(schedule, a, b, d)
+        assert right(a, b, d)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_streams_at_once_have_memory_of_their_own(schedule):
+    import torch
+
+    cases = [operands(512, 512, 8192, seed) for seed in range(4)]
+    streams = [torch.cuda.Stream() for _ in cases]
+    torch.cuda.synchronize()
+    for _ in range(50):
+        for stream, case in zip(streams, cases, strict=True):
+            multiply(schedule, *case, stream=stream)
+    torch.cuda.synchronize()
+    assert all(right(*case) for case in cases)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_a_graph_has_memory_of_its_own(schedule):
+    """Captured on a stream that nothing ran on before, replayed beside launches."""
+    import torch
+
+    ours, theirs = operands(512, 512, 8192, 1), operands(512, 512, 8192, 2)
+    multiply(schedule, *ours)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+        for _ in range(8):
+            multiply(schedule, *ours)
+    ours[2].fill_(float("nan"))
+    beside = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    for _ in range(20):
+        graph.replay()
+        multiply(schedule, *theirs, stream=beside)
+    torch.cuda.synchronize()
+    assert right(*ours) and right(*theirs)
+
+
+def test_bits_are_the_same_each_time():
+    import torch
+
+    a, b = (torch.randn(512, 16384, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    first, again = (torch.empty(512, 512, device="cuda") for _ in range(2))
+    for schedule in SCHEDULES:
+        multiply(schedule, a, b, first)
+        for _ in range(20):
+            multiply(schedule, a, b, again)
+            assert torch.equal(first, again), schedule
