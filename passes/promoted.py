@@ -76,8 +76,8 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
 @dataclass(frozen=True)
 class Turns:
     """Turns of the `count` warpgroups that multiply, as number `number` of them takes them: all instructions
-    of one, then all of the next. Started together they would be done together, and the tensor cores idle while
-    all add up.
+    of one, then all of the next. Started together they would be done together, and the tensor cores idle
+    while all add up.
     """
 
     number: Any
