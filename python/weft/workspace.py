@@ -56,9 +56,10 @@ def stream_key(stream: int) -> Key:
     """What tells a stream from every other that there was, and what a graph captures from what runs."""
     driver = _driver()
     what = "asking a stream's state"
-    status, graph, *_ = _call(what, driver.cuStreamGetCaptureInfo, stream)
-    captured = status == driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE
-    return int(_call(what, driver.cuStreamGetId, stream)), int(graph) if captured else 0
+    status, capture, *_ = _call(what, driver.cuStreamGetCaptureInfo, stream)
+    if status == driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE:
+        return 0, int(capture)  # a stream that is captured doesn't tell its own number
+    return int(_call(what, driver.cuStreamGetId, stream)), 0
 
 
 def zeroed(size: int) -> DeviceArray:
