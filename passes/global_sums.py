@@ -18,6 +18,8 @@ from weft.mlir import arith, ir, memref, scf, vector
 from weft.passes import emit, places
 from weft.passes.cluster_sums import VECTOR, add
 
+_AT_ONCE = 64  # sums that a thread loads before it adds
+
 
 def sum_type(form: wgmma.MmaAsync) -> Any:
     """The type of the sums that an instruction makes."""
@@ -48,6 +50,15 @@ class GlobalSums:
             raise refuse(op, f"expects a kernel with 'weft.workspace' whose last arguments are {kinds}")
         self.sums, self.counters = list(arguments)[-2:]
         self.element = element
+        # Columns of fragments, 8 of the block's, that a share has; and how many of them are added up at once:
+        # with those of all parts they must fit in registers.
+        self.across = self.schedule.block[1] // 8
+        share = self.across // self.schedule.shares
+        each = VECTOR * self.schedule.vectors // self.across * self.schedule.global_splits
+        self.together = max(
+            w for w in range(1, share + 1) if share % w == 0 and (w * each <= _AT_ONCE or w == 1)
+        )
+        self.pieces = share // self.together
 
     def put(self, lane: Any, block: Any, part: Any, number: Any) -> None:
         """Writes what a warpgroup's thread has of a part of a block's sums."""
@@ -60,8 +71,8 @@ class GlobalSums:
 
     @contextmanager
     def shares(self, block: Any, part: Any, number: Any) -> Iterator[Any]:
-        """Waits for the other parts; in the block, ops are built for each share that is then this warp's to
-        add up. Yields its number.
+        """Waits for the other parts; in the block, ops are built for each piece of a share that is then this
+        warp's to add up. Yields its number among the block's pieces.
         """
         warp = places.warp()
         index = emit.add(emit.mul(emit.add(emit.mul(block, self.schedule.warpgroups), number), WARPS), warp)
@@ -77,21 +88,22 @@ class GlobalSums:
             share = loop.induction_variable
             mine = emit.bit_and(arith.shrui(claimed, share), 1)
             with emit.when(emit.equal(mine, 1)):
-                yield share
+                pieces = scf.ForOp(emit.value(0), emit.value(self.pieces), emit.value(1))
+                with ir.InsertionPoint(pieces.body):
+                    yield emit.add(emit.mul(share, self.pieces), pieces.induction_variable)
+                    scf.yield_([])
             scf.yield_([])
 
-    def total(self, block: Any, share: Any, number: Any) -> Any:
-        """What a thread has of the sums of a share: part after part, so that bits don't depend on who was
+    def total(self, block: Any, piece: Any, number: Any) -> Any:
+        """What a thread has of the sums of a piece: part after part, so that bits don't depend on who was
         first.
         """
         thread, found = _index(emit.rem(emit.thread(), WARPGROUP)), list[Any]()
-        across = self.schedule.block[1] // 8
-        mine = across // self.schedule.shares
         for part in range(self.schedule.global_splits):
             row, numbers = self._row(block, part, number), list[Any]()
-            first = _index(emit.add(row, emit.mul(share, mine)))
-            for down in range(0, self.schedule.vectors, across):
-                for place in range(down, down + mine):
+            first = _index(emit.add(row, emit.mul(piece, self.together)))
+            for down in range(0, self.schedule.vectors, self.across):
+                for place in range(down, down + self.together):
                     numbers += emit.elements(memref.load(self.sums, [_further(first, place), thread]))
             kind = ir.VectorType.get([len(numbers)], self.element)
             found.append(vector.from_elements(kind, numbers))

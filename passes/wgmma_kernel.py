@@ -458,10 +458,10 @@ class WgmmaKernel:
         """Writes this part's sums, and of those of all parts to D what is this CTA's."""
         block = emit.add(emit.mul(place.number, self.schedule.ctas), self.rank)
         memory.put(tile.to_lane(sums), block, place.part, number)
-        columns = self.schedule.block[1] // self.schedule.shares
-        with memory.shares(block, place.part, number) as share:
-            total = tile.from_lane(memory.total(block, share, number), self._sums(columns))
-            beside = emit.add(column, emit.mul(share, columns))
+        columns = 8 * memory.together
+        with memory.shares(block, place.part, number) as piece:
+            total = tile.from_lane(memory.total(block, piece, number), self._sums(columns))
+            beside = emit.add(column, emit.mul(piece, columns))
             self._write(total, *self._swapped(row, beside), place.member)
 
 
