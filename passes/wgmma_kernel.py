@@ -24,6 +24,8 @@ from weft.passes.global_sums import GlobalSums, sum_type
 from weft.passes.product import element_bytes, map_of_member, member, size
 from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Place
 
+_ALL = 15  # the barrier of all that multiply: the last, behind those of a warpgroup and those that give turns
+
 
 def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
     """The layout of `outer` tiles one after the other, each in panels as wide as a swizzle: those of 128
@@ -432,10 +434,8 @@ class WgmmaKernel:
 
     def _meet_all(self) -> None:
         """A barrier of all warpgroups that multiply."""
-        warpgroups = self.schedule.warpgroups
-        nvvm.BarrierOp(
-            barrierId=emit.value(warpgroups + 1), numberOfThreads=emit.value(warpgroups * WARPGROUP)
-        )
+        threads = emit.value(self.schedule.warpgroups * WARPGROUP)
+        nvvm.BarrierOp(barrierId=emit.value(_ALL), numberOfThreads=threads)
 
     # Splits
 

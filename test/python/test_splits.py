@@ -234,3 +234,10 @@ def test_parts_of_products_with_scales_of_blocks(schedule):
     whole = left.astype(np.float64) * of_left.repeat(128, 0).T
     whole = whole @ (right.astype(np.float64) * of_right.repeat(128, 0)[:n].repeat(128, 1)).T
     assert np.array_equal(found, whole)
+
+
+@pytest.mark.parametrize("fields", [{"splits": 2}, {"global_splits": 2}], ids=str)
+def test_warpgroups_that_take_turns_meet_before_they_add_up(fields):
+    """Barriers of turns and of all warpgroups are different ones, with three of them too."""
+    product = Product("f8E4M3FN", "f32", promote=True)
+    assert not product.wrong(product.compiled(of(192, 64, 128, 3, 2, **fields)), (200, 72, 1040))
