@@ -53,9 +53,11 @@ _ESTIMATED_GET = 43.0  # and reads from there
 
 
 @lru_cache(maxsize=4096)
-def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a") -> WarpgroupSchedule:
-    """The schedule of the least modelled time for an M x N x K product; WeftError where none is legal."""
-    found = [(modelled(s, m, n, k, types), s) for s in candidates(m, n, k, types, Target.of(chip))]
+def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a", members: int = 1) -> WarpgroupSchedule:
+    """The schedule of the least modelled time for `members` products of M x N x K; WeftError where none is
+    legal.
+    """
+    found = [(modelled(s, m, n, k, types, members), s) for s in candidates(m, n, k, types, Target.of(chip))]
     if not found:
         inside = "" if not any(types.transposed) else ", with K outside"
         raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip}{inside}")
@@ -96,13 +98,13 @@ def _deepest(schedule: WarpgroupSchedule, types: Types, target: Target) -> Warpg
     return replace(schedule, stages=min(schedule.most_stages(types, target.chip), _MOST_STAGES))
 
 
-def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types) -> float:
-    """The cycles that a product takes."""
+def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, members: int = 1) -> float:
+    """The cycles that a batch of products takes."""
     rows, columns, depth = s.block
     down, across = (n, m) if s.swap else (m, n)
     size = types.input_bytes
     ctas = _up(down, rows * s.cluster[0]) * _up(across, columns * s.cluster[1])
-    ctas *= s.splits * s.global_splits * s.cluster[0] * s.cluster[1]
+    ctas *= s.splits * s.global_splits * s.cluster[0] * s.cluster[1] * members
     steps = depth * size // 32
     products = rows // 64 * steps * max(columns / 2, _READ_A + _READ_B * columns) * _PRODUCTS
     shared = (rows / s.cluster[1] + columns / s.cluster[0]) * depth * size
@@ -122,7 +124,7 @@ def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types) -> floa
     end = written + (_CLUSTER if s.ctas > 1 else 0.0)
     if s.splits > 1:
         end += _REDUCE + rows * columns * 4 / _ADD
-    moved = (m * k + n * k) * size + m * n * types.output_bytes
+    moved = members * ((m * k + n * k) * size + m * n * types.output_bytes)
     memory = moved / (_MEMORY * min(1.0, _ACTIVE * ctas / _RESIDENT[1]))
     return max(_up(ctas, _RESIDENT[s.ctas]) * tile, memory) + end
 

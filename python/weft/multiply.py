@@ -12,7 +12,7 @@ from weft import arrays, kernel, runtime
 from weft.arrays import ArrayView
 from weft.builder import Module, memref
 from weft.dialects import tile
-from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule
+from weft.dialects.schedule import PROMOTED, AnySchedule, Types, WarpgroupSchedule
 from weft.errors import WeftError
 from weft.passes import choice
 
@@ -45,6 +45,9 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,
     epilogue: Epilogue | None = None,
+    scales: tuple[Any, Any] | None = None,
+    groups: Any = None,
+    promote: bool = False,
     out_dtype: str | None = None,
     schedule: AnySchedule | None = None,
     stream: Any = None,
@@ -52,6 +55,18 @@ def matmul(
     """`alpha * a @ b + beta * c` of matrices: a M x K (K x M with `transpose_a`), b K x N (N x K with
     `transpose_b`), c and the result M x N. An `epilogue` adds to it, in f32 (i32) like all before the result
     is rounded.
+
+    A dimension before these makes a batch: all arrays that have it have as many matrices, and one without it
+    is every product's. `groups`, of int32, makes products of different sizes. Beside an `a` without a batch
+    and a `b` with one it says for each row of `a` which `b` it is multiplied by (a negative number: none, and
+    its row of the result is left alone); 128 rows from a multiple of 128 on must have the same. Beside
+    batches of both it says for each product how many of its rows there are: what the others hold is
+    unspecified.
+
+    fp8 may have float32 `scales` of `a` (M x ceil(K / 128), its columns together: `strides[-2] == 1`) and of
+    `b` (ceil(N / 128) x ceil(K / 128), N first also where `b` has K first): each product of 128 elements
+    along K is scaled by both before products are added up. Those, and with `promote` those of fp8 without
+    scales, are added up in f32; else the tensor cores add up products of fp8, with about 13 bits of fraction.
 
     Takes arrays of PyTorch, CuPy and NumPy, and whatever has DLPack or `__cuda_array_interface__`: all on
     one GPU, or all on the CPU, whence they are copied (with no GPU, the emulator multiplies them). `out`
@@ -66,11 +81,12 @@ def matmul(
     """
     known = _prepared.get((id(a), id(b), id(out)))
     if known is None or not (
-        known.is_for(a, b, out, c, epilogue)
-        and known.options == (out_dtype, transpose_a, transpose_b, alpha, beta, schedule)
+        known.is_for(a, b, out, c, epilogue, scales, groups)
+        and known.options == (out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
     ):
-        options = out_dtype, transpose_a, transpose_b, alpha, beta, schedule
-        given = _Given.of(a, b, c, out, epilogue, *options)
+        options = out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule
+        added = _added(c, epilogue, scales, groups)
+        given = _Given.of(a, b, out, added, epilogue.activation if epilogue else None, *options)
         if given.on_cpu:
             given.kernel()(*given.views)
             return given.out
@@ -94,6 +110,7 @@ class _Given:
     transposed: tuple[bool, bool]
     alpha: float
     beta: float
+    promote: bool
     schedule: AnySchedule | None
     roles: tuple[str, ...]  # of the arrays after `out`
     activation: str | None
@@ -103,14 +120,15 @@ class _Given:
         cls,
         a: Any,
         b: Any,
-        c: Any,
         out: Any,
-        epilogue: Epilogue | None,
+        added: dict[str, Any],
+        activation: str | None,
         out_dtype: str | None,
         transpose_a: bool,
         transpose_b: bool,
         alpha: float,
         beta: float,
+        promote: bool,
         schedule: AnySchedule | None,
     ) -> "_Given":
         """Raises WeftError for arrays that make no product."""
@@ -118,17 +136,18 @@ class _Given:
         view_b, flipped_b = _matrix("b", b)
         transposed = transpose_a != flipped_a, transpose_b != flipped_b
         (m, k), (k_b, n) = (
-            v.shape[::-1] if t else v.shape for v, t in zip((view_a, view_b), transposed, strict=True)
+            v.shape[-2:][::-1] if t else v.shape[-2:]
+            for v, t in zip((view_a, view_b), transposed, strict=True)
         )
         if k != k_b:
             raise WeftError(f"weft.matmul: a is {m} x {k} and b {k_b} x {n}: they don't agree on K")
+        sizes = _Extents.of(m, n, k, view_a, view_b, "groups" in added)
         if out is None:
-            if beta and c is None:
+            if beta and "c" not in added:
                 raise WeftError("weft.matmul: beta scales c, or what out holds: neither is given")
-            out = _empty(a, view_a, (m, n), out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype))
-        added = _added(c, epilogue)
-        rest = [_shaped("out", out, (m, n))]
-        rest += [_shaped(name, x, (n,) if name == "bias" else (m, n)) for name, x in added.items()]
+            kind = out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
+            out = _empty(a, view_a, sizes.of_array("out"), kind)
+        rest = [sizes.view(name, array) for name, array in {"out": out, **added}.items()]
         if out_dtype is not None and rest[0].dtype != out_dtype:
             raise WeftError(f"weft.matmul: out has elements of {rest[0].dtype}, out_dtype is {out_dtype}")
         views = (view_a, view_b, *rest)
@@ -136,10 +155,8 @@ class _Given:
         if len({v.device for v in views}) > 1 or len(places) > 1:
             found = ", ".join(sorted(f"{device}:{number}" for device, number in places))
             raise WeftError(f"weft.matmul: expects all arrays in one memory, got them on {found}")
-        held = (a, b, out, *added.values())
-        activation = epilogue.activation if epilogue else None
-        scales = float(alpha), float(beta)
-        return cls(held, views, out, transposed, *scales, schedule, tuple(added), activation)
+        held, factors = (a, b, out, *added.values()), (float(alpha), float(beta))
+        return cls(held, views, out, transposed, *factors, promote, schedule, tuple(added), activation)
 
     @property
     def on_cpu(self) -> bool:
@@ -148,43 +165,104 @@ class _Given:
     def kernel(self) -> kernel.Kernel:
         """The kernel for these types and sizes, compiled once."""
         a, b, d, *rest = self.views
-        types = Types(a.dtype, b.dtype, d.dtype, (self.transposed[0], not self.transposed[1]))
+        outside = self.transposed[0], not self.transposed[1]
+        scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
+        types = Types(a.dtype, b.dtype, d.dtype, outside, self.promote or scaled, scaled, grouped)
         chip = runtime.current().chip if runtime.available() is None else "sm_90a"
         schedule = self.schedule
         if schedule is None and chip in WarpgroupSchedule.chips(types):
-            m, n = d.shape
-            k = a.shape[0] if self.transposed[0] else a.shape[1]
-            schedule = choice.choose(m, n, k, types, chip)
-        scales = self.alpha, self.beta
-        added = tuple((role, view.dtype) for role, view in zip(self.roles, rest, strict=True))
-        return _compiled(types, added, self.transposed, scales, self.activation, schedule, chip)
+            m, n = d.shape[-2:]
+            k = a.shape[-2] if self.transposed[0] else a.shape[-1]
+            members = d.shape[0] if len(d.shape) == 3 else 1
+            schedule = choice.choose(m, n, k, types, chip, members)
+        added = tuple((role, v.dtype, len(v.shape)) for role, v in zip(self.roles, rest, strict=True))
+        ranks = len(a.shape), len(b.shape), len(d.shape)
+        what = self.alpha, self.beta, self.promote, self.activation
+        return _compiled(types, ranks, added, self.transposed, *what, schedule, chip)
+
+
+@dataclass(frozen=True)
+class _Extents:
+    """The sizes of a call's product, and of all arrays beside a and b."""
+
+    m: int
+    n: int
+    k: int
+    members: int | None  # of a batch; None for one result
+    matrices: int | None  # of which each row of a has one, with groups
+
+    @classmethod
+    def of(cls, m: int, n: int, k: int, a: ArrayView, b: ArrayView, grouped: bool) -> "_Extents":
+        batches = {name: v.shape[0] for name, v in (("a", a), ("b", b)) if len(v.shape) == 3}
+        if grouped and not batches:
+            raise WeftError("weft.matmul: expects a batch of b, or of a and b, with groups")
+        if grouped and "a" not in batches:
+            return cls(m, n, k, None, batches["b"])
+        if len(set(batches.values())) > 1:
+            raise WeftError(f"weft.matmul: a is a batch of {batches['a']}, and b one of {batches['b']}")
+        return cls(m, n, k, next(iter(batches.values()), None), None)
+
+    def of_array(self, name: str) -> tuple[int, ...]:
+        """The shape of an array, by its role; a batch may lack its first dimension, but `out` may not."""
+        blocks = -(-self.k // PROMOTED)
+        batch = () if self.members is None else (self.members,)
+        if name == "bias":
+            return (self.n,)
+        if name == "groups":
+            return (self.m if self.members is None else self.members,)
+        if name == "scale_a":
+            return (*batch, self.m, blocks)
+        if name == "scale_b":
+            many = batch if self.matrices is None else (self.matrices,)
+            return (*many, -(-self.n // PROMOTED), blocks)
+        return (*batch, self.m, self.n)
+
+    def view(self, name: str, array: Any) -> ArrayView:
+        """The view of an array as the kernel has it. Raises WeftError for one of another shape."""
+        view, shape = arrays.view(array), self.of_array(name)
+        if name in ("c", "residual", "scale_a", "scale_b") and self.matrices is None:
+            view = _without_copies(view)
+            shape = shape[-len(view.shape) :] if len(view.shape) == 2 else shape
+        if view.shape != shape:
+            wanted = " x ".join(map(str, shape)) + (" elements" if len(shape) == 1 else "")
+            raise WeftError(f"weft.matmul: expects {name} of {wanted}, got {_sizes(view)}")
+        if name == "scale_a":
+            view = _turned(view)
+        if view.shape[-1] > 1 and view.strides[-1] != 1:
+            what = {1: "elements"}.get(len(shape), "columns" if name == "scale_a" else "rows of elements")
+            found = f"strides {arrays.view(array).strides}"
+            raise WeftError(f"weft.matmul: expects {name} of {what} that lie together, got {found}")
+        return view
 
 
 def plain(types: Types, schedule: AnySchedule, chip: str) -> kernel.Kernel:
-    """The kernel of `a @ b` with nothing around it. Raises WeftError where there is none."""
+    """The kernel of `a @ b` with nothing around it, but scales where the types have such. Raises WeftError
+    where there is none.
+    """
     transposed = types.transposed[0], not types.transposed[1]
-    return _compiled(types, None, transposed, (1.0, 0.0), schedule, chip)
+    scales = (("scale_a", "f32", 2), ("scale_b", "f32", 2)) if types.scaled else ()
+    what = 1.0, 0.0, types.promoted and not types.scaled, None
+    return _compiled(types, (2, 2, 2), scales, transposed, *what, schedule, chip)
 
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(
     types: Types,
-    added: tuple[tuple[str, str], ...],
+    ranks: tuple[int, int, int],
+    added: tuple[tuple[str, str, int], ...],
     transposed: tuple[bool, bool],
-    scales: tuple[float, float],
+    alpha: float,
+    beta: float,
+    promote: bool,
     activation: str | None,
     schedule: AnySchedule | None,
     chip: str,
 ) -> kernel.Kernel:
     with Module() as module:
-        matrices = [memref("?x?", kind, strides=("?", 1)) for kind in (types.a, types.b, types.d)]
-        matrices += [
-            memref("?", kind) if role == "bias" else memref("?x?", kind, strides=("?", 1))
-            for role, kind in added
-        ]
-        with module.func("matmul", matrices) as operands:
-            a, b, d, *rest = operands
-            roles = {role: value for (role, _), value in zip(added, rest, strict=True)}
+        kinds = [*zip((types.a, types.b, types.d), ranks, strict=True), *((t, rank) for _, t, rank in added)]
+        matrices = [memref("x".join("?" * rank), t, strides=_strides(rank)) for t, rank in kinds]
+        with module.func("matmul", matrices) as (a, b, d, *rest):
+            roles = {role: value for (role, *_), value in zip(added, rest, strict=True)}
             tile.matmul(
                 a,
                 b,
@@ -193,11 +271,17 @@ def _compiled(
                 activation=activation,
                 transpose_a=transposed[0],
                 transpose_b=transposed[1],
-                alpha=scales[0],
-                beta=scales[1],
+                alpha=alpha,
+                beta=beta,
+                promote=promote,
                 schedule=schedule,
             )
     return kernel.compile(module, arch=chip)
+
+
+def _strides(rank: int) -> tuple[int | str, ...] | None:
+    """Those of a matrix or batch whose rows lie anywhere; a vector has none."""
+    return None if rank == 1 else (*["?"] * (rank - 1), 1)
 
 
 class _Call:
@@ -217,7 +301,9 @@ class _Call:
         self.activation = given.activation
         self.bare = not rest and given.activation is None
 
-    def is_for(self, a: Any, b: Any, out: Any, c: Any, epilogue: Epilogue | None) -> bool:
+    def is_for(
+        self, a: Any, b: Any, out: Any, c: Any, epilogue: Epilogue | None, scales: Any, groups: Any
+    ) -> bool:
         """Whether these are the arrays, where and as large as they were."""
         ours, pointer, address, shape = self.a
         if ours() is not a or pointer(a) != address or a.shape != shape:
@@ -228,9 +314,10 @@ class _Call:
         ours, pointer, address, shape = self.out
         if ours() is not out or pointer(out) != address or out.shape != shape:
             return False
-        if c is None and epilogue is None:
+        if c is None and epilogue is None and scales is None and groups is None:
             return self.bare
-        added, activation = _added(c, epilogue), epilogue.activation if epilogue else None
+        added = _added(c, epilogue, scales, groups)
+        activation = epilogue.activation if epilogue else None
         return (
             activation == self.activation
             and added.keys() == self.added.keys()
@@ -247,27 +334,20 @@ def _is_still(array: Any, known: _Watched) -> bool:
     return bool(ours() is array and pointer(array) == address and array.shape == shape)
 
 
-def _added(c: Any, epilogue: Epilogue | None) -> dict[str, Any]:
-    """The arrays that are added to a product, by their roles. Raises WeftError for no epilogue."""
-    if epilogue is None:
-        return {} if c is None else {"c": c}
-    if not isinstance(epilogue, Epilogue):
+def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[str, Any]:
+    """The arrays beside a, b and the result, by their roles. Raises WeftError for what is no epilogue, or no
+    scales.
+    """
+    if epilogue is not None and not isinstance(epilogue, Epilogue):
         raise WeftError(f"weft.matmul: expects epilogue to be a weft.Epilogue, got {type(epilogue).__name__}")
-    given = {"c": c, "bias": epilogue.bias, "residual": epilogue.residual}
+    if scales is not None and not (isinstance(scales, (tuple, list)) and len(scales) == 2):
+        raise WeftError("weft.matmul: expects scales to be a pair, of a and of b")
+    given = {"c": c, "groups": groups}
+    if epilogue is not None:
+        given |= {"bias": epilogue.bias, "residual": epilogue.residual}
+    if scales is not None:
+        given |= {"scale_a": scales[0], "scale_b": scales[1]}
     return {role: array for role, array in given.items() if array is not None}
-
-
-def _shaped(name: str, array: Any, shape: tuple[int, ...]) -> ArrayView:
-    """The view of an array of this shape. Raises WeftError for one of another."""
-    view = arrays.view(array)
-    if view.shape != shape:
-        wanted = " x ".join(map(str, shape)) + (" elements" if len(shape) == 1 else "")
-        raise WeftError(f"weft.matmul: expects {name} of {wanted}, got {_sizes(view)}")
-    if view.shape[-1] > 1 and view.strides[-1] != 1:
-        what = "elements" if len(shape) == 1 else "rows of elements"
-        found = f"strides {view.strides}"
-        raise WeftError(f"weft.matmul: expects {name} of {what} that lie together, got {found}")
-    return view
 
 
 def _watched(array: Any, view: ArrayView) -> _Watched:
@@ -279,19 +359,31 @@ _prepared: dict[tuple[int, int, int], _Call] = {}
 
 
 def _matrix(name: str, array: Any) -> tuple[ArrayView, bool]:
-    """The view of a matrix, and whether its columns are what lies together."""
+    """The view of a matrix or of a batch, and whether its columns are what lies together."""
     view = arrays.view(array)
-    if len(view.shape) != 2:
-        raise WeftError(f"weft.matmul: expects {name} to be a matrix, got {_sizes(view)}")
-    rows, columns = view.strides
-    flipped = columns != 1 and view.shape[1] > 1 and (rows == 1 or view.shape[0] == 1)
-    if not flipped and columns != 1 and view.shape[1] > 1:
+    if len(view.shape) not in (2, 3):
+        raise WeftError(f"weft.matmul: expects {name} to be a matrix or a batch of them, got {_sizes(view)}")
+    view = _without_copies(view)
+    (height, width), (rows, columns) = view.shape[-2:], view.strides[-2:]
+    flipped = columns != 1 and width > 1 and (rows == 1 or height == 1)
+    if not flipped and columns != 1 and width > 1:
         raise WeftError(
             f"weft.matmul: expects {name} with rows or columns that lie together, got strides {view.strides}"
         )
-    if not flipped:
-        return view, False
-    return replace(view, shape=view.shape[::-1], strides=view.strides[::-1]), True
+    return (_turned(view), True) if flipped else (view, False)
+
+
+def _turned(view: ArrayView) -> ArrayView:
+    """A matrix or batch with rows for columns."""
+    turned = [(*each[:-2], each[-1], each[-2]) for each in (view.shape, view.strides)]
+    return replace(view, shape=turned[0], strides=turned[1])
+
+
+def _without_copies(view: ArrayView) -> ArrayView:
+    """A batch of one matrix over and over as that matrix: a kernel takes it for every product."""
+    if len(view.shape) != 3 or view.strides[0] != 0:
+        return view
+    return replace(view, shape=view.shape[1:], strides=view.strides[1:])
 
 
 def _sizes(view: ArrayView) -> str:
@@ -302,7 +394,7 @@ def _library(array: Any) -> str:
     return type(array).__module__.partition(".")[0]
 
 
-def _empty(like: Any, view: ArrayView, shape: tuple[int, int], dtype: str) -> Any:
+def _empty(like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str) -> Any:
     """A new array of a library, where another one is. Raises WeftError for a library that isn't known."""
     name = arrays.numpy_dtype(dtype).name
     if _library(like) == "torch":

@@ -174,11 +174,12 @@ def test_ours_gets_the_operands_the_schedule_and_the_stream(monkeypatch: pytest.
     assert asked == []
     call()
     chosen = WarpgroupSchedule((64, 64, 64), 1, 3)
-    assert asked == [
-        (("a", "b"), {"out": "d", "transpose_b": True, "schedule": chosen, "stream": "now"}),
-    ]
-    with pytest.raises(Refusal, match="no scales of blocks"):
-        our().prepare(SMALL, [Buffers("a", "b", "d", "of a", "of b")])
+    same = {"out": "d", "transpose_b": True, "stream": "now"}
+    assert asked == [(("a", "b"), {**same, "schedule": chosen, "scales": None, "promote": False})]
+    (call,) = our().prepare(replace(SMALL, inputs="e4m3-block"), [Buffers("a", "b", "d", "of a", "of b")])
+    call()
+    scaled = {**same, "schedule": None, "scales": ("of a", "of b"), "promote": True}
+    assert asked[1:] == [(("a", "b"), scaled)]
 
 
 @pytest.mark.parametrize("name", ["triton", "deepgemm"])

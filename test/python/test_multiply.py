@@ -99,8 +99,9 @@ def test_a_prepared_launch_is_for_the_same_arrays_alone():
 
     def prepared(c=None, epilogue=None):
         call = multiply._Call.__new__(multiply._Call)
-        options = None, False, False, 1.0, 0.0, None
-        call._watch(multiply._Given.of(a, b, c, out, epilogue, *options))
+        options = None, False, False, 1.0, 0.0, False, None
+        added, activation = multiply._added(c, epilogue, None, None), epilogue and epilogue.activation
+        call._watch(multiply._Given.of(a, b, out, added, activation, *options))
         return call
 
     given = {
@@ -119,9 +120,10 @@ def test_a_prepared_launch_is_for_the_same_arrays_alone():
         call = prepared(*made)
         for other, (c_, epilogue) in given.items():
             wanted = name == other or frozenset((name, other)) in same
-            assert call.is_for(a, b, out, c_, epilogue) == wanted, (name, other)
+            assert call.is_for(a, b, out, c_, epilogue, None, None) == wanted, (name, other)
     # An epilogue is only how arrays are handed over: one of the same arrays is the same.
-    assert prepared(*given["all"]).is_for(a, b, out, c, weft.Epilogue(bias, "relu", residual))
+    again = weft.Epilogue(bias, "relu", residual)
+    assert prepared(*given["all"]).is_for(a, b, out, c, again, None, None)
 
 
 def test_a_schedule_of_ones_own():
@@ -144,7 +146,7 @@ def test_kernels_are_compiled_once(monkeypatch):
     ("call", "message"),
     [
         (lambda: weft.matmul(small(4, 8), small(9, 4)), "a is 4 x 8 and b 9 x 4: they don't agree on K"),
-        (lambda: weft.matmul(small(4), small(4, 4)), "expects a to be a matrix, got 4"),
+        (lambda: weft.matmul(small(4), small(4, 4)), "expects a to be a matrix or a batch of them, got 4"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), out=small(4, 5)), "expects out of 4 x 4, got 4 x 5"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), beta=1.0), "neither is given"),
         (lambda: weft.matmul(small(4, 8), small(8, 4, dtype=np.float32)), "A and B of one element type"),

@@ -114,6 +114,8 @@ def quietly(done: int, total: int) -> None:
         ("bf16", "f32", Types("bf16", "bf16", "f32")),
         ("tf32", "f32", Types("f32", "f32", "f32")),
         ("e4m3", "bf16", Types("f8E4M3FN", "f8E4M3FN", "bf16")),
+        ("e4m3-promoted", "bf16", Types("f8E4M3FN", "f8E4M3FN", "bf16", promoted=True)),
+        ("e4m3-block", "bf16", Types("f8E4M3FN", "f8E4M3FN", "bf16", promoted=True, scaled=True)),
         ("s8", "s32", Types("i8", "i8", "i32")),
     ],
 )
@@ -122,11 +124,6 @@ def test_types_of_a_problem(inputs: str, output: str, types: Types) -> None:
     assert made == Product(1, 2, 3, types, "sm_90a")
     outside = product_of(Problem(1, 2, 3, inputs, output, transpose_b=False), "sm_90a")
     assert outside.types == replace(types, transposed=(False, True))
-
-
-def test_scales_of_blocks_are_refused() -> None:
-    with pytest.raises(WeftError, match="no scales of blocks"):
-        product_of(Problem(1, 2, 3, "e4m3-block", "bf16"), "sm_90a")
 
 
 def test_the_model_s_choice_is_tried_first_then_what_it_takes_for_fastest() -> None:

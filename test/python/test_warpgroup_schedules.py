@@ -217,10 +217,10 @@ def test_a_stage_released_to_its_own_cta_alone_is_caught(monkeypatch):
     peers = wgmma_kernel.tile.release_peer
     told = []
 
-    def first_alone(ring, stage, rank):
+    def first_alone(ring, stage, rank, **how):
         told.append(rank)
         if len(told) == 1:
-            peers(ring, stage, rank)
+            peers(ring, stage, rank, **how)
 
     monkeypatch.setattr(wgmma_kernel.tile, "release_peer", first_alone)
     kernel = Product().compiled(of(64, 64, 64, 1, 2, cluster=(2, 1)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Problem
 from weft.errors import WeftError
+from weft.isa.types import E4M3
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
@@ -39,8 +40,6 @@ def weft(schedule: str | None = None) -> Implementation:
         import weft as package
         from weft.dialects.schedule import read_schedule
 
-        if any(each.scale_a is not None for each in sets):
-            raise Refusal("weft.matmul takes no scales of blocks")
         chosen = None if schedule is None else read_schedule(schedule)
         return [partial(_weft_matmul, package.matmul, problem, each, chosen) for each in sets]
 
@@ -52,7 +51,10 @@ def _weft_matmul(matmul: Any, problem: Problem, each: Buffers, schedule: "AnySch
 
     # Asked for at each call: while a graph is captured, the stream is another.
     stream = torch.cuda.current_stream()
-    matmul(each.a, each.b, out=each.d, transpose_b=problem.transpose_b, schedule=schedule, stream=stream)
+    scales = None if each.scale_a is None else (each.scale_a, each.scale_b)
+    promote = INPUTS[problem.inputs].promoted
+    options = {"transpose_b": problem.transpose_b, "scales": scales, "promote": promote}
+    matmul(each.a, each.b, out=each.d, schedule=schedule, stream=stream, **options)
 
 
 def _cublas(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
@@ -65,8 +67,8 @@ def _cublas(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
         return [partial(torch._int_mm, a, b, out=each.d) for a, b, each in operands]
     if row.block_scales:
         return [_scaled_mm(each, a, b, each.scale_a, each.scale_b.t(), False) for a, b, each in operands]
-    if row.name == "e4m3":
-        return _scaled_by_one(problem, sets, fast=True)
+    if row.element == E4M3:
+        return _scaled_by_one(problem, sets, fast=not row.promoted)
     if row.torch == OUTPUTS[problem.output]:
         return [partial(torch.mm, a, b, out=each.d) for a, b, each in operands]
     return [partial(torch.mm, a, b, out_dtype=each.d.dtype, out=each.d) for a, b, each in operands]
@@ -92,8 +94,8 @@ def _scaled_mm(each: Buffers, a: Any, b: Any, scale_a: Any, scale_b: Any, fast: 
 def _triton(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     if find_spec("triton") is None:
         raise Refusal("Triton isn't installed")
-    if not problem.transpose_b or INPUTS[problem.inputs].block_scales:
-        raise Refusal("the kernel here takes B as N x K, and no block scales")
+    if not problem.transpose_b or INPUTS[problem.inputs].promoted:
+        raise Refusal("the kernel here takes B as N x K, and promotes nothing")
     from weft.bench import triton_matmul
 
     return triton_matmul.prepare(problem, sets)
@@ -118,10 +120,7 @@ def _deepgemm(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
 
 # What --against names; others are compared with the first implementation of the first that is named.
 PEERS: dict[str, tuple[Implementation, ...]] = {
-    "cublas": (
-        Implementation("cublas", _cublas),
-        Implementation("cublas-fast-off", partial(_scaled_by_one, fast=False), inputs=("e4m3",)),
-    ),
+    "cublas": (Implementation("cublas", _cublas),),
     "triton": (Implementation("triton", _triton),),
     "deepgemm": (Implementation("deepgemm", _deepgemm),),
 }

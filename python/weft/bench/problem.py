@@ -23,6 +23,7 @@ class Inputs:
     """A type of A and B: PyTorch's name for it, and the type of D where nothing says another.
 
     `block_scales`: A has a float32 scale for each row and 128 columns, B for each 128 x 128 elements.
+    `promoted`: sums are float32's, not those that the tensor cores have for fp8.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Inputs:
     torch: str
     output: str
     block_scales: bool = False
+    promoted: bool = False
 
 
 INPUTS = {
@@ -39,7 +41,8 @@ INPUTS = {
         Inputs("f16", F16, "float16", "f16"),
         Inputs("tf32", TF32, "float32", "f32"),
         Inputs("e4m3", E4M3, "float8_e4m3fn", "bf16"),
-        Inputs("e4m3-block", E4M3, "float8_e4m3fn", "bf16", block_scales=True),
+        Inputs("e4m3-promoted", E4M3, "float8_e4m3fn", "bf16", promoted=True),
+        Inputs("e4m3-block", E4M3, "float8_e4m3fn", "bf16", block_scales=True, promoted=True),
         Inputs("s8", S8, "int8", "s32"),
     )
 }

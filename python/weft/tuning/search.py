@@ -59,13 +59,11 @@ class Found:
 
 
 def product_of(problem: Problem, chip: str) -> Product:
-    """What the database calls a problem. Raises WeftError for one that no schedule is chosen for."""
+    """What the database calls a problem."""
     row = INPUTS[problem.inputs]
-    if row.block_scales:
-        raise WeftError(f"no schedules are searched for {problem.inputs}: they have no scales of blocks")
     element = _ELEMENTS[row.element.name]
     outside = (False, not problem.transpose_b)
-    types = Types(element, element, _ELEMENTS[problem.output], outside)
+    types = Types(element, element, _ELEMENTS[problem.output], outside, row.promoted, row.block_scales)
     return Product(problem.m, problem.n, problem.k, types, chip)
 
 

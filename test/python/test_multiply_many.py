@@ -1,0 +1,130 @@
+"""`weft.matmul` on batches, groups of rows, and fp8 with scales, in the emulator."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft.dialects.schedule import WarpgroupSchedule
+
+RNG = np.random.default_rng(1)
+F8 = ml_dtypes.float8_e4m3fn
+SCHEDULE = WarpgroupSchedule((64, 64, 128), 1, 3)
+
+
+def small(*shape, dtype=np.float16):
+    """Integers whose sums are exact."""
+    return RNG.integers(-1, 2, shape).astype(dtype)
+
+
+def doubles(a):
+    return a.astype(np.float64)
+
+
+def scales(*shape):
+    """Powers of two, by which sums stay exact."""
+    return np.exp2(RNG.integers(-1, 2, shape)).astype(np.float32)
+
+
+def spread(a, of_rows, of_columns):
+    """Each scale for as many rows and columns as it has."""
+    return np.repeat(np.repeat(doubles(a), of_rows, -2), of_columns, -1)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((3, 16, 32), (3, 32, 24)), ((3, 16, 32), (32, 24)), ((16, 32), (3, 32, 24))]
+)
+def test_batches_and_what_they_share(shapes):
+    a, b = (small(*shape) for shape in shapes)
+    found = weft.matmul(a, b)
+    assert found.shape == (3, 16, 24) and (found == doubles(a) @ doubles(b)).all()
+
+
+def test_a_batch_of_copies_is_one_matrix():
+    a, b = np.broadcast_to(small(16, 32), (3, 16, 32)), small(3, 32, 24)
+    c = np.broadcast_to(small(16, 24), (3, 16, 24))
+    assert (weft.matmul(a, b, c=c, beta=2.0) == doubles(a) @ doubles(b) + 2 * doubles(c)).all()
+
+
+def test_a_batch_with_strides_and_an_epilogue():
+    a, b = small(16, 2, 32).transpose(1, 0, 2), small(2, 24, 32).transpose(0, 2, 1)
+    out = np.full((2, 16, 32), np.nan, np.float32)[:, :, :24]
+    weft.matmul(a, b, out=out, epilogue=weft.Epilogue(bias=small(24, dtype=np.float32), activation="relu"))
+    assert np.isfinite(out).all()
+    assert (out >= doubles(a) @ doubles(b) - 1).all()
+
+
+def test_scales_of_blocks():
+    a, b = small(72, 400, dtype=F8), small(136, 400, dtype=F8)
+    of_a, of_b = scales(4, 72).T, scales(2, 4)
+    found = weft.matmul(a, b, transpose_b=True, scales=(of_a, of_b), out_dtype="f32", schedule=SCHEDULE)
+    want = (doubles(a) * spread(of_a, 1, 128)[:, :400]) @ (doubles(b) * spread(of_b, 128, 128)[:136, :400]).T
+    assert (found == want).all()
+
+
+def test_promoted_sums_are_exact_where_others_are_not():
+    a, b = np.ones((64, 512), F8), np.ones((16, 512), F8)
+    a[:, 0] = b[:, 0] = 128
+    exact = weft.matmul(a, b, transpose_b=True, promote=True, out_dtype="f32", schedule=SCHEDULE)
+    fast = weft.matmul(a, b, transpose_b=True, out_dtype="f32", schedule=SCHEDULE)
+    assert (exact > 16384 + 383).all() and (fast < exact).all()
+
+
+def test_rows_of_one_matrix_each_with_one_of_several():
+    a, b = small(384, 256, dtype=F8), small(3, 40, 256, dtype=F8)
+    of_a, of_b = scales(2, 384).T, scales(3, 1, 2)
+    groups = np.repeat([2, -1, 0], 128).astype(np.int32)
+    out = np.full((384, 40), 7, np.float32)
+    weft.matmul(a, b, transpose_b=True, groups=groups, scales=(of_a, of_b), out=out)
+    left = doubles(a) * spread(of_a, 1, 128)
+    right = doubles(b) * spread(of_b, 128, 128)[:, :40]
+    for start, number in ((0, 2), (256, 0)):
+        rows = slice(start, start + 128)
+        assert (out[rows] == left[rows] @ right[number].T).all()
+    assert (out[128:256] == 7).all()
+
+
+def test_products_of_different_sizes():
+    a, b, rows = small(3, 96, 64), small(3, 64, 40), np.array([70, 0, 5], np.int32)
+    out = np.full((3, 96, 40), np.nan, np.float32)
+    weft.matmul(a, b, groups=rows, out=out)
+    for number, count in enumerate(rows):
+        assert (out[number, :count] == doubles(a[number, :count]) @ doubles(b[number])).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: weft.matmul(small(2, 8, 16), small(3, 16, 8)), "a is a batch of 2, and b one of 3"),
+        (lambda: weft.matmul(small(8, 16), small(16, 8), groups=small(8, dtype=np.int32)), "a batch of b"),
+        (lambda: weft.matmul(small(2, 2, 8, 16), small(16, 8)), "a matrix or a batch of them, got 2 x 2 x 8"),
+        (
+            lambda: weft.matmul(small(8, 16), small(2, 16, 8), groups=small(2, dtype=np.int32)),
+            "expects groups of 8 elements, got 2",
+        ),
+        (
+            lambda: weft.matmul(small(8, 16), small(2, 16, 8), groups=small(8, dtype=np.int64)),
+            "groups of element type i32",
+        ),
+        (lambda: weft.matmul(small(8, 16), small(16, 8), promote=True), "A and B of fp8 with promote"),
+        (lambda: weft.matmul(small(8, 16), small(16, 8), scales=scales(8, 1)), "scales to be a pair"),
+        (
+            lambda: weft.matmul(
+                small(8, 256, dtype=F8), small(8, 256, dtype=F8), transpose_b=True, scales=(scales(8, 2),) * 2
+            ),
+            "expects scale_a of columns that lie together, got strides \\(2, 1\\)",
+        ),
+        (
+            lambda: weft.matmul(
+                small(8, 256, dtype=F8),
+                small(8, 256, dtype=F8),
+                transpose_b=True,
+                scales=(scales(2, 8).T, scales(2, 2)),
+            ),
+            "expects scale_b of 1 x 2, got 2 x 2",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises(weft.WeftError, match=message):
+        call()
