@@ -103,6 +103,21 @@ gpu.module @m {
     gpu.return
   }
 
+  // One lane of each warp, after what the others have read.
+  // CHECK-LABEL: gpu.func @release_by_warps
+  gpu.func @release_by_warps(%stage: i32) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    %r = "tile.make_ring"() {consumers = 8} : () -> !tile.ring<3>
+    // CHECK: nvvm.fence.mbarrier.init
+    // CHECK: %[[ALL:.*]] = arith.constant -1 : i32
+    // CHECK: nvvm.bar.warp.sync %[[ALL]]
+    // CHECK: %[[SIZE:.*]] = arith.constant 32 : i32
+    // CHECK: arith.remui %{{.*}}, %[[SIZE]] : i32
+    // CHECK: scf.if
+    // CHECK: nvvm.mbarrier.arrive
+    "tile.release"(%r, %stage) {by_warps = true} : (!tile.ring<3>, i32) -> ()
+    gpu.return
+  }
+
   // To another CTA of the cluster: the barrier in the same place there.
   // CHECK-LABEL: gpu.func @release_peer
   // CHECK-SAME: (%[[STAGE:[a-z0-9]+]]: i32, %[[RANK:[a-z0-9]+]]: i32)

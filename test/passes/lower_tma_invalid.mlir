@@ -204,3 +204,29 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+// A batch is copied one matrix at a time.
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+!Tile = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+gpu.module @m {
+  gpu.func @all_of_a_batch(%a: memref<?x?x?xf16>, %t: !Tile, %i: i32) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?x?xf16>) -> !Map
+    // expected-error @below {{'tile.store_async' op expects one matrix of a batch: a tile.member of its map}}
+    "tile.store_async"(%t, %0, %i, %i) : (!Tile, !Map, i32, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+gpu.module @m {
+  gpu.func @member_of_a_matrix(%a: memref<?x?xf16>, %i: i32) kernel {
+    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
+    // expected-error @below {{'tile.member' op expects the map of a batch from tile.tensor_map}}
+    %1 = "tile.member"(%0, %i) : (!Map, i32) -> !Map
+    gpu.return
+  }
+}

@@ -765,3 +765,21 @@ func.func @ring_of_no_number() {
   %0 = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<"four">
   return
 }
+
+// -----
+
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @member_of_another_type(%m: !Map, %i: i32) {
+  // expected-error @below {{expects to take and return one tile.map, got}}
+  %0 = "tile.member"(%m, %i) : (!Map, i32) -> i32
+  return
+}
+
+// -----
+
+!Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @member_by_no_number(%m: !Map, %i: index) {
+  // expected-error @below {{expects i32 coordinates, got index}}
+  %0 = "tile.member"(%m, %i) : (!Map, index) -> !Map
+  return
+}

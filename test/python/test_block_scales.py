@@ -1,0 +1,161 @@
+"""fp8 scaled by blocks, and groups of rows, in the emulator with a clean sanitizer, in every schedule."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft.dialects import tile
+from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.passes import promoted, wgmma_kernel
+from weft.target import Target
+
+F8 = ml_dtypes.float8_e4m3fn
+SCALED = Types("f8E4M3FN", "f8E4M3FN", "f32", promoted=True, scaled=True)
+
+
+def of(m, n, k=128, warpgroups=2, stages=3, **fields):
+    return WarpgroupSchedule((m, n, k), warpgroups, stages, **fields)
+
+
+def compiled(schedule, ranks, grouped=False, output="f32"):
+    """A kernel of fp8 with scales; `ranks` are those of A, B, D, and of the scales."""
+    kinds = list(zip(ranks, ("f8E4M3FN", "f8E4M3FN", output, "f32", "f32"), strict=True))
+    with weft.Module() as module:
+        types = [weft.memref("x".join("?" * rank), kind) for rank, kind in kinds]
+        types += [weft.memref("?", "i32")] if grouped else []
+        with module.func("scaled", types) as (a, b, d, scale_a, scale_b, *groups):
+            operands = {"scale_a": scale_a, "scale_b": scale_b, "groups": groups[0] if groups else None}
+            tile.matmul(a, b, d, transpose_b=True, schedule=schedule, **operands)
+    return weft.compile(module, arch="sm_90a")
+
+
+class Operands:
+    """Random operands whose products are exact: small integers, and powers of two for scales."""
+
+    def __init__(self, m, n, k, members_a=(), members_b=()):
+        rng = np.random.default_rng(m + n + k)
+        self.blocks = -(-k // 128)
+        self.a, self.b = (
+            rng.integers(-2, 3, size).astype(F8) for size in ((*members_a, m, k), (*members_b, n, k))
+        )
+        self.scale_a = np.exp2(rng.integers(-1, 2, (*members_a, self.blocks, m))).astype(np.float32)
+        scales_of_b = (*members_b, -(-n // 128), self.blocks)
+        self.scale_b = np.exp2(rng.integers(-1, 2, scales_of_b)).astype(np.float32)
+
+    def scaled(self):
+        """A and B in float64, each element times its scale."""
+        a, b = self.a.astype(np.float64), self.b.astype(np.float64)
+        of_a = np.repeat(np.swapaxes(self.scale_a, -1, -2), 128, -1)[..., : a.shape[-1]]
+        of_b = np.repeat(np.repeat(self.scale_b, 128, -2), 128, -1)
+        return a * of_a, b * of_b[..., : b.shape[-2], : b.shape[-1]]
+
+
+def emulated(kernel, operands, d, *groups):
+    findings = kernel.emulate(operands.a, operands.b, d, operands.scale_a, operands.scale_b, *groups).findings
+    assert not findings, findings[0].rule
+
+
+SCHEDULES = (
+    of(128, 64),
+    of(256, 128),  # two products of 64 rows in turn
+    of(128, 192),  # tiles that begin within a block of B, and end in the next
+    of(128, 112),
+    of(192, 128, warpgroups=3, stages=2),
+    of(128, 16, swap=True),
+    of(64, 64, warpgroups=1, splits=2),
+    of(64, 64, warpgroups=1, global_splits=2),
+    of(128, 128, cluster=(2, 1)),
+    of(64, 64, warpgroups=1, cluster=(1, 2)),
+)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_blocks_are_scaled_in_every_schedule(schedule):
+    kernel = compiled(schedule, (2, 2, 2, 2, 2))
+    assert kernel.resources.spill_stores <= 8 and "serialized" not in kernel.compiled.assembled.log
+    for m, n, k in ((*schedule.block[:2], 512), (200, 392, 400), (8, 24, 144)):
+        operands = Operands(m, n, k)
+        d = np.full((m, n), np.nan, np.float32)
+        emulated(kernel, operands, d)
+        a, b = operands.scaled()
+        assert (d == a @ b.T).all(), (m, n, k)
+
+
+GROUPED = (
+    of(128, 64),
+    of(64, 64, warpgroups=1, cluster=(2, 1)),
+    of(64, 64, warpgroups=1, cluster=(1, 2)),
+    of(128, 16, swap=True),
+)
+
+
+@pytest.mark.parametrize("schedule", GROUPED, ids=str)
+def test_rows_with_a_matrix_of_their_own(schedule):
+    counts = (100, 0, 128, 30)  # the rest of each 128 rows has none
+    operands = Operands(512, 136, 304, (), (4,))
+    groups = np.full(512, -1, np.int32)
+    for number, count in enumerate(counts):
+        groups[128 * number : 128 * number + count] = number
+    d = np.full((512, 136), np.nan, np.float32)
+    emulated(compiled(schedule, (2, 3, 2, 2, 3), grouped=True), operands, d, groups)
+    a, b = operands.scaled()
+    for number, count in enumerate(counts):
+        rows = slice(128 * number, 128 * number + count)
+        assert (d[rows] == a[rows] @ b[number].T).all(), number
+    assert np.isnan(d[128:256]).all()
+
+
+@pytest.mark.parametrize("schedule", GROUPED, ids=str)
+def test_products_with_rows_of_their_own(schedule):
+    counts = np.array((100, 0, 128, 30), np.int32)
+    operands = Operands(160, 136, 304, (4,), (4,))
+    d = np.full((4, 160, 136), np.nan, np.float32)
+    emulated(compiled(schedule, (3,) * 5, grouped=True), operands, d, counts)
+    a, b = operands.scaled()
+    for number, count in enumerate(counts):
+        assert (d[number, :count] == a[number, :count] @ b[number].T).all(), number
+        assert np.isnan(d[number, -(-count // 128) * 128 :]).all()
+
+
+def test_scales_released_by_one_warp_for_all_are_caught(monkeypatch):
+    """Planted: a stage is released as if only products had read it."""
+    monkeypatch.setattr(wgmma_kernel, "WARPS", 1)
+    release = wgmma_kernel.tile.release
+    monkeypatch.setattr(wgmma_kernel.tile, "release", lambda ring, stage, by_warps: release(ring, stage))
+    kernel = compiled(of(128, 64), (2, 2, 2, 2, 2))
+    with pytest.raises(AssertionError, match="shared-race"):
+        emulated(kernel, Operands(128, 64, 1024), np.zeros((128, 64), np.float32))
+
+
+def test_a_scale_of_the_block_before_is_caught(monkeypatch):
+    """Planted: B's scales aren't read ahead, so that each block has those of the one before."""
+    of_b = promoted.TileScales.of_b
+
+    def late(self, number):
+        return of_b(self, 0)
+
+    monkeypatch.setattr(promoted.TileScales, "of_b", late)
+    operands = Operands(64, 64, 512)
+    d = np.zeros((64, 64), np.float32)
+    emulated(compiled(of(64, 64, warpgroups=1), (2, 2, 2, 2, 2)), operands, d)
+    a, b = operands.scaled()
+    assert (d != a @ b.T).any()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "types", "message"),
+    [
+        (of(128, 64, 64), SCALED, "block K 128, after which sums are promoted, got 64"),
+        (of(256, 192), SCALED, "got 128 x 192 and 64 x 192 under way"),
+        (of(192, 256, 64, 3), Types("bf16", "bf16", "bf16"), "block N up to 204 with 3 warpgroups"),
+        (
+            of(64, 64, warpgroups=1, splits=2),
+            Types("bf16", "bf16", "bf16", grouped=True),
+            "1 split with groups",
+        ),
+        (of(256, 64), Types("bf16", "bf16", "bf16", grouped=True), "divide 128 with groups, got 256"),
+    ],
+)
+def test_what_cannot_be_lowered_is_refused(schedule, types, message):
+    assert message in (schedule.complaint(types, Target.of("sm_90a")) or "")
