@@ -30,7 +30,7 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
     """All blocks of K of a warpgroup's rows from `start` on: the sums, and where the ring stands.
 
     A block's products go 64 rows at a time. What another warpgroup has under way keeps the tensor cores busy
-    while this one adds up.
+    while this one adds up; with scales they must take turns for that.
     """
     whole = kernel.sums_type
     parts = kernel.schedule.rows // wgmma.M
@@ -38,7 +38,6 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
     zero = tile.from_lane(emit.constant(kind.lane_type, 0.0), kind)
     rows = [emit.add(start, part * wgmma.M) for part in range(parts)]
     turns = kernel.turns
-    assert turns is not None
     scales = kernel.scales and kernel.scales.of_tile(place, rows, kind)
 
     def block(number: Any, carried: list[Any]) -> list[Any]:

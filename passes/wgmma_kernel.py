@@ -108,7 +108,7 @@ class WgmmaKernel:
     right: _Operand
     ring: Any = None
     scales: promoted.BlockScales | None = None
-    turns: promoted.Turns | None = None
+    turns: Any = None
 
     @classmethod
     def of(cls, op: MatmulOp) -> "WgmmaKernel":
@@ -298,9 +298,9 @@ class WgmmaKernel:
 
     def _consume(self, number: Any) -> None:
         start, self.number = emit.mul(number, self.schedule.rows), number
-        self.turns = promoted.Turns(number, self.schedule.warpgroups) if self.op.types.promoted else None
-        if self.turns:
-            self.turns.begin()
+        # Without scales, warpgroups that add up keep out of each other's way by themselves.
+        self.turns = promoted.Turns(number, self.schedule.warpgroups if self.op.types.scaled else 1)
+        self.turns.begin()
 
         def consume(place: Place, position: list[Any]) -> list[Any]:
             sums, *position = self._multiply(place, start, position)
@@ -318,8 +318,7 @@ class WgmmaKernel:
             return position
 
         self._each_tile([emit.value(0), emit.value(0)], consume)
-        if self.turns:
-            self.turns.end()
+        self.turns.end()
         if self.staging is not None:
             with _one_thread():
                 nvvm.cp_async_bulk_wait_group(0)

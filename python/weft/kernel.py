@@ -401,9 +401,10 @@ def _packed(view: ArrayView) -> Any:
 
 def _within(flat: Any, view: ArrayView) -> Any:
     """The elements of `view` in a flat array that spans them."""
-    return np.lib.stride_tricks.as_strided(
-        flat, view.shape, [stride * flat.itemsize for stride in view.strides]
-    )
+    # NumPy hands arrays to itself by a type's letter and width, which it doesn't understand of all fp8.
+    raw = flat.view(f"u{flat.itemsize}")
+    strides = [stride * flat.itemsize for stride in view.strides]
+    return np.lib.stride_tricks.as_strided(raw, view.shape, strides).view(flat.dtype)
 
 
 def _misfit(found: ArrayView, want: MemrefArgument) -> str | None:
