@@ -170,7 +170,7 @@ class Kernel:
     def _misaligned(self, views: Sequence[Any]) -> bool:
         """Whether some matrix has rows that begin where this kernel can't take them."""
         return any(
-            _aligned_to(view) % wanted
+            aligned_to(view) % wanted
             for view, wanted in zip(views, self.launch.aligned, strict=False)
             if isinstance(view, ArrayView)
         )
@@ -360,7 +360,7 @@ class Kernel:
         return self._loaded[ordinal]
 
 
-def _aligned_to(view: ArrayView) -> int:
+def aligned_to(view: ArrayView) -> int:
     """A number of bytes at whose multiples all rows begin: any that is a multiple of more is fine too.
 
     Arrays of the CPU are copied to where they are aligned.
