@@ -4,11 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from weft.dialects.schedule import Types
+import weft
+from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.passes.select_schedule import SCHEDULES, SMALL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +71,14 @@ def test_python_examples_run(code, tmp_path):
     run([sys.executable, "-c", code], tmp_path)
 
 
+PROGRAMS = [case for case in cases("mlir") if case.values[0].startswith("func.func")]
+
+
+@pytest.mark.parametrize("text", PROGRAMS)
+def test_programs_compile(text):
+    assert "wgmma.mma_async" in weft.compile(text, arch="sm_90a").ptx
+
+
 # Setting up isn't done from here: test_packaging.py holds those commands.
 COMMANDS = [line for b in blocks(PAGES[0], "sh") for line in b.splitlines() if ".venv/" not in line]
 
@@ -102,6 +112,11 @@ def test_the_walkthrough_begins_with_the_example():
 def test_the_page_on_schedules_has_all_of_them_in_order():
     shown = re.findall(r"^\| (block .*?) \| (\d+) bytes \|", (DOCS / "schedule.md").read_text(), re.MULTILINE)
     assert shown == [(str(s), str(s.shared_bytes(Types("f16", "f16", "f32")))) for s in (*SCHEDULES, SMALL)]
+
+
+def test_the_page_on_schedules_has_all_fields():
+    named = re.findall(r"^\| `(\w+)` \|", (DOCS / "schedule.md").read_text("utf-8"), re.MULTILINE)
+    assert set(named) == {field.name for kind in (Schedule, WarpgroupSchedule) for field in fields(kind)}
 
 
 def test_links_between_pages_lead_somewhere():

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from xml.etree import ElementTree
 
 from weft.bench.measure import Result
 from weft.bench.problem import INPUTS
 from weft.bench.report import Report, teraflops
+from weft.svg import Svg
 
 # Operations of a multiprocessor's tensor cores in a clock, times the bits of an element of A.
 _OPERATION_BITS = {"sm_80": 32768, "sm_90a": 65536}
@@ -46,35 +46,6 @@ class _Axis:
             yield count * step
 
 
-class _Svg:
-    """Elements of an SVG; coordinates are pixels from its upper left corner."""
-
-    def __init__(self, width: float, height: float) -> None:
-        size = {"width": f"{width:g}", "height": f"{height:g}", "viewBox": f"0 0 {width:g} {height:g}"}
-        style = {"font-family": "sans-serif", "font-size": "11", "fill": "#212529"}
-        self.root = ElementTree.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", **size, **style})
-        self.add("rect", width=width, height=height, fill="white")
-
-    def add(self, tag: str, text: str = "", **attributes: object) -> ElementTree.Element:
-        """An element; `_` in an attribute's name is `-`, and one at its end is none."""
-        named = {
-            name.rstrip("_").replace("_", "-"): f"{value:.5g}" if isinstance(value, float) else str(value)
-            for name, value in attributes.items()
-        }
-        made = ElementTree.SubElement(self.root, tag, named)
-        made.text = text or None
-        return made
-
-    def line(self, x1: float, y1: float, x2: float, y2: float, colour: str) -> None:
-        """A thin line."""
-        self.add("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour)
-
-    def mark(self, kind: str, x: float, y: float, colour: str, title: str) -> None:
-        """A dot that shows its `title` when it is pointed at."""
-        made = self.add("circle", class_=kind, cx=x, cy=y, r=_RADIUS, fill=colour, fill_opacity=0.8)
-        ElementTree.SubElement(made, "title").text = title
-
-
 def draw(report: Report) -> str:
     """The SVG. Results that weren't timed after a rest, or are wrong, aren't in it."""
     timed = [result for result in report.results if result.timing(_MODE)]
@@ -85,21 +56,20 @@ def draw(report: Report) -> str:
     colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
     widest = max((len(_problems(group)) for group in groups.values()), default=0) * _PER_PROBLEM
     left = max(widest, 240)
-    svg = _Svg(left + _ROOFLINE + 3 * _MARGIN, 50 + len(groups) * (_HEIGHT + _BELOW))
+    svg = Svg(left + _ROOFLINE + 3 * _MARGIN, 50 + len(groups) * (_HEIGHT + _BELOW))
     _legend(svg, report, colours)
     for number, group in enumerate(groups.values()):
         top = 70 + number * (_HEIGHT + _BELOW)
         _ratios(svg, report, group, colours, (_MARGIN, top, left, _HEIGHT))
         _roofline(svg, report, group, colours, (left + 2 * _MARGIN, top, _ROOFLINE, _HEIGHT))
-    ElementTree.indent(svg.root)
-    return ElementTree.tostring(svg.root, "unicode") + "\n"
+    return svg.text()
 
 
 def _problems(group: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(result.problem.shape for result in group))
 
 
-def _legend(svg: _Svg, report: Report, colours: dict[str, str]) -> None:
+def _legend(svg: Svg, report: Report, colours: dict[str, str]) -> None:
     svg.add("text", f"{report.device.get('name', '')}, {report.started}", x=_MARGIN, y=20)
     x = _MARGIN
     for name, colour in colours.items():
@@ -111,7 +81,7 @@ def _legend(svg: _Svg, report: Report, colours: dict[str, str]) -> None:
 _Frame = tuple[float, float, float, float]  # left, top, width, height
 
 
-def _grid(svg: _Svg, frame: _Frame, title: str, x: _Axis | None, y: _Axis) -> None:
+def _grid(svg: Svg, frame: _Frame, title: str, x: _Axis | None, y: _Axis) -> None:
     left, top, width, height = frame
     svg.add("text", title, x=left, y=top - 8, font_weight="bold")
     for value in y.ticks():
@@ -123,7 +93,7 @@ def _grid(svg: _Svg, frame: _Frame, title: str, x: _Axis | None, y: _Axis) -> No
 
 
 def _ratios(
-    svg: _Svg, report: Report, group: Sequence[Result], colours: dict[str, str], frame: _Frame
+    svg: Svg, report: Report, group: Sequence[Result], colours: dict[str, str], frame: _Frame
 ) -> None:
     """One mark for each result that can be compared, a column for each problem."""
     left, top, _, height = frame
@@ -138,11 +108,11 @@ def _ratios(
         svg.add("text", shape, x=x, y=top + height + 14, text_anchor="end", transform=turned)
     for result, ratio in ratios:
         title = f"{result.implementation}, {result.problem.shape}: {ratio:.3f}"
-        svg.mark("ratio", places[result.problem.shape], y(ratio), colours[result.implementation], title)
+        _mark(svg, "ratio", places[result.problem.shape], y(ratio), colours[result.implementation], title)
 
 
 def _roofline(
-    svg: _Svg, report: Report, group: Sequence[Result], colours: dict[str, str], frame: _Frame
+    svg: Svg, report: Report, group: Sequence[Result], colours: dict[str, str], frame: _Frame
 ) -> None:
     """One mark for each result, under what the memory and the tensor cores admit."""
     left, top, width, height = frame
@@ -156,10 +126,14 @@ def _roofline(
     _roof(svg, x, y, report.device.get("copy_gb_s"), peak)
     for result, intensity, rate in found:
         title = f"{result.implementation}, {result.problem.shape}: {rate:.1f} TFLOP/s"
-        svg.mark("roof", x(intensity), y(rate), colours[result.implementation], title)
+        _mark(svg, "roof", x(intensity), y(rate), colours[result.implementation], title)
 
 
-def _roof(svg: _Svg, x: _Axis, y: _Axis, copied: float | None, peak: float | None) -> None:
+def _mark(svg: Svg, kind: str, x: float, y: float, colour: str, title: str) -> None:
+    svg.add("circle", title=title, class_=kind, cx=x, cy=y, r=_RADIUS, fill=colour, fill_opacity=0.8)
+
+
+def _roof(svg: Svg, x: _Axis, y: _Axis, copied: float | None, peak: float | None) -> None:
     """What memory that moves `copied` GB/s and tensor cores of `peak` TFLOP/s admit."""
     points = []
     for step in range(201):
