@@ -216,6 +216,13 @@ class WarpgroupSchedule(_Written):
         return self.block[0] // self.warpgroups
 
     @property
+    def overlaps(self) -> bool:
+        """Whether a warpgroup that multiplies alone leaves a block's products under way while it starts the
+        next one's. With a block N that is no power of two ptxas would have each wait for the one before.
+        """
+        return self.warpgroups == 1 and self.block[1].bit_count() == 1
+
+    @property
     def workspace(self) -> tuple[int, int]:
         """With `global_splits`, what a part of a block takes of global memory: rows of four sums for each
         thread of a warpgroup, and counters, one for each warp.

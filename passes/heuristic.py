@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
+from math import gcd, hypot, sqrt
 
-from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.dialects.schedule import PROMOTED, Types, WarpgroupSchedule
 from weft.errors import WeftError
+from weft.isa import wgmma
 from weft.target import Target
 
 _MOST_STAGES = 12
@@ -19,37 +21,42 @@ _CLUSTERS = (
     *((splits, (1, 1)) for splits in (1, 2, 4, 8)),
     *((1, cluster) for cluster in ((2, 1), (1, 2), (4, 1), (1, 4), (2, 2))),
 )
-# How many CTAs may share a block through global memory: none until an H200 has said what that costs.
-_GLOBAL_SPLITS: tuple[int, ...] = (1,)
+_GLOBAL_SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _MOST_SUMS = 128 * 128  # of a warpgroup: with more, too few stages are left
 _SWAPPED_ROWS = 256  # products of more rows gain nothing from swapped operands
+_SCALED_COLUMNS = 64  # of swapped blocks: the scales of more don't fit in registers beside the sums
+_GROUPS = (4, 8, 16)
+_SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
+_READERS = 16  # tiles, of those under way at a time, that read the same
 
 # The multiprocessors that hold clusters of so many CTAs, as an H200's driver says.
 _RESIDENT = {1: 132, 2: 132, 4: 120, 8: 96}
 
 # Cycles, and bytes a cycle. The first two say what a product of 64 rows costs that isn't bound by its
 # multiplications: it reads A once, and B, from shared memory.
-_READ_A = 22.41
-_READ_B = 0.158
-_ALONE = 1.855  # of products that no other warpgroup's run beside
-_PRODUCTS = 1.198  # by how much products take longer than the tensor cores alone
-_FILL = 43.2  # what a multiprocessor gets from L2, of which others get theirs
-_ARRIVE = 56.5  # what it takes in, also of what comes to several
-_LATENCY = 2181.3  # of a copy, from asking to having
-_BLOCK = 43.62  # of a block of K beside its products
-_STORE = 17.39  # what a multiprocessor writes
+_READ_A = 21.02
+_READ_B = 0.3551
+_PRODUCTS = 1.066  # by how much products take longer than the tensor cores alone
+_DRAIN = 76.91  # from a product's end to the next one's start, where nothing else is under way
+_SCALE = 0.643  # of a column of 64 rows of sums that is scaled
+_SCALE_SWAPPED = 2.954  # of one that has a scale of its own
+_PROMOTE = 124.3  # of a block of K that several warpgroups promote
+_SHOWS = 0.5561  # the share of what a warpgroup adds up that the others' products don't hide
+_FILL = 138.5  # what a multiprocessor takes in
+_RARE = 33.82  # and of what others don't read
+_LATENCY = 1361.0  # of a copy, from asking to having
+_BLOCK = 62.82  # of a block of K beside its products
+_STORE = 27.99  # what a multiprocessor writes
+_NARROW = 0.1807  # by how much that takes longer for each panel more that 128 bytes of a row lie in
+_MEMORY = 2349.0  # what the chip gets from memory
 _NEAR = 1.01  # what the model takes for as fast
-_TILE = 2805.4  # of a tile beside its blocks
-_OVERLAP = 0.704  # the share of a tile's stores that it waits for
-_REDUCE = 489.2  # of a cluster that adds up
-_ADD = 5.148  # the bytes that it writes, and reads of others, to add up
-_CLUSTER = 4744.0  # of a cluster that begins and ends together
-_MEMORY = 4283.0  # what the chip gets from memory and L2 at most
-_ACTIVE = 0.904  # the share of it that all multiprocessors together can take
-
-_ESTIMATED_CLAIM = 2000.0  # of CTAs that tell each other through a counter, to the first sums of others
-_ESTIMATED_PUT = 17.0  # the bytes of sums that a multiprocessor writes to global memory
-_ESTIMATED_GET = 43.0  # and reads from there
+_TILE = 939.8  # of a tile beside its blocks
+_OVERLAP = 0.668  # the share of a tile's stores that it waits for
+_ADD = 13.09  # the bytes that a cluster's CTA writes, and reads of others, to add up
+_CLUSTER = 1976.0  # of a cluster that begins and ends together
+_CLAIM = 6670.0  # of CTAs that tell each other through a counter, to the first sums of others
+_PUT = 26.38  # the bytes of sums that a multiprocessor writes to global memory
+_GET = 70.92  # and reads from there
 
 
 @lru_cache(maxsize=4096)
@@ -66,7 +73,7 @@ def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a", members: 
     def preferred(cycles: float, s: WarpgroupSchedule) -> tuple[float, ...]:
         """Of those that the model can't tell apart: the one alone, that moves least for what it makes."""
         rows, columns = min(s.block[0], n if s.swap else m), min(s.block[1], m if s.swap else n)
-        return -s.ctas, rows * columns, -s.block[2], -s.warpgroups, -cycles
+        return -s.ctas * s.global_splits, rows * columns, -s.block[2], -s.warpgroups, -cycles
 
     return max((each for each in found if each[0] <= least * _NEAR), key=lambda each: preferred(*each))[1]
 
@@ -74,59 +81,115 @@ def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a", members: 
 def candidates(m: int, n: int, k: int, types: Types, target: Target) -> Iterator[WarpgroupSchedule]:
     """The schedules that are worth trying, each with as many stages as fit."""
     rows_of_128 = 128 // types.input_bytes
-    depths = (rows_of_128, 2 * rows_of_128)
+    depths = (PROMOTED,) if types.promoted else (rows_of_128, 2 * rows_of_128)
     swaps = (False, True) if m <= _SWAPPED_ROWS else (False,)
     for (warpgroups, rows), columns, depth, swap in product(_BLOCK_ROWS, _BLOCK_COLUMNS, depths, swaps):
         down, across = (n, m) if swap else (m, n)
         if rows >= 2 * max(down, 64) or columns >= 2 * max(across, 16):
             continue
-        for (splits, cluster), parts in product(_CLUSTERS, _GLOBAL_SPLITS):
-            if splits * parts > 1 and -(-k // depth) < 2 * splits * parts:
-                continue
-            if cluster[0] > -(-down // rows) or cluster[1] > -(-across // columns):
-                continue
-            block = (rows, columns, depth)
-            made = WarpgroupSchedule(
-                block, warpgroups, 2, splits=splits, swap=swap, cluster=cluster, global_splits=parts
-            )
-            if made.rows * columns <= _MOST_SUMS and made.complaint(types, target) is None:
-                yield _deepest(made, types, target)
+        if swap and types.scaled and columns > _SCALED_COLUMNS:
+            continue
+        whole = WarpgroupSchedule((rows, columns, depth), warpgroups, 2, swap=swap)
+        if warpgroups == 1 and not types.promoted and not whole.overlaps:
+            continue  # slower than those that do
+        if whole.rows * columns > _MOST_SUMS or whole.complaint(types, target) is not None:
+            continue
+        for splits, cluster, parts in _divisions(whole, down, across, k):
+            made = replace(whole, splits=splits, cluster=cluster, global_splits=parts)
+            stages = min(made.most_stages(types, target.chip), _MOST_STAGES)
+            made = replace(made, stages=stages, group=_group(made, down, across, k * types.input_bytes))
+            if made.complaint(types, target) is None:
+                yield made
 
 
-def _deepest(schedule: WarpgroupSchedule, types: Types, target: Target) -> WarpgroupSchedule:
-    """The schedule with as many stages as the shared memory holds."""
-    return replace(schedule, stages=min(schedule.most_stages(types, target.chip), _MOST_STAGES))
+def _divisions(
+    whole: WarpgroupSchedule, down: int, across: int, k: int
+) -> Iterator[tuple[int, tuple[int, int], int]]:
+    """The splits, clusters and global splits that such blocks of a product may be divided among."""
+    rows, columns, depth = whole.block
+    tiles, blocks = (_up(down, rows), _up(across, columns)), _up(k, depth)
+    for splits, cluster in _CLUSTERS:
+        if cluster[0] > tiles[0] or cluster[1] > tiles[1] or (splits > 1 and blocks < 2 * splits):
+            continue
+        ctas = splits * _up(tiles[0], cluster[0]) * _up(tiles[1], cluster[1]) * cluster[0] * cluster[1]
+        for parts in _GLOBAL_SPLITS if splits == 1 else (1,):
+            # Parts that come one after the other only add to what there is to add up.
+            if parts == 1 or (blocks >= 2 * parts and ctas * parts <= _RESIDENT[cluster[0] * cluster[1]]):
+                yield splits, cluster, parts
+
+
+def _group(s: WarpgroupSchedule, down: int, across: int, row: int) -> int:
+    """How many rows of blocks are best gone through together, with `row` bytes in a row of A: so many that
+    what is under way at a time reads the least.
+    """
+    height, width = s.block[0] * s.cluster[0], s.block[1] * s.cluster[1]
+    under_way = _RESIDENT[s.ctas] // (s.ctas * s.global_splits)
+    if row <= _SHORT and under_way // _GROUPS[0] * width >= across:
+        return _GROUPS[0]  # more is written than read: then D is best written in whole rows
+    below = _up(down, height)
+
+    def read(group: int) -> int:
+        rows = min(group, below)
+        return rows * height + min(_up(under_way, rows) * width, across)
+
+    return min(_GROUPS[1:], key=read)
 
 
 def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, members: int = 1) -> float:
     """The cycles that a batch of products takes."""
     rows, columns, depth = s.block
     down, across = (n, m) if s.swap else (m, n)
-    size = types.input_bytes
     ctas = _up(down, rows * s.cluster[0]) * _up(across, columns * s.cluster[1])
     ctas *= s.splits * s.global_splits * s.cluster[0] * s.cluster[1] * members
-    steps = depth * size // 32
-    products = rows // 64 * steps * max(columns / 2, _READ_A + _READ_B * columns) * _PRODUCTS
-    shared = (rows / s.cluster[1] + columns / s.cluster[0]) * depth * size
-    block = max(
-        products * (_ALONE if s.warpgroups == 1 else 1.0),
-        shared / _FILL,
-        s.stage_bytes(types) / _ARRIVE,
-        _LATENCY / max(s.stages - 1, 1),
-    )
-    written = rows * columns * types.output_bytes / _STORE
+    products, fill = _products(s, types), _fill(s, down, across, types)
+    # A warpgroup that leaves products under way releases a stage one block late.
+    stages = s.stages - int(s.overlaps and not types.promoted)
+    block = max(products, fill, (_LATENCY + fill + products) / stages)
     tile = _up(k, depth * s.splits * s.global_splits) * (block + _BLOCK) + _TILE
-    if s.global_splits > 1:
-        sums, written = rows * columns * 4, written / s.shares
-        tile += _ESTIMATED_CLAIM + sums / _ESTIMATED_PUT
-        tile += sums * s.global_splits / s.shares / _ESTIMATED_GET
-    tile += _OVERLAP * written
+    written = rows * columns * types.output_bytes / s.splits / _STORE * (1 + _NARROW * _panels(s, types))
+    sums = rows * columns * 4
+    moved = members * ((m * k + n * k) * types.input_bytes + m * n * types.output_bytes)
     end = written + (_CLUSTER if s.ctas > 1 else 0.0)
+    if s.global_splits > 1:
+        written /= s.shares
+        moved += 2 * ctas * sums
+        tile += _CLAIM + sums / _PUT + sums * s.global_splits / s.shares / _GET
     if s.splits > 1:
-        end += _REDUCE + rows * columns * 4 / _ADD
-    moved = members * ((m * k + n * k) * size + m * n * types.output_bytes)
-    memory = moved / (_MEMORY * min(1.0, _ACTIVE * ctas / _RESIDENT[1]))
-    return max(_up(ctas, _RESIDENT[s.ctas]) * tile, memory) + end
+        tile += sums / _ADD
+    tiles = _up(ctas, _RESIDENT[s.ctas]) * (tile + _OVERLAP * written)
+    # Where both take about as long neither hides the other wholly.
+    return sqrt(hypot(tiles**2, (moved / _MEMORY) ** 2)) + end
+
+
+def _products(s: WarpgroupSchedule, types: Types) -> float:
+    """Cycles of a tile's products for one block of K, and of adding them up where they are promoted."""
+    rows, columns, depth = s.block
+    parts, steps = rows // wgmma.M, depth * types.input_bytes // 32
+    one = steps * max(columns / 2, _READ_A + _READ_B * columns) * _PRODUCTS
+    if not types.promoted:
+        return parts * one + (_DRAIN if s.warpgroups == 1 and not s.overlaps else 0.0)
+    scale = (_SCALE_SWAPPED if s.swap else _SCALE) if types.scaled else 0.0
+    added = _DRAIN + columns * scale
+    if s.warpgroups == 1:
+        return parts * (one + added)
+    return parts * (one + _SHOWS * added / s.warpgroups) + _PROMOTE
+
+
+def _fill(s: WarpgroupSchedule, down: int, across: int, types: Types) -> float:
+    """Cycles in which a stage is filled. What few tiles at a time read comes from memory for each of them, if
+    not for a whole cluster; what many do is in L2.
+    """
+    rows, columns, depth = s.block
+    of_rows, of_columns = min(_up(across, columns), _READERS), min(_up(down, rows), _READERS)
+    rare = rows / s.cluster[1] / sqrt(of_rows) + columns / s.cluster[0] / sqrt(of_columns)
+    return s.stage_bytes(types) / _FILL + rare * depth * types.input_bytes / _RARE
+
+
+def _panels(s: WarpgroupSchedule, types: Types) -> int:
+    """The panels, but for one, that 128 bytes of a row of D lie in on its way."""
+    if s.swap or not s.staged(types):
+        return 0
+    return 128 // gcd(128, s.block[1] * types.output_bytes) - 1
 
 
 def _up(a: int, b: int) -> int:

@@ -331,14 +331,14 @@ class WgmmaKernel:
         """All blocks of K of a tile: the sums, and where the ring stands.
 
         The first block begins the sums: were they set before, on a way around the loop too, ptxas would have
-        every product wait for the one before. A warpgroup that multiplies alone leaves each block's products
-        under way while it starts the next, and releases a stage one block late; two run beside each other's
+        every product wait for the one before. With `overlaps` a block's products are left under way while
+        the next one's start, and a stage is released one block late; two warpgroups run beside each other's
         waits.
         """
         if self.op.types.promoted:
             return promoted.multiply(self, place, start, position)
         kind = self.sums_type
-        alone = self.schedule.warpgroups == 1
+        late = self.schedule.overlaps
 
         def multiply(sums: Any, stage: Any, phase: Any, accumulate: int) -> Any:
             tile.await_(self.ring, stage, phase)
@@ -354,19 +354,19 @@ class WgmmaKernel:
         def further(_: Any, carried: list[Any]) -> list[Any]:
             sums, last, stage, phase = carried
             sums = multiply(sums, stage, phase, 1)
-            tile.wait_gemm(pending=int(alone))
-            self.release(last if alone else stage)
+            tile.wait_gemm(pending=int(late))
+            self.release(last if late else stage)
             return [sums, stage, *tile.advance(self.ring, stage, phase)]
 
         stage, phase = position
         sums = multiply(tile.from_lane(llvm.mlir_undef(kind.lane_type), kind), stage, phase, 0)
-        if not alone:
+        if not late:
             tile.wait_gemm()
             self.release(stage)
         carried = [sums, stage, *tile.advance(self.ring, stage, phase)]
         sums, last, *position = self.each_block(carried, further, begun=1)
         (sums,) = tile.wait_gemm(sums)
-        if alone:
+        if late:
             self.release(last)
         return [sums, *position]
 

@@ -166,14 +166,14 @@ def test_a_counter_is_ready_for_the_next_launch(monkeypatch):
     assert product.wrong(kernel, (64, 32, 512))
 
 
-def test_the_choice_leaves_global_splits_out_until_they_are_measured(monkeypatch):
+def test_global_splits_are_chosen_where_they_win():
     shape = 512, 512, 32768
-    assert heuristic.choose(*shape, BF16).global_splits == 1
-    monkeypatch.setattr(heuristic, "_GLOBAL_SPLITS", (1, 2, 4, 8, 16))
+    assert heuristic.choose(*shape, BF16).global_splits == 8
     found = {s.global_splits for s in heuristic.candidates(*shape, BF16, Target.of("sm_90a"))}
-    assert found == {1, 2, 4, 8, 16}
-    one, eight = (of(128, 128, 64, stages=6, global_splits=parts) for parts in (1, 8))
-    assert heuristic.modelled(eight, *shape, BF16) < heuristic.modelled(one, *shape, BF16)
+    assert found == {1, 2, 3, 4, 5, 6, 8, 12, 16}
+    # All parts of a full chip's tiles would come one after the other.
+    full = heuristic.candidates(8192, 8192, 8192, BF16, Target.of("sm_90a"))
+    assert {s.global_splits for s in full} == {1}
 
 
 @pytest.mark.parametrize(

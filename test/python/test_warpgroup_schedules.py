@@ -84,6 +84,8 @@ SCHEDULES = (
     of(128, 32, 16),  # rows of 32 bytes
     of(128, 16, 64, swap=True),
     of(64, 64, 64, 1, 4, swap=True),
+    of(64, 48, 64, 1, 4),  # no power of two: a block's products end before the next one's start
+    of(64, 24, 64, 1, 4, swap=True),
     of(128, 128, 64, splits=2),
     of(64, 64, 128, 1, 2, splits=4),
     of(64, 16, 64, 1, 4, splits=2, swap=True),
@@ -243,7 +245,13 @@ def test_the_model_prefers_what_an_h200_prefers():
     bf16 = Types("bf16", "bf16", "bf16")
     assert heuristic.choose(8192, 8192, 8192, bf16).block[:2] == (128, 256)
     assert heuristic.choose(1, 8192, 8192, bf16).swap
-    assert heuristic.choose(512, 512, 32768, bf16).splits > 1
+    assert heuristic.choose(4096, 4096, 4096, bf16).group == 16
+    assert heuristic.choose(512, 512, 32768, bf16).global_splits > 1
+    e4m3 = Types("f8E4M3FN", "f8E4M3FN", "bf16")
+    assert heuristic.choose(8192, 8192, 1024, e4m3).group == 4
+    scaled = Types("f8E4M3FN", "f8E4M3FN", "bf16", promoted=True, scaled=True)
+    assert heuristic.choose(4096, 7168, 16384, scaled).block == (256, 128, 128)
+    assert heuristic.choose(64, 4096, 7168, scaled).splits == 2
 
 
 def test_rows_that_tma_cannot_copy_take_another_kernel():
