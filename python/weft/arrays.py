@@ -3,7 +3,7 @@
 import ctypes
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -39,7 +39,8 @@ _NUMPY = {name: np.dtype(dtype) for name, dtype, _ in _TYPES}
 _MLIR = {dtype: name for name, dtype in _NUMPY.items()}
 # PyTorch calls them as NumPy and ml_dtypes do.
 _BY_NUMPY_NAME = {dtype.name: name for name, dtype in _NUMPY.items()}
-_BY_DLPACK = {(code, 8 * _NUMPY[name].itemsize): name for name, _, code in _TYPES if code is not None}
+_DLPACK = {name: (code, 8 * _NUMPY[name].itemsize) for name, _, code in _TYPES if code is not None}
+_BY_DLPACK = {code_and_bits: name for name, code_and_bits in _DLPACK.items()}
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -96,9 +97,10 @@ class _Memory:
 
 
 def view(array: object) -> ArrayView:
-    """A NumPy array, a PyTorch tensor, a `DeviceArray`, or whatever has DLPack or `__cuda_array_interface__`.
+    """An array of NumPy, PyTorch, CuPy or JAX, a `DeviceArray`, or whatever has DLPack or
+    `__cuda_array_interface__`.
 
-    Nothing is copied or waited for: the other library's work on the array may still be running.
+    Nothing is copied. Another library's work on the array may still be running, but for JAX, which waits.
     """
     if isinstance(array, ArrayView):
         return array
@@ -107,15 +109,26 @@ def view(array: object) -> ArrayView:
     if hasattr(array, "__weft_view__"):
         made: ArrayView = array.__weft_view__()
         return made
-    if type(array).__module__.partition(".")[0] == "torch" and hasattr(array, "data_ptr"):
+    if library(array) == "torch" and hasattr(array, "data_ptr"):
         return _of_torch(array)
+    if library(array) == "cupy" and hasattr(array, "data"):
+        return _of_cupy(array)
+    if library(array) == "jax" and hasattr(array, "__dlpack__"):
+        return _of_jax(array)
     if hasattr(array, "__dlpack__"):
         return _of_dlpack(array)
     if hasattr(array, "__cuda_array_interface__"):
         return _of_cuda_array_interface(array)
     raise WeftError(
-        f"expected an array (NumPy, PyTorch, DLPack or __cuda_array_interface__), got {type(array).__name__}"
+        "expected an array (NumPy, PyTorch, CuPy, JAX, DLPack or __cuda_array_interface__), "
+        f"got {type(array).__name__}"
     )
+
+
+def library(array: object) -> str:
+    """The package that an array's type comes from, by the name that it is imported by."""
+    name = type(array).__module__.partition(".")[0]
+    return "jax" if name == "jaxlib" else name
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -162,6 +175,27 @@ def _of_torch(tensor: Any) -> ArrayView:
     return ArrayView(tensor.data_ptr(), shape, strides, dtype, tensor.device.type, index, False, tensor)
 
 
+def _of_cupy(array: Any) -> ArrayView:
+    # Its DLPack has a stream wait for another, which a graph that is being captured can't have.
+    strides = _in_elements(array.strides, array.itemsize)
+    dtype, ordinal = mlir_type(array.dtype), int(array.device.id)
+    return ArrayView(int(array.data.ptr), array.shape, strides, dtype, "cuda", ordinal, False, array)
+
+
+def _of_jax(array: Any) -> ArrayView:
+    """Read-only, since JAX takes its arrays for constants; exporting one waits until it is computed."""
+    import jax
+
+    if isinstance(array, jax.core.Tracer):
+        raise WeftError("expected an array, got one that JAX traces: call outside of jax.jit, grad and vmap")
+    if array.is_deleted():
+        raise WeftError("expected an array, got one that JAX has deleted or donated")
+    try:
+        return replace(_of_dlpack(array), readonly=True)
+    except jax.errors.JaxRuntimeError as error:
+        raise WeftError(f"JAX doesn't export an array of {array.dtype} by DLPack: {error}") from None
+
+
 def _of_cuda_array_interface(array: Any) -> ArrayView:
     interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
@@ -204,6 +238,27 @@ class _DLManagedTensorVersioned(ctypes.Structure):
 _READ_ONLY = 1
 # kDLCPU, kDLCUDAHost (pinned), kDLCUDA, kDLCUDAManaged
 _DEVICES = {1: "cpu", 3: "cpu", 2: "cuda", 13: "cuda"}
+
+
+def dlpack_device(view: ArrayView) -> tuple[int, int]:
+    """DLPack's device type and number of where a view's memory is."""
+    return {"cpu": 1, "cuda": 2}[view.device], view.device_id
+
+
+def dlpack(view: ArrayView, max_version: tuple[int, int] | None = None) -> object:
+    """A DLPack capsule of a view's memory, which keeps the view's owner alive as long as anyone uses it.
+
+    NumPy makes the capsule, of plain bytes of the elements' size, and learns neither their type nor of a GPU.
+    Raises BufferError, as DLPack wants, for types that DLPack doesn't know.
+    """
+    if view.dtype not in _DLPACK:
+        raise BufferError(f"DLPack has no elements of {view.dtype} that lie one to a byte")
+    plain = np.asarray(_Memory(view)).view(f"u{numpy_dtype(view.dtype).itemsize}")
+    capsule = plain.__dlpack__() if max_version is None else plain.__dlpack__(max_version=max_version)
+    tensor, _ = _dl_tensor(capsule)
+    tensor.code, tensor.bits = _DLPACK[view.dtype]
+    tensor.device_type, tensor.device_id = dlpack_device(view)
+    return capsule
 
 
 def _of_dlpack(array: Any) -> ArrayView:

@@ -134,10 +134,11 @@ class Kernel:
         """Runs the kernel with one array or number for each argument; what it writes is in the arrays
         afterwards.
 
-        CPU arrays are copied to the GPU and back, and waited for; with GPU arrays the launch is queued on
-        `stream`. `on` is "gpu" or "emulator"; without it the GPU is taken where there is one. `grid` and
-        `block` are needed where the kernel doesn't say them; a block that it says can't be another. Raises
-        WeftError for arguments that don't fit.
+        CPU arrays are copied to the GPU and back, and waited for. With GPU arrays the launch is queued on
+        `stream` of their GPU, whichever is the current one; it is waited for with arrays of JAX alone, which
+        may use their memory again once they are dropped. `on` is "gpu" or "emulator"; without it the GPU is
+        taken where there is one. `grid` and `block` are needed where the kernel doesn't say them; a block it
+        says can't be another. Raises WeftError for arguments that don't fit.
         """
         on = on or ("gpu" if runtime.available() is None else "emulator")
         if on == "emulator":
@@ -149,8 +150,11 @@ class Kernel:
         if self._misaligned(views):
             self.for_any_rows(*args, grid=grid, block=block, stream=stream, on=on)
             return
-        grid_, block_ = self.dimensions(views, grid, block, self.multiprocessors())
-        self._run_on_gpu(views, grid_, block_, stream)
+        with runtime.on(runtime.holder(views)):
+            grid_, block_ = self.dimensions(views, grid, block, self.multiprocessors())
+            self._run_on_gpu(views, grid_, block_, stream)
+            if any(arrays.library(arg) == "jax" for arg in args):
+                runtime.synchronize()
 
     @cached_property
     def for_any_rows(self) -> "Kernel":
@@ -313,15 +317,16 @@ class Kernel:
                 view.numpy()[...] = _within(copy.to_numpy(), view)
 
     def prepare(self, *args: Any) -> runtime.Prepared | PerStream:
-        """A launch on the current GPU with these arrays of it and numbers, to be queued any number of times.
+        """A launch with these arrays of one GPU and numbers, to be queued on it any number of times.
 
         The arrays must live as long. Raises WeftError for arguments that don't fit.
         """
         views = self._views(args)
         if self._misaligned(views):
             return self.for_any_rows.prepare(*args)
-        grid, block = self.dimensions(views, multiprocessors=self.multiprocessors())
-        return self._prepared(views, grid, block)
+        with runtime.on(runtime.holder(views)):
+            grid, block = self.dimensions(views, multiprocessors=self.multiprocessors())
+            return self._prepared(views, grid, block)
 
     def multiprocessors(self) -> int:
         """How many of the current GPU's can hold a CTA at once: with clusters, fewer than it has."""

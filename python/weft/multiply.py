@@ -69,36 +69,39 @@ def matmul(
     along K is scaled by both before products are added up. Those, and with `promote` those of fp8 without
     scales, are added up in f32; else the tensor cores add up products of fp8, with about 13 bits of fraction.
 
-    Takes arrays of PyTorch, CuPy and NumPy, and whatever has DLPack or `__cuda_array_interface__`: all on
-    one GPU, or all on the CPU, whence they are copied (with no GPU, the emulator multiplies them). `out`
-    gets the result, else a new array of `a`'s library does, of type `out_dtype` (MLIR's name; by default
-    that of `a`, bf16 for fp8, i32 for i8 and ui8). A result of fp8 is rounded to the nearest, beyond the
-    range to the largest number. Without `c`, beta scales what `out` holds. Elements are f16, bf16, f32
-    (multiplied as tf32, on sm_90a), fp8, i8 and ui8 (sm_90a). The launch is queued on `stream`, else on
-    the current stream of PyTorch or CuPy, else on the default one, and not waited for. `schedule` is how
-    the product is laid over the chip, chosen from its sizes without.
+    Takes arrays of PyTorch, CuPy, JAX and NumPy, and whatever has DLPack or `__cuda_array_interface__`: all
+    on one GPU, or all on the CPU, whence they are copied (with no GPU, the emulator multiplies them). `out`
+    (not JAX's, which never change) gets the result, else a new array of `a`'s library does, of type
+    `out_dtype` (MLIR's name; by default that of `a`, bf16 for fp8, i32 for i8 and ui8). A result of fp8 is
+    rounded to the nearest, beyond the range to the largest number. Without `c`, beta scales what `out` holds.
+    Elements are f16, bf16, f32 (multiplied as tf32, on sm_90a), fp8, i8 and ui8 (sm_90a). The launch is
+    queued on `stream`, else on the current stream of PyTorch or CuPy, else on the default one, of the arrays'
+    GPU, and not waited for; but with arrays of JAX, which has no such stream, these are waited for before it
+    and the GPU after it. `schedule` is how the product is laid over the chip, chosen from its sizes without.
 
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
     known = _prepared.get((id(a), id(b), id(out)))
-    if known is None or not (
-        known.is_for(a, b, out, c, epilogue, scales, groups)
+    if (
+        known is not None
+        and known.is_for(a, b, out, c, epilogue, scales, groups)
         and known.options == (out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
     ):
-        options = out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule
-        added = _added(c, epilogue, scales, groups)
-        given = _Given.of(a, b, out, added, epilogue.activation if epilogue else None, *options)
-        if given.on_cpu:
-            given.kernel()(*given.views)
-            return given.out
+        known.queue(stream)
+        return out
+    options = out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule
+    added = _added(c, epilogue, scales, groups)
+    given = _Given.of(a, b, out, added, epilogue.activation if epilogue else None, *options)
+    if given.on_cpu:
+        given.kernel()(*given.views)
+    else:
         known = _Call(given, options)
         if out is not None:
             if len(_prepared) >= _MOST_PREPARED:
                 _prepared.clear()
             _prepared[id(a), id(b), id(out)] = known
-        out = given.out
-    known.launch(known.current() if stream is None else runtime.stream_handle(stream))
-    return out
+        known.queue(stream)
+    return _handed_over(given.out, a) if out is None else out
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,9 @@ class _Given:
             kind = out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
             out = _empty(a, view_a, sizes.of_array("out"), kind)
         rest = [sizes.view(name, array) for name, array in {"out": out, **added}.items()]
+        if rest[0].readonly:
+            why = " (JAX's never change: without out, the result is one)" * (arrays.library(out) == "jax")
+            raise WeftError(f"weft.matmul: expects out to be an array that can be written{why}")
         if out_dtype is not None and rest[0].dtype != out_dtype:
             raise WeftError(f"weft.matmul: out has elements of {rest[0].dtype}, out_dtype is {out_dtype}")
         views = (view_a, view_b, *rest)
@@ -163,13 +169,21 @@ class _Given:
     def on_cpu(self) -> bool:
         return self.views[0].device == "cpu"
 
+    @property
+    def chip(self) -> str:
+        """That of the GPU that holds the arrays, or that they are copied to."""
+        if runtime.available() is not None:
+            return "sm_90a"
+        ordinal = runtime.holder(self.views)
+        return (runtime.current() if ordinal is None else runtime.device(ordinal)).chip
+
     def kernel(self) -> kernel.Kernel:
         """The kernel for these types and sizes, compiled once."""
         a, b, d, *rest = self.views
         outside = self.transposed[0], not self.transposed[1]
         scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
         types = Types(a.dtype, b.dtype, d.dtype, outside, self.promote or scaled, scaled, grouped)
-        chip = runtime.current().chip if runtime.available() is None else "sm_90a"
+        chip = self.chip
         schedule = self.schedule
         if schedule is None and chip in WarpgroupSchedule.chips(types):
             m, n = d.shape[-2:]
@@ -295,9 +309,20 @@ class _Call:
     def __init__(self, given: _Given, options: tuple[Any, ...]) -> None:
         self.options = options
         self.prepared = given.kernel().prepare(*given.views)
-        self.launch = self.prepared.launch
+        waits = any(arrays.library(array) == "jax" for array in given.arrays)
+        self.launch = self._launch_and_wait if waits else self.prepared.launch
         self.current = _current_stream(given.arrays[0], given.views[0].device_id)
         self._watch(given)
+
+    def queue(self, stream: Any) -> None:
+        """On that stream, else on the current one of the arrays' library."""
+        self.launch(self.current() if stream is None else runtime.stream_handle(stream))
+
+    def _launch_and_wait(self, stream: int) -> None:
+        """JAX may use an array's memory again once nobody has the array, and looks at no stream of ours."""
+        with runtime.on(self.prepared.device.ordinal):
+            self.prepared.launch(stream)
+            runtime.synchronize()
 
     def _watch(self, given: _Given) -> None:
         watched = [_watched(array, view) for array, view in zip(given.arrays, given.views, strict=True)]
@@ -395,44 +420,61 @@ def _sizes(view: ArrayView) -> str:
     return " x ".join(map(str, view.shape)) or "a single number"
 
 
-def _library(array: Any) -> str:
-    return type(array).__module__.partition(".")[0]
-
-
 def _empty(like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str) -> Any:
-    """A new array of a library, where another one is. Raises WeftError for a library that isn't known."""
+    """A new array where another one is, of its library or for `_handed_over`. Raises WeftError for elements
+    that the library doesn't have.
+    """
     name = arrays.numpy_dtype(dtype).name
-    if _library(like) == "torch":
+    if arrays.library(like) == "torch":
         import torch
 
         return torch.empty(shape, dtype=getattr(torch, name), device=like.device)
     if view.device == "cpu":
         return np.empty(shape, arrays.numpy_dtype(dtype))
-    if _library(like) == "cupy":
+    if arrays.library(like) == "cupy":
         import cupy
 
-        return cupy.empty(shape, arrays.numpy_dtype(dtype))
-    return runtime.DeviceArray(shape, dtype, max(view.device_id, 0))
+        try:
+            with like.device:
+                return cupy.empty(shape, arrays.numpy_dtype(dtype))
+        except ValueError as error:
+            raise WeftError(f"weft.matmul: CuPy makes no array of {dtype}: {error}") from None
+    return runtime.DeviceArray(shape, dtype, runtime.holder([view]))
+
+
+def _handed_over(made: Any, like: Any) -> Any:
+    """A finished result as an array of the library of another one, where `_empty` couldn't make such."""
+    if arrays.library(like) != "jax":
+        return made
+    import jax.dlpack
+
+    if isinstance(made, np.ndarray):
+        (device,) = like.devices()
+        return jax.device_put(made, device)
+    try:
+        return jax.dlpack.from_dlpack(made)
+    except jax.errors.JaxRuntimeError as error:
+        raise WeftError(f"weft.matmul: JAX takes no array of {made.dtype} by DLPack: {error}") from None
 
 
 def _pointer(array: Any) -> Callable[[Any], int]:
     """How to ask an array of a library where its memory is."""
-    if _library(array) == "torch":
+    if arrays.library(array) == "torch":
         pointer: Callable[[Any], int] = type(array).data_ptr
         return pointer
-    if _library(array) == "cupy":
+    if arrays.library(array) == "cupy":
         return lambda given: int(given.data.ptr)
     return lambda given: arrays.view(given).address
 
 
 def _current_stream(array: Any, device: int) -> Callable[[], int]:
     """How to ask an array's library for its current stream."""
-    if _library(array) == "torch":
+    if arrays.library(array) == "torch":
         import torch
 
         return functools.partial(torch._C._cuda_getCurrentRawStream, device)
-    if _library(array) == "cupy":
+    if arrays.library(array) == "cupy":
         import cupy
 
-        return lambda: int(cupy.cuda.get_current_stream().ptr)
+        return lambda: int(cupy.cuda.get_current_stream(device).ptr)
     return lambda: 0

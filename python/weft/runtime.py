@@ -7,23 +7,22 @@ import math
 import statistics
 import struct
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from weft import arrays
-from weft.errors import Diagnostic, WeftError
+from weft import arrays, cuda_driver
+from weft.cuda_driver import api, call, check, context, entered, primary, release
+from weft.errors import WeftError
 
 # A `struct` format character and its number ("P" for an address), or a struct's bytes, say a tensor map's.
 Argument = tuple[str, float] | bytes
 Dim = tuple[int, int, int]
 
 _PORTABLE_CLUSTER = 8
-# What the last launch was, since the driver reports a kernel's fault at some later call.
-_launched = ""
 
 
 @dataclass(frozen=True)
@@ -56,13 +55,13 @@ def default_chip() -> str:
 @functools.cache
 def device(ordinal: int = 0) -> Device:
     """What the driver says of GPU number `ordinal`."""
-    driver = _driver()
-    handle = _call(f"looking for GPU {ordinal}", driver.cuDeviceGet, ordinal)
+    driver = api()
+    handle = call(f"looking for GPU {ordinal}", driver.cuDeviceGet, ordinal)
     ask = functools.partial(_attribute, driver, handle)
     major, minor = ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")
     # Every chip since 9.0 has instructions that only its own "a" target gives.
     chip = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
-    name = _call("asking the GPU's name", driver.cuDeviceGetName, 128, handle)
+    name = call("asking the GPU's name", driver.cuDeviceGetName, 128, handle)
     return Device(
         ordinal,
         name.split(b"\0")[0].decode(),
@@ -70,14 +69,53 @@ def device(ordinal: int = 0) -> Device:
         ask("MULTIPROCESSOR_COUNT"),
         ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         ask("MAX_THREADS_PER_BLOCK"),
-        _call("asking the GPU's memory", driver.cuDeviceTotalMem, handle),
+        call("asking the GPU's memory", driver.cuDeviceTotalMem, handle),
     )
 
 
 def current() -> Device:
     """The GPU of the current context (PyTorch's, say), else GPU 0."""
-    with _current(_context(None)):
+    with entered(context(None)):
         return _current_device()
+
+
+def _current_device() -> Device:
+    return device(int(call("asking the current GPU", api().cuCtxGetDevice)))
+
+
+def _attribute(driver: Any, handle: Any, name: str) -> int:
+    asked = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+    return int(call("asking the GPU's properties", driver.cuDeviceGetAttribute, asked, handle))
+
+
+@contextlib.contextmanager
+def on(ordinal: int | None) -> Iterator[None]:
+    """In the block GPU `ordinal` is the current one; None leaves the one that is."""
+    if ordinal is None or ordinal == current().ordinal:
+        yield
+        return
+    with entered(primary(ordinal)):
+        yield
+
+
+def holder(views: Iterable[object]) -> int | None:
+    """The number of the GPU that holds the arrays among `views`; None if the CPU holds all. Raises WeftError
+    for arrays of several GPUs.
+    """
+    found = {_ordinal(v) for v in views if isinstance(v, arrays.ArrayView) and v.device == "cuda"}
+    if len(found) > 1:
+        raise WeftError(f"expected arrays on one GPU, got them on GPUs {', '.join(map(str, sorted(found)))}")
+    return found.pop() if found else None
+
+
+def _ordinal(view: arrays.ArrayView) -> int:
+    if view.device_id >= 0:
+        return view.device_id
+    what = f"asking which GPU holds an array at {view.address:#x}"
+    driver = api()
+    asked = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    with entered(context(None)):
+        return int(call(what, driver.cuPointerGetAttribute, asked, view.address))
 
 
 def load(cubin: bytes, ordinal: int | None = None) -> "Loaded":
@@ -89,14 +127,14 @@ class Loaded:
     """A cubin on a GPU; unloaded with the object or by `close`."""
 
     def __init__(self, cubin: bytes, ordinal: int | None = None) -> None:
-        driver = _driver()
-        self._context = _context(ordinal)
-        with _current(self._context):
+        driver = api()
+        self.context = context(ordinal)
+        with entered(self.context):
             self.device = _current_device()
             what = f"loading a cubin of {len(cubin)} bytes on {self.device.name} ({self.device.chip})"
-            self._module = _call(what, driver.cuModuleLoadData, cubin)
+            self._module = call(what, driver.cuModuleLoadData, cubin)
         self._kernels: dict[str, _Kernel] = {}
-        self.close = weakref.finalize(self, _release, self._context, driver.cuModuleUnload, self._module)
+        self.close = weakref.finalize(self, release, self.context, driver.cuModuleUnload, self._module)
         self.close.atexit = False
 
     def launch(
@@ -140,7 +178,7 @@ class Loaded:
             raise WeftError(f"{what}: {complaint}")
         if not self.close.alive:
             raise WeftError(f"{what}: its module is closed")
-        with _current(self._context):
+        with entered(self.context):
             kernel = self._kernel(kernel_name)
             kernel.check(packed)
             kernel.allow(shared_bytes, math.prod(cluster), what)
@@ -151,26 +189,25 @@ class Loaded:
         """How many CTAs the GPU holds at once where they come in clusters: all of one on neighbours."""
         ctas = math.prod(cluster)
         what = f"asking for the clusters of {kernel_name}"
-        with _current(self._context):
+        with entered(self.context):
             kernel = self._kernel(kernel_name)
             kernel.allow(shared_bytes, ctas, what)
             config = _config((ctas, 1, 1), block, shared_bytes, cluster, False, 0)
-            clusters = _call(what, _driver().cuOccupancyMaxActiveClusters, kernel.handle, config)
+            clusters = call(what, api().cuOccupancyMaxActiveClusters, kernel.handle, config)
         return int(clusters) * ctas
 
     def _kernel(self, name: str) -> "_Kernel":
         if name not in self._kernels:
-            handle = _call(
-                f"looking for kernel {name}", _driver().cuModuleGetFunction, self._module, name.encode()
+            handle = call(
+                f"looking for kernel {name}", api().cuModuleGetFunction, self._module, name.encode()
             )
             self._kernels[name] = _Kernel(name, handle)
         return self._kernels[name]
 
 
 def launch(prepared: Any, stream: object = None) -> None:
-    """Queue a launch that `prepare` made on `stream`, whatever context is the current one."""
-    with _current(_primary(prepared.device.ordinal)):
-        prepared.launch(stream_handle(stream))
+    """Queue a launch that `prepare` made on `stream`."""
+    prepared.launch(stream_handle(stream))
 
 
 class Prepared:
@@ -189,19 +226,23 @@ class Prepared:
         self._handle = kernel.handle
         self._parameters = _Parameters(packed)
         self._address = self._parameters.address
-        self._launch = _driver().cuLaunchKernelEx
+        self._context = module.context
+        self._current, self._launch = api().cuCtxGetCurrent, api().cuLaunchKernelEx
         self._configs: dict[int, Any] = {}
 
     def launch(self, stream: int) -> None:
-        """Queue it on a stream, by its handle; the device's context must be the current one."""
-        global _launched
+        """Queue it on a stream of its GPU, by its handle, whatever GPU is the current one."""
+        if self._current()[1] != self._context:
+            with entered(self._context):
+                self.launch(stream)
+            return
         config = self._configs.get(stream)
         if config is None:
             config = self._configs[stream] = self._config(stream)
         (error,) = self._launch(config, self._handle, self._address, 0)
         if error:
-            _check(self._what, error)
-        _launched = self._what
+            check(self._what, error)
+        cuda_driver.launched = self._what
 
 
 class DeviceArray:
@@ -211,16 +252,16 @@ class DeviceArray:
     """
 
     def __init__(self, shape: Sequence[int], dtype: str, ordinal: int | None = None) -> None:
-        driver = _driver()
+        driver = api()
         self.shape = tuple(shape)
         self.dtype = dtype
         self.nbytes = math.prod(self.shape) * arrays.numpy_dtype(dtype).itemsize
-        self._context = _context(ordinal)
-        with _current(self._context):
+        self._context = context(ordinal)
+        with entered(self._context):
             self.device = _current_device()
             what = f"allocating {self.nbytes} bytes on {self.device.name}"
-            self.address = int(_call(what, driver.cuMemAlloc, max(1, self.nbytes)))
-        weakref.finalize(self, _release, self._context, driver.cuMemFree, self.address).atexit = False
+            self.address = int(call(what, driver.cuMemAlloc, max(1, self.nbytes)))
+        weakref.finalize(self, release, self._context, driver.cuMemFree, self.address).atexit = False
 
     @classmethod
     def from_numpy(cls, array: npt.NDArray[Any], ordinal: int | None = None) -> "DeviceArray":
@@ -245,43 +286,64 @@ class DeviceArray:
         return target
 
     def _copy(self, direction: str, copy: Callable[[Any], tuple[Any, ...]]) -> None:
-        with _current(self._context):
+        with entered(self._context):
             # Copies wait for the default stream alone.
             synchronize()
             if self.nbytes:
-                _call(f"copying {self.nbytes} bytes {direction} the GPU", copy, _driver())
+                call(f"copying {self.nbytes} bytes {direction} the GPU", copy, api())
 
     def __weft_view__(self) -> arrays.ArrayView:
         strides = arrays.contiguous_strides(self.shape)
         ordinal = self.device.ordinal
         return arrays.ArrayView(self.address, self.shape, strides, self.dtype, "cuda", ordinal, False, self)
 
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return arrays.dlpack_device(arrays.view(self))
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        """For DLPack's `from_dlpack` of other libraries, whose arrays keep the memory. Unless `stream` is -1,
+        waits for all that is queued on the GPU: no stream then is too early.
+        """
+        if copy or dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError("a DeviceArray exports its own memory alone, and copies nothing")
+        if stream != -1:
+            with entered(self._context):
+                synchronize()
+        return arrays.dlpack(arrays.view(self), max_version)
+
 
 def synchronize() -> None:
     """Wait for all that is queued on the current GPU; a fault in a kernel shows here at the latest."""
-    with _current(_context(None)):
-        _call("waiting for the GPU", _driver().cuCtxSynchronize)
+    with entered(context(None)):
+        call("waiting for the GPU", api().cuCtxSynchronize)
 
 
 def time(fn: Callable[[], object], repeats: int = 10, *, stream: object = None) -> float:
     """Median milliseconds that the GPU spends on what `fn` queues on `stream`, after one call to warm up."""
-    driver = _driver()
+    driver = api()
     fn()
-    with _current(_context(None)), contextlib.ExitStack() as events:
+    with entered(context(None)), contextlib.ExitStack() as events:
 
         def event() -> Any:
-            made = _call("creating an event", driver.cuEventCreate, 0)
+            made = call("creating an event", driver.cuEventCreate, 0)
             events.callback(driver.cuEventDestroy, made)
             return made
 
         pairs = [(event(), event()) for _ in range(repeats)]
         handle = stream_handle(stream)
         for start, end in pairs:
-            _call("recording an event", driver.cuEventRecord, start, handle)
+            call("recording an event", driver.cuEventRecord, start, handle)
             fn()
-            _call("recording an event", driver.cuEventRecord, end, handle)
+            call("recording an event", driver.cuEventRecord, end, handle)
         synchronize()
-        times = [float(_call("reading a time", driver.cuEventElapsedTime, *pair)) for pair in pairs]
+        times = [float(call("reading a time", driver.cuEventElapsedTime, *pair)) for pair in pairs]
         return statistics.median(times)
 
 
@@ -339,25 +401,25 @@ class _Kernel:
 
     def allow(self, shared_bytes: int, cluster_blocks: int, what: str) -> None:
         """Opt in to what the driver refuses unasked: over 48 KB of shared memory, clusters over 8 blocks."""
-        driver = _driver()
+        driver = api()
         attributes = driver.CUfunction_attribute
         if shared_bytes > self._allowed:
             dynamic = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            _call(what, driver.cuFuncSetAttribute, self.handle, dynamic, shared_bytes)
+            call(what, driver.cuFuncSetAttribute, self.handle, dynamic, shared_bytes)
             self._allowed = shared_bytes
         if cluster_blocks > _PORTABLE_CLUSTER:
             larger = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-            _call(what, driver.cuFuncSetAttribute, self.handle, larger, 1)
+            call(what, driver.cuFuncSetAttribute, self.handle, larger, 1)
 
 
 def _parameter_sizes(handle: Any) -> list[int]:
-    driver = _driver()
+    driver = api()
     sizes: list[int] = []
     while True:
         error, _, size = driver.cuFuncGetParamInfo(handle, len(sizes))
         if error == driver.CUresult.CUDA_ERROR_INVALID_VALUE:  # past the last
             return sizes
-        _check("asking a kernel's parameters", error)
+        check("asking a kernel's parameters", error)
         sizes.append(size)
 
 
@@ -375,7 +437,7 @@ def _complaint(on: Device, grid: Dim, block: Dim, shared_bytes: int, cluster: Di
 
 
 def _config(grid: Dim, block: Dim, shared_bytes: int, cluster: Dim, dependent: bool, stream: int) -> Any:
-    driver = _driver()
+    driver = api()
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = grid
     config.blockDimX, config.blockDimY, config.blockDimZ = block
@@ -412,88 +474,3 @@ def stream_handle(stream: Any) -> int:
         if hasattr(stream, name):
             return int(getattr(stream, name))
     raise WeftError(f"expected a stream, got {type(stream).__name__}")
-
-
-def _driver() -> Any:
-    """The initialised driver API."""
-    try:
-        return _initialised()
-    except RuntimeError as error:  # cuda-bindings found no libcuda
-        note = Diagnostic(str(error), severity="note")
-        raise WeftError(Diagnostic("no NVIDIA driver on this machine", notes=(note,))) from None
-
-
-@functools.cache
-def _initialised() -> Any:
-    from cuda.bindings import driver  # type: ignore[import-untyped]
-
-    (error,) = driver.cuInit(0)
-    if error == driver.CUresult.CUDA_ERROR_NO_DEVICE:
-        raise WeftError("no GPU: the NVIDIA driver sees none (CUDA_VISIBLE_DEVICES may hide it)")
-    if error:
-        raise WeftError(f"the NVIDIA driver doesn't start: {_said(driver, error)}")
-    return driver
-
-
-def _call(what: str, function: Callable[..., tuple[Any, ...]], *args: Any) -> Any:
-    """The result of a driver call; `what` says in words what was attempted, should it fail."""
-    error, *results = function(*args)
-    _check(what, error)
-    return results[0] if len(results) == 1 else tuple(results)
-
-
-def _check(what: str, error: Any) -> None:
-    if error:
-        # These may be the fault of a kernel that ran long before.
-        earlier = f" (last before: {_launched})" if _launched and _launched != what else ""
-        raise WeftError(f"{what}: {_said(_driver(), error)}{earlier}")
-
-
-def _said(driver: Any, error: Any) -> str:
-    _, name = driver.cuGetErrorName(error)
-    _, text = driver.cuGetErrorString(error)
-    return f"{name.decode()}: {text.decode()}" if name else f"error {int(error)}"
-
-
-def _attribute(driver: Any, handle: Any, name: str) -> int:
-    attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-    return int(_call("asking the GPU's properties", driver.cuDeviceGetAttribute, attribute, handle))
-
-
-@functools.cache
-def _primary(ordinal: int) -> Any:
-    """The context that the CUDA runtime and its users share; kept until the process ends."""
-    driver = _driver()
-    handle = _call(f"looking for GPU {ordinal}", driver.cuDeviceGet, ordinal)
-    return _call(f"starting GPU {ordinal}", driver.cuDevicePrimaryCtxRetain, handle)
-
-
-def _context(ordinal: int | None) -> Any:
-    """The primary context of GPU `ordinal`; without one, this thread's current context, else GPU 0's."""
-    if ordinal is None:
-        current = _call("asking the current context", _driver().cuCtxGetCurrent)
-        if int(current):
-            return current
-    return _primary(ordinal or 0)
-
-
-@contextlib.contextmanager
-def _current(context: Any) -> Iterator[None]:
-    driver = _driver()
-    _call("entering a context", driver.cuCtxPushCurrent, context)
-    try:
-        yield
-    finally:
-        driver.cuCtxPopCurrent()
-
-
-def _current_device() -> Device:
-    return device(int(_call("asking the current GPU", _driver().cuCtxGetDevice)))
-
-
-def _release(context: Any, function: Callable[[Any], object], handle: Any) -> None:
-    """Give back what the driver holds; that fails after a kernel's fault, which was reported then."""
-    driver = _driver()
-    if not driver.cuCtxPushCurrent(context)[0]:
-        function(handle)
-        driver.cuCtxPopCurrent()

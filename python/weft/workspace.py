@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from weft import runtime
-from weft.runtime import DeviceArray, Prepared, _call, _driver
+from weft.cuda_driver import api, call, context, entered
+from weft.runtime import DeviceArray, Prepared
 
 Key = tuple[int, int]
 
@@ -37,13 +38,20 @@ class PerStream:
     """A launch as `runtime.Prepared` is one, with memory of its own on every stream."""
 
     def __init__(self, pool: Pool, sizes: Sequence[int], make: Callable[[Sequence[int]], Prepared]) -> None:
-        """`make` prepares the launch with memory of these sizes, in bytes, at these addresses."""
+        """`make` prepares the launch on the current GPU with memory of these sizes, in bytes, at these
+        addresses.
+        """
         self._pool, self._sizes, self._make = pool, tuple(sizes), make
         self._prepared: dict[Key, Prepared] = {}
         self.device = runtime.current()
+        self._context, self._current = context(None), api().cuCtxGetCurrent
 
     def launch(self, stream: int) -> None:
-        """Queue it on a stream, by its handle; the device's context must be the current one."""
+        """Queue it on a stream of its GPU, by its handle, whatever GPU is the current one."""
+        if self._current()[1] != self._context:
+            with entered(self._context):
+                self.launch(stream)
+            return
         key = stream_key(stream)
         prepared = self._prepared.get(key)
         if prepared is None:
@@ -54,25 +62,25 @@ class PerStream:
 
 def stream_key(stream: int) -> Key:
     """What tells a stream from every other that there was, and what a graph captures from what runs."""
-    driver = _driver()
+    driver = api()
     what = "asking a stream's state"
-    status, capture, *_ = _call(what, driver.cuStreamGetCaptureInfo, stream)
+    status, capture, *_ = call(what, driver.cuStreamGetCaptureInfo, stream)
     if status == driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE:
         return 0, int(capture)  # a stream that is captured doesn't tell its own number
-    return int(_call(what, driver.cuStreamGetId, stream)), 0
+    return int(call(what, driver.cuStreamGetId, stream)), 0
 
 
 def zeroed(size: int) -> DeviceArray:
     """Memory of zeros on the current GPU; while a stream is captured too, which doesn't see it."""
-    driver = _driver()
+    driver = api()
     what = f"clearing {size} bytes"
     with _beside_capture(driver):
         made = DeviceArray((size,), "i8")
         flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
-        stream = _call(what, driver.cuStreamCreate, flags)
-        _call(what, driver.cuMemsetD8Async, made.address, 0, size, stream)
-        _call(what, driver.cuStreamSynchronize, stream)
-        _call(what, driver.cuStreamDestroy, stream)
+        stream = call(what, driver.cuStreamCreate, flags)
+        call(what, driver.cuMemsetD8Async, made.address, 0, size, stream)
+        call(what, driver.cuStreamSynchronize, stream)
+        call(what, driver.cuStreamDestroy, stream)
     return made
 
 
@@ -81,8 +89,8 @@ def _beside_capture(driver: Any) -> Iterator[None]:
     """In the block, calls that allocate or wait don't end a capture that this thread has begun."""
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     what = "leaving a capture aside"
-    before = _call(what, driver.cuThreadExchangeStreamCaptureMode, relaxed)
+    before = call(what, driver.cuThreadExchangeStreamCaptureMode, relaxed)
     try:
         yield
     finally:
-        _call(what, driver.cuThreadExchangeStreamCaptureMode, before)
+        call(what, driver.cuThreadExchangeStreamCaptureMode, before)

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from weft import arrays, ptxas, runtime
+from weft import arrays, cuda_driver, ptxas, runtime
 from weft.errors import WeftError
 
 _reason = runtime.available()
@@ -107,8 +107,8 @@ def test_a_device_array_has_a_view():
 
 
 def free_bytes() -> int:
-    with runtime._current(runtime._context(None)):
-        free, _ = runtime._call("asking the free memory", runtime._driver().cuMemGetInfo)
+    with cuda_driver.entered(cuda_driver.context(None)):
+        free, _ = cuda_driver.call("asking the free memory", cuda_driver.api().cuMemGetInfo)
     return int(free)
 
 

@@ -121,6 +121,50 @@ def test_dlpack_says_read_only():
     assert "doesn't export itself by DLPack" in refused(Exporter(array, False))
 
 
+class Exported:
+    """A view that exports itself as Weft's arrays do."""
+
+    def __init__(self, seen: ArrayView) -> None:
+        self.seen = seen
+
+    def __dlpack__(self, *, stream=None, max_version=None, **_):
+        return arrays.dlpack(self.seen, max_version)
+
+    def __dlpack_device__(self):
+        return arrays.dlpack_device(self.seen)
+
+
+@pytest.mark.parametrize("name", list(arrays._DLPACK))
+def test_what_we_export_is_seen_as_it_was(name):
+    array = (2.0 ** (np.arange(24) % 7)).reshape(4, 6).astype(arrays.numpy_dtype(name))[1:, ::2]
+    again = view(Exported(view(array)))
+    seen = (again.address, again.shape, again.strides, again.dtype, again.device, again.device_id)
+    assert seen == (array.ctypes.data, (3, 3), (6, 2), name, "cpu", 0)
+    assert np.array_equal(again.numpy(), array)
+
+
+@pytest.mark.parametrize(("version", "kind"), [(None, '"dltensor"'), ((1, 0), '"dltensor_versioned"')])
+def test_an_export_is_of_the_version_that_is_asked_for(version, kind):
+    assert kind in repr(arrays.dlpack(view(np.zeros(3, ml_dtypes.bfloat16)), version))
+
+
+def test_an_export_keeps_its_memory_alive():
+    array = np.arange(1000, dtype=np.float32)
+    alive = weakref.ref(array)
+    again = np.from_dlpack(Exported(view(array)))
+    del array
+    gc.collect()
+    assert alive() is not None and again[999] == 999
+    del again
+    gc.collect()
+    assert alive() is None
+
+
+def test_what_dlpack_has_no_name_for_isnt_exported():
+    with pytest.raises(BufferError, match="DLPack has no elements of f4E2M1FN"):
+        arrays.dlpack(view(np.zeros(3, ml_dtypes.float4_e2m1fn)))
+
+
 def capsule(name: bytes, *, version=(1, 0), **fields):
     """A DLPack capsule of our own making; it must outlive what reads it."""
     shape = (ctypes.c_int64 * 2)(2, 3)

@@ -66,7 +66,7 @@ def test_launches_that_the_device_cant_do_are_explained(grid, block, shared_byte
 def test_a_launch_is_configured_as_asked(monkeypatch):
     from cuda.bindings import driver
 
-    monkeypatch.setattr(runtime, "_driver", lambda: driver)
+    monkeypatch.setattr(runtime, "api", lambda: driver)
     config = runtime._config((4, 6, 8), (32, 2, 3), 4096, (4, 2, 1), False, 7)
     assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (4, 6, 8)
     assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (32, 2, 3)

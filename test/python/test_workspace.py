@@ -3,8 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
+from fake_driver import two_gpus
 
-from weft import runtime, workspace
+from weft import workspace
 
 
 class Memory(SimpleNamespace):
@@ -45,10 +46,9 @@ def test_a_launch_is_prepared_once_for_each_stream(pool, monkeypatch):
         prepared.append(list(addresses))
         return SimpleNamespace(launch=lambda stream: queued.append((tuple(addresses), stream)))
 
-    monkeypatch.setattr(runtime, "current", lambda: "device")
-    monkeypatch.setattr(workspace, "stream_key", lambda stream: (stream, 0))
-    launch = workspace.PerStream(pool, [64], make)
-    for stream in (5, 6, 5):
-        launch.launch(stream)
+    with two_gpus(monkeypatch):
+        launch = workspace.PerStream(pool, [64], make)
+        for stream in (5, 6, 5):
+            launch.launch(stream)
     assert prepared == [[0x1000], [0x2000]]
     assert queued == [((0x1000,), 5), ((0x2000,), 6), ((0x1000,), 5)]
