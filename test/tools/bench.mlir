@@ -4,7 +4,8 @@
 // HELP: [SUITE|MxNxK ...]
 // HELP: Time products beside cuBLAS and others, in turns, and compare.
 // HELP: square, llm, deepgemm, or a shape
-// HELP: of A and B, of bf16,f16,tf32,e4m3,e4m3-block,s8
+// HELP: of A and B, of
+// HELP-NEXT: bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8
 // HELP: of cublas,triton,deepgemm; ratios are to the first
 
 // RUN: not weft bench --show %S/Inputs/bench.json --svg %t.svg | FileCheck %s --match-full-lines
@@ -43,7 +44,7 @@
 // RUN: FileCheck %s --check-prefix=LOG < %t/log
 // LOG:      weft: error: no suite and no shape '4096x4096': expects MxNxK, three sizes from 1 to 2**31 - 1 (4096x4096x4096, say), or one of square, llm, deepgemm
 // LOG-NEXT: weft: error: no suite and no shape '64x64x0': expects
-// LOG-NEXT: weft: error: --types expects some of bf16,f16,tf32,e4m3,e4m3-block,s8, got 'fp8'
+// LOG-NEXT: weft: error: --types expects some of bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8, got 'fp8'
 // LOG-NEXT: weft: error: argument --out-type: invalid choice: 'e4m3'
 // LOG-NEXT: weft: error: --against expects some of cublas,triton,deepgemm, got ''
 // LOG-NEXT: weft: error: --samples expects a number from 2, got 1
