@@ -9,12 +9,34 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from weft.dialects.schedule import PROMOTED
+from weft.isa.accumulation import of_wgmma
+
 Array = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
 
 _U = 2.0**-24  # half an ulp of f32, relative
-_CHUNK = 8  # the fewest products that one step adds up
-_TERMS = 17  # the most that one step adds up: 16 products and the accumulator
+_LEAST = 2.0**-126  # the least normal number: what is smaller is cut off and rounded as this is
+_TF32 = 2.0**-9 + 2.0**-20  # what a product loses, relative, of f32 factors without their last 13 bits
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """How tensor cores add up: the fewest and the most products that a step adds to the accumulator, and what
+    a term loses at most, relative to the sum of all magnitudes.
+    """
+
+    fewest: int
+    most: int
+    cut: float
+
+    def lost(self, depth: int) -> float:
+        """What a sum of so many products loses at most, relative to the sum of all magnitudes."""
+        return -(-depth // self.fewest) * (self.most + 1 + 2) * self.cut
+
+
+_WIDE = _Steps(8, 16, _U)
+_FP8 = _Steps(16, 32, 2.0 ** -of_wgmma("e4m3").fraction)
 
 
 @dataclass(frozen=True)
@@ -125,20 +147,34 @@ def product(
     bias: Array | None = None,
     activation: str | None = None,
     residual: Array | None = None,
+    promote: bool = False,
+    scale_a: Array | None = None,
+    scale_b: Array | None = None,
     dtype: npt.DTypeLike = np.float32,
 ) -> Expected:
     """`residual + activation(alpha * a @ b + beta * c + bias)` of matrices (a as K x M with `transpose_a`, b
-    as N x K with `transpose_b`), for a result of type `dtype`. Of integers it is exact, modulo 2**32.
+    as N x K with `transpose_b`), for a result of type `dtype`. Of integers it is exact, modulo 2**32. Scales
+    multiply as `tile.matmul` has them: K/128 x M of a, N/128 x K/128 of b.
 
-    The bound, element-wise, with S = |a| @ |b| and u = 2**-24. A step of a tensor core adds at most 17 terms,
-    aligned to the largest and cut off after at least 24 fraction bits: each loses less than u times the sum T
-    of all magnitudes, and rounding to f32 less than 2 u T. T is at most S, whatever the order, and there are
-    at most ceil(K / 8) steps. So the bound is the sum of
+    The bound, element-wise, with S = |a| @ |b| (scaled) and u = 2**-24. A step of a tensor core adds at most
+    17 terms, aligned to the largest and cut off after at least 24 fraction bits: each loses less than u times
+    the sum T of all magnitudes, and rounding to f32 less than 2 u T. T is at most S, whatever the order, and
+    there are at most ceil(K / 8) steps. So the bound is the sum of
 
         |alpha| * ceil(K / 8) * (17 + 2) * u * S    for the product,
         4 * u * (|alpha| * S + |beta * c|)          for three f32 roundings in the epilogue,
         u * (|alpha| * S + |beta * c| + |bias|)     for one more with a bias,
         half an ulp of `dtype`                      for the last rounding.
+
+    Of fp8 a step adds at most 33 terms with v = 2**-13 for u, and there are at most ceil(K / 16). Promoted
+    (with scales too), that holds of a block of 128, and of all blocks, each with its own S, together; scaling
+    one and adding it up in f32, and adding up such sums of parts of K, costs a rounding per block and part:
+
+        ceil(128 / 16) * (33 + 2) * v * S           for the products of all blocks,
+        (2 * ceil(K / 128) + 1) * u * S             for as many f32 roundings.
+
+    Of f32 tensor cores leave out the last 13 bits: a product of two normal numbers loses at most
+    2**-9 + 2**-20 of itself. A sum that is smaller than the least normal number loses no more than that does.
 
     An activation multiplies what it gets of that by at most its steepest slope, and is itself as far from
     the exact function as `Activation` says; a residual adds a rounding. Results of fp8 stay in its range.
@@ -146,10 +182,9 @@ def product(
     left, right = a.T if transpose_a else a, b.T if transpose_b else b
     if np.issubdtype(dtype, np.integer):
         return _integers(left, right, c if beta else None, bias, activation, residual)
-    exact, magnitude = _products(left.astype(np.float64), right.astype(np.float64))
+    scales = None if scale_a is None or scale_b is None else (scale_a, scale_b)
+    exact, magnitude, sum_error = _sums(left, right, promote or scales is not None, scales)
     alpha, beta = float(np.float32(alpha)), float(np.float32(beta))
-    steps = -(-left.shape[1] // _CHUNK)
-    sum_error = steps * (_TERMS + 2) * _U * magnitude
     values, terms = alpha * exact, abs(alpha) * (magnitude + sum_error)
     if c is not None and beta != 0.0:
         scaled = beta * c.astype(np.float64)
@@ -157,17 +192,48 @@ def product(
     roundings = 4
     if bias is not None:
         values, terms, roundings = values + bias, terms + np.abs(bias.astype(np.float64)), 5
-    error = abs(alpha) * sum_error + roundings * _U * terms
+    error = abs(alpha) * sum_error + roundings * _U * _normal(terms)
     if activation is not None:
         values, error = ACTIVATIONS[activation].of(values, error)
     if residual is not None:
         values = values + residual.astype(np.float64)
-        error = error + _U * (np.abs(values) + error)
+        error = error + _U * _normal(np.abs(values) + error)
+    return _rounded(values, error, dtype)
+
+
+def _sums(
+    left: Array, right: Array, promoted: bool, scales: tuple[Array, Array] | None
+) -> tuple[Doubles, Doubles, Doubles]:
+    """The sums of products, those of their magnitudes, and how far the first may be off."""
+    x, y = left.astype(np.float64), right.astype(np.float64)
+    depth = x.shape[1]
+    if scales is not None:
+        x *= np.repeat(scales[0].T, PROMOTED, 1)[:, :depth]
+        y *= np.repeat(np.repeat(scales[1].T, PROMOTED, 0), PROMOTED, 1)[:depth, : y.shape[1]]
+    exact, magnitude = x @ y, np.abs(x) @ np.abs(y)
+    steps = _FP8 if left.dtype.itemsize == 1 else _WIDE
+    error = steps.lost(min(depth, PROMOTED) if promoted else depth) * _normal(magnitude)
+    if left.dtype == np.float32:
+        error += _TF32 * magnitude
+    if promoted:
+        error += (2 * -(-depth // PROMOTED) + 1) * _U * _normal(magnitude + error)
+    return exact, magnitude, error
+
+
+def _normal(magnitude: Doubles) -> Doubles:
+    """A magnitude to which an error is relative: at least that of a normal number, but for zero."""
+    return np.asarray(np.where(magnitude > 0, np.maximum(magnitude, _LEAST), 0.0))
+
+
+def _rounded(values: Doubles, error: Doubles, dtype: npt.DTypeLike) -> Expected:
+    """What may become of values when they are rounded to a type."""
     kind = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     half_ulp = np.maximum(float(kind.eps) / 2 * (np.abs(values) + error), float(kind.smallest_subnormal) / 2)
+    bound = error + half_ulp
     if np.dtype(dtype).itemsize == 1:
+        bound = np.where(np.abs(values) - error >= float(kind.max), 0.0, bound)
         values = np.clip(values, float(kind.min), float(kind.max))
-    return Expected(values, error + half_ulp)
+    return Expected(values, bound)
 
 
 def _integers(
@@ -188,8 +254,3 @@ def _integers(
     if residual is not None:
         total = (total.astype(np.int64) + residual).astype(np.int32)
     return Expected(total.astype(np.float64), np.zeros(total.shape))
-
-
-def _products(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
-    exact = a @ b
-    return exact, np.abs(a) @ np.abs(b)
