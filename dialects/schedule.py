@@ -215,6 +215,18 @@ class WarpgroupSchedule(_Written):
         """Rows of a block that one warpgroup computes."""
         return self.block[0] // self.warpgroups
 
+    def products(self, types: Types) -> int:
+        """Instructions' sums that lie beside a warpgroup's promoted ones: two where its threads hold them, so
+        that one is under way while the other is added up.
+        """
+        if not types.promoted:
+            return 0
+        n = self.block[1]
+        of_a, of_b = (n // 4, 1) if self.swap else (2, n // gcd(n, PROMOTED))  # scales that a thread has
+        needed = 3 * wgmma.M * n // WARPGROUP + (of_a * of_b if types.scaled else 0) + _OTHER_REGISTERS
+        # Not what a role is given: ptxas spills rather than to use little more than an equal share.
+        return 2 if self.rows == wgmma.M and needed <= register_share(self.threads) else 1
+
     @property
     def overlaps(self) -> bool:
         """Whether a warpgroup that multiplies alone leaves a block's products under way while it starts the
@@ -321,8 +333,8 @@ class WarpgroupSchedule(_Written):
                 f"got {self.warpgroups}"
             )
         each = self.registers[1] or register_share(self.threads)
-        # Promoted sums lie beside those of one instruction, which are under way.
-        beside = wgmma.M if types.promoted else 0
+        # Promoted sums lie beside those of one instruction, which are under way, or of two where they fit.
+        beside = wgmma.M * self.products(types)
         if (most := (each - _OTHER_REGISTERS) * WARPGROUP) < (self.rows + beside) * n:
             both = f" and {beside} x {n} under way" if beside else ""
             return (

@@ -18,6 +18,7 @@ from weft.isa.chips import WARPGROUP, WARPS
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit, promoted
+from weft.passes.block_scales import BlockScales, turned
 from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
 from weft.passes.global_sums import GlobalSums, sum_type
@@ -107,7 +108,7 @@ class WgmmaKernel:
     left: _Operand
     right: _Operand
     ring: Any = None
-    scales: promoted.BlockScales | None = None
+    scales: BlockScales | None = None
     turns: Any = None
 
     @classmethod
@@ -129,7 +130,7 @@ class WgmmaKernel:
         self.left.place()
         self.right.place()
         if self.op.types.scaled:
-            self.scales = promoted.BlockScales(self)
+            self.scales = BlockScales(self)
             self.scales.place()
         self.staging = self._staging()
         self.cluster_sums = None
@@ -263,11 +264,18 @@ class WgmmaKernel:
         return replace(cluster, row=row, column=emit.add(emit.mul(cluster.column, across), beside))
 
     def each_block(
-        self, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]], begun: int = 0
+        self,
+        carried: list[Any],
+        body: Callable[[Any, list[Any]], list[Any]],
+        begun: int = 0,
+        together: int = 1,
     ) -> list[Any]:
-        """A loop over the blocks of K but for those that have `begun`; returns what it leaves."""
+        """A loop over the blocks of K but for those that have `begun`, so many `together` while there are as
+        many; returns what it leaves.
+        """
         first = emit.value(emit.add(self.k_first, begun))
-        loop = scf.ForOp(first, emit.value(self.k_end), emit.value(1), carried)
+        end = emit.value(emit.sub(self.k_end, together - 1))
+        loop = scf.ForOp(first, end, emit.value(together), carried)
         with ir.InsertionPoint(loop.body):
             scf.yield_(body(loop.induction_variable, list(loop.inner_iter_args)))
         return list(loop.results)
@@ -387,7 +395,7 @@ class WgmmaKernel:
         """The sums as a fragment of D: with swap, of the transposed shape."""
         if not self.schedule.swap:
             return sums
-        return tile.from_lane(tile.to_lane(sums), promoted.turned(sums.type))
+        return tile.from_lane(tile.to_lane(sums), turned(sums.type))
 
     def _write(self, sums: Any, row: Any, column: Any, number: Any) -> None:
         """Stores sums to D from registers, or to number `number` of a batch."""

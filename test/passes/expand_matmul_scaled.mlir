@@ -1,13 +1,13 @@
 // RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
 
-// Scales of A come with each stage, those of B are read a block ahead. Warpgroups take turns, and what a product's
-// instructions have summed is added up, scaled, before the next.
+// Scales of A come with each stage, those of B are read a block ahead. With two products of 64 rows, warpgroups take
+// turns, and what a product's instructions have summed is added up, scaled, before the next.
 // CHECK-LABEL: gpu.func @scaled
-// CHECK: %[[SCALES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 1, 128>, f32
+// CHECK: %[[SCALES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 1, 256>, f32
 // CHECK: "tile.tensor_map"(%{{.*}}) : (memref<?x?xf32>)
 // CHECK: "tile.make_ring"() {consumers = 8
 // CHECK: "tile.role"
-// CHECK: "tile.expect"{{.*}}bytes = 25088
+// CHECK: "tile.expect"{{.*}}bytes = 41984
 // CHECK-COUNT-3: "tile.copy_async"
 // CHECK: "tile.role"
 // CHECK: memref.load
@@ -20,13 +20,52 @@
 // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[GROUP]])
 // CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[DONE]])
 // CHECK: vector.fma %[[LANE]], %{{.*}}, %{{.*}}
+// CHECK: "tile.gemm_async"({{.*}}, %[[DONE]], %false)
 // CHECK: "tile.release"{{.*}}by_warps = true
 // CHECK: scf.yield %{{.*}}, %[[NEXT]]
-#schedule = {block = array<i64: 128, 64, 128>, warpgroups = 2, stages = 3}
+#schedule = {block = array<i64: 256, 64, 128>, warpgroups = 2, stages = 3}
 func.func @scaled(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref<?x?xbf16>,
                   %scale_a: memref<?x?xf32>, %scale_b: memref<?x?xf32>) {
   "tile.matmul"(%a, %b, %d, %scale_a, %scale_b) {transpose_b = true, roles = ["scale_a", "scale_b"],
     schedule = #schedule} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xbf16>, memref<?x?xf32>,
                              memref<?x?xf32>) -> ()
+  return
+}
+
+// Of 64 rows two products fit beside the sums: a block is added up while the next one's product is under way, and
+// its stage released then. A way around the loop takes two blocks, so that each product keeps its registers.
+// CHECK-LABEL: gpu.func @in_flight
+// CHECK: "tile.role"
+// CHECK: "tile.role"
+// CHECK: "tile.await"
+// CHECK: %[[FIRST:.*]] = "tile.gemm_async"
+// CHECK: scf.for {{.*}} step %c2_i32 iter_args({{.*}}, %[[ONE:.*]] = %[[FIRST]], %[[STAGE:.*]] = %{{.*}}, %[[OF_B:.*]] = %{{.*}})
+// CHECK: "tile.await"({{.*}}, %[[NEXT_STAGE:.*]], %{{.*}})
+// CHECK: %[[TWO:.*]] = "tile.gemm_async"
+// CHECK: %[[BROADCAST:.*]] = vector.broadcast %[[OF_B]]
+// CHECK: %[[FACTORS:.*]] = arith.mulf %{{.*}}, %[[BROADCAST]]
+// CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[ONE]]) {pending = 1
+// CHECK: "tile.release"(%{{.*}}, %[[STAGE]]) {by_warps = true}
+// CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[DONE]])
+// CHECK: vector.fma %[[LANE]], %[[FACTORS]]
+// CHECK: "tile.await"
+// CHECK: %[[THREE:.*]] = "tile.gemm_async"({{.*}}, %[[DONE]], %false)
+// CHECK: "tile.wait_gemm"(%[[TWO]]) {pending = 1
+// CHECK: "tile.release"(%{{.*}}, %[[NEXT_STAGE]]) {by_warps = true}
+// CHECK: vector.fma
+// CHECK: scf.yield {{.*}}, %[[THREE]],
+// CHECK: scf.if
+// CHECK: %[[LAST:.*]] = "tile.gemm_async"
+// CHECK: "tile.wait_gemm"(%{{.*}}) {pending = 1
+// CHECK: "tile.wait_gemm"(%[[LAST]]) :
+// CHECK: } else {
+// CHECK-NOT: "tile.gemm_async"
+// CHECK: "tile.wait_gemm"(%{{.*}}) :
+#beside = {block = array<i64: 64, 64, 128>, warpgroups = 1, stages = 6}
+func.func @in_flight(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref<?x?xbf16>,
+                     %scale_a: memref<?x?xf32>, %scale_b: memref<?x?xf32>) {
+  "tile.matmul"(%a, %b, %d, %scale_a, %scale_b) {transpose_b = true, roles = ["scale_a", "scale_b"],
+    schedule = #beside} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xbf16>, memref<?x?xf32>,
+                           memref<?x?xf32>) -> ()
   return
 }

@@ -1,5 +1,7 @@
 """fp8 scaled by blocks, and groups of rows, in the emulator with a clean sanitizer, in every schedule."""
 
+from dataclasses import replace
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ import pytest
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
-from weft.passes import promoted, wgmma_kernel
+from weft.passes import block_scales, promoted, wgmma_kernel
 from weft.target import Target
 
 F8 = ml_dtypes.float8_e4m3fn
@@ -18,14 +20,15 @@ def of(m, n, k=128, warpgroups=2, stages=3, **fields):
     return WarpgroupSchedule((m, n, k), warpgroups, stages, **fields)
 
 
-def compiled(schedule, ranks, grouped=False, output="f32"):
-    """A kernel of fp8 with scales; `ranks` are those of A, B, D, and of the scales."""
+def compiled(schedule, ranks, grouped=False, output="f32", scaled=True):
+    """A kernel of fp8 with scales, or promoted without; `ranks` are those of A, B, D, and of the scales."""
     kinds = list(zip(ranks, ("f8E4M3FN", "f8E4M3FN", output, "f32", "f32"), strict=True))
     with weft.Module() as module:
         types = [weft.memref("x".join("?" * rank), kind) for rank, kind in kinds]
         types += [weft.memref("?", "i32")] if grouped else []
         with module.func("scaled", types) as (a, b, d, scale_a, scale_b, *groups):
-            operands = {"scale_a": scale_a, "scale_b": scale_b, "groups": groups[0] if groups else None}
+            operands = {"scale_a": scale_a, "scale_b": scale_b} if scaled else {"promote": True}
+            operands |= {"groups": groups[0]} if groups else {}
             tile.matmul(a, b, d, transpose_b=True, schedule=schedule, **operands)
     return weft.compile(module, arch="sm_90a")
 
@@ -82,6 +85,49 @@ def test_blocks_are_scaled_in_every_schedule(schedule):
         assert (d == a @ b.T).all(), (m, n, k)
 
 
+IN_FLIGHT = (
+    of(64, 64, warpgroups=1, stages=2),
+    of(128, 64),
+    of(64, 24, warpgroups=1, swap=True),
+    of(64, 64, warpgroups=1, splits=2),
+    of(64, 64, warpgroups=1, global_splits=2),
+)
+
+
+@pytest.mark.parametrize("schedule", IN_FLIGHT, ids=str)
+def test_a_block_is_added_up_beside_the_next_however_many_there_are(schedule):
+    assert schedule.products(SCALED) == 2
+    kernel = compiled(schedule, (2, 2, 2, 2, 2))
+    for blocks in (1, 2, 3, 4, 5):
+        operands = Operands(72, 64, 128 * blocks)
+        d = np.full((72, 64), np.nan, np.float32)
+        emulated(kernel, operands, d)
+        a, b = operands.scaled()
+        assert (d == a @ b.T).all(), blocks
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize(("warpgroups", "swap"), [(1, False), (1, True), (2, False), (2, True), (3, False)])
+def test_two_products_take_no_more_registers_than_there_are(warpgroups, swap, scaled):
+    def schedule(n):
+        return of(64 * warpgroups, n, warpgroups=warpgroups, stages=2, swap=swap)
+
+    types = replace(SCALED, scaled=scaled)
+    n = max(n for n in range(8, 257, 8) if schedule(n).products(types) == 2)
+    kernel = compiled(schedule(n), (2, 2, 2, 2, 2), scaled=scaled)
+    assert not kernel.resources.spill_stores and "serialized" not in kernel.compiled.assembled.log
+
+
+def test_nothing_in_the_loop_waits_for_the_product_that_was_started_last():
+    """ptxas waits for all where registers under way must be moved, and says so nowhere."""
+    lines = compiled(of(64, 64, warpgroups=1), (2, 2, 2, 2, 2)).sass.splitlines()
+    products = [at for at, line in enumerate(lines) if "QGMMA" in line]
+    assert len(products) == 4 * 4  # the first block, two of the loop, and the last
+    assert len({lines[at].split()[2] for at in products}) == 2  # where their sums begin
+    waits = [line for line in lines[products[0] : products[11]] if "WARPGROUP.DEPBAR" in line]
+    assert waits and all("gsb0, 0x1" in line for line in waits)
+
+
 GROUPED = (
     of(128, 64),
     of(64, 64, warpgroups=1, cluster=(2, 1)),
@@ -128,14 +174,40 @@ def test_scales_released_by_one_warp_for_all_are_caught(monkeypatch):
         emulated(kernel, Operands(128, 64, 1024), np.zeros((128, 64), np.float32))
 
 
+def test_a_stage_released_a_block_early_is_caught(monkeypatch):
+    """Planted: a stage is released when its products start, as if they were done."""
+    start, release = promoted._Blocks.start, wgmma_kernel.WgmmaKernel.release
+
+    def early(self, part, stage, into):
+        products = start(self, part, stage, into)
+        release(self.kernel, stage)
+        return products
+
+    monkeypatch.setattr(promoted._Blocks, "start", early)
+    monkeypatch.setattr(wgmma_kernel.WgmmaKernel, "release", lambda *_: None)
+    kernel = compiled(of(64, 64, warpgroups=1, stages=2), (2, 2, 2, 2, 2), scaled=False)
+    operands = Operands(64, 64, 1024)
+    with pytest.raises(AssertionError, match="async-source-overwritten"):
+        emulated(kernel, operands, np.zeros((64, 64), np.float32))
+
+
+def test_products_added_up_before_they_are_done_are_caught(monkeypatch):
+    """Planted: where one product may stay under way, the wait leaves two."""
+    wait = promoted.tile.wait_gemm
+    monkeypatch.setattr(promoted.tile, "wait_gemm", lambda sums, pending=0: wait(sums, pending=2 * pending))
+    kernel = compiled(of(64, 64, warpgroups=1), (2, 2, 2, 2, 2))
+    with pytest.raises(AssertionError, match="wgmma-in-flight"):
+        emulated(kernel, Operands(64, 64, 256), np.zeros((64, 64), np.float32))
+
+
 def test_a_scale_of_the_block_before_is_caught(monkeypatch):
     """Planted: B's scales aren't read ahead, so that each block has those of the one before."""
-    of_b = promoted.TileScales.of_b
+    of_b = block_scales.TileScales.of_b
 
     def late(self, number):
         return of_b(self, 0)
 
-    monkeypatch.setattr(promoted.TileScales, "of_b", late)
+    monkeypatch.setattr(block_scales.TileScales, "of_b", late)
     operands = Operands(64, 64, 512)
     d = np.zeros((64, 64), np.float32)
     emulated(compiled(of(64, 64, warpgroups=1), (2, 2, 2, 2, 2)), operands, d)

@@ -335,6 +335,20 @@ def test_accumulators_of_the_group_that_is_left_pending():
     )
 
 
+def test_a_lane_that_comes_late_may_touch_what_the_next_product_will_use():
+    """Its warp's other lanes stand at the product, which begins when all are there."""
+    leaves = [
+        "mov.u32 %r9, 0;",
+        "setp.eq.u32 %p1, %r0, 0;",
+        "@%p1 bra aside;",
+        "back: add.f32 %f9, %f0, %f1;",
+    ]
+    aside = ["aside: add.u32 %r9, %r9, 1;", "setp.lt.u32 %p2, %r9, 20;", "@%p2 bra aside;", "bra back;"]
+    lines = [*PRODUCT[:15], *leaves, *PRODUCT[11:15], "bra end;", *aside, "end: bar.sync 0;"]
+    for seed in range(4):
+        assert run(kernel(lines), seed=seed).findings == (), seed
+
+
 def test_an_a_operand_in_registers_that_is_overwritten_before_the_wait():
     product = (
         PRODUCT[12].replace("%d2, %d2,", "{%r20, %r21, %r22, %r23}, %d2,").replace("1, 1, 0, 0", "1, 1, 0")

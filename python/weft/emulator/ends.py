@@ -58,7 +58,7 @@ def collective(made: Collective, after: int) -> End:
         step(group.lanes)
         return after
 
-    return End(run, (after,))
+    return End(run, (after,), made)
 
 
 def _tell_divergence(machine: "Machine", group: "Group") -> None:

@@ -31,11 +31,13 @@ class Collective:
 class End:
     """What ends a block: returns the block to go on with, or -1 when the group has been dealt with otherwise.
 
-    `targets` are the blocks of the same function to which it can lead.
+    `targets` are the blocks of the same function to which it can lead; `collective` is what runs once lanes
+    stand together, where that is all.
     """
 
     run: "Callable[[Machine, Group], int]"
     targets: tuple[int, ...]
+    collective: Collective | None = None
 
 
 StepDecoder = Callable[["Op"], Step]

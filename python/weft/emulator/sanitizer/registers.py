@@ -7,12 +7,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.ends import collective
 from weft.emulator.lanes import Lanes
 from weft.emulator.program import Program, Traffic
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
 from weft.emulator.sanitizer.dataflow import Watched, is_copy, real_reads, watched
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.table import Step
+from weft.emulator.table import Collective, End, Step
 from weft.emulator.types import Bools
 from weft.emulator.wave import Wave
 
@@ -33,13 +34,29 @@ def instrumented(program: Program) -> Program:
         if block.function != program.entry.function.name or not any(map(what.touches, block.traffic)):
             continue
         steps: list[Step] = []
+        end = block.end
         for number, traffic in enumerate(block.traffic):
+            last = number == len(block.steps)
             if what.touches(traffic):
-                steps.append(_check(traffic, what, program))
-            if number < len(block.steps):
+                check = _check(traffic, what, program)
+                if last and end is not None and end.collective is not None:
+                    end = _checked(end.collective, check, *end.targets)
+                else:
+                    steps.append(check)
+            if not last:
                 steps.append(block.steps[number])
-        checked.blocks[at] = replace(block, steps=steps)
+        checked.blocks[at] = replace(block, steps=steps, end=end)
     return checked
+
+
+def _checked(made: Collective, check: Step, after: int) -> End:
+    """A collective instruction with its check: lanes that come late may yet touch what it uses."""
+
+    def both(lanes: Lanes) -> None:
+        check(lanes)
+        made.step(lanes)
+
+    return collective(replace(made, step=both), after)
 
 
 def _check(traffic: Traffic, what: Watched, program: Program) -> Step:
