@@ -233,6 +233,30 @@ class CopyOp(Op, dialect=Tile, name="copy"):
         return _copy_complaint(self)
 
 
+class CopyOutOp(Op, dialect=Tile, name="copy_out"):
+    """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix, element by element; what
+    lies outside of the matrix is left out, and nothing needs to be aligned.
+    """
+
+    tile: ext.Operand[Any]
+    destination: ext.Operand[Any]
+    row: ext.Operand[Any]
+    column: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        if found := matrix_complaint("the destination", self.destination, ELEMENT_TYPES):
+            return found
+        if not is_buffer(self.tile):
+            return f"expects a tile.buffer, got {self.tile.type}"
+        if found := tile_complaint([self.tile]) or index_complaint([self.row, self.column]):
+            return found
+        if len(self.tile.type.shape) != 2:
+            return f"expects a buffer of rank 2, got shape {list(self.tile.type.shape)}"
+        if self.tile.type.element_type != self.destination.type.element_type:
+            return f"expects one element type, got {self.tile.type} and {self.destination.type}"
+        return None
+
+
 class LoadOp(Op, dialect=Tile, name="load"):
     """The fragment at (`row`, `column`) of a buffer or of a matrix, loaded by one warp.
 
@@ -395,6 +419,11 @@ def copy_async(
 def copy(source: Any, row: Any, column: Any, tile: Any) -> Any:
     """Builds `tile.copy`."""
     return build(CopyOp, operands=[source, row, column, tile])
+
+
+def copy_out(tile: Any, destination: Any, row: Any, column: Any) -> None:
+    """Builds `tile.copy_out`."""
+    build(CopyOutOp, operands=[tile, destination, row, column])
 
 
 def load(

@@ -199,7 +199,7 @@ class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
 
 class StoreAsyncOp(Op, dialect=Tile, name="store_async"):
     """One thread starts to copy a buffer to (`row`, `column`) of a matrix (TMA); what lies outside of the
-    matrix is left out.
+    matrix is left out, but for what shares 16 bytes with the end of a row: an H200 writes those too.
 
     What the buffer holds must have been fenced for the async proxy. `nvvm.cp.async.bulk.commit.group` and
     `nvvm.cp.async.bulk.wait_group` tell when the buffer has been read, and the matrix written.

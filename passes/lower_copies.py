@@ -7,8 +7,8 @@ from typing import Any
 
 from weft.dialects import mma, tile
 from weft.dialects.op import refuse
-from weft.dialects.tile import CopyAsyncOp, CopyOp, LoadOp, LoadRowOp, StoreOp, is_buffer, is_map
-from weft.isa.chips import LANES
+from weft.dialects.tile import CopyAsyncOp, CopyOp, CopyOutOp, LoadOp, LoadRowOp, StoreOp, is_buffer, is_map
+from weft.isa.chips import LANES, WARPGROUP
 from weft.isa.matrix_moves import STMATRIX
 from weft.layout import LayoutError
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
@@ -27,6 +27,7 @@ def run(module: Any) -> None:
     for kind, lower in (
         (CopyAsyncOp, _copy_async),
         (CopyOp, _copy),
+        (CopyOutOp, _copy_out),
         (LoadOp, _load),
         (LoadRowOp, _load_row),
         (StoreOp, _store),
@@ -97,6 +98,23 @@ def _copy(op: CopyOp) -> None:
         element = _guarded_load(source, emit.add(op.row, row), emit.add(op.column, column), source.element)
         place = places.offset(base, shared.offset(Point(row), Point(column)))
         llvm.store(element, place)
+        scf.yield_([])
+
+
+def _copy_out(op: CopyOutOp) -> None:
+    """Each thread takes every 128th element of the tile, in a loop."""
+    destination, shared = Matrix(op.destination), SharedTile(op.tile.type)
+    rows, columns = op.tile.type.shape
+    uniformity.require(op, Scope.WARPGROUP)
+    base, thread = tile.address(op.tile), emit.value(emit.rem(emit.thread(), WARPGROUP))
+    loop = scf.ForOp(thread, emit.value(rows * columns), emit.value(WARPGROUP))
+    with ir.InsertionPoint(loop.body):
+        row, column = (part(loop.induction_variable, columns) for part in (emit.div, emit.rem))
+        place = places.offset(base, shared.offset(Point(row), Point(column)))
+        element = llvm.load(destination.element, place)
+        row, column = emit.add(op.row, row), emit.add(op.column, column)
+        with emit.when(arith.andi(destination.has_row(row), destination.has_column(column))):
+            llvm.store(element, destination.element_of(destination.row(row), column))
         scf.yield_([])
 
 
@@ -480,5 +498,5 @@ LOWER_COPIES = Pass(
     "lower-copies",
     "lower tile copies, loads and stores to cp.async, ldmatrix and memory",
     run,
-    lowers=(CopyAsyncOp, CopyOp, LoadOp, LoadRowOp, StoreOp),
+    lowers=(CopyAsyncOp, CopyOp, CopyOutOp, LoadOp, LoadRowOp, StoreOp),
 )

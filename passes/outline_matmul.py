@@ -17,12 +17,11 @@ from weft.dialects.op import refuse
 from weft.dialects.roles import ROLES, extents
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp, OperandOp
+from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import func, gpu, ir, operations
 from weft.passes.global_sums import sum_type, workspace_types
 from weft.passes.pass_ import Pass
 from weft.passes.product import pair_bytes
-
-TMA_BYTES = 16  # to which TMA wants rows aligned
 
 
 def run(module: Any) -> None:
@@ -140,14 +139,14 @@ def _alignments(arguments: int, product: MatmulOp) -> Any:
         number = ir.BlockArgument(value).arg_number
         found[number] = max(found[number], bytes_)
 
-    align(product.a, TMA_BYTES)
-    align(product.b, TMA_BYTES)
+    align(product.a, ROW_BYTES)
+    align(product.b, ROW_BYTES)
     if (scales := product.role("scale_a")) is not None:
-        align(scales, TMA_BYTES)
+        align(scales, ROW_BYTES)
     for matrix in (product.d, product.c, product.role("residual")):
         if matrix is not None:
             staged = matrix == product.d and schedule.staged(types)
-            align(matrix, TMA_BYTES if staged else pair_bytes(matrix))
+            align(matrix, ROW_BYTES if staged else pair_bytes(matrix))
     return ir.DenseI32ArrayAttr.get(found)
 
 

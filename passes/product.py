@@ -3,6 +3,7 @@
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile_types import FP8_TYPES
 from weft.mlir import arith, ir, memref, nvvm, vector
 from weft.passes import emit
@@ -15,6 +16,16 @@ def grouped(linear: Any, rows: Any, columns: Any, group: int) -> tuple[Any, Any]
     height = emit.minimum(emit.sub(rows, first), group)
     inside = emit.rem(linear, per_group)
     return emit.add(first, emit.rem(inside, height)), emit.div(inside, height)
+
+
+def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
+    """The layout of `outer` tiles one after the other, each in panels as wide as a swizzle: those of 128
+    bytes where they divide the columns, else of 64 or 32.
+    """
+    width = next(w // element_bytes for w in SWIZZLES if columns * element_bytes % w == 0)
+    strides = f"{rows * columns},{width},{rows * width},1"
+    swizzle = SWIZZLES[width * element_bytes]
+    return f"S[({outer},{rows},{columns // width},{width}):({strides})] xor {swizzle}"
 
 
 def size(matrix: Any, dimension: int) -> Any:

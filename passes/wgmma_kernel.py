@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.schedule import SWIZZLES, WarpgroupSchedule
+from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP, WARPS
+from weft.isa.tensor_map import ROW_BYTES
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit, promoted
@@ -22,20 +23,10 @@ from weft.passes.block_scales import BlockScales, turned
 from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
 from weft.passes.global_sums import GlobalSums, sum_type
-from weft.passes.product import element_bytes, map_of_member, member, size
+from weft.passes.product import element_bytes, map_of_member, member, panels, size
 from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Place
 
 _ALL = 15  # the barrier of all that multiply: the last, behind those of a warpgroup and those that give turns
-
-
-def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
-    """The layout of `outer` tiles one after the other, each in panels as wide as a swizzle: those of 128
-    bytes where they divide the columns, else of 64 or 32.
-    """
-    width = next(w // element_bytes for w in SWIZZLES if columns * element_bytes % w == 0)
-    strides = f"{rows * columns},{width},{rows * width},1"
-    swizzle = SWIZZLES[width * element_bytes]
-    return f"S[({outer},{rows},{columns // width},{width}):({strides})] xor {swizzle}"
 
 
 @dataclass
@@ -430,9 +421,23 @@ class WgmmaKernel:
             tile.store(done, part, emit.value(below), emit.value(beside), vector_bytes=width)
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         self._meet(number)
-        with _one_thread():
-            tile.store_async(part, map_of_member(self.op.d, self.d_map, product), row, column)
-            nvvm.cp_async_bulk_commit_group()
+        end = emit.add(column, part.type.shape[1])
+        ragged = arith.andi(self.ragged, emit.less(size(self.op.d, -1), end))
+        branch = scf.IfOp(ragged, has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            tile.copy_out(part, member(self.op.d, product), row, column)
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            with _one_thread():
+                tile.store_async(part, map_of_member(self.op.d, self.d_map, product), row, column)
+                nvvm.cp_async_bulk_commit_group()
+            scf.yield_([])
+
+    @property
+    def ragged(self) -> Any:
+        """Whether rows of D end within 16 bytes, all of which TMA would write: an i1."""
+        bytes_ = emit.mul(size(self.op.d, -1), element_bytes(self.op.d))
+        return emit.less(0, emit.rem(bytes_, ROW_BYTES))
 
     def _meet(self, number: Any) -> None:
         """A barrier of one warpgroup; 0 is the CTA's."""

@@ -14,8 +14,8 @@ from weft.builder import Module, memref
 from weft.dialects import tile
 from weft.dialects.schedule import PROMOTED, AnySchedule, Types, WarpgroupSchedule
 from weft.errors import WeftError
+from weft.isa.tensor_map import ROW_BYTES
 from weft.passes import choice
-from weft.passes.outline_matmul import TMA_BYTES
 
 _MOST_PREPARED = 4096
 # What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
@@ -247,9 +247,9 @@ class _Extents:
             what = {1: "elements"}.get(len(shape), "columns" if name == "scale_a" else "rows of elements")
             found = f"strides {arrays.view(array).strides}"
             raise WeftError(f"weft.matmul: expects {name} of {what} that lie together, got {found}")
-        if name == "scale_a" and kernel.aligned_to(view) % TMA_BYTES:
+        if name == "scale_a" and kernel.aligned_to(view) % ROW_BYTES:
             found = f"strides {arrays.view(array).strides} from address {view.address:#x}"
-            what = f"columns at multiples of {TMA_BYTES} bytes (leave room between them)"
+            what = f"columns at multiples of {ROW_BYTES} bytes (leave room between them)"
             raise WeftError(f"weft.matmul: expects {name} with {what}, got {found}")
         return view
 

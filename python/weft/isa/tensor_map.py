@@ -13,6 +13,8 @@ from weft.isa.family import Verdict
 
 BYTES = 128
 MAX_RANK = 5
+ROW_BYTES = 16
+"""At multiples of which rows begin; an H200 also writes rows up to a multiple of it, beyond their end."""
 _PACKED = 16
 # Of a box; the driver takes 204,800 bytes and refuses 262,144. This is what a block has at most.
 _MAX_BOX_BYTES = 232448
