@@ -409,15 +409,15 @@ class WgmmaKernel:
     def _write_staged(self, number: Any, sums: Any, row: Any, column: Any, product: Any) -> None:
         """Stores sums to D by TMA, from a part of shared memory that the last tile's store has read."""
         row, column = emit.value(row), emit.value(column)
-        sums, part = self._oriented(sums), None
+        sums, part, met = self._oriented(sums), tile.stage(self.staging, number), False
         # Of 8 bits, pairs are stored; stmatrix stores what has 16.
         width = 2 * element_bytes(self.op.d) if self._pairs and self.op.types.output_bytes == 1 else 0
         for done, below, beside in finish(self.op, sums, row, column, aligned=self._pairs, number=product):
-            if part is None:
+            if not met:
                 with _one_thread():
                     nvvm.cp_async_bulk_wait_group(0, read=True)
                 self._meet(number)
-                part = tile.stage(self.staging, number)
+                met = True
             tile.store(done, part, emit.value(below), emit.value(beside), vector_bytes=width)
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         self._meet(number)
