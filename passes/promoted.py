@@ -28,7 +28,8 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
     parts = kernel.schedule.rows // wgmma.M
     kind = _rows(kernel.sums_type)
     rows = [emit.add(start, part * wgmma.M) for part in range(parts)]
-    blocks = _Blocks(kernel, rows, kind, kernel.scales and kernel.scales.of_tile(place, rows, kind))
+    scales = kernel.scales.of_tile(place, rows, kind) if kernel.scales else None
+    blocks = _Blocks(kernel, rows, kind, scales)
     in_flight = kernel.schedule.products(kernel.op.types) > 1
     return _add_up_beside(blocks, position) if in_flight else _add_up_in_turn(blocks, position)
 
@@ -142,7 +143,7 @@ def _add_up_beside(blocks: _Blocks, position: list[Any]) -> list[Any]:
         return blocks.add(sums, products, factors, pending), products
 
     def pair(number: Any, carried: list[Any]) -> list[Any]:
-        sums, position, first = carried[0], carried[1:3], _Flight(*carried[3:5], carried[5:])
+        sums, position, first = carried[0], carried[1:3], _Flight(carried[3], carried[4], carried[5:])
         second, position = start(number, position, blocks.unset)
         sums, landed = land(first, sums, 1)
         first, position = start(emit.add(number, 1), position, landed)
@@ -152,7 +153,7 @@ def _add_up_beside(blocks: _Blocks, position: list[Any]) -> list[Any]:
     first, position = start(kernel.k_first, position, blocks.unset)
     carried = [blocks.zeros, *position, first.products, first.stage, *first.of_b]
     left = kernel.each_block(carried, pair, begun=1, together=2)
-    sums, position, first = left[0], left[1:3], _Flight(*left[3:5], left[5:])
+    sums, position, first = left[0], left[1:3], _Flight(left[3], left[4], left[5:])
     rest = emit.equal(emit.rem(emit.sub(kernel.k_end, kernel.k_first), 2), 0)
     branch = scf.IfOp(rest, [value.type for value in left[:3]], has_else=True)
     with ir.InsertionPoint(branch.then_block):
