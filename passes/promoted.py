@@ -28,7 +28,8 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
     parts = kernel.schedule.rows // wgmma.M
     kind = _rows(kernel.sums_type)
     rows = [emit.add(start, part * wgmma.M) for part in range(parts)]
-    blocks = _Blocks(kernel, rows, kind, kernel.scales and kernel.scales.of_tile(place, rows, kind))
+    scales = kernel.scales.of_tile(place, rows, kind) if kernel.scales else None
+    blocks = _Blocks(kernel, rows, kind, scales)
     in_flight = kernel.schedule.products(kernel.op.types) > 1
     return _add_up_beside(blocks, position) if in_flight else _add_up_in_turn(blocks, position)
 
@@ -142,8 +143,7 @@ def _add_up_beside(blocks: _Blocks, position: list[Any]) -> list[Any]:
         return blocks.add(sums, products, factors, pending), products
 
     def pair(number: Any, carried: list[Any]) -> list[Any]:
-        sums, position = carried[0], carried[1:3]
-        first = _Flight(carried[3], carried[4], carried[5:])
+        sums, position, first = carried[0], carried[1:3], _Flight(carried[3], carried[4], carried[5:])
         second, position = start(number, position, blocks.unset)
         sums, landed = land(first, sums, 1)
         first, position = start(emit.add(number, 1), position, landed)
