@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from weft.mlir import arith, gpu, ir, scf, vector
+from weft.isa.chips import LANES
+from weft.mlir import arith, gpu, ir, nvvm, scf, vector
 
 Number = Any  # an i32 Value or a Python int
 
@@ -130,6 +131,14 @@ def as_i32(index: Any) -> Any:
 def thread() -> Any:
     """The thread's number in its CTA (blocks have one dimension)."""
     return as_i32(gpu.thread_id(gpu.Dimension.x))
+
+
+def uniform(number: Any) -> Any:
+    """A number that all lanes of a warp have, read from lane 0: ptxas keeps what it knows to be the same in
+    uniform registers, where an instruction costs a warp nothing and matrix descriptors have to be.
+    """
+    lane, clamp = value(0), value(LANES - 1)
+    return nvvm.ShflOp(value(-1), number, lane, clamp, nvvm.ShflKind.idx, results=[i32()]).res
 
 
 @contextmanager

@@ -27,7 +27,7 @@ def run(module: Any) -> None:
 
 
 def _branch(op: RoleOp, threads: int) -> None:
-    number = emit.sub(emit.div(emit.thread(), WARPGROUP), op.first.value)
+    number = emit.sub(emit.uniform(emit.div(emit.thread(), WARPGROUP)), op.first.value)
     inside = arith.cmpi(arith.CmpIPredicate.ult, emit.value(number), emit.value(op.warpgroups.value))
     branch = scf.IfOp(inside)
     with ir.InsertionPoint(branch.then_block):

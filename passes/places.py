@@ -2,6 +2,8 @@
 stand for.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -10,7 +12,7 @@ from weft.dialects.op import refuse
 from weft.dialects.tile_types import FP8_TYPES
 from weft.isa.chips import LANES, WARPS
 from weft.layout import Iter, Layout
-from weft.mlir import arith, ir, llvm, memref
+from weft.mlir import arith, ir, llvm, memref, nvvm
 from weft.passes import emit
 
 # llvm.getelementptr marks a run-time index in its constant list with this.
@@ -38,6 +40,18 @@ def lane() -> Any:
 def warp() -> Any:
     """The warp's number in its warpgroup."""
     return emit.rem(emit.div(emit.thread(), LANES), WARPS)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """In the block, ops are built for one thread of each warpgroup, always the same: elected, so that ptxas
+    knows it for one.
+    """
+    number = emit.rem(emit.uniform(emit.div(emit.thread(), LANES)), WARPS)
+    with emit.when(emit.equal(number, 0)):
+        elected = nvvm.ElectSyncOp(results=[ir.IntegerType.get_signless(1)]).pred
+        with emit.when(elected):
+            yield
 
 
 def pointer(space: int) -> Any:

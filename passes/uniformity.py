@@ -137,6 +137,9 @@ def _sources(op: Any, scope: Scope) -> list[Any] | None:
     same = SAME_IN_A_WARP if scope is Scope.WARP else SAME_IN_A_CTA
     if op.name.partition(".")[0] in PURE_DIALECTS or op.name in same:
         return list(op.operands)
+    if op.name == "nvvm.shfl.sync" and "idx" in str(op.attributes["kind"]):
+        # The one lane's that all read: in a warpgroup, each warp has its own.
+        return list(op.operands)[1:3] if scope is not Scope.WARP else [op.operands[2]]
     if op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block):
         return list(op.operands)
     if op.name in ("scf.for", "scf.while", "scf.if"):

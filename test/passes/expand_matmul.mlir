@@ -112,7 +112,7 @@ gpu.module @m {
 }
 
 gpu.module @warpgroups {
-  // One warpgroup copies, two multiply. A stage holds 128 rows of A and 64 of B, 24576 bytes, which two maps bring.
+  // Two warpgroups multiply, and of one a thread copies. A stage holds 128 rows of A and 64 of B, 24576 bytes, which two maps bring.
   // CHECK-LABEL: gpu.func @copies
   // CHECK: %[[A:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 128, 64>, bf16,
   // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xbf16>) -> !tile.map<array<i64: 128, 64>, bf16,
@@ -121,6 +121,9 @@ gpu.module @warpgroups {
   // CHECK: %[[RING:.*]] = "tile.make_ring"() {consumers = 2 : i64} : () -> !tile.ring<3 : i64>
   // CHECK: gpu.barrier
   // CHECK: "tile.role"
+  // CHECK: }) {first = 1 : i64{{.*}}warpgroups = 2 : i64}
+  // CHECK: "tile.role"
+  // CHECK: nvvm.elect.sync
   // CHECK: scf.if
   // CHECK: "tile.acquire"(%[[RING]], %[[STAGE:[a-z0-9]+]], %[[PHASE:[a-z0-9]+]])
   // CHECK: "tile.expect"(%[[RING]], %[[STAGE]]) {bytes = 24576 : i64}
@@ -129,8 +132,6 @@ gpu.module @warpgroups {
   // CHECK: "tile.copy_async"(%[[FROM_B]], {{.*}}, %[[FULL]]) :
   // CHECK: "tile.advance"(%[[RING]], %[[STAGE]], %[[PHASE]])
   // CHECK: }) {first = 0 : i64{{.*}}warpgroups = 1 : i64}
-  // CHECK: "tile.role"
-  // CHECK: }) {first = 1 : i64{{.*}}warpgroups = 2 : i64}
   // CHECK: gpu.return
   gpu.func @copies(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 384, 1, 1>} {
@@ -145,7 +146,6 @@ gpu.module @warpgroups {
   // CHECK-LABEL: gpu.func @multiplies
   // CHECK-DAG: %[[BEGIN:.*]] = arith.constant false
   // CHECK-DAG: %[[ADD:.*]] = arith.constant true
-  // CHECK: {first = 0 : i64
   // CHECK: "tile.role"
   // CHECK: scf.for
   // CHECK: "tile.await"
@@ -167,6 +167,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.store"
   // CHECK-SAME: {vector_bytes = 8 : i64} : (!tile.fragment<array<i64: 64, 64>, f32, {{.*}}memref<?x?xf32>, i32, i32)
   // CHECK-NOT: "tile.store_async"
+  // CHECK: {first = 1 : i64
   // CHECK: gpu.return
   gpu.func @multiplies(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 384, 1, 1>} {
@@ -178,7 +179,6 @@ gpu.module @warpgroups {
 
   // One that multiplies alone leaves a block's products under way while it starts the next, and releases stages late.
   // CHECK-LABEL: gpu.func @multiplies_alone
-  // CHECK: {first = 0 : i64
   // CHECK: "tile.gemm_async"
   // CHECK-NOT: "tile.release"
   // CHECK: scf.for
@@ -201,7 +201,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.tensor_map"
   // CHECK: "tile.tensor_map"
   // CHECK: %[[TO_D:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
-  // CHECK: {first = 0 : i64
+  // CHECK: "tile.role"
   // CHECK: arith.mulf
   // CHECK: "tile.load"
   // CHECK-SAME: {vector_bytes = 8 : i64} : (memref<?x?xf32>, i32, i32)
@@ -267,10 +267,6 @@ gpu.module @warpgroups {
   // CHECK: %[[STAGES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 2, 64, 64>, bf16,
   // CHECK: "tile.alloc"(%[[STAGES]]) : {{.*}} -> !tile.buffer<array<i64: 64, 64>, f32, #tile.layout<"S[(64,64):(72,1)]">, "shared">
   // CHECK: "tile.role"
-  // CHECK: nvvm.cluster.arrive
-  // CHECK: nvvm.cluster.wait
-  // CHECK: nvvm.cluster.arrive
-  // CHECK: "tile.role"
   // CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %{{.*}}
   // CHECK: "tile.store"
   // CHECK-SAME: {vector_bytes = 8 : i64} : (!tile.fragment<array<i64: 64, 64>, f32, {{.*}}, !tile.buffer<array<i64: 64, 64>, f32,
@@ -288,6 +284,10 @@ gpu.module @warpgroups {
   // CHECK: "tile.store"
   // CHECK-SAME: {vector_bytes = 8 : i64}
   // CHECK-SAME: memref<?x?xbf16>
+  // CHECK: "tile.role"
+  // CHECK: nvvm.cluster.arrive
+  // CHECK: nvvm.cluster.wait
+  // CHECK: nvvm.cluster.arrive
   // CHECK: nvvm.cluster.wait
   // CHECK-NEXT: gpu.return
   gpu.func @splits(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) kernel
@@ -339,17 +339,17 @@ gpu.module @warpgroups {
   // CHECK: "tile.make_ring"() {consumers = 4 : i64}
   // CHECK: nvvm.cluster.arrive
   // CHECK: nvvm.cluster.wait
+  // CHECK: "tile.gemm_async"
+  // CHECK-NOT: "tile.release"(
+  // CHECK: "tile.release_peer"
+  // CHECK: "tile.release_peer"
+  // CHECK-NOT: "tile.release"(
   // CHECK: "tile.expect"
   // CHECK-SAME: {bytes = 32768 : i64}
   // CHECK: "tile.copy_async"(%[[FROM_A]],
   // CHECK: "tile.slice"
   // CHECK-SAME: -> !tile.buffer<array<i64: 64, 64>, f16,
   // CHECK: "tile.copy_multicast"(%[[FROM_B]],
-  // CHECK: "tile.gemm_async"
-  // CHECK-NOT: "tile.release"(
-  // CHECK: "tile.release_peer"
-  // CHECK: "tile.release_peer"
-  // CHECK-NOT: "tile.release"(
   // CHECK: nvvm.cluster.arrive
   // CHECK: nvvm.cluster.wait
   // CHECK-NEXT: gpu.return

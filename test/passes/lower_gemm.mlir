@@ -171,6 +171,17 @@ gpu.module @m {
     scf.for %i = %warp to %count step %c1 {
       %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
+    // What all lanes read from one of them is the same, whatever it was.
+    // CHECK: "mma.sync"
+    %all = arith.constant -1 : i32
+    %lane0 = arith.constant 0 : i32
+    %clamp = arith.constant 31 : i32
+    %own = arith.index_cast %thread : index to i32
+    %read = nvvm.shfl.sync idx %all, %own, %lane0, %clamp : i32 -> i32
+    %is0 = arith.cmpi eq, %read, %lane0 : i32
+    scf.if %is0 {
+      %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
     // CHECK: cf.cond_br
     // CHECK: "mma.sync"
     %some = arith.cmpi ult, %block, %n : index

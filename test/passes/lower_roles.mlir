@@ -2,12 +2,13 @@
 
 gpu.module @m {
   // Of 384 threads each begins with 168 registers: the role with fewer gives some back, the other takes them. The
-  // region's argument is the warpgroup's number in the role.
+  // region's argument is the warpgroup's number in the role, which a warp's lanes read from one of them.
   // CHECK-LABEL: gpu.func @two_roles
   // CHECK-SAME: (%[[P:[a-z0-9]+]]: !llvm.ptr<1>)
   gpu.func @two_roles(%p: !llvm.ptr<1>) kernel attributes {known_block_size = array<i32: 384, 1, 1>} {
     // CHECK: %[[SIZE:.*]] = arith.constant 128 : i32
-    // CHECK: %[[NUMBER:.*]] = arith.divui %{{.*}}, %[[SIZE]] : i32
+    // CHECK: %[[OWN:.*]] = arith.divui %{{.*}}, %[[SIZE]] : i32
+    // CHECK: %[[NUMBER:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[OWN]], %{{.*}}, %{{.*}} : i32 -> i32
     // CHECK: %[[COUNT:.*]] = arith.constant 1 : i32
     // CHECK: %[[INSIDE:.*]] = arith.cmpi ult, %[[NUMBER]], %[[COUNT]] : i32
     // CHECK: scf.if %[[INSIDE]] {
@@ -19,7 +20,7 @@ gpu.module @m {
       llvm.store %number, %p : i32, !llvm.ptr<1>
     }) {first = 0, warpgroups = 1, registers = 40} : () -> ()
     // Numbers below the first wrap to large ones: one comparison tells.
-    // CHECK: %[[ALL:.*]] = arith.divui
+    // CHECK: %[[ALL:.*]] = nvvm.shfl.sync
     // CHECK: %[[FIRST:.*]] = arith.constant 1 : i32
     // CHECK: %[[OTHER:.*]] = arith.subi %[[ALL]], %[[FIRST]] : i32
     // CHECK: %[[TWO:.*]] = arith.constant 2 : i32

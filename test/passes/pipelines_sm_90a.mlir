@@ -12,9 +12,9 @@
 // BUFFERS: error: 'tile.{{[a-z_]+}}' op has a use that isn't lowered: run --lower-copies before --lower-buffers
 
 // KERNEL: gpu.func @product
-// KERNEL: "tile.copy_async"
 // KERNEL: "tile.gemm_async"
 // KERNEL: "tile.store_async"
+// KERNEL: "tile.copy_async"
 // KERNEL-NOT: tile.matmul
 
 // ANY: gpu.func @product
@@ -24,13 +24,13 @@
 // INSTRUCTIONS-NOT: {{"?tile\.}}
 // INSTRUCTIONS: nvvm.mbarrier.init
 // INSTRUCTIONS-NOT: {{"?tile\.}}
-// INSTRUCTIONS: nvvm.cp.async.bulk.tensor.shared.cluster.global
-// INSTRUCTIONS-NOT: {{"?tile\.}}
 // INSTRUCTIONS: "wgmma.mma_async"
 // INSTRUCTIONS-NOT: {{"?tile\.}}
 // INSTRUCTIONS: "mma.stmatrix"
 // INSTRUCTIONS-NOT: {{"?tile\.}}
 // INSTRUCTIONS: nvvm.cp.async.bulk.tensor.global.shared.cta
+// INSTRUCTIONS-NOT: {{"?tile\.}}
+// INSTRUCTIONS: nvvm.cp.async.bulk.tensor.shared.cluster.global
 // INSTRUCTIONS-NOT: {{"?tile\.}}
 
 // The maps are the last parameters, by value; what a launch needs is on the kernel.
@@ -42,11 +42,11 @@
 // LLVM-SAME: weft.tensor_maps = [{{.*}}matrix = 0 : i64{{.*}}matrix = 1 : i64{{.*}}matrix = 2 : i64
 // LLVM-NOT: {{[" ](mma|wgmma|tile|scf|arith|vector|memref)\.[a-z_]+[" ]}}
 // LLVM: nvvm.mbarrier.try_wait
-// LLVM: nvvm.cp.async.bulk.tensor.shared.cluster.global
-// LLVM-NOT: {{[" ](mma|wgmma|tile|scf|arith|vector|memref)\.[a-z_]+[" ]}}
 // LLVM: llvm.inline_asm has_side_effects "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
 // LLVM-NOT: {{[" ](mma|wgmma|tile|scf|arith|vector|memref)\.[a-z_]+[" ]}}
 // LLVM: nvvm.cp.async.bulk.tensor.global.shared.cta
+// LLVM-NOT: {{[" ](mma|wgmma|tile|scf|arith|vector|memref)\.[a-z_]+[" ]}}
+// LLVM: nvvm.cp.async.bulk.tensor.shared.cluster.global
 // LLVM-NOT: {{[" ](mma|wgmma|tile|scf|arith|vector|memref)\.[a-z_]+[" ]}}
 func.func @product(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>) {
   "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 2}}
