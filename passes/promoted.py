@@ -95,19 +95,21 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
     def block(number: Any, carried: list[Any]) -> list[Any]:
         sums, (stage, phase), of_b = carried[:parts], carried[parts : parts + 2], carried[parts + 2 :]
         tile.await_(kernel.ring, stage, phase)
-        # Read a block ahead: a product's multiplication would wait for memory between the instructions.
-        next_of_b = blocks.of_b(emit.add(number, 1))
         # What one product takes the place of is the last one: its registers are free when that is added up.
         products = blocks.unset
         for part in range(parts):
             products = blocks.start(part, stage, products)
-            factors = blocks.factors(part, stage, of_b)
+            if part == 0:
+                # Two blocks ahead, and while products are under way: nothing waits for memory then.
+                further = blocks.of_b(emit.add(number, 2))
+            factors = blocks.factors(part, stage, of_b[: len(further)])
             (products,) = tile.wait_gemm(products)
             sums[part] = blocks.add(sums[part], products, factors, 0)
         kernel.release(stage)
-        return [*sums, *tile.advance(kernel.ring, stage, phase), *next_of_b]
+        return [*sums, *tile.advance(kernel.ring, stage, phase), *of_b[len(further) :], *further]
 
-    carried = [*[blocks.zeros] * parts, *position, *blocks.of_b(kernel.k_first)]
+    read = [scale for ahead in range(2) for scale in blocks.of_b(emit.add(kernel.k_first, ahead))]
+    carried = [*[blocks.zeros] * parts, *position, *read]
     left = kernel.each_block(carried, block)
     return [_together(left[:parts], kernel.sums_type), *left[parts : parts + 2]]
 

@@ -1,28 +1,31 @@
 // RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
 
-// Scales of A come with each stage, those of B are read a block ahead. With two products of 64 rows, warpgroups take
+// Scales of A come with each stage, those of B are read two blocks ahead. With two products of 64 rows, warpgroups take
 // turns, and what a product's instructions have summed is added up, scaled, before the next.
 // CHECK-LABEL: gpu.func @scaled
 // CHECK: %[[SCALES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 1, 256>, f32
 // CHECK: "tile.tensor_map"(%{{.*}}) : (memref<?x?xf32>)
 // CHECK: "tile.make_ring"() {consumers = 8
 // CHECK: "tile.role"
-// CHECK: "tile.expect"{{.*}}bytes = 41984
-// CHECK-COUNT-3: "tile.copy_async"
-// CHECK: "tile.role"
-// CHECK: memref.load
+// CHECK: %[[FIRST:.*]] = memref.load
+// CHECK: %[[SECOND:.*]] = memref.load
+// CHECK: scf.for {{.*}}%[[NOW:[a-z0-9]+]] = %[[FIRST]], %[[NEXT:[a-z0-9]+]] = %[[SECOND]])
 // CHECK: "tile.await"
-// CHECK: %[[NEXT:.*]] = memref.load
 // CHECK: nvvm.barrier id
 // CHECK: %[[GROUP:.*]] = "tile.gemm_async"
 // CHECK: nvvm.barrier.arrive
+// CHECK: %[[THIRD:.*]] = memref.load
 // CHECK: "tile.load_row"
+// CHECK: vector.broadcast %[[NOW]]
 // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[GROUP]])
 // CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[DONE]])
 // CHECK: vector.fma %[[LANE]], %{{.*}}, %{{.*}}
 // CHECK: "tile.gemm_async"({{.*}}, %[[DONE]], %false)
 // CHECK: "tile.release"{{.*}}by_warps = true
-// CHECK: scf.yield %{{.*}}, %[[NEXT]]
+// CHECK: scf.yield %{{.*}}, %[[NEXT]], %[[THIRD]]
+// CHECK: "tile.role"
+// CHECK: "tile.expect"{{.*}}bytes = 41984
+// CHECK-COUNT-3: "tile.copy_async"
 #schedule = {block = array<i64: 256, 64, 128>, warpgroups = 2, stages = 3}
 func.func @scaled(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref<?x?xbf16>,
                   %scale_a: memref<?x?xf32>, %scale_b: memref<?x?xf32>) {
@@ -35,7 +38,6 @@ func.func @scaled(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref
 // Of 64 rows two products fit beside the sums: a block is added up while the next one's product is under way, and
 // its stage released then. A way around the loop takes two blocks, so that each product keeps its registers.
 // CHECK-LABEL: gpu.func @in_flight
-// CHECK: "tile.role"
 // CHECK: "tile.role"
 // CHECK: "tile.await"
 // CHECK: %[[FIRST:.*]] = "tile.gemm_async"
