@@ -24,7 +24,7 @@ def problem_arguments(parser: ArgumentParser) -> None:
     from weft.bench.suites import SUITES
 
     add = parser.add_argument
-    add("what", nargs="*", metavar="SUITE|MxNxK", help=f"{', '.join(SUITES)}, or a shape (square)")
+    add("what", nargs="*", metavar="SUITE|SHAPE", help=f"{', '.join(SUITES)}, or MxNxK (square)")
     add("--types", default="bf16", metavar="LIST", help=f"of A and B, of {','.join(INPUTS)} (bf16)")
     add(
         "--out-type",
@@ -74,9 +74,9 @@ def problems(options: Namespace) -> "list[Problem]":
     found = [shape for text in options.what or ["square"] for shape in shapes(text)]
     transpose_b = options.layout == "nt"
     return [
-        Problem(*shape, row.name, options.out_type or row.output, transpose_b)
+        Problem(m, n, k, row.name, options.out_type or row.output, transpose_b, groups, most)
         for row in types
-        for shape in dict.fromkeys(found)
+        for m, n, k, groups, most in dict.fromkeys(found)
     ]
 
 

@@ -35,7 +35,7 @@ def _run(options: Namespace) -> int:
     from weft.tuning.search import LIMIT, product_of
     from weft.tuning.tuner import Tuner
 
-    path, asked = _database(options), bench.problems(options)
+    path, asked = _database(options), problems(options)
     _check(options)
     if (reason := gpu.unavailable()) is not None:
         raise WeftError(reason.replace("weft bench", "weft tune"))
@@ -47,6 +47,16 @@ def _run(options: Namespace) -> int:
     with Compiler(options.jobs or default_jobs()) as compiler:
         tuner = Tuner(path, device, found["name"], compiler, options.samples, limit, options.again)
         return tune(products, tuner)
+
+
+def problems(options: Namespace) -> "list[Problem]":
+    """The products that those options mean. Raises WeftError for groups."""
+    asked = bench.problems(options)
+    for problem in asked:
+        if problem.groups is not None:
+            what = f"weft tune searches single products, got the groups '{problem.shape}'"
+            raise WeftError(f"{what}: the model chooses their schedules")
+    return asked
 
 
 def _check(options: Namespace) -> None:

@@ -60,9 +60,9 @@ def matmul(
     A dimension before these makes a batch: all arrays that have it have as many matrices, and one without it
     is every product's. `groups`, of int32, makes products of different sizes. Beside an `a` without a batch
     and a `b` with one it says for each row of `a` which `b` it is multiplied by (a negative number: none, and
-    its row of the result is left alone); 128 rows from a multiple of 128 on must have the same. Beside
-    batches of both it says for each product how many of its rows there are: what the others hold is
-    unspecified.
+    its row of the result is left alone); 128 rows from a multiple of 128 on must have the same, the last of
+    them maybe a negative one, whose rows of the result are unspecified then. Beside batches of both it says
+    for each product how many of its rows there are: what the others hold is unspecified.
 
     fp8 may have float32 `scales` of `a` (M x ceil(K / 128), its columns together: `strides[-2] == 1`) and of
     `b` (ceil(N / 128) x ceil(K / 128), N first also where `b` has K first): each product of 128 elements

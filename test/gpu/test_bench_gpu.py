@@ -18,14 +18,15 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(_reason is not None, reason=st
 
 def test_every_result_is_right_and_cublas_has_one_for_each_type(tmp_path: Path) -> None:
     kept, drawn = tmp_path / "kept.json", tmp_path / "drawn.svg"
-    given = f"bench 512x512x512 200x264x1024 --types {','.join(INPUTS)} --against cublas,triton,deepgemm"
+    shapes = "512x512x512 200x264x1024 3@150x256x1024 3@150/192x256x1024"
+    given = f"bench {shapes} --types {','.join(INPUTS)} --against cublas,triton,deepgemm"
     files = ["--json", str(kept), "--svg", str(drawn)]
     assert weft.main([*given.split(), "--samples", "2", "--sustained", *files]) == 0
     report = Report.of_json(kept.read_text())
     assert all(result.right or result.reason for result in report.results)
-    assert {r.problem.inputs for r in report.results if r.implementation == "cublas" and r.right} == set(
-        INPUTS
-    )
+    right = {(r.implementation, r.problem.inputs, r.problem.groups) for r in report.results if r.right}
+    assert {("cublas", inputs, groups) for inputs in INPUTS for groups in (None, 3)} <= right
+    assert {("weft", "bf16", 3), ("weft", "e4m3-block", 3)} <= right
     assert report.device["copy_gb_s"] > 0
     assert "driver_version" in report.device["settings"]
 

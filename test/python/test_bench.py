@@ -16,6 +16,7 @@ from weft.bench.implementations import PEERS, Implementation, Refusal
 from weft.bench.implementations import weft as our
 from weft.bench.measure import Result, Timing
 from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Check, Problem
+from weft.bench.suites import Shape
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
 
@@ -33,15 +34,16 @@ def test_suites_hold_what_their_names_promise() -> None:
         "square": 6,
         "llm": 21,
         "deepgemm": 24,
+        "deepgemm-grouped": 10,
     }
     assert all(len(set(shapes)) == len(shapes) for shapes in suites.SUITES.values())
-    assert {m for m, n, k in suites.SUITES["llm"] if (n, k) == (4096, 14336)} == {1, 16, 64, 128, 256}
-    assert suites.SUITES["square"][-1] == (16384, 16384, 16384)
-    assert (8192, 2112, 7168) in suites.SUITES["deepgemm"]
+    assert {s.m for s in suites.SUITES["llm"] if (s.n, s.k) == (4096, 14336)} == {1, 16, 64, 128, 256}
+    assert suites.SUITES["square"][-1] == Shape(16384, 16384, 16384)
+    assert Shape(8192, 2112, 7168) in suites.SUITES["deepgemm"]
 
 
 def test_a_shape_or_a_suite() -> None:
-    assert suites.shapes("1x23X456") == ((1, 23, 456),)
+    assert suites.shapes("1x23X456") == (Shape(1, 23, 456),)
     assert suites.shapes("square") == suites.SUITES["square"]
 
 
@@ -63,7 +65,7 @@ def test_what_is_neither(text: str) -> None:
         ((16384, 16384, 16384), "s8", 2),
     ],
 )
-def test_inputs_exceed_three_times_the_cache(shape: suites.Shape, inputs: str, sets: int) -> None:
+def test_inputs_exceed_three_times_the_cache(shape: tuple[int, int, int], inputs: str, sets: int) -> None:
     made = Problem(*shape, inputs, INPUTS[inputs].output)
     assert made.sets == sets
     assert made.sets == 64 or made.sets * made.input_bytes >= 180e6
@@ -174,7 +176,7 @@ def test_ours_gets_the_operands_the_schedule_and_the_stream(monkeypatch: pytest.
     assert asked == []
     call()
     chosen = WarpgroupSchedule((64, 64, 64), 1, 3)
-    same = {"out": "d", "transpose_b": True, "stream": "now"}
+    same = {"out": "d", "transpose_b": True, "groups": None, "stream": "now"}
     assert asked == [(("a", "b"), {**same, "schedule": chosen, "scales": None, "promote": False})]
     (call,) = our().prepare(replace(SMALL, inputs="e4m3-block"), [Buffers("a", "b", "d", "of a", "of b")])
     call()

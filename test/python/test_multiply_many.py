@@ -84,6 +84,19 @@ def test_rows_of_one_matrix_each_with_one_of_several():
     assert (out[128:256] == 7).all()
 
 
+@pytest.mark.parametrize("schedule", [None, SCHEDULE, WarpgroupSchedule((64, 64, 128), 1, 3, swap=True)])
+def test_rows_that_fill_a_group_up_may_have_a_negative_number(schedule):
+    a, b = small(384, 256, dtype=F8), small(3, 72, 256, dtype=F8)
+    groups = np.repeat([2, 0, 1], 128).astype(np.int32)
+    tokens = (50, 1, 128)
+    for start, count in zip((0, 128, 256), tokens, strict=True):
+        groups[start + count : start + 128] = -1
+    found = weft.matmul(a, b, transpose_b=True, groups=groups, out_dtype="f32", schedule=schedule)
+    for start, count, number in zip((0, 128, 256), tokens, (2, 0, 1), strict=True):
+        rows = slice(start, start + count)
+        assert (found[rows] == doubles(a)[rows] @ doubles(b)[number].T).all()
+
+
 def test_products_of_different_sizes():
     a, b, rows = small(3, 96, 64), small(3, 64, 40), np.array([70, 0, 5], np.int32)
     out = np.full((3, 96, 40), np.nan, np.float32)

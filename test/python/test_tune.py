@@ -402,6 +402,10 @@ def test_the_tool_prints_gains_and_their_mean(
         ("square --types bf17", "--types expects some of bf16,"),
         ("square", "$WEFT_SCHEDULES is empty, which is for no file: say --database FILE"),
         ("square --database kept", "weft tune measures on a GPU: none"),
+        (
+            "64x64x64 4@256/4096x4096x7168",
+            "weft tune searches single products, got the groups '4@256/4096x4096x7168'",
+        ),
     ],
 )
 def test_mistakes_are_told(
@@ -421,7 +425,7 @@ def test_the_commands_of_the_page_are_understood() -> None:
     for line in commands:
         given: Namespace = weft._parser().parse_args(shlex.split(line, comments=True))
         tune._check(given)
-        assert tune.bench.problems(given)
+        assert tune.problems(given)
 
 
 def test_an_entry_of_the_page_is_one() -> None:

@@ -1,9 +1,9 @@
 // weft bench shows a run that was kept, and tells what is wrong with a command line before it looks for a GPU.
 
 // RUN: weft bench --help | FileCheck %s --check-prefix=HELP
-// HELP: [SUITE|MxNxK ...]
+// HELP: [SUITE|SHAPE ...]
 // HELP: Time products beside cuBLAS and others, in turns, and compare.
-// HELP: square, llm, deepgemm, or a shape
+// HELP: square, llm, deepgemm, deepgemm-grouped, or
 // HELP: of A and B, of
 // HELP-NEXT: bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8
 // HELP: of cublas,triton,deepgemm; ratios are to the first
@@ -42,7 +42,7 @@
 // RUN: not weft bench llm --show %S/Inputs/bench.json 2>> %t/log
 // RUN: not weft bench --show %S/Inputs/broken.txt 2>> %t/log
 // RUN: FileCheck %s --check-prefix=LOG < %t/log
-// LOG:      weft: error: no suite and no shape '4096x4096': expects MxNxK, three sizes from 1 to 2**31 - 1 (4096x4096x4096, say), or one of square, llm, deepgemm
+// LOG:      weft: error: no suite and no shape '4096x4096': expects MxNxK, three sizes from 1 to 2**31 - 1 (4096x4096x4096, say), 4@8192x4096x7168 for 4 groups of about 8192 rows, 4@256/4096x4096x7168 for as many with room for 4096 rows each, or one of square, llm, deepgemm, deepgemm-grouped
 // LOG-NEXT: weft: error: no suite and no shape '64x64x0': expects
 // LOG-NEXT: weft: error: --types expects some of bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8, got 'fp8'
 // LOG-NEXT: weft: error: argument --out-type: invalid choice: 'e4m3'

@@ -1,4 +1,4 @@
-"""A report as an SVG: for each pair of types, ratios to the reference and a roofline."""
+"""A report as an SVG: for each kind of problem, ratios to the reference and a roofline."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ def draw(report: Report) -> str:
     timed = [result for result in report.results if result.timing(_MODE)]
     groups: dict[str, list[Result]] = {}
     for result in timed:
-        groups.setdefault(result.problem.types, []).append(result)
+        groups.setdefault(result.problem.kind, []).append(result)
     names = list(dict.fromkeys(result.implementation for result in timed))
     colours = {name: _COLOURS[number % len(_COLOURS)] for number, name in enumerate(names)}
     widest = max((len(_problems(group)) for group in groups.values()), default=0) * _PER_PROBLEM
@@ -100,7 +100,7 @@ def _ratios(
     ratios = [(result, ratio) for result in group if (ratio := report.speed(result, _MODE)) is not None]
     values = [ratio for _, ratio in ratios]
     y = _Axis(min([*values, 0.9]) - 0.05, max([*values, 1.1]) + 0.05, top + height, top)
-    _grid(svg, frame, f"{group[0].problem.types}: speed over {report.reference}", None, y)
+    _grid(svg, frame, f"{group[0].problem.kind}: speed over {report.reference}", None, y)
     svg.line(left, y(1.0), left + frame[2], y(1.0), "#495057")
     places = {shape: left + (n + 0.5) * _PER_PROBLEM for n, shape in enumerate(_problems(group))}
     for shape, x in places.items():
@@ -122,7 +122,7 @@ def _roofline(
     rates = [rate for _, _, rate in found] + ([peak] if peak else [])
     x = _Axis(min(at) / 1.5, max(at) * 1.5, left, left + width, log=True)
     y = _Axis(min(rates) / 1.5, max(rates) * 1.3, top + height, top, log=True)
-    _grid(svg, frame, f"{group[0].problem.types}: TFLOP/s over operations a byte", x, y)
+    _grid(svg, frame, f"{group[0].problem.kind}: TFLOP/s over operations a byte", x, y)
     _roof(svg, x, y, report.device.get("copy_gb_s"), peak)
     for result, intensity, rate in found:
         title = f"{result.implementation}, {result.problem.shape}: {rate:.1f} TFLOP/s"

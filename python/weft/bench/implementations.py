@@ -1,12 +1,12 @@
 """Who is measured: Weft and the libraries beside it, each as a name and what prepares its calls."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Problem
+from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Problem, products
 from weft.errors import WeftError
 from weft.isa.types import E4M3
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
 
 Call = Callable[[], object]
+
+# cuBLASLt takes scales of blocks for multiples of so many rows alone; each group has room for some more.
+_CUBLAS_ROWS = 4
 
 
 class Refusal(WeftError):
@@ -54,10 +57,28 @@ def _weft_matmul(matmul: Any, problem: Problem, each: Buffers, schedule: "AnySch
     scales = None if each.scale_a is None else (each.scale_a, each.scale_b)
     promote = INPUTS[problem.inputs].promoted
     options = {"transpose_b": problem.transpose_b, "scales": scales, "promote": promote}
-    matmul(each.a, each.b, out=each.d, schedule=schedule, stream=stream, **options)
+    matmul(each.a, each.b, out=each.d, groups=each.groups, schedule=schedule, stream=stream, **options)
 
 
 def _cublas(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
+    """With groups, a product for each, one after another: the host knows their rows here."""
+    if problem.groups is None:
+        return _cublas_products(problem, sets)
+    parts = ([_dense(part) for part in products(problem, each, _CUBLAS_ROWS)] for each in sets)
+    return [partial(_one_by_one, _cublas_products(problem, each)) for each in parts]
+
+
+def _dense(each: Buffers) -> Buffers:
+    """With scales of A whose columns follow each other without a gap, as cuBLASLt takes them."""
+    return each if each.scale_a is None else replace(each, scale_a=each.scale_a.mT.contiguous().mT)
+
+
+def _one_by_one(calls: Sequence[Call]) -> None:
+    for call in calls:
+        call()
+
+
+def _cublas_products(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     import torch
 
     torch.set_float32_matmul_precision("high")  # tf32
@@ -94,8 +115,8 @@ def _scaled_mm(each: Buffers, a: Any, b: Any, scale_a: Any, scale_b: Any, fast: 
 def _triton(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     if find_spec("triton") is None:
         raise Refusal("Triton isn't installed")
-    if not problem.transpose_b or INPUTS[problem.inputs].promoted:
-        raise Refusal("the kernel here takes B as N x K, and promotes nothing")
+    if not problem.transpose_b or INPUTS[problem.inputs].promoted or problem.groups is not None:
+        raise Refusal("the kernel here takes B as N x K, promotes nothing, and has no groups")
     from weft.bench import triton_matmul
 
     return triton_matmul.prepare(problem, sets)
@@ -108,14 +129,22 @@ def _deepgemm(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
 
     if not problem.transpose_b or problem.output != "bf16":
         raise Refusal("takes B as N x K and makes bf16")
-    if problem.inputs == "bf16":
-        return [partial(deep_gemm.bf16_gemm_nt, each.a, each.b, each.d) for each in sets]
-    if not INPUTS[problem.inputs].block_scales:
+    if problem.inputs != "bf16" and not INPUTS[problem.inputs].block_scales:
         raise Refusal("multiplies bf16 and e4m3-block alone")
-    return [
-        partial(deep_gemm.fp8_gemm_nt, (each.a, each.scale_a), (each.b, each.scale_b), each.d)
-        for each in sets
-    ]
+    name = "bf16_gemm_nt" if problem.inputs == "bf16" else "fp8_gemm_nt"
+    if problem.groups is not None:
+        name = f"m_grouped_{name}_{'contiguous' if problem.most is None else 'masked'}"
+    if (function := getattr(deep_gemm, name, None)) is None:
+        raise Refusal(f"this DeepGEMM has no {name}")
+    return [partial(function, *_of_deepgemm(problem, each)) for each in sets]
+
+
+def _of_deepgemm(problem: Problem, each: Buffers) -> tuple[Any, ...]:
+    """The arguments of a product: A and B, each beside its scales, D, and what tells the groups."""
+    a, b = (each.a, each.b) if each.scale_a is None else ((each.a, each.scale_a), (each.b, each.scale_b))
+    groups = () if each.groups is None else (each.groups,)
+    expected = () if problem.most is None else (problem.m,)
+    return a, b, each.d, *groups, *expected
 
 
 # What --against names; others are compared with the first implementation of the first that is named.

@@ -1,8 +1,11 @@
-"""One product to measure: its sizes and types, its buffers in GPU memory, and whether a result is right."""
+"""One product to measure, or groups of them: sizes and types, buffers in GPU memory, whether D is right."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from random import Random
 from typing import Any
 
 from weft.isa.types import BF16, E4M3, F16, F32, S8, S32, TF32, ElementType
@@ -16,6 +19,8 @@ _CHECKED_ELEMENTS = 1 << 27
 # Relative (Frobenius); fp8 with fast accumulation is off by 5e-3 at K = 32768.
 _TOLERANCE = 1e-2
 SCALED_BLOCK = 128
+# Of the rows that a group is expected to have, as DeepGEMM's tests draw them.
+_FEWEST_OF_EXPECTED, _MOST_OF_EXPECTED = 0.7, 1.3
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,11 @@ _OUTPUT_BITS = {element.name: element.bits for element in (BF16, F16, F32, S32)}
 
 @dataclass(frozen=True)
 class Problem:
-    """D[M, N] = A[M, K] B: `inputs` is a key of INPUTS, `output` of OUTPUTS; `transpose_b`: B is N x K."""
+    """D[M, N] = A[M, K] B: `inputs` is a key of INPUTS, `output` of OUTPUTS; `transpose_b`: B is N x K.
+
+    With `groups`, as many such products in one call, each with a B and about M rows: the rows of all in one
+    A, each group's from a multiple of 128 on; or, with `most`, in an A of so many rows for each group.
+    """
 
     m: int
     n: int
@@ -61,11 +70,15 @@ class Problem:
     inputs: str
     output: str
     transpose_b: bool = True
+    groups: int | None = None
+    most: int | None = None
 
     @property
     def shape(self) -> str:
-        """`MxNxK`."""
-        return f"{self.m}x{self.n}x{self.k}"
+        """As `suites.shapes` reads it."""
+        before = "" if self.groups is None else f"{self.groups}@"
+        after = "" if self.most is None else f"/{self.most}"
+        return f"{before}{self.m}{after}x{self.n}x{self.k}"
 
     @property
     def types(self) -> str:
@@ -73,19 +86,47 @@ class Problem:
         return f"{self.inputs} to {self.output}{'' if self.transpose_b else ' nn'}"
 
     @property
+    def kind(self) -> str:
+        """The types, and which groups: what goes into one mean, and one drawing."""
+        if self.groups is None:
+            return self.types
+        return f"{self.types}, {'groups' if self.most is None else 'masked groups'}"
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The rows of each group; those of the one product without groups."""
+        return (self.m,) if self.groups is None else _drawn(self.m, self.groups, self.most)
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """The first row of each group, in its A, and the rows that there is room for."""
+        if self.groups is None or self.most is not None:
+            return ((0, self.most or self.m),) * len(self.counts)
+        from weft.dialects.schedule import GROUP_ROWS
+
+        rooms = [math.ceil(count / GROUP_ROWS) * GROUP_ROWS for count in self.counts]
+        return tuple(zip(accumulate(rooms[:-1], initial=0), rooms, strict=True))
+
+    @property
+    def height(self) -> int:
+        """The rows of A, or of each A in a batch."""
+        return self.most or sum(room for _, room in self.places)
+
+    @property
     def flops(self) -> int:
         """Multiplications and additions."""
-        return 2 * self.m * self.n * self.k
+        return 2 * sum(self.counts) * self.n * self.k
 
     @property
     def input_bytes(self) -> int:
-        """Those of A and B."""
-        return (self.m + self.n) * self.k * INPUTS[self.inputs].element.bits // 8
+        """Those of A and B, less rows of A that are in no product."""
+        bits = INPUTS[self.inputs].element.bits
+        return (sum(self.counts) + len(self.counts) * self.n) * self.k * bits // 8
 
     @property
     def moved_bytes(self) -> int:
         """A and B read once, D written once."""
-        return self.input_bytes + self.m * self.n * _OUTPUT_BITS[self.output] // 8
+        return self.input_bytes + sum(self.counts) * self.n * _OUTPUT_BITS[self.output] // 8
 
     @property
     def sets(self) -> int:
@@ -93,11 +134,24 @@ class Problem:
         return min(max(math.ceil(_INPUT_BYTES / self.input_bytes), _FEWEST_SETS), _MOST_SETS)
 
 
+@cache
+def _drawn(expected: int, groups: int, most: int | None) -> tuple[int, ...]:
+    """The rows of each group: random ones around the expected, always the same."""
+    source = Random(0)
+    factors = (source.uniform(_FEWEST_OF_EXPECTED, _MOST_OF_EXPECTED) for _ in range(groups))
+    rows = (max(int(expected * factor), 1) for factor in factors)
+    return tuple(rows if most is None else (min(count, most) for count in rows))
+
+
 @dataclass(frozen=True)
 class Buffers:
     """One set of tensors: A (M x K), B (N x K, or K x N without `transpose_b`), D (M x N), all row-major.
 
     Block scales: `scale_a` is M x K/128 and column-major, `scale_b` is N/128 x K/128 and row-major.
+
+    With groups, B and `scale_b` are batches, and `groups` is what `weft.matmul` and DeepGEMM take, an int32
+    for each row of A: its group's number, or -1 after the last row of a group. With `most`, all are batches,
+    and `groups` has the rows of each group.
     """
 
     a: Any
@@ -105,6 +159,7 @@ class Buffers:
     d: Any
     scale_a: Any = None
     scale_b: Any = None
+    groups: Any = None
 
 
 @dataclass(frozen=True)
@@ -126,37 +181,73 @@ def buffers(problem: Problem, device: str = "cuda", seed: int = 0) -> list[Buffe
 
     generator = torch.Generator(device).manual_seed(seed)
     output = getattr(torch, OUTPUTS[problem.output])
-    rows, columns = (problem.n, problem.k) if problem.transpose_b else (problem.k, problem.n)
+    of_a, of_b = _batches(problem)
+    sides = (problem.n, problem.k) if problem.transpose_b else (problem.k, problem.n)
+    groups = _groups(problem, device)
     made = []
     for _ in range(problem.sets):
-        a = _random(problem, problem.m, problem.k, generator)
-        b = _random(problem, rows, columns, generator)
-        d = torch.empty(problem.m, problem.n, dtype=output, device=device)
-        made.append(Buffers(a, b, d, *_scales(problem, generator)))
+        a = _random(problem, (*of_a, problem.height, problem.k), generator)
+        b = _random(problem, (*of_b, *sides), generator)
+        d = torch.empty(*of_a, problem.height, problem.n, dtype=output, device=device)
+        made.append(Buffers(a, b, d, *_scales(problem, generator), groups))
     poison(made)
     return made
 
 
-def _random(problem: Problem, rows: int, columns: int, generator: Any) -> Any:
+def _batches(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What the shapes of A and of B begin with."""
+    of_b = () if problem.groups is None else (problem.groups,)
+    return () if problem.most is None else of_b, of_b
+
+
+def _random(problem: Problem, shape: tuple[int, ...], generator: Any) -> Any:
     import torch
 
     row = INPUTS[problem.inputs]
-    values = torch.randn(rows, columns, generator=generator, device=generator.device)
+    values = torch.randn(shape, generator=generator, device=generator.device)
     if row.element == S8:
         values = (32 * values).round_().clamp_(-128, 127)
     return values.to(getattr(torch, row.torch))
 
 
-def _scales(problem: Problem, generator: Any) -> tuple[Any, ...]:
+def _scales(problem: Problem, generator: Any) -> tuple[Any, Any]:
     """Scales from 0.5 to 1.5, which a product can't do without."""
     import torch
 
     if not INPUTS[problem.inputs].block_scales:
-        return ()
+        return None, None
     blocks, columns = (math.ceil(size / SCALED_BLOCK) for size in (problem.k, problem.n))
-    of_a = torch.rand(blocks, problem.m, generator=generator, device=generator.device) + 0.5
-    of_b = torch.rand(columns, blocks, generator=generator, device=generator.device) + 0.5
-    return of_a.t(), of_b
+    before_a, before_b = _batches(problem)
+    of_a = torch.rand(*before_a, blocks, problem.height, generator=generator, device=generator.device) + 0.5
+    of_b = torch.rand(*before_b, columns, blocks, generator=generator, device=generator.device) + 0.5
+    return of_a.mT, of_b
+
+
+def _groups(problem: Problem, device: str) -> Any:
+    import torch
+
+    if problem.groups is None:
+        return None
+    if problem.most is not None:
+        return torch.tensor(problem.counts, dtype=torch.int32, device=device)
+    of_row = torch.full((problem.height,), -1, dtype=torch.int32)
+    for number, ((first, _), count) in enumerate(zip(problem.places, problem.counts, strict=True)):
+        of_row[first : first + count] = number
+    return of_row.to(device)
+
+
+def products(problem: Problem, each: Buffers, multiple: int = 1) -> Iterator[Buffers]:
+    """The single products of a set, one for each group, with its rows alone; or with those after them up to a
+    `multiple`, where there is room.
+    """
+    if problem.groups is None:
+        yield each
+        return
+    for number, ((first, room), count) in enumerate(zip(problem.places, problem.counts, strict=True)):
+        rows = slice(first, first + min(math.ceil(count / multiple) * multiple, room))
+        of_a = rows if problem.most is None else (number, rows)
+        scales = () if each.scale_a is None else (each.scale_a[of_a], each.scale_b[number])
+        yield Buffers(each.a[of_a], each.b[number], each.d[of_a], *scales)
 
 
 def poison(sets: Sequence[Buffers]) -> None:
@@ -168,24 +259,28 @@ def poison(sets: Sequence[Buffers]) -> None:
 
 
 def check(problem: Problem, sets: Sequence[Buffers]) -> Check:
-    """Holds the first and the last D against float64: all of it is finite, about 128 rows are right."""
+    """Holds the first and the last D against float64: all of it is finite, about 128 rows are right.
+
+    With groups that goes for the rows of each; what D has in others is unspecified.
+    """
     import torch
 
-    checked = (sets[0], sets[-1])
+    checked = [part for each in (sets[0], sets[-1]) for part in products(problem, each)]
     allowed = _TOLERANCE if sets[0].d.is_floating_point() else 0.0
-    for each in checked:
-        written = torch.isfinite(each.d) if each.d.is_floating_point() else each.d != 0x7F7F7F7F
+    for part in checked:
+        written = torch.isfinite(part.d) if part.d.is_floating_point() else part.d != 0x7F7F7F7F
         if not bool(written.all()):
             return Check(None, allowed)
-    return Check(max(_error(problem, each) for each in checked), allowed)
+    return Check(max(_error(problem, part) for part in checked), allowed)
 
 
 def _error(problem: Problem, each: Buffers) -> float:
-    """The relative error of some rows of D, the first and the last among them."""
+    """The relative error of some rows of a product's D, the first and the last among them."""
     import torch
 
-    rows = min(problem.m, _CHECKED_ROWS)
-    picked = torch.linspace(0, problem.m - 1, rows, dtype=torch.float64, device=each.a.device).long()
+    height = each.a.shape[0]
+    rows = min(height, _CHECKED_ROWS)
+    picked = torch.linspace(0, height - 1, rows, dtype=torch.float64, device=each.a.device).long()
     left = each.a[picked].double()
     if each.scale_a is not None:
         left *= _spread(each.scale_a[picked], 1, problem.k)

@@ -63,17 +63,17 @@ class Report:
         return other.microseconds / own.microseconds if own and other else None
 
     def means(self) -> Iterator[str]:
-        """A line for each types and implementation: the geometric mean of its ratios."""
+        """A line for each kind of problem and implementation: the geometric mean of its ratios."""
         for mode in MODES:
             ratios: dict[tuple[str, str], list[float]] = {}
             for result in self.results:
                 ratio = self.speed(result, mode)
                 if ratio is not None and result.implementation != self.reference:
-                    ratios.setdefault((result.problem.types, result.implementation), []).append(ratio)
-            for (types, name), found in ratios.items():
+                    ratios.setdefault((result.problem.kind, result.implementation), []).append(ratio)
+            for (kind, name), found in ratios.items():
                 mean = statistics.geometric_mean(found)
                 yield (
-                    f"{types}, {mode}: {name} is {mean:.3f} times as fast as {self.reference} "
+                    f"{kind}, {mode}: {name} is {mean:.3f} times as fast as {self.reference} "
                     f"(geometric mean of {len(found)})"
                 )
 
@@ -117,7 +117,7 @@ def _empty(modes: Sequence[str], heading: bool) -> "Table":
     from rich.table import Table
 
     made = Table(box=None, show_header=heading, pad_edge=False, padding=(0, 2, 0, 0))
-    for title, width in (("M x N x K", 17), ("types", 21), ("by", 15)):
+    for title, width in (("M x N x K", 21), ("types", 21), ("by", 15)):
         made.add_column(title, min_width=width, no_wrap=True)
     for mode in modes:
         rate = "TFLOP/s" if mode == "burst" else mode

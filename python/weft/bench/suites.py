@@ -1,41 +1,78 @@
 """The shapes that `weft bench` measures: named suites, and shapes as they are written."""
 
+import re
+from typing import NamedTuple
+
 from weft.errors import WeftError
 
-Shape = tuple[int, int, int]
+
+class Shape(NamedTuple):
+    """The sizes of a Problem, which says what `groups` and `most` are."""
+
+    m: int
+    n: int
+    k: int
+    groups: int | None = None
+    most: int | None = None
+
+
+_SIZE = "([0-9]{1,10})"
+_WRITTEN = re.compile(f"(?:{_SIZE}@)?{_SIZE}(?:/{_SIZE})?x{_SIZE}x{_SIZE}")
+_MOST_GROUPS = 4096
 
 SUITES: dict[str, tuple[Shape, ...]] = {
-    "square": tuple((size, size, size) for size in (512, 1024, 2048, 4096, 8192, 16384)),
+    "square": tuple(Shape(size, size, size) for size in (512, 1024, 2048, 4096, 8192, 16384)),
     "llm": (
-        (8192, 28672, 8192),
-        (4096, 14336, 4096),
-        (8192, 8192, 1024),
-        (4096, 4096, 512),
-        (512, 512, 32768),
-        (2048, 7168, 2048),
+        Shape(8192, 28672, 8192),
+        Shape(4096, 14336, 4096),
+        Shape(8192, 8192, 1024),
+        Shape(4096, 4096, 512),
+        Shape(512, 512, 32768),
+        Shape(2048, 7168, 2048),
         *(
-            (rows, n, k)
+            Shape(rows, n, k)
             for n, k in ((8192, 8192), (7168, 16384), (4096, 14336))
             for rows in (1, 16, 64, 128, 256)
         ),
     ),
     "deepgemm": tuple(
-        (rows, n, k)
+        Shape(rows, n, k)
         for n, k in ((2112, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048))
         for rows in (64, 128, 4096, 8192)
+    ),
+    # tests/generators.py of DeepGEMM at its commit 48c741af.
+    "deepgemm-grouped": tuple(
+        Shape(rows, n, k, groups, most)
+        for groups, rows, most in (
+            *((4, 8192, None), (8, 4096, None)),
+            *((1, 1024, 4096), (2, 512, 4096), (4, 256, 4096)),
+        )
+        for n, k in ((4096, 7168), (7168, 2048))
     ),
 }
 
 
 def shapes(text: str) -> tuple[Shape, ...]:
-    """The shapes (M, N, K) of a suite's name, or of one `MxNxK`. Raises WeftError for any other text."""
+    """The shapes of a suite's name, or that of `MxNxK`, `G@MxNxK` (G groups of about M rows in one A) or
+    `G@M/MOSTxNxK` (with room for MOST rows in each of G). Raises WeftError for any other text.
+    """
     if text in SUITES:
         return SUITES[text]
-    parts = text.lower().split("x")
-    if len(parts) != 3 or not all(p.isascii() and p.isdigit() and 0 < int(p) < 2**31 for p in parts):
+    found = _WRITTEN.fullmatch(text.lower())
+    groups, m, most, n, k = (None if p is None else int(p) for p in (found.groups() if found else [None] * 5))
+    sizes = [size for size in (m, n, k, most) if size is not None]
+    if m is None or n is None or k is None or not all(0 < size < 2**31 for size in sizes):
         raise WeftError(
             f"no suite and no shape '{text}': expects MxNxK, three sizes from 1 to 2**31 - 1 "
-            f"(4096x4096x4096, say), or one of {', '.join(SUITES)}"
+            "(4096x4096x4096, say), 4@8192x4096x7168 for 4 groups of about 8192 rows, "
+            f"4@256/4096x4096x7168 for as many with room for 4096 rows each, or one of {', '.join(SUITES)}"
         )
-    m, n, k = map(int, parts)
-    return ((m, n, k),)
+    if groups is None and most is not None:
+        raise WeftError(f"shape '{text}': expects groups before rows with room (4@{text}, say)")
+    if groups is not None and not 0 < groups <= _MOST_GROUPS:
+        raise WeftError(f"shape '{text}': expects from 1 to {_MOST_GROUPS} groups, got {groups}")
+    if most is not None and m > most:
+        raise WeftError(
+            f"shape '{text}': expects room for the rows of a group, got {m} rows and room for {most}"
+        )
+    return (Shape(m, n, k, groups, most),)

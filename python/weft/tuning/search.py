@@ -59,7 +59,8 @@ class Found:
 
 
 def product_of(problem: Problem, chip: str) -> Product:
-    """What the database calls a problem."""
+    """What the database calls a problem, which has no groups."""
+    assert problem.groups is None, problem.shape
     row = INPUTS[problem.inputs]
     element = _ELEMENTS[row.element.name]
     outside = (False, not problem.transpose_b)
