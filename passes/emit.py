@@ -127,6 +127,11 @@ def as_i32(index: Any) -> Any:
     return arith.index_cast(i32(), index)
 
 
+def as_index(number: Number) -> Any:
+    """The number as an index."""
+    return arith.index_cast(ir.IndexType.get(), value(number))
+
+
 def thread() -> Any:
     """The thread's number in its CTA (blocks have one dimension)."""
     return as_i32(gpu.thread_id(gpu.Dimension.x))

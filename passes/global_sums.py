@@ -64,7 +64,8 @@ class GlobalSums:
         """Writes what a warpgroup's thread has of a part of a block's sums."""
         numbers = emit.elements(lane)
         kind = self.sums.type.element_type
-        row, thread = _index(self._row(block, part, number)), _index(emit.rem(emit.thread(), WARPGROUP))
+        row = emit.as_index(self._row(block, part, number))
+        thread = emit.as_index(emit.rem(emit.thread(), WARPGROUP))
         for place in range(self.schedule.vectors):
             run = list(numbers[VECTOR * place : VECTOR * (place + 1)])
             memref.store(vector.from_elements(kind, run), self.sums, [_further(row, place), thread])
@@ -98,10 +99,10 @@ class GlobalSums:
         """What a thread has of the sums of a piece: part after part, so that bits don't depend on who was
         first.
         """
-        thread, found = _index(emit.rem(emit.thread(), WARPGROUP)), list[Any]()
+        thread, found = emit.as_index(emit.rem(emit.thread(), WARPGROUP)), list[Any]()
         for part in range(self.schedule.global_splits):
             row, numbers = self._row(block, part, number), list[Any]()
-            first = _index(emit.add(row, emit.mul(piece, self.together)))
+            first = emit.as_index(emit.add(row, emit.mul(piece, self.together)))
             for down in range(0, self.schedule.vectors, self.across):
                 for place in range(down, down + self.together):
                     numbers += emit.elements(memref.load(self.sums, [_further(first, place), thread]))
@@ -117,10 +118,6 @@ class GlobalSums:
         slot = emit.add(emit.mul(block, self.schedule.global_splits), part)
         slot = emit.add(emit.mul(slot, self.schedule.warpgroups), number)
         return emit.mul(slot, self.schedule.vectors)
-
-
-def _index(number: Any) -> Any:
-    return arith.index_cast(ir.IndexType.get(), emit.value(number))
 
 
 def _further(index: Any, distance: int) -> Any:

@@ -43,11 +43,10 @@ def member(matrix: Any, index: Any) -> Any:
     layout = ir.StridedLayoutAttr.get(apart, [apart, 1])
     kind = ir.MemRefType.get([dynamic] * 2, matrix.type.element_type, layout, matrix.type.memory_space)
     sizes = [memref.dim(matrix, arith.constant(ir.IndexType.get(), place)) for place in (1, 2)]
-    at = arith.index_cast(ir.IndexType.get(), emit.value(index))
     return memref.SubViewOp(
         kind,
         matrix,
-        offsets=[at],
+        offsets=[emit.as_index(index)],
         sizes=sizes,
         strides=[],
         static_offsets=[dynamic, 0, 0],

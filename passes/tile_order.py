@@ -144,7 +144,7 @@ class GroupedOrder:
 
 def _element(vector: Any, index: Any) -> Any:
     """One number of a memref of i32."""
-    return memref.load(vector, [arith.index_cast(ir.IndexType.get(), emit.value(index))])
+    return memref.load(vector, [emit.as_index(index)])
 
 
 def _loop(
