@@ -12,18 +12,14 @@ from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
-from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.mlir import arith, ir, memref, scf, vector
 from weft.passes import emit, places
-from weft.passes.cluster_sums import VECTOR, add
+from weft.passes.cluster_sums import VECTOR
+from weft.passes.product import add
 
+WORKSPACE = "weft.workspace"  # the attribute of a kernel that has such memory
 _AT_ONCE = 64  # sums that a thread loads before it adds
-
-
-def sum_type(form: wgmma.MmaAsync) -> Any:
-    """The type of the sums that an instruction makes."""
-    return emit.i32() if form.d_type == "s32" else ir.F32Type.get()
 
 
 def workspace_types(element: Any) -> list[Any]:
@@ -45,9 +41,9 @@ class GlobalSums:
         self.schedule = schedule
         kernel = op.operation.parent.opview
         arguments, wanted = kernel.body.blocks[0].arguments, workspace_types(element)
-        if "weft.workspace" not in kernel.operation.attributes or [a.type for a in arguments][-2:] != wanted:
+        if WORKSPACE not in kernel.operation.attributes or [a.type for a in arguments][-2:] != wanted:
             kinds = " and ".join(map(str, wanted))
-            raise refuse(op, f"expects a kernel with 'weft.workspace' whose last arguments are {kinds}")
+            raise refuse(op, f"expects a kernel with '{WORKSPACE}' whose last arguments are {kinds}")
         self.sums, self.counters = list(arguments)[-2:]
         self.element = element
         # Columns of fragments, 8 of the block's, that a share has; and how many of them are added up at once:

@@ -19,9 +19,9 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp, OperandOp
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import func, gpu, ir, operations
-from weft.passes.global_sums import sum_type, workspace_types
+from weft.passes.global_sums import WORKSPACE, workspace_types
 from weft.passes.pass_ import Pass
-from weft.passes.product import pair_bytes
+from weft.passes.product import pair_bytes, sum_type
 
 
 def run(module: Any) -> None:
@@ -123,7 +123,7 @@ def _say_launch(product: MatmulOp) -> None:
         ]
     )
     if isinstance(schedule, WarpgroupSchedule) and schedule.global_splits > 1:
-        attributes["weft.workspace"] = ir.DenseI64ArrayAttr.get(schedule.workspace)
+        attributes[WORKSPACE] = ir.DenseI64ArrayAttr.get(schedule.workspace)
     attributes["weft.writes"] = ir.DenseI32ArrayAttr.get([ir.BlockArgument(product.d).arg_number])
     attributes["weft.requires"] = sizes.map(_differences(product, sizes))
 

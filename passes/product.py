@@ -5,6 +5,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile_types import FP8_TYPES
+from weft.isa import wgmma
 from weft.mlir import arith, ir, memref, nvvm, vector
 from weft.passes import emit
 
@@ -58,6 +59,16 @@ def member(matrix: Any, index: Any) -> Any:
 def map_of_member(matrix: Any, map_: Any, index: Any) -> Any:
     """The map of one matrix of a batch, given that of all; a memref of rank 2 is every product's."""
     return map_ if matrix.type.rank == 2 else tile.member(map_, emit.value(index))
+
+
+def sum_type(form: wgmma.MmaAsync) -> Any:
+    """The type of the sums that an instruction makes."""
+    return emit.i32() if form.d_type == "s32" else ir.F32Type.get()
+
+
+def add(a: Any, b: Any) -> Any:
+    """The sum of two vectors."""
+    return arith.addi(a, b) if isinstance(a.type.element_type, ir.IntegerType) else arith.addf(a, b)
 
 
 def element_bytes(matrix: Any) -> int:

@@ -81,7 +81,7 @@ class MaskedOrder:
         """
 
         def add(member: Any, sums: list[Any]) -> list[Any]:
-            return [emit.add(sums[0], emit.mul(self._rows(member), self.columns))]
+            return [emit.add(sums[0], self._tiles(member))]
 
         (count,) = _loop(0, self.members, 1, [emit.value(0)], add)
 
@@ -99,6 +99,10 @@ class MaskedOrder:
         """Blocks that the filled rows of a product take."""
         return emit.ceil_div(emit.maximum(_element(self.filled, member), 0), self.block_rows)
 
+    def _tiles(self, member: Any) -> Any:
+        """Tiles that a product has."""
+        return emit.mul(self._rows(member), self.columns)
+
     def _found(self, number: Any, member: Any, before: Any) -> tuple[Any, Any]:
         """The product that has a tile, looked for from `member` on, whose first tile is number `before`."""
         i32 = emit.i32()
@@ -106,11 +110,11 @@ class MaskedOrder:
         ahead, behind = (region.blocks.append(i32, i32) for region in (loop.before, loop.after))
         with ir.InsertionPoint(ahead):
             at, start = ahead.arguments
-            end = emit.add(start, emit.mul(self._rows(at), self.columns))
+            end = emit.add(start, self._tiles(at))
             scf.ConditionOp(arith.cmpi(arith.CmpIPredicate.sge, number, end), [at, start])
         with ir.InsertionPoint(behind):
             at, start = behind.arguments
-            scf.yield_([emit.add(at, 1), emit.add(start, emit.mul(self._rows(at), self.columns))])
+            scf.yield_([emit.add(at, 1), emit.add(start, self._tiles(at))])
         return loop.results[0], loop.results[1]
 
 

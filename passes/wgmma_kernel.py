@@ -22,8 +22,8 @@ from weft.passes import emit, promoted
 from weft.passes.block_scales import BlockScales, turned
 from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
-from weft.passes.global_sums import GlobalSums, sum_type
-from weft.passes.product import element_bytes, map_of_member, member, panels, size
+from weft.passes.global_sums import GlobalSums
+from weft.passes.product import element_bytes, map_of_member, member, panels, size, sum_type
 from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Place
 
 _ALL = 15  # the barrier of all that multiply: the last, behind those of a warpgroup and those that give turns

@@ -17,9 +17,10 @@ from weft.dialects.tile import AllocOp, MatmulOp
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa import identifiers
 from weft.mlir import func, gpu, ir, llvm, operations
+from weft.passes.global_sums import WORKSPACE
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.target import Target
-from weft.workspace_parameters import WORKSPACE, WorkspaceParameter, read_workspaces
+from weft.workspace_parameters import WorkspaceParameter, read_workspaces
 
 Sizes = Sequence[int]
 

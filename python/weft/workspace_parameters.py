@@ -7,8 +7,7 @@ from typing import Any
 
 from weft.dialects.op import refuse
 from weft.mlir import ir
-
-WORKSPACE = "weft.workspace"
+from weft.passes.global_sums import WORKSPACE
 
 
 @dataclass(frozen=True)
