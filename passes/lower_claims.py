@@ -7,12 +7,11 @@ look late, and no counter needs to be set back before the next launch.
 
 from typing import Any
 
-from weft.dialects.op import refuse
 from weft.dialects.tile_async import ClaimOp
 from weft.isa.chips import LANES
-from weft.mlir import arith, gpu, ir, llvm, memref, nvvm, operations, scf
+from weft.mlir import arith, gpu, ir, llvm, memref, nvvm, scf
 from weft.passes import emit, places, uniformity
-from weft.passes.pass_ import Pass
+from weft.passes.pass_ import Pass, rewrite
 from weft.passes.uniformity import Scope
 
 _ARRIVED = 0xFF
@@ -23,17 +22,12 @@ _LOOKS = 32  # of a party that waits, each as long as L2 takes to answer
 
 def run(module: Any) -> None:
     """Lowers every claim."""
-    for op in operations(module, ClaimOp):
-        if (found := uniformity.complaint(op, Scope.WARP)) is not None:
-            raise refuse(op, f"expects {found}")
-        with ir.InsertionPoint(op), op.location:
-            claimed = _claim(op)
-        op.claimed.replace_all_uses_with(claimed)
-        op.operation.erase()
+    rewrite(module, [ClaimOp], _claim)
 
 
-def _claim(op: ClaimOp) -> Any:
+def _claim(op: ClaimOp) -> list[Any]:
     """One lane speaks for its warp, once what all have written is there for the GPU."""
+    uniformity.require(op, Scope.WARP)
     _fence()
     everyone = emit.value(-1)
     nvvm.SyncWarpOp(everyone)
@@ -46,7 +40,7 @@ def _claim(op: ClaimOp) -> Any:
         first.results[0], emit.value(0), emit.value(LANES), gpu.ShuffleMode.IDX
     ).shuffleResult
     _fence()
-    return claimed
+    return [claimed]
 
 
 def _fence() -> None:
@@ -105,35 +99,30 @@ class _Counter:
 
     def _look(self, found: Any) -> Any:
         """What the counter is when all have arrived, or when this party has looked often enough."""
-        i32 = emit.i32()
-        loop = scf.WhileOp([i32, i32], [emit.value(_LOOKS)])
-        before = loop.before.blocks.append(i32)
-        after = loop.after.blocks.append(i32, i32)
-        with ir.InsertionPoint(before):
-            seen, left = self._load(), before.arguments[0]
-            again = arith.andi(_not(self._complete(found, seen)), emit.less(0, left))
-            scf.ConditionOp(again, [left, seen])
-        with ir.InsertionPoint(after):
-            scf.yield_([emit.value(emit.sub(after.arguments[0], 1))])
-        return loop.results[1]
+
+        def look(left: Any) -> tuple[Any, list[Any]]:
+            seen = self._load()
+            return arith.andi(emit.negate(self._complete(found, seen)), emit.less(0, left)), [left, seen]
+
+        def again(left: Any, _: Any) -> list[Any]:
+            return [emit.sub(left, 1)]
+
+        return emit.repeat([emit.value(_LOOKS)], look, again, [emit.i32()] * 2)[1]
 
     def _stop(self, found: Any, seen: Any) -> Any:
         """What this party must do: its share if all have arrived, else nothing, and the counter says so."""
-        i32 = emit.i32()
-        loop = scf.WhileOp([i32], [seen])
-        before, after = loop.before.blocks.append(i32), loop.after.blocks.append(i32)
-        with ir.InsertionPoint(before):
-            known = before.arguments[0]
+
+        def say(known: Any) -> tuple[Any, list[Any]]:
             complete = self._complete(found, known)
-            branch = scf.IfOp(complete, [i32, ir.IntegerType.get_signless(1)], has_else=True)
+            branch = scf.IfOp(complete, [emit.i32(), ir.IntegerType.get_signless(1)], has_else=True)
             with ir.InsertionPoint(branch.then_block):
                 scf.yield_([known, _flag(0)])
             with ir.InsertionPoint(branch.else_block):
                 scf.yield_(self._say_stopped(known))
-            scf.ConditionOp(branch.results[1], [branch.results[0]])
-        with ir.InsertionPoint(after):
-            scf.yield_([after.arguments[0]])
-        return emit.select(self._complete(found, loop.results[0]), self.own, 0)
+            return branch.results[1], [branch.results[0]]
+
+        (last,) = emit.repeat([seen], say)
+        return emit.select(self._complete(found, last), self.own, 0)
 
     def _say_stopped(self, known: Any) -> list[Any]:
         """Sets this party's bit if the counter is still as `known`: what it was, and whether it wasn't."""
@@ -143,15 +132,11 @@ class _Counter:
         was, done = (
             llvm.extractvalue(kind, swap.res, [place]) for place, kind in enumerate((emit.i32(), i1))
         )
-        return [was, _not(done)]
+        return [was, emit.negate(done)]
 
 
 def _flag(bit: int) -> Any:
     return arith.constant(ir.IntegerType.get_signless(1), bit)
-
-
-def _not(condition: Any) -> Any:
-    return arith.xori(condition, _flag(1))
 
 
 LOWER_CLAIMS = Pass("lower-claims", "lower claims of shares to atomic operations", run, lowers=(ClaimOp,))

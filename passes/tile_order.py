@@ -105,17 +105,16 @@ class MaskedOrder:
 
     def _found(self, number: Any, member: Any, before: Any) -> tuple[Any, Any]:
         """The product that has a tile, looked for from `member` on, whose first tile is number `before`."""
-        i32 = emit.i32()
-        loop = scf.WhileOp([i32, i32], [member, before])
-        ahead, behind = (region.blocks.append(i32, i32) for region in (loop.before, loop.after))
-        with ir.InsertionPoint(ahead):
-            at, start = ahead.arguments
+
+        def beyond(at: Any, start: Any) -> tuple[Any, list[Any]]:
             end = emit.add(start, self._tiles(at))
-            scf.ConditionOp(arith.cmpi(arith.CmpIPredicate.sge, number, end), [at, start])
-        with ir.InsertionPoint(behind):
-            at, start = behind.arguments
-            scf.yield_([emit.add(at, 1), emit.add(start, self._tiles(at))])
-        return loop.results[0], loop.results[1]
+            return arith.cmpi(arith.CmpIPredicate.sge, number, end), [at, start]
+
+        def following(at: Any, start: Any) -> list[Any]:
+            return [emit.add(at, 1), emit.add(start, self._tiles(at))]
+
+        member, before = emit.repeat([member, before], beyond, following)
+        return member, before
 
 
 @dataclass(frozen=True)
