@@ -9,7 +9,7 @@ from math import gcd
 from typing import Any, ClassVar, Self
 
 from weft import mlir, mlir_text
-from weft.dialects.tile_async import MOST_PARTIES
+from weft.dialects.tile_claims import MOST_PARTIES
 from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, wgmma

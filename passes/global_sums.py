@@ -77,7 +77,7 @@ class GlobalSums:
             self.counters,
             emit.value(index),
             emit.value(part),
-            parties=self.schedule.global_splits,
+            emit.value(self.schedule.global_splits),
             shares=self.schedule.shares,
         )
         loop = scf.ForOp(emit.value(0), emit.value(self.schedule.shares), emit.value(1))

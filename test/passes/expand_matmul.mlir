@@ -304,7 +304,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.gemm_async"
   // CHECK-COUNT-8: memref.store %{{.*}}, %[[SUMS]]
   // CHECK: %[[SHARES:.*]] = "tile.claim"(%[[COUNTERS]],
-  // CHECK-SAME: {parties = 2 : i64, shares = 2 : i64}
+  // CHECK-SAME: {shares = 2 : i64}
   // CHECK: arith.shrui %[[SHARES]]
   // CHECK: scf.if
   // CHECK-COUNT-8: memref.load %[[SUMS]]
