@@ -1643,6 +1643,22 @@ func.func @global_splits_and_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d
 
 // -----
 
+func.func @stream_k_and_cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of stream_k without splits, global_splits and a cluster, got block 128x128x64, 2 warpgroups, 3 stages, group 8, stream-K, cluster 2x1}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, stream_k = true, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @stream_k_of_a_number(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects schedule field 'stream_k' to be true or false, got 1 : i64}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, stream_k = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
 func.func @global_splits_of_none(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{has a schedule with a field below 1}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
