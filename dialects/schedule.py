@@ -9,7 +9,7 @@ from math import gcd
 from typing import Any, ClassVar, Self
 
 from weft import mlir, mlir_text
-from weft.dialects.tile_async import MOST_PARTIES
+from weft.dialects.tile_claims import MOST_PARTIES
 from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, wgmma
@@ -23,8 +23,9 @@ COPY = async_copy.copy_of(16)  # what fills the stages of a schedule for mma.syn
 SWIZZLES = {128: "128B", 64: "64B", 32: "32B"}  # of rows of so many bytes
 PROMOTED = 128  # of K, after which sums leave the tensor cores; a scale's rows and columns of B too
 GROUP_ROWS = 128  # of D, from a multiple of as many on, that are of one group
+MOST_PARTS = MOST_PARTIES - 1  # of a tile with `stream_k`, were all to begin at a multiple of their size
 MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
-_OTHER_REGISTERS = 32  # that a thread of wgmma needs beside its sums, as ptxas counts
+OTHER_REGISTERS = 32  # that a thread of wgmma needs beside its sums, as ptxas counts
 _UNEQUAL_REGISTERS = 26  # and of an equal share beside one instruction's, whatever its role is given
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
 _WIDTHS = {name: ELEMENT_TYPES[ptx].bits // 8 for name, ptx in {**PTX_INPUTS, "i32": "s32"}.items()}
@@ -183,7 +184,8 @@ class WarpgroupSchedule(_Written):
     (TMA) into a ring of `stages`, `warpgroups` others multiply, each its share of the rows. Tiles go in
     groups of `group` block rows. With `swap` the rows of a block are columns of D: for products of few rows.
     With `splits` a cluster of so many CTAs shares a block, each a part of K; with `global_splits` so many
-    CTAs do that, or clusters, and add up through global memory. A `cluster` of CTAs, so many along rows and
+    CTAs do that, or clusters, and add up through global memory. With `stream_k` that is for the tiles alone
+    that the last wave would have: all CTAs divide their K evenly. A `cluster` of CTAs, so many along rows and
     along columns of blocks, shares what it copies: a part comes to all of them (multicast).
     """
 
@@ -195,6 +197,7 @@ class WarpgroupSchedule(_Written):
     swap: bool = False
     cluster: tuple[int, int] = (1, 1)
     global_splits: int = 1
+    stream_k: bool = False
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
 
@@ -223,7 +226,7 @@ class WarpgroupSchedule(_Written):
             return 0
         n = self.block[1]
         of_a, of_b = (n // 4, 1) if self.swap else (2, n // gcd(n, PROMOTED))  # scales that a thread has
-        needed = 3 * wgmma.M * n // WARPGROUP + (of_a * of_b if types.scaled else 0) + _OTHER_REGISTERS
+        needed = 3 * wgmma.M * n // WARPGROUP + (of_a * of_b if types.scaled else 0) + OTHER_REGISTERS
         # Not what a role is given: ptxas spills rather than to use little more than an equal share.
         return 2 if self.rows == wgmma.M and needed <= register_share(self.threads) else 1
 
@@ -237,9 +240,11 @@ class WarpgroupSchedule(_Written):
     @property
     def workspace(self) -> tuple[int, int]:
         """With `global_splits`, what a part of a block takes of global memory: rows of four sums for each
-        thread of a warpgroup, and counters, one for each warp.
+        thread of a warpgroup, and counters, one for each warp. With `stream_k` what a CTA does, which may
+        have parts of two tiles.
         """
-        return self.warpgroups * self.vectors, self.warpgroups * WARPS
+        parts = 2 if self.stream_k else 1
+        return parts * self.warpgroups * self.vectors, self.warpgroups * WARPS
 
     def form(self, types: Types) -> wgmma.MmaAsync:
         """The instruction that multiplies."""
@@ -335,7 +340,7 @@ class WarpgroupSchedule(_Written):
         each = self.registers[1] or register_share(self.threads)
         # Promoted sums lie beside those of one instruction, which are under way, or of two where they fit.
         beside = wgmma.M * self.products(types)
-        if (most := (each - _OTHER_REGISTERS) * WARPGROUP) < (self.rows + beside) * n:
+        if (most := (each - OTHER_REGISTERS) * WARPGROUP) < (self.rows + beside) * n:
             both = f" and {beside} x {n} under way" if beside else ""
             return (
                 f"expects a schedule whose warpgroups hold at most {most} sums each, as their "
@@ -358,6 +363,8 @@ class WarpgroupSchedule(_Written):
                 f"expects a schedule of 1 to {MOST_PARTIES} global_splits, and no splits beside them, got "
                 f"{self.global_splits} and {self.splits}"
             )
+        if self.stream_k and (self.ctas > 1 or self.global_splits > 1):
+            return f"expects a schedule of stream_k without splits, global_splits and a cluster, got {self}"
         if found := self._cluster_complaint(types) or self._group_complaint(types):
             return found
         if any(types.transposed) and types.input_bytes != 2:
@@ -400,6 +407,8 @@ class WarpgroupSchedule(_Written):
             return None
         if self.splits > 1 or self.global_splits > 1:
             return f"expects a schedule of 1 split with groups, got {max(self.splits, self.global_splits)}"
+        if self.stream_k:
+            return "expects a schedule without stream_k with groups"
         rows = self.block[1] * self.cluster[1] if self.swap else self.block[0] * self.cluster[0]
         if GROUP_ROWS % rows:
             found = f"rows that divide {GROUP_ROWS} with groups, got {rows}"
@@ -424,6 +433,7 @@ class WarpgroupSchedule(_Written):
         text = f"block {m}x{n}x{k}, {self.warpgroups} warpgroups, {self.stages} stages, group {self.group}"
         text += f", {self.splits} splits" if self.splits > 1 else ""
         text += f", {self.global_splits} global splits" if self.global_splits > 1 else ""
+        text += ", stream-K" if self.stream_k else ""
         text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.ctas > self.splits else ""
         return text + (", swapped" if self.swap else "")
 

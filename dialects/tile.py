@@ -12,7 +12,6 @@ from weft.dialects.tile_async import (
     acquire,
     advance,
     await_,
-    claim,
     copy_multicast,
     expect,
     full_barrier,
@@ -41,6 +40,7 @@ from weft.dialects.tile_buffers import (
     stage_bytes,
     stage_type,
 )
+from weft.dialects.tile_claims import await_others, claim
 from weft.dialects.tile_matmul import MatmulOp, OperandOp, matmul
 from weft.dialects.tile_types import (
     ELEMENT_TYPES,
@@ -80,6 +80,7 @@ __all__ = [
     "advance",
     "alloc",
     "await_",
+    "await_others",
     "claim",
     "copy_multicast",
     "expect",

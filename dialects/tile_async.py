@@ -22,11 +22,10 @@ from weft.dialects.tile_types import (
     tile_complaint,
 )
 from weft.isa import wgmma
-from weft.mlir import ext, ir, strides
+from weft.mlir import ext, ir
 
 MOST_RING_STAGES = 64
 MOST_WARPGROUPS = 8  # of a CTA
-MOST_PARTIES = 16  # of a claim: each has a bit of a counter
 
 
 class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
@@ -282,37 +281,6 @@ class WaitGemmOp(Op, dialect=Tile, name="wait_gemm"):
         return tile_complaint(given)
 
 
-class ClaimOp(Op, dialect=Tile, name="claim"):
-    """A warp that has written its part of something to global memory says so to those that write the other
-    parts, waits a while for them, and learns what it must do with the whole.
-
-    `parties` warps of different CTAs meet so at `counters[index]`; `party` is this one's number, from 0. The
-    result (i32) is a mask of shares, from 0 to `shares` - 1: each is claimed by one party, which sees what
-    all have written. That is the party of the same number, or where it has stopped to wait the one that came
-    last: no party needs another to run at the same time. A counter is 0 before the first launch; after one,
-    it is ready for the next.
-    """
-
-    counters: ext.Operand[Any]
-    index: ext.Operand[Any]
-    party: ext.Operand[Any]
-    parties: ir.IntegerAttr
-    shares: ir.IntegerAttr
-    claimed: ext.Result[Any]
-
-    def check(self) -> str | None:
-        kind = self.counters.type
-        if not isinstance(kind, ir.MemRefType) or kind.rank != 1 or str(kind.element_type) != "i32":
-            return f"expects counters in a memref of rank 1 of i32, got {kind}"
-        if strides(kind) != ([1], 0):
-            return f"expects counters that lie together, got {kind}"
-        if not 2 <= self.parties.value <= MOST_PARTIES:
-            return f"expects 2 to {MOST_PARTIES} parties, got {self.parties.value}"
-        if not 1 <= self.shares.value <= self.parties.value:
-            return f"expects 1 to {self.parties.value} shares, one for a party, got {self.shares.value}"
-        return index_complaint([self.index, self.party, self.claimed])
-
-
 class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
     """What some warpgroups of a CTA do: those from `first` on, `warpgroups` of them; the others go past.
 
@@ -399,16 +367,6 @@ def copy_multicast(source: Any, row: Any, column: Any, tile: Any, barrier: Any, 
 def store_async(tile: Any, destination: Any, row: Any, column: Any) -> None:
     """Builds `tile.store_async`."""
     build(StoreAsyncOp, operands=[tile, destination, row, column])
-
-
-def claim(counters: Any, index: Any, party: Any, *, parties: int, shares: int) -> Any:
-    """Builds `tile.claim` and returns the mask of shares."""
-    return build(
-        ClaimOp,
-        operands=[counters, index, party],
-        results=[ir.IntegerType.get_signless(32)],
-        attributes={"parties": parties, "shares": shares},
-    ).claimed
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import BufferType, FragmentType
 from weft.isa.chips import LANES, WARPS
-from weft.mlir import arith, ir
 from weft.passes import emit
+from weft.passes.product import add
 
 VECTOR = 4  # neighbouring sums that a lane reads at once
 
@@ -78,11 +78,6 @@ def share_layout(rows: int, columns: int) -> str:
     steps, turns = vectors // across, rows // (down * WARPS)
     of_rows = f"{steps * VECTOR},1@warpid,{across}@laneid"
     return f"S[({turns},{WARPS},{down},{steps},{across},{VECTOR}):({of_rows},{VECTOR},1@laneid,1)]"
-
-
-def add(a: Any, b: Any) -> Any:
-    """The sum of two vectors."""
-    return arith.addi(a, b) if isinstance(a.type.element_type, ir.IntegerType) else arith.addf(a, b)
 
 
 def _turned(schedule: WarpgroupSchedule, row: Any, column: Any) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 constants, elements of vectors, branches.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -118,6 +118,11 @@ def equal(a: Number, b: Number) -> Any:
     return arith.cmpi(arith.CmpIPredicate.eq, value(a), value(b))
 
 
+def negate(condition: Any) -> Any:
+    """Whether the condition, an i1 value, doesn't hold."""
+    return arith.xori(condition, arith.constant(ir.IntegerType.get_signless(1), 1))
+
+
 def select(condition: Any, a: Number, b: Number) -> Any:
     """`a` where the condition holds, else `b`."""
     return arith.select(condition, value(a), value(b))
@@ -126,6 +131,11 @@ def select(condition: Any, a: Number, b: Number) -> Any:
 def as_i32(index: Any) -> Any:
     """An index as i32."""
     return arith.index_cast(i32(), index)
+
+
+def as_index(number: Number) -> Any:
+    """The number as an index."""
+    return arith.index_cast(ir.IndexType.get(), value(number))
 
 
 def thread() -> Any:
@@ -148,6 +158,27 @@ def when(condition: Any) -> Iterator[None]:
     with ir.InsertionPoint(branch.then_block):
         yield
         scf.yield_([])
+
+
+def repeat(
+    carried: list[Any],
+    before: Callable[..., tuple[Any, list[Any]]],
+    after: Callable[..., list[Any]] = lambda *handed_on: list(handed_on),
+    kinds: list[Any] | None = None,
+) -> list[Any]:
+    """A loop: `before` makes of what is carried whether to go on, an i1, and what it hands on, of types
+    `kinds` where they are others; `after` makes of that what is carried next. Returns what the last `before`
+    has handed on.
+    """
+    types = [each.type for each in carried]
+    loop = scf.WhileOp(types if kinds is None else kinds, carried)
+    ahead = loop.before.blocks.append(*types)
+    behind = loop.after.blocks.append(*(types if kinds is None else kinds))
+    with ir.InsertionPoint(ahead):
+        scf.ConditionOp(*before(*ahead.arguments))
+    with ir.InsertionPoint(behind):
+        scf.yield_(after(*behind.arguments))
+    return list(loop.results)
 
 
 def constant(kind: Any, number: float) -> Any:

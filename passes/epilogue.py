@@ -7,9 +7,9 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType, MatmulOp
 from weft.layout import MEMORY, Iter, Layout
-from weft.mlir import arith, ir, vector
+from weft.mlir import arith, vector
 from weft.passes import activations, emit, places
-from weft.passes.product import convert, member, pair_bytes
+from weft.passes.product import add, convert, member, pair_bytes
 
 
 def finish(
@@ -103,13 +103,13 @@ class _Epilogue:
         if (c := self.op.c) is not None:
             term, beta = self._loaded(c, piece, lane.type), self.op.attribute("beta")
             whole = beta == 1.0
-            lane = _plus(lane, term if whole else arith.mulf(term, emit.constant(term.type, beta)))
+            lane = add(lane, term if whole else arith.mulf(term, emit.constant(term.type, beta)))
         if (bias := self.op.role("bias")) is not None:
-            lane = _plus(lane, self._bias(bias, piece, lane.type))
+            lane = add(lane, self._bias(bias, piece, lane.type))
         if (name := self.op.attribute("activation")) is not None:
             lane = activations.apply(name, lane)
         if (residual := self.op.role("residual")) is not None:
-            lane = _plus(lane, self._loaded(residual, piece, lane.type))
+            lane = add(lane, self._loaded(residual, piece, lane.type))
         return lane
 
     def _loaded(self, matrix: Any, piece: Piece, kind: Any) -> Any:
@@ -132,7 +132,3 @@ class _Epilogue:
             loaded = tile.load_row(bias, column, fragment, vector_bytes=width)
             self.rows[piece.column] = convert(tile.to_lane(loaded), kind)
         return self.rows[piece.column]
-
-
-def _plus(a: Any, b: Any) -> Any:
-    return arith.addi(a, b) if isinstance(a.type.element_type, ir.IntegerType) else arith.addf(a, b)

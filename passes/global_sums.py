@@ -12,18 +12,17 @@ from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
-from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.mlir import arith, ir, memref, scf, vector
 from weft.passes import emit, places
-from weft.passes.cluster_sums import VECTOR, add
+from weft.passes.cluster_sums import VECTOR
+from weft.passes.product import add
+from weft.passes.tile_order import Parts
 
+# The attributes of kernels that have such memory, for each tile that the grid counts or for each CTA.
+WORKSPACE = "weft.workspace"
+CTA_WORKSPACE = "weft.cta_workspace"
 _AT_ONCE = 64  # sums that a thread loads before it adds
-
-
-def sum_type(form: wgmma.MmaAsync) -> Any:
-    """The type of the sums that an instruction makes."""
-    return emit.i32() if form.d_type == "s32" else ir.F32Type.get()
 
 
 def workspace_types(element: Any) -> list[Any]:
@@ -35,8 +34,11 @@ def workspace_types(element: Any) -> list[Any]:
     return [sums, ir.MemRefType.get([dynamic], emit.i32())]
 
 
-class GlobalSums:
-    """The sums that all parts of a block's K have, in memory that the launch gives."""
+class Slots:
+    """The memory that a launch gives for sums: a slot for each part of a tile, and counters."""
+
+    attribute = WORKSPACE
+    together: int  # columns of fragments, 8 of a block's, that are added up at once
 
     def __init__(self, op: MatmulOp, element: Any) -> None:
         """Raises WeftError for an `op` whose kernel has no such memory."""
@@ -45,14 +47,56 @@ class GlobalSums:
         self.schedule = schedule
         kernel = op.operation.parent.opview
         arguments, wanted = kernel.body.blocks[0].arguments, workspace_types(element)
-        if "weft.workspace" not in kernel.operation.attributes or [a.type for a in arguments][-2:] != wanted:
+        if self.attribute not in kernel.operation.attributes or [a.type for a in arguments][-2:] != wanted:
             kinds = " and ".join(map(str, wanted))
-            raise refuse(op, f"expects a kernel with 'weft.workspace' whose last arguments are {kinds}")
+            raise refuse(op, f"expects a kernel with '{self.attribute}' whose last arguments are {kinds}")
         self.sums, self.counters = list(arguments)[-2:]
         self.element = element
-        # Columns of fragments, 8 of the block's, that a share has; and how many of them are added up at once:
-        # with those of all parts they must fit in registers.
         self.across = self.schedule.block[1] // 8
+
+    def write(self, lane: Any, slot: Any, number: Any) -> None:
+        """Writes what a warpgroup's thread has of a block's sums to a slot."""
+        numbers = emit.elements(lane)
+        kind = self.sums.type.element_type
+        row = emit.as_index(self._row(slot, number))
+        thread = emit.as_index(emit.rem(emit.thread(), WARPGROUP))
+        for place in range(self.schedule.vectors):
+            run = list(numbers[VECTOR * place : VECTOR * (place + 1)])
+            memref.store(vector.from_elements(kind, run), self.sums, [_further(row, place), thread])
+
+    def read(self, slot: Any, number: Any, column: Any) -> Any:
+        """What a thread has of a slot's columns of fragments from `column` on: a vector."""
+        thread = emit.as_index(emit.rem(emit.thread(), WARPGROUP))
+        first, numbers = emit.as_index(emit.add(self._row(slot, number), column)), list[Any]()
+        for place in self.places(0):
+            numbers += emit.elements(memref.load(self.sums, [_further(first, place), thread]))
+        return vector.from_elements(ir.VectorType.get([len(numbers)], self.element), numbers)
+
+    def places(self, column: int) -> list[int]:
+        """The vectors of sums, among a thread's, that lie in columns of fragments from `column` on."""
+        return [
+            down + column + beside
+            for down in range(0, self.schedule.vectors, self.across)
+            for beside in range(self.together)
+        ]
+
+    def counter(self, block: Any, number: Any) -> Any:
+        """The counter of this warp of a warpgroup, for a block."""
+        warpgroup = emit.add(emit.mul(block, self.schedule.warpgroups), number)
+        return emit.add(emit.mul(warpgroup, WARPS), places.warp())
+
+    def _row(self, slot: Any, number: Any) -> Any:
+        """The first row of a warpgroup's sums in a slot."""
+        return emit.mul(emit.add(emit.mul(slot, self.schedule.warpgroups), number), self.schedule.vectors)
+
+
+class GlobalSums(Slots):
+    """The sums that all parts of a block's K have."""
+
+    def __init__(self, op: MatmulOp, element: Any) -> None:
+        super().__init__(op, element)
+        # Of a share's columns, those that are added up at once: with those of all parts they must fit in
+        # registers.
         share = self.across // self.schedule.shares
         each = VECTOR * self.schedule.vectors // self.across * self.schedule.global_splits
         self.together = max(
@@ -60,27 +104,15 @@ class GlobalSums:
         )
         self.pieces = share // self.together
 
-    def put(self, lane: Any, block: Any, part: Any, number: Any) -> None:
-        """Writes what a warpgroup's thread has of a part of a block's sums."""
-        numbers = emit.elements(lane)
-        kind = self.sums.type.element_type
-        row, thread = _index(self._row(block, part, number)), _index(emit.rem(emit.thread(), WARPGROUP))
-        for place in range(self.schedule.vectors):
-            run = list(numbers[VECTOR * place : VECTOR * (place + 1)])
-            memref.store(vector.from_elements(kind, run), self.sums, [_further(row, place), thread])
-
     @contextmanager
-    def shares(self, block: Any, part: Any, number: Any) -> Iterator[Any]:
+    def shares(self, parts: Parts, number: Any) -> Iterator[Any]:
         """Waits for the other parts; in the block, ops are built for each piece of a share that is then this
         warp's to add up. Yields its number among the block's pieces.
         """
-        warp = places.warp()
-        index = emit.add(emit.mul(emit.add(emit.mul(block, self.schedule.warpgroups), number), WARPS), warp)
+        index = self.counter(parts.tile, number)
         claimed = tile.claim(
             self.counters,
-            emit.value(index),
-            emit.value(part),
-            parties=self.schedule.global_splits,
+            *(emit.value(each) for each in (index, parts.number, parts.count)),
             shares=self.schedule.shares,
         )
         loop = scf.ForOp(emit.value(0), emit.value(self.schedule.shares), emit.value(1))
@@ -94,33 +126,15 @@ class GlobalSums:
                     scf.yield_([])
             scf.yield_([])
 
-    def total(self, block: Any, piece: Any, number: Any) -> Any:
+    def total(self, parts: Parts, piece: Any, number: Any) -> Any:
         """What a thread has of the sums of a piece: part after part, so that bits don't depend on who was
         first.
         """
-        thread, found = _index(emit.rem(emit.thread(), WARPGROUP)), list[Any]()
-        for part in range(self.schedule.global_splits):
-            row, numbers = self._row(block, part, number), list[Any]()
-            first = _index(emit.add(row, emit.mul(piece, self.together)))
-            for down in range(0, self.schedule.vectors, self.across):
-                for place in range(down, down + self.together):
-                    numbers += emit.elements(memref.load(self.sums, [_further(first, place), thread]))
-            kind = ir.VectorType.get([len(numbers)], self.element)
-            found.append(vector.from_elements(kind, numbers))
-        total = found[0]
-        for other in found[1:]:
+        column = emit.mul(piece, self.together)
+        total, *rest = (self.read(emit.add(parts.slot, part), number, column) for part in range(parts.count))
+        for other in rest:
             total = add(total, other)
         return total
-
-    def _row(self, block: Any, part: Any, number: Any) -> Any:
-        """The first row of a warpgroup's sums of a part."""
-        slot = emit.add(emit.mul(block, self.schedule.global_splits), part)
-        slot = emit.add(emit.mul(slot, self.schedule.warpgroups), number)
-        return emit.mul(slot, self.schedule.vectors)
-
-
-def _index(number: Any) -> Any:
-    return arith.index_cast(ir.IndexType.get(), emit.value(number))
 
 
 def _further(index: Any, distance: int) -> Any:

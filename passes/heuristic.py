@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import product
 from math import gcd, hypot, sqrt
 
-from weft.dialects.schedule import PROMOTED, Types, WarpgroupSchedule
+from weft.dialects.schedule import MOST_PARTS, PROMOTED, Types, WarpgroupSchedule
 from weft.errors import WeftError
 from weft.isa import wgmma
 from weft.target import Target
@@ -27,6 +27,8 @@ _SWAPPED_ROWS = 256  # products of more rows gain nothing from swapped operands
 _SCALED_COLUMNS = 64  # of swapped blocks: the scales of more don't fit in registers beside the sums
 _GROUPS = (4, 8, 16)
 _SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
+_FILLED = 0.9  # the share of multiprocessors above which a last wave is left as it is
+_FEWEST_BLOCKS = 8  # of K, of tiles that are divided among all CTAs
 _READERS = 16  # tiles, of those under way at a time, that read the same
 
 # The multiprocessors that hold clusters of so many CTAs, as an H200's driver says.
@@ -57,6 +59,7 @@ _CLUSTER = 1976.0  # of a cluster that begins and ends together
 _CLAIM = 6670.0  # of CTAs that tell each other through a counter, to the first sums of others
 _PUT = 26.38  # the bytes of sums that a multiprocessor writes to global memory
 _GET = 70.92  # and reads from there
+_UNSURE = 1.05  # by how much stream_k, of which no times were measured, must win
 
 
 @lru_cache(maxsize=4096)
@@ -64,7 +67,8 @@ def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a", members: 
     """The schedule of the least modelled time for `members` products of M x N x K; WeftError where none is
     legal.
     """
-    found = [(modelled(s, m, n, k, types, members), s) for s in candidates(m, n, k, types, Target.of(chip))]
+    given = candidates(m, n, k, types, Target.of(chip))
+    found = [(modelled(s, m, n, k, types, members) * (_UNSURE if s.stream_k else 1.0), s) for s in given]
     if not found:
         inside = "" if not any(types.transposed) else ", with K outside"
         raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip}{inside}")
@@ -94,18 +98,17 @@ def candidates(m: int, n: int, k: int, types: Types, target: Target) -> Iterator
             continue  # slower than those that do
         if whole.rows * columns > _MOST_SUMS or whole.complaint(types, target) is not None:
             continue
-        for splits, cluster, parts in _divisions(whole, down, across, k):
-            made = replace(whole, splits=splits, cluster=cluster, global_splits=parts)
+        for made in _divided(whole, down, across, k):
             stages = min(made.most_stages(types, target.chip), _MOST_STAGES)
             made = replace(made, stages=stages, group=_group(made, down, across, k * types.input_bytes))
             if made.complaint(types, target) is None:
                 yield made
 
 
-def _divisions(
-    whole: WarpgroupSchedule, down: int, across: int, k: int
-) -> Iterator[tuple[int, tuple[int, int], int]]:
-    """The splits, clusters and global splits that such blocks of a product may be divided among."""
+def _divided(whole: WarpgroupSchedule, down: int, across: int, k: int) -> Iterator[WarpgroupSchedule]:
+    """A schedule with the splits, clusters and global splits that such blocks of a product may be divided
+    among, and with stream_k where a wave would be badly filled.
+    """
     rows, columns, depth = whole.block
     tiles, blocks = (_up(down, rows), _up(across, columns)), _up(k, depth)
     for splits, cluster in _CLUSTERS:
@@ -115,7 +118,10 @@ def _divisions(
         for parts in _GLOBAL_SPLITS if splits == 1 else (1,):
             # Parts that come one after the other only add to what there is to add up.
             if parts == 1 or (blocks >= 2 * parts and ctas * parts <= _RESIDENT[cluster[0] * cluster[1]]):
-                yield splits, cluster, parts
+                yield replace(whole, splits=splits, cluster=cluster, global_splits=parts)
+    count = tiles[0] * tiles[1]
+    if count < _FILLED * _up(count, _RESIDENT[1]) * _RESIDENT[1] and blocks >= _FEWEST_BLOCKS:
+        yield replace(whole, stream_k=True)
 
 
 def _group(s: WarpgroupSchedule, down: int, across: int, row: int) -> int:
@@ -133,6 +139,11 @@ def _group(s: WarpgroupSchedule, down: int, across: int, row: int) -> int:
         return rows * height + min(_up(under_way, rows) * width, across)
 
     return min(_GROUPS[1:], key=read)
+
+
+def _sharing(rest: int, blocks: int) -> int:
+    """The CTAs that have parts of the tiles beside whole waves, with so many blocks of K each."""
+    return min(_RESIDENT[1], rest * min(blocks, MOST_PARTS))
 
 
 def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, members: int = 1) -> float:
@@ -156,7 +167,16 @@ def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, members
         tile += _CLAIM + sums / _PUT + sums * s.global_splits / s.shares / _GET
     if s.splits > 1:
         tile += sums / _ADD
-    tiles = _up(ctas, _RESIDENT[s.ctas]) * (tile + _OVERLAP * written)
+    waves, rest = divmod(ctas, _RESIDENT[s.ctas])
+    if rest and s.stream_k and (sharing := _sharing(rest, _up(k, depth))) > rest:
+        run = rest * _up(k, depth) / sharing * (block + _BLOCK)
+        others = _up(sharing, rest) - (0 if sharing % rest else 1)  # parts of a tile beside the first
+        # Where runs end within tiles, a CTA has parts of two, one after the other.
+        last = run + 2 * _TILE + _CLAIM + sums / _PUT + others * sums / _GET
+        moved += 2 * sharing * sums
+    else:
+        last = tile if rest else 0.0
+    tiles = waves * (tile + _OVERLAP * written) + last + (_OVERLAP * written if rest else 0.0)
     # Where both take about as long neither hides the other wholly.
     return sqrt(hypot(tiles**2, (moved / _MEMORY) ** 2)) + end
 

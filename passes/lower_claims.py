@@ -5,14 +5,14 @@ stopped to wait. The last to arrive clears both and turns the highest bit over: 
 look late, and no counter needs to be set back before the next launch.
 """
 
+from collections.abc import Callable
 from typing import Any
 
-from weft.dialects.op import refuse
-from weft.dialects.tile_async import ClaimOp
+from weft.dialects.tile_claims import MOST_PARTIES, AwaitOthersOp, ClaimOp
 from weft.isa.chips import LANES
-from weft.mlir import arith, gpu, ir, llvm, memref, nvvm, operations, scf
+from weft.mlir import arith, gpu, ir, llvm, memref, nvvm, scf
 from weft.passes import emit, places, uniformity
-from weft.passes.pass_ import Pass
+from weft.passes.pass_ import Pass, rewrite
 from weft.passes.uniformity import Scope
 
 _ARRIVED = 0xFF
@@ -23,30 +23,40 @@ _LOOKS = 32  # of a party that waits, each as long as L2 takes to answer
 
 def run(module: Any) -> None:
     """Lowers every claim."""
-    for op in operations(module, ClaimOp):
-        if (found := uniformity.complaint(op, Scope.WARP)) is not None:
-            raise refuse(op, f"expects {found}")
-        with ir.InsertionPoint(op), op.location:
-            claimed = _claim(op)
-        op.claimed.replace_all_uses_with(claimed)
-        op.operation.erase()
+    rewrite(module, list(_LOWERINGS), lambda op: _LOWERINGS[type(op)](op))
 
 
-def _claim(op: ClaimOp) -> Any:
-    """One lane speaks for its warp, once what all have written is there for the GPU."""
+def _claim(op: ClaimOp) -> list[Any]:
+    """What all lanes have written is there for the GPU before their warp arrives."""
     _fence()
-    everyone = emit.value(-1)
-    nvvm.SyncWarpOp(everyone)
+    nvvm.SyncWarpOp(emit.value(-1))
+    claimed = _spoken(op, lambda: _Claim(op).made())
+    _fence()
+    return [claimed]
+
+
+def _await_others(op: AwaitOthersOp) -> list[Any]:
+    """What the others have written is seen after the claim that follows."""
+
+    def wait() -> Any:
+        counter = _Counter(op)
+        others = emit.sub(op.parties, 1)
+        seen = counter.look(lambda seen: emit.equal(emit.bit_and(seen, _ARRIVED), others))
+        return arith.extui(emit.i32(), emit.equal(emit.bit_and(seen, _ARRIVED), others))
+
+    return [emit.equal(_spoken(op, wait), 1)]
+
+
+def _spoken(op: Any, speak: Callable[[], Any]) -> Any:
+    """What a warp's first lane learns, in all lanes."""
+    uniformity.require(op, Scope.WARP)
     first = scf.IfOp(emit.equal(places.lane(), 0), [emit.i32()], has_else=True)
     with ir.InsertionPoint(first.then_block):
-        scf.yield_([_Counter(op).claim()])
+        scf.yield_([speak()])
     with ir.InsertionPoint(first.else_block):
         scf.yield_([emit.value(0)])
-    claimed = gpu.ShuffleOp(
-        first.results[0], emit.value(0), emit.value(LANES), gpu.ShuffleMode.IDX
-    ).shuffleResult
-    _fence()
-    return claimed
+    lane, width = emit.value(0), emit.value(LANES)
+    return gpu.ShuffleOp(first.results[0], lane, width, gpu.ShuffleMode.IDX).shuffleResult
 
 
 def _fence() -> None:
@@ -58,38 +68,54 @@ _RELAXED = llvm.AtomicOrdering.monotonic
 
 
 class _Counter:
-    """The counter of one claim, and what its party knows."""
+    """The counter at which parties meet."""
 
-    def __init__(self, op: ClaimOp) -> None:
-        self.parties, self.party = op.parties.value, op.party
+    def __init__(self, op: ClaimOp | AwaitOthersOp) -> None:
         base = arith.index_cast(
             ir.IntegerType.get_signless(64), memref.extract_aligned_pointer_as_index(op.counters)
         )
         self.address = places.offset(llvm.inttoptr(places.pointer(1), base), emit.mul(op.index, 4))
+
+    def look(self, enough: Callable[[Any], Any]) -> Any:
+        """What the counter is when that is `enough`, an i1, or when it has been looked at often enough."""
+
+        def look(left: Any) -> tuple[Any, list[Any]]:
+            seen = llvm.load(emit.i32(), self.address, alignment=4, ordering=_RELAXED, syncscope=_GPU)
+            return arith.andi(emit.negate(enough(seen)), emit.less(0, left)), [left, seen]
+
+        def again(left: Any, _: Any) -> list[Any]:
+            return [emit.sub(left, 1)]
+
+        return emit.repeat([emit.value(_LOOKS)], look, again, [emit.i32()] * 2)[1]
+
+
+class _Claim(_Counter):
+    """The counter of one claim, and what its party knows."""
+
+    def __init__(self, op: ClaimOp) -> None:
+        super().__init__(op)
+        self.parties = op.parties
         own = arith.shli(emit.value(1), op.party)
         self.own = emit.select(emit.less(op.party, op.shares.value), own, 0)
 
-    def claim(self) -> Any:
+    def made(self) -> Any:
         """Arrives, and waits for the others a while: the mask of what this party must do."""
         found = llvm.atomicrmw(llvm.AtomicBinOp.add, self.address, emit.value(1), _RELAXED, syncscope=_GPU)
-        last = emit.equal(emit.bit_and(found, _ARRIVED), self.parties - 1)
+        last = emit.equal(emit.bit_and(found, _ARRIVED), emit.sub(self.parties, 1))
         branch = scf.IfOp(last, [emit.i32()], has_else=True)
         with ir.InsertionPoint(branch.then_block):
             self._turn(found)
-            stopped = emit.bit_and(emit.shift_right(found, _STOPPED), (1 << self.parties) - 1)
+            stopped = emit.bit_and(emit.shift_right(found, _STOPPED), (1 << MOST_PARTIES) - 1)
             scf.yield_([arith.ori(stopped, self.own)])
         with ir.InsertionPoint(branch.else_block):
             shares = arith.cmpi(arith.CmpIPredicate.ne, self.own, emit.value(0))
             waiting = scf.IfOp(shares, [emit.i32()], has_else=True)
             with ir.InsertionPoint(waiting.then_block):
-                scf.yield_([self._stop(found, self._look(found))])
+                scf.yield_([self._stop(found, self.look(lambda seen: self._complete(found, seen)))])
             with ir.InsertionPoint(waiting.else_block):
                 scf.yield_([emit.value(0)])
             scf.yield_([waiting.results[0]])
         return branch.results[0]
-
-    def _load(self) -> Any:
-        return llvm.load(emit.i32(), self.address, alignment=4, ordering=_RELAXED, syncscope=_GPU)
 
     def _turn(self, found: Any) -> None:
         """Clears the counter but for its highest bit, which turns. A plain store wouldn't tell who sees it of
@@ -103,37 +129,20 @@ class _Counter:
         turned = emit.less(emit.xor(found, seen), 0)
         return arith.ori(turned, emit.equal(emit.bit_and(seen, _ARRIVED), self.parties))
 
-    def _look(self, found: Any) -> Any:
-        """What the counter is when all have arrived, or when this party has looked often enough."""
-        i32 = emit.i32()
-        loop = scf.WhileOp([i32, i32], [emit.value(_LOOKS)])
-        before = loop.before.blocks.append(i32)
-        after = loop.after.blocks.append(i32, i32)
-        with ir.InsertionPoint(before):
-            seen, left = self._load(), before.arguments[0]
-            again = arith.andi(_not(self._complete(found, seen)), emit.less(0, left))
-            scf.ConditionOp(again, [left, seen])
-        with ir.InsertionPoint(after):
-            scf.yield_([emit.value(emit.sub(after.arguments[0], 1))])
-        return loop.results[1]
-
     def _stop(self, found: Any, seen: Any) -> Any:
         """What this party must do: its share if all have arrived, else nothing, and the counter says so."""
-        i32 = emit.i32()
-        loop = scf.WhileOp([i32], [seen])
-        before, after = loop.before.blocks.append(i32), loop.after.blocks.append(i32)
-        with ir.InsertionPoint(before):
-            known = before.arguments[0]
+
+        def say(known: Any) -> tuple[Any, list[Any]]:
             complete = self._complete(found, known)
-            branch = scf.IfOp(complete, [i32, ir.IntegerType.get_signless(1)], has_else=True)
+            branch = scf.IfOp(complete, [emit.i32(), ir.IntegerType.get_signless(1)], has_else=True)
             with ir.InsertionPoint(branch.then_block):
                 scf.yield_([known, _flag(0)])
             with ir.InsertionPoint(branch.else_block):
                 scf.yield_(self._say_stopped(known))
-            scf.ConditionOp(branch.results[1], [branch.results[0]])
-        with ir.InsertionPoint(after):
-            scf.yield_([after.arguments[0]])
-        return emit.select(self._complete(found, loop.results[0]), self.own, 0)
+            return branch.results[1], [branch.results[0]]
+
+        (last,) = emit.repeat([seen], say)
+        return emit.select(self._complete(found, last), self.own, 0)
 
     def _say_stopped(self, known: Any) -> list[Any]:
         """Sets this party's bit if the counter is still as `known`: what it was, and whether it wasn't."""
@@ -143,15 +152,15 @@ class _Counter:
         was, done = (
             llvm.extractvalue(kind, swap.res, [place]) for place, kind in enumerate((emit.i32(), i1))
         )
-        return [was, _not(done)]
+        return [was, emit.negate(done)]
 
 
 def _flag(bit: int) -> Any:
     return arith.constant(ir.IntegerType.get_signless(1), bit)
 
 
-def _not(condition: Any) -> Any:
-    return arith.xori(condition, _flag(1))
+_LOWERINGS: dict[Any, Callable[[Any], list[Any]]] = {ClaimOp: _claim, AwaitOthersOp: _await_others}
 
-
-LOWER_CLAIMS = Pass("lower-claims", "lower claims of shares to atomic operations", run, lowers=(ClaimOp,))
+LOWER_CLAIMS = Pass(
+    "lower-claims", "lower claims of shares to atomic operations", run, lowers=tuple(_LOWERINGS)
+)

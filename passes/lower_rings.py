@@ -18,7 +18,7 @@ from weft.dialects.tile_async import (
 )
 from weft.dialects.tile_types import ADDRESS_SPACES
 from weft.isa.chips import LANES, WARPGROUP
-from weft.mlir import arith, ir, nvvm, operations, scf
+from weft.mlir import ir, nvvm, operations
 from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass, rewrite
 from weft.passes.uniformity import Scope
@@ -89,14 +89,12 @@ def _await(op: AwaitOp, ring: Barriers) -> list[Any]:
 
 def _spin(barrier: Any, parity: Any) -> None:
     """Asks until the phase of this parity is over; the hardware sleeps a while each time."""
-    i1 = ir.IntegerType.get_signless(1)
-    loop = scf.WhileOp([], [])
-    before, after = loop.before.blocks.append(), loop.after.blocks.append()
-    with ir.InsertionPoint(before):
-        done = nvvm.MBarrierTryWaitOp(barrier, parity, results=[i1]).result
-        scf.ConditionOp(arith.xori(done, arith.constant(i1, 1)), [])
-    with ir.InsertionPoint(after):
-        scf.yield_([])
+
+    def before() -> tuple[Any, list[Any]]:
+        done = nvvm.MBarrierTryWaitOp(barrier, parity, results=[ir.IntegerType.get_signless(1)]).result
+        return emit.negate(done), []
+
+    emit.repeat([], before)
 
 
 def _expect(op: ExpectOp, ring: Barriers) -> list[Any]:

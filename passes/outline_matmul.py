@@ -7,7 +7,8 @@ from one to the next (0: a CTA for each); `weft.requires`, a map of those sizes 
 `weft.aligned`, for each memref argument the bytes of which its rows must begin at multiples. A kernel with
 `weft.dependent` may begin before what was queued before it is done: it waits for that itself. With
 `weft.workspace` the last arguments are memory that the launch gives, memrefs whose first sizes are these
-numbers times what `weft.grid` counts: zero before the first launch, and left as it is to the stream's next.
+numbers times what `weft.grid` counts, or with `weft.cta_workspace` times the launch's CTAs: zero before the
+first launch, and left as it is to the stream's next.
 """
 
 from typing import Any
@@ -15,13 +16,13 @@ from typing import Any
 from weft import mlir
 from weft.dialects.op import refuse
 from weft.dialects.roles import ROLES, extents
-from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.schedule import MOST_PARTS, WarpgroupSchedule
 from weft.dialects.tile import MatmulOp, OperandOp
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import func, gpu, ir, operations
-from weft.passes.global_sums import sum_type, workspace_types
+from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE, workspace_types
 from weft.passes.pass_ import Pass
-from weft.passes.product import pair_bytes
+from weft.passes.product import pair_bytes, sum_type
 
 
 def run(module: Any) -> None:
@@ -88,9 +89,16 @@ def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:
 def _workspace_types(product: MatmulOp) -> list[Any]:
     """The arguments that the kernel has after the function's."""
     schedule = product.schedule
-    if not isinstance(schedule, WarpgroupSchedule) or schedule.global_splits == 1:
+    if not isinstance(schedule, WarpgroupSchedule) or _workspace(schedule) is None:
         return []
     return workspace_types(sum_type(schedule.form(product.types)))
+
+
+def _workspace(schedule: WarpgroupSchedule) -> str | None:
+    """The attribute that says how much of such memory a launch gives."""
+    if schedule.stream_k:
+        return CTA_WORKSPACE
+    return WORKSPACE if schedule.global_splits > 1 else None
 
 
 def _say_launch(product: MatmulOp) -> None:
@@ -105,7 +113,7 @@ def _say_launch(product: MatmulOp) -> None:
     rows, columns = sizes.of(product.d, -2), sizes.of(product.d, -1)
     splits = 1
     if isinstance(schedule, WarpgroupSchedule):
-        splits = schedule.splits * schedule.global_splits
+        splits = MOST_PARTS if schedule.stream_k else schedule.splits * schedule.global_splits
         rows, columns = (columns, rows) if schedule.swap else (rows, columns)
         each = 0 if schedule.splits > 1 else 1
         attributes["weft.persistent"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), each)
@@ -122,8 +130,8 @@ def _say_launch(product: MatmulOp) -> None:
             (sizes.of(product.d, 0) if product.d.type.rank == 3 else ir.AffineExpr.get_constant(1)) * splits,
         ]
     )
-    if isinstance(schedule, WarpgroupSchedule) and schedule.global_splits > 1:
-        attributes["weft.workspace"] = ir.DenseI64ArrayAttr.get(schedule.workspace)
+    if isinstance(schedule, WarpgroupSchedule) and (name := _workspace(schedule)) is not None:
+        attributes[name] = ir.DenseI64ArrayAttr.get(schedule.workspace)
     attributes["weft.writes"] = ir.DenseI32ArrayAttr.get([ir.BlockArgument(product.d).arg_number])
     attributes["weft.requires"] = sizes.map(_differences(product, sizes))
 

@@ -88,7 +88,7 @@ class Matrix:
 
     def row(self, row: Any) -> Any:
         """The address of a row's first element."""
-        wide = arith.muli(arith.index_cast(ir.IndexType.get(), row), self._stride)
+        wide = arith.muli(emit.as_index(row), self._stride)
         bytes_ = arith.muli(wide, _index(self.bytes))
         return offset(self.base, arith.index_cast(ir.IntegerType.get_signless(64), bytes_))
 

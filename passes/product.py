@@ -5,6 +5,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
 from weft.dialects.tile_types import FP8_TYPES
+from weft.isa import wgmma
 from weft.mlir import arith, ir, memref, nvvm, vector
 from weft.passes import emit
 
@@ -43,11 +44,10 @@ def member(matrix: Any, index: Any) -> Any:
     layout = ir.StridedLayoutAttr.get(apart, [apart, 1])
     kind = ir.MemRefType.get([dynamic] * 2, matrix.type.element_type, layout, matrix.type.memory_space)
     sizes = [memref.dim(matrix, arith.constant(ir.IndexType.get(), place)) for place in (1, 2)]
-    at = arith.index_cast(ir.IndexType.get(), emit.value(index))
     return memref.SubViewOp(
         kind,
         matrix,
-        offsets=[at],
+        offsets=[emit.as_index(index)],
         sizes=sizes,
         strides=[],
         static_offsets=[dynamic, 0, 0],
@@ -59,6 +59,16 @@ def member(matrix: Any, index: Any) -> Any:
 def map_of_member(matrix: Any, map_: Any, index: Any) -> Any:
     """The map of one matrix of a batch, given that of all; a memref of rank 2 is every product's."""
     return map_ if matrix.type.rank == 2 else tile.member(map_, emit.value(index))
+
+
+def sum_type(form: wgmma.MmaAsync) -> Any:
+    """The type of the sums that an instruction makes."""
+    return emit.i32() if form.d_type == "s32" else ir.F32Type.get()
+
+
+def add(a: Any, b: Any) -> Any:
+    """The sum of two vectors."""
+    return arith.addi(a, b) if isinstance(a.type.element_type, ir.IntegerType) else arith.addf(a, b)
 
 
 def element_bytes(matrix: Any) -> int:

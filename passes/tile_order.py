@@ -17,7 +17,7 @@ from weft.passes.product import grouped
 class Place:
     """A tile: its row and column among blocks, and the number of its product in a batch (None: no batch).
 
-    With parts of K: its own number, and that of the part.
+    With parts of K: the tile's own number, that of the part, and the first block of it and the one behind.
     """
 
     row: Any
@@ -25,6 +25,19 @@ class Place:
     member: Any = None
     number: Any = 0
     part: Any = 0
+    span: tuple[Any, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of a tile, for one that is number `number` of `count`: the number of the tile, and of the
+    slot that the first part's sums have; those of the others follow.
+    """
+
+    tile: Any
+    number: Any
+    count: Any
+    slot: Any
 
 
 Body = Callable[[Place, list[Any]], list[Any]]
@@ -33,7 +46,7 @@ Body = Callable[[Place, list[Any]], list[Any]]
 @dataclass(frozen=True)
 class Order:
     """The tiles of a product of `rows` x `columns` blocks, or of `members` such products, each in so many
-    `parts` of K, which follow each other.
+    `parts` of K's `blocks`, which follow each other.
     """
 
     rows: Any
@@ -41,17 +54,25 @@ class Order:
     group: int
     members: Any = None
     parts: int = 1
+    blocks: Any = None
+
+    @property
+    def count(self) -> Any:
+        """How many tiles there are."""
+        each = emit.mul(self.rows, self.columns)
+        return each if self.members is None else emit.mul(each, self.members)
 
     def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
         """A loop over every `step`-th tile from `first` on, or part of one."""
-        each = emit.mul(self.rows, self.columns)
-        count = each if self.members is None else emit.mul(each, self.members)
 
         def one(number: Any, carried: list[Any]) -> list[Any]:
+            if self.parts == 1:
+                return body(self.at(number), carried)
             number, part = emit.div(number, self.parts), emit.rem(number, self.parts)
-            return body(replace(self.at(number), number=number, part=part), carried)
+            inside = span(self.blocks, part, self.parts)
+            return body(replace(self.at(number), number=number, part=part, span=inside), carried)
 
-        _loop(first, emit.mul(count, self.parts), step, carried, one)
+        loop(first, emit.mul(self.count, self.parts), step, carried, one)
 
     def at(self, number: Any) -> Place:
         """A tile by its number."""
@@ -81,9 +102,9 @@ class MaskedOrder:
         """
 
         def add(member: Any, sums: list[Any]) -> list[Any]:
-            return [emit.add(sums[0], emit.mul(self._rows(member), self.columns))]
+            return [emit.add(sums[0], self._tiles(member))]
 
-        (count,) = _loop(0, self.members, 1, [emit.value(0)], add)
+        (count,) = loop(0, self.members, 1, [emit.value(0)], add)
 
         def one(number: Any, carried: list[Any]) -> list[Any]:
             member, before, *rest = carried
@@ -93,25 +114,28 @@ class MaskedOrder:
             place = Place(*grouped(emit.sub(number, before), *sizes, self.group), member)
             return [member, before, *body(place, rest)]
 
-        _loop(first, count, step, [emit.value(0), emit.value(0), *carried], one)
+        loop(first, count, step, [emit.value(0), emit.value(0), *carried], one)
 
     def _rows(self, member: Any) -> Any:
         """Blocks that the filled rows of a product take."""
         return emit.ceil_div(emit.maximum(_element(self.filled, member), 0), self.block_rows)
 
+    def _tiles(self, member: Any) -> Any:
+        """Tiles that a product has."""
+        return emit.mul(self._rows(member), self.columns)
+
     def _found(self, number: Any, member: Any, before: Any) -> tuple[Any, Any]:
         """The product that has a tile, looked for from `member` on, whose first tile is number `before`."""
-        i32 = emit.i32()
-        loop = scf.WhileOp([i32, i32], [member, before])
-        ahead, behind = (region.blocks.append(i32, i32) for region in (loop.before, loop.after))
-        with ir.InsertionPoint(ahead):
-            at, start = ahead.arguments
-            end = emit.add(start, emit.mul(self._rows(at), self.columns))
-            scf.ConditionOp(arith.cmpi(arith.CmpIPredicate.sge, number, end), [at, start])
-        with ir.InsertionPoint(behind):
-            at, start = behind.arguments
-            scf.yield_([emit.add(at, 1), emit.add(start, emit.mul(self._rows(at), self.columns))])
-        return loop.results[0], loop.results[1]
+
+        def beyond(at: Any, start: Any) -> tuple[Any, list[Any]]:
+            end = emit.add(start, self._tiles(at))
+            return arith.cmpi(arith.CmpIPredicate.sge, number, end), [at, start]
+
+        def following(at: Any, start: Any) -> list[Any]:
+            return [emit.add(at, 1), emit.add(start, self._tiles(at))]
+
+        member, before = emit.repeat([member, before], beyond, following)
+        return member, before
 
 
 @dataclass(frozen=True)
@@ -144,13 +168,23 @@ class GroupedOrder:
 
 def _element(vector: Any, index: Any) -> Any:
     """One number of a memref of i32."""
-    return memref.load(vector, [arith.index_cast(ir.IndexType.get(), emit.value(index))])
+    return memref.load(vector, [emit.as_index(index)])
 
 
-def _loop(
+def span(blocks: Any, part: Any, parts: int) -> tuple[Any, Any]:
+    """Of K's blocks, one of so many parts: its first, and the one behind."""
+    first = emit.div(emit.mul(blocks, part), parts)
+    # Where K has fewer blocks than parts, some have one that lies outside: zeros.
+    end = emit.div(emit.mul(blocks, emit.add(part, 1)), parts)
+    first = emit.select(emit.equal(first, end), blocks, first)
+    return first, emit.maximum(end, emit.add(first, 1))
+
+
+def loop(
     first: Any, end: Any, step: Any, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]
 ) -> list[Any]:
-    loop = scf.ForOp(emit.value(first), emit.value(end), emit.value(step), carried)
-    with ir.InsertionPoint(loop.body):
-        scf.yield_(body(loop.induction_variable, list(loop.inner_iter_args)))
-    return list(loop.results)
+    """A loop over numbers; returns what it leaves."""
+    made = scf.ForOp(emit.value(first), emit.value(end), emit.value(step), carried)
+    with ir.InsertionPoint(made.body):
+        scf.yield_(body(made.induction_variable, list(made.inner_iter_args)))
+    return list(made.results)

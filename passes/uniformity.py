@@ -33,7 +33,7 @@ SAME_IN_A_CTA = (
     "memref.subview",
     *("affine.apply", "affine.min", "affine.max", "llvm.mlir.constant"),
 )
-SAME_IN_A_WARP = (*SAME_IN_A_CTA, "gpu.subgroup_id", "tile.claim")
+SAME_IN_A_WARP = (*SAME_IN_A_CTA, "gpu.subgroup_id", "tile.claim", "tile.await_others")
 
 
 def require(op: Any, scope: Scope) -> None:

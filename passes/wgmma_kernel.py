@@ -21,69 +21,14 @@ from weft.passes import emit, places, promoted
 from weft.passes.block_scales import BlockScales, turned
 from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
-from weft.passes.global_sums import GlobalSums, sum_type
-from weft.passes.product import element_bytes, map_of_member, member, panels, size
-from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Place
+from weft.passes.global_sums import GlobalSums
+from weft.passes.product import element_bytes, map_of_member, member, panels, size, sum_type
+from weft.passes.staged_operand import StagedOperand
+from weft.passes.stream_order import StreamOrder
+from weft.passes.stream_sums import StreamSums
+from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Parts, Place, span
 
 _ALL = 15  # the barrier of all that multiply: the last, behind those of a warpgroup and those that give turns
-
-
-@dataclass
-class _Operand:
-    """A or B as the kernel has it: its stages, and the map that fills them."""
-
-    matrix: Any
-    k_inside: bool
-    extent: int
-    block_k: int
-    stages: int
-    parts: int  # in which the CTAs of a cluster copy a block, each one for all
-
-    @property
-    def buffer_type(self) -> Any:
-        """The stages: tiles of rows of K, or with K outside of columns of it."""
-        rows, columns = (self.extent, self.block_k) if self.k_inside else (self.block_k, self.extent)
-        element = self.matrix.type.element_type
-        layout = panels(rows, columns, int(element.width) // 8, self.stages)
-        return BufferType.of((self.stages, rows, columns), element, layout)
-
-    def place(self) -> None:
-        """Writes its buffer and its map at the insertion point."""
-        self.buffer = tile.alloc(self.buffer_type)
-        self.map = tile.tensor_map(
-            self.matrix, tile.slice_type(tile.stage_type(self.buffer.type), self._shape)
-        )
-
-    @property
-    def _shape(self) -> tuple[int, int]:
-        """What one CTA copies of a block, as it lies in memory."""
-        extent = self.extent // self.parts
-        return (extent, self.block_k) if self.k_inside else (self.block_k, extent)
-
-    def copy(self, start: Any, k: Any, member: Any, stage: Any, barrier: Any, part: Any, mask: Any) -> None:
-        """Starts to copy the block at (`start`, `k`) into a stage, or the part of it that is this CTA's: of
-        number `member`, where the operand is a batch.
-        """
-        inside = emit.mul(part, self.extent // self.parts)
-        start = emit.add(start, inside)
-        row, column = (emit.value(x) for x in ((start, k) if self.k_inside else (k, start)))
-        source = map_of_member(self.matrix, self.map, member)
-        if self.parts == 1:
-            tile.copy_async(source, row, column, tile.stage(self.buffer, stage), barrier=barrier)
-            return
-        tile.copy_multicast(
-            source, row, column, self.part(stage, inside, self.extent // self.parts), barrier, mask
-        )
-
-    def part(self, stage: Any, start: Any, extent: int) -> Any:
-        """Rows of a block from `start` on."""
-        whole = tile.stage(self.buffer, stage)
-        if extent == self.extent:
-            return whole
-        zero, start = emit.value(0), emit.value(start)
-        if self.k_inside:
-            return tile.slice_(whole, start, zero, (extent, self.block_k))
-        return tile.slice_(whole, zero, start, (self.block_k, extent))
 
 
 @dataclass
@@ -95,8 +40,8 @@ class WgmmaKernel:
 
     op: MatmulOp
     schedule: WarpgroupSchedule
-    left: _Operand
-    right: _Operand
+    left: StagedOperand
+    right: StagedOperand
     ring: Any = None
     scales: BlockScales | None = None
     turns: Any = None
@@ -110,7 +55,7 @@ class WgmmaKernel:
         if schedule.swap:
             inputs.reverse()
         left, right = (
-            _Operand(matrix, inside, extent, k, schedule.stages, parts)
+            StagedOperand(matrix, inside, extent, k, schedule.stages, parts)
             for (matrix, inside), extent, parts in zip(inputs, (m, n), schedule.cluster[::-1], strict=True)
         )
         return cls(op, schedule, left, right)
@@ -126,9 +71,11 @@ class WgmmaKernel:
         self.cluster_sums = None
         if self.schedule.splits > 1:
             self.cluster_sums = ClusterSums(self.schedule, self.sums_type.element_type, self.left.buffer)
-        self.global_sums = None
+        self.global_sums = self.stream_sums = None
         if self.schedule.global_splits > 1:
             self.global_sums = GlobalSums(self.op, self.sums_type.element_type)
+        if self.schedule.stream_k:
+            self.stream_sums = StreamSums(self.op, self.sums_type.element_type)
         down, across = self.schedule.cluster
         consumers = self.schedule.warpgroups * (down + across - 1) * (WARPS if self.scales else 1)
         self.ring = tile.make_ring(self.schedule.stages, consumers=consumers)
@@ -165,29 +112,21 @@ class WgmmaKernel:
         """Reads the launch's sizes: how many tiles there are, and blocks of K."""
         op, k = self.op, self.schedule.block[2]
         ctas = self.schedule.ctas
-        self.order = self._order()
         depth = size(op.a, -2 if op.attribute("transpose_a") else -1)
         self.blocks = emit.ceil_div(depth, k)
         cta, count = (emit.as_i32(read(gpu.Dimension.x)) for read in (gpu.block_id, gpu.grid_dim))
         self.first, self.step = emit.div(cta, ctas), emit.div(count, ctas)
         self.rank = emit.rem(cta, ctas)
+        self.order = self._order()
         # A CTA's place in a cluster that shares its copies: row and column among blocks.
         down, across = self.schedule.cluster
         sharing = emit.rem(self.rank, down * across)
         self.place = emit.rem(sharing, down), emit.div(sharing, down)
         self.k_first, self.k_end = 0, self.blocks
         if self.schedule.splits > 1:
-            self._take_part(self.rank, self.schedule.splits)
+            self.k_first, self.k_end = span(self.blocks, self.rank, self.schedule.splits)
 
-    def _take_part(self, part: Any, parts: int) -> None:
-        """Of K, one of so many parts: whole blocks."""
-        self.k_first = emit.div(emit.mul(self.blocks, part), parts)
-        # Where K has fewer blocks than parts, some have one that lies outside: zeros.
-        end = emit.div(emit.mul(self.blocks, emit.add(part, 1)), parts)
-        self.k_first = emit.select(emit.equal(self.k_first, end), self.blocks, self.k_first)
-        self.k_end = emit.maximum(end, emit.add(self.k_first, 1))
-
-    def _order(self) -> Order | GroupedOrder | MaskedOrder:
+    def _order(self) -> Order | GroupedOrder | MaskedOrder | StreamOrder:
         """The tiles, in clusters that share their copies."""
         op, (m, n, _), (down, across) = self.op, self.schedule.block, self.schedule.cluster
         rows, columns = size(op.d, -2), size(op.d, -1)
@@ -196,7 +135,9 @@ class WgmmaKernel:
         height, width, group = m * down, n * across, self.schedule.group
         members = size(op.d, 0) if op.d.type.rank == 3 else None
         down, across = emit.ceil_div(rows, height), emit.ceil_div(columns, width)
-        whole = Order(down, across, group, members, self.schedule.global_splits)
+        whole = Order(down, across, group, members, self.schedule.global_splits, self.blocks)
+        if self.schedule.stream_k:
+            return StreamOrder.of(whole, self.blocks, self.first, self.step)
         if (groups := op.role("groups")) is None:
             return whole
         turned, of_group = self.schedule.swap, width if self.schedule.swap else height
@@ -239,11 +180,10 @@ class WgmmaKernel:
 
     def _each_tile(self, carried: list[Any], body: Body) -> None:
         """A loop over this CTA's tiles, or over its parts of them."""
-        parts = self.schedule.global_splits
 
         def one(cluster: Place, carried: list[Any]) -> list[Any]:
-            if parts > 1:
-                self._take_part(cluster.part, parts)
+            if cluster.span is not None:
+                self.k_first, self.k_end = cluster.span
             return body(self._in_cluster(cluster), carried)
 
         self.order.walk(self.first, self.step, carried, one)
@@ -310,10 +250,10 @@ class WgmmaKernel:
                 self.cluster_sums.put(self._oriented(sums), number)
             elif self.global_sums is not None:
                 self._add_up_globally(self.global_sums, sums, number, place, *at)
-            elif self.staging is not None:
-                self._write_staged(number, sums, *self._swapped(*at), place.member)
+            elif self.stream_sums is not None:
+                self._add_up_parts(self.stream_sums, sums, number, place, *at)
             else:
-                self._write(sums, *self._swapped(*at), place.member)
+                self._write_whole(sums, number, place, *at)
             return position
 
         self._each_tile([emit.value(0), emit.value(0)], consume)
@@ -321,6 +261,13 @@ class WgmmaKernel:
         if self.staging is not None:
             with places.one_thread():
                 nvvm.cp_async_bulk_wait_group(0)
+
+    def _write_whole(self, sums: Any, number: Any, place: Place, row: Any, column: Any) -> None:
+        """Stores to D what a warpgroup has multiplied of a tile."""
+        if self.staging is not None:
+            self._write_staged(number, sums, *self._swapped(row, column), place.member)
+        else:
+            self._write(sums, *self._swapped(row, column), place.member)
 
     def _swapped(self, row: Any, column: Any) -> tuple[Any, Any]:
         """A place among the rows and columns of D."""
@@ -469,12 +416,33 @@ class WgmmaKernel:
     ) -> None:
         """Writes this part's sums, and of those of all parts to D what is this CTA's."""
         block = emit.add(emit.mul(place.number, self.schedule.ctas), self.rank)
-        memory.put(tile.to_lane(sums), block, place.part, number)
+        count = self.schedule.global_splits
+        parts = Parts(block, place.part, count, emit.mul(block, count))
+        memory.write(tile.to_lane(sums), emit.add(parts.slot, parts.number), number)
         columns = 8 * memory.together
-        with memory.shares(block, place.part, number) as piece:
-            total = tile.from_lane(memory.total(block, piece, number), self._sums(columns))
+        with memory.shares(parts, number) as piece:
+            total = tile.from_lane(memory.total(parts, piece, number), self._sums(columns))
             beside = emit.add(column, emit.mul(piece, columns))
             self._write(total, *self._swapped(row, beside), place.member)
+
+    def _add_up_parts(
+        self, memory: StreamSums, sums: Any, number: Any, place: Place, row: Any, column: Any
+    ) -> None:
+        """Writes to D what is the sum of a whole tile, or of its parts where it falls to this CTA."""
+        assert isinstance(self.order, StreamOrder)
+        lane, columns = tile.to_lane(sums), 8 * memory.together
+        branch = scf.IfOp(emit.less(emit.sub(self.k_end, self.k_first), self.blocks), has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            parts = self.order.parts(place.number)
+            kept = memory.put(lane, parts, number)
+            with memory.pieces(parts, number) as piece:
+                total = tile.from_lane(memory.total(lane, kept, parts, piece, number), self._sums(columns))
+                beside = emit.add(column, emit.mul(piece, columns))
+                self._write(total, *self._swapped(row, beside), place.member)
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            self._write_whole(sums, number, place, row, column)
+            scf.yield_([])
 
 
 def _bits(mask: int, shift: Any) -> Any:

@@ -201,7 +201,7 @@ class Kernel:
         grid_, block_ = self.dimensions(views, grid, block, _EMULATED_MULTIPROCESSORS)
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
         parameters = _parameters(self.launch, views, lambda view: buffers[id(view)], _emulator_number)
-        spaces = self._workspaces(views)
+        spaces = self._workspaces(views, grid_)
         memories, self._emulated = self._emulated, []  # a launch that fails leaves none to the next
         if any(m.nbytes < s.nbytes for m, s in zip(memories, spaces, strict=False)) or not memories:
             memories = [np.zeros(s.nbytes, np.uint8) for s in spaces]
@@ -247,13 +247,16 @@ class Kernel:
                 grid = (min(tiles, most) if each else tiles, 1, 1)
         return self._extents("grid", grid, _GRID_LIMITS), self._block(block)
 
-    def _workspaces(self, views: Sequence[Any]) -> list["_Space"]:
-        """What a launch with these arguments gives the kernel beside them."""
-        if not self.launch.workspaces:
+    def _workspaces(self, views: Sequence[Any], grid: runtime.Dim) -> list["_Space"]:
+        """What a launch of this grid with these arguments gives the kernel beside them."""
+        workspaces, count = self.launch.workspaces, math.prod(grid)
+        if not workspaces:
             return []
-        assert self.launch.grid is not None
-        tiles = math.prod(self.launch.grid([s for v in views if isinstance(v, ArrayView) for s in v.shape]))
-        return [_Space((tiles * w.rows, *w.row_shape), w.element_bytes) for w in self.launch.workspaces]
+        if not workspaces[0].of_ctas:
+            assert self.launch.grid is not None
+            sizes = [size for v in views if isinstance(v, ArrayView) for size in v.shape]
+            count = math.prod(self.launch.grid(sizes))
+        return [_Space((count * w.rows, *w.row_shape), w.element_bytes) for w in workspaces]
 
     def _block(self, given: Sequence[int] | None) -> runtime.Dim:
         """The block of a launch: the one that is compiled into the code, where there is one."""
@@ -340,7 +343,7 @@ class Kernel:
     ) -> runtime.Prepared | PerStream:
         args = _parameters(self.launch, views, lambda view: ("P", view.address), _gpu_number)
         maps = [_tensor_map(views[m.matrix], m, views[m.matrix].address).encode() for m in self.launch.maps]
-        loaded, spaces = self.loaded(), self._workspaces(views)
+        loaded, spaces = self.loaded(), self._workspaces(views, grid)
 
         def prepared(addresses: Sequence[int]) -> runtime.Prepared:
             given = list(args)

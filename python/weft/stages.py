@@ -17,9 +17,10 @@ from weft.dialects.tile import AllocOp, MatmulOp
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa import identifiers
 from weft.mlir import func, gpu, ir, llvm, operations
+from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.target import Target
-from weft.workspace_parameters import WORKSPACE, WorkspaceParameter, read_workspaces
+from weft.workspace_parameters import WorkspaceParameter, read_workspaces
 
 Sizes = Sequence[int]
 
@@ -327,7 +328,8 @@ def _launch(kernel: Any) -> Launch | None:
 
 _LAUNCH_ATTRIBUTES = (
     *("weft.grid", "weft.requires", "weft.writes", "weft.shared_bytes"),
-    *("weft.persistent", "weft.aligned", "weft.tensor_maps", "weft.dependent", WORKSPACE),
+    *("weft.persistent", "weft.aligned", "weft.tensor_maps", "weft.dependent"),
+    *(WORKSPACE, CTA_WORKSPACE),
 )
 
 

@@ -1,4 +1,6 @@
-"""What a kernel says of the memory that its launches give it: the attribute `weft.workspace`."""
+"""What a kernel says of the memory that its launches give it: the attribute `weft.workspace`, or
+`weft.cta_workspace`.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,20 +9,21 @@ from typing import Any
 
 from weft.dialects.op import refuse
 from weft.mlir import ir
-
-WORKSPACE = "weft.workspace"
+from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE
 
 
 @dataclass(frozen=True)
 class WorkspaceParameter:
     """Memory that a launch gives a kernel, passed as a memref descriptor after its arguments.
 
-    It has `rows` for each tile that the grid counts, of `row_shape` elements of `element_bytes`.
+    It has `rows` for each tile that the grid counts, or `of_ctas` for each CTA of the launch, of `row_shape`
+    elements of `element_bytes`.
     """
 
     rows: int
     row_shape: tuple[int, ...]
     element_bytes: int
+    of_ctas: bool = False
 
 
 def read_workspaces(kernel: Any, kinds: Sequence[Any]) -> tuple[WorkspaceParameter, ...]:
@@ -28,27 +31,31 @@ def read_workspaces(kernel: Any, kinds: Sequence[Any]) -> tuple[WorkspaceParamet
     for an attribute that doesn't fit.
     """
     attributes = kernel.operation.attributes
-    if WORKSPACE not in attributes:
+    if not (names := [name for name in (WORKSPACE, CTA_WORKSPACE) if name in attributes]):
         return ()
-    given = attributes[WORKSPACE]
+    name, *more = names
+    given = attributes[name]
+    if more:
+        raise refuse(kernel, f"has {name} and {more[0]}: a launch gives memory for one of them")
     if not isinstance(given, ir.DenseI64ArrayAttr):
-        raise refuse(kernel, f"expects {WORKSPACE} to be array<i64: ...>, got {given}")
-    if "weft.grid" not in attributes:
-        raise refuse(kernel, f"has {WORKSPACE} but no weft.grid, whose tiles it is for")
+        raise refuse(kernel, f"expects {name} to be array<i64: ...>, got {given}")
+    if name == WORKSPACE and "weft.grid" not in attributes:
+        raise refuse(kernel, f"has {name} but no weft.grid, whose tiles it is for")
     if not 0 < len(given) <= len(kinds) or min(given) < 1:
         raise refuse(
             kernel,
-            f"expects {WORKSPACE} to have a number above 0 for each of its last arguments, got {given}",
+            f"expects {name} to have a number above 0 for each of its last arguments, got {given}",
         )
-    return tuple(_parameter(kernel, *each) for each in zip(kinds[-len(given) :], given, strict=True))
+    return tuple(_parameter(kernel, name, *each) for each in zip(kinds[-len(given) :], given, strict=True))
 
 
-def _parameter(kernel: Any, kind: Any, rows: int) -> WorkspaceParameter:
+def _parameter(kernel: Any, name: str, kind: Any, rows: int) -> WorkspaceParameter:
     plain = isinstance(kind, ir.MemRefType) and isinstance(kind.layout, ir.AffineMapAttr) and kind.rank > 0
     if not plain or [i for i in range(kind.rank) if kind.is_dynamic_dim(i)] != [0]:
-        raise refuse(kernel, f"expects {WORKSPACE} in memrefs whose first size alone is dynamic, got {kind}")
+        raise refuse(kernel, f"expects {name} in memrefs whose first size alone is dynamic, got {kind}")
     element = kind.element_type
     count, scalar = 1, element
     if isinstance(element, ir.VectorType):
         count, scalar = math.prod(element.shape), element.element_type
-    return WorkspaceParameter(int(rows), tuple(kind.shape[1:]), count * int(scalar.width) // 8)
+    width = count * int(scalar.width) // 8
+    return WorkspaceParameter(int(rows), tuple(kind.shape[1:]), width, name == CTA_WORKSPACE)

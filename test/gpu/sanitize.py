@@ -34,6 +34,7 @@ KINDS = {
     "splits in a cluster": (Product(*BF16, laid("split in 2", "bf16")), SHAPE),
     "splits through global memory": (Product(*TO_F32, laid("3 parts", "bf16")), SHAPE),
     "both, of clusters": (Product(*BF16, laid("parts of a cluster", "bf16")), SHAPE),
+    "stream-K": (Product(*BF16, laid("stream-K", "bf16")), SHAPE),
     "epilogue": (
         Product(*BF16, laid("two warpgroups", "bf16"), beta=2.0, added=EVERYTHING, activation="gelu"),
         SHAPE,

@@ -29,7 +29,13 @@ SCHEDULES = [
     of(64, 64, 64, 1, 6, global_splits=16),
     of(64, 16, 64, 1, 8, global_splits=4, swap=True),
     of(128, 128, 64, global_splits=4, cluster=(2, 1)),
+    of(128, 128, 64, stream_k=True),
+    of(128, 256, 64, stages=3, stream_k=True),
+    of(64, 64, 64, 1, 6, stream_k=True),
+    of(192, 64, 64, 3, stream_k=True),
+    of(64, 16, 64, 1, 8, stream_k=True, swap=True),
 ]
+STREAM_K = [each for each in SCHEDULES if each.stream_k]
 
 
 def operands(m, n, k, seed=0):
@@ -111,3 +117,46 @@ def test_bits_are_the_same_each_time():
         for _ in range(20):
             multiply(schedule, a, b, again)
             assert torch.equal(first, again), schedule
+
+
+@pytest.mark.parametrize("schedule", STREAM_K, ids=str)
+@pytest.mark.parametrize("tiles", [1, 9, 56, 131, 132, 133, 200, 263, 264, 448])
+def test_waves_of_every_filling(schedule, tiles):
+    """Whole waves, and tiles beside them that are divided among few CTAs or all."""
+    n, m = schedule.block[:2] if schedule.swap else schedule.block[1::-1]
+    for k in (64, 1096, 4160):
+        a, b, d = operands(m * tiles, n, k)
+        for _ in range(3):
+            d.fill_(float("nan"))
+            multiply(schedule, a, b, d)
+            assert right(a, b, d), k
+
+
+@pytest.mark.parametrize("schedule", STREAM_K, ids=str)
+def test_a_workspace_serves_products_of_all_sizes_in_turn(schedule):
+    """One kernel: each launch divides other tiles, at the same counters."""
+    cases = [operands(m, n, k) for m, n, k in ((512, 512, 8192), (2000, 1000, 1032), (16, 7168, 4096))]
+    for _ in range(20):
+        for case in cases:
+            case[2].fill_(float("nan"))
+            multiply(schedule, *case)
+        assert all(right(*case) for case in cases)
+
+
+def test_ctas_that_come_late_are_waited_for_by_nobody():
+    """Another kernel holds most multiprocessors: the CTAs of a launch run one after the other."""
+    import torch
+
+    a, b, d = operands(512, 512, 16384)
+    x = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    beside = torch.cuda.Stream()
+    torch.cuda.synchronize()
+    for schedule in STREAM_K:
+        for _ in range(10):
+            with torch.cuda.stream(beside):
+                for _ in range(4):
+                    x @ x
+            d.fill_(float("nan"))
+            multiply(schedule, a, b, d)
+            assert right(a, b, d)
+    torch.cuda.synchronize()

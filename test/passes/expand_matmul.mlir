@@ -304,7 +304,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.gemm_async"
   // CHECK-COUNT-8: memref.store %{{.*}}, %[[SUMS]]
   // CHECK: %[[SHARES:.*]] = "tile.claim"(%[[COUNTERS]],
-  // CHECK-SAME: {parties = 2 : i64, shares = 2 : i64}
+  // CHECK-SAME: {shares = 2 : i64}
   // CHECK: arith.shrui %[[SHARES]]
   // CHECK: scf.if
   // CHECK-COUNT-8: memref.load %[[SUMS]]
@@ -314,6 +314,38 @@ gpu.module @warpgroups {
   gpu.func @global_splits(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %s: memref<?x128xvector<4xf32>>, %c: memref<?xi32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>, weft.workspace = array<i64: 8, 4>} {
     "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 2}}
+      : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
+    gpu.return
+  }
+
+  // The tiles that fill no whole wave are divided among all CTAs, and come first. Of a part the sums go to memory, but for a
+  // first part's whose others are there; who claims the tile adds them up, part after part. A whole tile is stored by TMA.
+  // CHECK-LABEL: gpu.func @stream_k
+  // CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<?x128xvector<4xf32>>, %[[COUNTERS:[a-z0-9]+]]: memref<?xi32>)
+  // CHECK: %[[BLOCKS:.*]] = arith.divui
+  // CHECK: %[[GRID:.*]] = gpu.grid_dim x
+  // CHECK: %[[CTAS:.*]] = arith.index_cast %[[GRID]]
+  // CHECK: %[[REST:.*]] = arith.remui %[[TILES:.*]], %[[CTAS]]
+  // CHECK: %[[WHOLE:.*]] = arith.divui %[[TILES]], %[[CTAS]]
+  // CHECK: "tile.gemm_async"
+  // CHECK: %[[PART:.*]] = arith.cmpi slt, %{{.*}}, %[[BLOCKS]]
+  // CHECK: scf.if %[[PART]] {
+  // CHECK: %[[KEPT:.*]] = scf.if
+  // CHECK: "tile.await_others"(%[[COUNTERS]],
+  // CHECK-COUNT-8: memref.store %{{.*}}, %[[SUMS]]
+  // CHECK: "tile.claim"(%[[COUNTERS]],
+  // CHECK-SAME: {shares = 1 : i64}
+  // CHECK: scf.if %[[KEPT]]
+  // CHECK: memref.load %[[SUMS]]
+  // CHECK: scf.for
+  // CHECK: arith.addf
+  // CHECK: "tile.store"
+  // CHECK-SAME: memref<?x?xbf16>
+  // CHECK: } else {
+  // CHECK: "tile.store_async"
+  gpu.func @stream_k(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %s: memref<?x128xvector<4xf32>>, %c: memref<?xi32>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>, weft.cta_workspace = array<i64: 16, 4>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, stream_k = true}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
     gpu.return
   }

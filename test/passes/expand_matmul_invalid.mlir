@@ -73,3 +73,15 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_90a">] {
+  gpu.func @no_cta_workspace(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>, %s: memref<?x128xvector<4xf32>>, %c: memref<?xi32>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>, weft.workspace = array<i64: 8, 4>} {
+    // expected-error @below {{expects a kernel with 'weft.cta_workspace' whose last arguments are memref<?x128xvector<4xf32>> and memref<?xi32>}}
+    "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, stream_k = true}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+    gpu.return
+  }
+}

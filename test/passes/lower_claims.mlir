@@ -23,9 +23,32 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   gpu.func @three(%counters: memref<?xi32>, %party: i32, %out: memref<?xi32>) kernel
       attributes {known_block_size = array<i32: 128, 1, 1>} {
     %zero = arith.constant 0 : i32
-    %shares = "tile.claim"(%counters, %zero, %party) {parties = 3, shares = 2} : (memref<?xi32>, i32, i32) -> i32
+    %parties = arith.constant 3 : i32
+    %shares = "tile.claim"(%counters, %zero, %party, %parties) {shares = 2} : (memref<?xi32>, i32, i32, i32) -> i32
     %thread = gpu.thread_id x
     memref.store %shares, %out[%thread] : memref<?xi32>
+    gpu.return
+  }
+
+  // One lane looks a while whether all but this warp have arrived; nothing is written.
+  // CHECK-LABEL: gpu.func @before
+  // CHECK-SAME: %[[PARTIES:[a-z0-9]+]]: i32
+  // CHECK-NOT: llvm.fence
+  // CHECK: %[[SPOKEN:.*]] = scf.if
+  // CHECK: %[[OTHERS:.*]] = arith.subi %[[PARTIES]]
+  // CHECK: scf.while
+  // CHECK: llvm.load %{{.*}} atomic syncscope("device") monotonic
+  // CHECK: arith.cmpi eq, %{{.*}}, %[[OTHERS]]
+  // CHECK-NOT: llvm.atomicrmw
+  // CHECK: %[[ALL:.*]], %{{.*}} = gpu.shuffle idx %[[SPOKEN]]
+  // CHECK: %[[ARRIVED:.*]] = arith.cmpi eq, %[[ALL]]
+  // CHECK: memref.store %[[ARRIVED]]
+  gpu.func @before(%counters: memref<?xi32>, %parties: i32, %out: memref<?xi1>) kernel
+      attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %zero = arith.constant 0 : i32
+    %arrived = "tile.await_others"(%counters, %zero, %parties) : (memref<?xi32>, i32, i32) -> i1
+    %thread = gpu.thread_id x
+    memref.store %arrived, %out[%thread] : memref<?xi1>
     gpu.return
   }
 }

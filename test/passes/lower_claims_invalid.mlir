@@ -7,7 +7,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     %some = arith.cmpi ult, %thread, %n : index
     scf.if %some {
       // expected-error @below {{'tile.claim' op expects all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs}}
-      %0 = "tile.claim"(%counters, %party, %party) {parties = 2, shares = 2} : (memref<?xi32>, i32, i32) -> i32
+      %0 = "tile.claim"(%counters, %party, %party, %party) {shares = 2} : (memref<?xi32>, i32, i32, i32) -> i32
     }
     gpu.return
   }

@@ -128,6 +128,22 @@ func.func @global_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
 
 // -----
 
+// With stream_k a tile has up to 15 CTAs, which stay; each has memory for parts of two tiles. D goes by TMA: rows of 16 bytes.
+// CHECK: affine_map<(d0, d1, d2, d3, d4, d5) -> (d4 ceildiv 64, d5 ceildiv 64, 15)>
+// CHECK: gpu.func @stream_k
+// CHECK-SAME: memref<?x?xf16>, %{{[a-z0-9]+}}: memref<?x128xvector<4xf32>>, %{{[a-z0-9]+}}: memref<?xi32>)
+// CHECK-SAME: weft.aligned = array<i32: 16, 16, 16>
+// CHECK-SAME: weft.cta_workspace = array<i64: 16, 4>
+// CHECK-SAME: weft.persistent = 1 : i32
+// CHECK-NOT: weft.workspace
+func.func @stream_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, stream_k = true}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+  return
+}
+
+// -----
+
 // A cluster that shares copies has whole blocks in each of its rows and columns: the grid has a multiple of them. The
 // kernel waits itself for what was queued before it.
 // CHECK: affine_map<(d0, d1, d2, d3, d4, d5) -> ((d4 ceildiv 256) * 2, (d5 ceildiv 512) * 2, 1)>

@@ -1550,40 +1550,78 @@ func.func @warpgroups_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<
 // -----
 
 func.func @claim_of_floats(%c: memref<?xf32>, %i: i32) {
+  %n = arith.constant 2 : i32
   // expected-error @below {{'tile.claim' op expects counters in a memref of rank 1 of i32, got memref<?xf32>}}
-  %0 = "tile.claim"(%c, %i, %i) {parties = 2, shares = 2} : (memref<?xf32>, i32, i32) -> i32
+  %0 = "tile.claim"(%c, %i, %i, %n) {shares = 2} : (memref<?xf32>, i32, i32, i32) -> i32
   return
 }
 
 // -----
 
 func.func @claim_apart(%c: memref<?xi32, strided<[2]>>, %i: i32) {
+  %n = arith.constant 2 : i32
   // expected-error @below {{'tile.claim' op expects counters that lie together, got memref<?xi32, strided<[2]>>}}
-  %0 = "tile.claim"(%c, %i, %i) {parties = 2, shares = 2} : (memref<?xi32, strided<[2]>>, i32, i32) -> i32
+  %0 = "tile.claim"(%c, %i, %i, %n) {shares = 2} : (memref<?xi32, strided<[2]>>, i32, i32, i32) -> i32
   return
 }
 
 // -----
 
 func.func @claim_alone(%c: memref<?xi32>, %i: i32) {
+  %n = arith.constant 1 : i32
   // expected-error @below {{'tile.claim' op expects 2 to 16 parties, got 1}}
-  %0 = "tile.claim"(%c, %i, %i) {parties = 1, shares = 1} : (memref<?xi32>, i32, i32) -> i32
+  %0 = "tile.claim"(%c, %i, %i, %n) {shares = 1} : (memref<?xi32>, i32, i32, i32) -> i32
   return
 }
 
 // -----
 
 func.func @claim_of_many(%c: memref<?xi32>, %i: i32) {
+  %n = arith.constant 17 : i32
   // expected-error @below {{'tile.claim' op expects 2 to 16 parties, got 17}}
-  %0 = "tile.claim"(%c, %i, %i) {parties = 17, shares = 1} : (memref<?xi32>, i32, i32) -> i32
+  %0 = "tile.claim"(%c, %i, %i, %n) {shares = 1} : (memref<?xi32>, i32, i32, i32) -> i32
   return
 }
 
 // -----
 
 func.func @claim_of_too_much(%c: memref<?xi32>, %i: i32) {
+  %n = arith.constant 4 : i32
   // expected-error @below {{'tile.claim' op expects 1 to 4 shares, one for a party, got 5}}
-  %0 = "tile.claim"(%c, %i, %i) {parties = 4, shares = 5} : (memref<?xi32>, i32, i32) -> i32
+  %0 = "tile.claim"(%c, %i, %i, %n) {shares = 5} : (memref<?xi32>, i32, i32, i32) -> i32
+  return
+}
+
+// -----
+
+func.func @claim_with_floats(%c: memref<?xi32>, %i: i32, %n: f32) {
+  // expected-error @below {{'tile.claim' op expects i32 coordinates, got f32}}
+  %0 = "tile.claim"(%c, %i, %i, %n) {shares = 2} : (memref<?xi32>, i32, i32, f32) -> i32
+  return
+}
+
+// -----
+
+func.func @await_others_of_floats(%c: memref<?xf32>, %i: i32) {
+  // expected-error @below {{'tile.await_others' op expects counters in a memref of rank 1 of i32, got memref<?xf32>}}
+  %0 = "tile.await_others"(%c, %i, %i) : (memref<?xf32>, i32, i32) -> i1
+  return
+}
+
+// -----
+
+func.func @await_nobody(%c: memref<?xi32>, %i: i32) {
+  %n = arith.constant 1 : i32
+  // expected-error @below {{'tile.await_others' op expects 2 to 16 parties, got 1}}
+  %0 = "tile.await_others"(%c, %i, %n) : (memref<?xi32>, i32, i32) -> i1
+  return
+}
+
+// -----
+
+func.func @await_a_number(%c: memref<?xi32>, %i: i32) {
+  // expected-error @below {{'tile.await_others' op expects to return i1, got i32}}
+  %0 = "tile.await_others"(%c, %i, %i) : (memref<?xi32>, i32, i32) -> i32
   return
 }
 
@@ -1600,6 +1638,22 @@ func.func @global_splits_of_too_many(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %
 func.func @global_splits_and_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects a schedule of 1 to 16 global_splits, and no splits beside them, got 2 and 2}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 2, splits = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @stream_k_and_cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule of stream_k without splits, global_splits and a cluster, got block 128x128x64, 2 warpgroups, 3 stages, group 8, stream-K, cluster 2x1}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, stream_k = true, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @stream_k_of_a_number(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects schedule field 'stream_k' to be true or false, got 1 : i64}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, stream_k = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 

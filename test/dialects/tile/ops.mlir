@@ -201,7 +201,16 @@ func.func @warpgroup(%v: vector<8xf32>, %m: memref<?x?xf32>, %i: i32) {
 // A warp claims what it shall do of what others have written parts of.
 // CHECK-LABEL: func.func @claim
 func.func @claim(%counters: memref<?xi32>, %i: i32) {
-  // CHECK: "tile.claim"(%{{.*}}, %{{.*}}, %{{.*}}) {parties = 4 : i64, shares = 2 : i64} : (memref<?xi32>, i32, i32) -> i32
-  %0 = "tile.claim"(%counters, %i, %i) {parties = 4, shares = 2} : (memref<?xi32>, i32, i32) -> i32
+  // CHECK: "tile.claim"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {shares = 2 : i64} : (memref<?xi32>, i32, i32, i32) -> i32
+  %parties = arith.constant 4 : i32
+  %0 = "tile.claim"(%counters, %i, %i, %parties) {shares = 2} : (memref<?xi32>, i32, i32, i32) -> i32
+  return
+}
+
+// Before it writes its part, a warp looks whether that is needed; how many parts there are may follow from sizes.
+// CHECK-LABEL: func.func @await_others
+func.func @await_others(%counters: memref<?xi32>, %i: i32, %parties: i32) {
+  // CHECK: "tile.await_others"(%{{.*}}, %{{.*}}, %{{.*}}) : (memref<?xi32>, i32, i32) -> i1
+  %0 = "tile.await_others"(%counters, %i, %parties) : (memref<?xi32>, i32, i32) -> i1
   return
 }

@@ -1,0 +1,91 @@
+"""The ops of the `tile` dialect by which warps of different CTAs meet at counters in global memory."""
+
+from typing import Any
+
+from weft.dialects.op import Op, build
+from weft.dialects.tile_types import Tile, index_complaint
+from weft.mlir import arith, ext, ir, strides
+
+MOST_PARTIES = 16  # of a claim: each has a bit of a counter
+
+
+class ClaimOp(Op, dialect=Tile, name="claim"):
+    """A warp that has written its part of something to global memory says so to those that write the other
+    parts, waits a while for them, and learns what it must do with the whole.
+
+    `parties` warps of different CTAs meet so at `counters[index]`, 2 to 16 of them; `party` is this one's
+    number, from 0. The result (i32) is a mask of shares, from 0 to `shares` - 1: each is claimed by one
+    party, which sees what all have written. That is the party of the same number, or where it has stopped to
+    wait the one that came last: no party needs another to run at the same time. A counter is 0 before the
+    first launch; after one, it is ready for the next.
+    """
+
+    counters: ext.Operand[Any]
+    index: ext.Operand[Any]
+    party: ext.Operand[Any]
+    parties: ext.Operand[Any]
+    shares: ir.IntegerAttr
+    claimed: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if found := _counters_complaint(self.counters, self.parties):
+            return found
+        most = _known(self.parties, MOST_PARTIES)
+        if not 1 <= self.shares.value <= most:
+            return f"expects 1 to {most} shares, one for a party, got {self.shares.value}"
+        return index_complaint([self.index, self.party, self.parties, self.claimed])
+
+
+class AwaitOthersOp(Op, dialect=Tile, name="await_others"):
+    """A warp that has yet to write its part waits a while until all other parties have arrived at
+    `counters[index]`: whether they have, an i1.
+
+    Where they have, its `tile.claim` is the last, which sees what they have written and gets its share: then
+    nobody needs its part in memory.
+    """
+
+    counters: ext.Operand[Any]
+    index: ext.Operand[Any]
+    parties: ext.Operand[Any]
+    arrived: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if str(self.arrived.type) != "i1":
+            return f"expects to return i1, got {self.arrived.type}"
+        found = _counters_complaint(self.counters, self.parties)
+        return found or index_complaint([self.index, self.parties])
+
+
+def _counters_complaint(counters: Any, parties: Any) -> str | None:
+    """Why so many parties can't meet at such counters; a number that is no constant is taken as it comes."""
+    kind = counters.type
+    if not isinstance(kind, ir.MemRefType) or kind.rank != 1 or str(kind.element_type) != "i32":
+        return f"expects counters in a memref of rank 1 of i32, got {kind}"
+    if strides(kind) != ([1], 0):
+        return f"expects counters that lie together, got {kind}"
+    if not 2 <= (count := _known(parties, MOST_PARTIES)) <= MOST_PARTIES:
+        return f"expects 2 to {MOST_PARTIES} parties, got {count}"
+    return None
+
+
+def _known(number: Any, otherwise: int) -> int:
+    """What a value is where it is a constant."""
+    owner = number.owner
+    constant = not isinstance(owner, ir.Block) and isinstance(owner.opview, arith.ConstantOp)
+    return int(owner.opview.literal_value) if constant else otherwise
+
+
+def claim(counters: Any, index: Any, party: Any, parties: Any, *, shares: int) -> Any:
+    """Builds `tile.claim` and returns the mask of shares."""
+    return build(
+        ClaimOp,
+        operands=[counters, index, party, parties],
+        results=[ir.IntegerType.get_signless(32)],
+        attributes={"shares": shares},
+    ).claimed
+
+
+def await_others(counters: Any, index: Any, parties: Any) -> Any:
+    """Builds `tile.await_others` and returns whether they have arrived."""
+    i1 = ir.IntegerType.get_signless(1)
+    return build(AwaitOthersOp, operands=[counters, index, parties], results=[i1]).arrived
