@@ -3,7 +3,8 @@
 Each CTA has as many tiles for itself as every other. Those that are left over are one run of blocks of K,
 tile after tile, of which each CTA takes the same length: the end of one tile, the beginning of the next, or
 both.
-After Osama et al., "Stream-K: Work-centric Parallel Decomposition for Dense GEMM on the GPU", PPoPP 2023.
+After Osama et al., "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix Multiplication on
+the GPU", PPoPP 2023.
 """
 
 from dataclasses import dataclass, replace

@@ -39,6 +39,9 @@ REFUSED = {
     f"{GRID}, weft.workspace = array<i64: 0>": "expects weft.workspace to have a number",
     f"{GRID}, weft.workspace = array<i64: 1, 1, 1>": "a number above 0 for each",
     f"{GRID}, weft.workspace = array<i64: 1>": "whose first size alone is dynamic, got",
+    "weft.cta_workspace = 3 : i32": "expects weft.cta_workspace to be array<i64: ...>, got 3 : i32",
+    "weft.cta_workspace = array<i64: 1>": "expects weft.cta_workspace in memrefs whose first size alone",
+    "weft.cta_workspace = array<i64: 1>, weft.workspace = array<i64: 1>": "gives memory for one of them",
     "weft.gird = 3 : i32": "has an unknown launch attribute 'weft.gird': they are weft.grid,",
     "known_block_size = array<i32: 32, 0, 1>": "attribute 'known_block_size' failed to satisfy constraint",
 }
