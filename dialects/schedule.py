@@ -13,7 +13,7 @@ from weft.dialects.tile_claims import MOST_PARTIES
 from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, wgmma
-from weft.isa.chips import LANES, WARPGROUP, WARPS, Chip, ChipSet, describe, register_share
+from weft.isa.chips import LANES, WARPGROUP, WARPS, ChipSet, describe, register_share
 from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.types import ELEMENT_TYPES
 from weft.mlir import ir
@@ -310,9 +310,9 @@ class WarpgroupSchedule(_Written):
         taken = max(self.stages * self.stage_bytes(types), self.sums_bytes)
         return taken + self.stages * _BARRIER_BYTES + self.staging_bytes(types)
 
-    def most_stages(self, types: Types, chip: Chip) -> int:
-        """How many stages the shared memory of a CTA holds beside D."""
-        rest = chip.shared_bytes - self.staging_bytes(types)
+    def most_stages(self, types: Types, shared_bytes: int) -> int:
+        """How many stages so much shared memory holds beside D."""
+        rest = shared_bytes - self.staging_bytes(types)
         return rest // (self.stage_bytes(types) + _BARRIER_BYTES)
 
     @classmethod

@@ -9,9 +9,10 @@ from functools import lru_cache
 from itertools import product
 from math import gcd, hypot, sqrt
 
-from weft.dialects.schedule import MOST_PARTS, PROMOTED, Types, WarpgroupSchedule
+from weft.dialects.schedule import OTHER_REGISTERS, PROMOTED, Types, WarpgroupSchedule
 from weft.errors import WeftError
 from weft.isa import wgmma
+from weft.isa.chips import CHIPS, WARPGROUP, Chip, register_share
 from weft.target import Target
 
 _MOST_STAGES = 12
@@ -26,12 +27,13 @@ _MOST_SUMS = 128 * 128  # of a warpgroup: with more, too few stages are left
 _SWAPPED_ROWS = 256  # products of more rows gain nothing from swapped operands
 _SCALED_COLUMNS = 64  # of swapped blocks: the scales of more don't fit in registers beside the sums
 _GROUPS = (4, 8, 16)
+_FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
 _SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
-_FILLED = 0.9  # the share of multiprocessors above which a last wave is left as it is
-_FEWEST_BLOCKS = 8  # of K, of tiles that are divided among all CTAs
 _READERS = 16  # tiles, of those under way at a time, that read the same
 
-# The multiprocessors that hold clusters of so many CTAs, as an H200's driver says.
+# That of the model's numbers, and its multiprocessors that hold clusters of so many CTAs, as an H200's driver
+# says.
+_CHIP = "sm_90a"
 _RESIDENT = {1: 132, 2: 132, 4: 120, 8: 96}
 
 # Cycles, and bytes a cycle. The first two say what a product of 64 rows costs that isn't bound by its
@@ -39,11 +41,13 @@ _RESIDENT = {1: 132, 2: 132, 4: 120, 8: 96}
 _READ_A = 21.02
 _READ_B = 0.3551
 _PRODUCTS = 1.066  # by how much products take longer than the tensor cores alone
-_DRAIN = 76.91  # from a product's end to the next one's start, where nothing else is under way
-_SCALE = 0.643  # of a column of 64 rows of sums that is scaled
-_SCALE_SWAPPED = 2.954  # of one that has a scale of its own
-_PROMOTE = 124.3  # of a block of K that several warpgroups promote
-_SHOWS = 0.5561  # the share of what a warpgroup adds up that the others' products don't hide
+_DRAIN = 79.38  # from a product's end to the next one's start, where nothing else is under way
+_SCALE = 0.3065  # of a column of 64 rows of sums that is scaled
+_SCALE_SWAPPED = 3.345  # of one that has a scale of its own
+_PROMOTE = 60.0  # of a block of K that several warpgroups promote
+_UNEVEN = 18.7  # of a run of columns, but for one, that has another scale of B than the one before
+_SHARED = 0.9777  # what remains of that block's time where two CTAs share rows, of which there are more
+_SHOWS = 0.3968  # the share of what a warpgroup adds up that the others' products don't hide
 _FILL = 138.5  # what a multiprocessor takes in
 _RARE = 33.82  # and of what others don't read
 _LATENCY = 1361.0  # of a copy, from asking to having
@@ -56,10 +60,10 @@ _TILE = 939.8  # of a tile beside its blocks
 _OVERLAP = 0.668  # the share of a tile's stores that it waits for
 _ADD = 13.09  # the bytes that a cluster's CTA writes, and reads of others, to add up
 _CLUSTER = 1976.0  # of a cluster that begins and ends together
+_APART = 900.0  # of a launch that begins when all CTAs of the one before have ended
 _CLAIM = 6670.0  # of CTAs that tell each other through a counter, to the first sums of others
 _PUT = 26.38  # the bytes of sums that a multiprocessor writes to global memory
 _GET = 70.92  # and reads from there
-_UNSURE = 1.05  # by how much stream_k, of which no times were measured, must win
 
 
 @lru_cache(maxsize=4096)
@@ -67,8 +71,7 @@ def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a", members: 
     """The schedule of the least modelled time for `members` products of M x N x K; WeftError where none is
     legal.
     """
-    given = candidates(m, n, k, types, Target.of(chip))
-    found = [(modelled(s, m, n, k, types, members) * (_UNSURE if s.stream_k else 1.0), s) for s in given]
+    found = [(modelled(s, m, n, k, types, members), s) for s in candidates(m, n, k, types, Target.of(chip))]
     if not found:
         inside = "" if not any(types.transposed) else ", with K outside"
         raise WeftError(f"no schedule of wgmma multiplies {types.a} and {types.b} on {chip}{inside}")
@@ -98,17 +101,37 @@ def candidates(m: int, n: int, k: int, types: Types, target: Target) -> Iterator
             continue  # slower than those that do
         if whole.rows * columns > _MOST_SUMS or whole.complaint(types, target) is not None:
             continue
-        for made in _divided(whole, down, across, k):
-            stages = min(made.most_stages(types, target.chip), _MOST_STAGES)
-            made = replace(made, stages=stages, group=_group(made, down, across, k * types.input_bytes))
-            if made.complaint(types, target) is None:
-                yield made
+        for splits, cluster, parts in _divisions(whole, down, across, k):
+            made = replace(whole, splits=splits, cluster=cluster, global_splits=parts)
+            made = replace(made, group=_group(made, down, across, k * types.input_bytes))
+            for stages in _stages(made, types, target.chip):
+                if (staged := replace(made, stages=stages)).complaint(types, target) is None:
+                    yield staged
 
 
-def _divided(whole: WarpgroupSchedule, down: int, across: int, k: int) -> Iterator[WarpgroupSchedule]:
-    """A schedule with the splits, clusters and global splits that such blocks of a product may be divided
-    among, and with stream_k where a wave would be badly filled.
-    """
+def _stages(s: WarpgroupSchedule, types: Types, chip: Chip) -> list[int]:
+    """As many stages as fit, and as many as leave room for a CTA of the next launch."""
+    most = min(s.most_stages(types, chip.shared_bytes), _MOST_STAGES)
+    beside = s.most_stages(types, _room_of_two(chip))
+    fits = _FEWEST_STAGES <= beside < most and _two_fit(replace(s, stages=beside), types, chip)
+    return [most, beside] if fits else [most]
+
+
+def _room_of_two(chip: Chip) -> int:
+    """The shared memory of a CTA of which a multiprocessor holds two; it keeps some for each."""
+    return chip.sm_shared_bytes // 2 - (chip.sm_shared_bytes - chip.shared_bytes)
+
+
+def _two_fit(s: WarpgroupSchedule, types: Types, chip: Chip) -> bool:
+    """Whether a multiprocessor holds two such CTAs: their shared memory, and their registers."""
+    registers = (s.rows + s.products(types) * wgmma.M) * s.block[1] // WARPGROUP + OTHER_REGISTERS
+    return registers <= register_share(2 * s.threads) and s.shared_bytes(types) <= _room_of_two(chip)
+
+
+def _divisions(
+    whole: WarpgroupSchedule, down: int, across: int, k: int
+) -> Iterator[tuple[int, tuple[int, int], int]]:
+    """The splits, clusters and global splits that such blocks of a product may be divided among."""
     rows, columns, depth = whole.block
     tiles, blocks = (_up(down, rows), _up(across, columns)), _up(k, depth)
     for splits, cluster in _CLUSTERS:
@@ -118,10 +141,7 @@ def _divided(whole: WarpgroupSchedule, down: int, across: int, k: int) -> Iterat
         for parts in _GLOBAL_SPLITS if splits == 1 else (1,):
             # Parts that come one after the other only add to what there is to add up.
             if parts == 1 or (blocks >= 2 * parts and ctas * parts <= _RESIDENT[cluster[0] * cluster[1]]):
-                yield replace(whole, splits=splits, cluster=cluster, global_splits=parts)
-    count = tiles[0] * tiles[1]
-    if count < _FILLED * _up(count, _RESIDENT[1]) * _RESIDENT[1] and blocks >= _FEWEST_BLOCKS:
-        yield replace(whole, stream_k=True)
+                yield splits, cluster, parts
 
 
 def _group(s: WarpgroupSchedule, down: int, across: int, row: int) -> int:
@@ -141,11 +161,6 @@ def _group(s: WarpgroupSchedule, down: int, across: int, row: int) -> int:
     return min(_GROUPS[1:], key=read)
 
 
-def _sharing(rest: int, blocks: int) -> int:
-    """The CTAs that have parts of the tiles beside whole waves, with so many blocks of K each."""
-    return min(_RESIDENT[1], rest * min(blocks, MOST_PARTS))
-
-
 def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, members: int = 1) -> float:
     """The cycles that a batch of products takes."""
     rows, columns, depth = s.block
@@ -156,27 +171,21 @@ def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, members
     # A warpgroup that leaves products under way releases a stage one block late.
     stages = s.stages - int(s.overlaps and not types.promoted)
     block = max(products, fill, (_LATENCY + fill + products) / stages)
+    if types.promoted and s.cluster == (1, 2) and rows > columns:
+        block *= _SHARED
     tile = _up(k, depth * s.splits * s.global_splits) * (block + _BLOCK) + _TILE
     written = rows * columns * types.output_bytes / s.splits / _STORE * (1 + _NARROW * _panels(s, types))
     sums = rows * columns * 4
     moved = members * ((m * k + n * k) * types.input_bytes + m * n * types.output_bytes)
     end = written + (_CLUSTER if s.ctas > 1 else 0.0)
+    end += 0.0 if _two_fit(s, types, CHIPS[_CHIP]) else _APART
     if s.global_splits > 1:
         written /= s.shares
         moved += 2 * ctas * sums
         tile += _CLAIM + sums / _PUT + sums * s.global_splits / s.shares / _GET
     if s.splits > 1:
         tile += sums / _ADD
-    waves, rest = divmod(ctas, _RESIDENT[s.ctas])
-    if rest and s.stream_k and (sharing := _sharing(rest, _up(k, depth))) > rest:
-        run = rest * _up(k, depth) / sharing * (block + _BLOCK)
-        others = _up(sharing, rest) - (0 if sharing % rest else 1)  # parts of a tile beside the first
-        # Where runs end within tiles, a CTA has parts of two, one after the other.
-        last = run + 2 * _TILE + _CLAIM + sums / _PUT + others * sums / _GET
-        moved += 2 * sharing * sums
-    else:
-        last = tile if rest else 0.0
-    tiles = waves * (tile + _OVERLAP * written) + last + (_OVERLAP * written if rest else 0.0)
+    tiles = _up(ctas, _RESIDENT[s.ctas]) * (tile + _OVERLAP * written)
     # Where both take about as long neither hides the other wholly.
     return sqrt(hypot(tiles**2, (moved / _MEMORY) ** 2)) + end
 
@@ -190,6 +199,8 @@ def _products(s: WarpgroupSchedule, types: Types) -> float:
         return parts * one + (_DRAIN if s.warpgroups == 1 and not s.overlaps else 0.0)
     scale = (_SCALE_SWAPPED if s.swap else _SCALE) if types.scaled else 0.0
     added = _DRAIN + columns * scale
+    if types.scaled and not s.swap:
+        added += _UNEVEN * (columns // gcd(columns, PROMOTED) - 1)
     if s.warpgroups == 1:
         return parts * (one + added)
     return parts * (one + _SHOWS * added / s.warpgroups) + _PROMOTE

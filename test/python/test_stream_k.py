@@ -9,7 +9,7 @@ from test_warpgroup_schedules import TYPES, Product, of
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import MOST_PARTS, Types
-from weft.passes import heuristic, lower_claims, stream_order, stream_sums
+from weft.passes import lower_claims, stream_order, stream_sums
 from weft.target import Target
 
 BF16 = Types("bf16", "bf16", "bf16")
@@ -248,16 +248,3 @@ def test_pieces_are_whole_columns_of_fragments(m, n):
         schedule = of(m * 3 // 4 if warpgroups == 3 else m, n, 64, warpgroups, stream_k=True)
         if schedule.complaint(BF16) is None:
             assert n // 8 % stream_sums._together(schedule) == 0
-
-
-def test_it_is_tried_where_the_last_wave_is_badly_filled():
-    target = Target.of("sm_90a")
-
-    def tried(*shape: int) -> set[tuple[int, ...]]:
-        return {s.block[:2] for s in heuristic.candidates(*shape, BF16, target) if s.stream_k}
-
-    assert (128, 256) in tried(256, 7168, 16384)  # 56 tiles
-    assert (128, 256) in tried(2048, 7168, 2048)  # 448
-    assert (128, 256) not in tried(128 * 132, 256, 4096)
-    chosen = heuristic.choose(256, 7168, 16384, BF16)
-    assert chosen.complaint(BF16, target) is None
