@@ -51,6 +51,23 @@ def test_store_of_a_box(width, x, y):
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize(("columns", "written"), [(16, 16), (17, 24), (23, 24), (24, 24)])
+def test_a_store_writes_rows_up_to_16_bytes(columns, written):
+    """What an H200 does, which no document says."""
+    a, out = RNG.integers(1, 1 << 16, SIZE // 2, dtype=np.uint16), np.zeros((40, 64), np.uint16)
+    tensor = emulator.TensorMap.tiled(
+        out, dtype="UINT16", dims=(columns, 39), strides_bytes=(128,), box=(32, SIZE // 64)
+    )
+    body = f"""
+      @%l cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%tensor, {{0, 0}}], [%s];
+      {WAIT}"""
+    run(body, {"a": a, "tensor": tensor}, fill="a")
+    expected = np.zeros_like(out)
+    box, rows = a.reshape(-1, 32), min(39, SIZE // 64)
+    expected[:rows, :written] = box[:rows, :written]
+    np.testing.assert_array_equal(out, expected)
+
+
 @pytest.mark.parametrize(
     ("op", "kind", "name"),
     [

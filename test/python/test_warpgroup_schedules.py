@@ -298,3 +298,23 @@ def test_sums_read_before_their_wait_are_caught(monkeypatch):
     monkeypatch.setattr(lower_gemm_async.wgmma, "wait_group", lambda group: None)
     with pytest.raises(AssertionError, match="wgmma-in-flight"):
         Product().wrong(Product().compiled(of(64, 64, 64, 1, 2)), (64, 64, 64))
+
+
+@pytest.mark.parametrize(
+    "schedule", [of(128, 64, 64), of(64, 64, 64, 1, 4), of(64, 24, 64, 1, 4, swap=True)], ids=str
+)
+@pytest.mark.parametrize(("outputs", "columns"), [("bf16", 67), ("bf16", 72), ("f8E4M3FN", 70)])
+def test_what_lies_beside_d_stays(schedule, outputs, columns):
+    """TMA would write a row of D up to its next multiple of 16 bytes."""
+    with weft.Module() as module:
+        inputs = weft.memref("?x?", "bf16")
+        kinds = (inputs, inputs, weft.memref("?x?", outputs, ("?", 1)))
+        with module.func("product", kinds) as (a, b, d):
+            tile.matmul(a, b, d, transpose_b=True, schedule=schedule)
+    m, k, rng = 40, 72, np.random.default_rng(columns)
+    a, b = (rng.integers(-1, 2, size).astype(ml_dtypes.bfloat16) for size in ((m, k), (columns, k)))
+    whole = np.full((m, 96), 7.0).astype(TYPES[outputs])
+    findings = weft.compile(module, arch="sm_90a").emulate(a, b, whole[:, :columns]).findings
+    assert not findings, findings[0].rule
+    want = (a.astype(np.float64) @ b.T.astype(np.float64)).astype(TYPES[outputs])
+    assert (whole[:, :columns] == want).all() and (whole[:, columns:] == whole.dtype.type(7)).all()

@@ -140,12 +140,14 @@ def _checked(fields: isa.TensorMap) -> isa.TensorMap:
 @dataclass(frozen=True)
 class Taken:
     """What one copy takes: for each unit of `unit` bytes, in the order of shared memory by rows, its byte in
-    the tensor, `[rows, units]`, whether it is `inside`, and where in shared memory's box it `goes`.
+    the tensor, `[rows, units]`, whether it is `inside`, whether it is `written` by a store, and where in
+    shared memory's box it `goes`.
     """
 
     unit: int
     bytes: Numbers
     inside: npt.NDArray[np.bool_]
+    written: npt.NDArray[np.bool_]
     goes: Numbers
 
 
@@ -206,11 +208,14 @@ def _units(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _taken(map_: isa.TensorMap, axes: list[Numbers]) -> Taken:
-    inside = np.ones(axes[0].shape, np.bool_)
     sizes = -(-map_.dims[0] // map_.packing), *map_.dims[1:]
-    for axis, size in zip(axes, sizes, strict=True):
-        inside &= (axis >= 0) & (axis < size)
-    unit = map_.unit_bytes
+    inside = np.logical_and.reduce([(a >= 0) & (a < size) for a, size in zip(axes, sizes, strict=True)])
+    unit, written = map_.unit_bytes, inside
+    if map_.interleave == "none" and isa.ROW_BYTES % unit == 0:
+        # A store goes on to a row's next multiple of 16 bytes, as an H200 showed.
+        ends = -(-sizes[0] * unit // isa.ROW_BYTES) * isa.ROW_BYTES // unit
+        rows_inside = [(a >= 0) & (a < size) for a, size in zip(axes, (ends, *sizes[1:]), strict=True)]
+        written = np.logical_and.reduce(rows_inside)
     offsets = axes[0] * unit + sum(a * s for a, s in zip(axes[1:], map_.strides, strict=True))
     rows, units = axes[0].shape
     row_bytes = units * map_.shared_unit_bytes
@@ -219,7 +224,7 @@ def _taken(map_: isa.TensorMap, axes: list[Numbers]) -> Taken:
     if map_.swizzle != "none" and map_.interleave == "none":
         pitch = max(row_bytes, int(map_.swizzle.rstrip("B")))
     goes = np.arange(rows, dtype=np.int64)[:, None] * pitch + np.arange(units) * map_.shared_unit_bytes
-    return Taken(unit, np.where(inside, offsets, 0), inside, goes)
+    return Taken(unit, np.where(written, offsets, 0), inside, written, goes)
 
 
 def swizzled(map_: isa.TensorMap, address: Numbers) -> Numbers:

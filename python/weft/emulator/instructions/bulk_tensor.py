@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 from weft.emulator import bulk_memory, tensor_map
 from weft.emulator.bulk_memory import Octets, aligned, fault, tell_global, tell_shared
@@ -174,9 +175,11 @@ def _places(found: TensorMap, taken: Taken, begin: int, width: int) -> Numbers:
     return tensor_map.swizzled(found, octets).reshape(-1)
 
 
-def _global(one: Lanes, found: TensorMap, taken: Taken, line: int, writes: bool) -> tuple[Octets, Numbers]:
-    """The bytes of the buffer, and which of them the inside elements are, `[inside, unit]`."""
-    inside = taken.bytes[taken.inside]
+def _global(
+    one: Lanes, found: TensorMap, taken: Taken, some: npt.NDArray[np.bool_], line: int, writes: bool
+) -> tuple[Octets, Numbers]:
+    """The bytes of the buffer, and which of them `some` of the units are, `[units, unit]`."""
+    inside = taken.bytes[some]
     if not len(inside):
         return np.zeros(0, np.uint8), np.zeros((0, taken.unit), np.int64)
     last = int(inside.max()) + taken.unit
@@ -187,7 +190,7 @@ def _global(one: Lanes, found: TensorMap, taken: Taken, line: int, writes: bool)
 
 def _loaded(one: Lanes, found: TensorMap, taken: Taken, line: int) -> Octets:
     """The bytes that a load brings, filled where the tensor has none."""
-    data, places = _global(one, found, taken, line, writes=False)
+    data, places = _global(one, found, taken, taken.inside, line, writes=False)
     tell_global(one, "load", places + 0, line)
     out = np.zeros((*taken.bytes.shape, taken.unit), np.uint8)
     if found.oob_fill == OOB_FILLS[1]:
@@ -287,10 +290,11 @@ def _store(
             places = _places(found, taken, begin, width)
             shared = bulk_memory.bounded(one, cta, places, line)
             tell_shared(one, "load", cta, places, line)
-            data = shared[places].reshape(*taken.bytes.shape, width)[taken.inside]
+            some = taken.inside if reduces else taken.written
+            data = shared[places].reshape(*taken.bytes.shape, width)[some]
             if found.element.bits == _SIX:
                 data = _packed(data)
-            memory, spots = _global(one, found, taken, line, writes=True)
+            memory, spots = _global(one, found, taken, some, line, writes=True)
             tell_global(one, "reduce" if write else "store", spots, line)
             if write is None:
                 memory[spots] = data
