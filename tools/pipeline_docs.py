@@ -22,12 +22,15 @@ from weft.svg import Svg
 SCHEDULE = WarpgroupSchedule((128, 128, 64), warpgroups=2, stages=4)
 TILES, BLOCKS = 2, 8  # tiles of D that the CTA computes, and blocks of K of each
 
-_COPY = "cp.async.bulk.tensor"
 # Of each tile: what a stage holds, what is read of it and what is done to sums, and what is done with stages.
 _COLOURS = (("#ffe8cc", "#ffc078", "#e8590c"), ("#d0ebff", "#74c0fc", "#1971c2"))
 _SHADES = {"held": 0, "read": 1, "epilogue": 1, "copy": 2, "products": 2}
 _WAITS = "#dee2e6"
+_SEED = 1  # warps take turns: else one goes on until it has to wait
 _LEFT, _TOP, _LANE, _GAP, _WIDTH = 110, 58, 24, 8, 1000
+_ISSUE = 24  # steps in which a block's copies are issued
+_STEPS = 500  # from line to line
+_FIGURE = 7  # the width of a bar that a figure fits into
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def traced(kernel: Kernel) -> list[dict[str, Any]]:
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
-        report = kernel.emulate(a, b, d, grid=(1, 1, 1), trace=str(path))
+        report = kernel.emulate(a, b, d, grid=(1, 1, 1), seed=_SEED, trace=str(path))
         events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     assert not report.findings and (d == BLOCKS * k).all()
     lines = [line.split("//")[0].strip() for line in kernel.ptx.splitlines()]
@@ -74,25 +77,33 @@ def traced(kernel: Kernel) -> list[dict[str, Any]]:
 
 def timeline(events: list[dict[str, Any]]) -> list[Span]:
     """What each lane does: the warp that copies, the stages, the first warp of each warpgroup."""
-    phases = [e for e in events if e["name"] == "mbarrier phase"]
-    full = [e for e in phases if e["opcode"].startswith(_COPY)]
-    empty = [e for e in phases if not e["opcode"].startswith(_COPY)]
-    barriers = list(dict.fromkeys(e["args"]["offset"] for e in full))
-    seen = [(e["ts"], e["args"]["offset"]) for e in events if e["name"] == "mbarrier observe"]
-    # Block after block goes round the stages, on both sides.
-    found = [Span("copies", "waits", *span) for span in _spans(events, 0, "wait") if span[0] > full[0]["ts"]]
-    copies = _spans(events, 0, "async")
-    for block, (filled, freed) in enumerate(zip(full, empty, strict=True)):
-        number, at = block // BLOCKS, filled["ts"]
-        found += [Span("copies", "copy", *span, number, block) for span in copies if span[0] <= at < span[1]]
-        barrier = filled["args"]["offset"]
-        begun = next(ts for ts, offset in seen if offset == barrier and ts >= at)
-        stage = f"stage {barriers.index(barrier)}"
-        found.append(Span(stage, "held", at, begun, number, block))
-        found.append(Span(stage, "read", begun, freed["ts"], number, block))
+    phases = [(e["args"]["offset"], e["ts"]) for e in events if e["name"] == "mbarrier phase"]
+    seen = [(e["args"]["offset"], e["ts"]) for e in events if e["name"] == "mbarrier observe"]
+    # First those that say full, then those that say empty, of one stage after the other.
+    barriers = sorted({offset for offset, _ in phases})
+    full, empty = barriers[: SCHEDULE.stages], barriers[SCHEDULE.stages :]
+    issued = [e["ts"] for e in events if e["name"] == "bulk load" and e["tid"] == 0]
+    issued = issued[:: len(issued) // (TILES * BLOCKS)]  # A's of each block
+    found = [Span("copies", "waits", *span) for span in _spans(events, 0, "wait") if span[0] > issued[0]]
+    for stage in range(SCHEDULE.stages):
+        phases_of = (_times(phases, each[stage]) for each in (full, empty))
+        turns = zip(issued[stage :: SCHEDULE.stages], *phases_of, strict=True)
+        for block, (at, filled, freed) in zip(
+            range(stage, TILES * BLOCKS, SCHEDULE.stages), turns, strict=True
+        ):
+            number, lane = block // BLOCKS, f"stage {stage}"
+            begun = next(ts for ts in _times(seen, full[stage]) if ts >= filled)
+            found.append(Span("copies", "copy", at, at + _ISSUE, number, block))
+            found.append(Span(lane, "held", filled, begun, number, block))
+            found.append(Span(lane, "read", begun, freed, number, block))
     for number in range(SCHEDULE.warpgroups):
-        found += _warpgroup(events, f"warpgroup {number + 1}", WARPS * (number + 1), barriers)
+        found += _warpgroup(events, f"warpgroup {number + 1}", WARPS * (number + 1), full)
     return found
+
+
+def _times(events: list[tuple[int, int]], offset: int) -> list[int]:
+    """When they were, of those of one barrier."""
+    return [ts for at, ts in events if at == offset]
 
 
 def _spans(events: list[dict[str, Any]], warp: int, name: str) -> list[tuple[int, int]]:
@@ -101,18 +112,13 @@ def _spans(events: list[dict[str, Any]], warp: int, name: str) -> list[tuple[int
 
 
 def _warpgroup(events: list[dict[str, Any]], lane: str, warp: int, full: list[int]) -> Iterator[Span]:
-    """Those of a warpgroup whose first warp is `warp`; `full` are the barriers that say a stage is full.
-
-    Warps that stand at one place go on together, and the first of them is who sees a phase complete.
-    """
+    """Those of a warpgroup whose first warp is `warp`; `full` are the barriers that say a stage is full."""
     yield from (Span(lane, "waits", *span) for span in _spans(events, warp, "wait"))
     begun, block, multiplied, pending = 0, 0, 0, False
-    for event in (e for e in events if e["ph"] == "i"):
+    for event in (e for e in events if e["ph"] == "i" and e["tid"] == warp):
         name, at = event["name"], event["ts"]
         if name == "mbarrier observe" and event["args"]["offset"] in full:
             begun = at
-        elif event["tid"] != warp:
-            continue
         elif name == "wgmma load":
             pending = True
         elif name == "wgmma waited" and pending:
@@ -136,7 +142,7 @@ def draw(spans: list[Span]) -> str:
         return _LEFT + (max(step, first) - first) * scale
 
     _heading(svg)
-    for step in range(-(-first // 200) * 200, max(span.last for span in spans), 200):
+    for step in range(-(-first // _STEPS) * _STEPS, max(span.last for span in spans), _STEPS):
         svg.line(x(step), _TOP - 4, x(step), bottom, "#f1f3f5")
         svg.add("text", str(step), x=x(step), y=bottom + 14, text_anchor="middle")
     said = "steps of the emulator, which runs one instruction at a time: an order, not a duration"
@@ -179,7 +185,7 @@ def _bar(svg: Svg, span: Span, left: float, right: float, top: float) -> None:
         height=height,
         fill=_WAITS if waits else _COLOURS[span.tile][_SHADES[span.kind]],
     )
-    if span.kind in ("waits", "read"):
+    if span.kind in ("waits", "read") or right - left < _FIGURE:
         return
     text = "E" if span.kind == "epilogue" else str(span.block % BLOCKS)
     ink = "white" if span.kind in ("copy", "products") else "#212529"

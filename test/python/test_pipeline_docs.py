@@ -52,15 +52,17 @@ def test_a_stage_holds_one_block_at_a_time_and_all_are_multiplied(spans):
 
 
 def test_the_next_tile_is_copied_before_the_epilogue_of_this_one_is_done(spans):
-    for end in (s for s in of(spans, "epilogue") if s.tile == 0):
-        beside = [s for s in of(spans, "held") if s.first < end.last <= s.last]
-        assert [(s.tile, s.block % BLOCKS) for s in beside] == [(1, n) for n in range(SCHEDULE.stages)]
+    end = max(s.last for s in of(spans, "epilogue") if s.tile == 0)
+    there = {s.block for s in of(spans, "held") if s.first < end} & {
+        s.block for s in of(spans, "read") if s.last > end
+    }
+    assert there == {BLOCKS + n for n in range(SCHEDULE.stages)}
 
 
 def ahead(spans):
-    """How many blocks at most have been copied and not been read to the end."""
+    """How many blocks at most are copied and not read to the end."""
     return max(
-        sum(s.first <= copy.first for s in of(spans, "held"))
+        sum(s.first <= copy.first for s in of(spans, "copy"))
         - sum(s.last <= copy.first for s in of(spans, "read"))
         for copy in of(spans, "copy")
     )
