@@ -198,8 +198,8 @@ class Kernel:
 
         views = self._views(args)
         if self._misaligned(views):
-            options = {"progress": progress, "seed": seed, "trace": trace}
-            return self.for_any_rows.emulate(*args, grid=grid, block=block, **options)
+            other = self.for_any_rows
+            return other.emulate(*args, grid=grid, block=block, progress=progress, seed=seed, trace=trace)
         grid_, block_ = self.dimensions(views, grid, block, _EMULATED_MULTIPROCESSORS)
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
         parameters = _parameters(self.launch, views, lambda view: buffers[id(view)], _emulator_number)
