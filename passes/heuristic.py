@@ -164,7 +164,7 @@ def _group(s: WarpgroupSchedule, down: int, across: int, row: int) -> int:
 def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, members: int = 1) -> float:
     """The cycles that a batch of products takes."""
     rows, columns, depth = s.block
-    down, across = (n, m) if s.swap else (m, n)
+    down, across = s.swapped(m, n)
     ctas = _up(down, rows * s.cluster[0]) * _up(across, columns * s.cluster[1])
     ctas *= s.splits * s.global_splits * s.cluster[0] * s.cluster[1] * members
     products, fill = _products(s, types), _fill(s, down, across, types)

@@ -51,12 +51,12 @@ class WgmmaKernel:
         schedule = op.schedule
         assert isinstance(schedule, WarpgroupSchedule)
         m, n, k = schedule.block
-        inputs = [(op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))]
-        if schedule.swap:
-            inputs.reverse()
+        a, b = (op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))
         left, right = (
             StagedOperand(matrix, inside, extent, k, schedule.stages, parts)
-            for (matrix, inside), extent, parts in zip(inputs, (m, n), schedule.cluster[::-1], strict=True)
+            for (matrix, inside), extent, parts in zip(
+                schedule.swapped(a, b), (m, n), schedule.cluster[::-1], strict=True
+            )
         )
         return cls(op, schedule, left, right)
 
@@ -129,9 +129,7 @@ class WgmmaKernel:
     def _order(self) -> Order | GroupedOrder | MaskedOrder | StreamOrder:
         """The tiles, in clusters that share their copies."""
         op, (m, n, _), (down, across) = self.op, self.schedule.block, self.schedule.cluster
-        rows, columns = size(op.d, -2), size(op.d, -1)
-        if self.schedule.swap:
-            rows, columns = columns, rows
+        rows, columns = self.schedule.swapped(size(op.d, -2), size(op.d, -1))
         height, width, group = m * down, n * across, self.schedule.group
         members = size(op.d, 0) if op.d.type.rank == 3 else None
         down, across = emit.ceil_div(rows, height), emit.ceil_div(columns, width)
@@ -148,10 +146,9 @@ class WgmmaKernel:
     def _staging(self) -> Any:
         """Where the warpgroups put their parts of D together; None where they don't."""
         types, schedule = self.op.types, self.schedule
-        shape = schedule.rows, schedule.block[1]
         if not schedule.staged(types):
             return None
-        rows, columns = shape[::-1] if schedule.swap else shape
+        rows, columns = schedule.swapped(schedule.rows, schedule.block[1])
         layout = panels(rows, columns, types.output_bytes, schedule.warpgroups)
         buffer = tile.alloc(
             BufferType.of((schedule.warpgroups, rows, columns), self.op.d.type.element_type, layout)
@@ -265,13 +262,9 @@ class WgmmaKernel:
     def _write_whole(self, sums: Any, number: Any, place: Place, row: Any, column: Any) -> None:
         """Stores to D what a warpgroup has multiplied of a tile."""
         if self.staging is not None:
-            self._write_staged(number, sums, *self._swapped(row, column), place.member)
+            self._write_staged(number, sums, *self.schedule.swapped(row, column), place.member)
         else:
-            self._write(sums, *self._swapped(row, column), place.member)
-
-    def _swapped(self, row: Any, column: Any) -> tuple[Any, Any]:
-        """A place among the rows and columns of D."""
-        return (column, row) if self.schedule.swap else (row, column)
+            self._write(sums, *self.schedule.swapped(row, column), place.member)
 
     def _multiply(self, place: Place, start: Any, position: list[Any]) -> list[Any]:
         """All blocks of K of a tile: the sums, and where the ring stands.
@@ -406,7 +399,7 @@ class WgmmaKernel:
         m, n, _ = self.schedule.block
         assert isinstance(self.order, Order)  # groups have no splits
         place = self.order.at(self.first)
-        row, column = self._swapped(emit.mul(place.row, m), emit.mul(place.column, n))
+        row, column = self.schedule.swapped(emit.mul(place.row, m), emit.mul(place.column, n))
         below, beside = sums.place(self.rank, number)
         at = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
         self._store(total, *at, place.member, VECTOR)
@@ -423,7 +416,7 @@ class WgmmaKernel:
         with memory.shares(parts, number) as piece:
             total = tile.from_lane(memory.total(parts, piece, number), self._sums(columns))
             beside = emit.add(column, emit.mul(piece, columns))
-            self._write(total, *self._swapped(row, beside), place.member)
+            self._write(total, *self.schedule.swapped(row, beside), place.member)
 
     def _add_up_parts(
         self, memory: StreamSums, sums: Any, number: Any, place: Place, row: Any, column: Any
@@ -438,7 +431,7 @@ class WgmmaKernel:
             with memory.pieces(parts, number) as piece:
                 total = tile.from_lane(memory.total(lane, kept, parts, piece, number), self._sums(columns))
                 beside = emit.add(column, emit.mul(piece, columns))
-                self._write(total, *self._swapped(row, beside), place.member)
+                self._write(total, *self.schedule.swapped(row, beside), place.member)
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
             self._write_whole(sums, number, place, row, column)
