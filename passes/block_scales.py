@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import PROMOTED
-from weft.dialects.tile import BufferType, FragmentType
-from weft.layout import Layout
+from weft.dialects.tile import BufferType
 from weft.mlir import arith, ir, memref, vector
 from weft.passes import emit, places
-from weft.passes.product import map_of_member, member, size
+from weft.passes.product import map_of_member, member, size, turned
 from weft.passes.tile_order import Place
 
 if TYPE_CHECKING:
@@ -109,9 +108,3 @@ class TileScales:
                 found = arith.select(follows, of_b[block + 1], found)
             of_units.append(found)
         return [of_units[column // unit] for column in columns]
-
-
-def turned(kind: Any) -> Any:
-    """The type of a fragment with rows for columns, in the same registers."""
-    rows, columns = kind.layout.group(kind.shape)
-    return FragmentType.of(kind.shape[::-1], kind.element_type, Layout((*columns, *rows)))

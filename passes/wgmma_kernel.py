@@ -18,11 +18,11 @@ from weft.isa.tensor_map import ROW_BYTES
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
 from weft.passes import emit, places, promoted
-from weft.passes.block_scales import BlockScales, turned
+from weft.passes.block_scales import BlockScales
 from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
 from weft.passes.global_sums import GlobalSums
-from weft.passes.product import element_bytes, map_of_member, member, panels, size, sum_type
+from weft.passes.product import element_bytes, map_of_member, member, panels, size, sum_type, turned
 from weft.passes.staged_operand import StagedOperand
 from weft.passes.stream_order import StreamOrder
 from weft.passes.stream_sums import StreamSums
