@@ -80,8 +80,7 @@ class TileScales:
         found = []
         for block in self.blocks:
             row = emit.minimum(block, emit.sub(size(matrix, 0), 1))
-            at = [arith.index_cast(ir.IndexType.get(), emit.value(each)) for each in (row, deep)]
-            found.append(memref.load(matrix, at))
+            found.append(memref.load(matrix, [emit.as_index(row), emit.as_index(deep)]))
         return found
 
     def factors(self, part: int, stage: Any, of_b: list[Any]) -> Any:
