@@ -16,13 +16,13 @@ from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.tensor_map import ROW_BYTES
 from weft.layout import Layout
-from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
+from weft.mlir import arith, gpu, ir, nvvm, scf
 from weft.passes import emit, places, promoted
 from weft.passes.block_scales import BlockScales
 from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
 from weft.passes.global_sums import GlobalSums
-from weft.passes.product import element_bytes, map_of_member, member, panels, size, sum_type, turned
+from weft.passes.product import element_bytes, map_of_member, member, panels, size, sum_type, turned, unset
 from weft.passes.staged_operand import StagedOperand
 from weft.passes.stream_order import StreamOrder
 from weft.passes.stream_sums import StreamSums
@@ -276,7 +276,6 @@ class WgmmaKernel:
         """
         if self.op.types.promoted:
             return promoted.multiply(self, place, start, position)
-        kind = self.sums_type
         late = self.schedule.overlaps
 
         def multiply(sums: Any, stage: Any, phase: Any, accumulate: int) -> Any:
@@ -298,7 +297,7 @@ class WgmmaKernel:
             return [sums, stage, *tile.advance(self.ring, stage, phase)]
 
         stage, phase = position
-        sums = multiply(tile.from_lane(llvm.mlir_undef(kind.lane_type), kind), stage, phase, 0)
+        sums = multiply(unset(self.sums_type), stage, phase, 0)
         if not late:
             tile.wait_gemm()
             self.release(stage)
