@@ -7,6 +7,7 @@ cluster multiply a part of K each, and add up what they have through their share
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from weft.dialects import tile
@@ -22,7 +23,17 @@ from weft.passes.block_scales import BlockScales
 from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
 from weft.passes.global_sums import GlobalSums
-from weft.passes.product import element_bytes, map_of_member, member, panels, size, sum_type, turned, unset
+from weft.passes.product import (
+    element_bytes,
+    map_of_member,
+    member,
+    pair_bytes,
+    panels,
+    size,
+    sum_type,
+    turned,
+    unset,
+)
 from weft.passes.staged_operand import StagedOperand
 from weft.passes.stream_order import StreamOrder
 from weft.passes.stream_sums import StreamSums
@@ -262,9 +273,9 @@ class WgmmaKernel:
     def _write_whole(self, sums: Any, number: Any, place: Place, row: Any, column: Any) -> None:
         """Stores to D what a warpgroup has multiplied of a tile."""
         if self.staging is not None:
-            self._write_staged(number, sums, *self.schedule.swapped(row, column), place.member)
+            self._write_staged(number, sums, row, column, place.member)
         else:
-            self._write(sums, *self.schedule.swapped(row, column), place.member)
+            self._write(sums, row, column, place.member)
 
     def _multiply(self, place: Place, start: Any, position: list[Any]) -> list[Any]:
         """All blocks of K of a tile: the sums, and where the ring stands.
@@ -328,35 +339,34 @@ class WgmmaKernel:
         return tile.from_lane(tile.to_lane(sums), turned(sums.type))
 
     def _write(self, sums: Any, row: Any, column: Any, number: Any) -> None:
-        """Stores sums to D from registers, or to number `number` of a batch."""
-        self._store(
-            self._oriented(sums), emit.value(row), emit.value(column), number, 2 if self._pairs else 1
-        )
+        """Stores a block's sums to D from registers, or to number `number` of a batch."""
+        row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
+        self._store(self._oriented(sums), row, column, number, self._width)
 
-    def _store(self, sums: Any, row: Any, column: Any, number: Any, together: int) -> None:
-        """Stores a fragment of D of which a lane has so many neighbours in a row."""
-        d, width = member(self.op.d, number), together * element_bytes(self.op.d)
-        for done, below, beside in finish(self.op, sums, row, column, aligned=together > 1, number=number):
+    def _store(self, sums: Any, row: Any, column: Any, number: Any, width: int) -> None:
+        """Stores a fragment of D, of which a lane has `width` bytes together in a row (0: one element)."""
+        d = member(self.op.d, number)
+        for done, below, beside in finish(self.op, sums, row, column, aligned=width > 0, number=number):
             place = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
-            tile.store(done, d, *place, vector_bytes=width if together > 1 else 0)
+            tile.store(done, d, *place, vector_bytes=width)
 
     @property
-    def _pairs(self) -> bool:
-        """Whether a lane's pairs of sums are neighbours in a row of D."""
-        return not self.schedule.swap
+    def _width(self) -> int:
+        """The bytes in D of a lane's pairs of sums, where these are neighbours in a row of it; else 0."""
+        return 0 if self.schedule.swap else pair_bytes(self.op.d)
 
     def _write_staged(self, number: Any, sums: Any, row: Any, column: Any, product: Any) -> None:
-        """Stores sums to D by TMA, from a part of shared memory that the last tile's store has read."""
-        row, column = emit.value(row), emit.value(column)
-        sums, part, met = self._oriented(sums), tile.stage(self.staging, number), False
+        """Stores a block's sums to D by TMA, by way of shared memory that the last tile's store has read."""
+        row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
+        sums, part = self._oriented(sums), tile.stage(self.staging, number)
         # Of 8 bits, pairs are stored; stmatrix stores what has 16.
-        width = 2 * element_bytes(self.op.d) if self._pairs and self.op.types.output_bytes == 1 else 0
-        for done, below, beside in finish(self.op, sums, row, column, aligned=self._pairs, number=product):
-            if not met:
-                with places.one_thread():
-                    nvvm.cp_async_bulk_wait_group(0, read=True)
-                self._meet(number)
-                met = True
+        width = self._width if self.op.types.output_bytes == 1 else 0
+        pieces = finish(self.op, sums, row, column, aligned=self._width > 0, number=product)
+        first = next(pieces)  # made while the last tile's store may still read
+        with places.one_thread():
+            nvvm.cp_async_bulk_wait_group(0, read=True)
+        self._meet(number)
+        for done, below, beside in chain([first], pieces):
             tile.store(done, part, emit.value(below), emit.value(beside), vector_bytes=width)
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         self._meet(number)
@@ -401,7 +411,7 @@ class WgmmaKernel:
         row, column = self.schedule.swapped(emit.mul(place.row, m), emit.mul(place.column, n))
         below, beside = sums.place(self.rank, number)
         at = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
-        self._store(total, *at, place.member, VECTOR)
+        self._store(total, *at, place.member, VECTOR * element_bytes(self.op.d))
 
     def _add_up_globally(
         self, memory: GlobalSums, sums: Any, number: Any, place: Place, row: Any, column: Any
@@ -415,7 +425,7 @@ class WgmmaKernel:
         with memory.shares(parts, number) as piece:
             total = tile.from_lane(memory.total(parts, piece, number), self._sums(columns))
             beside = emit.add(column, emit.mul(piece, columns))
-            self._write(total, *self.schedule.swapped(row, beside), place.member)
+            self._write(total, row, beside, place.member)
 
     def _add_up_parts(
         self, memory: StreamSums, sums: Any, number: Any, place: Place, row: Any, column: Any
@@ -430,7 +440,7 @@ class WgmmaKernel:
             with memory.pieces(parts, number) as piece:
                 total = tile.from_lane(memory.total(lane, kept, parts, piece, number), self._sums(columns))
                 beside = emit.add(column, emit.mul(piece, columns))
-                self._write(total, *self.schedule.swapped(row, beside), place.member)
+                self._write(total, row, beside, place.member)
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
             self._write_whole(sums, number, place, row, column)
