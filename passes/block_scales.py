@@ -2,7 +2,7 @@
 read, and what a lane multiplies its sums of a block by.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,11 @@ class BlockScales:
     """The scales of A, a row of which comes with each stage, and of B, which are read where they lie."""
 
     kernel: "WgmmaKernel"
+    of_a: Any = field(init=False)
+    of_b: Any = field(init=False)
+    extent: int = field(init=False)  # rows of A in a block
+    buffer: Any = field(init=False)
+    map: Any = field(init=False)
 
     def place(self) -> None:
         """Writes the buffer and the map of the scales of A at the insertion point."""

@@ -6,7 +6,7 @@ cluster multiply a part of K each, and add up what they have through their share
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -40,6 +40,7 @@ from weft.passes.stream_sums import StreamSums
 from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Parts, Place, span
 
 _ALL = 15  # the barrier of all that multiply: the last, behind those of a warpgroup and those that give turns
+_AnyOrder = Order | GroupedOrder | MaskedOrder | StreamOrder
 
 
 @dataclass
@@ -53,9 +54,23 @@ class WgmmaKernel:
     schedule: WarpgroupSchedule
     left: StagedOperand
     right: StagedOperand
-    ring: Any = None
+    # What `emit` builds: parts that not every schedule has, and what all have.
     scales: BlockScales | None = None
-    turns: Any = None
+    staging: Any = None  # where warpgroups put their parts of D together, and the map of D that stores these
+    d_map: Any = None
+    cluster_sums: ClusterSums | None = None
+    global_sums: GlobalSums | None = None
+    stream_sums: StreamSums | None = None
+    ring: Any = field(init=False)
+    blocks: Any = field(init=False)  # of K
+    first: Any = field(init=False)  # tile of this cluster, and how far it is to the next
+    step: Any = field(init=False)
+    rank: Any = field(init=False)  # of this CTA in its cluster
+    place: tuple[Any, Any] = field(init=False)  # row and column in a cluster that shares its copies
+    order: _AnyOrder = field(init=False)
+    k_first: Any = field(init=False)  # block of K that the tile has, and the one behind its last
+    k_end: Any = field(init=False)
+    turns: promoted.Turns = field(init=False)  # of the warpgroup that multiplies
 
     @classmethod
     def of(cls, op: MatmulOp) -> "WgmmaKernel":
@@ -79,10 +94,8 @@ class WgmmaKernel:
             self.scales = BlockScales(self)
             self.scales.place()
         self.staging = self._staging()
-        self.cluster_sums = None
         if self.schedule.splits > 1:
             self.cluster_sums = ClusterSums(self.schedule, self.sums_type.element_type, self.left.buffer)
-        self.global_sums = self.stream_sums = None
         if self.schedule.global_splits > 1:
             self.global_sums = GlobalSums(self.op, self.sums_type.element_type)
         if self.schedule.stream_k:
@@ -129,7 +142,6 @@ class WgmmaKernel:
         self.first, self.step = emit.div(cta, ctas), emit.div(count, ctas)
         self.rank = emit.rem(cta, ctas)
         self.order = self._order()
-        # A CTA's place in a cluster that shares its copies: row and column among blocks.
         down, across = self.schedule.cluster
         sharing = emit.rem(self.rank, down * across)
         self.place = emit.rem(sharing, down), emit.div(sharing, down)
@@ -137,7 +149,7 @@ class WgmmaKernel:
         if self.schedule.splits > 1:
             self.k_first, self.k_end = span(self.blocks, self.rank, self.schedule.splits)
 
-    def _order(self) -> Order | GroupedOrder | MaskedOrder | StreamOrder:
+    def _order(self) -> _AnyOrder:
         """The tiles, in clusters that share their copies."""
         op, (m, n, _), (down, across) = self.op, self.schedule.block, self.schedule.cluster
         rows, columns = self.schedule.swapped(size(op.d, -2), size(op.d, -1))
@@ -244,7 +256,7 @@ class WgmmaKernel:
     # The warpgroups that multiply
 
     def _consume(self, number: Any) -> None:
-        start, self.number = emit.mul(number, self.schedule.rows), number
+        start = emit.mul(number, self.schedule.rows)
         # Without scales, warpgroups that add up keep out of each other's way by themselves.
         self.turns = promoted.Turns(number, self.schedule.warpgroups if self.op.types.scaled else 1)
         self.turns.begin()
