@@ -61,6 +61,11 @@ class Types:
         return _WIDTHS[self.d]
 
 
+def ceil_div(a: int, b: int) -> int:
+    """How many of size `b` cover `a`."""
+    return -(-a // b)
+
+
 def atom(element: str) -> mma.Sync:
     """The instruction that warp tiles with inputs of a type are made of."""
     return mma.Sync("m16n8k16", element, element, "f32", "f32")
@@ -272,7 +277,7 @@ class WarpgroupSchedule(_Written):
     @property
     def scale_stride(self) -> int:
         """Scales of A in a stage: one for each row of A, in whole 128 bytes, where TMA may write."""
-        return -(-self.block[1 if self.swap else 0] // 32) * 32
+        return ceil_div(self.block[1 if self.swap else 0], 32) * 32
 
     def staging_bytes(self, types: Types) -> int:
         """Shared memory beside the stages in which a block of D is put together."""

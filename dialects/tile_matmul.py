@@ -15,7 +15,7 @@ from weft.dialects.roles import (
     role_names,
     title,
 )
-from weft.dialects.schedule import AnySchedule, Types, schedule_of
+from weft.dialects.schedule import AnySchedule, Types, ceil_div, schedule_of
 from weft.dialects.tile_types import (
     BYTE_TYPES,
     FP8_TYPES,
@@ -231,7 +231,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
 
 def _blocks(size: int | None, block: int) -> int | None:
-    return size and -(-size // block)
+    return size and ceil_div(size, block)
 
 
 def _dims(value: Any) -> tuple[int | None, ...]:
