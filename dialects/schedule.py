@@ -6,7 +6,7 @@ A schedule with `warps` is for `mma.sync`, one with `warpgroups` for `wgmma`.
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from math import gcd
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from weft import mlir, mlir_text
 from weft.dialects.tile_claims import MOST_PARTIES
@@ -29,6 +29,8 @@ OTHER_REGISTERS = 32  # that a thread of wgmma needs beside its sums, as ptxas c
 _UNEQUAL_REGISTERS = 26  # and of an equal share beside one instruction's, whatever its role is given
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
 _WIDTHS = {name: ELEMENT_TYPES[ptx].bits // 8 for name, ptx in {**PTX_INPUTS, "i32": "s32"}.items()}
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class Types:
     def output_bytes(self) -> int:
         """Of an element of D."""
         return _WIDTHS[self.d]
+
+
+def ceil_div(a: int, b: int) -> int:
+    """How many of size `b` cover `a`."""
+    return -(-a // b)
 
 
 def atom(element: str) -> mma.Sync:
@@ -218,6 +225,10 @@ class WarpgroupSchedule(_Written):
         """Rows of a block that one warpgroup computes."""
         return self.block[0] // self.warpgroups
 
+    def swapped(self, row: _T, column: _T) -> tuple[_T, _T]:
+        """What a block has along its rows and columns as D has it, and the other way round."""
+        return (column, row) if self.swap else (row, column)
+
     def products(self, types: Types) -> int:
         """Instructions' sums that lie beside a warpgroup's promoted ones: two where its threads hold them, so
         that one is under way while the other is added up.
@@ -248,9 +259,7 @@ class WarpgroupSchedule(_Written):
 
     def form(self, types: Types) -> wgmma.MmaAsync:
         """The instruction that multiplies."""
-        a, b = PTX_INPUTS[types.a], PTX_INPUTS[types.b]
-        if self.swap:
-            a, b = b, a
+        a, b = self.swapped(PTX_INPUTS[types.a], PTX_INPUTS[types.b])
         depth = wgmma.depth(ELEMENT_TYPES[a])
         d = "f32" if ELEMENT_TYPES[a].kind == "float" else "s32"
         return wgmma.MmaAsync(f"m{wgmma.M}n{self.block[1]}k{depth}", a, b, d)
@@ -268,7 +277,7 @@ class WarpgroupSchedule(_Written):
     @property
     def scale_stride(self) -> int:
         """Scales of A in a stage: one for each row of A, in whole 128 bytes, where TMA may write."""
-        return -(-self.block[1 if self.swap else 0] // 32) * 32
+        return ceil_div(self.block[1 if self.swap else 0], 32) * 32
 
     def staging_bytes(self, types: Types) -> int:
         """Shared memory beside the stages in which a block of D is put together."""
@@ -393,7 +402,7 @@ class WarpgroupSchedule(_Written):
             return (
                 f"expects a cluster of 2, 4 or 8 CTAs and no splits, got {down} x {across} and {self.splits}"
             )
-        outside = types.transposed if not self.swap else types.transposed[::-1]
+        outside = self.swapped(*types.transposed)
         for extent, parts, k_outside in zip(self.block, (across, down), outside, strict=False):
             # A part must be whole groups of rows of a swizzle, or whole panels.
             unit = 128 // types.input_bytes if k_outside else 8

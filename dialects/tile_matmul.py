@@ -15,7 +15,7 @@ from weft.dialects.roles import (
     role_names,
     title,
 )
-from weft.dialects.schedule import AnySchedule, Types, schedule_of
+from weft.dialects.schedule import AnySchedule, Types, ceil_div, schedule_of
 from weft.dialects.tile_types import (
     BYTE_TYPES,
     FP8_TYPES,
@@ -203,21 +203,35 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     def _shape_complaint(self) -> str | None:
         (m, k), (k_b, n), (m_d, n_d) = self._sizes("a"), self._sizes("b"), _dims(self.d)
         pairs = [("M", "A", m, "D", m_d), ("N", "B", n, "D", n_d), ("K", "A", k, "B", k_b)]
-        batch = None if self.d.type.rank == 2 or self.d.type.is_dynamic_dim(0) else self.d.type.shape[0]
-        of_d = extents(m_d, n_d, k, m_d if self.d.type.rank == 2 else batch, _blocks)
-        for role, value in self.roles.items():
-            sizes = zip(ROLES[role].sizes, _dims(value), strict=True)
-            pairs += [
-                (dim, "A" if dim.startswith("K") else "D", of_d[dim], title(role), size)
-                for dim, size in sizes
-            ]
         for dim, x, x_size, y, y_size in pairs:
             if x_size and y_size and x_size != y_size:
-                left = "K x M" if self.attribute("transpose_a") else "M x K"
                 right = "N x K" if self.attribute("transpose_b") else "K x N"
                 found = f"{dim} is {x_size} in {x} and {y_size} in {y}"
-                return f"expects A ({left}), B ({right}) and D (M x N) to agree: {found}"
+                return f"expects A ({self._written_a}), B ({right}) and D (M x N) to agree: {found}"
+        return self._role_shape_complaint(m_d, n_d, k)
+
+    def _role_shape_complaint(self, m: int | None, n: int | None, k: int | None) -> str | None:
+        """Why an operand after D doesn't fit D, or A where a size of it goes with K."""
+        batched = self.d.type.rank == 3
+        of_groups = "batch" if batched else "M"  # groups are of rows of D, or of a batch's products
+        wanted = extents(m, n, k, _sizes_of(self.d)[0], _blocks)
+        shapes = {"A": self._written_a, "D": "batch x M x N" if batched else "M x N"}
+        for role, value in self.roles.items():
+            sizes = ROLES[role].sizes
+            names = [of_groups if size == "groups" else size for size in sizes]
+            for size, name, found in zip(sizes, names, _dims(value), strict=True):
+                if wanted[size] and found and wanted[size] != found:
+                    other, this = "A" if size.startswith("K") else "D", title(role)
+                    return (
+                        f"expects {other} ({shapes[other]}) and {this} ({' x '.join(names)}) to agree: "
+                        f"{name} is {wanted[size]} in {other} and {found} in {this}"
+                    )
         return None
+
+    @property
+    def _written_a(self) -> str:
+        """The sizes of A as messages write them."""
+        return "K x M" if self.attribute("transpose_a") else "M x K"
 
     def _schedule_complaint(self) -> str | None:
         found = self.attribute("schedule")
@@ -231,12 +245,16 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
 
 def _blocks(size: int | None, block: int) -> int | None:
-    return size and -(-size // block)
+    return size and ceil_div(size, block)
+
+
+def _sizes_of(value: Any) -> tuple[int | None, ...]:
+    kind = value.type
+    return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
 
 
 def _dims(value: Any) -> tuple[int | None, ...]:
-    kind = value.type
-    return tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank)[-2:])
+    return _sizes_of(value)[-2:]
 
 
 def matmul(

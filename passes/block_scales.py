@@ -2,17 +2,16 @@
 read, and what a lane multiplies its sums of a block by.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import PROMOTED
-from weft.dialects.tile import BufferType, FragmentType
-from weft.layout import Layout
+from weft.dialects.tile import BufferType
 from weft.mlir import arith, ir, memref, vector
 from weft.passes import emit, places
-from weft.passes.product import map_of_member, member, size
+from weft.passes.product import map_of_member, member, size, turned
 from weft.passes.tile_order import Place
 
 if TYPE_CHECKING:
@@ -24,6 +23,11 @@ class BlockScales:
     """The scales of A, a row of which comes with each stage, and of B, which are read where they lie."""
 
     kernel: "WgmmaKernel"
+    of_a: Any = field(init=False)
+    of_b: Any = field(init=False)
+    extent: int = field(init=False)  # rows of A in a block
+    buffer: Any = field(init=False)
+    map: Any = field(init=False)
 
     def place(self) -> None:
         """Writes the buffer and the map of the scales of A at the insertion point."""
@@ -81,8 +85,7 @@ class TileScales:
         found = []
         for block in self.blocks:
             row = emit.minimum(block, emit.sub(size(matrix, 0), 1))
-            at = [arith.index_cast(ir.IndexType.get(), emit.value(each)) for each in (row, deep)]
-            found.append(memref.load(matrix, at))
+            found.append(memref.load(matrix, [emit.as_index(row), emit.as_index(deep)]))
         return found
 
     def factors(self, part: int, stage: Any, of_b: list[Any]) -> Any:
@@ -109,9 +112,3 @@ class TileScales:
                 found = arith.select(follows, of_b[block + 1], found)
             of_units.append(found)
         return [of_units[column // unit] for column in columns]
-
-
-def turned(kind: Any) -> Any:
-    """The type of a fragment with rows for columns, in the same registers."""
-    rows, columns = kind.layout.group(kind.shape)
-    return FragmentType.of(kind.shape[::-1], kind.element_type, Layout((*columns, *rows)))

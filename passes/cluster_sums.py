@@ -24,7 +24,7 @@ class ClusterSums:
     def __init__(self, schedule: WarpgroupSchedule, element: Any, over: Any) -> None:
         """Makes the buffer at the insertion point, in the place of the buffer `over` and what follows it."""
         self.schedule = schedule
-        rows, columns = self.shape = _turned(schedule, *schedule.block[:2])
+        rows, columns = self.shape = schedule.swapped(*schedule.block[:2])
         layout = f"S[({rows},{columns}):({schedule.sums_stride},1)]"
         self.buffer = tile.alloc(BufferType.of(self.shape, element, layout), over=over)
         self.part = FragmentType.of(self._part, element, share_layout(*self._part))
@@ -38,7 +38,7 @@ class ClusterSums:
 
     def put(self, sums: Any, number: Any) -> None:
         """Stores what warpgroup `number` has multiplied, a fragment of D, once all have read the stages."""
-        row, column = _turned(self.schedule, emit.mul(number, self.schedule.rows), 0)
+        row, column = self.schedule.swapped(emit.mul(number, self.schedule.rows), 0)
         # A lane's pairs of sums are neighbours in a row of D but for swapped blocks.
         width = 0 if self.schedule.swap else 8
         tile.store(sums, self.buffer, emit.value(row), emit.value(column), vector_bytes=width)
@@ -78,7 +78,3 @@ def share_layout(rows: int, columns: int) -> str:
     steps, turns = vectors // across, rows // (down * WARPS)
     of_rows = f"{steps * VECTOR},1@warpid,{across}@laneid"
     return f"S[({turns},{WARPS},{down},{steps},{across},{VECTOR}):({of_rows},{VECTOR},1@laneid,1)]"
-
-
-def _turned(schedule: WarpgroupSchedule, row: Any, column: Any) -> tuple[Any, Any]:
-    return (column, row) if schedule.swap else (row, column)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import product
 from math import gcd, hypot, sqrt
 
-from weft.dialects.schedule import OTHER_REGISTERS, PROMOTED, Types, WarpgroupSchedule
+from weft.dialects.schedule import OTHER_REGISTERS, PROMOTED, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
 from weft.isa import wgmma
 from weft.isa.chips import CHIPS, WARPGROUP, Chip, register_share
@@ -26,7 +26,7 @@ _GLOBAL_SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _MOST_SUMS = 128 * 128  # of a warpgroup: with more, too few stages are left
 _SWAPPED_ROWS = 256  # products of more rows gain nothing from swapped operands
 _SCALED_COLUMNS = 64  # of swapped blocks: the scales of more don't fit in registers beside the sums
-_GROUPS = (4, 8, 16)
+GROUPS = (4, 8, 16)
 _FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
 _SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
 _READERS = 16  # tiles, of those under way at a time, that read the same
@@ -133,14 +133,15 @@ def _divisions(
 ) -> Iterator[tuple[int, tuple[int, int], int]]:
     """The splits, clusters and global splits that such blocks of a product may be divided among."""
     rows, columns, depth = whole.block
-    tiles, blocks = (_up(down, rows), _up(across, columns)), _up(k, depth)
+    tiles, blocks = (ceil_div(down, rows), ceil_div(across, columns)), ceil_div(k, depth)
     for splits, cluster in _CLUSTERS:
         if cluster[0] > tiles[0] or cluster[1] > tiles[1] or (splits > 1 and blocks < 2 * splits):
             continue
-        ctas = splits * _up(tiles[0], cluster[0]) * _up(tiles[1], cluster[1]) * cluster[0] * cluster[1]
+        sharing = cluster[0] * cluster[1]
+        ctas = splits * sharing * ceil_div(tiles[0], cluster[0]) * ceil_div(tiles[1], cluster[1])
         for parts in _GLOBAL_SPLITS if splits == 1 else (1,):
             # Parts that come one after the other only add to what there is to add up.
-            if parts == 1 or (blocks >= 2 * parts and ctas * parts <= _RESIDENT[cluster[0] * cluster[1]]):
+            if parts == 1 or (blocks >= 2 * parts and ctas * parts <= _RESIDENT[sharing]):
                 yield splits, cluster, parts
 
 
@@ -150,22 +151,22 @@ def _group(s: WarpgroupSchedule, down: int, across: int, row: int) -> int:
     """
     height, width = s.block[0] * s.cluster[0], s.block[1] * s.cluster[1]
     under_way = _RESIDENT[s.ctas] // (s.ctas * s.global_splits)
-    if row <= _SHORT and under_way // _GROUPS[0] * width >= across:
-        return _GROUPS[0]  # more is written than read: then D is best written in whole rows
-    below = _up(down, height)
+    if row <= _SHORT and under_way // GROUPS[0] * width >= across:
+        return GROUPS[0]  # more is written than read: then D is best written in whole rows
+    below = ceil_div(down, height)
 
     def read(group: int) -> int:
         rows = min(group, below)
-        return rows * height + min(_up(under_way, rows) * width, across)
+        return rows * height + min(ceil_div(under_way, rows) * width, across)
 
-    return min(_GROUPS[1:], key=read)
+    return min(GROUPS[1:], key=read)
 
 
 def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, members: int = 1) -> float:
     """The cycles that a batch of products takes."""
     rows, columns, depth = s.block
-    down, across = (n, m) if s.swap else (m, n)
-    ctas = _up(down, rows * s.cluster[0]) * _up(across, columns * s.cluster[1])
+    down, across = s.swapped(m, n)
+    ctas = ceil_div(down, rows * s.cluster[0]) * ceil_div(across, columns * s.cluster[1])
     ctas *= s.splits * s.global_splits * s.cluster[0] * s.cluster[1] * members
     products, fill = _products(s, types), _fill(s, down, across, types)
     # A warpgroup that leaves products under way releases a stage one block late.
@@ -173,7 +174,7 @@ def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, members
     block = max(products, fill, (_LATENCY + fill + products) / stages)
     if types.promoted and s.cluster == (1, 2) and rows > columns:
         block *= _SHARED
-    tile = _up(k, depth * s.splits * s.global_splits) * (block + _BLOCK) + _TILE
+    tile = ceil_div(k, depth * s.splits * s.global_splits) * (block + _BLOCK) + _TILE
     written = rows * columns * types.output_bytes / s.splits / _STORE * (1 + _NARROW * _panels(s, types))
     sums = rows * columns * 4
     moved = members * ((m * k + n * k) * types.input_bytes + m * n * types.output_bytes)
@@ -185,7 +186,7 @@ def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, members
         tile += _CLAIM + sums / _PUT + sums * s.global_splits / s.shares / _GET
     if s.splits > 1:
         tile += sums / _ADD
-    tiles = _up(ctas, _RESIDENT[s.ctas]) * (tile + _OVERLAP * written)
+    tiles = ceil_div(ctas, _RESIDENT[s.ctas]) * (tile + _OVERLAP * written)
     # Where both take about as long neither hides the other wholly.
     return sqrt(hypot(tiles**2, (moved / _MEMORY) ** 2)) + end
 
@@ -211,7 +212,7 @@ def _fill(s: WarpgroupSchedule, down: int, across: int, types: Types) -> float:
     not for a whole cluster; what many do is in L2.
     """
     rows, columns, depth = s.block
-    of_rows, of_columns = min(_up(across, columns), _READERS), min(_up(down, rows), _READERS)
+    of_rows, of_columns = min(ceil_div(across, columns), _READERS), min(ceil_div(down, rows), _READERS)
     rare = rows / s.cluster[1] / sqrt(of_rows) + columns / s.cluster[0] / sqrt(of_columns)
     return s.stage_bytes(types) / _FILL + rare * depth * types.input_bytes / _RARE
 
@@ -221,7 +222,3 @@ def _panels(s: WarpgroupSchedule, types: Types) -> int:
     if s.swap or not s.staged(types):
         return 0
     return 128 // gcd(128, s.block[1] * types.output_bytes) - 1
-
-
-def _up(a: int, b: int) -> int:
-    return -(-a // b)

@@ -143,11 +143,11 @@ def _load_shared(op: LoadOp) -> Any:
     kind = op.fragment.type
     if kind.element_type.width != 16:
         return _load_plain(op)
-    words: list[Any] = []
+    words, word = list[Any](), emit.i32()
     for count, address, transposed in _matrix_moves(op, op.source, kind):
         result = mma.ldmatrix(address=address, shape="m8n8", num=count, trans=transposed)
-        words += [result] if count == 1 else [llvm.extractvalue(_i32(), result, [i]) for i in range(count)]
-    packed = vector.from_elements(ir.VectorType.get([len(words)], _i32()), words)
+        words += [result] if count == 1 else [llvm.extractvalue(word, result, [i]) for i in range(count)]
+    packed = vector.from_elements(ir.VectorType.get([len(words)], word), words)
     return tile.from_lane(vector.bitcast(kind.lane_type, packed), kind)
 
 
@@ -158,7 +158,7 @@ def _store_shared(op: StoreOp) -> None:
         _store_plain(op)
         return
     lane = tile.to_lane(op.fragment)
-    words = emit.elements(vector.bitcast(ir.VectorType.get([kind.registers // 2], _i32()), lane))
+    words = emit.elements(vector.bitcast(ir.VectorType.get([kind.registers // 2], emit.i32()), lane))
     first = 0
     for count, address, transposed in _matrix_moves(op, op.destination, kind):
         registers = words[first : first + count]
@@ -287,10 +287,6 @@ def _stored(fragment: Any) -> Callable[[int, int], Any]:
         )
 
     return run
-
-
-def _i32() -> Any:
-    return emit.i32()
 
 
 def _matrices(op: Any, kind: Any) -> tuple[list[tuple[int, int]], bool]:

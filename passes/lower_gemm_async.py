@@ -144,9 +144,7 @@ class _Left:
         want = Layout.parse(registers.layout).tile_to(kind.shape, registers.shape)
         if kind.layout.canonical() != want.canonical():
             raise refuse(op, f"expects A in registers as the instruction reads it, {want}, got {kind.layout}")
-        words = ir.VectorType.get(
-            [kind.registers * kind.element_type.width // 32], ir.IntegerType.get_signless(32)
-        )
+        words = ir.VectorType.get([kind.registers * kind.element_type.width // 32], emit.i32())
         self.words = emit.elements(vector.bitcast(words, tile.to_lane(op.a)))
         self.steps, self.type = kind.shape[1] // registers.shape[1], registers
 

@@ -114,7 +114,7 @@ def _say_launch(product: MatmulOp) -> None:
     splits = 1
     if isinstance(schedule, WarpgroupSchedule):
         splits = MOST_PARTS if schedule.stream_k else schedule.splits * schedule.global_splits
-        rows, columns = (columns, rows) if schedule.swap else (rows, columns)
+        rows, columns = schedule.swapped(rows, columns)
         each = 0 if schedule.splits > 1 else 1
         attributes["weft.persistent"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), each)
         attributes["weft.aligned"] = _alignments(len(arguments), product)

@@ -4,9 +4,10 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import SWIZZLES
-from weft.dialects.tile_types import FP8_TYPES
+from weft.dialects.tile_types import FP8_TYPES, FragmentType
 from weft.isa import wgmma
-from weft.mlir import arith, ir, memref, nvvm, vector
+from weft.layout import Layout
+from weft.mlir import arith, ir, llvm, memref, nvvm, vector
 from weft.passes import emit
 
 
@@ -64,6 +65,17 @@ def map_of_member(matrix: Any, map_: Any, index: Any) -> Any:
 def sum_type(form: wgmma.MmaAsync) -> Any:
     """The type of the sums that an instruction makes."""
     return emit.i32() if form.d_type == "s32" else ir.F32Type.get()
+
+
+def turned(kind: Any) -> Any:
+    """The type of a fragment with rows for columns, in the same registers."""
+    rows, columns = kind.layout.group(kind.shape)
+    return FragmentType.of(kind.shape[::-1], kind.element_type, Layout((*columns, *rows)))
+
+
+def unset(kind: Any) -> Any:
+    """A fragment for what is computed first: registers that hold nothing yet."""
+    return tile.from_lane(llvm.mlir_undef(kind.lane_type), kind)
 
 
 def add(a: Any, b: Any) -> Any:

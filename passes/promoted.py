@@ -11,9 +11,10 @@ from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP
-from weft.mlir import arith, ir, llvm, nvvm, scf, vector
+from weft.mlir import arith, ir, nvvm, scf, vector
 from weft.passes import emit
 from weft.passes.block_scales import TileScales
+from weft.passes.product import unset
 from weft.passes.tile_order import Place
 
 if TYPE_CHECKING:
@@ -42,11 +43,6 @@ class _Blocks:
     rows: list[Any]
     kind: Any
     scales: TileScales | None
-
-    @property
-    def unset(self) -> Any:
-        """Registers of a product that hold nothing yet."""
-        return tile.from_lane(llvm.mlir_undef(self.kind.lane_type), self.kind)
 
     @property
     def zeros(self) -> Any:
@@ -96,7 +92,7 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
         sums, (stage, phase), of_b = carried[:parts], carried[parts : parts + 2], carried[parts + 2 :]
         tile.await_(kernel.ring, stage, phase)
         # What one product takes the place of is the last one: its registers are free when that is added up.
-        products = blocks.unset
+        products = unset(blocks.kind)
         for part in range(parts):
             products = blocks.start(part, stage, products)
             if part == 0:
@@ -146,20 +142,20 @@ def _add_up_beside(blocks: _Blocks, position: list[Any]) -> list[Any]:
 
     def pair(number: Any, carried: list[Any]) -> list[Any]:
         sums, position, first = carried[0], carried[1:3], _Flight(carried[3], carried[4], carried[5:])
-        second, position = start(number, position, blocks.unset)
+        second, position = start(number, position, unset(blocks.kind))
         sums, landed = land(first, sums, 1)
         first, position = start(emit.add(number, 1), position, landed)
         sums, _ = land(second, sums, 1)
         return [sums, *position, first.products, first.stage, *first.of_b]
 
-    first, position = start(kernel.k_first, position, blocks.unset)
+    first, position = start(kernel.k_first, position, unset(blocks.kind))
     carried = [blocks.zeros, *position, first.products, first.stage, *first.of_b]
     left = kernel.each_block(carried, pair, begun=1, together=2)
     sums, position, first = left[0], left[1:3], _Flight(left[3], left[4], left[5:])
     rest = emit.equal(emit.rem(emit.sub(kernel.k_end, kernel.k_first), 2), 0)
     branch = scf.IfOp(rest, [value.type for value in left[:3]], has_else=True)
     with ir.InsertionPoint(branch.then_block):
-        second, behind = start(emit.sub(kernel.k_end, 1), position, blocks.unset)
+        second, behind = start(emit.sub(kernel.k_end, 1), position, unset(blocks.kind))
         both, _ = land(second, land(first, sums, 1)[0], 0)
         scf.yield_([both, *behind])
     with ir.InsertionPoint(branch.else_block):

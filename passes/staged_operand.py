@@ -1,6 +1,6 @@
 """A or B in a kernel for `wgmma`: the stages that hold it, and how TMA fills them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from weft.dialects import tile
@@ -19,6 +19,8 @@ class StagedOperand:
     block_k: int
     stages: int
     parts: int  # in which the CTAs of a cluster copy a block, each one for all
+    buffer: Any = field(init=False)
+    map: Any = field(init=False)
 
     @property
     def buffer_type(self) -> Any:

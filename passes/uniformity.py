@@ -137,8 +137,8 @@ def _sources(op: Any, scope: Scope) -> list[Any] | None:
     same = SAME_IN_A_WARP if scope is Scope.WARP else SAME_IN_A_CTA
     if op.name.partition(".")[0] in PURE_DIALECTS or op.name in same:
         return list(op.operands)
-    if op.name == "nvvm.shfl.sync" and "idx" in str(op.attributes["kind"]):
-        # The one lane's that all read: in a warpgroup, each warp has its own.
+    if _reads_one_lane(op):
+        # In a warpgroup, each warp has a lane of its own that all read.
         return list(op.operands)[1:3] if scope is not Scope.WARP else [op.operands[2]]
     if op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block):
         return list(op.operands)
@@ -147,6 +147,14 @@ def _sources(op: Any, scope: Scope) -> list[Any] | None:
         ends = [list(block.operations)[-1] for region in op.regions for block in region.blocks]
         return [*op.operands, *(value for end in ends for value in end.operands)]
     return None
+
+
+def _reads_one_lane(op: Any) -> bool:
+    """Whether all lanes get what the one has whose number is given."""
+    if op.name != "nvvm.shfl.sync":
+        return False
+    idx = ir.AttrBuilder.get("nvvm.ShflKindAttr")(nvvm.ShflKind.idx, op.context)
+    return bool(op.attributes["kind"] == idx)
 
 
 def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:

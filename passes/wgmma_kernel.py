@@ -6,7 +6,8 @@ cluster multiply a part of K each, and add up what they have through their share
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from weft.dialects import tile
@@ -16,19 +17,30 @@ from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.tensor_map import ROW_BYTES
 from weft.layout import Layout
-from weft.mlir import arith, gpu, ir, llvm, nvvm, scf
+from weft.mlir import arith, gpu, ir, nvvm, scf
 from weft.passes import emit, places, promoted
-from weft.passes.block_scales import BlockScales, turned
+from weft.passes.block_scales import BlockScales
 from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
 from weft.passes.global_sums import GlobalSums
-from weft.passes.product import element_bytes, map_of_member, member, panels, size, sum_type
+from weft.passes.product import (
+    element_bytes,
+    map_of_member,
+    member,
+    pair_bytes,
+    panels,
+    size,
+    sum_type,
+    turned,
+    unset,
+)
 from weft.passes.staged_operand import StagedOperand
 from weft.passes.stream_order import StreamOrder
 from weft.passes.stream_sums import StreamSums
 from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Parts, Place, span
 
 _ALL = 15  # the barrier of all that multiply: the last, behind those of a warpgroup and those that give turns
+_AnyOrder = Order | GroupedOrder | MaskedOrder | StreamOrder
 
 
 @dataclass
@@ -42,21 +54,35 @@ class WgmmaKernel:
     schedule: WarpgroupSchedule
     left: StagedOperand
     right: StagedOperand
-    ring: Any = None
+    # What `emit` builds: parts that not every schedule has, and what all have.
     scales: BlockScales | None = None
-    turns: Any = None
+    staging: Any = None  # where warpgroups put their parts of D together, and the map of D that stores these
+    d_map: Any = None
+    cluster_sums: ClusterSums | None = None
+    global_sums: GlobalSums | None = None
+    stream_sums: StreamSums | None = None
+    ring: Any = field(init=False)
+    blocks: Any = field(init=False)  # of K
+    first: Any = field(init=False)  # tile of this cluster, and how far it is to the next
+    step: Any = field(init=False)
+    rank: Any = field(init=False)  # of this CTA in its cluster
+    place: tuple[Any, Any] = field(init=False)  # row and column in a cluster that shares its copies
+    order: _AnyOrder = field(init=False)
+    k_first: Any = field(init=False)  # block of K that the tile has, and the one behind its last
+    k_end: Any = field(init=False)
+    turns: promoted.Turns = field(init=False)  # of the warpgroup that multiplies
 
     @classmethod
     def of(cls, op: MatmulOp) -> "WgmmaKernel":
         schedule = op.schedule
         assert isinstance(schedule, WarpgroupSchedule)
         m, n, k = schedule.block
-        inputs = [(op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))]
-        if schedule.swap:
-            inputs.reverse()
+        a, b = (op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))
         left, right = (
             StagedOperand(matrix, inside, extent, k, schedule.stages, parts)
-            for (matrix, inside), extent, parts in zip(inputs, (m, n), schedule.cluster[::-1], strict=True)
+            for (matrix, inside), extent, parts in zip(
+                schedule.swapped(a, b), (m, n), schedule.cluster[::-1], strict=True
+            )
         )
         return cls(op, schedule, left, right)
 
@@ -68,10 +94,8 @@ class WgmmaKernel:
             self.scales = BlockScales(self)
             self.scales.place()
         self.staging = self._staging()
-        self.cluster_sums = None
         if self.schedule.splits > 1:
             self.cluster_sums = ClusterSums(self.schedule, self.sums_type.element_type, self.left.buffer)
-        self.global_sums = self.stream_sums = None
         if self.schedule.global_splits > 1:
             self.global_sums = GlobalSums(self.op, self.sums_type.element_type)
         if self.schedule.stream_k:
@@ -118,7 +142,6 @@ class WgmmaKernel:
         self.first, self.step = emit.div(cta, ctas), emit.div(count, ctas)
         self.rank = emit.rem(cta, ctas)
         self.order = self._order()
-        # A CTA's place in a cluster that shares its copies: row and column among blocks.
         down, across = self.schedule.cluster
         sharing = emit.rem(self.rank, down * across)
         self.place = emit.rem(sharing, down), emit.div(sharing, down)
@@ -126,12 +149,10 @@ class WgmmaKernel:
         if self.schedule.splits > 1:
             self.k_first, self.k_end = span(self.blocks, self.rank, self.schedule.splits)
 
-    def _order(self) -> Order | GroupedOrder | MaskedOrder | StreamOrder:
+    def _order(self) -> _AnyOrder:
         """The tiles, in clusters that share their copies."""
         op, (m, n, _), (down, across) = self.op, self.schedule.block, self.schedule.cluster
-        rows, columns = size(op.d, -2), size(op.d, -1)
-        if self.schedule.swap:
-            rows, columns = columns, rows
+        rows, columns = self.schedule.swapped(size(op.d, -2), size(op.d, -1))
         height, width, group = m * down, n * across, self.schedule.group
         members = size(op.d, 0) if op.d.type.rank == 3 else None
         down, across = emit.ceil_div(rows, height), emit.ceil_div(columns, width)
@@ -148,10 +169,9 @@ class WgmmaKernel:
     def _staging(self) -> Any:
         """Where the warpgroups put their parts of D together; None where they don't."""
         types, schedule = self.op.types, self.schedule
-        shape = schedule.rows, schedule.block[1]
         if not schedule.staged(types):
             return None
-        rows, columns = shape[::-1] if schedule.swap else shape
+        rows, columns = schedule.swapped(schedule.rows, schedule.block[1])
         layout = panels(rows, columns, types.output_bytes, schedule.warpgroups)
         buffer = tile.alloc(
             BufferType.of((schedule.warpgroups, rows, columns), self.op.d.type.element_type, layout)
@@ -236,7 +256,7 @@ class WgmmaKernel:
     # The warpgroups that multiply
 
     def _consume(self, number: Any) -> None:
-        start, self.number = emit.mul(number, self.schedule.rows), number
+        start = emit.mul(number, self.schedule.rows)
         # Without scales, warpgroups that add up keep out of each other's way by themselves.
         self.turns = promoted.Turns(number, self.schedule.warpgroups if self.op.types.scaled else 1)
         self.turns.begin()
@@ -265,13 +285,9 @@ class WgmmaKernel:
     def _write_whole(self, sums: Any, number: Any, place: Place, row: Any, column: Any) -> None:
         """Stores to D what a warpgroup has multiplied of a tile."""
         if self.staging is not None:
-            self._write_staged(number, sums, *self._swapped(row, column), place.member)
+            self._write_staged(number, sums, row, column, place.member)
         else:
-            self._write(sums, *self._swapped(row, column), place.member)
-
-    def _swapped(self, row: Any, column: Any) -> tuple[Any, Any]:
-        """A place among the rows and columns of D."""
-        return (column, row) if self.schedule.swap else (row, column)
+            self._write(sums, row, column, place.member)
 
     def _multiply(self, place: Place, start: Any, position: list[Any]) -> list[Any]:
         """All blocks of K of a tile: the sums, and where the ring stands.
@@ -283,7 +299,6 @@ class WgmmaKernel:
         """
         if self.op.types.promoted:
             return promoted.multiply(self, place, start, position)
-        kind = self.sums_type
         late = self.schedule.overlaps
 
         def multiply(sums: Any, stage: Any, phase: Any, accumulate: int) -> Any:
@@ -305,7 +320,7 @@ class WgmmaKernel:
             return [sums, stage, *tile.advance(self.ring, stage, phase)]
 
         stage, phase = position
-        sums = multiply(tile.from_lane(llvm.mlir_undef(kind.lane_type), kind), stage, phase, 0)
+        sums = multiply(unset(self.sums_type), stage, phase, 0)
         if not late:
             tile.wait_gemm()
             self.release(stage)
@@ -336,35 +351,34 @@ class WgmmaKernel:
         return tile.from_lane(tile.to_lane(sums), turned(sums.type))
 
     def _write(self, sums: Any, row: Any, column: Any, number: Any) -> None:
-        """Stores sums to D from registers, or to number `number` of a batch."""
-        self._store(
-            self._oriented(sums), emit.value(row), emit.value(column), number, 2 if self._pairs else 1
-        )
+        """Stores a block's sums to D from registers, or to number `number` of a batch."""
+        row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
+        self._store(self._oriented(sums), row, column, number, self._width)
 
-    def _store(self, sums: Any, row: Any, column: Any, number: Any, together: int) -> None:
-        """Stores a fragment of D of which a lane has so many neighbours in a row."""
-        d, width = member(self.op.d, number), together * element_bytes(self.op.d)
-        for done, below, beside in finish(self.op, sums, row, column, aligned=together > 1, number=number):
+    def _store(self, sums: Any, row: Any, column: Any, number: Any, width: int) -> None:
+        """Stores a fragment of D, of which a lane has `width` bytes together in a row (0: one element)."""
+        d = member(self.op.d, number)
+        for done, below, beside in finish(self.op, sums, row, column, aligned=width > 0, number=number):
             place = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
-            tile.store(done, d, *place, vector_bytes=width if together > 1 else 0)
+            tile.store(done, d, *place, vector_bytes=width)
 
     @property
-    def _pairs(self) -> bool:
-        """Whether a lane's pairs of sums are neighbours in a row of D."""
-        return not self.schedule.swap
+    def _width(self) -> int:
+        """The bytes in D of a lane's pairs of sums, where these are neighbours in a row of it; else 0."""
+        return 0 if self.schedule.swap else pair_bytes(self.op.d)
 
     def _write_staged(self, number: Any, sums: Any, row: Any, column: Any, product: Any) -> None:
-        """Stores sums to D by TMA, from a part of shared memory that the last tile's store has read."""
-        row, column = emit.value(row), emit.value(column)
-        sums, part, met = self._oriented(sums), tile.stage(self.staging, number), False
+        """Stores a block's sums to D by TMA, by way of shared memory that the last tile's store has read."""
+        row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
+        sums, part = self._oriented(sums), tile.stage(self.staging, number)
         # Of 8 bits, pairs are stored; stmatrix stores what has 16.
-        width = 2 * element_bytes(self.op.d) if self._pairs and self.op.types.output_bytes == 1 else 0
-        for done, below, beside in finish(self.op, sums, row, column, aligned=self._pairs, number=product):
-            if not met:
-                with places.one_thread():
-                    nvvm.cp_async_bulk_wait_group(0, read=True)
-                self._meet(number)
-                met = True
+        width = self._width if self.op.types.output_bytes == 1 else 0
+        pieces = finish(self.op, sums, row, column, aligned=self._width > 0, number=product)
+        first = next(pieces)  # made while the last tile's store may still read
+        with places.one_thread():
+            nvvm.cp_async_bulk_wait_group(0, read=True)
+        self._meet(number)
+        for done, below, beside in chain([first], pieces):
             tile.store(done, part, emit.value(below), emit.value(beside), vector_bytes=width)
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         self._meet(number)
@@ -406,10 +420,10 @@ class WgmmaKernel:
         m, n, _ = self.schedule.block
         assert isinstance(self.order, Order)  # groups have no splits
         place = self.order.at(self.first)
-        row, column = self._swapped(emit.mul(place.row, m), emit.mul(place.column, n))
+        row, column = self.schedule.swapped(emit.mul(place.row, m), emit.mul(place.column, n))
         below, beside = sums.place(self.rank, number)
         at = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
-        self._store(total, *at, place.member, VECTOR)
+        self._store(total, *at, place.member, VECTOR * element_bytes(self.op.d))
 
     def _add_up_globally(
         self, memory: GlobalSums, sums: Any, number: Any, place: Place, row: Any, column: Any
@@ -423,7 +437,7 @@ class WgmmaKernel:
         with memory.shares(parts, number) as piece:
             total = tile.from_lane(memory.total(parts, piece, number), self._sums(columns))
             beside = emit.add(column, emit.mul(piece, columns))
-            self._write(total, *self._swapped(row, beside), place.member)
+            self._write(total, row, beside, place.member)
 
     def _add_up_parts(
         self, memory: StreamSums, sums: Any, number: Any, place: Place, row: Any, column: Any
@@ -438,7 +452,7 @@ class WgmmaKernel:
             with memory.pieces(parts, number) as piece:
                 total = tile.from_lane(memory.total(lane, kept, parts, piece, number), self._sums(columns))
                 beside = emit.add(column, emit.mul(piece, columns))
-                self._write(total, *self._swapped(row, beside), place.member)
+                self._write(total, row, beside, place.member)
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
             self._write_whole(sums, number, place, row, column)

@@ -12,7 +12,8 @@ from weft import arrays, kernel, runtime
 from weft.arrays import ArrayView
 from weft.builder import Module, memref
 from weft.dialects import tile
-from weft.dialects.schedule import PROMOTED, AnySchedule, Types, WarpgroupSchedule
+from weft.dialects.roles import ROLES, extents
+from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
 from weft.passes import choice
@@ -219,18 +220,16 @@ class _Extents:
 
     def of_array(self, name: str) -> tuple[int, ...]:
         """The shape of an array, by its role; a batch may lack its first dimension, but `out` may not."""
-        blocks = -(-self.k // PROMOTED)
-        batch = () if self.members is None else (self.members,)
-        if name == "bias":
-            return (self.n,)
-        if name == "groups":
-            return (self.m if self.members is None else self.members,)
+        groups = self.m if self.members is None else self.members
+        sizes = extents(self.m, self.n, self.k, groups, ceil_div)
+        shape = tuple(sizes[dimension] for dimension in ROLES["c" if name == "out" else name].sizes)
+        if len(shape) == 1:
+            return shape
         if name == "scale_a":
-            return (*batch, self.m, blocks)
-        if name == "scale_b":
-            many = batch if self.matrices is None else (self.matrices,)
-            return (*many, -(-self.n // PROMOTED), blocks)
-        return (*batch, self.m, self.n)
+            shape = shape[::-1]  # as a lies, whose rows it scales
+        of_b = name == "scale_b" and self.matrices is not None
+        batch = self.matrices if of_b else self.members
+        return shape if batch is None else (batch, *shape)
 
     def view(self, name: str, array: Any) -> ArrayView:
         """The view of an array as the kernel has it. Raises WeftError for one of another shape."""

@@ -13,6 +13,7 @@ from weft import cache, codegen, mlir, passes, ptxas
 from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import refuse, target_of
+from weft.dialects.schedule import ceil_div
 from weft.dialects.tile import AllocOp, MatmulOp
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa import identifiers
@@ -446,7 +447,7 @@ def _expression(expression: Any, kernel: Any) -> Callable[[Sizes], int]:
     binary = {
         ir.AffineAddExpr: lambda a, b: a + b,
         ir.AffineMulExpr: lambda a, b: a * b,
-        ir.AffineCeilDivExpr: lambda a, b: -(-a // b),
+        ir.AffineCeilDivExpr: ceil_div,
         ir.AffineFloorDivExpr: lambda a, b: a // b,
         ir.AffineModExpr: lambda a, b: a % b,
     }

@@ -15,7 +15,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from weft.dialects.schedule import AnySchedule, Types, read_schedule
+from weft.dialects.schedule import AnySchedule, Types, ceil_div, read_schedule
 from weft.dialects.tile_types import ELEMENT_TYPES
 from weft.errors import WeftError
 from weft.isa.chips import CHIPS
@@ -134,7 +134,7 @@ def rows_class(m: int) -> int:
 
     Blocks have a multiple of 64 rows, so that all M of one class take the same number of any of them.
     """
-    return next((most for most in _CLASSES if m <= most), -(-m // _CLASSES[-1]) * _CLASSES[-1])
+    return next((most for most in _CLASSES if m <= most), ceil_div(m, _CLASSES[-1]) * _CLASSES[-1])
 
 
 def own_file() -> Path | None:

@@ -2,7 +2,6 @@
 bench` measures.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 from weft.bench import implementations, measure
 from weft.bench.implementations import Call, Implementation
 from weft.bench.problem import INPUTS, Buffers, Check, Problem
-from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule
+from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import ir
@@ -24,7 +23,6 @@ LIMIT = 32  # schedules of the model's that are tried
 _FEW, _SOME = 3, 8  # samples of all, and of the better
 _BATCH = 16  # schedules that take turns
 _LEADERS, _BETTER, _LAST = 4, 8, 4  # that get variants, that get more samples, that get all of them
-_GROUPS = (4, 8, 16)
 _VARIANTS = 3  # of a leader, about
 _ELEMENTS = {ptx: element for element, ptx in PTX_INPUTS.items()} | {"s32": "i32", "f32": "f32"}
 
@@ -95,9 +93,10 @@ def first_tries(product: Product, limit: int | None) -> list[AnySchedule]:
 def variants(schedule: AnySchedule, product: Product) -> Iterator[AnySchedule]:
     """The schedule with other groups, where they change the order of tiles, and with a stage less."""
     down = product.n if isinstance(schedule, WarpgroupSchedule) and schedule.swap else product.m
-    tiles = math.ceil(down / schedule.block[0])
+    tiles = ceil_div(down, schedule.block[0])
+    groups = (g for g in heuristic.GROUPS if min(g, tiles) != min(schedule.group, tiles))
     made = [
-        *(replace(schedule, group=g) for g in _GROUPS if min(g, tiles) != min(schedule.group, tiles)),
+        *(replace(schedule, group=group) for group in groups),
         replace(schedule, stages=schedule.stages - 1),
     ]
     target = Target.of(product.chip)

@@ -109,7 +109,7 @@ func.func @bias_memory(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?x
 // -----
 
 func.func @bias_size(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x16xf32>, %v: memref<8xf32>) {
-  // expected-error @below {{N is 16 in D and 8 in bias}}
+  // expected-error @below {{expects D (M x N) and bias (N) to agree: N is 16 in D and 8 in bias}}
   "tile.matmul"(%a, %b, %d, %v) {roles = ["bias"]}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x16xf32>, memref<8xf32>) -> ()
   return

@@ -27,7 +27,7 @@ func.func @scales_of_bf16(%a: !A, %b: !A, %d: !A, %s: !S) {
 !D = memref<64x64xbf16>
 !S = memref<2x?xf32>
 func.func @scales_of_too_few_blocks(%a: !A, %b: !A, %d: !D, %s: !S) {
-  // expected-error @below {{K/128 is 3 in A and 2 in scale_a}}
+  // expected-error @below {{expects A (M x K) and scale_a (K/128 x M) to agree: K/128 is 3 in A and 2 in scale_a}}
   "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !D, !S, !S) -> ()
   return
 }
@@ -48,8 +48,17 @@ func.func @groups_of_one_matrix(%a: !A, %b: !A, %d: !A, %g: memref<?xi32>) {
 !B = memref<?x?x?xbf16>
 !D = memref<8x?xbf16>
 func.func @groups_of_other_rows(%a: !A, %b: !B, %d: !D, %g: memref<4xi32>) {
-  // expected-error @below {{groups is 8 in D and 4 in groups}}
+  // expected-error @below {{expects D (M x N) and groups (M) to agree: M is 8 in D and 4 in groups}}
   "tile.matmul"(%a, %b, %d, %g) {transpose_b = true, roles = ["groups"]} : (!A, !B, !D, memref<4xi32>) -> ()
+  return
+}
+
+// -----
+
+!A = memref<2x?x?xbf16>
+func.func @groups_of_another_batch(%a: !A, %b: !A, %d: !A, %g: memref<4xi32>) {
+  // expected-error @below {{expects D (batch x M x N) and groups (batch) to agree: batch is 2 in D and 4 in groups}}
+  "tile.matmul"(%a, %b, %d, %g) {transpose_b = true, roles = ["groups"]} : (!A, !A, !A, memref<4xi32>) -> ()
   return
 }
 
