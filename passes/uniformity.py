@@ -154,7 +154,8 @@ def _reads_one_lane(op: Any) -> bool:
     if op.name != "nvvm.shfl.sync":
         return False
     idx = ir.AttrBuilder.get("nvvm.ShflKindAttr")(nvvm.ShflKind.idx, op.context)
-    return bool(op.attributes["kind"] == idx)
+    # A clamp below the last lane, or a mask of segments above it, gives some lanes another's, or their own.
+    return bool(op.attributes["kind"] == idx) and _constant(op.operands[3]) == LANES - 1
 
 
 def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
@@ -187,13 +188,19 @@ def _drops_threads(op: Any, unit: int) -> bool:
     size = _block_size(op)
     if size is None or (size[0] % LANES and (size[1] > 1 or size[2] > 1)) or not _is_thread(op.operands[0]):
         return False
-    constant = op.operands[1].owner
-    if isinstance(constant, ir.Block) or not isinstance(constant.opview, arith.ConstantOp):
+    number = _constant(op.operands[1])
+    if number is None:
         return False
-    number = constant.opview.literal_value
     if op.name == "arith.shrui":
         return bool(number >= unit.bit_length() - 1)
     return bool(number and number % unit == 0)
+
+
+def _constant(value: Any) -> Any:
+    """The number that a value is, where it is a constant."""
+    owner = value.owner
+    constant = not isinstance(owner, ir.Block) and isinstance(owner.opview, arith.ConstantOp)
+    return owner.opview.literal_value if constant else None
 
 
 def _is_thread(value: Any) -> bool:

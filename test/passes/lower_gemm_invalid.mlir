@@ -552,6 +552,30 @@ gpu.module @m {
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
+  gpu.func @full_active_lanes_by_what_a_segment_has(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
+    %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
+    %thread = gpu.thread_id x
+    %own = arith.index_cast %thread : index to i32
+    %all = arith.constant -1 : i32
+    %c1 = arith.constant 1 : i32
+    %clamp = arith.constant 6175 : i32
+    %other = nvvm.shfl.sync idx %all, %own, %c1, %clamp : i32 -> i32
+    %some = arith.cmpi eq, %other, %c1 : i32
+    scf.if %some {
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
+!B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
+!D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
   gpu.func @full_active_lanes_by_a_warp_of_two_rows(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 48, 2, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
     %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
