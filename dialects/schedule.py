@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from weft import mlir, mlir_text
 from weft.dialects.tile_claims import MOST_PARTIES
-from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS
+from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS, PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, wgmma
 from weft.isa.chips import LANES, WARPGROUP, WARPS, ChipSet, describe, register_share
@@ -25,6 +25,7 @@ PROMOTED = 128  # of K, after which sums leave the tensor cores; a scale's rows 
 GROUP_ROWS = 128  # of D, from a multiple of as many on, that are of one group
 MOST_PARTS = MOST_PARTIES - 1  # of a tile with `stream_k`, were all to begin at a multiple of their size
 MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
+MOST_ROWS = 1024  # of blocks in a group: far more than a chip has CTAs under way
 OTHER_REGISTERS = 32  # that a thread of wgmma needs beside its sums, as ptxas counts
 _UNEQUAL_REGISTERS = 26  # and of an equal share beside one instruction's, whatever its role is given
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
@@ -158,12 +159,20 @@ class Schedule(_Written):
             return f"has a schedule with a field below 1: {self}"
         if self.stages < 2:
             return f"expects a schedule of at least 2 stages, got {self.stages}"
+        if self.group > MOST_ROWS:
+            return f"expects a schedule whose groups have at most {MOST_ROWS} block rows, got {self.group}"
         if self.threads > 1024:
             return f"expects a schedule of at most 32 warps, got {self.warps[0]} x {self.warps[1]}"
         if m % (self.warps[0] * ATOM[0]) or n % (self.warps[1] * 2 * ATOM[1]):
             return (
                 f"expects a schedule whose warps ({self.warps[0]} x {self.warps[1]}) divide block M {m} "
                 f"in multiples of {ATOM[0]} and block N {n} in multiples of {2 * ATOM[1]}"
+            )
+        rows, columns = self.warp_tile
+        if rows * columns > MOST_REGISTERS * LANES:
+            return (
+                f"expects a schedule whose warps hold at most {MOST_REGISTERS * LANES} sums each, "
+                f"{MOST_REGISTERS} a lane, got {rows} x {columns}"
             )
         if k not in (32, 64):
             return f"expects a schedule of block K 32 or 64 (a shared row of 64 or 128 bytes), got {k}"
@@ -332,6 +341,8 @@ class WarpgroupSchedule(_Written):
             return f"has a schedule whose instruction isn't legal: wgmma.mma_async {verdict}"
         if self.stages < 2:
             return f"expects a schedule of at least 2 stages, got {self.stages}"
+        if self.group > MOST_ROWS:
+            return f"expects a schedule whose groups have at most {MOST_ROWS} block rows, got {self.group}"
         if self.warpgroups > 3 or m % (self.warpgroups * wgmma.M):
             return (
                 f"expects a schedule of 1 to 3 warpgroups that divide block M {m} in multiples of {wgmma.M}, "

@@ -280,6 +280,22 @@ func.func @schedule_block_m(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref
 
 // -----
 
+func.func @schedule_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule whose groups have at most 1024 block rows, got 1073741824}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warps = array<i64: 2, 2>, stages = 2, group = 1073741824}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_sums(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule whose warps hold at most 32768 sums each, 1024 a lane, got 256 x 256}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 256, 256, 64>, warps = array<i64: 1, 1>, stages = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
 func.func @schedule_block_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects a schedule of block K 32 or 64 (a shared row of 64 or 128 bytes), got 16}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 16>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
@@ -1114,6 +1130,14 @@ func.func @warpgroups_n_of_i8(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref
 func.func @warpgroups_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects a schedule of at least 2 stages, got 1}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule whose groups have at most 1024 block rows, got 4294967296}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, group = 4294967296}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
