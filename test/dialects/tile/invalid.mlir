@@ -224,8 +224,24 @@ func.func @schedule_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 
 // -----
 
+func.func @schedule_misspelled_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has no schedule field 'warpgroup' (did you mean 'warpgroups'?): fields are block, warps, stages, group; or block, warpgroups, stages, group, splits}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroup = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_misspelled(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has no schedule field 'stage' (did you mean 'stages'?): fields are block, warps, stages, group}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stage = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
 func.func @schedule_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects the schedule to say 'warps'}}
+  // expected-error @below {{expects the schedule to say 'warps', for mma.sync, or 'warpgroups', for wgmma}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
