@@ -42,6 +42,8 @@ def _run(options: Namespace) -> int:
     name = cli.name_of(options.file)
     with cli.speaking_of(name):
         product = Product.of(module, name, shape)
+        if options.on == "gpu" and (reason := runtime.available()) is not None:
+            raise _no_gpu(reason)  # before a chip is taken that isn't there
         default = None if options.arch else runtime.default_chip()
         compiled = compile_module(module, options.arch, name=name, default=default)
         (launch,) = compiled.launches.values()
@@ -65,8 +67,12 @@ def _place(asked: str | None, kernel: "Kernel") -> tuple[str, str]:
     if reason is None:
         return "gpu", ""
     if asked == "gpu":
-        raise WeftError(f"no GPU to run on: {reason}")
+        raise _no_gpu(reason)
     return "emulator", f"no GPU: {reason.removeprefix('no GPU: ')}; running in the emulator"
+
+
+def _no_gpu(reason: str) -> WeftError:
+    return WeftError(f"no GPU to run on: {reason.removeprefix('no GPU: ')}")
 
 
 def _misfit(kernel: "Kernel") -> str | None:
