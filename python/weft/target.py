@@ -45,7 +45,7 @@ class Target:
 
 
 def told_of_default(error: WeftError, target: Target) -> WeftError:
-    """An error of a compilation for a chip that nothing named, with a note on each complaint about the chip."""
+    """An error of a compilation for a chip that nothing named, with a note on what names the chip."""
     what = f"{target} is the default where no chip is named: name one with --arch sm_90a, say"
     note = Diagnostic(f"{what} (arch='sm_90a' in Python)", severity="note")
     found = error.diagnostics

@@ -27,3 +27,5 @@
 // NONE: weft: error: the following arguments are required: COMMAND (see weft --help)
 // RUN: not weft weave 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // UNKNOWN: weft: error: argument COMMAND: invalid choice: 'weave'
+// RUN: not weft bench --sustain 2>&1 | FileCheck %s --check-prefix=OPTION
+// OPTION: weft: error: unrecognized arguments: --sustain (see weft bench --help)
