@@ -18,7 +18,11 @@ _REPEATS = 10
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.mlir", help="a function of one tile.matmul; - is stdin")
+    parser.add_argument(
+        "file",
+        metavar="FILE.mlir",
+        help="a function of one tile.matmul, without batch, groups and scales; - is stdin",
+    )
     parser.add_argument("--on", choices=("gpu", "emulator"), help="where (default: the GPU, if there is one)")
     parser.add_argument(
         "--arch", metavar="CHIP", help="sm_90a, say (default: the module's, the GPU's, sm_80)"
@@ -177,8 +181,8 @@ def _resources(kernel: "Kernel") -> dict[str, str]:
     spills = f"{taken.spill_stores} bytes stored, {taken.spill_loads} loaded"
     if not taken.spill_stores + taken.spill_loads:
         spills = "no spills"
-    shared = kernel.shared_bytes + taken.shared_bytes
-    return {"resources": f"{taken.registers} registers, {spills}, {shared} bytes of shared memory"}
+    shared = f"{taken.shared_bytes} bytes of shared memory"
+    return {"resources": f"{taken.registers} registers, {spills}, {shared}"}
 
 
 def _print(rows: dict[str, str], passed: bool) -> None:
