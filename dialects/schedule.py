@@ -4,13 +4,14 @@ A schedule with `warps` is for `mma.sync`, one with `warpgroups` for `wgmma`.
 """
 
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import gcd
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from weft import mlir, mlir_text
+from weft.dialects.schedule_fields import Written, check_names
 from weft.dialects.tile_claims import MOST_PARTIES
-from weft.dialects.tile_types import FP8_TYPES, PTX_INPUTS
+from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS, PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, wgmma
 from weft.isa.chips import LANES, WARPGROUP, WARPS, ChipSet, describe, register_share
@@ -25,6 +26,7 @@ PROMOTED = 128  # of K, after which sums leave the tensor cores; a scale's rows 
 GROUP_ROWS = 128  # of D, from a multiple of as many on, that are of one group
 MOST_PARTS = MOST_PARTIES - 1  # of a tile with `stream_k`, were all to begin at a multiple of their size
 MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
+MOST_ROWS = 1024  # of blocks in a group: far more than a chip has CTAs under way
 OTHER_REGISTERS = 32  # that a thread of wgmma needs beside its sums, as ptxas counts
 _UNEQUAL_REGISTERS = 26  # and of an equal share beside one instruction's, whatever its role is given
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
@@ -74,35 +76,10 @@ def atom(element: str) -> mma.Sync:
 ATOM = atom("f16").mnk  # the same for every type
 
 
-class _Written:
-    """What the schedules share: a dictionary attribute with a field for each of theirs, and stages."""
+class _Staged(Written):
+    """What the schedules share beside how they are written."""
 
-    counts: ClassVar[dict[str, int]] = {}
     block: tuple[int, int, int]
-
-    @classmethod
-    def of(cls, attribute: Any) -> Self:
-        """The schedule that an attribute states. Raises WeftError for a field that is missing, odd or
-        unknown.
-        """
-        known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
-        given = {named.name: named.attr for named in attribute}
-        if unknown := sorted(set(given) - set(known)):
-            raise WeftError(f"has no schedule field '{unknown[0]}': fields are {', '.join(known)}")
-        if missing := [n for n, f in known.items() if n not in given and f.default is MISSING]:
-            raise WeftError(f"expects the schedule to say '{missing[0]}'")
-        return cls(**{n: _value(n, a, cls.counts.get(n), known[n].type is bool) for n, a in given.items()})
-
-    def attribute(self) -> Any:
-        """The attribute that states this schedule."""
-        i64 = ir.IntegerType.get_signless(64)
-
-        def written(value: Any) -> Any:
-            if isinstance(value, tuple):
-                return ir.DenseI64ArrayAttr.get(value)
-            return ir.BoolAttr.get(value) if isinstance(value, bool) else ir.IntegerAttr.get(i64, value)
-
-        return ir.DictAttr.get({name: written(value) for name, value in vars(self).items()})
 
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of the parts of A and B in one stage."""
@@ -111,7 +88,7 @@ class _Written:
 
 
 @dataclass(frozen=True)
-class Schedule(_Written):
+class Schedule(_Staged):
     """A choice of tiles: `schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3,
     group = 8}`.
 
@@ -165,12 +142,20 @@ class Schedule(_Written):
             return f"has a schedule with a field below 1: {self}"
         if self.stages < 2:
             return f"expects a schedule of at least 2 stages, got {self.stages}"
+        if self.group > MOST_ROWS:
+            return f"expects a schedule whose groups have at most {MOST_ROWS} block rows, got {self.group}"
         if self.threads > 1024:
             return f"expects a schedule of at most 32 warps, got {self.warps[0]} x {self.warps[1]}"
         if m % (self.warps[0] * ATOM[0]) or n % (self.warps[1] * 2 * ATOM[1]):
             return (
                 f"expects a schedule whose warps ({self.warps[0]} x {self.warps[1]}) divide block M {m} "
                 f"in multiples of {ATOM[0]} and block N {n} in multiples of {2 * ATOM[1]}"
+            )
+        rows, columns = self.warp_tile
+        if rows * columns > MOST_REGISTERS * LANES:
+            return (
+                f"expects a schedule whose warps hold at most {MOST_REGISTERS * LANES} sums each, "
+                f"{MOST_REGISTERS} a lane, got {rows} x {columns}"
             )
         if k not in (32, 64):
             return f"expects a schedule of block K 32 or 64 (a shared row of 64 or 128 bytes), got {k}"
@@ -183,7 +168,7 @@ class Schedule(_Written):
 
 
 @dataclass(frozen=True)
-class WarpgroupSchedule(_Written):
+class WarpgroupSchedule(_Staged):
     """A choice of tiles for `wgmma`: `schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2,
     stages = 3, group = 8, splits = 1, swap = false}`.
 
@@ -338,9 +323,14 @@ class WarpgroupSchedule(_Written):
         if min(*self.block, self.warpgroups, self.stages, self.group, self.splits, self.global_splits) < 1:
             return f"has a schedule with a field below 1: {self}"
         if verdict := wgmma.MMA_ASYNC.judge(self.form(types), target.chip.name if target else None):
+            if verdict.rule == "shape":
+                near = sorted(self._columns(types), key=lambda columns: abs(columns - n))[:2]
+                verdict = replace(verdict, nearest=tuple(self._with(c).form(types).ptx for c in sorted(near)))
             return f"has a schedule whose instruction isn't legal: wgmma.mma_async {verdict}"
         if self.stages < 2:
             return f"expects a schedule of at least 2 stages, got {self.stages}"
+        if self.group > MOST_ROWS:
+            return f"expects a schedule whose groups have at most {MOST_ROWS} block rows, got {self.group}"
         if self.warpgroups > 3 or m % (self.warpgroups * wgmma.M):
             return (
                 f"expects a schedule of 1 to 3 warpgroups that divide block M {m} in multiples of {wgmma.M}, "
@@ -356,8 +346,9 @@ class WarpgroupSchedule(_Written):
                 f"threads have {each} registers, got {self.rows} x {n}{both}"
             )
         if n // 2 > (most := register_share(self.threads) - _UNEQUAL_REGISTERS):
+            fitting = max(columns for columns in self._columns(types) if columns // 2 <= most)
             return (
-                f"expects a schedule of block N up to {2 * most} with {self.warpgroups} warpgroups, as one "
+                f"expects a schedule of block N up to {fitting} with {self.warpgroups} warpgroups, as one "
                 f"instruction's sums must fit an equal share of the registers, got {n}"
             )
         if types.promoted and k != PROMOTED:
@@ -414,8 +405,9 @@ class WarpgroupSchedule(_Written):
         """Why the rows of D that a cluster computes may not be of one group."""
         if not types.grouped:
             return None
-        if self.splits > 1 or self.global_splits > 1:
-            return f"expects a schedule of 1 split with groups, got {max(self.splits, self.global_splits)}"
+        for name in ("splits", "global_splits"):
+            if (count := getattr(self, name)) > 1:
+                return f"expects {name} of 1 with groups, got {count}"
         if self.stream_k:
             return "expects a schedule without stream_k with groups"
         rows = self.block[1] * self.cluster[1] if self.swap else self.block[0] * self.cluster[0]
@@ -423,6 +415,15 @@ class WarpgroupSchedule(_Written):
             found = f"rows that divide {GROUP_ROWS} with groups, got {rows}"
             return f"expects a schedule whose clusters have {found}"
         return None
+
+    def _with(self, columns: int) -> "WarpgroupSchedule":
+        """This schedule with another block N."""
+        return replace(self, block=(self.block[0], columns, self.block[2]))
+
+    def _columns(self, types: Types) -> list[int]:
+        """Each block N that has an instruction, and panels."""
+        table, near = wgmma.MMA_ASYNC.table, map(self._with, wgmma.COLUMNS)
+        return [s.block[1] for s in near if s.form(types) in table and not s._panel_complaint(types)]
 
     def _panel_complaint(self, types: Types) -> str | None:
         """Why a tile with block N inside, of an operand or of D, can't lie in panels as wide as a swizzle."""
@@ -454,8 +455,13 @@ def schedule_of(attribute: Any) -> AnySchedule:
     """The schedule that an attribute states. Raises WeftError for one that is none."""
     if not isinstance(attribute, ir.DictAttr):
         raise WeftError(f"expects attribute 'schedule' to be a dictionary, got {attribute}")
-    kind = WarpgroupSchedule if "warpgroups" in attribute else Schedule
-    return kind.of(attribute)
+    names = {named.name for named in attribute}
+    if "warpgroups" in names:
+        return WarpgroupSchedule.of(attribute)
+    if "warps" in names:
+        return Schedule.of(attribute)
+    check_names(names, *([f.name for f in fields(kind)] for kind in (Schedule, WarpgroupSchedule)))
+    raise WeftError("expects the schedule to say 'warps', for mma.sync, or 'warpgroups', for wgmma")
 
 
 def read_schedule(text: str) -> AnySchedule:
@@ -463,8 +469,8 @@ def read_schedule(text: str) -> AnySchedule:
     mlir_text.check(text, "<schedule>")
     if not text:
         raise WeftError("expects a schedule, got nothing")  # of which MLIR's parser dies
-    with ir.Context(), mlir.located("<schedule>"):
-        return schedule_of(ir.Attribute.parse(text))
+    with ir.Context():
+        return schedule_of(mlir.parse_attribute(text, "<schedule>"))
 
 
 def needed_chips(types: Types) -> ChipSet:
@@ -479,17 +485,3 @@ def _shared_complaint(needed: int, stages: int, stage: int, target: Target | Non
         f"expects a schedule of at most {target.chip.shared_bytes} bytes of shared memory on {target}, "
         f"got {needed} ({stages} stages of {stage})"
     )
-
-
-def _value(name: str, attribute: Any, count: int | None, flag: bool) -> Any:
-    if count is not None:
-        if not isinstance(attribute, ir.DenseI64ArrayAttr) or len(attribute) != count:
-            raise WeftError(f"expects schedule field '{name}' to be array<i64> of {count}, got {attribute}")
-        return tuple(attribute)
-    if flag:
-        if not isinstance(attribute, ir.BoolAttr):
-            raise WeftError(f"expects schedule field '{name}' to be true or false, got {attribute}")
-        return bool(attribute.value)
-    if not isinstance(attribute, ir.IntegerAttr) or isinstance(attribute, ir.BoolAttr):
-        raise WeftError(f"expects schedule field '{name}' to be an integer, got {attribute}")
-    return attribute.value

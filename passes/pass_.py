@@ -11,7 +11,7 @@ from weft.mlir import ir, operations
 
 @dataclass(frozen=True)
 class Pass:
-    """`--flag{option=value …}`: `run(op, **options)` rewrites everything below `op` in place.
+    """`--flag="option=value …"`: `run(op, **options)` rewrites everything below `op` in place.
 
     `options` maps each option's name to its default. `run` raises WeftError for what it can't lower. `lowers`
     holds the dialects and op classes of which nothing may be left afterwards.

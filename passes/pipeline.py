@@ -1,5 +1,6 @@
 """Textual pipelines of Weft's passes and upstream's, and the named ones that take a product down to LLVM."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,7 @@ class Element:
         return f"{self.name}{{{self.options}}}" if self.options else self.name
 
 
+_SECOND = re.compile(r",([\w-]+)=")  # a further option behind a comma
 _DEEPEST = 32  # parentheses within each other, far beyond what regions nest
 
 
@@ -91,12 +93,17 @@ def _skip(text: str, at: int) -> int:
 
 
 def parse_options(text: str) -> dict[str, str]:
-    """`chip=sm_80 group=4` as a mapping. Raises WeftError for a word without '='."""
+    """`chip=sm_80 rows=any` as a mapping. Raises WeftError for a word without '=', or with another behind a
+    comma.
+    """
     found = {}
     for word in text.split():
         name, equals, value = word.partition("=")
         if not equals:
             raise WeftError(f"pass option '{word}' has no value: write {name}=VALUE")
+        if _SECOND.search(value):
+            legal = _SECOND.sub(r" \1=", word)
+            raise WeftError(f"pass options '{word}' have a comma where a space stands: write '{legal}'")
         found[name] = value
     return found
 

@@ -13,6 +13,7 @@ from weft.passes import emit
 
 def grouped(linear: Any, rows: Any, columns: Any, group: int) -> tuple[Any, Any]:
     """The row and column of a tile by its number: down `group` rows, then to the next column."""
+    group = emit.minimum(rows, group)  # with fewer rows, `columns * group` might exceed 32 bits
     per_group = emit.mul(columns, group)
     first = emit.mul(emit.div(linear, per_group), group)
     height = emit.minimum(emit.sub(rows, first), group)

@@ -1,4 +1,4 @@
-"""`--select-schedule{chip=… rows=…}`: gives every `tile.matmul` that has none a schedule for the chip.
+"""`--select-schedule="chip=… rows=…"`: gives every `tile.matmul` that has none a schedule for the chip.
 
 With `rows=any` it is one that takes rows of any alignment, in the place of one that doesn't.
 """

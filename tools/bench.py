@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 _FEWEST_SAMPLES = 2
 
 
-def problem_arguments(parser: ArgumentParser) -> None:
-    """The options that say which products are meant."""
+def problem_arguments(parser: ArgumentParser, *, grouped: bool) -> None:
+    """The options that say which products are meant, `grouped` ones among them."""
     from weft.bench.problem import INPUTS, OUTPUTS
-    from weft.bench.suites import SUITES
+    from weft.bench.suites import suites
 
     add = parser.add_argument
-    add("what", nargs="*", metavar="SUITE|SHAPE", help=f"{', '.join(SUITES)}, or MxNxK (square)")
+    written = "MxNxK"
+    if grouped:
+        written += ", G@MxNxK (G groups of about M rows) or G@M/MOSTxNxK (with room for MOST rows each)"
+    add("what", nargs="*", metavar="SUITE|SHAPE", help=f"{', '.join(suites(grouped))}, {written} (square)")
     add("--types", default="bf16", metavar="LIST", help=f"of A and B, of {','.join(INPUTS)} (bf16)")
     add(
         "--out-type",
@@ -37,7 +40,7 @@ def problem_arguments(parser: ArgumentParser) -> None:
 def _arguments(parser: ArgumentParser) -> None:
     from weft.bench.implementations import PEERS
 
-    problem_arguments(parser)
+    problem_arguments(parser, grouped=True)
     add = parser.add_argument
     add("--against", default="cublas", metavar="LIST", help=f"of {','.join(PEERS)}; ratios are to the first")
     add("--samples", type=int, default=20, metavar="N", help="of each implementation, after a rest (20)")
@@ -58,6 +61,9 @@ def _run(options: Namespace) -> int:
         raise WeftError(f"--samples expects a number from {_FEWEST_SAMPLES}, got {options.samples}")
     if options.json == "-" or options.svg == "-":
         raise WeftError("--json and --svg expect a file: the table goes to stdout")
+    for path in (options.json, options.svg):
+        if path is not None:
+            cli.check_writable(path)
     if (reason := gpu.unavailable()) is not None:
         raise WeftError(reason)
     device = gpu.TorchGpu()
@@ -65,13 +71,15 @@ def _run(options: Namespace) -> int:
     return measure(asked, implementations, device, report, options)
 
 
-def problems(options: Namespace) -> "list[Problem]":
-    """The products that those options mean, each once. Raises WeftError for what isn't known."""
+def problems(options: Namespace, *, grouped: bool = True) -> "list[Problem]":
+    """The products that those options mean, each once. Raises WeftError for what isn't known; where none
+    should be `grouped`, it advises no groups.
+    """
     from weft.bench.problem import INPUTS, Problem
     from weft.bench.suites import shapes
 
     types = [INPUTS[name] for name in _listed("--types", options.types, INPUTS)]
-    found = [shape for text in options.what or ["square"] for shape in shapes(text)]
+    found = [shape for text in options.what or ["square"] for shape in shapes(text, grouped)]
     transpose_b = options.layout == "nt"
     return [
         Problem(m, n, k, row.name, options.out_type or row.output, transpose_b, groups, most)
@@ -84,7 +92,19 @@ def _implementations(options: Namespace) -> "list[Implementation]":
     from weft.bench.implementations import PEERS, weft
 
     names = _listed("--against", options.against, PEERS)
+    if options.schedule is not None:
+        _check_schedule(options.schedule)
     return [weft(options.schedule), *(peer for name in names for peer in PEERS[name])]
+
+
+def _check_schedule(text: str) -> None:
+    """Raises WeftError for a text that is no schedule."""
+    from weft.dialects.schedule import read_schedule
+
+    try:
+        read_schedule(text)
+    except WeftError as error:
+        raise WeftError(f"--schedule: {error.diagnostics[0].message}, got '{text}'") from None
 
 
 def _listed(option: str, text: str, known: "dict[str, Any]") -> list[str]:

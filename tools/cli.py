@@ -1,7 +1,9 @@
 """What every command-line tool shares: reading and writing files, and telling about mistakes as MLIR does."""
 
+import errno
 import os
 import sys
+import tempfile
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator
@@ -153,6 +155,18 @@ def write(path: str, data: str | bytes) -> None:
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
+    except OSError as failure:
+        raise WeftError(f"cannot write '{path}': {failure.strerror}") from None
+
+
+def check_writable(path: str) -> None:
+    """Raises WeftError where `write` would, as far as that can be told without a trace."""
+    target = Path(os.path.realpath(path))
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not target.exists() or target.is_file():
+            tempfile.TemporaryFile(dir=target.parent).close()
     except OSError as failure:
         raise WeftError(f"cannot write '{path}': {failure.strerror}") from None
 

@@ -18,7 +18,11 @@ _REPEATS = 10
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.mlir", help="a function of one tile.matmul; - is stdin")
+    parser.add_argument(
+        "file",
+        metavar="FILE.mlir",
+        help="a function of one tile.matmul, without batch, groups and scales; - is stdin",
+    )
     parser.add_argument("--on", choices=("gpu", "emulator"), help="where (default: the GPU, if there is one)")
     parser.add_argument(
         "--arch", metavar="CHIP", help="sm_90a, say (default: the module's, the GPU's, sm_80)"
@@ -42,6 +46,8 @@ def _run(options: Namespace) -> int:
     name = cli.name_of(options.file)
     with cli.speaking_of(name):
         product = Product.of(module, name, shape)
+        if options.on == "gpu" and (reason := runtime.available()) is not None:
+            raise _no_gpu(reason)  # before a chip is taken that isn't there
         default = None if options.arch else runtime.default_chip()
         compiled = compile_module(module, options.arch, name=name, default=default)
         (launch,) = compiled.launches.values()
@@ -65,8 +71,12 @@ def _place(asked: str | None, kernel: "Kernel") -> tuple[str, str]:
     if reason is None:
         return "gpu", ""
     if asked == "gpu":
-        raise WeftError(f"no GPU to run on: {reason}")
+        raise _no_gpu(reason)
     return "emulator", f"no GPU: {reason.removeprefix('no GPU: ')}; running in the emulator"
+
+
+def _no_gpu(reason: str) -> WeftError:
+    return WeftError(f"no GPU to run on: {reason.removeprefix('no GPU: ')}")
 
 
 def _misfit(kernel: "Kernel") -> str | None:
@@ -171,8 +181,8 @@ def _resources(kernel: "Kernel") -> dict[str, str]:
     spills = f"{taken.spill_stores} bytes stored, {taken.spill_loads} loaded"
     if not taken.spill_stores + taken.spill_loads:
         spills = "no spills"
-    shared = kernel.shared_bytes + taken.shared_bytes
-    return {"resources": f"{taken.registers} registers, {spills}, {shared} bytes of shared memory"}
+    shared = f"{taken.shared_bytes} bytes of shared memory"
+    return {"resources": f"{taken.registers} registers, {spills}, {shared}"}
 
 
 def _print(rows: dict[str, str], passed: bool) -> None:

@@ -19,7 +19,7 @@ _FEWEST_SAMPLES = 2
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    bench.problem_arguments(parser)
+    bench.problem_arguments(parser, grouped=False)
     add = parser.add_argument
     add("--limit", type=int, metavar="N", help="try the N schedules that the model takes for fastest (32)")
     add("--exhaustive", action="store_true", help="try all schedules")
@@ -51,7 +51,7 @@ def _run(options: Namespace) -> int:
 
 def problems(options: Namespace) -> "list[Problem]":
     """The products that those options mean. Raises WeftError for groups."""
-    asked = bench.problems(options)
+    asked = bench.problems(options, grouped=False)
     for problem in asked:
         if problem.groups is not None:
             what = f"weft tune searches single products, got the groups '{problem.shape}'"

@@ -32,14 +32,17 @@ def _add(command: Command, commands: "_SubParsersAction[cli.Parser]") -> None:
     sentence = f"{command.summary[0].upper()}{command.summary[1:]}."
     made = commands.add_parser(command.name, help=command.summary, description=sentence, allow_abbrev=False)
     command.arguments(made)
-    made.set_defaults(command=command)
+    made.set_defaults(command=command, parser=made)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the tool with `arguments` (the process's own by default) and returns its exit status."""
 
     def body() -> int:
-        options = _parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+        given = sys.argv[1:] if arguments is None else arguments
+        options, rest = _parser().parse_known_args(given)
+        if rest:  # which argparse would have the whole tool complain about
+            options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
         command: Command = options.command
         return command.run(options)
 

@@ -1,5 +1,6 @@
 """`weft-opt`: reads .mlir, verifies it, runs passes over it and prints the result, as `mlir-opt` does."""
 
+import re
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
@@ -8,8 +9,8 @@ from weft.errors import WeftError
 from weft.tools import cli
 
 _EPILOGUE = """\
-Passes and named pipelines run in the order of their flags: --lower-mma, --select-schedule=chip=sm_80,
---canonicalize. --list-passes shows Weft's; upstream's go by their upstream names.
+Passes and named pipelines run in the order of their flags: --lower-mma, --canonicalize,
+'--select-schedule=chip=sm_90a rows=any'. --list-passes shows Weft's; upstream's go by their upstream names.
 
 A mistake in the input is printed as file:line:col: error: … and gives exit status 1; nothing is written then.
 """
@@ -72,10 +73,22 @@ def parse(arguments: Sequence[str]) -> tuple[Namespace, list[tuple[str, str]]]:
     options, rest = _parser().parse_known_args([f"{a}=true" if a in _FLAGS else a for a in given])
     if extra := [a for a in rest if not a.startswith("--")]:
         raise WeftError(f"one input file at a time: '{options.input}' and then '{extra[0]}'")
-    flags = [a[2:].partition("=") for a in rest]
+    flags = [_flag(a[2:]) for a in rest]
     if flags and options.pass_pipeline is not None:
         raise WeftError(f"--pass-pipeline and the flag --{flags[0][0]} both say what to run: use one")
-    return options, [(name, text) for name, _, text in flags]
+    return options, flags
+
+
+_BRACED = re.compile(r"([^={]*)=?\{(.*?)\}?")
+
+
+def _flag(argument: str) -> tuple[str, str]:
+    """A pass and its options. Raises WeftError for options in braces, as --pass-pipeline has them."""
+    if braced := _BRACED.fullmatch(argument):
+        legal = "=".join(filter(None, braced.groups()))
+        raise WeftError(f"braces are for --pass-pipeline: a flag has its options behind '=', '--{legal}'")
+    name, _, text = argument.partition("=")
+    return name, text
 
 
 def _run(arguments: Sequence[str]) -> int:

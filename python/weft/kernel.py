@@ -109,8 +109,9 @@ class Kernel:
 
     @property
     def resources(self) -> Resources:
-        """Registers, static shared memory and spills, as ptxas counts them."""
-        return self.compiled.assembled.kernels[self.name]
+        """Registers and spills as ptxas counts them, and all shared memory of a CTA, static and dynamic."""
+        counted = self.compiled.assembled.kernels[self.name]
+        return replace(counted, shared_bytes=counted.shared_bytes + self.shared_bytes)
 
     @property
     def shared_bytes(self) -> int:

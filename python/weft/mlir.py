@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,17 @@ def parse(text: str, context: Any, name: str = "-") -> Any:
         return ir.Module.parse(text, context)
     except MLIRError as failure:
         raise _parse_error(failure, text, name) from None
+
+
+def parse_attribute(text: str, name: str) -> Any:
+    """The attribute that `text` spells, in the current context. Raises WeftError as `parse` does."""
+    mlir_text.check(text, name)
+    try:
+        return ir.Attribute.parse(text)
+    except MLIRError as failure:
+        # To MLIR the text is its file's name.
+        found = [(d, d.location and replace(d.location, file=name)) for d in error(failure).diagnostics]
+        raise WeftError(*(replace(d, location=place) for d, place in found)) from None
 
 
 def parse_file(path: str | Path, context: Any) -> Any:

@@ -20,7 +20,7 @@ _PACKAGES = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
 
 @dataclass(frozen=True)
 class Resources:
-    """What a kernel takes; `shared_bytes` is its static shared memory, the rest is per thread."""
+    """What a kernel takes: `shared_bytes` of a CTA (to ptxas the static part alone), the rest of a thread."""
 
     registers: int
     shared_bytes: int

@@ -20,7 +20,7 @@ from weft.isa import identifiers
 from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
-from weft.target import Target
+from weft.target import Target, told_of_default
 from weft.workspace_parameters import WorkspaceParameter, read_workspaces
 
 Sizes = Sequence[int]
@@ -186,8 +186,16 @@ def compile_module(
     else:
         module = module.operation.clone().opview
     _check_names(module)
+    target, assumed = _target(module, arch, default)
+    try:
+        return _compile(module, target, name, rows)
+    except WeftError as error:
+        raise (told_of_default(error, target) if assumed else error) from None
+
+
+def _compile(module: Any, target: Target, name: str, rows: str) -> Compiled:
+    """What `compile_module` makes of a module, which it changes."""
     source = str(module)
-    target = _target(module, arch, default)
     _check_shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
     elements = [str(e) for e in passes.elements(_pipeline(target, rows))]
     split = elements.index("lower-wmma")
@@ -265,8 +273,10 @@ def _refuse_library_calls(module: Any, origins: dict[Location | None, str]) -> N
         raise WeftError(*dict.fromkeys(found))  # a vector's elements have a call each
 
 
-def _target(module: Any, arch: str | None, default: str | None) -> Target:
-    """The chip to compile for; a module that names another than `arch` is refused."""
+def _target(module: Any, arch: str | None, default: str | None) -> tuple[Target, bool]:
+    """The chip to compile for, and whether it is the default; a module that names another than `arch` is
+    refused.
+    """
     named = [t for op in operations(module, gpu.GPUModuleOp) if (t := target_of(op.operation)) is not None]
     if arch is not None:
         target = Target.of(arch)
@@ -281,7 +291,7 @@ def _target(module: Any, arch: str | None, default: str | None) -> Target:
             raise WeftError(f"the module is for {other}, not for {target}")
     if not target.chip.llvm:
         raise WeftError(f"LLVM 22.1 generates no code for {target}")
-    return target
+    return target, arch is None and not named
 
 
 def is_kernel(function: Any) -> bool:

@@ -1,8 +1,8 @@
 """The chip that a module is compiled for: from the user's word, or from the IR that says it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from weft.errors import WeftError
+from weft.errors import Diagnostic, WeftError
 from weft.isa import mma
 from weft.isa.chips import CHIPS, Chip
 from weft.isa.family import unknown_chip
@@ -42,3 +42,11 @@ class Target:
 
     def __str__(self) -> str:
         return self.chip.name
+
+
+def told_of_default(error: WeftError, target: Target) -> WeftError:
+    """An error of a compilation for a chip that nothing named, with a note on what names the chip."""
+    what = f"{target} is the default where no chip is named: name one with --arch sm_90a, say"
+    note = Diagnostic(f"{what} (arch='sm_90a' in Python)", severity="note")
+    found = error.diagnostics
+    return WeftError(*(replace(d, notes=(*d.notes, note)) if str(target) in d.message else d for d in found))

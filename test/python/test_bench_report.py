@@ -199,8 +199,9 @@ def test_the_command_line_is_all_that_a_run_depends_on(monkeypatch: pytest.Monke
     monkeypatch.setattr(gpu, "unavailable", lambda: None)
     monkeypatch.setattr(gpu, "TorchGpu", lambda: SimpleNamespace(describe=lambda: DEVICE))
     monkeypatch.setattr(bench, "measure", lambda *given: asked.append(given) or 0)
+    written = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 4}"
     given = "64x32x16 square --types e4m3,s8 --layout nn --against cublas,triton --samples 5 --sustained"
-    assert weft.main(["bench", *given.split(), "--out-type", "f32", "--schedule", "block 1x2"]) == 0
+    assert weft.main(["bench", *given.split(), "--out-type", "f32", "--schedule", written]) == 0
     problems, implementations, _, made, _ = asked[0]
     assert len(problems) == 14
     assert problems[0] == Problem(64, 32, 16, "e4m3", "f32", transpose_b=False)

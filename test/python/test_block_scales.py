@@ -231,11 +231,27 @@ def test_a_scale_of_the_block_before_is_caught(monkeypatch):
     [
         (of(128, 64, 64), SCALED, "block K 128, after which sums are promoted, got 64"),
         (of(256, 192), SCALED, "got 128 x 192 and 64 x 192 under way"),
-        (of(192, 256, 64, 3), Types("bf16", "bf16", "bf16"), "block N up to 204 with 3 warpgroups"),
+        (of(192, 256, 64, 3), Types("bf16", "bf16", "f32"), "block N up to 200 with 3 warpgroups"),
+        (
+            of(192, 256, 64, 3),
+            Types("bf16", "bf16", "bf16"),
+            "block N up to 192 with 3 warpgroups",
+        ),
+        (
+            of(64, 100, 64, 1),
+            Types("f16", "f16", "f32", (False, True)),
+            "nearest legal: wgmma.mma_async.sync.aligned.m64n96k16.f32.f16.f16, "
+            "wgmma.mma_async.sync.aligned.m64n112k16.f32.f16.f16",
+        ),
         (
             of(64, 64, warpgroups=1, splits=2),
             Types("bf16", "bf16", "bf16", grouped=True),
-            "1 split with groups",
+            "splits of 1 with groups, got 2",
+        ),
+        (
+            of(64, 64, warpgroups=1, global_splits=3),
+            Types("bf16", "bf16", "bf16", grouped=True),
+            "global_splits of 1 with groups, got 3",
         ),
         (of(256, 64), Types("bf16", "bf16", "bf16", grouped=True), "divide 128 with groups, got 256"),
     ],

@@ -137,6 +137,11 @@ def test_a_schedule_that_a_product_cannot_have_costs_a_warning(tmp_path, schedul
     assert message in str(caught[0].message)
 
 
+def test_a_schedule_that_cannot_be_read_has_no_file_but_a_place():
+    with pytest.raises(WeftError, match=r"^<schedule>:1:12: error: expected '}'"):
+        read_schedule("{block = 64x64x64, warpgroups = 1}")
+
+
 def test_a_file_that_cannot_be_read_costs_a_warning(tmp_path):
     with pytest.warns(UserWarning, match="ignored: it can't be read: Is a directory"):
         assert database.tuned(PRODUCT, [tmp_path]) is None

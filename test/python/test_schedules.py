@@ -8,7 +8,7 @@ import pytest
 
 import weft
 from weft.dialects import tile
-from weft.dialects.schedule import Schedule, Types
+from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule
 from weft.emulator import Fault
 from weft.isa.chips import CHIPS
 from weft.passes import emit, lower_copies, mma_kernel, select_schedule
@@ -28,7 +28,7 @@ class Product:
     alpha: float = 1.0
     beta: float = 0.0
 
-    def compiled(self, schedule: Schedule) -> weft.Kernel:
+    def compiled(self, schedule: AnySchedule, arch: str = "sm_80") -> weft.Kernel:
         """A kernel for matrices of any size whose rows may lie apart."""
         kinds = [self.inputs, self.inputs, self.outputs, *([self.c] if self.c else [])]
         options = {"transpose_b": self.transpose_b, "alpha": self.alpha, "beta": self.beta}
@@ -36,7 +36,7 @@ class Product:
             arguments = [weft.memref("?x?", kind, strides=("?", 1)) for kind in kinds]
             with module.func("product", arguments) as matrices:
                 tile.matmul(*matrices, **options, schedule=schedule)
-        return weft.compile(module, arch="sm_80")
+        return weft.compile(module, arch=arch)
 
     def wrong(self, kernel: weft.Kernel, shape: tuple[int, int, int], gap: int) -> int:
         """How many elements of D, or around it, aren't as NumPy has them; sums are exact in every type."""
@@ -107,6 +107,23 @@ def test_pairs_written_past_an_odd_row_are_caught(monkeypatch):
     monkeypatch.setattr(lower_copies, "_whole", lambda *_: emit.equal(0, 0))
     with pytest.raises(Fault, match="out-of-bounds global access of 8 bytes"):
         product.wrong(product.compiled(SCHEDULES[0]), (16, 15, 23), 9)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "arch"),
+    [
+        (Schedule((64, 64, 64), (2, 2), 2, group=1 << 30), "sm_80"),
+        (WarpgroupSchedule((64, 64, 64), 1, 2, group=1 << 30), "sm_90a"),
+    ],
+    ids=str,
+)
+def test_a_group_is_no_higher_than_the_product(monkeypatch, chosen, arch):
+    """The columns of a group's tiles, times its rows, would exceed 32 bits: with a limit of 1024, where D has
+    2^21 columns of tiles.
+    """
+    monkeypatch.setattr("weft.dialects.schedule.MOST_ROWS", chosen.group)
+    product = Product(transpose_b=True)
+    assert not product.wrong(product.compiled(chosen, arch), (200, 256, 128), 0)
 
 
 @pytest.mark.parametrize("chip", [name for name in CHIPS if CHIPS[name].number >= 80])

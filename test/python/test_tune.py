@@ -396,6 +396,12 @@ def test_the_tool_prints_gains_and_their_mean(
     ("line", "message"),
     [
         ("512x512", "no suite and no shape '512x512'"),
+        (
+            "4@0x1x1",
+            "no suite and no shape '4@0x1x1': expects MxNxK, three sizes from 1 to 2**31 - 1 "
+            "(4096x4096x4096, say), or one of square, llm, deepgemm\n",
+        ),
+        ("256/4096x1x1", "no suite and no shape '256/4096x1x1'"),
         ("square --limit 0", "--limit expects a number from 1, got 0"),
         ("square --samples 1", "--samples expects a number from 2, got 1"),
         ("square --jobs 0", "--jobs expects a number from 1, got 0"),

@@ -3,7 +3,8 @@
 // RUN: weft bench --help | FileCheck %s --check-prefix=HELP
 // HELP: [SUITE|SHAPE ...]
 // HELP: Time products beside cuBLAS and others, in turns, and compare.
-// HELP: square, llm, deepgemm, deepgemm-grouped, or
+// HELP: square, llm, deepgemm, deepgemm-grouped, MxNxK,
+// HELP-NEXT: G@MxNxK (G groups of about M rows) or G@M/MOSTxNxK
 // HELP: of A and B, of
 // HELP-NEXT: bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8
 // HELP: of cublas,triton,deepgemm; ratios are to the first
@@ -39,6 +40,10 @@
 // RUN: not weft bench --against cublas, 2>> %t/log
 // RUN: not weft bench --samples 1 2>> %t/log
 // RUN: not weft bench --json - 2>> %t/log
+// RUN: not weft bench --json %t/none/kept 2>> %t/log
+// RUN: not weft bench --svg %t 2>> %t/log
+// RUN: not weft bench --schedule "{block = 3}" 2>> %t/log
+// RUN: not weft bench --schedule "" 2>> %t/log
 // RUN: not weft bench llm --show %S/Inputs/bench.json 2>> %t/log
 // RUN: not weft bench --show %S/Inputs/broken.txt 2>> %t/log
 // RUN: FileCheck %s --check-prefix=LOG < %t/log
@@ -49,6 +54,10 @@
 // LOG-NEXT: weft: error: --against expects some of cublas,triton,deepgemm, got ''
 // LOG-NEXT: weft: error: --samples expects a number from 2, got 1
 // LOG-NEXT: weft: error: --json and --svg expect a file: the table goes to stdout
+// LOG-NEXT: weft: error: cannot write '{{.*}}kept': No such file or directory
+// LOG-NEXT: weft: error: cannot write '{{.*}}': Is a directory
+// LOG-NEXT: weft: error: --schedule: expects the schedule to say 'warps', for mma.sync, or 'warpgroups', for wgmma, got '{block = 3}'
+// LOG-NEXT: weft: error: --schedule: expects a schedule, got nothing, got {{''$}}
 // LOG-NEXT: weft: error: --show measures nothing: it goes with --svg alone
 // LOG-NEXT: weft: error: cannot read '{{.*}}broken.txt': expects what weft bench --json writes{{.*}}
 // LOG-NOT:  {{.+}}

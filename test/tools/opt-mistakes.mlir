@@ -7,6 +7,11 @@
 // RUN: not weft-opt %s --no-such-pass 2>> %t/log
 // RUN: not weft-opt %s --cse --pass-pipeline=cse 2>> %t/log
 // RUN: not weft-opt %s --select-schedule=arch=sm_80 2>> %t/log
+// RUN: not weft-opt %s '--select-schedule{chip=sm_90a rows=any}' 2>> %t/log
+// RUN: not weft-opt %s '--select-schedule={chip=sm_90a}' 2>> %t/log
+// RUN: not weft-opt %s '--cse{}' 2>> %t/log
+// RUN: not weft-opt %s --select-schedule=chip=sm_90a,rows=any 2>> %t/log
+// RUN: not weft-opt %s --pass-pipeline='weft-kernel{chip=sm_90a,rows=any}' 2>> %t/log
 // RUN: not weft-opt %s --cse=fast=1 2>> %t/log
 // RUN: not weft-opt %s --pass-pipeline='func.func(cse' 2>> %t/log
 // RUN: not weft-opt %s --pass-pipeline='func.func(lower-mma)' 2>> %t/log
@@ -26,6 +31,11 @@
 // CHECK-NEXT: weft-opt: error: --no-such-pass is no option and no pass; --list-passes shows Weft's
 // CHECK-NEXT: weft-opt: error: --pass-pipeline and the flag --cse both say what to run: use one
 // CHECK-NEXT: weft-opt: error: pass 'select-schedule' has no option 'arch': its options are chip
+// CHECK-NEXT: weft-opt: error: braces are for --pass-pipeline: a flag has its options behind '=', '--select-schedule=chip=sm_90a rows=any'
+// CHECK-NEXT: weft-opt: error: braces are for --pass-pipeline: a flag has its options behind '=', '--select-schedule=chip=sm_90a'
+// CHECK-NEXT: weft-opt: error: braces are for --pass-pipeline: a flag has its options behind '=', '--cse'
+// CHECK-NEXT: weft-opt: error: pass options 'chip=sm_90a,rows=any' have a comma where a space stands: write 'chip=sm_90a rows=any'
+// CHECK-NEXT: weft-opt: error: pass options 'chip=sm_90a,rows=any' have a comma where a space stands: write 'chip=sm_90a rows=any'
 // CHECK-NEXT: weft-opt: error: pass pipeline: {{.*}}no such option fast
 // CHECK-NEXT: weft-opt: error: pass pipeline, column 10: this parenthesis isn't closed
 // CHECK-NEXT:   func.func(cse

@@ -10,3 +10,17 @@
 // RUN: not weft run %examples/matmul.mlir --on gpu 2>&1 | FileCheck %s --check-prefix=ASKED
 // ASKED:    weft: error: no GPU to run on: {{.*}}
 // ASKED-NOT:  {{.+}}
+
+// RUN: not weft run %s --on gpu 2>&1 | FileCheck %s --check-prefix=ASKED
+// RUN: not weft run %s 2>&1 | FileCheck %s --check-prefix=DEFAULT
+// RUN: not weft compile %s 2>&1 | FileCheck %s --check-prefix=DEFAULT
+// RUN: not weft compile %s --arch sm_80 2>&1 | FileCheck %s --check-prefix=NAMED
+// DEFAULT:  error: 'tile.matmul' op has a schedule whose instruction isn't legal: wgmma.mma_async needs sm_90a: sm_80 has no form
+// DEFAULT:  note: sm_80 is the default where no chip is named: name one with --arch sm_90a, say (arch='sm_90a' in Python)
+// NAMED:     wgmma.mma_async needs sm_90a: sm_80 has no form
+// NAMED-NOT: note:
+func.func @warpgroups(%A: memref<?x?xbf16>, %D: memref<?x?xf32>) {
+  "tile.matmul"(%A, %A, %D) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 4}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  return
+}

@@ -52,20 +52,28 @@ SUITES: dict[str, tuple[Shape, ...]] = {
 }
 
 
-def shapes(text: str) -> tuple[Shape, ...]:
+def suites(grouped: bool = True) -> list[str]:
+    """The names of all suites, or of those without groups."""
+    return [name for name, rows in SUITES.items() if grouped or all(row.groups is None for row in rows)]
+
+
+def shapes(text: str, grouped: bool = True) -> tuple[Shape, ...]:
     """The shapes of a suite's name, or that of `MxNxK`, `G@MxNxK` (G groups of about M rows in one A) or
-    `G@M/MOSTxNxK` (with room for MOST rows in each of G). Raises WeftError for any other text.
+    `G@M/MOSTxNxK` (with room for MOST rows in each of G). Raises WeftError for any other text; the message
+    speaks of groups if they are `grouped`.
     """
     if text in SUITES:
         return SUITES[text]
     found = _WRITTEN.fullmatch(text.lower())
     groups, m, most, n, k = (None if p is None else int(p) for p in (found.groups() if found else [None] * 5))
     sizes = [size for size in (m, n, k, most) if size is not None]
-    if m is None or n is None or k is None or not all(0 < size < 2**31 for size in sizes):
+    other = groups is None and most is not None and not grouped
+    if m is None or n is None or k is None or other or not all(0 < size < 2**31 for size in sizes):
+        of_groups = " 4@8192x4096x7168 for 4 groups of about 8192 rows,"
+        of_groups += " 4@256/4096x4096x7168 for as many with room for 4096 rows each,"
         raise WeftError(
             f"no suite and no shape '{text}': expects MxNxK, three sizes from 1 to 2**31 - 1 "
-            "(4096x4096x4096, say), 4@8192x4096x7168 for 4 groups of about 8192 rows, "
-            f"4@256/4096x4096x7168 for as many with room for 4096 rows each, or one of {', '.join(SUITES)}"
+            f"(4096x4096x4096, say),{of_groups if grouped else ''} or one of {', '.join(suites(grouped))}"
         )
     if groups is None and most is not None:
         raise WeftError(f"shape '{text}': expects groups before rows with room (4@{text}, say)")

@@ -143,17 +143,17 @@ class _Row:
     satfinite: tuple[bool, ...] = (False,)
 
 
-_BY_8 = range(8, 257, 8)
+COLUMNS = range(8, 257, 8)  # that D may have; not of every type
 _BY_16 = (8, 16, 24, *range(32, 257, 16))
 _FP8 = (E4M3, E5M2)
 _SAT = (False, True)
 
 #   a           b       d          N     PTX: dense, sparse
 _ROWS = (
-    _Row((F16,), (F16,), (F16, F32), _BY_8),
-    _Row((BF16,), (BF16,), (F32,), _BY_8),
-    _Row((TF32,), (TF32,), (F32,), _BY_8),
-    _Row(_FP8, _FP8, (F16, F32), _BY_8),
+    _Row((F16,), (F16,), (F16, F32), COLUMNS),
+    _Row((BF16,), (BF16,), (F32,), COLUMNS),
+    _Row((TF32,), (TF32,), (F32,), COLUMNS),
+    _Row(_FP8, _FP8, (F16, F32), COLUMNS),
     _Row((S8,), (S8,), (S32,), _BY_16, satfinite=_SAT),
     _Row((U8,), (U8,), (S32,), _BY_16, satfinite=_SAT),
     _Row((S8,), (U8,), (S32,), _BY_16, (8, 4), (8, 4), satfinite=_SAT),
@@ -325,7 +325,7 @@ def _shape(form: MmaAsync) -> Verdict | None:
 
 
 def _columns(columns: Sequence[int]) -> str:
-    if columns == _BY_8:
+    if columns == COLUMNS:
         return "a multiple of 8 from 8 to 256"
     return "8, 16, 24, or a multiple of 16 from 32 to 256"
 

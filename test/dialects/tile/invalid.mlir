@@ -224,8 +224,24 @@ func.func @schedule_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 
 // -----
 
+func.func @schedule_misspelled_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has no schedule field 'warpgroup' (did you mean 'warpgroups'?): fields are block, warps, stages, group; or block, warpgroups, stages, group, splits}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroup = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_misspelled(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{has no schedule field 'stage' (did you mean 'stages'?): fields are block, warps, stages, group}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stage = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
 func.func @schedule_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects the schedule to say 'warps'}}
+  // expected-error @below {{expects the schedule to say 'warps', for mma.sync, or 'warpgroups', for wgmma}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -275,6 +291,22 @@ func.func @schedule_warps(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?
 func.func @schedule_block_m(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{divide block M 100 in multiples of 16 and block N 128 in multiples of 16}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 100, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule whose groups have at most 1024 block rows, got 1073741824}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warps = array<i64: 2, 2>, stages = 2, group = 1073741824}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @schedule_sums(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule whose warps hold at most 32768 sums each, 1024 a lane, got 256 x 256}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 256, 256, 64>, warps = array<i64: 1, 1>, stages = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 
@@ -1114,6 +1146,14 @@ func.func @warpgroups_n_of_i8(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref
 func.func @warpgroups_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
   // expected-error @below {{expects a schedule of at least 2 stages, got 1}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @warpgroups_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
+  // expected-error @below {{expects a schedule whose groups have at most 1024 block rows, got 4294967296}}
+  "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, group = 4294967296}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
 

@@ -1,0 +1,63 @@
+"""How a schedule is written: a dictionary attribute, read field by field."""
+
+from collections.abc import Iterable
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
+from typing import Any, ClassVar, Self
+
+from weft.errors import WeftError
+from weft.mlir import ir
+
+
+class Written:
+    """A choice that is written as a dictionary attribute, with an entry for each field of a dataclass."""
+
+    counts: ClassVar[dict[str, int]] = {}
+
+    @classmethod
+    def of(cls, attribute: Any) -> Self:
+        """The schedule that an attribute states. Raises WeftError for a field that is missing, odd or
+        unknown.
+        """
+        known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
+        given = {named.name: named.attr for named in attribute}
+        check_names(given, known)
+        if missing := [n for n, f in known.items() if n not in given and f.default is MISSING]:
+            raise WeftError(f"expects the schedule to say '{missing[0]}'")
+        return cls(**{n: _value(n, a, cls.counts.get(n), known[n].type is bool) for n, a in given.items()})
+
+    def attribute(self) -> Any:
+        """The attribute that states this schedule."""
+        i64 = ir.IntegerType.get_signless(64)
+
+        def written(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return ir.DenseI64ArrayAttr.get(value)
+            return ir.BoolAttr.get(value) if isinstance(value, bool) else ir.IntegerAttr.get(i64, value)
+
+        return ir.DictAttr.get({name: written(value) for name, value in vars(self).items()})
+
+
+def check_names(given: Iterable[str], *kinds: Iterable[str]) -> None:
+    """Raises WeftError for a name that no kind of schedule has among its fields."""
+    known = {name for kind in kinds for name in kind}
+    if not (unknown := sorted(set(given) - known)):
+        return
+    near = get_close_matches(unknown[0], known.difference(given), 1, 0.75)
+    meant = f" (did you mean '{near[0]}'?)" if near else ""
+    legal = "; or ".join(", ".join(kind) for kind in kinds)
+    raise WeftError(f"has no schedule field '{unknown[0]}'{meant}: fields are {legal}")
+
+
+def _value(name: str, attribute: Any, count: int | None, flag: bool) -> Any:
+    if count is not None:
+        if not isinstance(attribute, ir.DenseI64ArrayAttr) or len(attribute) != count:
+            raise WeftError(f"expects schedule field '{name}' to be array<i64> of {count}, got {attribute}")
+        return tuple(attribute)
+    if flag:
+        if not isinstance(attribute, ir.BoolAttr):
+            raise WeftError(f"expects schedule field '{name}' to be true or false, got {attribute}")
+        return bool(attribute.value)
+    if not isinstance(attribute, ir.IntegerAttr) or isinstance(attribute, ir.BoolAttr):
+        raise WeftError(f"expects schedule field '{name}' to be an integer, got {attribute}")
+    return attribute.value
