@@ -6,9 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from weft import arrays, kernel, runtime
+from weft import arrays, kernel, libraries, runtime
 from weft.arrays import ArrayView
 from weft.builder import Module, memref
 from weft.dialects import tile
@@ -101,7 +99,7 @@ def matmul(
                 _prepared.clear()
             _prepared[id(a), id(b), id(out)] = known
         known.queue(stream)
-    return _handed_over(given.out, a) if out is None else out
+    return libraries.handed_over(given.out, a) if out is None else out
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ class _Given:
             if beta and "c" not in added:
                 raise WeftError("weft.matmul: beta scales c, or what out holds: neither is given")
             kind = out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
-            out = _empty(a, view_a, sizes.of_array("out"), kind)
+            out = libraries.empty(a, view_a, sizes.of_array("out"), kind)
         rest = [sizes.view(name, array) for name, array in {"out": out, **added}.items()]
         if rest[0].readonly:
             why = " (JAX's never change: without out, the result is one)" * (arrays.library(out) == "jax")
@@ -311,7 +309,7 @@ class _Call:
         self.prepared = given.kernel().prepare(*given.views)
         waits = any(arrays.library(array) == "jax" for array in given.arrays)
         self.launch = self._launch_and_wait if waits else self.prepared.launch
-        self.current = _current_stream(given.arrays[0], given.views[0].device_id)
+        self.current = libraries.current_stream(given.arrays[0], given.views[0].device_id)
         self._watch(given)
 
     def queue(self, stream: Any) -> None:
@@ -382,7 +380,7 @@ def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[
 
 def _watched(array: Any, view: ArrayView) -> _Watched:
     """An array that may go, how to ask where it is, and what is known of it."""
-    return weakref.ref(array), _pointer(array), view.address, array.shape
+    return weakref.ref(array), libraries.pointer(array), view.address, array.shape
 
 
 _prepared: dict[tuple[int, int, int], _Call] = {}
@@ -418,63 +416,3 @@ def _without_copies(view: ArrayView) -> ArrayView:
 
 def _sizes(view: ArrayView) -> str:
     return " x ".join(map(str, view.shape)) or "a single number"
-
-
-def _empty(like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str) -> Any:
-    """A new array where another one is, of its library or for `_handed_over`. Raises WeftError for elements
-    that the library doesn't have.
-    """
-    name = arrays.numpy_dtype(dtype).name
-    if arrays.library(like) == "torch":
-        import torch
-
-        return torch.empty(shape, dtype=getattr(torch, name), device=like.device)
-    if view.device == "cpu":
-        return np.empty(shape, arrays.numpy_dtype(dtype))
-    if arrays.library(like) == "cupy":
-        import cupy
-
-        try:
-            with like.device:
-                return cupy.empty(shape, arrays.numpy_dtype(dtype))
-        except ValueError as error:
-            raise WeftError(f"weft.matmul: CuPy makes no array of {dtype}: {error}") from None
-    return runtime.DeviceArray(shape, dtype, runtime.holder([view]))
-
-
-def _handed_over(made: Any, like: Any) -> Any:
-    """A finished result as an array of the library of another one, where `_empty` couldn't make such."""
-    if arrays.library(like) != "jax":
-        return made
-    import jax.dlpack
-
-    if isinstance(made, np.ndarray):
-        (device,) = like.devices()
-        return jax.device_put(made, device)
-    try:
-        return jax.dlpack.from_dlpack(made)
-    except jax.errors.JaxRuntimeError as error:
-        raise WeftError(f"weft.matmul: JAX takes no array of {made.dtype} by DLPack: {error}") from None
-
-
-def _pointer(array: Any) -> Callable[[Any], int]:
-    """How to ask an array of a library where its memory is."""
-    if arrays.library(array) == "torch":
-        pointer: Callable[[Any], int] = type(array).data_ptr
-        return pointer
-    if arrays.library(array) == "cupy":
-        return lambda given: int(given.data.ptr)
-    return lambda given: arrays.view(given).address
-
-
-def _current_stream(array: Any, device: int) -> Callable[[], int]:
-    """How to ask an array's library for its current stream."""
-    if arrays.library(array) == "torch":
-        import torch
-
-        return functools.partial(torch._C._cuda_getCurrentRawStream, device)
-    if arrays.library(array) == "cupy":
-        import cupy
-
-        return lambda: int(cupy.cuda.get_current_stream(device).ptr)
-    return lambda: 0
