@@ -55,12 +55,13 @@ def matmul(
     `transpose_b`), c and the result M x N. An `epilogue` adds to it, in f32 (i32) like all before the result
     is rounded.
 
-    A dimension before these makes a batch: all arrays that have it have as many matrices, and one without it
-    is every product's. `groups`, of int32, makes products of different sizes. Beside an `a` without a batch
-    and a `b` with one it says for each row of `a` which `b` it is multiplied by (a negative number: none, and
-    its row of the result is left alone); 128 rows from a multiple of 128 on must have the same, the last of
-    them maybe a negative one, whose rows of the result are unspecified then. Beside batches of both it says
-    for each product how many of its rows there are: what the others hold is unspecified.
+    A dimension before these makes a batch, of the result too: all arrays that have it have as many matrices,
+    and one without it, or with one matrix, is every product's. `groups`, of int32, makes products of
+    different sizes. Beside an `a` without a batch and a `b` with one it says for each row of `a` which `b` it
+    is multiplied by (a negative number: none, and its row of the result is left alone); 128 rows from a
+    multiple of 128 on must have the same, the last of them maybe a negative one, whose rows of the result are
+    unspecified then. Beside a batch of `a` it says for each product how many of its rows there are: what the
+    others hold is unspecified.
 
     fp8 may have float32 `scales` of `a` (M x ceil(K / 128), its columns together: `strides[-2] == 1`) and of
     `b` (ceil(N / 128) x ceil(K / 128), N first also where `b` has K first): each product of 128 elements
@@ -144,6 +145,8 @@ class _Given:
         if k != k_b:
             raise WeftError(f"weft.matmul: a is {m} x {k} and b {k_b} x {n}: they don't agree on K")
         sizes = _Extents.of(m, n, k, view_a, view_b, "groups" in added)
+        if sizes.matrices is None:
+            view_a, view_b = _without_copies(view_a), _without_copies(view_b)
         if out is None:
             if beta and "c" not in added:
                 raise WeftError("weft.matmul: beta scales c, or what out holds: neither is given")
@@ -211,12 +214,15 @@ class _Extents:
             raise WeftError("weft.matmul: expects a batch of b, or of a and b, with groups")
         if grouped and "a" not in batches:
             return cls(m, n, k, None, batches["b"])
-        if len(set(batches.values())) > 1:
+        several = {count for count in batches.values() if count != 1}
+        if len(several) > 1:
             raise WeftError(f"weft.matmul: a is a batch of {batches['a']}, and b one of {batches['b']}")
-        return cls(m, n, k, next(iter(batches.values()), None), None)
+        return cls(m, n, k, max(several, default=1) if batches else None, None)
 
     def of_array(self, name: str) -> tuple[int, ...]:
-        """The shape of an array, by its role; a batch may lack its first dimension, but `out` may not."""
+        """The shape of an array, by its role; a batch may lack its first dimension or have a 1 there, but
+        `out` may not.
+        """
         blocks = -(-self.k // PROMOTED)
         batch = () if self.members is None else (self.members,)
         if name == "bias":
@@ -233,14 +239,21 @@ class _Extents:
     def view(self, name: str, array: Any) -> ArrayView:
         """The view of an array as the kernel has it. Raises WeftError for one of another shape."""
         view, shape = arrays.view(array), self.of_array(name)
-        if name in ("c", "residual", "scale_a", "scale_b") and self.matrices is None:
-            view = _without_copies(view)
-            shape = shape[-len(view.shape) :] if len(view.shape) == 2 else shape
-        if view.shape != shape:
+        one: tuple[tuple[int, ...], ...] = ()
+        if name in ("c", "residual", "scale_a", "scale_b") and self.members is not None:
+            one = shape[1:], (1, *shape[1:])
+        if view.shape != shape and view.shape not in one:
             wanted = " x ".join(map(str, shape)) + (" elements" if len(shape) == 1 else "")
             raise WeftError(f"weft.matmul: expects {name} of {wanted}, got {_sizes(view)}")
+        if name not in ("out", "groups") and self.matrices is None:
+            view = _without_copies(view)
         if name == "scale_a":
             view = _turned(view)
+        if name == "out" and any(
+            size > 1 and not s for size, s in zip(view.shape, view.strides, strict=True)
+        ):
+            found = f"strides {view.strides}"
+            raise WeftError(f"weft.matmul: expects out with a place for each element, got {found}")
         if view.shape[-1] > 1 and view.strides[-1] != 1:
             what = {1: "elements"}.get(len(shape), "columns" if name == "scale_a" else "rows of elements")
             found = f"strides {arrays.view(array).strides}"
@@ -391,7 +404,6 @@ def _matrix(name: str, array: Any) -> tuple[ArrayView, bool]:
     view = arrays.view(array)
     if len(view.shape) not in (2, 3):
         raise WeftError(f"weft.matmul: expects {name} to be a matrix or a batch of them, got {_sizes(view)}")
-    view = _without_copies(view)
     (height, width), (rows, columns) = view.shape[-2:], view.strides[-2:]
     flipped = columns != 1 and width > 1 and (rows == 1 or height == 1)
     if not flipped and columns != 1 and width > 1:
@@ -408,8 +420,8 @@ def _turned(view: ArrayView) -> ArrayView:
 
 
 def _without_copies(view: ArrayView) -> ArrayView:
-    """A batch of one matrix over and over as that matrix: a kernel takes it for every product."""
-    if len(view.shape) != 3 or view.strides[0] != 0:
+    """A batch of one matrix, once or over and over, as that matrix: a kernel takes it for every product."""
+    if len(view.shape) != 3 or (view.shape[0] > 1 and view.strides[0] != 0):
         return view
     return replace(view, shape=view.shape[1:], strides=view.strides[1:])
 
