@@ -71,8 +71,9 @@ def matmul(
     Takes arrays of PyTorch, CuPy, JAX and NumPy, and whatever has DLPack or `__cuda_array_interface__`: all
     on one GPU, or all on the CPU, whence they are copied (with no GPU, the emulator multiplies them). `out`
     (not JAX's, which never change) gets the result, else a new array of `a`'s library does, of type
-    `out_dtype` (MLIR's name; by default that of `a`, bf16 for fp8, i32 for i8 and ui8). A result of fp8 is
-    rounded to the nearest, beyond the range to the largest number. Without `c`, beta scales what `out` holds.
+    `out_dtype` (MLIR's name; by default that of `a`, bf16 for fp8, i32 for i8 and ui8). `out` may be `c` or
+    the residual, element for element, but shares no memory with other arrays. A result of fp8 is rounded to
+    the nearest, beyond the range to the largest number. Without `c`, beta scales what `out` holds.
     Elements are f16, bf16, f32 (multiplied as tf32, on sm_90a), fp8, i8 and ui8 (sm_90a). The launch is
     queued on `stream`, else on the current stream of PyTorch or CuPy, else on the default one, of the arrays'
     GPU, and not waited for; but with arrays of JAX, which has no such stream, these are waited for before it
@@ -163,6 +164,7 @@ class _Given:
         if len({v.device for v in views}) > 1 or len(places) > 1:
             found = ", ".join(sorted(f"{device}:{number}" for device, number in places))
             raise WeftError(f"weft.matmul: expects all arrays in one memory, got them on {found}")
+        _check_overlaps(dict(zip(("a", "b", "out", *added), views, strict=True)))
         held, factors = (a, b, out, *added.values()), (float(alpha), float(beta))
         return cls(held, views, out, transposed, *factors, promote, schedule, tuple(added), activation)
 
@@ -411,6 +413,17 @@ def _matrix(name: str, array: Any) -> tuple[ArrayView, bool]:
             f"weft.matmul: expects {name} with rows or columns that lie together, got strides {view.strides}"
         )
     return (_turned(view), True) if flipped else (view, False)
+
+
+def _check_overlaps(views: dict[str, ArrayView]) -> None:
+    """Raises WeftError where the kernel would write what it has still to read."""
+    out = _without_copies(views["out"])
+    place = out.address, out.shape, out.strides, out.dtype
+    for name, view in views.items():
+        in_place = name in ("c", "residual") and (view.address, view.shape, view.strides, view.dtype) == place
+        if name != "out" and not in_place and arrays.overlap(out, view):
+            what = "; it may be c or residual, but of the same place" * (name in ("c", "residual"))
+            raise WeftError(f"weft.matmul: out overlaps {name}, which is read while out is written{what}")
 
 
 def _turned(view: ArrayView) -> ArrayView:

@@ -16,6 +16,10 @@ def small(*shape: int, dtype: object = np.float16) -> np.ndarray:
     return RNG.integers(-1, 2, shape).astype(dtype)
 
 
+def doubles(a: np.ndarray) -> np.ndarray:
+    return a.astype(np.float64)
+
+
 def with_epilogue(**given: object) -> np.ndarray:
     return weft.matmul(small(4, 8), small(8, 4), epilogue=weft.Epilogue(**given))
 
@@ -91,6 +95,28 @@ def test_a_result_of_fp8():
     assert found.dtype == ml_dtypes.float8_e4m3fn
     want = a.astype(np.float64) @ b.T.astype(np.float64)
     assert (found == want.astype(np.float32).astype(ml_dtypes.float8_e4m3fn)).all()
+
+
+def test_out_may_be_what_is_added_but_overlap_nothing_else():
+    a, b, c = small(32, 32), small(32, 32), small(32, 32, dtype=np.float32)
+    want = doubles(a) @ doubles(b) + c
+    assert (weft.matmul(a, b, c=c, beta=1.0, out=c) == want).all()
+    want = doubles(a) @ doubles(b) + c
+    assert (weft.matmul(a, b, out=c, epilogue=weft.Epilogue(residual=c)) == want).all()
+    memory = small(64, 96)
+    a, out = memory[:32, :32], memory[:32, 32:64]
+    assert (weft.matmul(a, b, out=out) == doubles(a) @ doubles(b)).all()
+    for shared in (memory[:32, 31:63], memory[31:63, 32:64], out, out.T):
+        for name, given in {"a": (shared, b), "b": (b, shared)}.items():
+            with pytest.raises(weft.WeftError, match=f"out overlaps {name}, which is read while out is"):
+                weft.matmul(*given, out=out)
+    with pytest.raises(weft.WeftError, match=r"out overlaps c, .* but of the same place"):
+        weft.matmul(a, b, c=memory[1:33, 32:64], beta=1.0, out=out)
+    many = small(3, 32, 32)
+    with pytest.raises(weft.WeftError, match="out overlaps c"):
+        weft.matmul(small(3, 32, 32), b, c=many[0], beta=1.0, out=many)
+    with pytest.raises(weft.WeftError, match="out overlaps bias"):
+        weft.matmul(a, b, out=out, epilogue=weft.Epilogue(bias=out[0]))
 
 
 def test_a_prepared_launch_is_for_the_same_arrays_alone():
