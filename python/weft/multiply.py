@@ -13,6 +13,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import PROMOTED, AnySchedule, Types, WarpgroupSchedule
 from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
+from weft.multiply_options import Options
 from weft.passes import choice
 
 _MOST_PREPARED = 4096
@@ -40,7 +41,7 @@ def matmul(
     c: Any = None,
     out: Any = None,
     alpha: float = 1.0,
-    beta: float = 0.0,
+    beta: float | None = None,
     transpose_a: bool = False,
     transpose_b: bool = False,
     epilogue: Epilogue | None = None,
@@ -73,7 +74,9 @@ def matmul(
     (not JAX's, which never change) gets the result, else a new array of `a`'s library does, of type
     `out_dtype` (MLIR's name; by default that of `a`, bf16 for fp8, i32 for i8 and ui8). `out` may be `c` or
     the residual, element for element, but shares no memory with other arrays. A result of fp8 is rounded to
-    the nearest, beyond the range to the largest number. Without `c`, beta scales what `out` holds.
+    the nearest, beyond the range to the largest number. `beta` must be given with
+    `c`, and without scales what `out` holds.
+
     Elements are f16, bf16, f32 (multiplied as tf32, on sm_90a), fp8, i8 and ui8 (sm_90a). The launch is
     queued on `stream`, else on the current stream of PyTorch or CuPy, else on the default one, of the arrays'
     GPU, and not waited for; but with arrays of JAX, which has no such stream, these are waited for before it
@@ -82,17 +85,22 @@ def matmul(
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
     known = _prepared.get((id(a), id(b), id(out)))
-    if (
-        known is not None
-        and known.is_for(a, b, out, c, epilogue, scales, groups)
-        and known.options == (out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
-    ):
+    try:
+        same = (
+            known is not None
+            and known.is_for(a, b, out, c, epilogue, scales, groups)
+            and known.options == (out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
+        )
+    except ValueError:  # of an array in a number's place, which is refused below
+        same = False
+    if known is not None and same:
         known.queue(stream)
         return out
-    options = out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule
+    options = Options(out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
     added = _added(c, epilogue, scales, groups)
-    given = _Given.of(a, b, out, added, epilogue.activation if epilogue else None, *options)
+    given = _Given.of(a, b, out, added, epilogue.activation if epilogue else None, options)
     if given.on_cpu:
+        runtime.stream_handle(stream)  # refuses what is none
         given.kernel()(*given.views)
     else:
         known = _Call(given, options)
@@ -112,10 +120,7 @@ class _Given:
     views: tuple[ArrayView, ...]
     out: Any
     transposed: tuple[bool, bool]
-    alpha: float
-    beta: float
-    promote: bool
-    schedule: AnySchedule | None
+    options: Options
     roles: tuple[str, ...]  # of the arrays after `out`
     activation: str | None
 
@@ -127,18 +132,13 @@ class _Given:
         out: Any,
         added: dict[str, Any],
         activation: str | None,
-        out_dtype: str | None,
-        transpose_a: bool,
-        transpose_b: bool,
-        alpha: float,
-        beta: float,
-        promote: bool,
-        schedule: AnySchedule | None,
+        options: Options,
     ) -> "_Given":
-        """Raises WeftError for arrays that make no product."""
+        """Raises WeftError for arrays that make no product, and options that are none."""
+        options = options.checked("c" in added)
         view_a, flipped_a = _matrix("a", a)
         view_b, flipped_b = _matrix("b", b)
-        transposed = transpose_a != flipped_a, transpose_b != flipped_b
+        transposed = options.transpose_a != flipped_a, options.transpose_b != flipped_b
         (m, k), (k_b, n) = (
             v.shape[-2:][::-1] if t else v.shape[-2:]
             for v, t in zip((view_a, view_b), transposed, strict=True)
@@ -149,24 +149,24 @@ class _Given:
         if sizes.matrices is None:
             view_a, view_b = _without_copies(view_a), _without_copies(view_b)
         if out is None:
-            if beta and "c" not in added:
+            if options.beta and "c" not in added:
                 raise WeftError("weft.matmul: beta scales c, or what out holds: neither is given")
-            kind = out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
+            kind = options.out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
             out = libraries.empty(a, view_a, sizes.of_array("out"), kind)
         rest = [sizes.view(name, array) for name, array in {"out": out, **added}.items()]
         if rest[0].readonly:
             why = " (JAX's never change: without out, the result is one)" * (arrays.library(out) == "jax")
             raise WeftError(f"weft.matmul: expects out to be an array that can be written{why}")
-        if out_dtype is not None and rest[0].dtype != out_dtype:
-            raise WeftError(f"weft.matmul: out has elements of {rest[0].dtype}, out_dtype is {out_dtype}")
+        if options.out_dtype not in (None, rest[0].dtype):
+            found = f"{rest[0].dtype}, out_dtype is {options.out_dtype}"
+            raise WeftError(f"weft.matmul: out has elements of {found}")
         views = (view_a, view_b, *rest)
         places = {(v.device, v.device_id) for v in views if v.device_id >= 0}
         if len({v.device for v in views}) > 1 or len(places) > 1:
             found = ", ".join(sorted(f"{device}:{number}" for device, number in places))
             raise WeftError(f"weft.matmul: expects all arrays in one memory, got them on {found}")
         _check_overlaps(dict(zip(("a", "b", "out", *added), views, strict=True)))
-        held, factors = (a, b, out, *added.values()), (float(alpha), float(beta))
-        return cls(held, views, out, transposed, *factors, promote, schedule, tuple(added), activation)
+        return cls((a, b, out, *added.values()), views, out, transposed, options, tuple(added), activation)
 
     @property
     def on_cpu(self) -> bool:
@@ -183,11 +183,11 @@ class _Given:
     def kernel(self) -> kernel.Kernel:
         """The kernel for these types and sizes, compiled once."""
         a, b, d, *rest = self.views
+        options = self.options
         outside = self.transposed[0], not self.transposed[1]
         scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
-        types = Types(a.dtype, b.dtype, d.dtype, outside, self.promote or scaled, scaled, grouped)
-        chip = self.chip
-        schedule = self.schedule
+        types = Types(a.dtype, b.dtype, d.dtype, outside, options.promote or scaled, scaled, grouped)
+        chip, schedule = self.chip, options.schedule
         if schedule is None and chip in WarpgroupSchedule.chips(types):
             m, n = d.shape[-2:]
             k = a.shape[-2] if self.transposed[0] else a.shape[-1]
@@ -195,7 +195,7 @@ class _Given:
             schedule = choice.choose(m, n, k, types, chip, members)
         added = tuple((role, v.dtype, len(v.shape)) for role, v in zip(self.roles, rest, strict=True))
         ranks = len(a.shape), len(b.shape), len(d.shape)
-        what = self.alpha, self.beta, self.promote, self.activation
+        what = options.alpha, options.beta, options.promote, self.activation
         return _compiled(types, ranks, added, self.transposed, *what, schedule, chip)
 
 
@@ -319,7 +319,7 @@ def _strides(rank: int) -> tuple[int | str, ...] | None:
 class _Call:
     """A prepared launch, with what tells that it's still for the same arrays: an id may pass to another."""
 
-    def __init__(self, given: _Given, options: tuple[Any, ...]) -> None:
+    def __init__(self, given: _Given, options: Options) -> None:
         self.options = options
         self.prepared = given.kernel().prepare(*given.views)
         waits = any(arrays.library(array) == "jax" for array in given.arrays)

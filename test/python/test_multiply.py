@@ -7,6 +7,7 @@ import pytest
 import weft
 from weft import multiply
 from weft.dialects.schedule import WarpgroupSchedule
+from weft.multiply_options import Options
 
 RNG = np.random.default_rng(0)
 
@@ -24,7 +25,11 @@ def with_epilogue(**given: object) -> np.ndarray:
     return weft.matmul(small(4, 8), small(8, 4), epilogue=weft.Epilogue(**given))
 
 
-@pytest.mark.parametrize("transpose_a", [False, True])
+def told(**given: object) -> np.ndarray:
+    return weft.matmul(small(8, 8), small(8, 8), **given)
+
+
+@pytest.mark.parametrize("transpose_a", [False, np.True_])
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_transposes_come_from_arguments_and_from_strides(transpose_a, transpose_b):
     a, b = small(24, 40), small(40, 56)
@@ -48,6 +53,7 @@ def test_alpha_beta_and_what_they_scale():
     found = weft.matmul(a, b, c=c, alpha=0.5, beta=2.0, out_dtype="f32")
     assert (found == 0.5 * product + 2 * c).all()
     assert (weft.matmul(a, b, out=out, beta=1.0) == product + before).all()
+    assert (weft.matmul(a, b, c=c, beta=0, alpha=np.float32(0.5)) == 0.5 * product).all()
 
 
 @pytest.mark.parametrize(
@@ -125,9 +131,9 @@ def test_a_prepared_launch_is_for_the_same_arrays_alone():
 
     def prepared(c=None, epilogue=None):
         call = multiply._Call.__new__(multiply._Call)
-        options = None, False, False, 1.0, 0.0, False, None
+        options = Options(None, False, False, 1.0, 0.0, False, None)
         added, activation = multiply._added(c, epilogue, None, None), epilogue and epilogue.activation
-        call._watch(multiply._Given.of(a, b, out, added, activation, *options))
+        call._watch(multiply._Given.of(a, b, out, added, activation, options))
         return call
 
     given = {
@@ -184,6 +190,16 @@ def test_kernels_are_compiled_once(monkeypatch):
             "no array has elements of type f128",
         ),
         (lambda: weft.matmul(small(4, 8), small(8, 4), alpha=np.inf), "alpha to be finite"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), c=small(4, 4)), "beta scales c: give it too"),
+        (lambda: told(alpha="2"), "expects alpha to be a real number, got '2'"),
+        (lambda: told(alpha=None), "expects alpha to be a real number, got NoneType"),
+        (lambda: told(beta=1j), "expects beta to be a real number, got 1j"),
+        (lambda: told(beta=np.ones(3)), "expects beta to be a real number, got ndarray"),
+        (lambda: told(alpha=10**400), "expects alpha to be finite in f32, got 1000"),
+        (lambda: told(transpose_b="yes"), "expects transpose_b to be True or False, got 'yes'"),
+        (lambda: told(transpose_a=1), "expects transpose_a to be True or False, got 1"),
+        (lambda: told(promote=None), "expects promote to be True or False, got None"),
+        (lambda: told(stream="x"), "expected a stream, got str"),
         (lambda: with_epilogue(bias=small(5)), "expects bias of 4 elements, got 5"),
         (lambda: with_epilogue(bias=small(1, 4)), "expects bias of 4 elements, got 1 x 4"),
         (lambda: with_epilogue(bias=small(8)[::2]), "expects bias of elements that lie together"),
