@@ -10,6 +10,7 @@ from weft import arrays, kernel, libraries, runtime
 from weft.arrays import ArrayView
 from weft.builder import Module, memref
 from weft.dialects import tile
+from weft.dialects.given_schedule import given_schedule
 from weft.dialects.schedule import PROMOTED, AnySchedule, Types, WarpgroupSchedule
 from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
@@ -49,7 +50,7 @@ def matmul(
     groups: Any = None,
     promote: bool = False,
     out_dtype: str | None = None,
-    schedule: AnySchedule | None = None,
+    schedule: AnySchedule | str | None = None,
     stream: Any = None,
 ) -> Any:
     """`alpha * a @ b + beta * c` of matrices: a M x K (K x M with `transpose_a`), b K x N (N x K with
@@ -80,7 +81,8 @@ def matmul(
     Elements are f16, bf16, f32 (multiplied as tf32, on sm_90a), fp8, i8 and ui8 (sm_90a). The launch is
     queued on `stream`, else on the current stream of PyTorch or CuPy, else on the default one, of the arrays'
     GPU, and not waited for; but with arrays of JAX, which has no such stream, these are waited for before it
-    and the GPU after it. `schedule` is how the product is laid over the chip, chosen from its sizes without.
+    and the GPU after it. `schedule` (an object, or text as the attribute of `tile.matmul` has it) is how the
+    product is laid over the chip, chosen from its sizes without.
 
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
@@ -187,7 +189,7 @@ class _Given:
         outside = self.transposed[0], not self.transposed[1]
         scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
         types = Types(a.dtype, b.dtype, d.dtype, outside, options.promote or scaled, scaled, grouped)
-        chip, schedule = self.chip, options.schedule
+        chip, schedule = self.chip, given_schedule(options.schedule)
         if schedule is None and chip in WarpgroupSchedule.chips(types):
             m, n = d.shape[-2:]
             k = a.shape[-2] if self.transposed[0] else a.shape[-1]

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.dialects.given_schedule import given_schedule
 from weft.dialects.schedule import AnySchedule
 from weft.errors import WeftError
 
@@ -18,7 +19,7 @@ class Options(NamedTuple):
     alpha: float
     beta: float | None
     promote: bool
-    schedule: AnySchedule | None
+    schedule: AnySchedule | str | None
 
     def checked(self, has_c: bool) -> "Options":
         """The same as plain numbers, flags and names. Raises WeftError for what is none."""
@@ -30,6 +31,7 @@ class Options(NamedTuple):
             alpha=_number("alpha", self.alpha),
             beta=0.0 if self.beta is None else _number("beta", self.beta),
             promote=_flag("promote", self.promote),
+            schedule=given_schedule(self.schedule),
         )
 
 

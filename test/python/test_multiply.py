@@ -6,7 +6,8 @@ import pytest
 
 import weft
 from weft import multiply
-from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects import tile
+from weft.dialects.schedule import Schedule, WarpgroupSchedule
 from weft.multiply_options import Options
 
 RNG = np.random.default_rng(0)
@@ -162,6 +163,60 @@ def test_a_schedule_of_ones_own():
     schedule = WarpgroupSchedule((64, 16, 64), 1, 3)
     a, b = small(40, 64), small(64, 32)
     assert (weft.matmul(a, b, schedule=schedule) == a.astype(np.float64) @ b.astype(np.float64)).all()
+
+
+def test_a_schedule_as_text():
+    text = "{block = array<i64: 64, 16, 64>, warpgroups = 1, stages = 3}"
+    a, b = small(40, 64), small(64, 32)
+    assert (weft.matmul(a, b, schedule=text) == doubles(a) @ doubles(b)).all()
+    with (
+        weft.Module() as module,
+        module.func("f", [weft.memref("?x?", t) for t in ("f16", "f16", "f32")]) as matrices,
+    ):
+        tile.matmul(*matrices, schedule=text)
+    assert "array<i64: 64, 16, 64>" in str(module)
+    numbers = WarpgroupSchedule((np.int64(64), 16, 64), np.int32(1), 3)
+    assert (weft.matmul(a, b, schedule=numbers) == doubles(a) @ doubles(b)).all()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("{block = 3", "expected '}'"),
+        ("{stages = 3, warpgroups = 1}", "expects the schedule to say 'block'"),
+        (
+            {"stages": 3},
+            'or text ("{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"), got dict',
+        ),
+        (3, "expects a schedule to be a Schedule, a WarpgroupSchedule or text"),
+        (
+            WarpgroupSchedule((64, 64, 64), 1, 2.5),
+            "expects schedule field 'stages' to be an integer, got 2.5",
+        ),
+        (WarpgroupSchedule((64, 64, 64), 1, "1"), "field 'stages' to be an integer, got '1'"),
+        (WarpgroupSchedule((64, 64, 64), True, 2), "field 'warpgroups' to be an integer, got True"),
+        (WarpgroupSchedule((64, 64, 64), 1, 2**70), "field 'stages' to be an integer, got 118059"),
+        (WarpgroupSchedule((64, 64, 64), 1, 2, swap="no"), "field 'swap' to be True or False, got 'no'"),
+        (
+            WarpgroupSchedule([64, 64, 64], 1, 2),
+            "field 'block' to be a tuple of 3 integers, got [64, 64, 64]",
+        ),
+        (WarpgroupSchedule((64.0, 64, 64), 1, 2), "field 'block' to be a tuple of 3 integers, got (64.0,"),
+        (WarpgroupSchedule((64, 64), 1, 2), "field 'block' to be a tuple of 3 integers, got (64, 64)"),
+        (Schedule((64, 64, 64), 4, 3), "field 'warps' to be a tuple of 2 integers, got 4"),
+    ],
+)
+def test_what_is_no_schedule_is_refused(schedule, message):
+    with pytest.raises(weft.WeftError) as refused:
+        told(schedule=schedule)
+    assert message in str(refused.value)
+    with (
+        weft.Module() as module,
+        module.func("f", [weft.memref("?x?", t) for t in ("f16", "f16", "f32")]) as matrices,
+        pytest.raises(weft.WeftError) as refused,
+    ):
+        tile.matmul(*matrices, schedule=schedule)
+    assert message in str(refused.value)
 
 
 def test_kernels_are_compiled_once(monkeypatch):
