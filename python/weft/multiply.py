@@ -78,11 +78,14 @@ def matmul(
     the nearest, beyond the range to the largest number. `beta` must be given with
     `c`, and without scales what `out` holds.
 
-    Elements are f16, bf16, f32 (multiplied as tf32, on sm_90a), fp8, i8 and ui8 (sm_90a). The launch is
-    queued on `stream`, else on the current stream of PyTorch or CuPy, else on the default one, of the arrays'
-    GPU, and not waited for; but with arrays of JAX, which has no such stream, these are waited for before it
-    and the GPU after it. `schedule` (an object, or text as the attribute of `tile.matmul` has it) is how the
-    product is laid over the chip, chosen from its sizes without.
+    Elements are f16, bf16, f32 (multiplied as tf32), fp8, i8 and ui8. All but f16 and bf16 need sm_90a, with
+    `a` as M x K and `b` as N x K (or the transpose of such a matrix): tensor cores read them with K inside
+    alone. Sizes are at least 1, and strides not negative.
+
+    The launch is queued on `stream`, else on the current stream of PyTorch or CuPy, else on the default one,
+    of the arrays' GPU, and not waited for; but with arrays of JAX, which has no such stream, these are waited
+    for before it and the GPU after it. `schedule` (an object, or text as the attribute of `tile.matmul` has
+    it) is how the product is laid over the chip, chosen from its sizes without.
 
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
@@ -190,7 +193,10 @@ class _Given:
         scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
         types = Types(a.dtype, b.dtype, d.dtype, outside, options.promote or scaled, scaled, grouped)
         chip, schedule = self.chip, given_schedule(options.schedule)
-        if schedule is None and chip in WarpgroupSchedule.chips(types):
+        has_wgmma = chip in WarpgroupSchedule.chips(types)
+        if has_wgmma:
+            _check_inside(types)
+        if schedule is None and has_wgmma:
             m, n = d.shape[-2:]
             k = a.shape[-2] if self.transposed[0] else a.shape[-1]
             members = d.shape[0] if len(d.shape) == 3 else 1
@@ -199,6 +205,18 @@ class _Given:
         ranks = len(a.shape), len(b.shape), len(d.shape)
         what = options.alpha, options.beta, options.promote, self.activation
         return _compiled(types, ranks, added, self.transposed, *what, schedule, chip)
+
+
+def _check_inside(types: Types) -> None:
+    """Raises WeftError where K is outside of an operand of elements that tensor cores don't turn round."""
+    if types.input_bytes == 2:
+        return
+    for name, outside in zip(
+        ("a as M x K (without transpose_a)", "b as N x K (transpose_b=True)"), types.transposed, strict=True
+    ):
+        if outside:
+            element = getattr(types, name[0])
+            raise WeftError(f"weft.matmul: expects {name}: tensor cores read {element} with K inside alone")
 
 
 @dataclass(frozen=True)
@@ -242,7 +260,7 @@ class _Extents:
 
     def view(self, name: str, array: Any) -> ArrayView:
         """The view of an array as the kernel has it. Raises WeftError for one of another shape."""
-        view, shape = arrays.view(array), self.of_array(name)
+        view, shape = _view(name, array), self.of_array(name)
         one: tuple[tuple[int, ...], ...] = ()
         if name in ("c", "residual", "scale_a", "scale_b") and self.members is not None:
             one = shape[1:], (1, *shape[1:])
@@ -403,9 +421,23 @@ def _watched(array: Any, view: ArrayView) -> _Watched:
 _prepared: dict[tuple[int, int, int], _Call] = {}
 
 
+def _view(name: str, array: Any) -> ArrayView:
+    """The view of an array with elements, which go up from its address."""
+    view = arrays.view(array)
+    if not all(view.shape):
+        raise WeftError(f"weft.matmul: expects sizes of at least 1, got {name} of {_sizes(view)}")
+    # NumPy has negative ones for a single row, too, where they say nothing.
+    strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
+    if min(strides, default=0) < 0:
+        raise WeftError(
+            f"weft.matmul: expects {name} with strides that aren't negative, got {view.strides} (copy it)"
+        )
+    return view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
+
+
 def _matrix(name: str, array: Any) -> tuple[ArrayView, bool]:
     """The view of a matrix or of a batch, and whether its columns are what lies together."""
-    view = arrays.view(array)
+    view = _view(name, array)
     if len(view.shape) not in (2, 3):
         raise WeftError(f"weft.matmul: expects {name} to be a matrix or a batch of them, got {_sizes(view)}")
     (height, width), (rows, columns) = view.shape[-2:], view.strides[-2:]

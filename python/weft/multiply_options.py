@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.dialects.given_schedule import given_schedule
+from weft.dialects.roles import OUTPUT_TYPES
 from weft.dialects.schedule import AnySchedule
 from weft.errors import WeftError
 
@@ -25,6 +26,11 @@ class Options(NamedTuple):
         """The same as plain numbers, flags and names. Raises WeftError for what is none."""
         if has_c and self.beta is None:
             raise WeftError("weft.matmul: beta scales c: give it too (beta=1.0 adds c as it is)")
+        if not (
+            self.out_dtype is None or (isinstance(self.out_dtype, str) and self.out_dtype in OUTPUT_TYPES)
+        ):
+            wanted = ", ".join(OUTPUT_TYPES)
+            raise WeftError(f"weft.matmul: expects out_dtype to be one of {wanted}, got {self.out_dtype!r}")
         return self._replace(
             transpose_a=_flag("transpose_a", self.transpose_a),
             transpose_b=_flag("transpose_b", self.transpose_b),

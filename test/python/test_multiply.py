@@ -10,6 +10,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import Schedule, WarpgroupSchedule
 from weft.multiply_options import Options
 
+OWN = WarpgroupSchedule((64, 16, 64), 1, 3)
 RNG = np.random.default_rng(0)
 
 
@@ -159,10 +160,15 @@ def test_a_prepared_launch_is_for_the_same_arrays_alone():
     assert prepared(*given["all"]).is_for(a, b, out, c, again, None, None)
 
 
+def test_a_single_row_may_have_any_stride():
+    a, b = small(1, 64), small(64, 32)
+    assert a[::-1].strides[0] < 0
+    assert (weft.matmul(a[::-1], b) == doubles(a) @ doubles(b)).all()
+
+
 def test_a_schedule_of_ones_own():
-    schedule = WarpgroupSchedule((64, 16, 64), 1, 3)
     a, b = small(40, 64), small(64, 32)
-    assert (weft.matmul(a, b, schedule=schedule) == a.astype(np.float64) @ b.astype(np.float64)).all()
+    assert (weft.matmul(a, b, schedule=OWN) == doubles(a) @ doubles(b)).all()
 
 
 def test_a_schedule_as_text():
@@ -241,9 +247,21 @@ def test_kernels_are_compiled_once(monkeypatch):
         (lambda: weft.matmul([[1.0]], small(1, 1)), "expected an array"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), out=small(4, 4), out_dtype="f32"), "out_dtype is f32"),
         (
-            lambda: weft.matmul(small(4, 8), small(8, 4), out_dtype="f128"),
-            "no array has elements of type f128",
+            lambda: told(out_dtype="float32"),
+            "expects out_dtype to be one of f32, f16, bf16, i32, f8E4M3FN, f8E5M2, got 'float32'",
         ),
+        (lambda: told(out_dtype="f64"), "expects out_dtype to be one of f32, "),
+        (lambda: told(out_dtype=np.float32), "got <class 'numpy.float32'>"),
+        (lambda: weft.matmul(small(0, 64), small(64, 8)), "expects sizes of at least 1, got a of 0 x 64"),
+        (lambda: weft.matmul(small(8, 0), small(0, 8)), "expects sizes of at least 1, got a of 8 x 0"),
+        (lambda: weft.matmul(small(8, 8), small(8, 0)), "expects sizes of at least 1, got b of 8 x 0"),
+        (lambda: told(out=small(8, 0)), "expects sizes of at least 1, got out of 8 x 0"),
+        (lambda: weft.matmul(small(0, 8, 8), small(8, 8)), "got a of 0 x 8 x 8"),
+        (
+            lambda: weft.matmul(small(8, 8)[::-1], small(8, 8)),
+            "weft.matmul: expects a with strides that aren't negative, got (-8, 1) (copy it)",
+        ),
+        (lambda: told(out=small(8, 8)[::-1]), "expects out with strides that aren't negative"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), alpha=np.inf), "alpha to be finite"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), c=small(4, 4)), "beta scales c: give it too"),
         (lambda: told(alpha="2"), "expects alpha to be a real number, got '2'"),
@@ -264,10 +282,19 @@ def test_kernels_are_compiled_once(monkeypatch):
         (lambda: weft.matmul(small(4, 8), small(8, 4), epilogue="relu"), "to be a weft.Epilogue, got str"),
         (lambda: weft.matmul(*(small(8, 8, dtype=np.float64),) * 2), "expects A of element type"),
         (lambda: weft.matmul(*(small(8, 8, dtype=np.int16),) * 2), "expects A of element type"),
-        (lambda: weft.matmul(small(4, 8), small(8, 4), out_dtype="f64"), "expects D of element type"),
+        (lambda: weft.matmul(*(small(8, 8),) * 2, out=small(8, 8, dtype=np.float64)), "expects D of element"),
+        *(
+            (
+                lambda kind=kind: weft.matmul(*(small(32, 32, dtype=kind),) * 2),
+                f"expects b as N x K (transpose_b=True): tensor cores read {name} with K inside alone",
+            )
+            for name, kind in [("f32", np.float32), ("i8", np.int8), ("f8E5M2", ml_dtypes.float8_e5m2)]
+        ),
         (
-            lambda: weft.matmul(*(small(8, 8, dtype=np.float32),) * 2),
-            "multiplies f32 and f32 on sm_90a, with K outside",
+            lambda: weft.matmul(
+                *(small(32, 32, dtype=np.int8),) * 2, transpose_a=True, transpose_b=True, schedule=OWN
+            ),
+            "expects a as M x K (without transpose_a): tensor cores read i8 with K inside alone",
         ),
     ],
 )
