@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import arrays, kernel, libraries, runtime
+from weft import arrays, kernel, libraries, padded_rows, runtime
 from weft.arrays import ArrayView
 from weft.builder import Module, memref
 from weft.dialects import tile
 from weft.dialects.given_schedule import given_schedule
-from weft.dialects.schedule import PROMOTED, AnySchedule, Types, WarpgroupSchedule
+from weft.dialects.schedule import PROMOTED, AnySchedule, Schedule, Types, WarpgroupSchedule
 from weft.errors import WeftError
-from weft.isa.tensor_map import ROW_BYTES
 from weft.multiply_options import Options
+from weft.padded_rows import Copied
 from weft.passes import choice
 
 _MOST_PREPARED = 4096
@@ -80,7 +80,9 @@ def matmul(
 
     Elements are f16, bf16, f32 (multiplied as tf32), fp8, i8 and ui8. All but f16 and bf16 need sm_90a, with
     `a` as M x K and `b` as N x K (or the transpose of such a matrix): tensor cores read them with K inside
-    alone. Sizes are at least 1, and strides not negative.
+    alone. Sizes are at least 1, and strides not negative. Fast kernels take rows at multiples of 16 bytes: a
+    slower one takes other rows of f16 and bf16; for the rest, groups and `transpose_a` arrays with such rows
+    are copied to others on each call.
 
     The launch is queued on `stream`, else on the current stream of PyTorch or CuPy, else on the default one,
     of the arrays' GPU, and not waited for; but with arrays of JAX, which has no such stream, these are waited
@@ -106,7 +108,8 @@ def matmul(
     given = _Given.of(a, b, out, added, epilogue.activation if epilogue else None, options)
     if given.on_cpu:
         runtime.stream_handle(stream)  # refuses what is none
-        given.kernel()(*given.views)
+        compiled = given.kernel()
+        padded_rows.run(compiled, given.views, given.copied(compiled))
     else:
         known = _Call(given, options)
         if out is not None:
@@ -185,13 +188,25 @@ class _Given:
         ordinal = runtime.holder(self.views)
         return (runtime.current() if ordinal is None else runtime.device(ordinal)).chip
 
+    @property
+    def types(self) -> Types:
+        a, b, d, *_ = self.views
+        outside = self.transposed[0], not self.transposed[1]
+        scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
+        return Types(a.dtype, b.dtype, d.dtype, outside, self.options.promote or scaled, scaled, grouped)
+
+    def copied(self, compiled: kernel.Kernel) -> Copied:
+        """The arrays that the kernel, or one for any rows, can't take as they lie."""
+        names = ("a", "b", "out", *self.roles)
+        if compiled.chip in Schedule.chips(self.types):  # there is a kernel for any rows
+            return Copied(names, 2, False, ())
+        reads_out = self.options.beta != 0 and "c" not in self.roles
+        return Copied.of(compiled, names, self.views, reads_out or "groups" in self.roles)
+
     def kernel(self) -> kernel.Kernel:
         """The kernel for these types and sizes, compiled once."""
         a, b, d, *rest = self.views
-        options = self.options
-        outside = self.transposed[0], not self.transposed[1]
-        scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
-        types = Types(a.dtype, b.dtype, d.dtype, outside, options.promote or scaled, scaled, grouped)
+        options, types = self.options, self.types
         chip, schedule = self.chip, given_schedule(options.schedule)
         has_wgmma = chip in WarpgroupSchedule.chips(types)
         if has_wgmma:
@@ -280,10 +295,6 @@ class _Extents:
             what = {1: "elements"}.get(len(shape), "columns" if name == "scale_a" else "rows of elements")
             found = f"strides {arrays.view(array).strides}"
             raise WeftError(f"weft.matmul: expects {name} of {what} that lie together, got {found}")
-        if name == "scale_a" and kernel.aligned_to(view) % ROW_BYTES:
-            found = f"strides {arrays.view(array).strides} from address {view.address:#x}"
-            what = f"columns at multiples of {ROW_BYTES} bytes (leave room between them)"
-            raise WeftError(f"weft.matmul: expects {name} with {what}, got {found}")
         return view
 
 
@@ -341,7 +352,8 @@ class _Call:
 
     def __init__(self, given: _Given, options: Options) -> None:
         self.options = options
-        self.prepared = given.kernel().prepare(*given.views)
+        compiled = given.kernel()
+        self.prepared = padded_rows.prepare(compiled, given.views, given.copied(compiled))
         waits = any(arrays.library(array) == "jax" for array in given.arrays)
         self.launch = self._launch_and_wait if waits else self.prepared.launch
         self.current = libraries.current_stream(given.arrays[0], given.views[0].device_id)

@@ -194,15 +194,6 @@ def test_products_of_different_sizes_of_a_repeated_matrix(count, one_b):
             ),
             "expects scale_b of 1 x 2, got 2 x 2",
         ),
-        (
-            lambda: weft.matmul(
-                small(9, 256, dtype=F8),
-                small(8, 256, dtype=F8),
-                transpose_b=True,
-                scales=(scales(2, 9).T, scales(1, 2)),
-            ),
-            "expects scale_a with columns at multiples of 16 bytes",
-        ),
     ],
 )
 def test_what_does_not_fit_is_refused(call, message):
