@@ -5,6 +5,7 @@ from ctypes import c_float
 from math import isfinite
 from typing import Any
 
+from weft.dialects.given_schedule import given_schedule
 from weft.dialects.op import Op, build
 from weft.dialects.roles import (
     OUTPUT_TYPES,
@@ -274,9 +275,12 @@ def matmul(
     scale_a: Any | None = None,
     scale_b: Any | None = None,
     groups: Any | None = None,
-    schedule: AnySchedule | None = None,
+    schedule: AnySchedule | str | None = None,
 ) -> Any:
-    """Builds `tile.matmul` (see `MatmulOp`). Raises WeftError where the operands don't fit."""
+    """Builds `tile.matmul` (see `MatmulOp`); a schedule may be text, as the attribute is written. Raises
+    WeftError where the operands don't fit.
+    """
+    chosen = given_schedule(schedule)
     given = {"c": c, "bias": bias, "residual": residual}
     given |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups}
     extra = {role: value for role, value in given.items() if value is not None}
@@ -294,7 +298,7 @@ def matmul(
             "alpha": float(alpha),
             "beta": float(beta),
             "promote": promote,
-            "schedule": schedule and schedule.attribute(),
+            "schedule": chosen and chosen.attribute(),
             "roles": said,
             "activation": activation,
         },

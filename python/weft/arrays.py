@@ -96,6 +96,27 @@ class _Memory:
         }
 
 
+_MOST_TRIED: Any = 10_000  # places that two arrays may have in common, before they are taken to
+
+
+def overlap(x: ArrayView, y: ArrayView) -> bool:
+    """Whether some bytes of one memory are in both arrays: columns side by side of one matrix are not."""
+    (first_x, end_x), (first_y, end_y) = _span(x), _span(y)
+    if end_x <= first_y or end_y <= first_x:
+        return False
+    try:
+        return np.shares_memory(np.asarray(_Memory(x)), np.asarray(_Memory(y)), max_work=_MOST_TRIED)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _span(view: ArrayView) -> tuple[int, int]:
+    """Where the memory of an array that has elements begins and ends."""
+    size = numpy_dtype(view.dtype).itemsize
+    steps = [(n - 1) * s * size for n, s in zip(view.shape, view.strides, strict=True)]
+    return view.address + sum(min(s, 0) for s in steps), view.address + sum(max(s, 0) for s in steps) + size
+
+
 def view(array: object) -> ArrayView:
     """An array of NumPy, PyTorch, CuPy or JAX, a `DeviceArray`, or whatever has DLPack or
     `__cuda_array_interface__`.

@@ -6,16 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from weft import arrays, kernel, runtime
+from weft import arrays, kernel, libraries, padded_rows, runtime
 from weft.arrays import ArrayView
 from weft.builder import Module, memref
 from weft.dialects import tile
+from weft.dialects.given_schedule import given_schedule
 from weft.dialects.roles import ROLES, extents
-from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
+from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
-from weft.isa.tensor_map import ROW_BYTES
+from weft.multiply_options import Options
+from weft.padded_rows import Copied
 from weft.passes import choice
 
 _MOST_PREPARED = 4096
@@ -43,7 +43,7 @@ def matmul(
     c: Any = None,
     out: Any = None,
     alpha: float = 1.0,
-    beta: float = 0.0,
+    beta: float | None = None,
     transpose_a: bool = False,
     transpose_b: bool = False,
     epilogue: Epilogue | None = None,
@@ -51,19 +51,20 @@ def matmul(
     groups: Any = None,
     promote: bool = False,
     out_dtype: str | None = None,
-    schedule: AnySchedule | None = None,
+    schedule: AnySchedule | str | None = None,
     stream: Any = None,
 ) -> Any:
     """`alpha * a @ b + beta * c` of matrices: a M x K (K x M with `transpose_a`), b K x N (N x K with
     `transpose_b`), c and the result M x N. An `epilogue` adds to it, in f32 (i32) like all before the result
     is rounded.
 
-    A dimension before these makes a batch: all arrays that have it have as many matrices, and one without it
-    is every product's. `groups`, of int32, makes products of different sizes. Beside an `a` without a batch
-    and a `b` with one it says for each row of `a` which `b` it is multiplied by (a negative number: none, and
-    its row of the result is left alone); 128 rows from a multiple of 128 on must have the same, the last of
-    them maybe a negative one, whose rows of the result are unspecified then. Beside batches of both it says
-    for each product how many of its rows there are: what the others hold is unspecified.
+    A dimension before these makes a batch, of the result too: all arrays that have it have as many matrices,
+    and one without it, or with one matrix, is every product's. `groups`, of int32, makes products of
+    different sizes. Beside an `a` without a batch and a `b` with one it says for each row of `a` which `b` it
+    is multiplied by (a negative number: none, and its row of the result is left alone); 128 rows from a
+    multiple of 128 on must have the same, the last of them maybe a negative one, whose rows of the result are
+    unspecified then. Beside a batch of `a` it says for each product how many of its rows there are: what the
+    others hold is unspecified.
 
     fp8 may have float32 `scales` of `a` (M x ceil(K / 128), its columns together: `strides[-2] == 1`) and of
     `b` (ceil(N / 128) x ceil(K / 128), N first also where `b` has K first): each product of 128 elements
@@ -73,28 +74,43 @@ def matmul(
     Takes arrays of PyTorch, CuPy, JAX and NumPy, and whatever has DLPack or `__cuda_array_interface__`: all
     on one GPU, or all on the CPU, whence they are copied (with no GPU, the emulator multiplies them). `out`
     (not JAX's, which never change) gets the result, else a new array of `a`'s library does, of type
-    `out_dtype` (MLIR's name; by default that of `a`, bf16 for fp8, i32 for i8 and ui8). A result of fp8 is
-    rounded to the nearest, beyond the range to the largest number. Without `c`, beta scales what `out` holds.
-    Elements are f16, bf16, f32 (multiplied as tf32, on sm_90a), fp8, i8 and ui8 (sm_90a). The launch is
-    queued on `stream`, else on the current stream of PyTorch or CuPy, else on the default one, of the arrays'
-    GPU, and not waited for; but with arrays of JAX, which has no such stream, these are waited for before it
-    and the GPU after it. `schedule` is how the product is laid over the chip, chosen from its sizes without.
+    `out_dtype` (MLIR's name; by default that of `a`, bf16 for fp8, i32 for i8 and ui8). `out` may be `c` or
+    the residual, element for element, but shares no memory with other arrays. A result of fp8 is rounded to
+    the nearest, beyond the range to the largest number. `beta` must be given with
+    `c`, and without scales what `out` holds.
+
+    Elements are f16, bf16, f32 (multiplied as tf32), fp8, i8 and ui8. All but f16 and bf16 need sm_90a, with
+    `a` as M x K and `b` as N x K (or the transpose of such a matrix): tensor cores read them with K inside
+    alone. Sizes are at least 1, and strides not negative. Fast kernels take rows at multiples of 16 bytes: a
+    slower one takes other rows of f16 and bf16; for the rest, groups and `transpose_a` arrays with such rows
+    are copied to others on each call.
+
+    The launch is queued on `stream`, else on the current stream of PyTorch or CuPy, else on the default one,
+    of the arrays' GPU, and not waited for; but with arrays of JAX, which has no such stream, these are waited
+    for before it and the GPU after it. `schedule` (an object, or text as the attribute of `tile.matmul` has
+    it) is how the product is laid over the chip, chosen from its sizes without.
 
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
     known = _prepared.get((id(a), id(b), id(out)))
-    if (
-        known is not None
-        and known.is_for(a, b, out, c, epilogue, scales, groups)
-        and known.options == (out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
-    ):
+    try:
+        same = (
+            known is not None
+            and known.is_for(a, b, out, c, epilogue, scales, groups)
+            and known.options == (out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
+        )
+    except ValueError:  # of an array in a number's place, which is refused below
+        same = False
+    if known is not None and same:
         known.queue(stream)
         return out
-    options = out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule
+    options = Options(out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
     added = _added(c, epilogue, scales, groups)
-    given = _Given.of(a, b, out, added, epilogue.activation if epilogue else None, *options)
+    given = _Given.of(a, b, out, added, epilogue.activation if epilogue else None, options)
     if given.on_cpu:
-        given.kernel()(*given.views)
+        runtime.stream_handle(stream)  # refuses what is none
+        compiled = given.kernel()
+        padded_rows.run(compiled, given.views, given.copied(compiled))
     else:
         known = _Call(given, options)
         if out is not None:
@@ -102,7 +118,7 @@ def matmul(
                 _prepared.clear()
             _prepared[id(a), id(b), id(out)] = known
         known.queue(stream)
-    return _handed_over(given.out, a) if out is None else out
+    return libraries.handed_over(given.out, a) if out is None else out
 
 
 @dataclass(frozen=True)
@@ -113,10 +129,7 @@ class _Given:
     views: tuple[ArrayView, ...]
     out: Any
     transposed: tuple[bool, bool]
-    alpha: float
-    beta: float
-    promote: bool
-    schedule: AnySchedule | None
+    options: Options
     roles: tuple[str, ...]  # of the arrays after `out`
     activation: str | None
 
@@ -128,18 +141,13 @@ class _Given:
         out: Any,
         added: dict[str, Any],
         activation: str | None,
-        out_dtype: str | None,
-        transpose_a: bool,
-        transpose_b: bool,
-        alpha: float,
-        beta: float,
-        promote: bool,
-        schedule: AnySchedule | None,
+        options: Options,
     ) -> "_Given":
-        """Raises WeftError for arrays that make no product."""
+        """Raises WeftError for arrays that make no product, and options that are none."""
+        options = options.checked("c" in added)
         view_a, flipped_a = _matrix("a", a)
         view_b, flipped_b = _matrix("b", b)
-        transposed = transpose_a != flipped_a, transpose_b != flipped_b
+        transposed = options.transpose_a != flipped_a, options.transpose_b != flipped_b
         (m, k), (k_b, n) = (
             v.shape[-2:][::-1] if t else v.shape[-2:]
             for v, t in zip((view_a, view_b), transposed, strict=True)
@@ -147,24 +155,27 @@ class _Given:
         if k != k_b:
             raise WeftError(f"weft.matmul: a is {m} x {k} and b {k_b} x {n}: they don't agree on K")
         sizes = _Extents.of(m, n, k, view_a, view_b, "groups" in added)
+        if sizes.matrices is None:
+            view_a, view_b = _without_copies(view_a), _without_copies(view_b)
         if out is None:
-            if beta and "c" not in added:
+            if options.beta and "c" not in added:
                 raise WeftError("weft.matmul: beta scales c, or what out holds: neither is given")
-            kind = out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
-            out = _empty(a, view_a, sizes.of_array("out"), kind)
+            kind = options.out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
+            out = libraries.empty(a, view_a, sizes.of_array("out"), kind)
         rest = [sizes.view(name, array) for name, array in {"out": out, **added}.items()]
         if rest[0].readonly:
             why = " (JAX's never change: without out, the result is one)" * (arrays.library(out) == "jax")
             raise WeftError(f"weft.matmul: expects out to be an array that can be written{why}")
-        if out_dtype is not None and rest[0].dtype != out_dtype:
-            raise WeftError(f"weft.matmul: out has elements of {rest[0].dtype}, out_dtype is {out_dtype}")
+        if options.out_dtype not in (None, rest[0].dtype):
+            found = f"{rest[0].dtype}, out_dtype is {options.out_dtype}"
+            raise WeftError(f"weft.matmul: out has elements of {found}")
         views = (view_a, view_b, *rest)
         places = {(v.device, v.device_id) for v in views if v.device_id >= 0}
         if len({v.device for v in views}) > 1 or len(places) > 1:
             found = ", ".join(sorted(f"{device}:{number}" for device, number in places))
             raise WeftError(f"weft.matmul: expects all arrays in one memory, got them on {found}")
-        held, factors = (a, b, out, *added.values()), (float(alpha), float(beta))
-        return cls(held, views, out, transposed, *factors, promote, schedule, tuple(added), activation)
+        _check_overlaps(dict(zip(("a", "b", "out", *added), views, strict=True)))
+        return cls((a, b, out, *added.values()), views, out, transposed, options, tuple(added), activation)
 
     @property
     def on_cpu(self) -> bool:
@@ -178,23 +189,50 @@ class _Given:
         ordinal = runtime.holder(self.views)
         return (runtime.current() if ordinal is None else runtime.device(ordinal)).chip
 
+    @property
+    def types(self) -> Types:
+        a, b, d, *_ = self.views
+        outside = self.transposed[0], not self.transposed[1]
+        scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
+        return Types(a.dtype, b.dtype, d.dtype, outside, self.options.promote or scaled, scaled, grouped)
+
+    def copied(self, compiled: kernel.Kernel) -> Copied:
+        """The arrays that the kernel, or one for any rows, can't take as they lie."""
+        names = ("a", "b", "out", *self.roles)
+        if compiled.chip in Schedule.chips(self.types):  # there is a kernel for any rows
+            return Copied(names, 2, False, ())
+        reads_out = self.options.beta != 0 and "c" not in self.roles
+        return Copied.of(compiled, names, self.views, reads_out or "groups" in self.roles)
+
     def kernel(self) -> kernel.Kernel:
         """The kernel for these types and sizes, compiled once."""
         a, b, d, *rest = self.views
-        outside = self.transposed[0], not self.transposed[1]
-        scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
-        types = Types(a.dtype, b.dtype, d.dtype, outside, self.promote or scaled, scaled, grouped)
-        chip = self.chip
-        schedule = self.schedule
-        if schedule is None and chip in WarpgroupSchedule.chips(types):
+        options, types = self.options, self.types
+        chip, schedule = self.chip, given_schedule(options.schedule)
+        has_wgmma = chip in WarpgroupSchedule.chips(types)
+        if has_wgmma:
+            _check_inside(types)
+        if schedule is None and has_wgmma:
             m, n = d.shape[-2:]
             k = a.shape[-2] if self.transposed[0] else a.shape[-1]
             members = d.shape[0] if len(d.shape) == 3 else 1
             schedule = choice.choose(m, n, k, types, chip, members)
         added = tuple((role, v.dtype, len(v.shape)) for role, v in zip(self.roles, rest, strict=True))
         ranks = len(a.shape), len(b.shape), len(d.shape)
-        what = self.alpha, self.beta, self.promote, self.activation
+        what = options.alpha, options.beta, options.promote, self.activation
         return _compiled(types, ranks, added, self.transposed, *what, schedule, chip)
+
+
+def _check_inside(types: Types) -> None:
+    """Raises WeftError where K is outside of an operand of elements that tensor cores don't turn round."""
+    if types.input_bytes == 2:
+        return
+    for name, outside in zip(
+        ("a as M x K (without transpose_a)", "b as N x K (transpose_b=True)"), types.transposed, strict=True
+    ):
+        if outside:
+            element = getattr(types, name[0])
+            raise WeftError(f"weft.matmul: expects {name}: tensor cores read {element} with K inside alone")
 
 
 @dataclass(frozen=True)
@@ -214,12 +252,15 @@ class _Extents:
             raise WeftError("weft.matmul: expects a batch of b, or of a and b, with groups")
         if grouped and "a" not in batches:
             return cls(m, n, k, None, batches["b"])
-        if len(set(batches.values())) > 1:
+        several = {count for count in batches.values() if count != 1}
+        if len(several) > 1:
             raise WeftError(f"weft.matmul: a is a batch of {batches['a']}, and b one of {batches['b']}")
-        return cls(m, n, k, next(iter(batches.values()), None), None)
+        return cls(m, n, k, max(several, default=1) if batches else None, None)
 
     def of_array(self, name: str) -> tuple[int, ...]:
-        """The shape of an array, by its role; a batch may lack its first dimension, but `out` may not."""
+        """The shape of an array, by its role; a batch may lack its first dimension or have a 1 there, but
+        `out` may not.
+        """
         groups = self.m if self.members is None else self.members
         sizes = extents(self.m, self.n, self.k, groups, ceil_div)
         shape = tuple(sizes[dimension] for dimension in ROLES["c" if name == "out" else name].sizes)
@@ -233,23 +274,26 @@ class _Extents:
 
     def view(self, name: str, array: Any) -> ArrayView:
         """The view of an array as the kernel has it. Raises WeftError for one of another shape."""
-        view, shape = arrays.view(array), self.of_array(name)
-        if name in ("c", "residual", "scale_a", "scale_b") and self.matrices is None:
-            view = _without_copies(view)
-            shape = shape[-len(view.shape) :] if len(view.shape) == 2 else shape
-        if view.shape != shape:
+        view, shape = _view(name, array), self.of_array(name)
+        one: tuple[tuple[int, ...], ...] = ()
+        if name in ("c", "residual", "scale_a", "scale_b") and self.members is not None:
+            one = shape[1:], (1, *shape[1:])
+        if view.shape != shape and view.shape not in one:
             wanted = " x ".join(map(str, shape)) + (" elements" if len(shape) == 1 else "")
             raise WeftError(f"weft.matmul: expects {name} of {wanted}, got {_sizes(view)}")
+        if name not in ("out", "groups") and self.matrices is None:
+            view = _without_copies(view)
         if name == "scale_a":
             view = _turned(view)
+        if name == "out" and any(
+            size > 1 and not s for size, s in zip(view.shape, view.strides, strict=True)
+        ):
+            found = f"strides {view.strides}"
+            raise WeftError(f"weft.matmul: expects out with a place for each element, got {found}")
         if view.shape[-1] > 1 and view.strides[-1] != 1:
             what = {1: "elements"}.get(len(shape), "columns" if name == "scale_a" else "rows of elements")
             found = f"strides {arrays.view(array).strides}"
             raise WeftError(f"weft.matmul: expects {name} of {what} that lie together, got {found}")
-        if name == "scale_a" and kernel.aligned_to(view) % ROW_BYTES:
-            found = f"strides {arrays.view(array).strides} from address {view.address:#x}"
-            what = f"columns at multiples of {ROW_BYTES} bytes (leave room between them)"
-            raise WeftError(f"weft.matmul: expects {name} with {what}, got {found}")
         return view
 
 
@@ -305,12 +349,13 @@ def _strides(rank: int) -> tuple[int | str, ...] | None:
 class _Call:
     """A prepared launch, with what tells that it's still for the same arrays: an id may pass to another."""
 
-    def __init__(self, given: _Given, options: tuple[Any, ...]) -> None:
+    def __init__(self, given: _Given, options: Options) -> None:
         self.options = options
-        self.prepared = given.kernel().prepare(*given.views)
+        compiled = given.kernel()
+        self.prepared = padded_rows.prepare(compiled, given.views, given.copied(compiled))
         waits = any(arrays.library(array) == "jax" for array in given.arrays)
         self.launch = self._launch_and_wait if waits else self.prepared.launch
-        self.current = _current_stream(given.arrays[0], given.views[0].device_id)
+        self.current = libraries.current_stream(given.arrays[0], given.views[0].device_id)
         self._watch(given)
 
     def queue(self, stream: Any) -> None:
@@ -381,18 +426,31 @@ def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[
 
 def _watched(array: Any, view: ArrayView) -> _Watched:
     """An array that may go, how to ask where it is, and what is known of it."""
-    return weakref.ref(array), _pointer(array), view.address, array.shape
+    return weakref.ref(array), libraries.pointer(array), view.address, array.shape
 
 
 _prepared: dict[tuple[int, int, int], _Call] = {}
 
 
+def _view(name: str, array: Any) -> ArrayView:
+    """The view of an array with elements, which go up from its address."""
+    view = arrays.view(array)
+    if not all(view.shape):
+        raise WeftError(f"weft.matmul: expects sizes of at least 1, got {name} of {_sizes(view)}")
+    # NumPy has negative ones for a single row, too, where they say nothing.
+    strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
+    if min(strides, default=0) < 0:
+        raise WeftError(
+            f"weft.matmul: expects {name} with strides that aren't negative, got {view.strides} (copy it)"
+        )
+    return view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
+
+
 def _matrix(name: str, array: Any) -> tuple[ArrayView, bool]:
     """The view of a matrix or of a batch, and whether its columns are what lies together."""
-    view = arrays.view(array)
+    view = _view(name, array)
     if len(view.shape) not in (2, 3):
         raise WeftError(f"weft.matmul: expects {name} to be a matrix or a batch of them, got {_sizes(view)}")
-    view = _without_copies(view)
     (height, width), (rows, columns) = view.shape[-2:], view.strides[-2:]
     flipped = columns != 1 and width > 1 and (rows == 1 or height == 1)
     if not flipped and columns != 1 and width > 1:
@@ -402,6 +460,17 @@ def _matrix(name: str, array: Any) -> tuple[ArrayView, bool]:
     return (_turned(view), True) if flipped else (view, False)
 
 
+def _check_overlaps(views: dict[str, ArrayView]) -> None:
+    """Raises WeftError where the kernel would write what it has still to read."""
+    out = _without_copies(views["out"])
+    place = out.address, out.shape, out.strides, out.dtype
+    for name, view in views.items():
+        in_place = name in ("c", "residual") and (view.address, view.shape, view.strides, view.dtype) == place
+        if name != "out" and not in_place and arrays.overlap(out, view):
+            what = "; it may be c or residual, but of the same place" * (name in ("c", "residual"))
+            raise WeftError(f"weft.matmul: out overlaps {name}, which is read while out is written{what}")
+
+
 def _turned(view: ArrayView) -> ArrayView:
     """A matrix or batch with rows for columns."""
     turned = [(*each[:-2], each[-1], each[-2]) for each in (view.shape, view.strides)]
@@ -409,71 +478,11 @@ def _turned(view: ArrayView) -> ArrayView:
 
 
 def _without_copies(view: ArrayView) -> ArrayView:
-    """A batch of one matrix over and over as that matrix: a kernel takes it for every product."""
-    if len(view.shape) != 3 or view.strides[0] != 0:
+    """A batch of one matrix, once or over and over, as that matrix: a kernel takes it for every product."""
+    if len(view.shape) != 3 or (view.shape[0] > 1 and view.strides[0] != 0):
         return view
     return replace(view, shape=view.shape[1:], strides=view.strides[1:])
 
 
 def _sizes(view: ArrayView) -> str:
     return " x ".join(map(str, view.shape)) or "a single number"
-
-
-def _empty(like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str) -> Any:
-    """A new array where another one is, of its library or for `_handed_over`. Raises WeftError for elements
-    that the library doesn't have.
-    """
-    name = arrays.numpy_dtype(dtype).name
-    if arrays.library(like) == "torch":
-        import torch
-
-        return torch.empty(shape, dtype=getattr(torch, name), device=like.device)
-    if view.device == "cpu":
-        return np.empty(shape, arrays.numpy_dtype(dtype))
-    if arrays.library(like) == "cupy":
-        import cupy
-
-        try:
-            with like.device:
-                return cupy.empty(shape, arrays.numpy_dtype(dtype))
-        except ValueError as error:
-            raise WeftError(f"weft.matmul: CuPy makes no array of {dtype}: {error}") from None
-    return runtime.DeviceArray(shape, dtype, runtime.holder([view]))
-
-
-def _handed_over(made: Any, like: Any) -> Any:
-    """A finished result as an array of the library of another one, where `_empty` couldn't make such."""
-    if arrays.library(like) != "jax":
-        return made
-    import jax.dlpack
-
-    if isinstance(made, np.ndarray):
-        (device,) = like.devices()
-        return jax.device_put(made, device)
-    try:
-        return jax.dlpack.from_dlpack(made)
-    except jax.errors.JaxRuntimeError as error:
-        raise WeftError(f"weft.matmul: JAX takes no array of {made.dtype} by DLPack: {error}") from None
-
-
-def _pointer(array: Any) -> Callable[[Any], int]:
-    """How to ask an array of a library where its memory is."""
-    if arrays.library(array) == "torch":
-        pointer: Callable[[Any], int] = type(array).data_ptr
-        return pointer
-    if arrays.library(array) == "cupy":
-        return lambda given: int(given.data.ptr)
-    return lambda given: arrays.view(given).address
-
-
-def _current_stream(array: Any, device: int) -> Callable[[], int]:
-    """How to ask an array's library for its current stream."""
-    if arrays.library(array) == "torch":
-        import torch
-
-        return functools.partial(torch._C._cuda_getCurrentRawStream, device)
-    if arrays.library(array) == "cupy":
-        import cupy
-
-        return lambda: int(cupy.cuda.get_current_stream(device).ptr)
-    return lambda: 0

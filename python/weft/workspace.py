@@ -6,11 +6,11 @@ each has its own.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from weft import runtime
 from weft.cuda_driver import api, call, context, entered
-from weft.runtime import DeviceArray, Prepared
+from weft.runtime import DeviceArray
 
 Key = tuple[int, int]
 
@@ -34,15 +34,21 @@ class Pool:
         return [m.address for m in kept[-1]]
 
 
+class Launches(Protocol):
+    """What can be queued on a stream of the current GPU, by its handle."""
+
+    def launch(self, stream: int) -> None: ...
+
+
 class PerStream:
     """A launch as `runtime.Prepared` is one, with memory of its own on every stream."""
 
-    def __init__(self, pool: Pool, sizes: Sequence[int], make: Callable[[Sequence[int]], Prepared]) -> None:
+    def __init__(self, pool: Pool, sizes: Sequence[int], make: Callable[[Sequence[int]], Launches]) -> None:
         """`make` prepares the launch on the current GPU with memory of these sizes, in bytes, at these
         addresses.
         """
         self._pool, self._sizes, self._make = pool, tuple(sizes), make
-        self._prepared: dict[Key, Prepared] = {}
+        self._prepared: dict[Key, Launches] = {}
         self.device = runtime.current()
         self._context, self._current = context(None), api().cuCtxGetCurrent
 

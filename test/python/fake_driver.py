@@ -26,6 +26,7 @@ class FakeDriver:
         self.stack: list[int] = []
         self.majors = [9, 9]  # of each GPU's compute capability
         self.launched: list[tuple[int, int]] = []  # GPU and stream
+        self.queued: list[Any] = []  # kernels, by their GPU, and copies of rows
         self.waited: list[int] = []  # on which GPU
         self.cleared: list[int] = []  # on which GPU
         self.freed: list[int] = []
@@ -89,6 +90,10 @@ class FakeDriver:
         self.cleared.append(address // MEMORY - 1)
         return (OK,)
 
+    def cuMemcpy2DAsync(self, copy: Any, stream: int) -> Any:
+        self.queued.append(copy)
+        return (OK,)
+
     def cuStreamCreate(self, flags: Any) -> Any:
         return OK, 77
 
@@ -129,6 +134,7 @@ class FakeDriver:
         if int(kernel) - 200 != self.gpu:
             return (real.CUresult.CUDA_ERROR_INVALID_HANDLE,)
         self.launched.append((self.gpu, int(config.hStream)))
+        self.queued.append(self.gpu)
         return (OK,)
 
 

@@ -51,6 +51,17 @@ def test_a_product_is_queued_on_the_gpu_of_its_arrays(driver, schedule, before, 
     assert bool(driver.cleared) == (schedule is not None) and set(driver.cleared) <= {gpu}
 
 
+def test_a_call_that_differs_in_what_is_no_number_is_refused(driver):
+    a, b, out = matrices(driver, 0)
+    weft.matmul(a, b, out=out)
+    with pytest.raises(WeftError, match="expects alpha to be a real number, got ndarray"):
+        weft.matmul(a, b, out=out, alpha=np.ones(3))
+    with pytest.raises(WeftError, match="expects transpose_b to be True or False, got array"):
+        weft.matmul(a, b, out=out, transpose_b=np.zeros(3))
+    weft.matmul(a, b, out=out)
+    assert len(driver.launched) == 2
+
+
 @pytest.mark.parametrize("says", [True, False], ids=["a view says its GPU", "the driver is asked"])
 def test_a_kernel_is_launched_on_the_gpu_of_its_arrays(driver, says):
     kernel = weft.compile(PRODUCT, arch="sm_90a")

@@ -6,8 +6,11 @@ import pytest
 
 import weft
 from weft import multiply
-from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects import tile
+from weft.dialects.schedule import Schedule, WarpgroupSchedule
+from weft.multiply_options import Options
 
+OWN = WarpgroupSchedule((64, 16, 64), 1, 3)
 RNG = np.random.default_rng(0)
 
 
@@ -16,11 +19,19 @@ def small(*shape: int, dtype: object = np.float16) -> np.ndarray:
     return RNG.integers(-1, 2, shape).astype(dtype)
 
 
+def doubles(a: np.ndarray) -> np.ndarray:
+    return a.astype(np.float64)
+
+
 def with_epilogue(**given: object) -> np.ndarray:
     return weft.matmul(small(4, 8), small(8, 4), epilogue=weft.Epilogue(**given))
 
 
-@pytest.mark.parametrize("transpose_a", [False, True])
+def told(**given: object) -> np.ndarray:
+    return weft.matmul(small(8, 8), small(8, 8), **given)
+
+
+@pytest.mark.parametrize("transpose_a", [False, np.True_])
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_transposes_come_from_arguments_and_from_strides(transpose_a, transpose_b):
     a, b = small(24, 40), small(40, 56)
@@ -44,6 +55,7 @@ def test_alpha_beta_and_what_they_scale():
     found = weft.matmul(a, b, c=c, alpha=0.5, beta=2.0, out_dtype="f32")
     assert (found == 0.5 * product + 2 * c).all()
     assert (weft.matmul(a, b, out=out, beta=1.0) == product + before).all()
+    assert (weft.matmul(a, b, c=c, beta=0, alpha=np.float32(0.5)) == 0.5 * product).all()
 
 
 @pytest.mark.parametrize(
@@ -93,15 +105,37 @@ def test_a_result_of_fp8():
     assert (found == want.astype(np.float32).astype(ml_dtypes.float8_e4m3fn)).all()
 
 
+def test_out_may_be_what_is_added_but_overlap_nothing_else():
+    a, b, c = small(32, 32), small(32, 32), small(32, 32, dtype=np.float32)
+    want = doubles(a) @ doubles(b) + c
+    assert (weft.matmul(a, b, c=c, beta=1.0, out=c) == want).all()
+    want = doubles(a) @ doubles(b) + c
+    assert (weft.matmul(a, b, out=c, epilogue=weft.Epilogue(residual=c)) == want).all()
+    memory = small(64, 96)
+    a, out = memory[:32, :32], memory[:32, 32:64]
+    assert (weft.matmul(a, b, out=out) == doubles(a) @ doubles(b)).all()
+    for shared in (memory[:32, 31:63], memory[31:63, 32:64], out, out.T):
+        for name, given in {"a": (shared, b), "b": (b, shared)}.items():
+            with pytest.raises(weft.WeftError, match=f"out overlaps {name}, which is read while out is"):
+                weft.matmul(*given, out=out)
+    with pytest.raises(weft.WeftError, match=r"out overlaps c, .* but of the same place"):
+        weft.matmul(a, b, c=memory[1:33, 32:64], beta=1.0, out=out)
+    many = small(3, 32, 32)
+    with pytest.raises(weft.WeftError, match="out overlaps c"):
+        weft.matmul(small(3, 32, 32), b, c=many[0], beta=1.0, out=many)
+    with pytest.raises(weft.WeftError, match="out overlaps bias"):
+        weft.matmul(a, b, out=out, epilogue=weft.Epilogue(bias=out[0]))
+
+
 def test_a_prepared_launch_is_for_the_same_arrays_alone():
     a, b, out, c = small(8, 16), small(16, 8), small(8, 8), small(8, 8)
     bias, residual = small(8), small(8, 8)
 
     def prepared(c=None, epilogue=None):
         call = multiply._Call.__new__(multiply._Call)
-        options = None, False, False, 1.0, 0.0, False, None
+        options = Options(None, False, False, 1.0, 0.0, False, None)
         added, activation = multiply._added(c, epilogue, None, None), epilogue and epilogue.activation
-        call._watch(multiply._Given.of(a, b, out, added, activation, *options))
+        call._watch(multiply._Given.of(a, b, out, added, activation, options))
         return call
 
     given = {
@@ -126,10 +160,69 @@ def test_a_prepared_launch_is_for_the_same_arrays_alone():
     assert prepared(*given["all"]).is_for(a, b, out, c, again, None, None)
 
 
+def test_a_single_row_may_have_any_stride():
+    a, b = small(1, 64), small(64, 32)
+    assert a[::-1].strides[0] < 0
+    assert (weft.matmul(a[::-1], b) == doubles(a) @ doubles(b)).all()
+
+
 def test_a_schedule_of_ones_own():
-    schedule = WarpgroupSchedule((64, 16, 64), 1, 3)
     a, b = small(40, 64), small(64, 32)
-    assert (weft.matmul(a, b, schedule=schedule) == a.astype(np.float64) @ b.astype(np.float64)).all()
+    assert (weft.matmul(a, b, schedule=OWN) == doubles(a) @ doubles(b)).all()
+
+
+def test_a_schedule_as_text():
+    text = "{block = array<i64: 64, 16, 64>, warpgroups = 1, stages = 3}"
+    a, b = small(40, 64), small(64, 32)
+    assert (weft.matmul(a, b, schedule=text) == doubles(a) @ doubles(b)).all()
+    with (
+        weft.Module() as module,
+        module.func("f", [weft.memref("?x?", t) for t in ("f16", "f16", "f32")]) as matrices,
+    ):
+        tile.matmul(*matrices, schedule=text)
+    assert "array<i64: 64, 16, 64>" in str(module)
+    numbers = WarpgroupSchedule((np.int64(64), 16, 64), np.int32(1), 3)
+    assert (weft.matmul(a, b, schedule=numbers) == doubles(a) @ doubles(b)).all()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ("{block = 3", "expected '}'"),
+        ("{stages = 3, warpgroups = 1}", "expects the schedule to say 'block'"),
+        (
+            {"stages": 3},
+            'or text ("{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"), got dict',
+        ),
+        (3, "expects a schedule to be a Schedule, a WarpgroupSchedule or text"),
+        (
+            WarpgroupSchedule((64, 64, 64), 1, 2.5),
+            "expects schedule field 'stages' to be an integer, got 2.5",
+        ),
+        (WarpgroupSchedule((64, 64, 64), 1, "1"), "field 'stages' to be an integer, got '1'"),
+        (WarpgroupSchedule((64, 64, 64), True, 2), "field 'warpgroups' to be an integer, got True"),
+        (WarpgroupSchedule((64, 64, 64), 1, 2**70), "field 'stages' to be an integer, got 118059"),
+        (WarpgroupSchedule((64, 64, 64), 1, 2, swap="no"), "field 'swap' to be True or False, got 'no'"),
+        (
+            WarpgroupSchedule([64, 64, 64], 1, 2),
+            "field 'block' to be a tuple of 3 integers, got [64, 64, 64]",
+        ),
+        (WarpgroupSchedule((64.0, 64, 64), 1, 2), "field 'block' to be a tuple of 3 integers, got (64.0,"),
+        (WarpgroupSchedule((64, 64), 1, 2), "field 'block' to be a tuple of 3 integers, got (64, 64)"),
+        (Schedule((64, 64, 64), 4, 3), "field 'warps' to be a tuple of 2 integers, got 4"),
+    ],
+)
+def test_what_is_no_schedule_is_refused(schedule, message):
+    with pytest.raises(weft.WeftError) as refused:
+        told(schedule=schedule)
+    assert message in str(refused.value)
+    with (
+        weft.Module() as module,
+        module.func("f", [weft.memref("?x?", t) for t in ("f16", "f16", "f32")]) as matrices,
+        pytest.raises(weft.WeftError) as refused,
+    ):
+        tile.matmul(*matrices, schedule=schedule)
+    assert message in str(refused.value)
 
 
 def test_kernels_are_compiled_once(monkeypatch):
@@ -154,10 +247,32 @@ def test_kernels_are_compiled_once(monkeypatch):
         (lambda: weft.matmul([[1.0]], small(1, 1)), "expected an array"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), out=small(4, 4), out_dtype="f32"), "out_dtype is f32"),
         (
-            lambda: weft.matmul(small(4, 8), small(8, 4), out_dtype="f128"),
-            "no array has elements of type f128",
+            lambda: told(out_dtype="float32"),
+            "expects out_dtype to be one of f32, f16, bf16, i32, f8E4M3FN, f8E5M2, got 'float32'",
         ),
+        (lambda: told(out_dtype="f64"), "expects out_dtype to be one of f32, "),
+        (lambda: told(out_dtype=np.float32), "got <class 'numpy.float32'>"),
+        (lambda: weft.matmul(small(0, 64), small(64, 8)), "expects sizes of at least 1, got a of 0 x 64"),
+        (lambda: weft.matmul(small(8, 0), small(0, 8)), "expects sizes of at least 1, got a of 8 x 0"),
+        (lambda: weft.matmul(small(8, 8), small(8, 0)), "expects sizes of at least 1, got b of 8 x 0"),
+        (lambda: told(out=small(8, 0)), "expects sizes of at least 1, got out of 8 x 0"),
+        (lambda: weft.matmul(small(0, 8, 8), small(8, 8)), "got a of 0 x 8 x 8"),
+        (
+            lambda: weft.matmul(small(8, 8)[::-1], small(8, 8)),
+            "weft.matmul: expects a with strides that aren't negative, got (-8, 1) (copy it)",
+        ),
+        (lambda: told(out=small(8, 8)[::-1]), "expects out with strides that aren't negative"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), alpha=np.inf), "alpha to be finite"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), c=small(4, 4)), "beta scales c: give it too"),
+        (lambda: told(alpha="2"), "expects alpha to be a real number, got '2'"),
+        (lambda: told(alpha=None), "expects alpha to be a real number, got NoneType"),
+        (lambda: told(beta=1j), "expects beta to be a real number, got 1j"),
+        (lambda: told(beta=np.ones(3)), "expects beta to be a real number, got ndarray"),
+        (lambda: told(alpha=10**400), "expects alpha to be finite in f32, got 1000"),
+        (lambda: told(transpose_b="yes"), "expects transpose_b to be True or False, got 'yes'"),
+        (lambda: told(transpose_a=1), "expects transpose_a to be True or False, got 1"),
+        (lambda: told(promote=None), "expects promote to be True or False, got None"),
+        (lambda: told(stream="x"), "expected a stream, got str"),
         (lambda: with_epilogue(bias=small(5)), "expects bias of 4 elements, got 5"),
         (lambda: with_epilogue(bias=small(1, 4)), "expects bias of 4 elements, got 1 x 4"),
         (lambda: with_epilogue(bias=small(8)[::2]), "expects bias of elements that lie together"),
@@ -167,10 +282,19 @@ def test_kernels_are_compiled_once(monkeypatch):
         (lambda: weft.matmul(small(4, 8), small(8, 4), epilogue="relu"), "to be a weft.Epilogue, got str"),
         (lambda: weft.matmul(*(small(8, 8, dtype=np.float64),) * 2), "expects A of element type"),
         (lambda: weft.matmul(*(small(8, 8, dtype=np.int16),) * 2), "expects A of element type"),
-        (lambda: weft.matmul(small(4, 8), small(8, 4), out_dtype="f64"), "expects D of element type"),
+        (lambda: weft.matmul(*(small(8, 8),) * 2, out=small(8, 8, dtype=np.float64)), "expects D of element"),
+        *(
+            (
+                lambda kind=kind: weft.matmul(*(small(32, 32, dtype=kind),) * 2),
+                f"expects b as N x K (transpose_b=True): tensor cores read {name} with K inside alone",
+            )
+            for name, kind in [("f32", np.float32), ("i8", np.int8), ("f8E5M2", ml_dtypes.float8_e5m2)]
+        ),
         (
-            lambda: weft.matmul(*(small(8, 8, dtype=np.float32),) * 2),
-            "multiplies f32 and f32 on sm_90a, with K outside",
+            lambda: weft.matmul(
+                *(small(32, 32, dtype=np.int8),) * 2, transpose_a=True, transpose_b=True, schedule=OWN
+            ),
+            "expects a as M x K (without transpose_a): tensor cores read i8 with K inside alone",
         ),
     ],
 )

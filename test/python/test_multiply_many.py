@@ -46,6 +46,45 @@ def test_a_batch_of_copies_is_one_matrix():
     assert (weft.matmul(a, b, c=c, beta=2.0) == doubles(a) @ doubles(b) + 2 * doubles(c)).all()
 
 
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((1, 16, 32), (1, 32, 24)),
+        ((1, 16, 32), (32, 24)),
+        ((16, 32), (1, 32, 24)),
+        ((1, 16, 32), (3, 32, 24)),
+        ((3, 16, 32), (1, 32, 24)),
+    ],
+)
+def test_the_shape_of_a_batch_of_one_is_that_of_numpy(shapes):
+    a, b = (small(*shape) for shape in shapes)
+    for each in (a, b), tuple(x[0][None] if x.ndim == 3 and len(x) == 1 else x for x in (a, b)):
+        found, want = weft.matmul(*each), doubles(a) @ doubles(b)
+        assert found.shape == want.shape and (found == want).all()
+
+
+@pytest.mark.parametrize("of_b", [(32, 24), (1, 32, 24), (3, 32, 24)])
+def test_where_a_and_b_are_both_repeated_there_are_as_many_products(of_b):
+    a, b = np.broadcast_to(small(16, 32), (3, 16, 32)), small(32, 24)
+    b = np.broadcast_to(b, of_b)
+    found = weft.matmul(a, b, c=small(1, 16, 24), beta=0)
+    assert found.shape == (3, 16, 24) and (found == doubles(a) @ doubles(b)).all()
+
+
+def test_what_is_added_may_be_a_batch_of_one():
+    a, b, c, residual = small(3, 16, 32), small(32, 24), small(1, 16, 24), small(16, 24)[None]
+    found = weft.matmul(a, b, c=c, beta=2.0, epilogue=weft.Epilogue(residual=residual))
+    assert (found == doubles(a) @ doubles(b) + 2 * doubles(c) + doubles(residual)).all()
+    with pytest.raises(weft.WeftError, match="expects c of 3 x 16 x 24, got 5 x 16 x 24"):
+        weft.matmul(a, b, c=np.broadcast_to(c, (5, 16, 24)), beta=1.0)
+
+
+def test_a_result_in_one_place_over_and_over_is_refused():
+    out = np.lib.stride_tricks.as_strided(small(16, 24), (3, 16, 24), (0, 48, 2))
+    with pytest.raises(weft.WeftError, match="expects out with a place for each element, got strides"):
+        weft.matmul(small(3, 16, 32), small(32, 24), out=out)
+
+
 def test_a_batch_with_strides_and_an_epilogue():
     a, b = small(16, 2, 32).transpose(1, 0, 2), small(2, 24, 32).transpose(0, 2, 1)
     out = np.full((2, 16, 32), np.nan, np.float32)[:, :, :24]
@@ -105,6 +144,25 @@ def test_products_of_different_sizes():
         assert (out[number, :count] == doubles(a[number, :count]) @ doubles(b[number])).all()
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_groups_of_a_repeated_matrix(count):
+    a, w = small(128, 64), small(64, 32)
+    groups = np.full(128, count - 1, np.int32)
+    found = weft.matmul(a, np.broadcast_to(w, (count, 64, 32)), groups=groups)
+    assert found.shape == (128, 32) and (found == doubles(a) @ doubles(w)).all()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("one_b", [True, False])
+def test_products_of_different_sizes_of_a_repeated_matrix(count, one_b):
+    a, b = np.broadcast_to(small(128, 64), (count, 128, 64)), small(64, 40)
+    rows = np.array([70, 0, 128], np.int32)[:count]
+    found = weft.matmul(a, b if one_b else np.broadcast_to(b, (count, 64, 40)), groups=rows)
+    assert found.shape == (count, 128, 40)
+    for number, used in enumerate(rows):
+        assert (found[number, :used] == doubles(a[number, :used]) @ doubles(b)).all()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -135,15 +193,6 @@ def test_products_of_different_sizes():
                 scales=(scales(2, 8).T, scales(2, 2)),
             ),
             "expects scale_b of 1 x 2, got 2 x 2",
-        ),
-        (
-            lambda: weft.matmul(
-                small(9, 256, dtype=F8),
-                small(8, 256, dtype=F8),
-                transpose_b=True,
-                scales=(scales(2, 9).T, scales(1, 2)),
-            ),
-            "expects scale_a with columns at multiples of 16 bytes",
         ),
     ],
 )

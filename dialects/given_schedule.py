@@ -1,0 +1,48 @@
+"""A schedule as a caller gives it: an object, or text as the attribute of `tile.matmul` has it."""
+
+import functools
+import operator
+from dataclasses import fields, replace
+from typing import Any
+
+from weft.dialects.schedule import AnySchedule, Schedule, WarpgroupSchedule, read_schedule
+from weft.errors import WeftError
+
+_EXAMPLE = "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"
+
+
+def given_schedule(given: object) -> AnySchedule | None:
+    """The schedule that a caller means; None for None. Raises WeftError for what is none."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        return _read(given)
+    if not isinstance(given, (Schedule, WarpgroupSchedule)):
+        wanted = f'a schedule to be a Schedule, a WarpgroupSchedule or text ("{_EXAMPLE}")'
+        raise WeftError(f"expects {wanted}, got {type(given).__name__}")
+    plain = {field.name: _plain(given, field.name, field.type) for field in fields(given)}
+    return replace(given, **plain)
+
+
+_read = functools.lru_cache(maxsize=256)(read_schedule)
+
+
+def _plain(schedule: AnySchedule, name: str, kind: Any) -> Any:
+    """A field's value with integers of Python's."""
+    value = getattr(schedule, name)
+    if kind is bool:
+        if isinstance(value, bool):
+            return value
+        raise WeftError(f"expects schedule field '{name}' to be True or False, got {value!r}")
+    count = schedule.counts.get(name)
+    what = "an integer" if count is None else f"a tuple of {count} integers"
+    if count is not None and not (isinstance(value, tuple) and len(value) == count):
+        raise WeftError(f"expects schedule field '{name}' to be {what}, got {value!r}")
+    each = (value,) if count is None else value
+    try:
+        found = tuple(operator.index(number) for number in each)
+    except TypeError:
+        found = ()
+    if not found or any(isinstance(number, bool) or not -(2**63) <= int(number) < 2**63 for number in each):
+        raise WeftError(f"expects schedule field '{name}' to be {what}, got {value!r}")
+    return found[0] if count is None else found

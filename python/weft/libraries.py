@@ -1,0 +1,71 @@
+"""What libraries are asked for their arrays: new ones, where their memory is, and the current stream."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import arrays, runtime
+from weft.arrays import ArrayView
+from weft.errors import WeftError
+
+
+def empty(like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str) -> Any:
+    """A new array where another one is, of its library or for `handed_over`. Raises WeftError for elements
+    that the library doesn't have.
+    """
+    name = arrays.numpy_dtype(dtype).name
+    if arrays.library(like) == "torch":
+        import torch
+
+        return torch.empty(shape, dtype=getattr(torch, name), device=like.device)
+    if view.device == "cpu":
+        return np.empty(shape, arrays.numpy_dtype(dtype))
+    if arrays.library(like) == "cupy":
+        import cupy
+
+        try:
+            with like.device:
+                return cupy.empty(shape, arrays.numpy_dtype(dtype))
+        except ValueError as error:
+            raise WeftError(f"weft.matmul: CuPy makes no array of {dtype}: {error}") from None
+    return runtime.DeviceArray(shape, dtype, runtime.holder([view]))
+
+
+def handed_over(made: Any, like: Any) -> Any:
+    """A finished result as an array of the library of another one, where `empty` couldn't make such."""
+    if arrays.library(like) != "jax":
+        return made
+    import jax.dlpack
+
+    if isinstance(made, np.ndarray):
+        (device,) = like.devices()
+        return jax.device_put(made, device)
+    try:
+        return jax.dlpack.from_dlpack(made)
+    except jax.errors.JaxRuntimeError as error:
+        raise WeftError(f"weft.matmul: JAX takes no array of {made.dtype} by DLPack: {error}") from None
+
+
+def pointer(array: Any) -> Callable[[Any], int]:
+    """How to ask an array of a library where its memory is."""
+    if arrays.library(array) == "torch":
+        found: Callable[[Any], int] = type(array).data_ptr
+        return found
+    if arrays.library(array) == "cupy":
+        return lambda given: int(given.data.ptr)
+    return lambda given: arrays.view(given).address
+
+
+def current_stream(array: Any, device: int) -> Callable[[], int]:
+    """How to ask an array's library for its current stream."""
+    if arrays.library(array) == "torch":
+        import torch
+
+        return functools.partial(torch._C._cuda_getCurrentRawStream, device)
+    if arrays.library(array) == "cupy":
+        import cupy
+
+        return lambda: int(cupy.cuda.get_current_stream(device).ptr)
+    return lambda: 0

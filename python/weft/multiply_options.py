@@ -1,0 +1,57 @@
+"""What `weft.matmul` is told beside its arrays, as it must be."""
+
+import numbers
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.dialects.given_schedule import given_schedule
+from weft.dialects.roles import OUTPUT_TYPES
+from weft.dialects.schedule import AnySchedule
+from weft.errors import WeftError
+
+
+class Options(NamedTuple):
+    """The numbers, flags and names of a call, by the names that it has for them."""
+
+    out_dtype: str | None
+    transpose_a: bool
+    transpose_b: bool
+    alpha: float
+    beta: float | None
+    promote: bool
+    schedule: AnySchedule | str | None
+
+    def checked(self, has_c: bool) -> "Options":
+        """The same as plain numbers, flags and names. Raises WeftError for what is none."""
+        if has_c and self.beta is None:
+            raise WeftError("weft.matmul: beta scales c: give it too (beta=1.0 adds c as it is)")
+        if not (
+            self.out_dtype is None or (isinstance(self.out_dtype, str) and self.out_dtype in OUTPUT_TYPES)
+        ):
+            wanted = ", ".join(OUTPUT_TYPES)
+            raise WeftError(f"weft.matmul: expects out_dtype to be one of {wanted}, got {self.out_dtype!r}")
+        return self._replace(
+            transpose_a=_flag("transpose_a", self.transpose_a),
+            transpose_b=_flag("transpose_b", self.transpose_b),
+            alpha=_number("alpha", self.alpha),
+            beta=0.0 if self.beta is None else _number("beta", self.beta),
+            promote=_flag("promote", self.promote),
+            schedule=given_schedule(self.schedule),
+        )
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise WeftError(f"weft.matmul: expects {name} to be True or False, got {value!r}")
+    return bool(value)
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, numbers.Real):
+        found = repr(value) if isinstance(value, (str, numbers.Number)) else type(value).__name__
+        raise WeftError(f"weft.matmul: expects {name} to be a real number, got {found}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise WeftError(f"weft.matmul: expects {name} to be finite in f32, got {value}") from None

@@ -1,0 +1,162 @@
+"""A kernel's calls with arrays whose rows don't begin where it can take them: with copies of these instead,
+whose rows begin at multiples of 16 bytes.
+
+On a GPU such a copy is queued on the caller's stream, before the kernel or behind it, so that a graph has it.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from weft import arrays, runtime
+from weft.arrays import ArrayView
+from weft.cuda_driver import api, call
+from weft.errors import WeftError
+from weft.isa.tensor_map import ROW_BYTES
+from weft.kernel import Kernel, aligned_to
+from weft.runtime import Prepared
+from weft.workspace import PerStream, Pool
+
+_pools: WeakKeyDictionary[Kernel, dict[int, Pool]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Copied:
+    """Which of a kernel's arguments have copies, and what these are for."""
+
+    names: tuple[str, ...]  # of all arguments, as the caller knows them
+    out: int  # the number of the one that is written
+    keeps_out: bool  # whether the kernel reads it, or leaves some of it alone
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, names: Sequence[str], views: Sequence[ArrayView], keeps_out: bool
+    ) -> "Copied":
+        """Those whose rows the kernel can't take."""
+        wanted = enumerate(zip(views, kernel.launch.aligned, strict=False))
+        numbers = tuple(number for number, (view, bytes_) in wanted if aligned_to(view) % bytes_)
+        return cls(tuple(names), names.index("out"), keeps_out, numbers)
+
+    @property
+    def before(self) -> list[int]:
+        """The places in `numbers` of those that are copied before the kernel runs."""
+        return [i for i, number in enumerate(self.numbers) if number != self.out or self.keeps_out]
+
+    @property
+    def behind(self) -> list[int]:
+        """The places in `numbers` of those that are copied back."""
+        return [i for i, number in enumerate(self.numbers) if number == self.out]
+
+
+def run(kernel: Kernel, views: Sequence[ArrayView], copied: Copied) -> None:
+    """Calls the kernel with arrays of the CPU."""
+    made = [np.zeros(*_memory(views[number])) for number in copied.numbers]
+    parts = [m[..., : views[n].shape[-1]] for n, m in zip(copied.numbers, made, strict=True)]
+    placed = list(views)
+    for number, part in zip(copied.numbers, parts, strict=True):
+        placed[number] = arrays.view(part)
+    for i in copied.before:
+        parts[i][...] = views[copied.numbers[i]].numpy()
+    kernel(*placed)
+    for i in copied.behind:
+        views[copied.numbers[i]].numpy()[...] = parts[i]
+
+
+def prepare(kernel: Kernel, views: Sequence[ArrayView], copied: Copied) -> Prepared | PerStream:
+    """A launch with arrays of one GPU, as `Kernel.prepare` makes it. Raises WeftError for rows that overlap,
+    of which the driver makes no copy.
+    """
+    if not copied.numbers:
+        return kernel.prepare(*views)
+    for number in copied.numbers:
+        _check(copied.names[number], views[number], kernel.launch.aligned[number])
+    sizes = [
+        int(np.prod(shape)) * dtype.itemsize for shape, dtype in (_memory(views[n]) for n in copied.numbers)
+    ]
+    with runtime.on(runtime.holder(views)):
+        pool = _pools.setdefault(kernel, {}).setdefault(runtime.current().ordinal, Pool())
+        return PerStream(pool, sizes, functools.partial(_Padded, kernel, tuple(views), copied))
+
+
+class _Padded:
+    """A launch between copies."""
+
+    def __init__(
+        self, kernel: Kernel, views: tuple[ArrayView, ...], copied: Copied, addresses: Sequence[int]
+    ) -> None:
+        placed = list(views)
+        for number, address in zip(copied.numbers, addresses, strict=True):
+            shape, _ = _memory(views[number])
+            strides = arrays.contiguous_strides(shape)
+            placed[number] = replace(views[number], address=address, strides=strides)
+        pairs = [(views[number], placed[number]) for number in copied.numbers]
+        self._before = [copy for i in copied.before for copy in copies(*pairs[i])]
+        self._behind = [copy for i in copied.behind for copy in copies(*pairs[i][::-1])]
+        self._launch = kernel.prepare(*placed)
+        self._copy = api().cuMemcpy2DAsync
+
+    def launch(self, stream: int) -> None:
+        """Queue all of it on a stream of the current GPU."""
+        for copy in self._before:
+            call("copying rows to where the kernel takes them", self._copy, copy, stream)
+        self._launch.launch(stream)
+        for copy in self._behind:
+            call("copying rows of the result to their places", self._copy, copy, stream)
+
+
+def copies(source: ArrayView, target: ArrayView) -> list[Any]:
+    """The driver's copies between two arrays of one shape: each of rows at equal distances."""
+    size = arrays.numpy_dtype(source.dtype).itemsize
+    outer, (count, *apart) = _rows(source, target)
+    driver = api()
+    made = []
+    for number in range(outer[0]):
+        copy = driver.CUDA_MEMCPY2D()
+        copy.srcMemoryType = copy.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        copy.srcDevice = source.address + number * outer[1] * size
+        copy.dstDevice = target.address + number * outer[2] * size
+        copy.WidthInBytes, copy.Height = source.shape[-1] * size, count
+        copy.srcPitch, copy.dstPitch = (stride * size for stride in apart)
+        made.append(copy)
+    return made
+
+
+def _rows(source: ArrayView, target: ArrayView) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """How many copies there are and how many rows each has, with their distances in both arrays."""
+    width = source.shape[-1]
+    every = zip(source.shape[:-1], source.strides, target.strides, strict=False)
+    match [each for each in every if each[0] > 1]:
+        case []:
+            return (1, 0, 0), (1, width, width)
+        case [rows]:
+            return (1, 0, 0), rows
+        case [outer, rows] if outer[1:] == (rows[0] * rows[1], rows[0] * rows[2]):
+            return (1, 0, 0), (outer[0] * rows[0], *rows[1:])
+        case [outer, rows]:
+            return (outer, rows) if outer[0] <= rows[0] else (rows, outer)
+    raise AssertionError(source.shape)
+
+
+def _memory(view: ArrayView) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape of memory for a copy of an array, whose rows it pads, and its type."""
+    dtype = arrays.numpy_dtype(view.dtype)
+    unit = ROW_BYTES // dtype.itemsize
+    return (*view.shape[:-1], -(-view.shape[-1] // unit) * unit), dtype
+
+
+def _check(name: str, view: ArrayView, wanted: int) -> None:
+    """Raises WeftError for rows that the driver copies none of."""
+    size = arrays.numpy_dtype(view.dtype).itemsize
+    _, (_, apart, _) = _rows(view, view)
+    if apart < view.shape[-1]:
+        columns, found = _memory(view)[0][-1], ", ".join(str(stride * size) for stride in view.strides)
+        raise WeftError(
+            f"weft.matmul: expects {name} with rows at multiples of {wanted} bytes, as the first "
+            f"{view.shape[-1]} columns of an array with {columns} have them, got rows that overlap, with "
+            f"strides of {found} bytes"
+        )

@@ -1,0 +1,182 @@
+"""`weft.matmul` with rows that TMA can't take, where there is no other kernel: in the emulator, and on a
+driver that is none.
+"""
+
+import ctypes
+
+import ml_dtypes
+import numpy as np
+import pytest
+from fake_driver import GpuArray, two_gpus
+
+import weft
+from weft import arrays, padded_rows
+from weft.arrays import ArrayView
+
+RNG = np.random.default_rng(2)
+F8 = ml_dtypes.float8_e4m3fn
+BF16 = ml_dtypes.bfloat16
+
+
+def small(*shape, dtype=F8):
+    """Integers whose sums are exact."""
+    return RNG.integers(-1, 2, shape).astype(dtype)
+
+
+def doubles(a):
+    return a.astype(np.float64)
+
+
+def scales(*shape):
+    """Powers of two, by which sums stay exact."""
+    return np.exp2(RNG.integers(-1, 2, shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize("dtype", [F8, np.int8, np.uint8, np.float32])
+@pytest.mark.parametrize("shape", [(33, 41, 67), (1, 1, 1), (5, 48, 64), (64, 3, 16), (7, 16, 31)])
+def test_sizes_of_any_number(dtype, shape):
+    m, n, k = shape
+    a, b = np.abs(small(m, k, dtype=np.int8)).astype(dtype), np.abs(small(n, k, dtype=np.int8)).astype(dtype)
+    assert (weft.matmul(a, b, transpose_b=True) == doubles(a) @ doubles(b).T).all()
+
+
+def test_batches_of_any_size():
+    a, b, c = small(3, 5, 67), small(3, 7, 67), small(3, 5, 7, dtype=np.float32)
+    product = doubles(a) @ doubles(b).transpose(0, 2, 1)
+    assert (weft.matmul(a, b, transpose_b=True) == product).all()
+    epilogue = weft.Epilogue(bias=small(7, dtype=np.float32), residual=small(5, 7, dtype=BF16))
+    found = weft.matmul(a, b, transpose_b=True, c=c, beta=2.0, epilogue=epilogue)
+    assert found.dtype == BF16
+    assert (found == product + 2 * doubles(c) + epilogue.bias + doubles(epilogue.residual)).all()
+    swapped = a.transpose(1, 0, 2).copy().transpose(1, 0, 2)
+    assert (weft.matmul(swapped, b[1], transpose_b=True) == doubles(a) @ doubles(b[1]).T).all()
+
+
+@pytest.mark.parametrize("beta", [None, 1.0])
+def test_nothing_but_the_result_is_written(beta):
+    a, b, memory = small(20, 32), small(21, 32), small(22, 43, dtype=BF16)
+    before, out = memory.copy(), memory[1:21, 20:41]
+    weft.matmul(a, b, transpose_b=True, out=out, beta=beta)
+    before[1:21, 20:41] = (doubles(a) @ doubles(b).T + (beta or 0.0) * doubles(before[1:21, 20:41])).astype(
+        BF16
+    )
+    assert (memory == before).all()
+
+
+def test_scales_of_any_size():
+    a, b, of_a, of_b = small(9, 259), small(131, 259), scales(3, 9).T, scales(2, 3)
+    found = weft.matmul(a, b, transpose_b=True, scales=(of_a, of_b), out_dtype="f32")
+    left = doubles(a) * np.repeat(of_a, 128, 1)[:, :259]
+    right = doubles(b) * np.repeat(np.repeat(of_b, 128, 0)[:131], 128, 1)[:, :259]
+    assert (found == left @ right.T).all()
+    with_others = weft.matmul(a, b, transpose_b=True, promote=True, out_dtype="f32")
+    assert (with_others == doubles(a) @ doubles(b).T).all()
+
+
+@pytest.mark.parametrize("dtype", [F8, np.float16, BF16])
+def test_groups_of_any_size(dtype):
+    a, b = small(256, 35, dtype=dtype), small(2, 21, 35, dtype=dtype)
+    groups = np.repeat([1, -1], 128).astype(np.int32)
+    out = np.full((256, 21), 7, BF16)
+    weft.matmul(a, b, transpose_b=True, groups=groups, out=out)
+    assert (out[:128] == doubles(a[:128]) @ doubles(b[1]).T).all()
+    assert (out[128:] == 7).all()
+    rows = np.array([9, 3], np.int32)
+    many = weft.matmul(a.reshape(2, 128, 35), b, transpose_b=True, groups=rows)
+    for number, count in enumerate(rows):
+        want = doubles(a.reshape(2, 128, 35)[number, :count]) @ doubles(b[number]).T
+        assert (many[number, :count] == want).all()
+
+
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_a_with_k_outside_of_any_size(transpose_b):
+    a, b = small(37, 21, dtype=np.float16), small(*((19, 37) if transpose_b else (37, 19)), dtype=np.float16)
+    found = weft.matmul(a, b, transpose_a=True, transpose_b=transpose_b)
+    assert (found == doubles(a).T @ doubles(b.T if transpose_b else b)).all()
+
+
+class F8Array(GpuArray):
+    """Bytes, which stand for others' fp8: of any size that TMA doesn't take."""
+
+    def __init__(self, driver, gpu, *shape, typestr="|u1"):
+        super().__init__(driver, gpu, *shape)
+        self.__cuda_array_interface__["typestr"] = typestr
+
+
+@pytest.mark.parametrize("before", [[], [101]])
+def test_copies_are_queued_around_the_kernel(monkeypatch, before):
+    with two_gpus(monkeypatch) as driver:
+        a, b, c = (F8Array(driver, 1, *shape) for shape in ((33, 67), (41, 67), (48, 64)))
+        out, aligned = (F8Array(driver, 1, *shape, typestr="<i4") for shape in ((33, 41), (48, 48)))
+        for _ in range(2):
+            driver.stack, driver.queued = list(before), []
+            weft.matmul(a, b, transpose_b=True, out=out, stream=5)
+            of_a, of_b, kernel, of_out = driver.queued
+            assert (of_a.WidthInBytes, of_a.Height, of_a.srcPitch, of_a.dstPitch) == (67, 33, 67, 80)
+            assert (
+                int(of_a.srcDevice) == arrays.view(a).address
+                and int(of_b.srcDevice) == arrays.view(b).address
+            )
+            assert kernel == 1 and int(of_out.dstDevice) == arrays.view(out).address
+            assert (of_out.WidthInBytes, of_out.Height, of_out.dstPitch, of_out.srcPitch) == (
+                164,
+                33,
+                164,
+                176,
+            )
+        assert driver.stack == before and set(driver.launched) == {(1, 5)}
+        driver.queued = []
+        weft.matmul(a, b, transpose_b=True, out=out, beta=1.0)
+        assert [type(each) is int for each in driver.queued] == [False] * 3 + [True, False]
+        driver.queued = []
+        weft.matmul(c, c, transpose_b=True, out=aligned)
+        assert driver.queued == [1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "count"),
+    [
+        ((5,), (1,), 1),
+        ((4, 5), (7, 1), 1),
+        ((1, 5), (0, 1), 1),
+        ((3, 4, 5), (28, 7, 1), 1),
+        ((3, 4, 5), (40, 7, 1), 3),
+        ((3, 4, 5), (6, 20, 1), 3),
+        ((4, 3, 5), (20, 6, 1), 3),
+        ((3, 1, 5), (40, 7, 1), 1),
+    ],
+)
+def test_copies_take_each_element_to_its_place(monkeypatch, shape, strides, count):
+    memory = small(200, dtype=np.int16)
+    there = np.lib.stride_tricks.as_strided(memory[3:], shape, [2 * s for s in strides])
+    padded = np.zeros((*shape[:-1], 8), np.int16)[..., :5]
+    given, made = arrays.view(there), arrays.view(padded)
+    with two_gpus(monkeypatch):
+        into, back = padded_rows.copies(given, made), padded_rows.copies(made, given)
+    assert len(into) == len(back) == count
+    _do(into)
+    assert (padded == there).all()
+    before = memory.copy()
+    padded += 1
+    _do(back)
+    assert (there == padded).all() and (memory != before).sum() == padded.size
+
+
+def _do(made):
+    """Those copies, of memory of the CPU."""
+    for copy in made:
+        for row in range(copy.Height):
+            target, source = (
+                int(copy.dstDevice) + row * copy.dstPitch,
+                int(copy.srcDevice) + row * copy.srcPitch,
+            )
+            ctypes.memmove(target, source, copy.WidthInBytes)
+
+
+def test_rows_that_overlap_are_refused(monkeypatch):
+    with two_gpus(monkeypatch) as driver:
+        b, whole = F8Array(driver, 0, 16, 64), arrays.view(F8Array(driver, 0, 32, 64))
+        a = ArrayView(whole.address, (16, 64), (3, 1), whole.dtype, "cuda", 0, False, whole.owner)
+        message = r"expects a with rows at multiples of 16 bytes, .* that overlap, with strides of 3, 1 bytes"
+        with pytest.raises(weft.WeftError, match=message):
+            weft.matmul(a, b, transpose_b=True)
