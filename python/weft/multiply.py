@@ -145,9 +145,9 @@ class _Given:
     ) -> "_Given":
         """Raises WeftError for arrays that make no product, and options that are none."""
         options = options.checked("c" in added)
-        view_a, flipped_a = _matrix("a", a)
-        view_b, flipped_b = _matrix("b", b)
-        transposed = options.transpose_a != flipped_a, options.transpose_b != flipped_b
+        view_a, transposed_a = _matrix("a", a, options.transpose_a)
+        view_b, transposed_b = _matrix("b", b, options.transpose_b)
+        transposed = transposed_a, transposed_b
         (m, k), (k_b, n) = (
             v.shape[-2:][::-1] if t else v.shape[-2:]
             for v, t in zip((view_a, view_b), transposed, strict=True)
@@ -446,8 +446,10 @@ def _view(name: str, array: Any) -> ArrayView:
     return view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
 
 
-def _matrix(name: str, array: Any) -> tuple[ArrayView, bool]:
-    """The view of a matrix or of a batch, and whether its columns are what lies together."""
+def _matrix(name: str, array: Any, transpose: bool) -> tuple[ArrayView, bool]:
+    """The view of a or b with rows of elements that lie together, and whether it's the transpose of what is
+    multiplied.
+    """
     view = _view(name, array)
     if len(view.shape) not in (2, 3):
         raise WeftError(f"weft.matmul: expects {name} to be a matrix or a batch of them, got {_sizes(view)}")
@@ -457,7 +459,13 @@ def _matrix(name: str, array: Any) -> tuple[ArrayView, bool]:
         raise WeftError(
             f"weft.matmul: expects {name} with rows or columns that lie together, got strides {view.strides}"
         )
-    return (_turned(view), True) if flipped else (view, False)
+    transposed = transpose != flipped
+    view, other = (_turned(view), view) if flipped else (view, _turned(view))
+    # A single row or column may be either, and elements that aren't of 16 bits must have K inside.
+    inside = transposed == (name == "b") or arrays.numpy_dtype(view.dtype).itemsize == 2
+    if not inside and 1 in view.shape[-2:] and (other.shape[-1] == 1 or other.strides[-1] == 1):
+        return other, not transposed
+    return view, transposed
 
 
 def _check_overlaps(views: dict[str, ArrayView]) -> None:

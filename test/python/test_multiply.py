@@ -160,6 +160,14 @@ def test_a_prepared_launch_is_for_the_same_arrays_alone():
     assert prepared(*given["all"]).is_for(a, b, out, c, again, None, None)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float16])
+def test_vectors_as_matrices_need_no_transpose(dtype):
+    a, x, y = small(24, 40, dtype=dtype), small(40, 1, dtype=dtype), small(1, 9, dtype=dtype)
+    for left, right in ((a, x), (x, y), (y.T, x.T), (y, y.T), (x.T, a.T), (x.T, a.T[:, :1]), (y[:, :1], y)):
+        assert (weft.matmul(left, right) == doubles(left) @ doubles(right)).all()
+    assert (weft.matmul(x, a.T, transpose_a=True) == doubles(x).T @ doubles(a).T).all()
+
+
 def test_a_single_row_may_have_any_stride():
     a, b = small(1, 64), small(64, 32)
     assert a[::-1].strides[0] < 0
