@@ -31,8 +31,8 @@ _FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
 _SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
 _READERS = 16  # tiles, of those under way at a time, that read the same
 
-# That of the model's numbers, and its multiprocessors that hold clusters of so many CTAs, as an H200's driver
-# says.
+# The chip that the numbers were fitted to, and how many of an H200's multiprocessors hold clusters of so many
+# CTAs, as its driver says.
 _CHIP = "sm_90a"
 _RESIDENT = {1: 132, 2: 132, 4: 120, 8: 96}
 
@@ -60,7 +60,7 @@ _TILE = 939.8  # of a tile beside its blocks
 _OVERLAP = 0.668  # the share of a tile's stores that it waits for
 _ADD = 13.09  # the bytes that a cluster's CTA writes, and reads of others, to add up
 _CLUSTER = 1976.0  # of a cluster that begins and ends together
-_APART = 900.0  # of a launch that begins when all CTAs of the one before have ended
+_APART = 900.0  # between launches, where a multiprocessor can't hold a CTA of each
 _CLAIM = 6670.0  # of CTAs that tell each other through a counter, to the first sums of others
 _PUT = 26.38  # the bytes of sums that a multiprocessor writes to global memory
 _GET = 70.92  # and reads from there

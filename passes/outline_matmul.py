@@ -16,7 +16,7 @@ from typing import Any
 from weft import mlir
 from weft.dialects.op import refuse
 from weft.dialects.roles import ROLES, extents
-from weft.dialects.schedule import MOST_PARTS, WarpgroupSchedule
+from weft.dialects.schedule import MOST_RUNS, WarpgroupSchedule
 from weft.dialects.tile import MatmulOp, OperandOp
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import func, gpu, ir, operations
@@ -113,7 +113,7 @@ def _say_launch(product: MatmulOp) -> None:
     rows, columns = sizes.of(product.d, -2), sizes.of(product.d, -1)
     splits = 1
     if isinstance(schedule, WarpgroupSchedule):
-        splits = MOST_PARTS if schedule.stream_k else schedule.splits * schedule.global_splits
+        splits = MOST_RUNS if schedule.stream_k else schedule.splits * schedule.global_splits
         rows, columns = schedule.swapped(rows, columns)
         each = 0 if schedule.splits > 1 else 1
         attributes["weft.persistent"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), each)

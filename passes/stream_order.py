@@ -10,7 +10,7 @@ the GPU", PPoPP 2023.
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.dialects.schedule import MOST_PARTS
+from weft.dialects.schedule import MOST_RUNS
 from weft.mlir import arith
 from weft.passes import emit
 from weft.passes.tile_order import Body, Order, Parts, loop
@@ -38,7 +38,7 @@ class StreamOrder:
         """The order with its numbers built at the insertion point."""
         rest = emit.rem(order.count, ctas)
         # No part without a block, and no more of a tile than can meet.
-        sharing = emit.minimum(ctas, emit.mul(rest, emit.minimum(blocks, MOST_PARTS)))
+        sharing = emit.minimum(ctas, emit.mul(rest, emit.minimum(blocks, MOST_RUNS)))
         runs = emit.maximum(sharing, 1)
 
         def border(number: Any) -> tuple[Any, Any]:
@@ -52,7 +52,7 @@ class StreamOrder:
 
         Parts come first: while all CTAs have just begun, those of a tile are done together, and nobody waits
         long. Behind whole tiles they would have drifted apart, and what they wait for and add up would end
-        the kernel; so it is beside the copies of the tiles that follow.
+        the kernel; taken first, that runs beside the copies of the whole tiles that follow.
         """
         (first_tile, first_block), (last_tile, last_block) = self.begin, self.end
         both = arith.andi(emit.less(first_tile, last_tile), emit.less(0, last_block))
@@ -74,7 +74,7 @@ class StreamOrder:
         """Who computes a tile of the rest, built at the insertion point: CTAs that follow each other."""
         (first, before), (behind, _) = self._first(tile), self._first(emit.add(tile, 1))
         first = emit.sub(first, before)
-        # Both numbers grow along the run: each step is another tile, another CTA, or both.
+        # CTA and tile number the parts of all tiles: from one part to the next, either grows by 1, or both.
         return Parts(tile, emit.sub(self.cta, first), emit.sub(behind, first), emit.add(first, tile))
 
     def _first(self, tile: Any) -> tuple[Any, Any]:

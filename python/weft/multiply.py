@@ -99,7 +99,7 @@ def matmul(
             and known.is_for(a, b, out, c, epilogue, scales, groups)
             and known.options == (out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
         )
-    except ValueError:  # of an array in a number's place, which is refused below
+    except (ValueError, RuntimeError):  # of an array in a number's place, which is refused below
         same = False
     if known is not None and same:
         known.queue(stream)

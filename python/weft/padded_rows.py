@@ -21,7 +21,8 @@ from weft.kernel import Kernel, aligned_to
 from weft.runtime import Prepared
 from weft.workspace import PerStream, Pool
 
-_pools: WeakKeyDictionary[Kernel, dict[int, Pool]] = WeakKeyDictionary()
+# By GPU, and by the arguments that are copied.
+_pools: WeakKeyDictionary[Kernel, dict[tuple[int, tuple[int, ...]], Pool]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -75,12 +76,13 @@ def prepare(kernel: Kernel, views: Sequence[ArrayView], copied: Copied) -> Prepa
         return kernel.prepare(*views)
     for number in copied.numbers:
         _check(copied.names[number], views[number], kernel.launch.aligned[number])
-    sizes = [
-        int(np.prod(shape)) * dtype.itemsize for shape, dtype in (_memory(views[n]) for n in copied.numbers)
-    ]
+    sizes = [_size(views[number]) for number in copied.numbers]
+    # Who keeps the launch doesn't keep the arrays.
+    lent = tuple(replace(view, owner=None) for view in views)
     with runtime.on(runtime.holder(views)):
-        pool = _pools.setdefault(kernel, {}).setdefault(runtime.current().ordinal, Pool())
-        return PerStream(pool, sizes, functools.partial(_Padded, kernel, tuple(views), copied))
+        key = runtime.current().ordinal, copied.numbers
+        pool = _pools.setdefault(kernel, {}).setdefault(key, Pool())
+        return PerStream(pool, sizes, functools.partial(_Padded, kernel, lent, copied))
 
 
 class _Padded:
@@ -140,6 +142,14 @@ def _rows(source: ArrayView, target: ArrayView) -> tuple[tuple[int, int, int], t
         case [outer, rows]:
             return (outer, rows) if outer[0] <= rows[0] else (rows, outer)
     raise AssertionError(source.shape)
+
+
+def _size(view: ArrayView) -> int:
+    """The bytes of memory for a copy of an array: a power of two, so that what is kept for sizes that grow
+    is no more than twice the largest.
+    """
+    shape, dtype = _memory(view)
+    return 1 << (int(np.prod(shape)) * dtype.itemsize - 1).bit_length()
 
 
 def _memory(view: ArrayView) -> tuple[tuple[int, ...], np.dtype[Any]]:

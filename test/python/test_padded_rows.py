@@ -3,6 +3,8 @@ driver that is none.
 """
 
 import ctypes
+import gc
+import weakref
 
 import ml_dtypes
 import numpy as np
@@ -131,6 +133,21 @@ def test_copies_are_queued_around_the_kernel(monkeypatch, before):
         driver.queued = []
         weft.matmul(c, c, transpose_b=True, out=aligned)
         assert driver.queued == [1]
+
+
+def test_calls_of_one_kernel_may_copy_other_arguments_and_keep_none(monkeypatch):
+    with two_gpus(monkeypatch) as driver:
+        a, b, whole = (F8Array(driver, 1, *shape) for shape in ((33, 67), (48, 67), (33, 48)))
+        out, wide = (F8Array(driver, 1, *shape, typestr="<i4") for shape in ((33, 48), (33, 47)))
+        weft.matmul(a, b, transpose_b=True, out=out, stream=5)  # a and b
+        weft.matmul(a, F8Array(driver, 1, 47, 67), transpose_b=True, out=wide, stream=5)  # and out
+        copied = len(driver.queued)
+        weft.matmul(whole, F8Array(driver, 1, 47, 48), transpose_b=True, out=wide, stream=5)  # out alone
+        assert copied == 3 + 4 and len(driver.queued) == copied + 2
+        gone = weakref.ref(b)
+        del b
+        gc.collect()
+        assert gone() is None
 
 
 @pytest.mark.parametrize(

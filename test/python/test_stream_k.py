@@ -8,7 +8,7 @@ from test_warpgroup_schedules import TYPES, Product, of
 
 import weft
 from weft.dialects import tile
-from weft.dialects.schedule import MOST_PARTS, Types
+from weft.dialects.schedule import MOST_RUNS, Types
 from weft.passes import lower_claims, stream_order, stream_sums
 from weft.target import Target
 
@@ -23,7 +23,7 @@ def up(a: int, b: int) -> int:
 def divided(tiles: int, blocks: int, ctas: int) -> list[int]:
     """How many parts each tile has that has more than one: from the blocks that every CTA takes."""
     rest = tiles % ctas
-    sharing = min(ctas, rest * min(blocks, MOST_PARTS))
+    sharing = min(ctas, rest * min(blocks, MOST_RUNS))
     owners = [set[int]() for _ in range(rest)]
     for cta in range(sharing):
         for block in range(cta * rest * blocks // sharing, (cta + 1) * rest * blocks // sharing):
@@ -62,7 +62,7 @@ CASES = [
     ((128, 128, 640), 4, []),  # whole waves alone
     ((192, 64, 64), 2, []),  # a block of K alone: the tile that is left over is whole
     ((64, 64, 192), 8, [3]),  # no part without a block
-    ((64, 64, 1280), 20, [MOST_PARTS]),
+    ((64, 64, 1280), 20, [MOST_RUNS]),
     ((200, 264, 72), 7, [2, 2, 2]),  # odd sizes, 20 tiles, parts of one block each
     ((8, 24, 136), 3, [3]),
 ]
@@ -218,7 +218,7 @@ def test_grid_and_memory_follow_the_multiprocessors():
         grid, _ = kernel.dimensions(views, multiprocessors=multiprocessors)
         return grid, [space.shape for space in kernel._workspaces(views, grid)]
 
-    assert launch(64, 132) == ((MOST_PARTS, 1, 1), [(16 * MOST_PARTS, 128), (4 * MOST_PARTS,)])
+    assert launch(64, 132) == ((MOST_RUNS, 1, 1), [(16 * MOST_RUNS, 128), (4 * MOST_RUNS,)])
     assert launch(6400, 132) == launch(640000, 132) == ((132, 1, 1), [(16 * 132, 128), (4 * 132,)])
 
 
