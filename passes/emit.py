@@ -160,6 +160,22 @@ def when(condition: Any) -> Iterator[None]:
         scf.yield_([])
 
 
+def loop(
+    first: Number,
+    end: Number,
+    step: Number,
+    carried: list[Any],
+    body: Callable[[Any, list[Any]], list[Any]],
+) -> list[Any]:
+    """A loop over every `step`-th number from `first` to before `end`: of one, and what is carried, `body`
+    makes what is carried next. Returns what it leaves.
+    """
+    made = scf.ForOp(value(first), value(end), value(step), carried)
+    with ir.InsertionPoint(made.body):
+        scf.yield_(body(made.induction_variable, list(made.inner_iter_args)))
+    return list(made.results)
+
+
 def repeat(
     carried: list[Any],
     before: Callable[..., tuple[Any, list[Any]]],

@@ -184,33 +184,33 @@ class MmaKernel:
         for block in range(ahead):
             fetch(block, block)
         blocks = emit.ceil_div(self.depth, block_k)
-        loop = scf.ForOp(
-            emit.value(0), blocks, emit.value(1), [self._zero(), emit.value(0), emit.value(ahead)]
-        )
-        with ir.InsertionPoint(loop.body):
-            accumulator, read, write = loop.inner_iter_args
+
+        def body(block: Any, carried: list[Any]) -> list[Any]:
+            accumulator, read, write = carried
             nvvm.cp_async_wait_group(ahead - 1)
             gpu.barrier()
-            fetch(emit.add(loop.induction_variable, ahead), write)
+            fetch(emit.add(block, ahead), write)
             stage_a, stage_b = tile.stage(stages_a, read), tile.stage(stages_b, read)
             accumulator = self._multiply(accumulator, stage_a, stage_b, start_m, start_n)
-            scf.yield_([accumulator, self._next(read), self._next(write)])
-        return loop.results[0]
+            return [accumulator, self._next(read), self._next(write)]
+
+        return emit.loop(0, blocks, 1, [self._zero(), emit.value(0), emit.value(ahead)], body)[0]
 
     def _plain(self, stages_a: Any, stages_b: Any, row: Any, column: Any, start_m: Any, start_n: Any) -> Any:
         """The k loop for rows of any alignment: one stage, filled and read in turn; returns the sums."""
         block_k = self.schedule.block[2]
         stage_a, stage_b = tile.stage(stages_a, emit.value(0)), tile.stage(stages_b, emit.value(0))
         blocks = emit.ceil_div(self.depth, block_k)
-        loop = scf.ForOp(emit.value(0), blocks, emit.value(1), [self._zero()])
-        with ir.InsertionPoint(loop.body):
-            k = emit.mul(loop.induction_variable, block_k)
+
+        def body(block: Any, carried: list[Any]) -> list[Any]:
+            k = emit.mul(block, block_k)
             gpu.barrier()
             tile.copy(self.a.matrix, *self.a.origin(row, k), stage_a)
             tile.copy(self.b.matrix, *self.b.origin(column, k), stage_b)
             gpu.barrier()
-            scf.yield_([self._multiply(loop.inner_iter_args[0], stage_a, stage_b, start_m, start_n)])
-        return loop.results[0]
+            return [self._multiply(carried[0], stage_a, stage_b, start_m, start_n)]
+
+        return emit.loop(0, blocks, 1, [self._zero()], body)[0]
 
     def _next(self, stage: Any) -> Any:
         following = emit.add(stage, 1)

@@ -13,7 +13,7 @@ from typing import Any
 from weft.dialects.schedule import MOST_RUNS
 from weft.mlir import arith
 from weft.passes import emit
-from weft.passes.tile_order import Body, Order, Parts, loop
+from weft.passes.tile_order import Body, Order, Parts
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class StreamOrder:
             span = emit.select(begins, first_block, 0), emit.select(ends, last_block, self.blocks)
             return body(replace(place, number=tile, span=span), carried)
 
-        loop(0, emit.add(parts, emit.div(self.order.count, self.ctas)), 1, carried, one)
+        emit.loop(0, emit.add(parts, emit.div(self.order.count, self.ctas)), 1, carried, one)
 
     def parts(self, tile: Any) -> Parts:
         """Who computes a tile of the rest, built at the insertion point: CTAs that follow each other."""

@@ -73,13 +73,13 @@ class StreamSums(Slots):
             scf.yield_([own])
         with ir.InsertionPoint(begun.else_block):
             scf.yield_([self._part(parts, 0, piece, number)])
+
+        def further(part: Any, carried: list[Any]) -> list[Any]:
+            loaded = self._part(parts, part, piece, number)
+            return [add(*carried), loaded]
+
         carried = [begun.results[0], self._part(parts, 1, piece, number)]
-        loop = scf.ForOp(emit.value(2), emit.value(parts.count), emit.value(1), carried)
-        with ir.InsertionPoint(loop.body):
-            total, following = loop.inner_iter_args
-            further = self._part(parts, loop.induction_variable, piece, number)
-            scf.yield_([add(total, following), further])
-        return add(*loop.results)
+        return add(*emit.loop(2, parts.count, 1, carried, further))
 
     def _own(self, lane: Any, piece: Any) -> Any:
         """A piece of what a thread has. Registers have no index, and code for each piece would be so much

@@ -72,7 +72,7 @@ class Order:
             inside = span(self.blocks, part, self.parts)
             return body(replace(self.at(number), number=number, part=part, span=inside), carried)
 
-        loop(first, emit.mul(self.count, self.parts), step, carried, one)
+        emit.loop(first, emit.mul(self.count, self.parts), step, carried, one)
 
     def at(self, number: Any) -> Place:
         """A tile by its number."""
@@ -104,7 +104,7 @@ class MaskedOrder:
         def add(member: Any, sums: list[Any]) -> list[Any]:
             return [emit.add(sums[0], self._tiles(member))]
 
-        (count,) = loop(0, self.members, 1, [emit.value(0)], add)
+        (count,) = emit.loop(0, self.members, 1, [emit.value(0)], add)
 
         def one(number: Any, carried: list[Any]) -> list[Any]:
             member, before, *rest = carried
@@ -114,7 +114,7 @@ class MaskedOrder:
             place = Place(*grouped(emit.sub(number, before), *sizes, self.group), member)
             return [member, before, *body(place, rest)]
 
-        loop(first, count, step, [emit.value(0), emit.value(0), *carried], one)
+        emit.loop(first, count, step, [emit.value(0), emit.value(0), *carried], one)
 
     def _rows(self, member: Any) -> Any:
         """Blocks that the filled rows of a product take."""
@@ -178,13 +178,3 @@ def span(blocks: Any, part: Any, parts: int) -> tuple[Any, Any]:
     end = emit.div(emit.mul(blocks, emit.add(part, 1)), parts)
     first = emit.select(emit.equal(first, end), blocks, first)
     return first, emit.maximum(end, emit.add(first, 1))
-
-
-def loop(
-    first: Any, end: Any, step: Any, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]]
-) -> list[Any]:
-    """A loop over numbers; returns what it leaves."""
-    made = scf.ForOp(emit.value(first), emit.value(end), emit.value(step), carried)
-    with ir.InsertionPoint(made.body):
-        scf.yield_(body(made.induction_variable, list(made.inner_iter_args)))
-    return list(made.results)

@@ -224,12 +224,8 @@ class WgmmaKernel:
         """A loop over the blocks of K but for those that have `begun`, so many `together` while there are as
         many; returns what it leaves.
         """
-        first = emit.value(emit.add(self.k_first, begun))
-        end = emit.value(emit.sub(self.k_end, together - 1))
-        loop = scf.ForOp(first, end, emit.value(together), carried)
-        with ir.InsertionPoint(loop.body):
-            scf.yield_(body(loop.induction_variable, list(loop.inner_iter_args)))
-        return list(loop.results)
+        first, end = emit.add(self.k_first, begun), emit.sub(self.k_end, together - 1)
+        return emit.loop(first, end, together, carried, body)
 
     def _copy_tile(self, place: Place, position: list[Any]) -> list[Any]:
         m, n, k = self.schedule.block
