@@ -17,6 +17,11 @@ def i32() -> Any:
     return ir.IntegerType.get_signless(32)
 
 
+def i1() -> Any:
+    """The type of conditions."""
+    return ir.IntegerType.get_signless(1)
+
+
 def value(number: Number) -> Any:
     """The number as an SSA value."""
     if not isinstance(number, int):
@@ -120,7 +125,7 @@ def equal(a: Number, b: Number) -> Any:
 
 def negate(condition: Any) -> Any:
     """Whether the condition, an i1 value, doesn't hold."""
-    return arith.xori(condition, arith.constant(ir.IntegerType.get_signless(1), 1))
+    return arith.xori(condition, arith.constant(i1(), 1))
 
 
 def select(condition: Any, a: Number, b: Number) -> Any:
@@ -141,6 +146,19 @@ def as_index(number: Number) -> Any:
 def thread() -> Any:
     """The thread's number in its CTA (blocks have one dimension)."""
     return as_i32(gpu.thread_id(gpu.Dimension.x))
+
+
+def either(
+    condition: Any, kinds: list[Any], then: Callable[[], list[Any]], otherwise: Callable[[], list[Any]]
+) -> list[Any]:
+    """What `then` makes where the condition, an i1 value, holds, else what `otherwise` does: values of types
+    `kinds`.
+    """
+    branch = scf.IfOp(condition, kinds, has_else=True)
+    for block, made in ((branch.then_block, then), (branch.else_block, otherwise)):
+        with ir.InsertionPoint(block):
+            scf.yield_(made())
+    return list(branch.results)
 
 
 def uniform(number: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.dialects.tile_claims import MOST_PARTIES, AwaitOthersOp, ClaimOp
 from weft.isa.chips import LANES
-from weft.mlir import arith, gpu, ir, llvm, memref, nvvm, scf
+from weft.mlir import arith, gpu, ir, llvm, memref, nvvm
 from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass, rewrite
 from weft.passes.uniformity import Scope
@@ -50,13 +50,10 @@ def _await_others(op: AwaitOthersOp) -> list[Any]:
 def _spoken(op: Any, speak: Callable[[], Any]) -> Any:
     """What a warp's first lane learns, in all lanes."""
     uniformity.require(op, Scope.WARP)
-    first = scf.IfOp(emit.equal(places.lane(), 0), [emit.i32()], has_else=True)
-    with ir.InsertionPoint(first.then_block):
-        scf.yield_([speak()])
-    with ir.InsertionPoint(first.else_block):
-        scf.yield_([emit.value(0)])
+    first = emit.equal(places.lane(), 0)
+    (learnt,) = emit.either(first, [emit.i32()], lambda: [speak()], lambda: [emit.value(0)])
     lane, width = emit.value(0), emit.value(LANES)
-    return gpu.ShuffleOp(first.results[0], lane, width, gpu.ShuffleMode.IDX).shuffleResult
+    return gpu.ShuffleOp(learnt, lane, width, gpu.ShuffleMode.IDX).shuffleResult
 
 
 def _fence() -> None:
@@ -102,20 +99,20 @@ class _Claim(_Counter):
         """Arrives, and waits for the others a while: the mask of what this party must do."""
         found = llvm.atomicrmw(llvm.AtomicBinOp.add, self.address, emit.value(1), _RELAXED, syncscope=_GPU)
         last = emit.equal(emit.bit_and(found, _ARRIVED), emit.sub(self.parties, 1))
-        branch = scf.IfOp(last, [emit.i32()], has_else=True)
-        with ir.InsertionPoint(branch.then_block):
+
+        def take_all_left() -> list[Any]:
             self._turn(found)
             stopped = emit.bit_and(emit.shift_right(found, _STOPPED), (1 << MOST_PARTIES) - 1)
-            scf.yield_([arith.ori(stopped, self.own)])
-        with ir.InsertionPoint(branch.else_block):
+            return [arith.ori(stopped, self.own)]
+
+        def wait() -> list[Any]:
+            return [self._stop(found, self.look(lambda seen: self._complete(found, seen)))]
+
+        def wait_for_own() -> list[Any]:
             shares = arith.cmpi(arith.CmpIPredicate.ne, self.own, emit.value(0))
-            waiting = scf.IfOp(shares, [emit.i32()], has_else=True)
-            with ir.InsertionPoint(waiting.then_block):
-                scf.yield_([self._stop(found, self.look(lambda seen: self._complete(found, seen)))])
-            with ir.InsertionPoint(waiting.else_block):
-                scf.yield_([emit.value(0)])
-            scf.yield_([waiting.results[0]])
-        return branch.results[0]
+            return emit.either(shares, [emit.i32()], wait, lambda: [emit.value(0)])
+
+        return emit.either(last, [emit.i32()], take_all_left, wait_for_own)[0]
 
     def _turn(self, found: Any) -> None:
         """Clears the counter but for its highest bit, which turns. A plain store wouldn't tell who sees it of
@@ -134,12 +131,13 @@ class _Claim(_Counter):
 
         def say(known: Any) -> tuple[Any, list[Any]]:
             complete = self._complete(found, known)
-            branch = scf.IfOp(complete, [emit.i32(), ir.IntegerType.get_signless(1)], has_else=True)
-            with ir.InsertionPoint(branch.then_block):
-                scf.yield_([known, _flag(0)])
-            with ir.InsertionPoint(branch.else_block):
-                scf.yield_(self._say_stopped(known))
-            return branch.results[1], [branch.results[0]]
+            last, again = emit.either(
+                complete,
+                [emit.i32(), emit.i1()],
+                lambda: [known, emit.constant(emit.i1(), 0)],
+                lambda: self._say_stopped(known),
+            )
+            return again, [last]
 
         (last,) = emit.repeat([seen], say)
         return emit.select(self._complete(found, last), self.own, 0)
@@ -148,15 +146,10 @@ class _Claim(_Counter):
         """Sets this party's bit if the counter is still as `known`: what it was, and whether it wasn't."""
         said = arith.ori(known, arith.shli(self.own, emit.value(_STOPPED)))
         swap = llvm.AtomicCmpXchgOp(self.address, known, said, _RELAXED, _RELAXED, syncscope=_GPU)
-        i1 = ir.IntegerType.get_signless(1)
         was, done = (
-            llvm.extractvalue(kind, swap.res, [place]) for place, kind in enumerate((emit.i32(), i1))
+            llvm.extractvalue(kind, swap.res, [place]) for place, kind in enumerate((emit.i32(), emit.i1()))
         )
         return [was, emit.negate(done)]
-
-
-def _flag(bit: int) -> Any:
-    return arith.constant(ir.IntegerType.get_signless(1), bit)
 
 
 _LOWERINGS: dict[Any, Callable[[Any], list[Any]]] = {ClaimOp: _claim, AwaitOthersOp: _await_others}

@@ -414,11 +414,9 @@ def _load_global(op: LoadOp) -> Any:
     if width == 1:
         return _fragment(load(single), kind)
     runs, lane = _runs(op, kind, width), ir.VectorType.get([kind.registers], source.element)
-    branch = scf.IfOp(_whole(source, start_column, runs), [lane], has_else=True)
-    for block, chosen in ((branch.then_block, runs), (branch.else_block, single)):
-        with ir.InsertionPoint(block):
-            scf.yield_([load(chosen)])
-    return _fragment(branch.results[0], kind)
+    whole = _whole(source, start_column, runs)
+    (found,) = emit.either(whole, [lane], lambda: [load(runs)], lambda: [load(single)])
+    return _fragment(found, kind)
 
 
 def _load_row(op: LoadRowOp) -> Any:
@@ -448,11 +446,8 @@ def _load_row(op: LoadRowOp) -> Any:
         values = load(1)
     else:
         runs = _runs(op, kind, width)
-        branch = scf.IfOp(_whole(source, start, runs), [source.element] * len(distinct), has_else=True)
-        for block, chosen in ((branch.then_block, width), (branch.else_block, 1)):
-            with ir.InsertionPoint(block):
-                scf.yield_(load(chosen))
-        values = list(branch.results)
+        whole, kinds = _whole(source, start, runs), [source.element] * len(distinct)
+        values = emit.either(whole, kinds, lambda: load(width), lambda: load(1))
     return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
 
 

@@ -113,7 +113,7 @@ def _multiply(op: GemmAsyncOp) -> Any:
                 inouts=struct,
                 a=left.values(block, step, depth),
                 b=_advance(b_start, b.offset(0, step * depth)),
-                scale_d=op.accumulate if step == 0 else arith.constant(_i1(), 1),
+                scale_d=op.accumulate if step == 0 else arith.constant(emit.i1(), 1),
                 **{name: value for name, value in vars(form).items() if name != "a_registers"},
                 **_transposes(left.transpose, b.transpose),
             )
@@ -190,10 +190,6 @@ def _advance(descriptor: Any, bytes_: int) -> Any:
     low, high = emit.elements(llvm.bitcast(ir.VectorType.get([2], emit.i32()), descriptor))
     pair = [arith.addi(low, emit.value(bytes_ // UNIT)), high]
     return llvm.bitcast(descriptor.type, vector.from_elements(ir.VectorType.get([2], emit.i32()), pair))
-
-
-def _i1() -> Any:
-    return ir.IntegerType.get_signless(1)
 
 
 def _wait(op: WaitGemmOp) -> list[Any]:

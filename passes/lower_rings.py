@@ -91,7 +91,7 @@ def _spin(barrier: Any, parity: Any) -> None:
     """Asks until the phase of this parity is over; the hardware sleeps a while each time."""
 
     def before() -> tuple[Any, list[Any]]:
-        done = nvvm.MBarrierTryWaitOp(barrier, parity, results=[ir.IntegerType.get_signless(1)]).result
+        done = nvvm.MBarrierTryWaitOp(barrier, parity, results=[emit.i1()]).result
         return emit.negate(done), []
 
     emit.repeat([], before)

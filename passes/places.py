@@ -49,7 +49,7 @@ def one_thread() -> Iterator[None]:
     """
     number = emit.rem(emit.uniform(emit.div(emit.thread(), LANES)), WARPS)
     with emit.when(emit.equal(number, 0)):
-        elected = nvvm.ElectSyncOp(results=[ir.IntegerType.get_signless(1)]).pred
+        elected = nvvm.ElectSyncOp(results=[emit.i1()]).pred
         with emit.when(elected):
             yield
 

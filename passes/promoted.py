@@ -11,7 +11,7 @@ from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.isa.chips import WARPGROUP
-from weft.mlir import arith, ir, nvvm, scf, vector
+from weft.mlir import arith, nvvm, vector
 from weft.passes import emit
 from weft.passes.block_scales import TileScales
 from weft.passes.product import unset
@@ -57,7 +57,7 @@ class _Blocks:
             left.part(stage, self.rows[part], wgmma.M),
             right.part(stage, 0, right.extent),
             into,
-            arith.constant(ir.IntegerType.get_signless(1), 0),
+            emit.constant(emit.i1(), 0),
             transpose_b=right.k_inside,
         )
         turns.pass_on()
@@ -153,14 +153,14 @@ def _add_up_beside(blocks: _Blocks, position: list[Any]) -> list[Any]:
     left = kernel.each_block(carried, pair, begun=1, together=2)
     sums, position, first = left[0], left[1:3], _Flight(left[3], left[4], left[5:])
     rest = emit.equal(emit.rem(emit.sub(kernel.k_end, kernel.k_first), 2), 0)
-    branch = scf.IfOp(rest, [value.type for value in left[:3]], has_else=True)
-    with ir.InsertionPoint(branch.then_block):
+
+    def one_more() -> list[Any]:
         second, behind = start(emit.sub(kernel.k_end, 1), position, unset(blocks.kind))
         both, _ = land(second, land(first, sums, 1)[0], 0)
-        scf.yield_([both, *behind])
-    with ir.InsertionPoint(branch.else_block):
-        scf.yield_([land(first, sums, 0)[0], *position])
-    return list(branch.results)
+        return [both, *behind]
+
+    kinds = [value.type for value in left[:3]]
+    return emit.either(rest, kinds, one_more, lambda: [land(first, sums, 0)[0], *position])
 
 
 @dataclass(frozen=True)

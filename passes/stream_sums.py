@@ -38,14 +38,13 @@ class StreamSums(Slots):
         """Writes what a warpgroup's thread has of a part, but for a first one that finds all others there:
         whether it has, an i1.
         """
-        i1 = ir.IntegerType.get_signless(1)
-        first = scf.IfOp(emit.equal(parts.number, 0), [i1], has_else=True)
-        with ir.InsertionPoint(first.then_block):
+
+        def others_are_there() -> list[Any]:
             index, count = emit.value(self.counter(parts.tile, number)), emit.value(parts.count)
-            scf.yield_([tile.await_others(self.counters, index, count)])
-        with ir.InsertionPoint(first.else_block):
-            scf.yield_([emit.constant(i1, 0)])
-        kept = first.results[0]
+            return [tile.await_others(self.counters, index, count)]
+
+        first, i1 = emit.equal(parts.number, 0), emit.i1()
+        (kept,) = emit.either(first, [i1], others_are_there, lambda: [emit.constant(i1, 0)])
         with emit.when(emit.negate(kept)):
             self.write(lane, emit.add(parts.slot, parts.number), number)
         return kept
@@ -68,17 +67,13 @@ class StreamSums(Slots):
         that was `kept`. Each part is loaded while the one before is added.
         """
         own = self._own(lane, piece)
-        begun = scf.IfOp(kept, [own.type], has_else=True)
-        with ir.InsertionPoint(begun.then_block):
-            scf.yield_([own])
-        with ir.InsertionPoint(begun.else_block):
-            scf.yield_([self._part(parts, 0, piece, number)])
+        (begun,) = emit.either(kept, [own.type], lambda: [own], lambda: [self._part(parts, 0, piece, number)])
 
         def further(part: Any, carried: list[Any]) -> list[Any]:
             loaded = self._part(parts, part, piece, number)
             return [add(*carried), loaded]
 
-        carried = [begun.results[0], self._part(parts, 1, piece, number)]
+        carried = [begun, self._part(parts, 1, piece, number)]
         return add(*emit.loop(2, parts.count, 1, carried, further))
 
     def _own(self, lane: Any, piece: Any) -> Any:

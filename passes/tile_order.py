@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft.mlir import arith, ir, memref, scf
+from weft.mlir import arith, memref
 from weft.passes import emit
 from weft.passes.product import grouped
 
@@ -155,13 +155,9 @@ class GroupedOrder:
         def one(place: Place, carried: list[Any]) -> list[Any]:
             row = place.column if self.turned else place.row
             member = _element(self.groups, emit.mul(row, self.block_rows))
-            has = emit.less(-1, member)
-            branch = scf.IfOp(has, [value.type for value in carried], has_else=True)
-            with ir.InsertionPoint(branch.then_block):
-                scf.yield_(body(Place(place.row, place.column, member), carried))
-            with ir.InsertionPoint(branch.else_block):
-                scf.yield_(carried)
-            return list(branch.results)
+            has, kinds = emit.less(-1, member), [value.type for value in carried]
+            inside = Place(place.row, place.column, member)
+            return emit.either(has, kinds, lambda: body(inside, carried), lambda: carried)
 
         self.order.walk(first, step, carried, one)
 

@@ -303,7 +303,7 @@ class WgmmaKernel:
                 self.left.part(stage, start, self.schedule.rows),
                 self.right.part(stage, 0, self.right.extent),
                 sums,
-                arith.constant(ir.IntegerType.get_signless(1), accumulate),
+                emit.constant(emit.i1(), accumulate),
                 transpose_a=not self.left.k_inside,
                 transpose_b=self.right.k_inside,
             )
