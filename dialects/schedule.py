@@ -26,7 +26,7 @@ PROMOTED = 128  # of K, after which sums leave the tensor cores; a scale's rows 
 GROUP_ROWS = 128  # of D, from a multiple of as many on, that are of one group
 MOST_RUNS = MOST_PARTIES - 1  # CTAs for each tile that stream_k divides: one more may have a part of it
 MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
-MOST_ROWS = 1024  # of blocks in a group: far more than a chip has CTAs under way
+MOST_GROUP = 1024  # block rows of a group: far more than a chip has CTAs under way
 OTHER_REGISTERS = 32  # that a thread of wgmma needs beside its sums, as ptxas counts
 _UNEQUAL_REGISTERS = 26  # and of an equal share beside one instruction's, whatever its role is given
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
@@ -80,11 +80,21 @@ class _Staged(Written):
     """What the schedules share beside how they are written."""
 
     block: tuple[int, int, int]
+    stages: int
+    group: int
 
     def stage_bytes(self, types: Types) -> int:
         """Shared memory of the parts of A and B in one stage."""
         m, n, k = self.block
         return (m + n) * k * types.input_bytes
+
+    def _count_complaint(self) -> str | None:
+        """Why there can't be as many stages, or block rows in a group."""
+        if self.stages < 2:
+            return f"expects a schedule of at least 2 stages, got {self.stages}"
+        if self.group > MOST_GROUP:
+            return f"expects a schedule whose groups have at most {MOST_GROUP} block rows, got {self.group}"
+        return None
 
 
 @dataclass(frozen=True)
@@ -140,10 +150,8 @@ class Schedule(_Staged):
             return "has a schedule of mma.sync, which takes no groups"
         if min(*self.block, *self.warps, self.stages, self.group) < 1:
             return f"has a schedule with a field below 1: {self}"
-        if self.stages < 2:
-            return f"expects a schedule of at least 2 stages, got {self.stages}"
-        if self.group > MOST_ROWS:
-            return f"expects a schedule whose groups have at most {MOST_ROWS} block rows, got {self.group}"
+        if found := self._count_complaint():
+            return found
         if self.threads > 1024:
             return f"expects a schedule of at most 32 warps, got {self.warps[0]} x {self.warps[1]}"
         if m % (self.warps[0] * ATOM[0]) or n % (self.warps[1] * 2 * ATOM[1]):
@@ -210,6 +218,11 @@ class WarpgroupSchedule(_Staged):
         """Rows of a block that one warpgroup computes."""
         return self.block[0] // self.warpgroups
 
+    @property
+    def rows_of_d(self) -> int:
+        """Rows of D, and of A, that a block has."""
+        return self.swapped(*self.block[:2])[0]
+
     def swapped(self, row: _T, column: _T) -> tuple[_T, _T]:
         """What a block has along its rows and columns as D has it, and the other way round."""
         return (column, row) if self.swap else (row, column)
@@ -256,13 +269,13 @@ class WarpgroupSchedule(_Staged):
 
     def copied_bytes(self, types: Types) -> int:
         """What copies bring into a stage: as much as it has, but for what fills up a row of scales."""
-        unused = self.scale_stride - self.block[1 if self.swap else 0]
+        unused = self.scale_stride - self.rows_of_d
         return self.stage_bytes(types) - (4 * unused if types.scaled else 0)
 
     @property
     def scale_stride(self) -> int:
         """Scales of A in a stage: one for each row of A, in whole 128 bytes, where TMA may write."""
-        return ceil_div(self.block[1 if self.swap else 0], 32) * 32
+        return ceil_div(self.rows_of_d, 32) * 32
 
     def staging_bytes(self, types: Types) -> int:
         """Shared memory beside the stages in which a block of D is put together."""
@@ -281,7 +294,7 @@ class WarpgroupSchedule(_Staged):
         """Shared memory of the sums that splits add up, in the place of the stages."""
         if self.splits == 1:
             return 0
-        return self.block[1 if self.swap else 0] * self.sums_stride * 4
+        return self.rows_of_d * self.sums_stride * 4
 
     def staged(self, types: Types) -> bool:
         """Whether blocks of D go through shared memory: elements of 16 bits (stmatrix) and of 8 do."""
@@ -327,10 +340,8 @@ class WarpgroupSchedule(_Staged):
                 near = sorted(self._columns(types), key=lambda columns: abs(columns - n))[:2]
                 verdict = replace(verdict, nearest=tuple(self._with(c).form(types).ptx for c in sorted(near)))
             return f"has a schedule whose instruction isn't legal: wgmma.mma_async {verdict}"
-        if self.stages < 2:
-            return f"expects a schedule of at least 2 stages, got {self.stages}"
-        if self.group > MOST_ROWS:
-            return f"expects a schedule whose groups have at most {MOST_ROWS} block rows, got {self.group}"
+        if found := self._count_complaint():
+            return found
         if self.warpgroups > 3 or m % (self.warpgroups * wgmma.M):
             return (
                 f"expects a schedule of 1 to 3 warpgroups that divide block M {m} in multiples of {wgmma.M}, "
@@ -410,7 +421,7 @@ class WarpgroupSchedule(_Staged):
                 return f"expects {name} of 1 with groups, got {count}"
         if self.stream_k:
             return "expects a schedule without stream_k with groups"
-        rows = self.block[1] * self.cluster[1] if self.swap else self.block[0] * self.cluster[0]
+        rows = self.rows_of_d * self.swapped(*self.cluster)[0]
         if GROUP_ROWS % rows:
             found = f"rows that divide {GROUP_ROWS} with groups, got {rows}"
             return f"expects a schedule whose clusters have {found}"

@@ -33,7 +33,7 @@ class BlockScales:
         """Writes the buffer and the map of the scales of A at the insertion point."""
         schedule, self.of_a = self.kernel.schedule, self.kernel.op.role("scale_a")
         self.of_b = self.kernel.op.role("scale_b")
-        self.extent = schedule.block[1 if schedule.swap else 0]
+        self.extent = schedule.rows_of_d
         f32 = ir.F32Type.get()
         layout = f"S[({schedule.stages},1,{self.extent}):({schedule.scale_stride},{self.extent},1)]"
         self.buffer = tile.alloc(BufferType.of((schedule.stages, 1, self.extent), f32, layout))
