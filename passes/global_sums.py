@@ -85,6 +85,12 @@ class Slots:
         warpgroup = emit.add(emit.mul(block, self.schedule.warpgroups), number)
         return emit.add(emit.mul(warpgroup, WARPS), places.warp())
 
+    def claimed(self, parts: Parts, number: Any, shares: int) -> Any:
+        """Says that this warp's part is written: the mask of the shares of the tile that are then its own."""
+        index = self.counter(parts.tile, number)
+        party, parties = emit.value(parts.number), emit.value(parts.count)
+        return tile.claim(self.counters, emit.value(index), party, parties, shares=shares)
+
     def _row(self, slot: Any, number: Any) -> Any:
         """The first row of a warpgroup's sums in a slot."""
         return emit.mul(emit.add(emit.mul(slot, self.schedule.warpgroups), number), self.schedule.vectors)
@@ -98,10 +104,7 @@ class GlobalSums(Slots):
         # Of a share's columns, those that are added up at once: with those of all parts they must fit in
         # registers.
         share = self.across // self.schedule.shares
-        each = VECTOR * self.schedule.vectors // self.across * self.schedule.global_splits
-        self.together = max(
-            w for w in range(1, share + 1) if share % w == 0 and (w * each <= _AT_ONCE or w == 1)
-        )
+        self.together = widest(self.schedule, share, _AT_ONCE // self.schedule.global_splits)
         self.pieces = share // self.together
 
     @contextmanager
@@ -109,12 +112,7 @@ class GlobalSums(Slots):
         """Waits for the other parts; in the block, ops are built for each piece of a share that is then this
         warp's to add up. Yields its number among the block's pieces.
         """
-        index = self.counter(parts.tile, number)
-        claimed = tile.claim(
-            self.counters,
-            *(emit.value(each) for each in (index, parts.number, parts.count)),
-            shares=self.schedule.shares,
-        )
+        claimed = self.claimed(parts, number, self.schedule.shares)
         loop = scf.ForOp(emit.value(0), emit.value(self.schedule.shares), emit.value(1))
         with ir.InsertionPoint(loop.body):
             share = loop.induction_variable
@@ -135,6 +133,14 @@ class GlobalSums(Slots):
         for other in rest:
             total = add(total, other)
         return total
+
+
+def widest(schedule: WarpgroupSchedule, columns: int, most: int) -> int:
+    """Of so many columns of fragments, the most that divide them and have at most `most` sums of a thread; at
+    least one.
+    """
+    each = VECTOR * schedule.vectors // (schedule.block[1] // 8)
+    return max(w for w in range(1, columns + 1) if columns % w == 0 and (w * each <= most or w == 1))
 
 
 def _further(index: Any, distance: int) -> Any:

@@ -16,7 +16,7 @@ from weft.isa.chips import register_share
 from weft.mlir import arith, ir, scf, vector
 from weft.passes import emit
 from weft.passes.cluster_sums import VECTOR
-from weft.passes.global_sums import CTA_WORKSPACE, Slots
+from weft.passes.global_sums import CTA_WORKSPACE, Slots, widest
 from weft.passes.product import add
 from weft.passes.tile_order import Parts
 
@@ -54,9 +54,7 @@ class StreamSums(Slots):
         """In the block, ops are built for each piece of a tile, for the warp that adds up: that of the first
         part, or the last to come. Yields the piece's number.
         """
-        index = emit.value(self.counter(parts.tile, number))
-        party, count = emit.value(parts.number), emit.value(parts.count)
-        with emit.when(emit.equal(tile.claim(self.counters, index, party, count, shares=1), 1)):
+        with emit.when(emit.equal(self.claimed(parts, number, shares=1), 1)):
             loop = scf.ForOp(emit.value(0), emit.value(self._pieces), emit.value(1))
             with ir.InsertionPoint(loop.body):
                 yield loop.induction_variable
@@ -96,9 +94,6 @@ def _together(schedule: WarpgroupSchedule) -> int:
     """Columns of fragments that are added up at once: two parts of them must fit in registers beside all sums
     of the first.
     """
-    across = schedule.block[1] // 8
-    each = VECTOR * schedule.vectors // across
     registers = schedule.registers[1] or register_share(schedule.threads)
     free = (registers - OTHER_REGISTERS - VECTOR * schedule.vectors) // 2
-    most = min(max(free, _AT_ONCE[0]), _AT_ONCE[1])
-    return max(w for w in range(1, across + 1) if across % w == 0 and (w * each <= most or w == 1))
+    return widest(schedule, schedule.block[1] // 8, min(max(free, _AT_ONCE[0]), _AT_ONCE[1]))

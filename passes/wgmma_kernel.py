@@ -22,7 +22,7 @@ from weft.passes import emit, places, promoted
 from weft.passes.block_scales import BlockScales
 from weft.passes.cluster_sums import VECTOR, ClusterSums
 from weft.passes.epilogue import finish
-from weft.passes.global_sums import GlobalSums
+from weft.passes.global_sums import GlobalSums, Slots
 from weft.passes.product import (
     element_bytes,
     map_of_member,
@@ -429,30 +429,34 @@ class WgmmaKernel:
         count = self.schedule.global_splits
         parts = Parts(block, place.part, count, emit.mul(block, count))
         memory.write(tile.to_lane(sums), emit.add(parts.slot, parts.number), number)
-        columns = 8 * memory.together
         with memory.shares(parts, number) as piece:
-            total = tile.from_lane(memory.total(parts, piece, number), self._sums(columns))
-            beside = emit.add(column, emit.mul(piece, columns))
-            self._write(total, row, beside, place.member)
+            self._write_piece(memory, memory.total(parts, piece, number), piece, place, row, column)
 
     def _add_up_parts(
         self, memory: StreamSums, sums: Any, number: Any, place: Place, row: Any, column: Any
     ) -> None:
         """Writes to D what is the sum of a whole tile, or of its parts where it falls to this CTA."""
         assert isinstance(self.order, StreamOrder)
-        lane, columns = tile.to_lane(sums), 8 * memory.together
+        lane = tile.to_lane(sums)
         branch = scf.IfOp(emit.less(emit.sub(self.k_end, self.k_first), self.blocks), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             parts = self.order.parts(place.number)
             kept = memory.put(lane, parts, number)
             with memory.pieces(parts, number) as piece:
-                total = tile.from_lane(memory.total(lane, kept, parts, piece, number), self._sums(columns))
-                beside = emit.add(column, emit.mul(piece, columns))
-                self._write(total, row, beside, place.member)
+                total = memory.total(lane, kept, parts, piece, number)
+                self._write_piece(memory, total, piece, place, row, column)
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
             self._write_whole(sums, number, place, row, column)
             scf.yield_([])
+
+    def _write_piece(
+        self, memory: Slots, total: Any, piece: Any, place: Place, row: Any, column: Any
+    ) -> None:
+        """Stores to D what a thread has of the sums of a piece of a tile."""
+        columns = 8 * memory.together
+        beside = emit.add(column, emit.mul(piece, columns))
+        self._write(tile.from_lane(total, self._sums(columns)), row, beside, place.member)
 
 
 def _bits(mask: int, shift: Any) -> Any:
