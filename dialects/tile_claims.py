@@ -4,7 +4,7 @@ from typing import Any
 
 from weft.dialects.op import Op, build
 from weft.dialects.tile_types import Tile, index_complaint
-from weft.mlir import arith, ext, ir, strides
+from weft.mlir import constant, ext, ir, strides
 
 MOST_PARTIES = 16  # of a claim: each has a bit of a counter
 
@@ -70,9 +70,8 @@ def _counters_complaint(counters: Any, parties: Any) -> str | None:
 
 def _known(number: Any, otherwise: int) -> int:
     """What a value is where it is a constant."""
-    owner = number.owner
-    constant = not isinstance(owner, ir.Block) and isinstance(owner.opview, arith.ConstantOp)
-    return int(owner.opview.literal_value) if constant else otherwise
+    known = constant(number)
+    return otherwise if known is None else int(known)
 
 
 def claim(counters: Any, index: Any, party: Any, parties: Any, *, shares: int) -> Any:

@@ -79,14 +79,15 @@ def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a", members: 
 
     def preferred(cycles: float, s: WarpgroupSchedule) -> tuple[float, ...]:
         """Of those that the model can't tell apart: the one alone, that moves least for what it makes."""
-        rows, columns = min(s.block[0], n if s.swap else m), min(s.block[1], m if s.swap else n)
+        down, across = s.swapped(m, n)
+        rows, columns = min(s.block[0], down), min(s.block[1], across)
         return -s.ctas * s.global_splits, rows * columns, -s.block[2], -s.warpgroups, -cycles
 
     return max((each for each in found if each[0] <= least * _NEAR), key=lambda each: preferred(*each))[1]
 
 
 def candidates(m: int, n: int, k: int, types: Types, target: Target) -> Iterator[WarpgroupSchedule]:
-    """The schedules that are worth trying, each with as many stages as fit."""
+    """The schedules that are worth trying."""
     rows_of_128 = 128 // types.input_bytes
     depths = (PROMOTED,) if types.promoted else (rows_of_128, 2 * rows_of_128)
     swaps = (False, True) if m <= _SWAPPED_ROWS else (False,)

@@ -33,7 +33,7 @@ def _place(kernel: Any) -> None:
     for op in operations(kernel, AllocOp):
         symbol, kind = _symbol(kernel), op.buffer.type
         unit = kind.layout.swizzle.period if kind.layout.swizzle else UNSWIZZLED
-        start = starts[op.buffer] = _start(op, starts, -(-total // unit) * unit)
+        start = starts[op.buffer] = _start(op, starts, emit.ceil_div(total, unit) * unit)
         if start % unit:
             raise refuse(op, f"expects to lie over a buffer at a multiple of {unit} bytes, got {start}")
         with ir.InsertionPoint(op), op.location:

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.dialects.op import refuse
 from weft.isa.chips import LANES, WARPGROUP
-from weft.mlir import arith, gpu, ir, nvvm
+from weft.mlir import constant, gpu, ir, nvvm
 
 
 class Scope(Enum):
@@ -155,7 +155,7 @@ def _reads_one_lane(op: Any) -> bool:
         return False
     idx = ir.AttrBuilder.get("nvvm.ShflKindAttr")(nvvm.ShflKind.idx, op.context)
     # A clamp below the last lane, or a mask of segments above it, gives some lanes another's, or their own.
-    return bool(op.attributes["kind"] == idx) and _constant(op.operands[3]) == LANES - 1
+    return bool(op.attributes["kind"] == idx) and constant(op.operands[3]) == LANES - 1
 
 
 def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
@@ -188,19 +188,12 @@ def _drops_threads(op: Any, unit: int) -> bool:
     size = _block_size(op)
     if size is None or (size[0] % LANES and (size[1] > 1 or size[2] > 1)) or not _is_thread(op.operands[0]):
         return False
-    number = _constant(op.operands[1])
+    number = constant(op.operands[1])
     if number is None:
         return False
     if op.name == "arith.shrui":
         return bool(number >= unit.bit_length() - 1)
     return bool(number and number % unit == 0)
-
-
-def _constant(value: Any) -> Any:
-    """The number that a value is, where it is a constant."""
-    owner = value.owner
-    constant = not isinstance(owner, ir.Block) and isinstance(owner.opview, arith.ConstantOp)
-    return owner.opview.literal_value if constant else None
 
 
 def _is_thread(value: Any) -> bool:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from weft import arrays, runtime
 from weft.arrays import ArrayView
+from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
 from weft.isa import tensor_map
 from weft.ptxas import Resources
@@ -389,9 +390,10 @@ def _tensor_map(view: ArrayView, want: MapParameter, address: int) -> tensor_map
     """The map of a matrix for a kernel's parameter."""
     *outer, columns = view.shape
     size = arrays.numpy_dtype(view.dtype).itemsize
+    unit = tensor_map.ROW_BYTES
     strides = [
         # The stride of a single row is never used, but must be a legal one.
-        stride * size if count > 1 else -(-columns * size // 16) * 16
+        stride * size if count > 1 else ceil_div(columns * size, unit) * unit
         for count, stride in zip(outer, view.strides, strict=False)
     ]
     return tensor_map.TensorMap(

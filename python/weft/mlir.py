@@ -210,6 +210,13 @@ def strides(kind: Any) -> tuple[list[int], int] | None:
     return list(found), int(offset)
 
 
+def constant(value: Any) -> Any:
+    """The number that a value is, where an `arith.constant` makes it; else None."""
+    owner = value.owner
+    made = not isinstance(owner, ir.Block) and isinstance(owner.opview, arith.ConstantOp)
+    return owner.opview.literal_value if made else None
+
+
 def symbol(op: Any) -> str:
     """The name of a function; bytes that are no UTF-8 as escapes."""
     return str(op.name.value_bytes.decode("utf-8", "backslashreplace"))

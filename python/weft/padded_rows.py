@@ -15,6 +15,7 @@ import numpy as np
 from weft import arrays, runtime
 from weft.arrays import ArrayView
 from weft.cuda_driver import api, call
+from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
 from weft.kernel import Kernel, aligned_to
@@ -156,7 +157,7 @@ def _memory(view: ArrayView) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """The shape of memory for a copy of an array, whose rows it pads, and its type."""
     dtype = arrays.numpy_dtype(view.dtype)
     unit = ROW_BYTES // dtype.itemsize
-    return (*view.shape[:-1], -(-view.shape[-1] // unit) * unit), dtype
+    return (*view.shape[:-1], ceil_div(view.shape[-1], unit) * unit), dtype
 
 
 def _check(name: str, view: ArrayView, wanted: int) -> None:
