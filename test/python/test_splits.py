@@ -11,7 +11,7 @@ from weft import kernel as kernels
 from weft.dialects import tile
 from weft.dialects.schedule import Types
 from weft.layout import Layout
-from weft.passes import cluster_sums, heuristic, lower_claims, wgmma_kernel
+from weft.passes import cluster_sums, emit, heuristic, lower_claims, wgmma_kernel
 from weft.target import Target
 
 BF16 = Types("bf16", "bf16", "bf16")
@@ -144,7 +144,7 @@ def test_who_stops_to_wait_leaves_its_share_to_the_last(monkeypatch):
 def test_a_share_that_nobody_claims_is_caught(monkeypatch):
     """Planted: who stops doesn't say so."""
     monkeypatch.setattr(
-        lower_claims._Claim, "_say_stopped", lambda self, known: [known, lower_claims._flag(0)]
+        lower_claims._Claim, "_say_stopped", lambda self, known: [known, emit.constant(emit.i1(), 0)]
     )
     product = Product("bf16", "f32")
     assert product.wrong(product.compiled(of(64, 64, 64, 1, 3, global_splits=8)), (64, 64, 1024))
