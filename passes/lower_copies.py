@@ -14,7 +14,7 @@ from weft.layout import LayoutError
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
 from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass
-from weft.passes.places import Matrix, Point, SharedTile, Vector
+from weft.passes.places import Matrix, Near, Point, SharedTile, Vector
 from weft.passes.uniformity import Scope
 
 Runs = list[tuple[int, int, int, int]]
@@ -403,11 +403,11 @@ def _load_global(op: LoadOp) -> Any:
     start_row, start_column = _lane_start(op, kind)
 
     def load(runs: Runs) -> Any:
-        elements = []
+        elements, near = [], Near(source, start_row, start_column)
         for _, width, row, column in runs:
             run = source.element if width == 1 else ir.VectorType.get([width], source.element)
-            found = _guarded_load(source, emit.add(start_row, row), emit.add(start_column, column), run)
-            elements += emit.elements(found)
+            inside, address = near.at(row, column)
+            elements += emit.elements(_loaded(source, address, inside, run))
         return _lane(elements)
 
     width, single = _width(op, source), _runs(op, kind, 1)
@@ -466,11 +466,10 @@ def _store(op: StoreOp) -> None:
     start_row, start_column = _lane_start(op, kind)
 
     def store(runs: Runs) -> None:
+        near = Near(destination, start_row, start_column)
         for register, width, row, column in runs:
-            at_row, at_column = emit.add(start_row, row), emit.add(start_column, column)
-            inside = arith.andi(destination.has_row(at_row), destination.has_column(at_column))
+            inside, address = near.at(row, column)
             with emit.when(inside):
-                address = destination.element_of(destination.row(at_row), at_column)
                 llvm.store(stored(register, width), address)
 
     width, single = _width(op, destination), _runs(op, kind, 1)

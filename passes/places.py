@@ -116,6 +116,29 @@ class Matrix:
         return emit.less(column, self.columns)
 
 
+class Near:
+    """The elements of a matrix at constant distances from one of them. What a row or a column has alone is
+    computed once, where it is first asked for.
+    """
+
+    def __init__(self, matrix: Matrix, row: Any, column: Any) -> None:
+        self._matrix, self._row, self._column = matrix, row, column
+        self._rows: dict[int, tuple[Any, Any]] = {}
+        self._columns: dict[int, Any] = {}
+
+    def at(self, row: int, column: int) -> tuple[Any, Any]:
+        """Whether the element so many rows and columns further on exists, an i1, and its address."""
+        if row not in self._rows:
+            at = emit.add(self._row, row)
+            address = self._matrix.element_of(self._matrix.row(at), self._column)
+            self._rows[row] = self._matrix.has_row(at), address
+        if column not in self._columns:
+            self._columns[column] = self._matrix.has_column(emit.add(self._column, column))
+        exists, address = self._rows[row]
+        inside = arith.andi(exists, self._columns[column])
+        return inside, offset(address, column * self._matrix.bytes)
+
+
 class Vector:
     """A contiguous vector in global memory, as a kernel reaches it."""
 

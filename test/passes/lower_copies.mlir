@@ -86,9 +86,13 @@ gpu.module @m {
     gpu.return %0, %1 : !D, !D
   }
 
+  // Of a row one address is computed, and what else is stored there lies so many bytes further on.
   // CHECK-LABEL: gpu.func @store
-  // CHECK-COUNT-4: scf.if
-  // CHECK: llvm.store %{{.*}} : f32, !llvm.ptr<1>
+  // CHECK: scf.if
+  // CHECK-NEXT: llvm.store %{{.*}}, %[[FIRST:.*]] : f32, !llvm.ptr<1>
+  // CHECK: llvm.getelementptr %[[FIRST]][4]
+  // CHECK-COUNT-3: scf.if
+  // CHECK-NEXT: llvm.store %{{.*}} : f32, !llvm.ptr<1>
   // CHECK-COUNT-2: llvm.store %{{.*}} : vector<2xf32>, !llvm.ptr<1>
   // CHECK: } else {
   // CHECK-COUNT-4: llvm.store %{{.*}} : f32, !llvm.ptr<1>
