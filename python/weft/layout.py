@@ -15,6 +15,9 @@ from itertools import count, product
 from math import prod
 from typing import NoReturn, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from weft.errors import WeftError
 
 MEMORY = "m"
@@ -293,7 +296,10 @@ class Layout:
     def lane_elements(self, lane: int, shape: Shape, warp: int = 0) -> list[Coords]:
         """The coordinates in `shape` that a lane of a warp holds, in register order (by `reg`, then `m`)."""
         self._checked(shape)
-        return [unflatten(flat, shape) for flat in _held(self).get((warp, lane), [])]
+        flat = _held(self).get((warp, lane))
+        if flat is None:
+            return []
+        return list(zip(*(digit.tolist() for digit in np.unravel_index(flat, tuple(shape))), strict=True))
 
     def _checked(self, shape: Shape) -> Shape:
         if prod(shape) != self.size or min(shape, default=1) < 1:
@@ -314,13 +320,19 @@ class Layout:
 
 
 @lru_cache(maxsize=64)
-def _held(layout: Layout) -> dict[tuple[int, int], list[int]]:
+def _held(layout: Layout) -> dict[Coords, npt.NDArray[np.int64]]:
     """Logical indices at each (warp, lane), in register order; cached, since callers ask lane by lane."""
-    held: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
-    for flat, point in layout._stored(_points(layout.shard), None):
-        at = dict(zip(AXES, point, strict=True))
-        held.setdefault((at["warpid"], at["laneid"]), []).append((at["reg"], at[MEMORY], flat))
-    return {key: [flat for _, _, flat in sorted(registers)] for key, registers in held.items()}
+    if layout.swizzle:
+        layout.swizzle.swizzle_element(0, None)  # raises: registers have no bytes
+    copies = _table(layout.replica)
+    places = (_table(layout.shard)[:, None] + copies + layout._start()).reshape(-1, len(AXES))
+    flat = np.repeat(np.arange(layout.size), len(copies))
+    warp, lane, *_, register, memory = places.T
+    order = np.lexsort((flat, memory, register, lane, warp))
+    holders = places[order, :2]
+    first = np.flatnonzero((holders[1:] != holders[:-1]).any(1)) + 1
+    keys = holders[[0, *first]].tolist()
+    return dict(zip(map(tuple, keys), np.split(flat[order], first), strict=True))
 
 
 def _stride_of(it: Iter) -> int:
@@ -370,12 +382,19 @@ def _step(point: Coords, it: Iter, digit: int) -> Coords:
     return (*point[:i], point[i] + digit * it.stride, *point[i + 1 :])
 
 
-def _points(iters: Iterable[Iter]) -> list[Coords]:
-    """The sums of the iterators' steps, the last iterator fastest."""
-    points = [_ORIGIN]
+def _table(iters: Iterable[Iter]) -> npt.NDArray[np.int64]:
+    """The sums of the iterators' steps, the last iterator fastest: a row for each."""
+    table = np.zeros((1, len(AXES)), np.int64)
     for it in iters:
-        points = [_step(point, it, digit) for point in points for digit in range(it.extent)]
-    return points
+        steps = np.zeros((it.extent, len(AXES)), np.int64)
+        steps[:, AXES.index(it.axis)] = it.stride * np.arange(it.extent)
+        table = (table[:, None] + steps).reshape(-1, len(AXES))
+    return table
+
+
+def _points(iters: Iterable[Iter]) -> list[Coords]:
+    """`_table` as points."""
+    return [tuple(point) for point in _table(iters).tolist()]
 
 
 def _fit(points: Sequence[Coords], what: str) -> tuple[Iter, ...]:
