@@ -68,6 +68,7 @@ def _run(options: Namespace) -> int:
         raise WeftError(reason)
     device = gpu.TorchGpu()
     report = _report(options, implementations, device.describe(), gpu.versions())
+    _compile_ahead(asked, report.device["chip"], options.schedule)
     return measure(asked, implementations, device, report, options)
 
 
@@ -134,6 +135,16 @@ def _report(
             command += [f"--{option.replace('_', '-')}", value]
     started = datetime.now(UTC).isoformat(timespec="seconds")
     return Report(command, started, implementations[1].name, device, versions)
+
+
+def _compile_ahead(problems: "Sequence[Problem]", chip: str, schedule: str | None) -> None:
+    from weft.bench.compiling import compile_ahead
+
+    bar = Bar("compiling")
+    try:
+        compile_ahead(problems, chip, schedule, bar)
+    finally:
+        bar.close()
 
 
 def measure(

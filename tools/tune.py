@@ -31,8 +31,8 @@ def _arguments(parser: ArgumentParser) -> None:
 
 def _run(options: Namespace) -> int:
     from weft.bench import gpu
-    from weft.tuning.compiling import Compiler, default_jobs
-    from weft.tuning.search import LIMIT, product_of
+    from weft.bench.compiling import Compiler, default_jobs, product_of
+    from weft.tuning.search import LIMIT
     from weft.tuning.tuner import Tuner
 
     path, asked = _database(options), problems(options)

@@ -1,15 +1,12 @@
 """`weft.matmul`: a matrix product of arrays, on the GPU that holds them."""
 
-import functools
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import arrays, kernel, libraries, padded_rows, runtime
+from weft import arrays, kernel, libraries, padded_rows, product_kernel, runtime
 from weft.arrays import ArrayView
-from weft.builder import Module, memref
-from weft.dialects import tile
 from weft.dialects.given_schedule import given_schedule
 from weft.dialects.roles import ROLES, extents
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, ceil_div
@@ -220,7 +217,7 @@ class _Given:
         added = tuple((role, v.dtype, len(v.shape)) for role, v in zip(self.roles, rest, strict=True))
         ranks = len(a.shape), len(b.shape), len(d.shape)
         what = options.alpha, options.beta, options.promote, self.activation
-        return _compiled(types, ranks, added, self.transposed, *what, schedule, chip)
+        return product_kernel.compiled(types, ranks, added, self.transposed, *what, schedule, chip)
 
 
 def _check_inside(types: Types) -> None:
@@ -295,55 +292,6 @@ class _Extents:
             found = f"strides {arrays.view(array).strides}"
             raise WeftError(f"weft.matmul: expects {name} of {what} that lie together, got {found}")
         return view
-
-
-def plain(types: Types, schedule: AnySchedule, chip: str) -> kernel.Kernel:
-    """The kernel of `a @ b` with nothing around it, but scales where the types have such. Raises WeftError
-    where there is none.
-    """
-    transposed = types.transposed[0], not types.transposed[1]
-    scales = (("scale_a", "f32", 2), ("scale_b", "f32", 2)) if types.scaled else ()
-    what = 1.0, 0.0, types.promoted and not types.scaled, None
-    return _compiled(types, (2, 2, 2), scales, transposed, *what, schedule, chip)
-
-
-@functools.lru_cache(maxsize=1024)
-def _compiled(
-    types: Types,
-    ranks: tuple[int, int, int],
-    added: tuple[tuple[str, str, int], ...],
-    transposed: tuple[bool, bool],
-    alpha: float,
-    beta: float,
-    promote: bool,
-    activation: str | None,
-    schedule: AnySchedule | None,
-    chip: str,
-) -> kernel.Kernel:
-    with Module() as module:
-        kinds = [*zip((types.a, types.b, types.d), ranks, strict=True), *((t, rank) for _, t, rank in added)]
-        matrices = [memref("x".join("?" * rank), t, strides=_strides(rank)) for t, rank in kinds]
-        with module.func("matmul", matrices) as (a, b, d, *rest):
-            roles = {role: value for (role, *_), value in zip(added, rest, strict=True)}
-            tile.matmul(
-                a,
-                b,
-                d,
-                **roles,
-                activation=activation,
-                transpose_a=transposed[0],
-                transpose_b=transposed[1],
-                alpha=alpha,
-                beta=beta,
-                promote=promote,
-                schedule=schedule,
-            )
-    return kernel.compile(module, arch=chip)
-
-
-def _strides(rank: int) -> tuple[int | str, ...] | None:
-    """Those of a matrix or batch whose rows lie anywhere; a vector has none."""
-    return None if rank == 1 else (*["?"] * (rank - 1), 1)
 
 
 class _Call:

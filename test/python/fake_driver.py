@@ -7,7 +7,7 @@ from typing import Any
 
 from cuda.bindings import driver as real
 
-from weft import cuda_driver, multiply, runtime
+from weft import cuda_driver, multiply, product_kernel, runtime
 
 OK = real.CUresult.CUDA_SUCCESS
 _ATTRIBUTES = {
@@ -168,6 +168,6 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
 
 def _forget() -> None:
     multiply._prepared.clear()
-    for cache in (runtime.device, cuda_driver.primary, multiply._compiled):
+    for cache in (runtime.device, cuda_driver.primary, product_kernel.compiled):
         cache.cache_clear()
     gc.collect()

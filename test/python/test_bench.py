@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from bench_fakes import SMALL, Call, FakeGpu, refusing
 
-from weft import runtime
-from weft.bench import gpu, measure, problem, suites
+from weft import product_kernel, ptxas, runtime
+from weft.bench import compiling, gpu, measure, problem, suites
 from weft.bench.implementations import PEERS, Implementation, Refusal
 from weft.bench.implementations import weft as our
 from weft.bench.measure import Result, Timing
@@ -19,6 +19,7 @@ from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Check, Problem
 from weft.bench.suites import Shape
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
+from weft.passes import choice
 
 
 def run(fake: FakeGpu, *implementations: Implementation, samples: int = 3, **more: Any) -> list[Result]:
@@ -320,3 +321,34 @@ def test_a_right_result_passes_and_a_wrong_one_is_caught(
     sets[1].d[299, 329] = kept
     sets[0].d[1, 2] = 0x7F7F7F7F if inputs == "s8" else math.nan
     assert problem.check(made, sets).error is None
+
+
+# Compiling
+
+
+def test_what_will_be_measured_is_compiled_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    small = [Problem(m, 64, 64, "bf16", "bf16") for m in (64, 128)]
+    groups = Problem(64, 64, 128, "bf16", "bf16", groups=2)
+    done = []
+    compiling.compile_ahead([*small, groups], "sm_90a", None, lambda *steps: done.append(steps))
+    assert done == [(1, 2), (2, 2)]
+    monkeypatch.setattr(ptxas, "assemble", None)
+    for product in (compiling.product_of(each, "sm_90a") for each in small):
+        chosen = choice.choose(product.m, product.n, product.k, product.types, product.chip)
+        assert product_kernel.plain(product.types, chosen, product.chip).cubin
+
+
+def test_nothing_is_compiled_before_where_it_would_not_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "Compiler", None)
+    compiling.compile_ahead([SMALL], "sm_90a", None, lambda *steps: None)
+    monkeypatch.setenv("WEFT_CACHE", "0")
+    compiling.compile_ahead([SMALL, replace(SMALL, m=64)], "sm_90a", None, lambda *steps: None)
+
+
+def test_what_cannot_be_compiled_is_left_to_the_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = []
+    odd = [Problem(m, 64, 64, "e4m3", "bf16", transpose_b=False) for m in (64, 128)]
+    compiling.compile_ahead(odd, "sm_90a", None, lambda *steps: done.append(steps))
+    compiling.compile_ahead(odd, "sm_80", None, lambda *steps: done.append(steps))
+    assert not done

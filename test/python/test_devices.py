@@ -12,7 +12,7 @@ import pytest
 from fake_driver import MEMORY, FakeDriver, GpuArray, two_gpus
 
 import weft
-from weft import arrays, multiply, runtime
+from weft import arrays, product_kernel, runtime
 from weft.arrays import ArrayView
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
@@ -80,9 +80,9 @@ def views(given: list[GpuArray]) -> list[ArrayView]:
 
 
 def test_a_product_is_compiled_for_the_gpu_of_its_arrays(driver, monkeypatch):
-    chips, compile_ = [], multiply.kernel.compile
+    chips, compile_ = [], product_kernel.kernel.compile
     monkeypatch.setattr(
-        multiply.kernel, "compile", lambda module, arch: chips.append(arch) or compile_(module, arch)
+        product_kernel.kernel, "compile", lambda module, arch: chips.append(arch) or compile_(module, arch)
     )
     driver.majors[1] = 8
     for gpu in (1, 0):

@@ -1,13 +1,15 @@
 """`weft.matmul` on arrays of the CPU, which the emulator multiplies where there is no GPU."""
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 import weft
-from weft import multiply
+from weft import multiply, product_kernel
 from weft.dialects import tile
-from weft.dialects.schedule import Schedule, WarpgroupSchedule
+from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.multiply_options import Options
 
 OWN = WarpgroupSchedule((64, 16, 64), 1, 3)
@@ -235,12 +237,32 @@ def test_what_is_no_schedule_is_refused(schedule, message):
 
 def test_kernels_are_compiled_once(monkeypatch):
     made = []
-    compile_ = multiply.kernel.compile
-    monkeypatch.setattr(multiply.kernel, "compile", lambda *a, **k: made.append(1) or compile_(*a, **k))
-    multiply._compiled.cache_clear()
+    compile_ = product_kernel.kernel.compile
+    monkeypatch.setattr(product_kernel.kernel, "compile", lambda *a, **k: made.append(1) or compile_(*a, **k))
+    product_kernel.compiled.cache_clear()
     for _ in range(3):
         weft.matmul(small(24, 32), small(32, 16))
     assert len(made) == 1
+
+
+def test_who_asks_for_a_kernel_does_not_show_in_it():
+    """So that other programs find it in the cache."""
+    made, types = [], Types("bf16", "bf16", "bf16")
+    schedule = WarpgroupSchedule((64, 32, 64), 1, 2)
+    for _ in range(2):
+        product_kernel.compiled.cache_clear()
+        made.append(product_kernel.plain(types, schedule, "sm_90a").ptx)
+    product_kernel.compiled.cache_clear()
+    made.append(product_kernel.plain(types, schedule, "sm_90a").ptx)
+    assert made[0] == made[1] == made[2]
+    assert Path(__file__).name not in made[0]
+
+
+def test_who_asks_for_a_kernel_that_there_is_not_is_told_where():
+    too_deep = WarpgroupSchedule((64, 32, 64), 1, 40)
+    with pytest.raises(weft.WeftError, match="shared memory") as refused:
+        product_kernel.plain(Types("bf16", "bf16", "bf16"), too_deep, "sm_90a")
+    assert refused.value.diagnostics[0].location.file == __file__
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import weft
-from weft import multiply
+from weft import product_kernel
+from weft.bench.compiling import written
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
 from weft.errors import WeftError
 from weft.passes import choice, heuristic
 from weft.schedules import database
 from weft.schedules.database import Entry, Product
-from weft.tuning.search import written
 
 BF16 = Types("bf16", "bf16", "bf16")
 PRODUCT = Product(64, 512, 1024, BF16, "sm_90a")
@@ -241,8 +241,8 @@ def test_weft_matmul_takes_the_tuned_schedule(tmp_path, monkeypatch):
     product = Product(16, 32, 64, Types("f16", "f16", "f16", (False, True)), "sm_90a")
     monkeypatch.setenv(database.VARIABLE, str(file(tmp_path / "kept", entry(product))))
     asked = []
-    compiled = multiply._compiled
-    monkeypatch.setattr(multiply, "_compiled", lambda *given: asked.append(given) or compiled(*given))
+    compiled = product_kernel.compiled
+    monkeypatch.setattr(product_kernel, "compiled", lambda *given: asked.append(given) or compiled(*given))
     a, b = np.ones((16, 64), np.float16), np.ones((64, 32), np.float16)
     assert (weft.matmul(a, b) == 64).all()
     assert [ODD in given for given in asked] == [True]

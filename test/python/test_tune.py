@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from bench_fakes import SMALL, WRONG, FakeGpu
 
-from weft.bench import gpu
+from weft.bench import compiling, gpu
+from weft.bench.compiling import product_of, written
 from weft.bench.implementations import Implementation, Refusal
 from weft.bench.problem import Problem
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
@@ -25,8 +26,8 @@ from weft.schedules import database
 from weft.schedules.database import Product
 from weft.target import Target
 from weft.tools import tune, weft
-from weft.tuning import compiling, partial, search
-from weft.tuning.search import Fault, Found, Search, first_tries, product_of, variants, written
+from weft.tuning import partial, search
+from weft.tuning.search import Fault, Found, Search, first_tries, variants
 from weft.tuning.tuner import Tuner
 
 PRODUCT = product_of(SMALL, "sm_90a")

@@ -4,16 +4,14 @@ bench` measures.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
 from weft.bench import implementations, measure
+from weft.bench.compiling import written
 from weft.bench.implementations import Call, Implementation
-from weft.bench.problem import INPUTS, Buffers, Check, Problem
-from weft.dialects.schedule import AnySchedule, Types, WarpgroupSchedule, ceil_div
-from weft.dialects.tile_types import PTX_INPUTS
+from weft.bench.problem import Buffers, Check, Problem
+from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
 from weft.errors import Diagnostic, WeftError
-from weft.mlir import ir
 from weft.passes import heuristic
 from weft.schedules.database import Product
 from weft.target import Target
@@ -24,7 +22,6 @@ _FEW, _SOME = 3, 8  # samples of all, and of the better
 _BATCH = 16  # schedules that take turns
 _LEADERS, _BETTER, _LAST = 4, 8, 4  # that get variants, that get more samples, that get all of them
 _VARIANTS = 3  # of a leader, about
-_ELEMENTS = {ptx: element for element, ptx in PTX_INPUTS.items()} | {"s32": "i32", "f32": "f32"}
 
 
 class Fault(WeftError):
@@ -32,7 +29,7 @@ class Fault(WeftError):
 
 
 class Compiler(Protocol):
-    """What tells whether schedules can be compiled; `weft.tuning.compiling` has the one."""
+    """What tells whether schedules can be compiled; `weft.bench.compiling` has the one."""
 
     def ahead(self, product: Product, schedules: Sequence[str]) -> None: ...
 
@@ -54,28 +51,6 @@ class Found:
     def best(self) -> str | None:
         """The fastest, where any gave a right result."""
         return next(iter(self.times), None)
-
-
-def product_of(problem: Problem, chip: str) -> Product:
-    """What the database calls a problem, which has no groups."""
-    assert problem.groups is None, problem.shape
-    row = INPUTS[problem.inputs]
-    element = _ELEMENTS[row.element.name]
-    outside = (False, not problem.transpose_b)
-    types = Types(element, element, _ELEMENTS[problem.output], outside, row.promoted, row.block_scales)
-    return Product(problem.m, problem.n, problem.k, types, chip)
-
-
-def written(schedule: AnySchedule) -> str:
-    """A schedule as `read_schedule` reads it."""
-    with _context():
-        return str(schedule.attribute())
-
-
-@cache
-def _context() -> Any:
-    """One for all, which a search writes more than a thousand schedules in."""
-    return ir.Context()
 
 
 def first_tries(product: Product, limit: int | None) -> list[AnySchedule]:

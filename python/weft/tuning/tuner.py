@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from weft import __version__
+from weft.bench.compiling import written
 from weft.bench.measure import Gpu, Progress
 from weft.bench.problem import Problem
 from weft.errors import WeftError
 from weft.schedules import database
 from weft.schedules.database import Entry, Product
 from weft.tuning import partial
-from weft.tuning.search import Compiler, Found, Search, first_tries, written
+from weft.tuning.search import Compiler, Found, Search, first_tries
 
 _ALL = "all"
 

@@ -2,15 +2,47 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from functools import cache
 from multiprocessing import get_context
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from weft import cache as disk
+from weft.bench.problem import INPUTS, Problem
+from weft.dialects.schedule import AnySchedule, Types
+from weft.dialects.tile_types import PTX_INPUTS
 from weft.errors import WeftError
+from weft.mlir import ir
+from weft.passes import choice
 from weft.schedules.database import Product
+
+_ELEMENTS = {ptx: element for element, ptx in PTX_INPUTS.items()} | {"s32": "i32", "f32": "f32"}
+
+
+def product_of(problem: Problem, chip: str) -> Product:
+    """What the database calls a problem, which has no groups."""
+    assert problem.groups is None, problem.shape
+    row = INPUTS[problem.inputs]
+    element = _ELEMENTS[row.element.name]
+    outside = (False, not problem.transpose_b)
+    types = Types(element, element, _ELEMENTS[problem.output], outside, row.promoted, row.block_scales)
+    return Product(problem.m, problem.n, problem.k, types, chip)
+
+
+def written(schedule: AnySchedule) -> str:
+    """A schedule as `read_schedule` reads it."""
+    with _context():
+        return str(schedule.attribute())
+
+
+@cache
+def _context() -> Any:
+    """One for all, which a search writes more than a thousand schedules in."""
+    return ir.Context()
 
 
 class Compiler:
@@ -59,6 +91,31 @@ class Compiler:
                 return "ends the process that compiles it"
 
 
+def compile_ahead(
+    problems: Sequence[Problem], chip: str, schedule: str | None, progress: Callable[[int, int], None]
+) -> None:
+    """Compiles what `weft.matmul` takes for each problem without groups, by its own choice or by `schedule`.
+
+    What can't be compiled says so when it is measured. Where nothing is kept on disk, nothing is done.
+    """
+    single = [product_of(problem, chip) for problem in problems if problem.groups is None]
+    if len(single) < 2 or disk.default().directory is None:
+        return
+    with Compiler(min(default_jobs(), len(single))) as compiler:
+        asked = []
+        for product in single:
+            with suppress(WeftError):
+                asked.append((product, schedule or _chosen(product)))
+                compiler.ahead(product, [asked[-1][1]])
+        for number, each in enumerate(asked, 1):
+            compiler.complaint(*each)
+            progress(number, len(asked))
+
+
+def _chosen(product: Product) -> str:
+    return written(choice.choose(product.m, product.n, product.k, product.types, product.chip))
+
+
 def default_jobs() -> int:
     """The processors that this process may use, less the one that measures."""
     return max(len(os.sched_getaffinity(0)) - 1, 1)
@@ -66,11 +123,11 @@ def default_jobs() -> int:
 
 def compiled(product: Product, schedule: str) -> str | None:
     """Compiles a schedule for a product; returns why it can't be, or can't be measured, else None."""
-    from weft import multiply
+    from weft import product_kernel
     from weft.dialects.schedule import read_schedule
 
     try:
-        kernel = multiply.plain(product.types, read_schedule(schedule), product.chip)
+        kernel = product_kernel.plain(product.types, read_schedule(schedule), product.chip)
         _ = kernel.cubin
     except WeftError as error:
         return error.diagnostics[0].message
