@@ -21,7 +21,7 @@ from weft.bench.measure import Result, Timing
 from weft.bench.problem import INPUTS, Buffers, Check, Problem
 from weft.bench.report import Report, table
 from weft.errors import WeftError
-from weft.tools import bench, weft
+from weft.tools import bench, figures_docs, weft
 
 DEVICE = {
     "name": "A GPU",
@@ -105,6 +105,28 @@ def test_tables_of_one_run_stand_under_each_other() -> None:
     made = report(*RESULTS)
     parts = [table(made, RESULTS[:3], heading=True), table(made, RESULTS[3:], heading=False)]
     assert "\n".join(parts) == table(made, RESULTS, heading=True)
+
+
+def test_the_tables_of_figures_are_those_of_the_runs() -> None:
+    readme = Path(__file__).parents[2] / "benchmarks" / "README.md"
+    assert readme.read_text("utf-8") == figures_docs.page(), "run python -m weft.tools.figures_docs"
+
+
+def test_runs_of_the_same_products_share_a_table(tmp_path: Path) -> None:
+    both = [timed("weft", 1234.5, inputs="s8"), timed("cublas", 2469.0, inputs="s8")]
+    burst = [replace(result, sustained=None) for result in RESULTS[:2]]
+    other = [timed(name, 4.0, inputs="tf32", m=64) for name in ("weft", "cublas")]
+    other += [timed("weft", 1.0, inputs="tf32"), Result(replace(SMALL, inputs="tf32"), "cublas", "refuses")]
+    for name, results in (("b", burst), ("s", both), ("o", other)):
+        (tmp_path / f"{name}.json").write_text(report(*results).json())
+    (tmp_path / "README.md").write_text(f"before\n{figures_docs._BEGIN}old\n{figures_docs._END}after\n")
+    text = figures_docs.page(tmp_path)
+    assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
+    rows = [line for line in text.split("\n") if line.startswith("|")]
+    assert "| M x N x K | bf16 | s8 | s8, sustained |" in rows
+    assert "| 512x512x512 | 10 (0.80) | 1234 (2.00) | 1234 (2.00) |" in rows
+    assert "| 512x512x512 | 1 (–) | 1 (–) |" in rows
+    assert "| geometric mean | **0.800** | **2.000** | **2.000** |" in rows
 
 
 def marks(svg: str, kind: str) -> int:
