@@ -58,6 +58,16 @@ def pointer(array: Any) -> Callable[[Any], int]:
     return lambda given: arrays.view(given).address
 
 
+def strides(array: Any) -> Callable[[Any], Any]:
+    """How to ask an array of a library how far apart its elements are, which may change in place; None where
+    it may not.
+    """
+    if arrays.library(array) == "torch":
+        found: Callable[[Any], Any] = type(array).stride
+        return found
+    return lambda given: getattr(given, "strides", None)
+
+
 def current_stream(array: Any, device: int) -> Callable[[], int]:
     """How to ask an array's library for its current stream."""
     if arrays.library(array) == "torch":

@@ -7,7 +7,6 @@ from typing import Any
 
 from weft import arrays, kernel, libraries, padded_rows, product_kernel, runtime
 from weft.arrays import ArrayView
-from weft.dialects.given_schedule import given_schedule
 from weft.dialects.roles import ROLES, extents
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
@@ -73,8 +72,8 @@ def matmul(
     (not JAX's, which never change) gets the result, else a new array of `a`'s library does, of type
     `out_dtype` (MLIR's name; by default that of `a`, bf16 for fp8, i32 for i8 and ui8). `out` may be `c` or
     the residual, element for element, but shares no memory with other arrays. A result of fp8 is rounded to
-    the nearest, beyond the range to the largest number. `beta` must be given with
-    `c`, and without scales what `out` holds.
+    the nearest, beyond the range to the largest number. `beta` must be given with `c`; without `c` it
+    scales what `out` holds.
 
     Elements are f16, bf16, f32 (multiplied as tf32), fp8, i8 and ui8. All but f16 and bf16 need sm_90a, with
     `a` as M x K and `b` as N x K (or the transpose of such a matrix): tensor cores read them with K inside
@@ -204,8 +203,9 @@ class _Given:
     def kernel(self) -> kernel.Kernel:
         """The kernel for these types and sizes, compiled once."""
         a, b, d, *rest = self.views
-        options, types = self.options, self.types
-        chip, schedule = self.chip, given_schedule(options.schedule)
+        options, types, chip = self.options, self.types, self.chip
+        schedule = options.schedule
+        assert not isinstance(schedule, str)  # `checked` has read it
         has_wgmma = chip in WarpgroupSchedule.chips(types)
         if has_wgmma:
             _check_inside(types)
@@ -326,15 +326,15 @@ class _Call:
     def is_for(
         self, a: Any, b: Any, out: Any, c: Any, epilogue: Epilogue | None, scales: Any, groups: Any
     ) -> bool:
-        """Whether these are the arrays, where and as large as they were."""
-        ours, pointer, address, shape = self.a
-        if ours() is not a or pointer(a) != address or a.shape != shape:
+        """Whether these are the arrays, where, as large and as far apart as they were."""
+        ours, pointer, address, shape, strides, apart = self.a
+        if ours() is not a or pointer(a) != address or a.shape != shape or strides(a) != apart:
             return False
-        ours, pointer, address, shape = self.b
-        if ours() is not b or pointer(b) != address or b.shape != shape:
+        ours, pointer, address, shape, strides, apart = self.b
+        if ours() is not b or pointer(b) != address or b.shape != shape or strides(b) != apart:
             return False
-        ours, pointer, address, shape = self.out
-        if ours() is not out or pointer(out) != address or out.shape != shape:
+        ours, pointer, address, shape, strides, apart = self.out
+        if ours() is not out or pointer(out) != address or out.shape != shape or strides(out) != apart:
             return False
         if c is None and epilogue is None and scales is None and groups is None:
             return self.bare
@@ -347,13 +347,15 @@ class _Call:
         )
 
 
-_Watched = tuple[Callable[[], Any], Callable[[Any], int], int, Any]
+_Watched = tuple[Callable[[], Any], Callable[[Any], int], int, Any, Callable[[Any], Any], Any]
 
 
 def _is_still(array: Any, known: _Watched) -> bool:
-    """Whether an array is the one that was watched, where and as large as it was."""
-    ours, pointer, address, shape = known
-    return bool(ours() is array and pointer(array) == address and array.shape == shape)
+    """Whether an array is the one that was watched, and lies as it did."""
+    ours, pointer, address, shape, strides, apart = known
+    return bool(
+        ours() is array and pointer(array) == address and array.shape == shape and strides(array) == apart
+    )
 
 
 def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[str, Any]:
@@ -373,8 +375,9 @@ def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[
 
 
 def _watched(array: Any, view: ArrayView) -> _Watched:
-    """An array that may go, how to ask where it is, and what is known of it."""
-    return weakref.ref(array), libraries.pointer(array), view.address, array.shape
+    """An array that may go, and what is known of how it lies, each beside how to ask for it."""
+    strides = libraries.strides(array)
+    return weakref.ref(array), libraries.pointer(array), view.address, array.shape, strides, strides(array)
 
 
 _prepared: dict[tuple[int, int, int], _Call] = {}
