@@ -152,6 +152,13 @@ class Product:
             found.remove("largest")
         return found
 
+    @property
+    def _how(self) -> dict[str, Any]:
+        """What `tile.matmul` and `reference.product` call by the same names."""
+        a, b = self.transposed
+        how = {"transpose_a": a, "transpose_b": b, "activation": self.activation, "promote": self.promote}
+        return how | {"alpha": self.alpha, "beta": self.beta}
+
     def _ranks(self) -> dict[str, tuple[str, int]]:
         """The element type and rank of each operand, in the order of the kernel's arguments."""
         batch = 3 if self.many in ("batch", "one a", "one b", "masked") else 2
@@ -175,12 +182,7 @@ class Product:
             with module.func("product", matrices) as values:
                 tile.matmul(
                     **dict(zip(self._ranks(), values, strict=True)),
-                    transpose_a=self.transposed[0],
-                    transpose_b=self.transposed[1],
-                    alpha=self.alpha,
-                    beta=self.beta,
-                    activation=self.activation,
-                    promote=self.promote,
+                    **self._how,
                     schedule=self.schedule,
                 )
         return weft.compile(module, CHIP)
@@ -281,12 +283,7 @@ class Product:
         found = reference.product(
             *clean.values(),
             c if self.beta else None,
-            transpose_a=self.transposed[0],
-            transpose_b=self.transposed[1],
-            alpha=self.alpha,
-            beta=self.beta,
-            activation=self.activation,
-            promote=self.promote,
+            **self._how,
             dtype=d.dtype,
             **rest,
         )

@@ -7,19 +7,11 @@ import multiprocessing
 import os
 
 import pytest
+from gpu_marks import HOPPER
 from launches import examined
 from product_cases import cases
-from products import CHIP
 
-from weft import runtime
-
-_reason = runtime.available()
-_chip = "" if _reason is not None else runtime.current().chip
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(_reason is not None, reason=str(_reason)),
-    pytest.mark.skipif(_reason is None and _chip != CHIP, reason=f"wgmma is {CHIP}'s, not {_chip}'s"),
-]
+pytestmark = HOPPER
 
 CASES = dict(cases())
 _MOST_PROCESSES = 16

@@ -5,12 +5,12 @@ import threading
 
 import numpy as np
 import pytest
+from gpu_marks import GPU
 
 import weft
 from weft import arrays, runtime
 
-_reason = runtime.available()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(_reason is not None, reason=str(_reason))]
+pytestmark = GPU
 
 
 def test_pytorch_takes_a_device_array_in_place():

@@ -4,14 +4,14 @@
 
 import numpy as np
 import pytest
+from gpu_marks import GPU, WGMMA
 
 import weft
-from weft import reference, runtime
+from weft import reference
 from weft.arrays import numpy_dtype
 from weft.dialects import roles, tile
 
-_reason = runtime.available()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(_reason is not None, reason=str(_reason))]
+pytestmark = GPU
 
 SHAPES = [(128, 256, 512), (1000, 1000, 264), (16, 8192, 128), (37, 53, 71), (1, 1, 1)]
 
@@ -67,7 +67,7 @@ def test_an_activation_is_as_near_as_its_bound_says(activation):
     assert (np.abs(d - want) <= bound).all()
 
 
-@pytest.mark.skipif(_reason is None and runtime.current().chip != "sm_90a", reason="no wgmma")
+@WGMMA
 @pytest.mark.parametrize("output", ["f8E4M3FN", "f8E5M2"])
 def test_results_of_fp8(output):
     kinds = ("bf16", "bf16", output)
@@ -76,7 +76,7 @@ def test_results_of_fp8(output):
         check(kernel, kinds, {"bias": "f32"}, "relu", shape)
 
 
-@pytest.mark.skipif(_reason is None and runtime.current().chip != "sm_90a", reason="no wgmma")
+@WGMMA
 @pytest.mark.parametrize(
     "kinds", [("ui8", "ui8", "i32"), ("ui8", "i8", "i32"), ("i8", "ui8", "i32")], ids=str
 )

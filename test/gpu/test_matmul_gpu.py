@@ -8,14 +8,13 @@ import time
 import ml_dtypes
 import numpy as np
 import pytest
+from gpu_marks import GPU
 
 import weft
-from weft import runtime
 from weft.arrays import numpy_dtype
 from weft.errors import WeftError
 
-_reason = runtime.available()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(_reason is not None, reason=str(_reason))]
+pytestmark = GPU
 
 SHAPES = [(16, 8, 16), (128, 128, 128), (1000, 1000, 1000), (4096, 4096, 4096), (1, 1, 1), (37, 53, 71)]
 SCALES = [(1.0, 0.0), (1.0, 1.0), (0.5, 2.0)]

@@ -3,17 +3,11 @@ in graphs, on streams at once.
 """
 
 import pytest
+from gpu_marks import HOPPER
 
 import weft
-from weft import runtime
 
-_reason = runtime.available()
-_chip = "" if _reason is not None else runtime.current().chip
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(_reason is not None, reason=str(_reason)),
-    pytest.mark.skipif(_reason is None and _chip != "sm_90a", reason=f"wgmma is sm_90a's, not {_chip}'s"),
-]
+pytestmark = HOPPER
 SHAPES = [(33, 41, 67), (1, 1, 1), (1000, 1001, 1003), (4096, 17, 4099)]
 
 

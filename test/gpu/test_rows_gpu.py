@@ -7,27 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_marks import HOPPER
 from row_cases import GROUPS, by_name, compiled, rows_of, width
 from row_kernels import CHIP, WARPGROUP
 from row_operands import LANES, from_registers, operands, stage, to_registers
 
-from weft import emulator, runtime
+from weft import emulator
 from weft.isa import mma, wgmma, wmma
 from weft.isa.descriptors import SWIZZLES
-
-_reason = runtime.available()
-_other = _reason is None and not runtime.device().chip.startswith("sm_90")
-on_a_gpu = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(_reason is not None, reason=str(_reason)),
-    pytest.mark.skipif(_other, reason=f"these kernels are for {CHIP}"),
-]
 
 EACH = pytest.mark.parametrize("group", GROUPS)
 
 
 def gpu_test(test: Any) -> Any:
-    for mark in on_a_gpu:
+    for mark in HOPPER:
         test = mark(test)
     return test
 

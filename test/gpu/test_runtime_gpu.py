@@ -6,12 +6,12 @@ import threading
 import ml_dtypes
 import numpy as np
 import pytest
+from gpu_marks import GPU
 
 from weft import arrays, cuda_driver, ptxas, runtime
 from weft.errors import WeftError
 
-_reason = runtime.available()
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(_reason is not None, reason=str(_reason))]
+pytestmark = GPU
 
 HEAD = ".version 7.8\n.target sm_80\n.address_size 64\n"
 AXPY = """

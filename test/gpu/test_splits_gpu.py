@@ -1,18 +1,12 @@
 """Splits of K on a GPU: right in every way to add up, on streams at once, in graphs, launch after launch."""
 
 import pytest
+from gpu_marks import HOPPER
 
 import weft
-from weft import runtime
 from weft.dialects.schedule import WarpgroupSchedule
 
-_reason = runtime.available()
-_chip = "" if _reason is not None else runtime.current().chip
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(_reason is not None, reason=str(_reason)),
-    pytest.mark.skipif(_reason is None and _chip != "sm_90a", reason=f"wgmma is sm_90a's, not {_chip}'s"),
-]
+pytestmark = HOPPER
 
 
 def of(m, n, k, warpgroups=2, stages=4, **fields):

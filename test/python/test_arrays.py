@@ -58,10 +58,13 @@ def test_shapes_of_any_kind_are_viewed(shape):
     assert view(array).shape == view(array).numpy().shape == shape
 
 
-def test_a_view_keeps_its_memory_alive():
+@pytest.mark.parametrize(
+    "kept", [lambda array: view(array).numpy(), lambda array: np.from_dlpack(Exported(view(array)))]
+)
+def test_a_view_and_an_export_keep_their_memory_alive(kept):
     array = np.arange(1000, dtype=np.float32)
     alive = weakref.ref(array)
-    again = view(array).numpy()
+    again = kept(array)
     del array
     gc.collect()
     assert alive() is not None and again[999] == 999
@@ -146,18 +149,6 @@ def test_what_we_export_is_seen_as_it_was(name):
 @pytest.mark.parametrize(("version", "kind"), [(None, '"dltensor"'), ((1, 0), '"dltensor_versioned"')])
 def test_an_export_is_of_the_version_that_is_asked_for(version, kind):
     assert kind in repr(arrays.dlpack(view(np.zeros(3, ml_dtypes.bfloat16)), version))
-
-
-def test_an_export_keeps_its_memory_alive():
-    array = np.arange(1000, dtype=np.float32)
-    alive = weakref.ref(array)
-    again = np.from_dlpack(Exported(view(array)))
-    del array
-    gc.collect()
-    assert alive() is not None and again[999] == 999
-    del again
-    gc.collect()
-    assert alive() is None
 
 
 def test_what_dlpack_has_no_name_for_isnt_exported():

@@ -1,0 +1,12 @@
+"""Which tests run where: all need a GPU, some one that has wgmma."""
+
+import pytest
+
+from weft import runtime
+
+_reason = runtime.available()
+_chip = "" if _reason is not None else runtime.current().chip
+
+WGMMA = pytest.mark.skipif(_reason is None and _chip != "sm_90a", reason=f"wgmma is sm_90a's, not {_chip}'s")
+GPU = [pytest.mark.gpu, pytest.mark.skipif(_reason is not None, reason=str(_reason))]
+HOPPER = [*GPU, WGMMA]
