@@ -46,6 +46,9 @@ def _arguments(parser: ArgumentParser) -> None:
         default="hardware",
         help="of matrix instructions (hardware)",
     )
+    parser.add_argument(
+        "--dependent", action="store_true", help="as a launch that may begin before the one before has ended"
+    )
     parser.add_argument("--max-instructions", metavar="N", help="stops after so many warp instructions")
 
 
@@ -102,6 +105,7 @@ def _launch(options: Namespace, name: str, arguments: list[_Argument]) -> "Repor
         arithmetic=options.arithmetic,
         trace=options.trace,
         max_instructions=limit,
+        dependent=options.dependent,
     )
 
 

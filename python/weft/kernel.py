@@ -224,6 +224,7 @@ class Kernel:
             progress=progress,
             seed=seed,
             trace=trace,
+            dependent=self.launch.dependent,
         )
         self._emulated = memories
         return report

@@ -76,6 +76,7 @@ class Module:
         arithmetic: str = "hardware",
         trace: str | None = None,
         max_instructions: int | None = None,
+        dependent: bool = False,
         progress: Progress | None = None,
     ) -> Report:
         """Runs a kernel over a grid and returns when all of it is done.
@@ -83,6 +84,8 @@ class Module:
         An ndarray argument is a device buffer, updated in place; numbers take the parameter's type; bytes
         fill a by-value parameter. `seed` makes warps take turns, and asynchronous operations end, at random;
         `arithmetic="exact"` makes matrix instructions add in float32 without the hardware's truncation.
+        `dependent`: as a programmatic dependent launch, what was launched before may go on beside it, so that
+        the sanitizer reports global memory that is touched before griddepcontrol.wait.
         Raises PtxError for instructions that aren't supported, Fault, Deadlock, and WeftError for a launch
         that doesn't fit the kernel.
         """
@@ -94,7 +97,7 @@ class Module:
         blocks = _dims(grid)
         if "blocksareclusters" in directives:
             blocks = blocks[0] * clusters[0], blocks[1] * clusters[1], blocks[2] * clusters[2]
-        launch = Launch(blocks, _dims(block), total, dynamic, arithmetic, clusters, explicit)
+        launch = Launch(blocks, _dims(block), total, dynamic, arithmetic, clusters, explicit, dependent)
         _check(launch, kernel, directives, self.target)
         device = self._device.copy()
         buffers = Buffers(device)

@@ -67,6 +67,9 @@ class Watch:
     def fence(self, kind: str, threads: Bools, line: int) -> None:
         """A fence by its modifiers as PTX spells them: proxy.async, acq_rel.gpu, mbarrier_init…, wgmma."""
 
+    def waited(self, threads: Bools, line: int) -> None:
+        """Threads have waited for the launches before (griddepcontrol.wait)."""
+
     def tensor_memory(self, event: str, cta: int, column: int, columns: int, line: int) -> None:
         """Columns of tensor memory: alloc, dealloc, relinquish."""
 

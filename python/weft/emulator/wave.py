@@ -28,7 +28,8 @@ Dim3 = tuple[int, int, int]
 class Launch:
     """The shape of a launch. `shared_bytes` is a CTA's in all, `dynamic_shared` what the launch added.
 
-    `cluster` is in CTAs; `explicit_cluster` says that someone asked for clusters.
+    `cluster` is in CTAs; `explicit_cluster` says that someone asked for clusters; `dependent` that the launch
+    before may go on until griddepcontrol.wait.
     """
 
     grid: Dim3
@@ -38,6 +39,7 @@ class Launch:
     arithmetic: str
     cluster: Dim3 = (1, 1, 1)
     explicit_cluster: bool = False
+    dependent: bool = False
 
     @property
     def threads(self) -> int:

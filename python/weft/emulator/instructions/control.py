@@ -9,7 +9,7 @@ from weft.emulator.ends import jump
 from weft.emulator.errors import Fault
 from weft.emulator.groups import Group
 from weft.emulator.lanes import Lanes
-from weft.emulator.steps import compute, nothing
+from weft.emulator.steps import compute, nothing, tell
 from weft.emulator.syntax import Name, Targets
 from weft.emulator.table import End, Step, Table
 from weft.emulator.types import U32, U64
@@ -87,9 +87,9 @@ def trap(op: Op) -> Step:
 @table.step("griddepcontrol")
 def griddepcontrol(op: Op) -> Step:
     """A launch runs alone: what it could wait for is over."""
-    op.choice(["launch_dependents", "wait"])
+    which = op.choice(["launch_dependents", "wait"])
     op.count(0)
-    return nothing
+    return tell(lambda watch, threads: watch.waited(threads, op.line)) if which == "wait" else nothing
 
 
 @table.step("setmaxnreg")

@@ -42,10 +42,14 @@ class Sanitizer(Watch):
         self._initialised: dict[tuple[int, int], int] = {}
         self._local: Bools = np.zeros((0, 0), np.bool_)
         self._calls = calls
+        self._before = self.clocks.column("launch before", True) if wave.launch.dependent else None
 
     # Accesses
 
     def access(self, access: Access) -> None:
+        if self._before is not None and any(access.segment is s for s in self.wave.memory.device.segments):
+            first = int(access.address[access.lanes.enabled()][0])
+            self._check_waited(access.kind, access.lanes.threads(), first, access.line)
         if access.kind == "atomic" or self.wave.memory.strong:
             self._synchronise(access)
         if access.segment is self.wave.memory.shared:
@@ -132,6 +136,8 @@ class Sanitizer(Watch):
         line: int,
         mbarrier: tuple[int, int] | None = None,
     ) -> None:
+        if space == "global" and len(offsets):
+            self._check_waited(kind, threads, int(offsets[0]), line)
         if space == "tensor":
             for row in rows_of(threads).tolist():
                 self.tensor.access(kind, proxy, cta, offsets, row, line)
@@ -169,6 +175,27 @@ class Sanitizer(Watch):
             column = self.clocks.find(self._unit(proxy, row))
             if column is not None:
                 self.clocks.learn(row, column, self.clocks.times[column] - pending)
+
+    # Launches
+
+    def waited(self, threads: Bools, line: int) -> None:
+        if self._before is not None:
+            for row in rows_of(threads).tolist():
+                self.clocks.learn(row, self._before, 1)
+
+    def _check_waited(self, kind: str, threads: Bools, address: int, line: int) -> None:
+        """Threads touch global memory: they, or who they waited for, must have waited for what was launched
+        before.
+        """
+        if self._before is None:
+            return
+        rows = rows_of(threads)
+        early = rows[self.clocks.known[rows, self._before] == 0]
+        if len(early):
+            thread = self.wave.thread(int(early[0]), int(threads[early[0]].argmax()))
+            touched = "read" if kind == "load" else "written"
+            message = f"global memory at 0x{address:x} is {touched} before griddepcontrol.wait"
+            self.findings.add("griddepcontrol-wait", message, line, thread, address)
 
     # Synchronisation
 

@@ -22,6 +22,7 @@ RULES: dict[str, str] = {
     "async-source-overwritten": "Shared memory is overwritten while an asynchronous unit may still read it.",
     "missing-proxy-fence": "An asynchronous unit reads what was written with no fence.proxy.async between.",
     "mbarrier-init-twice": "mbarrier.init on a barrier that is in use, with no mbarrier.inval between.",
+    "griddepcontrol-wait": "Global memory is touched while the launch before may still write it.",
     "mbarrier-transactions": "A kernel ends while an mbarrier's transaction count isn't zero.",
     "divergent-aligned": "An .aligned instruction is executed by a part of a warp.",
     "wgmma-fence": "wgmma.mma_async reads registers that were written since the last wgmma.fence.",

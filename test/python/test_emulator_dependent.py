@@ -1,0 +1,69 @@
+"""Programmatic dependent launches: global memory that is touched before griddepcontrol.wait is found."""
+
+import pytest
+from test_emulator_sanitizer import kernel, line_of, run, without
+
+WAIT = "griddepcontrol.wait;"
+STORE = [WAIT, "st.global.u32 [%d0], 1;"]
+LOAD = ["griddepcontrol.launch_dependents;", WAIT, "ld.global.u32 %r3, [%d0];"]
+ATOMIC = [WAIT, "red.global.add.u32 [%d0], 1;"]
+COPY = [
+    WAIT,
+    "cvt.u64.u32 %d1, %r1;",
+    "add.u64 %d1, %d0, %d1;",
+    "add.u32 %r3, %r2, %r1;",
+    "cp.async.ca.shared.global [%r3], [%d1], 4;",
+    "cp.async.wait_all;",
+]
+BULK = [
+    "setp.ne.u32 %p0, %r0, 0;",
+    "@%p0 bra END;",
+    WAIT,
+    "mbarrier.init.shared.b64 [s], 1;",
+    "mbarrier.arrive.expect_tx.shared.b64 %d1, [s], 64;",
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s+128], [%d0], 64, [s];",
+    "WAITING:",
+    "mbarrier.try_wait.shared.b64 %p1, [s], %d1;",
+    "@!%p1 bra WAITING;",
+    "END:",
+]
+OTHERS = [
+    "setp.ge.u32 %p0, %r0, 32;",
+    "@%p0 bra MEET;",
+    WAIT,
+    "MEET:",
+    "bar.sync 0;",
+    "st.global.u32 [%d0], 1;",
+]
+
+
+def found(lines, **more):
+    text = kernel(lines)
+    report = run(text, dependent=True, **more)
+    return text, [(f.rule, f.line) for f in report.findings]
+
+
+@pytest.mark.parametrize(
+    ("lines", "touches"),
+    [
+        (STORE, "st.global"),
+        (LOAD, "ld.global"),
+        (ATOMIC, "red"),
+        (COPY, "cp.async.ca"),
+        (BULK, "cp.async.bulk"),
+    ],
+    ids=["store", "load", "atomic", "copy", "bulk"],
+)
+def test_what_is_touched_too_early(lines, touches):
+    assert found(lines)[1] == []
+    text, rules = found(without(WAIT)(lines))
+    assert rules == [("griddepcontrol-wait", line_of(text, touches))]
+    assert run(text).findings == ()  # a launch that isn't dependent begins when the one before has ended
+
+
+def test_one_warp_may_wait_for_others():
+    assert found(OTHERS)[1] == []
+    text, rules = found(without("bar.sync")(OTHERS))
+    assert rules == [("griddepcontrol-wait", line_of(text, "st.global"))]
+    (finding,) = run(text, dependent=True).findings
+    assert finding.thread.tid == (32, 0, 0) and "is written before griddepcontrol.wait" in finding.message
