@@ -104,9 +104,6 @@ class WgmmaKernel:
         consumers = self.schedule.warpgroups * (down + across - 1) * (WARPS if self.scales else 1)
         self.ring = tile.make_ring(self.schedule.stages, consumers=consumers)
         self._sizes()
-        # All above runs beside what was queued before; all below may read what that has written.
-        nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.wait)
-        nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
         if self._shares:
             _meet_cluster()
         else:
@@ -114,6 +111,8 @@ class WgmmaKernel:
         copying, multiplying = self.schedule.registers
         # Those that multiply come first: behind a branch ptxas takes less for the same in a warp.
         with tile.role(1, self.schedule.warpgroups, registers=multiplying) as number:
+            _await_launch_before()
+            nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.launch_dependents)
             self._consume(number)
             if self.cluster_sums is not None:
                 self._add_up(self.cluster_sums, number)
@@ -196,6 +195,8 @@ class WgmmaKernel:
     def _produce(self) -> None:
         """One thread keeps the ring full."""
         with places.one_thread():
+            if self.op.types.grouped:
+                _await_launch_before()  # which rows there are is read from memory
             self._each_tile([emit.value(0), emit.value(0)], self._copy_tile)
 
     def _each_tile(self, carried: list[Any], body: Body) -> None:
@@ -235,19 +236,21 @@ class WgmmaKernel:
         in_row = _bits(sum(1 << down * other for other in range(across)), below)
         in_column = _bits((1 << down) - 1, emit.mul(beside, down))
 
-        def copy(block: Any, position: list[Any]) -> list[Any]:
+        def copy(block: Any, position: list[Any], before: Callable[[], None] = lambda: None) -> list[Any]:
             stage, phase = position
             tile.acquire(self.ring, stage, phase)
             tile.expect(self.ring, stage, self.schedule.copied_bytes(self.op.types))
             depth = emit.mul(block, k)
             full = tile.full_barrier(self.ring, stage)
+            before()
             self.left.copy(left, depth, place.member, stage, full, beside, in_row)
             self.right.copy(right, depth, place.member, stage, full, below, in_column)
             if self.scales is not None:
                 self.scales.copy(place, block, stage, full)
             return list(tile.advance(self.ring, stage, phase))
 
-        return self.each_block(position, copy)
+        # Where the first block lies takes hundreds of cycles to reckon: that is done while it waits.
+        return self.each_block(copy(self.k_first, position, _await_launch_before), copy, begun=1)
 
     # The warpgroups that multiply
 
@@ -276,7 +279,7 @@ class WgmmaKernel:
         self.turns.end()
         if self.staging is not None:
             with places.one_thread():
-                nvvm.cp_async_bulk_wait_group(0)
+                nvvm.cp_async_bulk_wait_group(0, read=True)  # what is written is there when the launch ends
 
     def _write_whole(self, sums: Any, number: Any, place: Place, row: Any, column: Any) -> None:
         """Stores to D what a warpgroup has multiplied of a tile."""
@@ -465,6 +468,11 @@ def _bits(mask: int, shift: Any) -> Any:
     if isinstance(shift, int):
         return arith.constant(i16, mask << shift)
     return arith.trunci(i16, arith.shli(emit.value(mask), shift))
+
+
+def _await_launch_before() -> None:
+    """All above runs beside what was queued before; all below may read what that has written."""
+    nvvm.GriddepcontrolOp(nvvm.GridDepActionKind.wait)
 
 
 def _meet_cluster() -> None:

@@ -350,12 +350,23 @@ gpu.module @warpgroups {
     gpu.return
   }
 
-  // Before anything is read of what was queued before, the kernel waits for it.
+  // Each role waits for what was queued before: who multiplies at once, who copies when all is ready for the first copy.
   // CHECK-LABEL: gpu.func @queued
   // CHECK: "tile.make_ring"
-  // CHECK: nvvm.griddepcontrol wait
+  // CHECK-NOT: nvvm.griddepcontrol
   // CHECK: gpu.barrier
   // CHECK: "tile.role"
+  // CHECK: nvvm.griddepcontrol wait
+  // CHECK-NEXT: nvvm.griddepcontrol launch_dependents
+  // CHECK: "tile.gemm_async"
+  // CHECK: "tile.role"
+  // CHECK: scf.for
+  // CHECK: "tile.expect"
+  // CHECK: nvvm.griddepcontrol wait
+  // CHECK: "tile.copy_async"
+  // CHECK: "tile.copy_async"
+  // CHECK: scf.for
+  // CHECK-NOT: nvvm.griddepcontrol
   gpu.func @queued(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
     "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}}

@@ -185,6 +185,17 @@ def test_scales_released_by_one_warp_for_all_are_caught(monkeypatch):
         emulated(kernel, Operands(128, 64, 1024), np.zeros((128, 64), np.float32))
 
 
+def test_scales_read_before_the_launch_before_is_done_are_caught(monkeypatch):
+    """Planted: of the roles, the one that copies alone waits for what was queued before."""
+    wait, roles = wgmma_kernel._await_launch_before, iter(("multiplying", "copying"))
+    monkeypatch.setattr(
+        wgmma_kernel, "_await_launch_before", lambda: wait() if next(roles) == "copying" else None
+    )
+    kernel = compiled(of(128, 64), (2, 2, 2, 2, 2))
+    with pytest.raises(AssertionError, match="griddepcontrol-wait"):
+        emulated(kernel, Operands(128, 64, 256), np.zeros((128, 64), np.float32))
+
+
 def test_a_stage_released_a_block_early_is_caught(monkeypatch):
     """Planted: a stage is released when its products start, as if they were done."""
     start, release = promoted._Blocks.start, wgmma_kernel.WgmmaKernel.release

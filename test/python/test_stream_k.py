@@ -152,7 +152,7 @@ def numbers(m: int, n: int, k: int):
     return rng.standard_normal((m, k)), rng.standard_normal((n, k))
 
 
-MANY = (576, 64, 576), 40  # more CTAs than the emulator begins at a time: nine tiles in four to six parts
+MANY = (320, 64, 640), 40  # more CTAs than the emulator begins at a time: five tiles in eight parts
 
 
 def test_ctas_need_not_run_at_the_same_time(monkeypatch):
@@ -160,7 +160,7 @@ def test_ctas_need_not_run_at_the_same_time(monkeypatch):
     last of them, and says so: by an atomic operation more. Bits are the same.
     """
     shape, ctas = MANY
-    atoms = 4 * sum(count + 1 for count in divided(9, 9, ctas))
+    atoms = 4 * sum(count + 1 for count in divided(5, 10, ctas))
     patient, waited, right = emulated(Product("bf16", "f32").compiled(SMALL), *MANY, numbers(*shape))
     monkeypatch.setattr(lower_claims, "_LOOKS", 0)
     hasty, left, _ = emulated(Product("bf16", "f32").compiled(SMALL), *MANY, numbers(*shape))
@@ -183,7 +183,8 @@ def test_slots_that_are_another_tiles_are_caught(monkeypatch):
     monkeypatch.setattr(
         stream_order.StreamOrder, "parts", lambda self, number: replace(parts(self, number), slot=0)
     )
-    d, _, right = emulated(Product("bf16", "f32").compiled(SMALL), *MANY)
+    # Nine tiles in four to six parts: a CTA that has parts of two may write both.
+    d, _, right = emulated(Product("bf16", "f32").compiled(SMALL), (576, 64, 576), 40)
     assert not np.array_equal(d, right)
 
 

@@ -318,3 +318,11 @@ def test_what_lies_beside_d_stays(schedule, outputs, columns):
     assert not findings, findings[0].rule
     want = (a.astype(np.float64) @ b.T.astype(np.float64)).astype(TYPES[outputs])
     assert (whole[:, :columns] == want).all() and (whole[:, columns:] == whole.dtype.type(7)).all()
+
+
+def test_a_copy_before_the_launch_before_is_done_is_caught(monkeypatch):
+    """Planted: no role waits for what was queued before."""
+    monkeypatch.setattr(wgmma_kernel, "_await_launch_before", lambda: None)
+    product = Product()
+    with pytest.raises(AssertionError, match="griddepcontrol-wait"):
+        product.wrong(product.compiled(of(64, 64, 64, 1)), (64, 64, 64))
