@@ -46,7 +46,7 @@ _SCALE = 0.3065  # of a column of 64 rows of sums that is scaled
 _SCALE_SWAPPED = 3.345  # of one that has a scale of its own
 _PROMOTE = 60.0  # of a block of K that several warpgroups promote
 _UNEVEN = 18.7  # of a run of columns, but for one, that has another scale of B than the one before
-_SHARED = 0.9777  # what remains of that block's time where two CTAs share rows, of which there are more
+_SHARED = 0.9777  # what remains of that block's time where two CTAs share rows, of which a warpgroup has 128
 _SHOWS = 0.3968  # the share of what a warpgroup adds up that the others' products don't hide
 _FILL = 138.5  # what a multiprocessor takes in
 _RARE = 33.82  # and of what others don't read
@@ -173,7 +173,7 @@ def modelled(s: WarpgroupSchedule, m: int, n: int, k: int, types: Types, members
     # A warpgroup that leaves products under way releases a stage one block late.
     stages = s.stages - int(s.overlaps and not types.promoted)
     block = max(products, fill, (_LATENCY + fill + products) / stages)
-    if types.promoted and s.cluster == (1, 2) and rows > columns:
+    if types.promoted and s.cluster == (1, 2) and s.rows > wgmma.M:
         block *= _SHARED
     tile = ceil_div(k, depth * s.splits * s.global_splits) * (block + _BLOCK) + _TILE
     written = rows * columns * types.output_bytes / s.splits / _STORE * (1 + _NARROW * _panels(s, types))
