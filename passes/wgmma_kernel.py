@@ -249,7 +249,7 @@ class WgmmaKernel:
                 self.scales.copy(place, block, stage, full)
             return list(tile.advance(self.ring, stage, phase))
 
-        # Where the first block lies takes hundreds of cycles to reckon: that is done while it waits.
+        # Where the first block lies takes some hundred instructions to reckon: that is done before it waits.
         return self.each_block(copy(self.k_first, position, _await_launch_before), copy, begun=1)
 
     # The warpgroups that multiply

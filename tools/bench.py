@@ -68,7 +68,6 @@ def _run(options: Namespace) -> int:
         raise WeftError(reason)
     device = gpu.TorchGpu()
     report = _report(options, implementations, device.describe(), gpu.versions())
-    _compile_ahead(asked, report.device["chip"], options.schedule)
     return measure(asked, implementations, device, report, options)
 
 
@@ -160,6 +159,7 @@ def measure(
 
     _keep(report, options)  # so that a file that can't be written is known now
     cli.say(f"{report.device['name']}, {' '.join(f'{k} {v}' for k, v in report.versions.items())}")
+    _compile_ahead(problems, report.device["chip"], options.schedule)
     for problem in problems:
         bar = Bar(f"{problem.shape} {problem.types}")
         able = [i for i in implementations if problem.inputs in i.inputs]

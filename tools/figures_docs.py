@@ -1,4 +1,6 @@
-"""Writes the tables of benchmarks/README.md from the runs beside it: `python -m weft.tools.figures_docs`."""
+"""Writes the tables of benchmarks/README.md from the runs beside it: `python -m weft.tools.figures_docs
+[DIRECTORY]`.
+"""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -6,54 +8,72 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from weft.bench.measure import Result
-from weft.bench.problem import INPUTS, Problem
+from weft.bench.problem import INPUTS
 from weft.bench.report import MODES, Report
+from weft.errors import WeftError
 
 _FOLDER = Path(__file__).parents[1] / "benchmarks"
 _BEGIN, _END = "<!-- figures: python -m weft.tools.figures_docs -->\n", "<!-- end of figures -->\n"
+_WEFT = "weft"
 
 
 def page(folder: Path = _FOLDER) -> str:
-    """The text of README.md in a folder, with the tables of the runs that are kept there."""
-    before, _, rest = (folder / "README.md").read_text(encoding="utf-8").partition(_BEGIN)
-    _, _, after = rest.partition(_END)
-    return before + _BEGIN + "\n" + "\n".join(_tables(_reports(folder))) + "\n" + _END + after
+    """The text of README.md in a folder, with the tables of the runs that are kept there. Raises WeftError
+    where it has no place for them, and for a run that isn't of one type.
+    """
+    readme = folder / "README.md"
+    before, begin, rest = readme.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise WeftError(f"{readme}: expects a line {_BEGIN.strip()} and a line {_END.strip()} after it")
+    return before + begin + "\n" + "\n".join(_sections(_reports(folder))) + "\n" + end + after
 
 
 def _reports(folder: Path) -> list[Report]:
-    """The runs, in the order in which types are known; each is of one."""
-    found = [Report.of_json(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    """The runs, in the order in which types are known."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        report = Report.of_json(path.read_text(encoding="utf-8"))
+        if len({result.problem.types for result in report.results}) != 1:
+            raise WeftError(f"{path}: expects a run of one type")
+        found.append(report)
     return sorted(found, key=lambda report: list(INPUTS).index(report.results[0].problem.inputs))
 
 
+def _sections(reports: Sequence[Report]) -> Iterator[str]:
+    """For each GPU the tables of its runs, and how they were made."""
+    by_device: dict[str, list[Report]] = {}
+    for report in reports:
+        by_device.setdefault(report.device["name"], []).append(report)
+    for device, made in by_device.items():
+        yield from (f"### {device}", "", *_tables(made), "```sh")
+        yield from (f"{' '.join(report.command)}  # {report.started[:10]}" for report in made)
+        yield from ("```", "")
+
+
 def _tables(reports: Sequence[Report]) -> Iterator[str]:
-    """A table for all runs of the same products, and how each was made."""
+    """A table for all runs of the same products."""
     by_shapes: dict[tuple[str, ...], list[Report]] = {}
     for report in reports:
         by_shapes.setdefault(tuple(dict.fromkeys(r.problem.shape for r in report.results)), []).append(report)
     for shapes, alike in by_shapes.items():
-        columns = [(report, mode) for report in alike for mode in MODES if _of(report, shapes[0], mode)]
-        titles = (f"{_problem(r).inputs}{'' if mode == 'burst' else f', {mode}'}" for r, mode in columns)
-        yield f"| M x N x K | {' | '.join(titles)} |"
+        columns = [(r, m) for r in alike for m in MODES if any(_of(r, shape, m) for shape in shapes)]
+        yield f"| M x N x K | {' | '.join(_title(report, mode) for report, mode in columns)} |"
         yield "|---" * (len(columns) + 1) + "|"
         for shape in shapes:
-            yield f"| {shape} | {' | '.join(_cell(report, shape, mode) for report, mode in columns)} |"
+            cells = (_cell(report, shape, mode) for report, mode in columns)
+            yield f"| {shape.replace('x', ' x ')} | {' | '.join(cells)} |"
         yield f"| geometric mean | {' | '.join(_mean(report, mode) for report, mode in columns)} |"
         yield ""
-    yield "```sh"
-    for report in reports:
-        yield f"{' '.join(report.command)}  # {report.started[:10]}"
-    yield "```"
-    yield ""
 
 
-def _problem(report: Report) -> Problem:
-    return report.results[0].problem
+def _title(report: Report, mode: str) -> str:
+    return report.results[0].problem.types + ("" if mode == "burst" else f", {mode}")
 
 
 def _of(report: Report, shape: str, mode: str) -> Result | None:
     """Weft's result for a shape, where it was timed so."""
-    own = (r for r in report.results if r.implementation == "weft" and r.problem.shape == shape)
+    own = (r for r in report.results if r.implementation == _WEFT and r.problem.shape == shape)
     return next((result for result in own if result.timing(mode)), None)
 
 
@@ -62,21 +82,21 @@ def _cell(report: Report, shape: str, mode: str) -> str:
     if result is None or (timing := result.timing(mode)) is None:
         return "–"
     time, ratio = timing.microseconds, report.speed(result, mode)
-    shown = f"{time:.0f}" if time >= 1000 else f"{time:.4g}"
+    shown = f"{time:.0f}" if time >= 1000 else f"{time:#.4g}"
     return f"{shown} ({'–' if ratio is None else f'{ratio:.2f}'})"
 
 
 def _mean(report: Report, mode: str) -> str:
-    own = (result for result in report.results if result.implementation == "weft")
-    ratios = [ratio for result in own if (ratio := report.speed(result, mode)) is not None]
-    return f"**{geometric_mean(ratios):.3f}**"
+    ratios = [each for (_, name), found in report.speeds(mode).items() if name == _WEFT for each in found]
+    return f"**{geometric_mean(ratios):.3f}**" if ratios else "–"
 
 
-def main() -> int:
-    """Writes benchmarks/README.md of the checkout."""
-    (_FOLDER / "README.md").write_text(page(), encoding="utf-8")
+def main(arguments: list[str]) -> int:
+    """Writes README.md of a directory, of the checkout's `benchmarks` unless one is named."""
+    folder = Path(arguments[0]) if arguments else _FOLDER
+    (folder / "README.md").write_text(page(folder), encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

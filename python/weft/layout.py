@@ -27,6 +27,7 @@ AXES = ("warpid", "laneid", "TLane", "TCol", "reg", MEMORY)
 Shape = Sequence[int]
 Coords = tuple[int, ...]
 Place = dict[str, int]
+_MOST = 2**31 - 1  # of an extent, a stride and an offset: no memory reaches further
 _ORIGIN: Coords = (0,) * len(AXES)  # In this module a point has a value for each axis.
 _T = TypeVar("_T")
 
@@ -78,6 +79,8 @@ class Iter:
         _known(self.axis)
         if self.extent < 1 or self.stride < 0:
             raise LayoutError(f"iterator {self} needs a positive extent and a stride that is not negative")
+        if max(self.extent, self.stride) > _MOST:
+            raise LayoutError(f"iterator {self} needs an extent and a stride of at most {_MOST}")
 
     def __str__(self) -> str:
         return f"{self.extent}:{_at(self.stride, self.axis)}"
@@ -101,6 +104,8 @@ class Layout:
             total[_known(axis)] += value
             if value < 0:
                 raise LayoutError(f"an offset can't be negative, got {_at(value, axis)}")
+            if total[axis] > _MOST:
+                raise LayoutError(f"an offset is at most {_MOST}, got {_at(total[axis], axis)}")
         object.__setattr__(self, "offset", tuple((axis, value) for axis, value in total.items() if value))
 
     @staticmethod
@@ -296,9 +301,9 @@ class Layout:
     def lane_elements(self, lane: int, shape: Shape, warp: int = 0) -> list[Coords]:
         """The coordinates in `shape` that a lane of a warp holds, in register order (by `reg`, then `m`)."""
         self._checked(shape)
-        flat = _held(self).get((warp, lane))
-        if flat is None:
-            return []
+        flat = _held(self).get((warp, lane), np.zeros(0, np.int64))
+        if not shape:
+            return [()] * len(flat)
         return list(zip(*(digit.tolist() for digit in np.unravel_index(flat, tuple(shape))), strict=True))
 
     def _checked(self, shape: Shape) -> Shape:

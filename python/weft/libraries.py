@@ -59,13 +59,18 @@ def pointer(array: Any) -> Callable[[Any], int]:
 
 
 def strides(array: Any) -> Callable[[Any], Any]:
-    """How to ask an array of a library how far apart its elements are, which may change in place; None where
-    it may not.
+    """How to ask an array of a library how far apart its elements are, and whatever else of it may change in
+    place but for its shape.
     """
-    if arrays.library(array) == "torch":
+    library = arrays.library(array)
+    if library == "torch":
         found: Callable[[Any], Any] = type(array).stride
         return found
-    return lambda given: getattr(given, "strides", None)
+    if library == "jax":
+        return lambda given: None  # nothing of it changes
+    if library in ("cupy", "numpy"):
+        return lambda given: (given.strides, given.dtype)
+    return lambda given: ((view := arrays.view(given)).strides, view.dtype)
 
 
 def current_stream(array: Any, device: int) -> Callable[[], int]:

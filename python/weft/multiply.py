@@ -326,7 +326,7 @@ class _Call:
     def is_for(
         self, a: Any, b: Any, out: Any, c: Any, epilogue: Epilogue | None, scales: Any, groups: Any
     ) -> bool:
-        """Whether these are the arrays, where, as large and as far apart as they were."""
+        """Whether these are the arrays, as they lay."""
         ours, pointer, address, shape, strides, apart = self.a
         if ours() is not a or pointer(a) != address or a.shape != shape or strides(a) != apart:
             return False

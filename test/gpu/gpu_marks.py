@@ -9,4 +9,4 @@ _chip = "" if _reason is not None else runtime.current().chip
 
 WGMMA = pytest.mark.skipif(_reason is None and _chip != "sm_90a", reason=f"wgmma is sm_90a's, not {_chip}'s")
 GPU = [pytest.mark.gpu, pytest.mark.skipif(_reason is not None, reason=str(_reason))]
-HOPPER = [*GPU, WGMMA]
+SM_90A = [*GPU, WGMMA]

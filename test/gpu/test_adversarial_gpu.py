@@ -7,11 +7,11 @@ import multiprocessing
 import os
 
 import pytest
-from gpu_marks import HOPPER
+from gpu_marks import SM_90A
 from launches import examined
 from product_cases import cases
 
-pytestmark = HOPPER
+pytestmark = SM_90A
 
 CASES = dict(cases())
 _MOST_PROCESSES = 16

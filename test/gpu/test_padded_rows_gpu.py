@@ -3,11 +3,11 @@ in graphs, on streams at once.
 """
 
 import pytest
-from gpu_marks import HOPPER
+from gpu_marks import SM_90A
 
 import weft
 
-pytestmark = HOPPER
+pytestmark = SM_90A
 SHAPES = [(33, 41, 67), (1, 1, 1), (1000, 1001, 1003), (4096, 17, 4099)]
 
 

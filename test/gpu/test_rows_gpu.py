@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_marks import HOPPER
+from gpu_marks import SM_90A
 from row_cases import GROUPS, by_name, compiled, rows_of, width
 from row_kernels import CHIP, WARPGROUP
 from row_operands import LANES, from_registers, operands, stage, to_registers
@@ -20,7 +20,7 @@ EACH = pytest.mark.parametrize("group", GROUPS)
 
 
 def gpu_test(test: Any) -> Any:
-    for mark in HOPPER:
+    for mark in SM_90A:
         test = mark(test)
     return test
 

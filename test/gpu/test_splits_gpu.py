@@ -1,12 +1,12 @@
 """Splits of K on a GPU: right in every way to add up, on streams at once, in graphs, launch after launch."""
 
 import pytest
-from gpu_marks import HOPPER
+from gpu_marks import SM_90A
 
 import weft
 from weft.dialects.schedule import WarpgroupSchedule
 
-pytestmark = HOPPER
+pytestmark = SM_90A
 
 
 def of(m, n, k, warpgroups=2, stages=4, **fields):

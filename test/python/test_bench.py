@@ -328,10 +328,10 @@ def test_a_right_result_passes_and_a_wrong_one_is_caught(
 
 def test_what_will_be_measured_is_compiled_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
-    small = [Problem(m, 64, 64, "bf16", "bf16") for m in (64, 128)]
+    small = [Problem(64, 64, 64, each, each) for each in ("bf16", "f16")]
     groups = Problem(64, 64, 128, "bf16", "bf16", groups=2)
     done = []
-    compiling.compile_ahead([*small, groups], "sm_90a", None, lambda *steps: done.append(steps))
+    compiling.compile_ahead([*small, *small, groups], "sm_90a", None, lambda *steps: done.append(steps))
     assert done == [(1, 2), (2, 2)]
     monkeypatch.setattr(ptxas, "assemble", None)
     for product in (compiling.product_of(each, "sm_90a") for each in small):

@@ -4,7 +4,8 @@ import json
 import math
 import re
 import shlex
-from argparse import Namespace
+import subprocess
+from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from bench_fakes import RIGHT, SMALL, WRONG, FakeGpu, refusing
 
-from weft.bench import gpu
+from weft.bench import compiling, gpu
 from weft.bench.drawing import draw
 from weft.bench.implementations import Implementation
 from weft.bench.measure import Result, Timing
@@ -123,10 +124,68 @@ def test_runs_of_the_same_products_share_a_table(tmp_path: Path) -> None:
     text = figures_docs.page(tmp_path)
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
     rows = [line for line in text.split("\n") if line.startswith("|")]
-    assert "| M x N x K | bf16 | s8 | s8, sustained |" in rows
-    assert "| 512x512x512 | 10 (0.80) | 1234 (2.00) | 1234 (2.00) |" in rows
-    assert "| 512x512x512 | 1 (–) | 1 (–) |" in rows
+    assert "| M x N x K | bf16 to bf16 | s8 to bf16 | s8 to bf16, sustained |" in rows
+    assert "| 512 x 512 x 512 | 10.00 (0.80) | 1234 (2.00) | 1234 (2.00) |" in rows
+    assert "| 512 x 512 x 512 | 1.000 (–) | 1.000 (–) |" in rows
     assert "| geometric mean | **0.800** | **2.000** | **2.000** |" in rows
+
+
+def test_runs_of_other_gpus_have_tables_of_their_own(tmp_path: Path) -> None:
+    runs = [report(*RESULTS[:2]) for _ in range(2)]
+    runs[1].device = DEVICE | {"name": "Another GPU"}
+    for name, made in zip("ab", runs, strict=True):
+        (tmp_path / f"{name}.json").write_text(made.json())
+    (tmp_path / "README.md").write_text(figures_docs._BEGIN + figures_docs._END)
+    text = figures_docs.page(tmp_path)
+    assert text.index("### A GPU") < text.index("| M x N x K |") < text.index("### Another GPU")
+    assert text.count("| M x N x K |") == 2
+
+
+def test_a_product_that_weft_refused_keeps_its_row(tmp_path: Path) -> None:
+    refused = [Result(SMALL, "weft", "refuses"), Result(SMALL, "cublas", "refuses too")]
+    (tmp_path / "README.md").write_text(figures_docs._BEGIN + figures_docs._END)
+    (tmp_path / "a.json").write_text(report(*refused, timed("weft", 2.0, m=64)).json())
+    rows = [line for line in figures_docs.page(tmp_path).split("\n") if line.startswith("|")]
+    assert "| 512 x 512 x 512 | – | – |" in rows
+    assert "| 64 x 512 x 512 | 2.000 (–) | 2.000 (–) |" in rows
+    assert "| geometric mean | – | – |" in rows
+
+
+@pytest.mark.parametrize("results", [(), (timed("weft", 1.0), timed("weft", 1.0, inputs="e4m3"))])
+def test_a_run_that_is_not_of_one_type_is_refused(tmp_path: Path, results: tuple[Result, ...]) -> None:
+    (tmp_path / "README.md").write_text(figures_docs._BEGIN + figures_docs._END)
+    (tmp_path / "a.json").write_text(report(*results).json())
+    with pytest.raises(WeftError, match=r"a\.json: expects a run of one type"):
+        figures_docs.page(tmp_path)
+
+
+def test_a_page_without_a_place_for_the_tables_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# Figures\n")
+    with pytest.raises(WeftError, match=r"README\.md: expects a line <!-- figures"):
+        figures_docs.page(tmp_path)
+
+
+def test_all_figures_are_measured_by_one_script(tmp_path: Path) -> None:
+    """Its command lines, which a `weft` that is none writes down, are runs of one type each."""
+    stub = tmp_path / "bin"
+    stub.mkdir()
+    for name in ("weft", "python"):
+        (stub / name).write_text(f'#!/bin/sh\necho {name} "$@" >> "{tmp_path}/said"\n')
+        (stub / name).chmod(0o755)
+    script = Path(__file__).parents[2] / "benchmarks" / "measure"
+    environment = {"PATH": f"{stub}:/usr/bin:/bin"}
+    assert subprocess.run(["sh", script], env=environment, capture_output=True, check=False).returncode
+    subprocess.run(["sh", script, "gpu"], env=environment, check=True)
+    *runs, last = (tmp_path / "said").read_text().splitlines()
+    assert last == "python -m weft.tools.figures_docs ."
+    measured, parser = set(), ArgumentParser()
+    bench.BENCH.arguments(parser)
+    for line in runs:
+        given = parser.parse_args(shlex.split(line)[2:])
+        (types,) = {problem.inputs for problem in bench.problems(given)}
+        measured.add(types)
+        assert given.sustained and given.json == given.svg.replace(".svg", ".json")
+    assert measured == set(INPUTS)
 
 
 def marks(svg: str, kind: str) -> int:
@@ -163,10 +222,22 @@ def test_a_drawing_needs_neither_results_nor_a_known_gpu(device: dict[str, Any])
 
 
 def options(**given: Any) -> Namespace:
-    return Namespace(**{"samples": 3, "sustained": False, "json": None, "svg": None} | given)
+    return Namespace(
+        **{"samples": 3, "sustained": False, "json": None, "svg": None, "schedule": None} | given
+    )
 
 
-def test_a_run_prints_and_keeps_each_problem(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture(autouse=True)
+def ahead(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is asked to be compiled before a run, which nothing here is."""
+    asked: list[Any] = []
+    monkeypatch.setattr(compiling, "compile_ahead", lambda *given: asked.append(given[:3]))
+    return asked
+
+
+def test_a_run_prints_and_keeps_each_problem(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], ahead: list[Any]
+) -> None:
     fake, kept, drawn = FakeGpu(), tmp_path / "kept.json", tmp_path / "drawn.svg"
     implementations = [
         fake.implementation("weft", 0.1),
@@ -176,6 +247,7 @@ def test_a_run_prints_and_keeps_each_problem(tmp_path: Path, capfd: pytest.Captu
     made = report()
     given = options(json=str(kept), svg=str(drawn))
     assert bench.measure([SMALL, replace(SMALL, m=256)], implementations, fake, made, given) == 0
+    assert ahead == [([SMALL, replace(SMALL, m=256)], "sm_90a", None)]
     assert Report.of_json(kept.read_text()) == made
     assert [result.problem.m for result in made.results] == [512, 512, 256, 256]
     assert len(made.readings) == 2

@@ -12,7 +12,7 @@ import pytest
 from fake_driver import MEMORY, FakeDriver, GpuArray, two_gpus
 
 import weft
-from weft import arrays, product_kernel, runtime
+from weft import arrays, multiply, product_kernel, runtime
 from weft.arrays import ArrayView
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
@@ -88,6 +88,18 @@ def test_a_product_is_compiled_for_the_gpu_of_its_arrays(driver, monkeypatch):
     for gpu in (1, 0):
         weft.matmul(*matrices(driver, gpu)[:2])
     assert chips == ["sm_80", "sm_90a"]
+
+
+def test_an_array_that_is_turned_round_in_place_is_another(driver):
+    a, b, out = (GpuArray(driver, 0, 64, 64) for _ in range(3))
+    weft.matmul(a, b, out=out)
+    (call,) = multiply._prepared.values()
+    assert call.is_for(a, b, out, None, None, None, None)
+    for turned in (a, b, out):
+        turned.__cuda_array_interface__["strides"] = (2, 128)
+        assert not call.is_for(a, b, out, None, None, None, None)
+        turned.__cuda_array_interface__["strides"] = (128, 2)
+        assert call.is_for(a, b, out, None, None, None, None)
 
 
 def test_arrays_of_two_gpus_are_refused(driver):

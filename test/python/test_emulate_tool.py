@@ -135,3 +135,12 @@ def test_the_tool_runs_by_itself(tmp_path):
     command = [sys.executable, "-c", script, "emulate", str(tmp_path / "k.ptx"), "--kernel", "b"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and done.stderr == "" and "no findings" in done.stdout
+
+
+def test_a_dependent_launch_must_wait(emulate):
+    np.save("x.npy", np.ones(64, np.float32))
+    status, out, _ = emulate(SCALE, "--block", "64", *arguments("x.npy", "f32:2", "u32:64"))
+    assert status == 0
+    status, out, _ = emulate(SCALE, "--dependent", "--block", "64", *arguments("x.npy", "f32:2", "u32:64"))
+    assert status == 1
+    assert out.count("griddepcontrol-wait") == 2

@@ -1,7 +1,10 @@
 """Programmatic dependent launches: global memory that is touched before griddepcontrol.wait is found."""
 
+import numpy as np
 import pytest
 from test_emulator_sanitizer import kernel, line_of, run, without
+
+from weft import emulator
 
 WAIT = "griddepcontrol.wait;"
 STORE = [WAIT, "st.global.u32 [%d0], 1;"]
@@ -67,3 +70,21 @@ def test_one_warp_may_wait_for_others():
     assert rules == [("griddepcontrol-wait", line_of(text, "st.global"))]
     (finding,) = run(text, dependent=True).findings
     assert finding.thread.tid == (32, 0, 0) and "is written before griddepcontrol.wait" in finding.message
+
+
+def test_what_no_launch_before_can_write_may_be_touched_at_once():
+    weights = np.ones(64, np.uint32)
+    weights.flags.writeable = False
+    text = kernel(without(WAIT)(LOAD))
+    assert emulator.Module(text).launch("k", block=32, args=[weights], dependent=True).findings == ()
+    own = [
+        "{ .param .b64 size; .param .b64 place; st.param.b64 [size], 64;",
+        "call.uni (place), malloc, (size); ld.param.b64 %d1, [place]; }",
+        "st.u32 [%d1], 1;",
+        WAIT,
+        "st.global.u32 [%d0], 1;",
+    ]
+    declared = ".extern .func (.param .b64 p) malloc (.param .b64 s);\n.visible"
+    text = kernel(own).replace(".visible", declared, 1)
+    assert run(text, dependent=True).findings == ()
+    assert [f.rule for f in run(text.replace(WAIT, ""), dependent=True).findings] == ["griddepcontrol-wait"]

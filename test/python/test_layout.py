@@ -475,6 +475,8 @@ TWICE, HOLES, BOTH = parse("S[(2,2):(1,0)]"), parse("S[(2,2):(1@laneid,2)]"), pa
             "iterator 2:-1@reg needs a positive extent and a stride that is not negative",
         ),
         (lambda: Layout((), offset=(("reg", -2),)), "an offset can't be negative, got -2@reg"),
+        (lambda: Iter(2, 2**31), "iterator 2:2147483648 needs an extent and a stride of at most 2147483647"),
+        (lambda: Layout((), offset=(("m", 2**31),)), "an offset is at most 2147483647, got 2147483648"),
         (lambda: C_FRAGMENT.apply(128), "index 128 is outside shape (2, 8, 4, 2)"),
         (lambda: C_FRAGMENT.apply((16, 0), (16, 8)), "coordinates (16, 0) are outside shape (16, 8)"),
         (lambda: C_FRAGMENT.apply((0, 0)), "coordinates (0, 0) are outside shape (2, 8, 4, 2)"),
@@ -527,3 +529,8 @@ def test_complaints_say_what_was_wanted_and_what_came(attempt: Callable[[], obje
         attempt()
     assert isinstance(caught.value, WeftError)
     assert str(caught.value) == f"error: {message}"
+
+
+def test_a_layout_of_one_element_has_no_coordinates():
+    assert Layout(()).lane_elements(0, ()) == [()]
+    assert Layout(()).lane_elements(1, ()) == []

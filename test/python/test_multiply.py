@@ -131,8 +131,8 @@ def test_out_may_be_what_is_added_but_overlap_nothing_else():
 
 
 def test_a_prepared_launch_is_for_the_same_arrays_alone():
-    a, b, out, c = small(8, 16), small(16, 8), small(8, 8), small(8, 8)
-    bias, residual = small(8), small(8, 8)
+    a, b, out, c, residual = (small(8, 8) for _ in range(5))
+    bias = small(8)
 
     def prepared(c=None, epilogue=None):
         call = multiply._Call.__new__(multiply._Call)
@@ -163,7 +163,7 @@ def test_a_prepared_launch_is_for_the_same_arrays_alone():
     call = prepared(*given["all"])
     assert call.is_for(a, b, out, c, again, None, None)
     # What is turned round in place is another matrix in the same place, of the same shape.
-    for turned in (out, c, residual):
+    for turned in (a, b, out, c, residual):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             turned.strides = turned.strides[::-1]

@@ -18,7 +18,7 @@ PACKAGES = {
     "weft/passes": "passes",
     "weft/tools": "tools",
 }
-IN_SDIST = ("python", "dialects", "passes", "tools", "test", "examples", "docs", ".ci")
+IN_SDIST = ("python", "dialects", "passes", "tools", "test", "examples", "docs", "benchmarks", ".ci")
 TOP = (
     *("CMakeLists.txt", "pyproject.toml", "MANIFEST.in", ".pre-commit-config.yaml"),
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"),

@@ -98,17 +98,17 @@ def compile_ahead(
 
     What can't be compiled says so when it is measured. Where nothing is kept on disk, nothing is done.
     """
-    single = [product_of(problem, chip) for problem in problems if problem.groups is None]
-    if len(single) < 2 or disk.default().directory is None:
+    asked: dict[tuple[Types, str], Product] = {}  # sizes don't show in a kernel
+    for product in (product_of(problem, chip) for problem in problems if problem.groups is None):
+        with suppress(WeftError):
+            asked.setdefault((product.types, schedule or _chosen(product)), product)
+    if len(asked) < 2 or disk.default().directory is None:
         return
-    with Compiler(min(default_jobs(), len(single))) as compiler:
-        asked = []
-        for product in single:
-            with suppress(WeftError):
-                asked.append((product, schedule or _chosen(product)))
-                compiler.ahead(product, [asked[-1][1]])
-        for number, each in enumerate(asked, 1):
-            compiler.complaint(*each)
+    with Compiler(min(default_jobs(), len(asked))) as compiler:
+        for (_, text), product in asked.items():
+            compiler.ahead(product, [text])
+        for number, ((_, text), product) in enumerate(asked.items(), 1):
+            compiler.complaint(product, text)
             progress(number, len(asked))
 
 

@@ -62,15 +62,19 @@ class Report:
         own, other = result.timing(mode), beside.timing(mode) if beside else None
         return other.microseconds / own.microseconds if own and other else None
 
+    def speeds(self, mode: str) -> dict[tuple[str, str], list[float]]:
+        """The ratios to the reference of each kind of problem and each other implementation."""
+        ratios: dict[tuple[str, str], list[float]] = {}
+        for result in self.results:
+            ratio = self.speed(result, mode)
+            if ratio is not None and result.implementation != self.reference:
+                ratios.setdefault((result.problem.kind, result.implementation), []).append(ratio)
+        return ratios
+
     def means(self) -> Iterator[str]:
         """A line for each kind of problem and implementation: the geometric mean of its ratios."""
         for mode in MODES:
-            ratios: dict[tuple[str, str], list[float]] = {}
-            for result in self.results:
-                ratio = self.speed(result, mode)
-                if ratio is not None and result.implementation != self.reference:
-                    ratios.setdefault((result.problem.kind, result.implementation), []).append(ratio)
-            for (kind, name), found in ratios.items():
+            for (kind, name), found in self.speeds(mode).items():
                 mean = statistics.geometric_mean(found)
                 yield (
                     f"{kind}, {mode}: {name} is {mean:.3f} times as fast as {self.reference} "

@@ -30,6 +30,7 @@ RANK_SHIFT = 24
 _OFFSET_MASK = (1 << RANK_SHIFT) - 1
 _FIRST_ADDRESS = 1 << 33
 _MAX_HEAP = 1 << 30
+_OF_MALLOC = "a block of malloc"
 _ALIGN = 256
 _WORKSPACE = 64
 _SHARED_ALIGN = 1024
@@ -120,12 +121,19 @@ class Device:
         if not 0 < size <= _MAX_HEAP - self._heap:
             return 0
         self._heap += size
-        return self.map("a block of malloc", np.zeros(size, np.uint8))
+        return self.map(_OF_MALLOC, np.zeros(size, np.uint8))
+
+    def of_others(self, address: int) -> bool:
+        """Whether what was launched before may write this global memory: no kernel writes what is read-only,
+        and no other has what a kernel's own malloc gave.
+        """
+        segment = self.find(address)
+        return segment is not None and segment.writable and segment.name != _OF_MALLOC
 
     def release(self, address: int) -> bool:
         """Gives a block of malloc back; False where there is none at `address`."""
         at = bisect_right(self.bases, address) - 1
-        if at < 0 or self.bases[at] != address or self.segments[at].name != "a block of malloc":
+        if at < 0 or self.bases[at] != address or self.segments[at].name != _OF_MALLOC:
             return False
         self._heap -= self.segments[at].size
         del self.bases[at], self.segments[at]

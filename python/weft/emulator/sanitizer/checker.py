@@ -11,7 +11,7 @@ from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.races import Races
 from weft.emulator.sanitizer.registers import RegisterState
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
-from weft.emulator.types import Bools
+from weft.emulator.types import Array, Bools
 from weft.emulator.watch import Offsets, Watch
 from weft.emulator.wave import Wave
 
@@ -47,9 +47,10 @@ class Sanitizer(Watch):
     # Accesses
 
     def access(self, access: Access) -> None:
-        if self._before is not None and any(access.segment is s for s in self.wave.memory.device.segments):
-            first = int(access.address[access.lanes.enabled()][0])
-            self._check_waited(access.kind, access.lanes.threads(), first, access.line)
+        if access.space == "global":
+            self._check_waited(
+                access.kind, access.lanes.threads(), access.address[access.lanes.enabled()], access.line
+            )
         if access.kind == "atomic" or self.wave.memory.strong:
             self._synchronise(access)
         if access.segment is self.wave.memory.shared:
@@ -136,8 +137,8 @@ class Sanitizer(Watch):
         line: int,
         mbarrier: tuple[int, int] | None = None,
     ) -> None:
-        if space == "global" and len(offsets):
-            self._check_waited(kind, threads, int(offsets[0]), line)
+        if space == "global":
+            self._check_waited(kind, threads, np.asarray(offsets), line)
         if space == "tensor":
             for row in rows_of(threads).tolist():
                 self.tensor.access(kind, proxy, cta, offsets, row, line)
@@ -183,19 +184,20 @@ class Sanitizer(Watch):
             for row in rows_of(threads).tolist():
                 self.clocks.learn(row, self._before, 1)
 
-    def _check_waited(self, kind: str, threads: Bools, address: int, line: int) -> None:
+    def _check_waited(self, kind: str, threads: Bools, addresses: Array, line: int) -> None:
         """Threads touch global memory: they, or who they waited for, must have waited for what was launched
         before.
         """
-        if self._before is None:
+        if self._before is None or not addresses.size:
             return
         rows = rows_of(threads)
         early = rows[self.clocks.known[rows, self._before] == 0]
-        if len(early):
+        first = int(addresses.flat[0])
+        if len(early) and self.wave.memory.device.of_others(first):
             thread = self.wave.thread(int(early[0]), int(threads[early[0]].argmax()))
             touched = "read" if kind == "load" else "written"
-            message = f"global memory at 0x{address:x} is {touched} before griddepcontrol.wait"
-            self.findings.add("griddepcontrol-wait", message, line, thread, address)
+            message = f"global memory at 0x{first:x} is {touched} before griddepcontrol.wait"
+            self.findings.add("griddepcontrol-wait", message, line, thread, first)
 
     # Synchronisation
 
