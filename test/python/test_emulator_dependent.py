@@ -64,6 +64,35 @@ def test_what_is_touched_too_early(lines, touches):
     assert run(text).findings == ()  # a launch that isn't dependent begins when the one before has ended
 
 
+EXPECT = "mbarrier.arrive.expect_tx.shared.b64 %d1, [s], 64;"
+BYTES = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s+128], [%d0], 64, [s];"
+
+
+@pytest.mark.parametrize(
+    ("order", "early"),
+    [
+        ((WAIT, EXPECT, BYTES), []),
+        ((EXPECT, WAIT, BYTES), []),
+        ((EXPECT, BYTES, WAIT), ["cp.async.bulk", "st.global"]),
+    ],
+    ids=["before all", "before the copy", "after it"],
+)
+def test_who_has_seen_a_copy_comes_after_who_asked_for_it(order, early):
+    lines = ["setp.ne.u32 %p0, %r0, 0;", "@%p0 bra MADE;", "mbarrier.init.shared.b64 [s], 1;", "MADE:"]
+    lines += ["bar.sync 0;", "@%p0 bra SEE;", *order, "SEE:"]
+    lines += ["mbarrier.try_wait.parity.shared.b64 %p1, [s], 0;", "@!%p1 bra SEE;", "st.global.u32 [%d0], 1;"]
+    text, rules = found(lines)
+    assert rules == [("griddepcontrol-wait", line_of(text, each)) for each in early]
+
+
+def test_a_finding_counts_lanes_and_names_the_first():
+    lines = ["setp.lt.u32 %p0, %r0, 32;", "@!%p0 bra GO;", WAIT, "GO:"]
+    lines += ["cvt.u64.u32 %d1, %r1;", "add.u64 %d1, %d0, %d1;", "st.global.u32 [%d1], 1;"]
+    (finding,) = run(kernel(lines), block=96, dependent=True).findings
+    assert finding.count == 64 and finding.thread.tid == (32, 0, 0)
+    assert finding.address % 256 == 4 * 32
+
+
 def test_one_warp_may_wait_for_others():
     assert found(OTHERS)[1] == []
     text, rules = found(without("bar.sync")(OTHERS))
@@ -76,6 +105,10 @@ def test_what_no_launch_before_can_write_may_be_touched_at_once():
     weights = np.ones(64, np.uint32)
     weights.flags.writeable = False
     text = kernel(without(WAIT)(LOAD))
+    table = kernel(["mov.u64 %d1, t;", "ld.global.u32 %r3, [%d1];"], declare="").replace(
+        ".visible", ".global .u32 t[2] = {1, 2};\n.visible", 1
+    )
+    assert run(table.replace("mov.u32 %r2, s;", ""), dependent=True).findings == ()
     assert emulator.Module(text).launch("k", block=32, args=[weights], dependent=True).findings == ()
     own = [
         "{ .param .b64 size; .param .b64 place; st.param.b64 [size], 64;",

@@ -252,7 +252,7 @@ def test_strided_read_only_and_overlapping_arrays():
     assert (odd == np.arange(32)).all()
     constant = np.zeros(32, np.uint32)
     constant.flags.writeable = False
-    with pytest.raises(emulator.Fault, match="read-only global access"):
+    with pytest.raises(emulator.Fault, match=r"read-only global access of 4 bytes at 0x2\d+, 0 bytes into "):
         launch("st.global.u32 [%rd20], 1;", constant)
 
 

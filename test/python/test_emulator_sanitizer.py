@@ -452,6 +452,40 @@ def test_right_kernels_are_clean_in_any_order(lines, target, seed):
     assert run(kernel(lines, target), seed=seed).findings == ()
 
 
+ARRIVE = [
+    "setp.ge.u32 %p0, %r0, 32;",
+    "@%p0 bra WAIT;",
+    "st.shared.u32 [s], 7;",
+    "bar.arrive 1, 64;",
+    "bra END;",
+    "WAIT:",
+    "bar.sync 1, 64;",
+    "ld.shared.u32 %r3, [s];",
+    "END:",
+]
+NEIGHBOUR = [
+    "mov.u32 %r3, %cluster_ctarank;",
+    "xor.b32 %r3, %r3, 1;",
+    "add.u32 %r4, %r2, %r1;",
+    "mapa.shared::cluster.u32 %r5, %r4, %r3;",
+    "st.shared.u32 [%r4], %r0;",
+    "barrier.cluster.arrive;",
+    "barrier.cluster.wait;",
+    "ld.shared::cluster.u32 %r6, [%r5];",
+    "barrier.cluster.arrive;",
+    "barrier.cluster.wait;",
+]
+
+
+def test_what_is_written_after_an_arrival_is_not_there_for_who_waits():
+    check(ARRIVE, lambda lines: [*lines[:2], lines[3], lines[2], *lines[4:]], "shared-race", "ld.shared", 64)
+
+
+def test_what_is_read_before_the_wait_of_a_cluster_is_not_there():
+    swapped = [*NEIGHBOUR[:6], NEIGHBOUR[7], NEIGHBOUR[6], *NEIGHBOUR[8:]]
+    check(NEIGHBOUR, lambda _: swapped, "shared-race", "ld.shared::cluster", 64, grid=2, cluster=2)
+
+
 def test_warps_may_write_the_same_bits_at_any_time():
     lines = ["mov.b32 %r5, 0x7fffffff;", "st.shared.v4.u32 [s], {%r5, %r5, %r5, %r5};"]
     for seed in (None, 0, 1):

@@ -103,6 +103,8 @@ class Barriers:
             if reduction is not None:
                 barrier.votes += int(np.count_nonzero(mine & reduction.value[rows]))
                 barrier.voters += int(np.count_nonzero(mine))
+            if not waits and wave.watch is not None:
+                wave.watch.came(barrier, self._in_wave(mine, rows))
             if waits:
                 barrier.waiting.append(Waiting(mine, group.frame, after, reduction))
             self._check(cta, number)
@@ -142,8 +144,9 @@ class Barriers:
             released = np.zeros_like(barrier.arrived)
             for part in barrier.waiting:
                 released = released | part.threads
-            arrived = self._in_wave(barrier.arrived, rows)
-            wave.watch.barrier("bar.sync", arrived, self._in_wave(released, rows), barrier.line)
+            waited = self._in_wave(released, rows)
+            wave.watch.barrier("bar.sync", waited, waited, barrier.line)
+            wave.watch.passed(barrier, waited)
         for part in barrier.waiting:
             lanes = Lanes.of(wave, self._in_wave(part.threads, rows))
             if part.reduction is not None:

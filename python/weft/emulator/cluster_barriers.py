@@ -1,5 +1,6 @@
 """The barrier of each cluster, at which a thread arrives and waits in two steps."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from weft.emulator.machine import Machine
 
 
+class Phase:
+    """What the threads of a cluster arrive at, and wait for the end of."""
+
+
 class ClusterBarriers:
     """Those of a wave. A thread has `arrived` from its arrival to the end of the phase, and is `open` from
     there to its wait; `waiting` holds who waits for a phase to end.
@@ -24,8 +29,10 @@ class ClusterBarriers:
         shape = machine.wave.live.shape
         self.arrived: Bools = np.zeros(shape, np.bool_)
         self.open: Bools = np.zeros(shape, np.bool_)
-        self.relaxed: Bools = np.zeros(shape, np.bool_)
-        """Those whose arrival orders none of their memory operations."""
+        self._rows = machine.wave.launch.warps * machine.wave.launch.cluster_size
+        clusters = machine.wave.warps // self._rows
+        self._phases = [Phase() for _ in range(clusters)]
+        self._ended = [Phase() for _ in range(clusters)]
         self.waiting: list[tuple[Waiting, int]] = []
 
     def arrive(self, group: "Group", line: int, relaxed: bool) -> None:
@@ -37,14 +44,17 @@ class ClusterBarriers:
             thread = self.machine.wave.thread(row, lane)
             raise Fault("barrier.cluster.arrive again before barrier.cluster.wait", line, thread)
         self.arrived = self.arrived | threads
-        self.relaxed = self.relaxed | threads if relaxed else self.relaxed & ~threads
+        watch = self.machine.wave.watch
+        if watch is not None and not relaxed:
+            for cluster, mine in self._by_cluster(threads):
+                watch.came(self._phases[cluster], mine)
         self._check(line)
 
     def wait(self, group: "Group", after: int, line: int) -> int:
         """Returns the block to go on with, -1 where the threads of `group` have to wait."""
         threads = group.lanes.threads()
         ready = threads & self.open
-        self.open = self.open & ~ready
+        self._pass(ready)
         waiting = threads & ~ready
         if not waiting.any():
             return after
@@ -59,8 +69,7 @@ class ClusterBarriers:
 
     def _check(self, line: int) -> None:
         """Ends the phase of each cluster of which all live threads have arrived."""
-        wave = self.machine.wave
-        rows = wave.launch.warps * wave.launch.cluster_size
+        wave, rows = self.machine.wave, self._rows
         clusters = (wave.warps // rows, rows * 32)
         come = (self.arrived | ~wave.live).reshape(clusters).all(axis=1)
         come &= self.arrived.reshape(clusters).any(axis=1)
@@ -69,20 +78,32 @@ class ClusterBarriers:
         done = np.repeat(come, rows)[:, None] & self.arrived
         self.arrived = self.arrived & ~done
         self.open = (self.open | done) & wave.live
-        if wave.watch is not None:
-            for cluster in np.flatnonzero(come):
-                mine = done & (np.arange(wave.warps) // rows == cluster)[:, None]
-                ordered = mine & ~self.relaxed
-                if ordered.any():
-                    wave.watch.barrier("barrier.cluster", ordered, mine, line)
+        for cluster, mine in self._by_cluster(done):
+            self._ended[cluster], self._phases[cluster] = self._phases[cluster], Phase()
+            if wave.watch is not None:
+                wave.watch.barrier("barrier.cluster", np.zeros_like(mine), mine, line)
         self._release()
+
+    def _by_cluster(self, threads: Bools) -> Iterator[tuple[int, Bools]]:
+        """The threads of each cluster that has any of them."""
+        number = np.arange(len(threads)) // self._rows
+        for cluster in np.unique(number[threads.any(axis=1)]).tolist():
+            yield cluster, threads & (number == cluster)[:, None]
+
+    def _pass(self, ready: Bools) -> None:
+        """Threads go on from a phase that has ended."""
+        self.open = self.open & ~ready
+        watch = self.machine.wave.watch
+        if watch is not None:
+            for cluster, mine in self._by_cluster(ready):
+                watch.passed(self._ended[cluster], mine)
 
     def _release(self) -> None:
         """Lets those go on that wait for a phase that has ended."""
         waiting, self.waiting = self.waiting, []
         for part, line in waiting:
             ready = part.threads & self.open
-            self.open = self.open & ~ready
+            self._pass(ready)
             staying = part.threads & ~ready
             if staying.any():
                 self.waiting.append((Waiting(staying, part.frame, part.after, None), line))

@@ -133,7 +133,8 @@ class Module:
         variables = [v for v in self._tree.variables if v.space == "global"]
         for variable in variables:
             data = np.zeros(variable.size, np.uint8)
-            variable.offset = self._device.map(f"'{variable.name}'", data)
+            # What has an initial value is a table or a text, which kernels read.
+            variable.offset = self._device.map(f"'{variable.name}'", data, of_others=not variable.init)
         for variable in constants:
             self._initialise(variable, self._device.const.data[variable.offset :])
         for variable in variables:

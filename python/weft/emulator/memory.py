@@ -30,7 +30,6 @@ RANK_SHIFT = 24
 _OFFSET_MASK = (1 << RANK_SHIFT) - 1
 _FIRST_ADDRESS = 1 << 33
 _MAX_HEAP = 1 << 30
-_OF_MALLOC = "a block of malloc"
 _ALIGN = 256
 _WORKSPACE = 64
 _SHARED_ALIGN = 1024
@@ -41,10 +40,21 @@ Addresses = npt.NDArray[np.uint64]
 
 
 class Segment:
-    """A run of bytes with an address. `views` shows the bytes as elements of a power-of-two width."""
+    """A run of bytes with an address. `view` shows the bytes as elements of a power-of-two width.
 
-    def __init__(self, name: str, base: int, data: npt.NDArray[np.uint8], writable: bool = True) -> None:
+    `of_others`: other launches may write it, too.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base: int,
+        data: npt.NDArray[np.uint8],
+        writable: bool = True,
+        of_others: bool = True,
+    ) -> None:
         self.name, self.base, self.data, self.writable = name, base, data, writable
+        self.of_others = of_others and writable
         self.size = len(data)
         self._views: dict[int, Array] = {}
 
@@ -106,12 +116,14 @@ class Device:
         """Makes the workspace: its size, then the barrier's counter."""
         data = np.zeros(_WORKSPACE, np.uint8)
         data[:4].view(np.uint32)[0] = _WORKSPACE
-        self.workspace = self.map("the grid's workspace", data)
+        self.workspace = self.map("the grid's workspace", data, of_others=False)
 
-    def map(self, name: str, data: npt.NDArray[np.uint8], writable: bool = True) -> int:
+    def map(
+        self, name: str, data: npt.NDArray[np.uint8], writable: bool = True, of_others: bool = True
+    ) -> int:
         """Gives `data` an address, aligned to 256 bytes, and returns it."""
         base = self._next
-        self.segments.append(Segment(name, base, data, writable))
+        self.segments.append(Segment(name, base, data, writable, of_others))
         self.bases.append(base)
         self._next = (base + len(data) + _GAP + _ALIGN - 1) // _ALIGN * _ALIGN
         return base
@@ -121,19 +133,12 @@ class Device:
         if not 0 < size <= _MAX_HEAP - self._heap:
             return 0
         self._heap += size
-        return self.map(_OF_MALLOC, np.zeros(size, np.uint8))
-
-    def of_others(self, address: int) -> bool:
-        """Whether what was launched before may write this global memory: no kernel writes what is read-only,
-        and no other has what a kernel's own malloc gave.
-        """
-        segment = self.find(address)
-        return segment is not None and segment.writable and segment.name != _OF_MALLOC
+        return self.map("a block of malloc", np.zeros(size, np.uint8), of_others=False)
 
     def release(self, address: int) -> bool:
         """Gives a block of malloc back; False where there is none at `address`."""
         at = bisect_right(self.bases, address) - 1
-        if at < 0 or self.bases[at] != address or self.segments[at].name != _OF_MALLOC:
+        if at < 0 or self.bases[at] != address or self.segments[at].name != "a block of malloc":
             return False
         self._heap -= self.segments[at].size
         del self.bases[at], self.segments[at]
@@ -372,7 +377,8 @@ class Memory:
             lanes.wave.watch.access(Access(kind, space, address, width, lanes, line, segment, places))
         if kind != "load":
             if not segment.writable:
-                self._fault(lanes, offset, _nowhere(offset), "read-only", space, width, line)
+                address = offset + np.uint64(segment.base)
+                self._fault(lanes, address, _nowhere(address), "read-only", space, width, line)
             # What an atomic operation changes, if anything, shows only when it is done.
             lanes.wave.changes += kind != "atomic" and space != "local"
         self.bytes[space] = self.bytes.get(space, 0) + lanes.active * width
@@ -392,6 +398,8 @@ class Memory:
             hint = f", {bad - near.base} bytes into {near.name} of {near.size} bytes"
         elif what == "out-of-bounds" and space == "shared":
             hint = f", {self._extent()}"
+        elif what == "read-only" and near is not None:
+            hint = f", {bad - near.base} bytes into {near.name}"
         raise Fault(f"{what} {space} access of {width} bytes at 0x{bad:x}{hint}", line, thread, bad, what)
 
 

@@ -52,8 +52,14 @@ class Watch:
 
     def barrier(self, name: str, arrived: Bools, released: Bools, line: int) -> None:
         """A barrier is complete (bar.sync, bar.warp.sync, barrier.cluster): what `arrived` did before happens
-        before what `released` do next.
+        before what `released` do next. Who went on after it arrived is in neither.
         """
+
+    def came(self, barrier: object, threads: Bools) -> None:
+        """Threads arrive at a barrier and go on (bar.arrive, barrier.cluster.arrive)."""
+
+    def passed(self, barrier: object, threads: Bools) -> None:
+        """Threads go on from a barrier: what others did before they `came` there, has happened before."""
 
     def mbarrier(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
         """The mbarrier at `offset` of a CTA's shared memory: init, inval, arrive, expect_tx, complete_tx,

@@ -176,22 +176,26 @@ def _places(found: TensorMap, taken: Taken, begin: int, width: int) -> Numbers:
 
 
 def _global(
-    one: Lanes, found: TensorMap, taken: Taken, some: npt.NDArray[np.bool_], line: int, writes: bool
+    one: Lanes, found: TensorMap, taken: Taken, some: npt.NDArray[np.bool_], line: int, kind: str
 ) -> tuple[Octets, Numbers]:
-    """The bytes of the buffer, and which of them `some` of the units are, `[units, unit]`."""
+    """The bytes of the buffer, and which of them `some` of the units are, `[units, unit]`; who looks on is
+    told of them.
+    """
     inside = taken.bytes[some]
     if not len(inside):
         return np.zeros(0, np.uint8), np.zeros((0, taken.unit), np.int64)
     last = int(inside.max()) + taken.unit
-    segment = bulk_memory.global_segment(one, found.address, int(inside.min()), last, line, writes)
-    places: Numbers = (inside + (found.address - segment.base))[:, None] + np.arange(taken.unit)
-    return segment.data, places
+    segment = bulk_memory.global_segment(
+        one, found.address, int(inside.min()), last, line, writes=kind != "load"
+    )
+    addresses: Numbers = (inside + found.address)[:, None] + np.arange(taken.unit)
+    tell_global(one, kind, addresses, line)
+    return segment.data, addresses - segment.base
 
 
 def _loaded(one: Lanes, found: TensorMap, taken: Taken, line: int) -> Octets:
     """The bytes that a load brings, filled where the tensor has none."""
-    data, places = _global(one, found, taken, taken.inside, line, writes=False)
-    tell_global(one, "load", places + 0, line)
+    data, places = _global(one, found, taken, taken.inside, line, "load")
     out = np.zeros((*taken.bytes.shape, taken.unit), np.uint8)
     if found.oob_fill == OOB_FILLS[1]:
         out.reshape(-1).view(np.uint16)[:] = _NAN
@@ -294,8 +298,7 @@ def _store(
             data = shared[places].reshape(*taken.bytes.shape, width)[some]
             if found.element.bits == _SIX:
                 data = _packed(data)
-            memory, spots = _global(one, found, taken, some, line, writes=True)
-            tell_global(one, "reduce" if write else "store", spots, line)
+            memory, spots = _global(one, found, taken, some, line, "reduce" if write else "store")
             if write is None:
                 memory[spots] = data
             else:

@@ -1,6 +1,7 @@
 """The sanitizer of a wave: hears its events and compares them with what the threads may rely on."""
 
 from collections.abc import Hashable
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.races import Races
 from weft.emulator.sanitizer.registers import RegisterState
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
-from weft.emulator.types import Array, Bools
+from weft.emulator.types import Bools
 from weft.emulator.watch import Offsets, Watch
 from weft.emulator.wave import Wave
 
@@ -39,6 +40,7 @@ class Sanitizer(Watch):
         self.registers = wave.registers = RegisterState(wave, self.clocks, findings)
         self._locations: dict[Hashable, Clocks] = {}
         self._barriers: dict[tuple[int, int], tuple[Clocks, Clocks]] = {}
+        self._came: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
         self._initialised: dict[tuple[int, int], int] = {}
         self._local: Bools = np.zeros((0, 0), np.bool_)
         self._calls = calls
@@ -47,10 +49,8 @@ class Sanitizer(Watch):
     # Accesses
 
     def access(self, access: Access) -> None:
-        if access.space == "global":
-            self._check_waited(
-                access.kind, access.lanes.threads(), access.address[access.lanes.enabled()], access.line
-            )
+        if self._before is not None and access.space == "global" and access.segment.of_others:
+            self._check_waited(access, self._before)
         if access.kind == "atomic" or self.wave.memory.strong:
             self._synchronise(access)
         if access.segment is self.wave.memory.shared:
@@ -137,8 +137,10 @@ class Sanitizer(Watch):
         line: int,
         mbarrier: tuple[int, int] | None = None,
     ) -> None:
-        if space == "global":
-            self._check_waited(kind, threads, np.asarray(offsets), line)
+        if self._before is not None:
+            self._check_unit_waited(kind, space, offsets, threads, line, self._before)
+            if mbarrier is not None:
+                self._tell_of_launch_before(threads, mbarrier, self._before)
         if space == "tensor":
             for row in rows_of(threads).tolist():
                 self.tensor.access(kind, proxy, cta, offsets, row, line)
@@ -184,26 +186,59 @@ class Sanitizer(Watch):
             for row in rows_of(threads).tolist():
                 self.clocks.learn(row, self._before, 1)
 
-    def _check_waited(self, kind: str, threads: Bools, addresses: Array, line: int) -> None:
+    def _check_waited(self, access: Access, before: int) -> None:
         """Threads touch global memory: they, or who they waited for, must have waited for what was launched
         before.
         """
-        if self._before is None or not addresses.size:
+        rows = access.lanes.row_numbers()
+        early = access.lanes.enabled() & (self.clocks.known[rows, before] == 0)[:, None]
+        if early.any():
+            row, lane = divmod(int(early.argmax()), 32)
+            thread, address = self.wave.thread(int(rows[row]), lane), int(access.address[row, lane])
+            self._blame_early(access.kind, thread, address, access.line, int(np.count_nonzero(early)))
+
+    def _check_unit_waited(
+        self, kind: str, space: str, offsets: Offsets, threads: Bools, line: int, before: int
+    ) -> None:
+        """The same of those for whom a unit touches it."""
+        if space != "global" or not len(offsets):
             return
-        rows = rows_of(threads)
-        early = rows[self.clocks.known[rows, self._before] == 0]
-        first = int(addresses.flat[0])
-        if len(early) and self.wave.memory.device.of_others(first):
-            thread = self.wave.thread(int(early[0]), int(threads[early[0]].argmax()))
-            touched = "read" if kind == "load" else "written"
-            message = f"global memory at 0x{first:x} is {touched} before griddepcontrol.wait"
-            self.findings.add("griddepcontrol-wait", message, line, thread, first)
+        first, rows = int(np.asarray(offsets).flat[0]), rows_of(threads)
+        segment = self.wave.memory.device.find(first)
+        early = rows[self.clocks.known[rows, before] == 0]
+        if len(early) and segment is not None and segment.of_others:
+            row = int(early[0])
+            self._blame_early(kind, self.wave.thread(row, int(threads[row].argmax())), first, line, 1)
+
+    def _blame_early(self, kind: str, thread: Thread, address: int, line: int, count: int) -> None:
+        touched = "read" if kind == "load" else "written"
+        message = f"global memory at 0x{address:x} is {touched} before griddepcontrol.wait"
+        self.findings.add("griddepcontrol-wait", message, line, thread, address, count)
+
+    def _tell_of_launch_before(self, threads: Bools, mbarrier: tuple[int, int], before: int) -> None:
+        """Whoever sees a phase end that waits for a unit's bytes comes after the unit was asked for them: if
+        that was after the launches before, so is this.
+        """
+        pending, done = self._of(mbarrier)
+        pending = _fitted(pending, self.clocks.empty())
+        pending[0, before] |= int(self.clocks.known[rows_of(threads), before].max())
+        self._barriers[mbarrier] = pending, done
 
     # Synchronisation
 
     def barrier(self, name: str, arrived: Bools, released: Bools, line: int) -> None:
-        if name != "bar.warp.sync":
+        if name != "bar.warp.sync" and arrived.any():
             self.clocks.join(rows_of(arrived), rows_of(released))
+
+    def came(self, barrier: object, threads: Bools) -> None:
+        clock = self._came.get(barrier)
+        self._came[barrier] = self.clocks.release(
+            rows_of(threads), self.clocks.empty() if clock is None else clock
+        )
+
+    def passed(self, barrier: object, threads: Bools) -> None:
+        if (clock := self._came.get(barrier)) is not None:
+            self.clocks.acquire(rows_of(threads), clock)
 
     def mbarrier(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
         key = cta, offset
