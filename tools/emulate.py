@@ -75,12 +75,14 @@ def _run(options: Namespace) -> int:
     except WeftError as error:
         cli.report(_of_file(error, name), "weft")
         return 2
-    return _tell(report, name)
+    return _tell(report, name, sanitized=not options.no_sanitize)
 
 
 def _launch(options: Namespace, name: str, arguments: list[_Argument]) -> "Report":
     from weft import emulator
 
+    if options.dependent and options.no_sanitize:
+        raise WeftError("--dependent is for the sanitizer: it goes without --no-sanitize")
     shared = _number(options.shared, "--shared")
     seed = None if options.seed is None else _number(options.seed, "--seed")
     limit = (
@@ -109,7 +111,7 @@ def _launch(options: Namespace, name: str, arguments: list[_Argument]) -> "Repor
     )
 
 
-def _tell(report: "Report", name: str) -> int:
+def _tell(report: "Report", name: str, sanitized: bool) -> int:
     """Prints what the kernel printed, what was found and what was counted."""
     if report.printed:
         cli.say(report.printed.removesuffix("\n"))
@@ -117,7 +119,8 @@ def _tell(report: "Report", name: str) -> int:
         cli.say(f"{name}: {finding}")
     lines = [f"{report.instructions:,} warp instructions"]
     lines += [f"  {what:<24} {count:,}" for what, count in report.counters.items()]
-    lines.append(f"{len(report.findings) or 'no'} finding{'' if len(report.findings) == 1 else 's'}")
+    found = f"{len(report.findings) or 'no'} finding{'' if len(report.findings) == 1 else 's'}"
+    lines.append(found if sanitized else "mistakes weren't looked for (--no-sanitize)")
     cli.say("\n".join(lines))
     return 1 if report.findings else 0
 

@@ -33,7 +33,10 @@ def _reports(folder: Path) -> list[Report]:
     """The runs, in the order in which types are known."""
     found = []
     for path in sorted(folder.glob("*.json")):
-        report = Report.of_json(path.read_text(encoding="utf-8"))
+        try:
+            report = Report.of_json(path.read_text(encoding="utf-8"))
+        except WeftError as error:
+            raise WeftError(f"{path}: {error.diagnostics[0].message}") from None
         if len({result.problem.types for result in report.results}) != 1:
             raise WeftError(f"{path}: expects a run of one type")
         found.append(report)
@@ -99,4 +102,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (OSError, WeftError) as error:
+        sys.exit(str(error))

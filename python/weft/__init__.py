@@ -33,6 +33,10 @@ _LAZY = {
 }
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'weft' has no attribute '{name}'")

@@ -48,6 +48,15 @@ def handed_over(made: Any, like: Any) -> Any:
         raise WeftError(f"weft.matmul: JAX takes no array of {made.dtype} by DLPack: {error}") from None
 
 
+def wants_gradients(array: Any) -> bool:
+    """Whether PyTorch would now track what is done with an array."""
+    if arrays.library(array) != "torch":
+        return False
+    import torch
+
+    return bool(array.requires_grad and torch.is_grad_enabled())
+
+
 def pointer(array: Any) -> Callable[[Any], int]:
     """How to ask an array of a library where its memory is."""
     if arrays.library(array) == "torch":

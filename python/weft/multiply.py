@@ -81,6 +81,9 @@ def matmul(
     slower one takes other rows of f16 and bf16; for the rest, groups and `transpose_a` arrays with such rows
     are copied to others on each call.
 
+    Makes no gradients: arrays of PyTorch that require them are refused where they would be made, and what
+    PyTorch has saved of `out` for a backward pass changes unseen. Integers have `alpha` 1 and `beta` 0 or 1.
+
     The launch is queued on `stream`, else on the current stream of PyTorch or CuPy, else on the default one,
     of the arrays' GPU, and not waited for; but with arrays of JAX, which has no such stream, these are waited
     for before it and the GPU after it. `schedule` (an object, or text as the attribute of `tile.matmul` has
@@ -208,7 +211,7 @@ class _Given:
         assert not isinstance(schedule, str)  # `checked` has read it
         has_wgmma = chip in WarpgroupSchedule.chips(types)
         if has_wgmma:
-            _check_inside(types)
+            self._check_inside()
         if schedule is None and has_wgmma:
             m, n = d.shape[-2:]
             k = a.shape[-2] if self.transposed[0] else a.shape[-1]
@@ -219,17 +222,19 @@ class _Given:
         what = options.alpha, options.beta, options.promote, self.activation
         return product_kernel.compiled(types, ranks, added, self.transposed, *what, schedule, chip)
 
-
-def _check_inside(types: Types) -> None:
-    """Raises WeftError where K is outside of an operand of elements that tensor cores don't turn round."""
-    if types.input_bytes == 2:
-        return
-    for name, outside in zip(
-        ("a as M x K (without transpose_a)", "b as N x K (transpose_b=True)"), types.transposed, strict=True
-    ):
-        if outside:
-            element = getattr(types, name[0])
-            raise WeftError(f"weft.matmul: expects {name}: tensor cores read {element} with K inside alone")
+    def _check_inside(self) -> None:
+        """Raises WeftError where K is outside of an operand whose elements tensor cores don't turn round."""
+        types = self.types
+        if types.input_bytes == 2:
+            return
+        wanted = "a as M x K in rows (without transpose_a)", "b as N x K in rows (transpose_b=True)"
+        for name, array, outside in zip(wanted, self.arrays, types.transposed, strict=False):
+            if outside:
+                element, found = getattr(types, name[0]), arrays.view(array)
+                raise WeftError(
+                    f"weft.matmul: expects {name}: tensor cores read {element} with K inside alone; got "
+                    f"{_sizes(found)} with strides {found.strides}"
+                )
 
 
 @dataclass(frozen=True)
@@ -385,7 +390,13 @@ _prepared: dict[tuple[int, int, int], _Call] = {}
 
 def _view(name: str, array: Any) -> ArrayView:
     """The view of an array with elements, which go up from its address."""
-    view = arrays.view(array)
+    if libraries.wants_gradients(array):
+        advice = f"call it under torch.no_grad(), or give {name}.detach()"
+        raise WeftError(f"weft.matmul: makes no gradients, which {name} requires: {advice}")
+    try:
+        view = arrays.view(array)
+    except WeftError as error:
+        raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
     if not all(view.shape):
         raise WeftError(f"weft.matmul: expects sizes of at least 1, got {name} of {_sizes(view)}")
     # NumPy has negative ones for a single row, too, where they say nothing.

@@ -144,3 +144,7 @@ def test_a_dependent_launch_must_wait(emulate):
     status, out, _ = emulate(SCALE, "--dependent", "--block", "64", *arguments("x.npy", "f32:2", "u32:64"))
     assert status == 1
     assert out.count("griddepcontrol-wait") == 2
+    status, out, _ = emulate(SCALE, "--no-sanitize", "--block", "64", *arguments("x.npy", "f32:2", "u32:64"))
+    assert status == 0 and "mistakes weren't looked for" in out and "no findings" not in out
+    status, _, err = emulate(SCALE, "--no-sanitize", "--dependent", *arguments("x.npy", "f32:2", "u32:64"))
+    assert status == 2 and "--dependent is for the sanitizer" in err

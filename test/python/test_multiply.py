@@ -1,14 +1,16 @@
 """`weft.matmul` on arrays of the CPU, which the emulator multiplies where there is no GPU."""
 
+import sys
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import weft
-from weft import multiply, product_kernel
+from weft import libraries, multiply, product_kernel
 from weft.dialects import tile
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.multiply_options import Options
@@ -180,6 +182,21 @@ def test_vectors_as_matrices_need_no_transpose(dtype):
     assert (weft.matmul(x, a.T, transpose_a=True) == doubles(x).T @ doubles(a).T).all()
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_gradients_that_would_be_lost_are_refused(monkeypatch, enabled):
+    class Tensor(np.ndarray):
+        requires_grad = True
+
+    Tensor.__module__ = "torch"
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(is_grad_enabled=lambda: enabled))
+    weights = small(8, 8).view(Tensor)
+    assert libraries.wants_gradients(weights) is enabled
+    assert not libraries.wants_gradients(small(8, 8))
+    if enabled:
+        with pytest.raises(weft.WeftError, match=r"makes no gradients, which b requires: .* b\.detach\(\)"):
+            weft.matmul(small(8, 8), weights)
+
+
 def test_a_single_row_may_have_any_stride():
     a, b = small(1, 64), small(64, 32)
     assert a[::-1].strides[0] < 0
@@ -326,7 +343,7 @@ def test_who_asks_for_a_kernel_that_there_is_not_is_told_where():
         *(
             (
                 lambda kind=kind: weft.matmul(*(small(32, 32, dtype=kind),) * 2),
-                f"expects b as N x K (transpose_b=True): tensor cores read {name} with K inside alone",
+                f"expects b as N x K in rows (transpose_b=True): tensor cores read {name} with K inside",
             )
             for name, kind in [("f32", np.float32), ("i8", np.int8), ("f8E5M2", ml_dtypes.float8_e5m2)]
         ),
@@ -334,8 +351,13 @@ def test_who_asks_for_a_kernel_that_there_is_not_is_told_where():
             lambda: weft.matmul(
                 *(small(32, 32, dtype=np.int8),) * 2, transpose_a=True, transpose_b=True, schedule=OWN
             ),
-            "expects a as M x K (without transpose_a): tensor cores read i8 with K inside alone",
+            "expects a as M x K in rows (without transpose_a): tensor cores read i8 with K inside alone",
         ),
+        (
+            lambda: weft.matmul(*(small(16, 32, dtype=np.int8).T.copy().T,) * 2, transpose_b=True),
+            "K inside alone; got 16 x 32 with strides (1, 16)",
+        ),
+        (lambda: with_epilogue(bias=[1.0] * 4), "weft.matmul: bias: expected an array"),
     ],
 )
 def test_what_makes_no_product_is_refused(call, message):

@@ -46,8 +46,8 @@ class Report:
         """What `json` wrote. Raises WeftError for any other text."""
         try:
             found = json.loads(text)
-            if found.pop("format") != FORMAT:
-                raise WeftError(f"expects the format '{FORMAT}'")
+            if found.pop("format", None) != FORMAT:
+                raise WeftError(f"expects what weft bench --json writes, of the format '{FORMAT}'")
             results = [_result(entry) for entry in found.pop("results")]
             return cls(**found, results=results)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
