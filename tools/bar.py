@@ -1,20 +1,28 @@
 """A progress bar for what takes longer than a moment."""
 
 import time
-from typing import Any
+from typing import Any, Self
 
 _PATIENCE_SECONDS = 2.0
 
 
 class Bar:
-    """A bar on stderr, from the third second on; called with the steps that are done and their total,
-    which may change."""
+    """A bar on stderr, from the third second on, until its block ends; called with the steps that are done
+    and their total, which may change.
+    """
 
     def __init__(self, label: str) -> None:
         self._label = label
         self._start = time.perf_counter()
         self._shown: Any = None
         self._task: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._shown is not None:
+            self._shown.stop()
 
     def __call__(self, done: int, total: int) -> None:
         if self._shown is None:
@@ -30,7 +38,3 @@ class Bar:
         self._shown = Progress(console=Console(stderr=True), transient=True)
         self._task = self._shown.add_task(self._label, total=total)
         self._shown.start()
-
-    def close(self) -> None:
-        if self._shown is not None:
-            self._shown.stop()

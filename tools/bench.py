@@ -136,16 +136,6 @@ def _report(
     return Report(command, started, implementations[1].name, device, versions)
 
 
-def _compile_ahead(problems: "Sequence[Problem]", chip: str, schedule: str | None) -> None:
-    from weft.bench.compiling import compile_ahead
-
-    bar = Bar("compiling")
-    try:
-        compile_ahead(problems, chip, schedule, bar)
-    finally:
-        bar.close()
-
-
 def measure(
     problems: "Sequence[Problem]",
     implementations: "Sequence[Implementation]",
@@ -154,22 +144,21 @@ def measure(
     options: Namespace,
 ) -> int:
     """Measures, prints and keeps one problem after another, and returns 1 if a result is wrong, else 0."""
+    from weft.bench.compiling import compile_ahead
     from weft.bench.measure import run
     from weft.bench.report import table
 
     _keep(report, options)  # so that a file that can't be written is known now
     cli.say(f"{report.device['name']}, {' '.join(f'{k} {v}' for k, v in report.versions.items())}")
-    _compile_ahead(problems, report.device["chip"], options.schedule)
+    with Bar("compiling") as bar:
+        compile_ahead(problems, report.device["chip"], options.schedule, bar)
     for problem in problems:
-        bar = Bar(f"{problem.shape} {problem.types}")
         able = [i for i in implementations if problem.inputs in i.inputs]
         first = not report.results
-        try:
+        with Bar(f"{problem.shape} {problem.types}") as bar:
             found = run(
                 problem, able, device, samples=options.samples, sustained=options.sustained, progress=bar
             )
-        finally:
-            bar.close()
         report.readings.append(device.reading())
         report.results += found
         _keep(report, options)

@@ -134,12 +134,9 @@ def _resident(operand: "Array") -> Any:
 
 
 def _in_emulator(kernel: "Kernel", _: "Product", operands: "list[Array]") -> dict[str, str]:
-    bar = Bar(f"emulating {kernel.name}")
     start = time.perf_counter()
-    try:
+    with Bar(f"emulating {kernel.name}") as bar:
         report = kernel.emulate(*operands, progress=bar)
-    finally:
-        bar.close()
     seconds = time.perf_counter() - start
     spent = {"emulated": f"{report.instructions:,} warp instructions in {seconds:.1f} s"}
     if report.findings:

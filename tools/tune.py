@@ -83,15 +83,14 @@ def tune(products: "Sequence[tuple[Problem, Product]]", tuner: "Tuner") -> int:
     cli.say(report.HEADING)
     shown, status = [], 0
     for number, (problem, product) in enumerate(products, 1):
-        bar = Bar(f"{problem.shape} {problem.types} ({number} of {len(products)})")
+        following = [p for _, p in products[number : number + 1]]
         try:
-            entry, remarks = tuner.tune(problem, product, [p for _, p in products[number : number + 1]], bar)
+            with Bar(f"{problem.shape} {problem.types} ({number} of {len(products)})") as bar:
+                entry, remarks = tuner.tune(problem, product, following, bar)
         except Fault:
             raise
         except WeftError as error:
             entry, remarks, status = None, [error.diagnostics[0].message], 1
-        finally:
-            bar.close()
         if entry is not None:
             shown.append((problem, entry))
             cli.say(report.row(problem, entry))

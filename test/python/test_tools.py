@@ -395,13 +395,12 @@ def test_the_bar_waits_before_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(bar.time, "perf_counter", lambda: now[0])
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    made = bar.Bar("label")
-    made(1, 100)
-    assert made._shown is None
-    now[0] = 2.5
-    made(50, 100)
-    assert made._shown.tasks[0].completed == 50
-    made.close()
+    with bar.Bar("label") as made:
+        made(1, 100)
+        assert made._shown is None
+        now[0] = 2.5
+        made(50, 100)
+        assert made._shown.tasks[0].completed == 50
 
 
 def test_operands_that_are_not_read_are_poisoned() -> None:

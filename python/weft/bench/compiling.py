@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from weft import cache as disk
+from weft import product_kernel
 from weft.bench.problem import INPUTS, Problem
-from weft.dialects.schedule import AnySchedule, Types
+from weft.dialects.schedule import AnySchedule, Types, read_schedule
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.errors import WeftError
 from weft.mlir import ir
@@ -98,11 +99,13 @@ def compile_ahead(
 
     What can't be compiled says so when it is measured. Where nothing is kept on disk, nothing is done.
     """
+    if disk.default().directory is None:
+        return
     asked: dict[tuple[Types, str], Product] = {}  # sizes don't show in a kernel
     for product in (product_of(problem, chip) for problem in problems if problem.groups is None):
         with suppress(WeftError):
             asked.setdefault((product.types, schedule or _chosen(product)), product)
-    if len(asked) < 2 or disk.default().directory is None:
+    if len(asked) < 2:  # which the first call compiles as fast
         return
     with Compiler(min(default_jobs(), len(asked))) as compiler:
         for (_, text), product in asked.items():
@@ -123,9 +126,6 @@ def default_jobs() -> int:
 
 def compiled(product: Product, schedule: str) -> str | None:
     """Compiles a schedule for a product; returns why it can't be, or can't be measured, else None."""
-    from weft import product_kernel
-    from weft.dialects.schedule import read_schedule
-
     try:
         kernel = product_kernel.plain(product.types, read_schedule(schedule), product.chip)
         _ = kernel.cubin
