@@ -32,7 +32,7 @@ class ClusterBarriers:
         self._rows = machine.wave.launch.warps * machine.wave.launch.cluster_size
         clusters = machine.wave.warps // self._rows
         self._phases = [Phase() for _ in range(clusters)]
-        self._ended = [Phase() for _ in range(clusters)]
+        self._ended: dict[int, Phase] = {}
         self.waiting: list[tuple[Waiting, int]] = []
 
     def arrive(self, group: "Group", line: int, relaxed: bool) -> None:

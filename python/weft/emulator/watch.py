@@ -52,7 +52,7 @@ class Watch:
 
     def barrier(self, name: str, arrived: Bools, released: Bools, line: int) -> None:
         """A barrier is complete (bar.sync, bar.warp.sync, barrier.cluster): what `arrived` did before happens
-        before what `released` do next. Who went on after it arrived is in neither.
+        before what `released` do next. Those who went on when they had arrived `came`, and aren't `arrived`.
         """
 
     def came(self, barrier: object, threads: Bools) -> None:

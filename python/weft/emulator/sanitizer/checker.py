@@ -7,8 +7,9 @@ import numpy as np
 
 from weft.emulator.errors import Fault, Thread
 from weft.emulator.memory import Access
-from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
+from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
 from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.launch_before import LaunchBefore
 from weft.emulator.sanitizer.races import Races
 from weft.emulator.sanitizer.registers import RegisterState
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
@@ -18,11 +19,6 @@ from weft.emulator.wave import Wave
 
 _FEW = 8
 _OWN_PROXY = ("bulk", "st.async", "wgmma", "tcgen05")
-
-
-def rows_of(threads: Bools) -> Rows:
-    """The warps of `[all warps, 32]` threads."""
-    return np.flatnonzero(threads.any(axis=1))
 
 
 class Sanitizer(Watch):
@@ -38,19 +34,20 @@ class Sanitizer(Watch):
         self.races = Races(wave, self.clocks, findings)
         self.tensor = TensorMemory(wave, self.clocks, findings)
         self.registers = wave.registers = RegisterState(wave, self.clocks, findings)
+        dependent = wave.launch.dependent
+        self.launch_before = LaunchBefore(wave, self.clocks, findings) if dependent else None
         self._locations: dict[Hashable, Clocks] = {}
         self._barriers: dict[tuple[int, int], tuple[Clocks, Clocks]] = {}
         self._came: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
         self._initialised: dict[tuple[int, int], int] = {}
         self._local: Bools = np.zeros((0, 0), np.bool_)
         self._calls = calls
-        self._before = self.clocks.column("launch before", True) if wave.launch.dependent else None
 
     # Accesses
 
     def access(self, access: Access) -> None:
-        if self._before is not None and access.space == "global" and access.segment.of_others:
-            self._check_waited(access, self._before)
+        if self.launch_before is not None and access.space == "global" and access.segment.of_others:
+            self.launch_before.access(access)
         if access.kind == "atomic" or self.wave.memory.strong:
             self._synchronise(access)
         if access.segment is self.wave.memory.shared:
@@ -137,10 +134,11 @@ class Sanitizer(Watch):
         line: int,
         mbarrier: tuple[int, int] | None = None,
     ) -> None:
-        if self._before is not None:
-            self._check_unit_waited(kind, space, offsets, threads, line, self._before)
-            if mbarrier is not None:
-                self._tell_of_launch_before(threads, mbarrier, self._before)
+        if self.launch_before is not None and space == "global":
+            self.launch_before.unit_access(kind, offsets, threads, line)
+        if self.launch_before is not None and mbarrier is not None:
+            pending, done = self._of(mbarrier)
+            self._barriers[mbarrier] = self.launch_before.told(threads, pending), done
         if space == "tensor":
             for row in rows_of(threads).tolist():
                 self.tensor.access(kind, proxy, cta, offsets, row, line)
@@ -179,52 +177,11 @@ class Sanitizer(Watch):
             if column is not None:
                 self.clocks.learn(row, column, self.clocks.times[column] - pending)
 
-    # Launches
+    # Synchronisation
 
     def waited(self, threads: Bools, line: int) -> None:
-        if self._before is not None:
-            for row in rows_of(threads).tolist():
-                self.clocks.learn(row, self._before, 1)
-
-    def _check_waited(self, access: Access, before: int) -> None:
-        """Threads touch global memory: they, or who they waited for, must have waited for what was launched
-        before.
-        """
-        rows = access.lanes.row_numbers()
-        early = access.lanes.enabled() & (self.clocks.known[rows, before] == 0)[:, None]
-        if early.any():
-            row, lane = divmod(int(early.argmax()), 32)
-            thread, address = self.wave.thread(int(rows[row]), lane), int(access.address[row, lane])
-            self._blame_early(access.kind, thread, address, access.line, int(np.count_nonzero(early)))
-
-    def _check_unit_waited(
-        self, kind: str, space: str, offsets: Offsets, threads: Bools, line: int, before: int
-    ) -> None:
-        """The same of those for whom a unit touches it."""
-        if space != "global" or not len(offsets):
-            return
-        first, rows = int(np.asarray(offsets).flat[0]), rows_of(threads)
-        segment = self.wave.memory.device.find(first)
-        early = rows[self.clocks.known[rows, before] == 0]
-        if len(early) and segment is not None and segment.of_others:
-            row = int(early[0])
-            self._blame_early(kind, self.wave.thread(row, int(threads[row].argmax())), first, line, 1)
-
-    def _blame_early(self, kind: str, thread: Thread, address: int, line: int, count: int) -> None:
-        touched = "read" if kind == "load" else "written"
-        message = f"global memory at 0x{address:x} is {touched} before griddepcontrol.wait"
-        self.findings.add("griddepcontrol-wait", message, line, thread, address, count)
-
-    def _tell_of_launch_before(self, threads: Bools, mbarrier: tuple[int, int], before: int) -> None:
-        """Whoever sees a phase end that waits for a unit's bytes comes after the unit was asked for them: if
-        that was after the launches before, so is this.
-        """
-        pending, done = self._of(mbarrier)
-        pending = _fitted(pending, self.clocks.empty())
-        pending[0, before] |= int(self.clocks.known[rows_of(threads), before].max())
-        self._barriers[mbarrier] = pending, done
-
-    # Synchronisation
+        if self.launch_before is not None:
+            self.launch_before.waited(threads)
 
     def barrier(self, name: str, arrived: Bools, released: Bools, line: int) -> None:
         if name != "bar.warp.sync" and arrived.any():
@@ -253,8 +210,8 @@ class Sanitizer(Watch):
         elif event == "commit":
             self._commit(key, threads)
         elif event == "phase":
-            pending, done = self._of(key)
-            self._barriers[key] = self.clocks.empty(), _joined(pending, done)
+            both = (self.clocks.fitted(clock) for clock in self._of(key))
+            self._barriers[key] = self.clocks.empty(), np.maximum(*both)
             column = self.clocks.column(("mbarrier", *key), True)
             self.clocks.times[column] += 1
         elif event == "observe" and threads is not None:
@@ -292,7 +249,7 @@ class Sanitizer(Watch):
             column = self.clocks.find(name)
             if column is not None:
                 self.clocks.times[column] += 1
-                pending = _fitted(pending, self.clocks.empty())
+                pending = self.clocks.fitted(pending)
                 pending[0, column] = self.clocks.times[column]
         self._barriers[key] = pending, done
 
@@ -325,12 +282,3 @@ class Sanitizer(Watch):
     def _first(self, threads: Bools) -> Thread:
         row, lane = divmod(int(threads.argmax()), 32)
         return self.wave.thread(row, lane)
-
-
-def _fitted(clock: Clocks, like: Clocks) -> Clocks:
-    lacking = like.shape[1] - clock.shape[1]
-    return clock if lacking <= 0 else np.pad(clock, ((0, 0), (0, lacking)))
-
-
-def _joined(a: Clocks, b: Clocks) -> Clocks:
-    return np.maximum(_fitted(a, b), _fitted(b, a))

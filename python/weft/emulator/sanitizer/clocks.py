@@ -5,9 +5,16 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.types import Bools
+
 Rows = npt.NDArray[np.intp]
 Clocks = npt.NDArray[np.int32]
 _ROOM = 16
+
+
+def rows_of(threads: Bools) -> Rows:
+    """The warps of `[all warps, 32]` threads."""
+    return np.flatnonzero(threads.any(axis=1))
 
 
 class VectorClocks:
@@ -65,14 +72,14 @@ class VectorClocks:
 
     def release(self, rows: Rows, clock: Clocks) -> Clocks:
         """`clock` joined with what the warps know; what they do from here on is later."""
-        joined = self._fitted(clock)
+        joined = self.fitted(clock)
         np.maximum(joined, self._both[:, rows].max(axis=1), out=joined)
         self.step(rows)
         return joined
 
     def acquire(self, rows: Rows, clock: Clocks) -> None:
         """The warps get to know what `clock` does."""
-        self._both[:, rows] = np.maximum(self._both[:, rows], self._fitted(clock)[:, None])
+        self._both[:, rows] = np.maximum(self._both[:, rows], self.fitted(clock)[:, None])
 
     def join(self, arrived: Rows, released: Rows) -> None:
         """What `arrived` did happens before what `released` do next."""
@@ -93,6 +100,7 @@ class VectorClocks:
         """A warp gets to know that a unit is done up to a time."""
         self._both[0, row, column] = max(int(self._both[0, row, column]), time)
 
-    def _fitted(self, clock: Clocks) -> Clocks:
+    def fitted(self, clock: Clocks) -> Clocks:
+        """A clock with all columns that there are by now."""
         lacking = self._both.shape[2] - clock.shape[1]
         return clock if not lacking else np.pad(clock, ((0, 0), (0, lacking)))

@@ -1,0 +1,57 @@
+"""What the warps of a dependent launch know of the end of the launch before it."""
+
+import numpy as np
+
+from weft.emulator.errors import Thread
+from weft.emulator.memory import Access
+from weft.emulator.sanitizer.clocks import Clocks, VectorClocks, rows_of
+from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.types import Bools
+from weft.emulator.watch import Offsets
+from weft.emulator.wave import Wave
+
+
+class LaunchBefore:
+    """A column of the clocks: who has waited for that launch, or comes after one that has, knows its time."""
+
+    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
+        self.wave, self.clocks, self.findings = wave, clocks, findings
+        self._column = clocks.column("launch before", True)
+
+    def waited(self, threads: Bools) -> None:
+        """Threads have waited for it."""
+        for row in rows_of(threads).tolist():
+            self.clocks.learn(row, self._column, 1)
+
+    def access(self, access: Access) -> None:
+        """Threads touch memory that it may still write."""
+        rows = access.lanes.row_numbers()
+        early = access.lanes.enabled() & (self.clocks.known[rows, self._column] == 0)[:, None]
+        if early.any():
+            row, lane = divmod(int(early.argmax()), 32)
+            thread, address = self.wave.thread(int(rows[row]), lane), int(access.address[row, lane])
+            self._blame(access.kind, thread, address, access.line, int(np.count_nonzero(early)))
+
+    def unit_access(self, kind: str, addresses: Offsets, threads: Bools, line: int) -> None:
+        """An asynchronous unit touches global memory for threads."""
+        if not len(addresses):
+            return
+        first, rows = int(addresses[0]), rows_of(threads)
+        segment = self.wave.memory.device.find(first)
+        early = rows[self.clocks.known[rows, self._column] == 0]
+        if len(early) and segment is not None and segment.of_others:
+            row = int(early[0])
+            self._blame(kind, self.wave.thread(row, int(threads[row].argmax())), first, line, 1)
+
+    def told(self, threads: Bools, clock: Clocks) -> Clocks:
+        """The clock of an mbarrier that waits for a unit's bytes: whoever sees them there comes after the
+        threads that asked for them, and after the launch before if these did.
+        """
+        made = self.clocks.fitted(clock)
+        made[0, self._column] |= int(self.clocks.known[rows_of(threads), self._column].max())
+        return made
+
+    def _blame(self, kind: str, thread: Thread, address: int, line: int, count: int) -> None:
+        touched = "read" if kind == "load" else "written"
+        message = f"global memory at 0x{address:x} is {touched} before griddepcontrol.wait"
+        self.findings.add("griddepcontrol-wait", message, line, thread, address, count)
