@@ -47,7 +47,7 @@ def _sections(reports: Sequence[Report]) -> Iterator[str]:
     """For each GPU the tables of its runs, and how they were made."""
     by_device: dict[str, list[Report]] = {}
     for report in reports:
-        by_device.setdefault(report.device["name"], []).append(report)
+        by_device.setdefault(report.device.get("name", ""), []).append(report)
     for device, made in by_device.items():
         yield from (f"### {device}", "", *_tables(made), "```sh")
         yield from (f"{' '.join(report.command)}  # {report.started[:10]}" for report in made)

@@ -164,11 +164,14 @@ def test_barriers_and_exits_are_told(seed, monkeypatch):
 
 
 def test_a_relaxed_arrival_orders_nothing(monkeypatch):
-    told = []
+    told = {"came": [], "passed": []}
 
     class Watching(Watch):
         def came(self, barrier, threads):
-            told.append(int(threads.sum()))
+            told["came"].append((barrier, int(threads.sum())))
+
+        def passed(self, barrier, threads):
+            told["passed"].append((barrier, int(threads.sum())))
 
     monkeypatch.setattr(launch_module, "_run", lambda *args: run_waves(*args[:-1], lambda wave: Watching()))
     launch("""
@@ -176,7 +179,9 @@ def test_a_relaxed_arrival_orders_nothing(monkeypatch):
       setp.lt.u32 %p1, %r0, 32;
       @%p1 barrier.cluster.arrive.relaxed; @!%p1 barrier.cluster.arrive.release; barrier.cluster.wait;
     """)
-    assert told == [32]
+    ((barrier, arrived),) = told["came"]
+    assert arrived == 32
+    assert sum(threads for passed, threads in told["passed"] if passed is barrier) == 64
 
 
 def diverging(body, monkeypatch, **options):

@@ -343,7 +343,8 @@ def test_who_asks_for_a_kernel_that_there_is_not_is_told_where():
         *(
             (
                 lambda kind=kind: weft.matmul(*(small(32, 32, dtype=kind),) * 2),
-                f"expects b as N x K in rows (transpose_b=True): tensor cores read {name} with K inside",
+                "expects b as N x K in rows (transpose_b=True): "
+                f"tensor cores read {name} with K inside alone",
             )
             for name, kind in [("f32", np.float32), ("i8", np.int8), ("f8E5M2", ml_dtypes.float8_e5m2)]
         ),
