@@ -82,11 +82,12 @@ class TileScales:
         """
         matrix = member(self.all.of_b, self.place.member)
         deep = emit.minimum(number, emit.sub(size(matrix, 1), 1))
-        found = []
-        for block in self.blocks:
-            row = emit.minimum(block, emit.sub(size(matrix, 0), 1))
-            found.append(memref.load(matrix, [emit.as_index(row), emit.as_index(deep)]))
-        return found
+        rows = [emit.minimum(block, emit.sub(size(matrix, 0), 1)) for block in self.blocks]
+        return [memref.load(matrix, [emit.as_index(row), emit.as_index(deep)]) for row in rows]
+
+    def of_lanes(self, number: Any) -> list[Any]:
+        """The scales of B for as many blocks of K as a warp has lanes: each lane has one block's."""
+        return self.of_b(emit.add(number, places.lane()))
 
     def factors(self, part: int, stage: Any, of_b: list[Any]) -> Any:
         """What a lane's products of a part, and a block of K in a stage, are multiplied by."""

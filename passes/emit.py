@@ -165,8 +165,13 @@ def uniform(number: Any) -> Any:
     """A number that all lanes of a warp have, read from lane 0: ptxas keeps what it knows to be the same in
     uniform registers, where an instruction costs a warp nothing and matrix descriptors have to be.
     """
-    lane, clamp = value(0), value(LANES - 1)
-    return nvvm.ShflOp(value(-1), number, lane, clamp, nvvm.ShflKind.idx, results=[i32()]).res
+    return of_lane(number, 0)
+
+
+def of_lane(number: Any, lane: Number) -> Any:
+    """The number of 32 bits that a lane of the warp has, in all of its lanes."""
+    clamp = value(LANES - 1)
+    return nvvm.ShflOp(value(-1), number, value(lane), clamp, nvvm.ShflKind.idx, results=[number.type]).res
 
 
 @contextmanager

@@ -4,14 +4,15 @@ A tensor core adds up products of fp8 with 13 bits of fraction. Here it adds up 
 blocks are added up in f32, each multiplied by scales of A and B on the way where they have such.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from weft.dialects import tile
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
-from weft.isa.chips import WARPGROUP
-from weft.mlir import arith, nvvm, vector
+from weft.isa.chips import LANES
+from weft.mlir import arith, vector
 from weft.passes import emit
 from weft.passes.block_scales import TileScales
 from weft.passes.product import unset
@@ -19,9 +20,6 @@ from weft.passes.tile_order import Place
 
 if TYPE_CHECKING:
     from weft.passes.wgmma_kernel import WgmmaKernel
-
-
-_TURNS = 4  # the first of the barriers that give turns; those before meet the CTA or a warpgroup
 
 
 def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any]) -> list[Any]:
@@ -51,17 +49,14 @@ class _Blocks:
 
     def start(self, part: int, stage: Any, into: Any) -> Any:
         """Starts the products of a part with the block in a stage, in the place of what is done."""
-        left, right, turns = self.kernel.left, self.kernel.right, self.kernel.turns
-        turns.wait()
-        products = tile.gemm_async(
+        left, right = self.kernel.left, self.kernel.right
+        return tile.gemm_async(
             left.part(stage, self.rows[part], wgmma.M),
             right.part(stage, 0, right.extent),
             into,
             emit.constant(emit.i1(), 0),
             transpose_b=right.k_inside,
         )
-        turns.pass_on()
-        return products
 
     def of_b(self, number: Any) -> list[Any]:
         """The scales of B for a block of K, where there are scales."""
@@ -83,31 +78,59 @@ class _Blocks:
 def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
     """Each part's products are done and added up before the next are started.
 
-    What another warpgroup has under way keeps the tensor cores busy while this one adds up; with scales they
-    must take turns for that.
+    What another warpgroup has under way keeps the tensor cores busy while this one adds up.
     """
-    kernel, parts = blocks.kernel, len(blocks.rows)
+    kernel, parts, scales = blocks.kernel, len(blocks.rows), blocks.scales
 
-    def block(number: Any, carried: list[Any]) -> list[Any]:
+    def block(number: Any, carried: list[Any], further: Callable[[Any], list[Any]]) -> list[Any]:
         sums, (stage, phase), of_b = carried[:parts], carried[parts : parts + 2], carried[parts + 2 :]
         tile.await_(kernel.ring, stage, phase)
         # What one product takes the place of is the last one: its registers are free when that is added up.
         products = unset(blocks.kind)
         for part in range(parts):
             products = blocks.start(part, stage, products)
-            if part == 0:
-                # Two blocks ahead, and while products are under way: nothing waits for memory then.
-                further = blocks.of_b(emit.add(number, 2))
-            factors = blocks.factors(part, stage, of_b[: len(further)])
+            factors = blocks.factors(part, stage, of_b)
             (products,) = tile.wait_gemm(products)
             sums[part] = blocks.add(sums[part], products, factors, 0)
         kernel.release(stage)
-        return [*sums, *tile.advance(kernel.ring, stage, phase), *of_b[len(further) :], *further]
+        return [*sums, *tile.advance(kernel.ring, stage, phase), *further(number)]
 
-    read = [scale for ahead in range(2) for scale in blocks.of_b(emit.add(kernel.k_first, ahead))]
-    carried = [*[blocks.zeros] * parts, *position, *read]
-    left = kernel.each_block(carried, block)
+    carried = [*[blocks.zeros] * parts, *position]
+    if scales is None:
+        left = kernel.each_block(carried, lambda number, carried: block(number, carried, lambda _: []))
+    else:
+        left = _each_scaled(kernel, scales, carried, block)
     return [_together(left[:parts], kernel.sums_type), *left[parts : parts + 2]]
+
+
+def _each_scaled(
+    kernel: "WgmmaKernel",
+    scales: TileScales,
+    carried: list[Any],
+    body: Callable[[Any, list[Any], Callable[[Any], list[Any]]], list[Any]],
+) -> list[Any]:
+    """A loop over the blocks of K, as many of them at a time as a warp has lanes: each lane has read the
+    scales of B for one, so that between products nothing waits for memory.
+
+    `body` gets a block's scales behind what it carries, and a function that gives those of the block after.
+    """
+    count = len(scales.blocks)
+
+    def several(first: Any, carried: list[Any]) -> list[Any]:
+        ahead, end = carried[:count], emit.minimum(emit.add(first, LANES), kernel.k_end)
+
+        def further(number: Any) -> list[Any]:
+            return [emit.of_lane(each, emit.sub(number, first)) for each in ahead]
+
+        def one(number: Any, carried: list[Any]) -> list[Any]:
+            return body(number, carried, further)
+
+        later = scales.of_lanes(emit.add(first, LANES + 1))
+        return [*later, *emit.loop(first, end, 1, carried[count:], one)]
+
+    ahead = scales.of_lanes(emit.add(kernel.k_first, 1))
+    begin = [*ahead, *carried, *scales.of_b(kernel.k_first)]
+    return emit.loop(kernel.k_first, kernel.k_end, LANES, begin, several)[count:]
 
 
 @dataclass(frozen=True)
@@ -161,47 +184,6 @@ def _add_up_beside(blocks: _Blocks, position: list[Any]) -> list[Any]:
 
     kinds = [value.type for value in left[:3]]
     return emit.either(rest, kinds, one_more, lambda: [land(first, sums, 0)[0], *position])
-
-
-@dataclass(frozen=True)
-class Turns:
-    """Turns of the `count` warpgroups that multiply, as number `number` of them takes them: all instructions
-    of one, then all of the next. Started together they would be done together, and the tensor cores idle
-    while all add up.
-    """
-
-    number: Any
-    count: int
-
-    def begin(self) -> None:
-        """Gives the first one its turn."""
-        if self.count > 1:
-            with emit.when(emit.equal(self.number, self.count - 1)):
-                self._give(0)
-
-    def wait(self) -> None:
-        """Waits until the warpgroup before has started its products."""
-        if self.count > 1:
-            self._take(self.number)
-
-    def pass_on(self) -> None:
-        """Lets the next warpgroup start its products."""
-        if self.count > 1:
-            self._give(emit.rem(emit.add(self.number, 1), self.count))
-
-    def end(self) -> None:
-        """Takes the turn that the last one has given."""
-        if self.count > 1:
-            with emit.when(emit.equal(self.number, 0)):
-                self._take(0)
-
-    def _take(self, number: Any) -> None:
-        identity = emit.value(emit.add(number, _TURNS))
-        nvvm.BarrierOp(barrierId=identity, numberOfThreads=emit.value(2 * WARPGROUP))
-
-    def _give(self, number: Any) -> None:
-        identity = emit.value(emit.add(number, _TURNS))
-        nvvm.BarrierArriveOp(emit.value(2 * WARPGROUP), barrierId=identity)
 
 
 def _rows(whole: Any) -> Any:

@@ -39,7 +39,7 @@ from weft.passes.stream_order import StreamOrder
 from weft.passes.stream_sums import StreamSums
 from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Parts, Place, span
 
-_ALL = 15  # the barrier of all that multiply: the last, behind those of a warpgroup and those that give turns
+_ALL = 15  # the barrier of all that multiply: the last, behind those of the CTA and of each warpgroup
 _AnyOrder = Order | GroupedOrder | MaskedOrder | StreamOrder
 
 
@@ -70,7 +70,6 @@ class WgmmaKernel:
     order: _AnyOrder = field(init=False)
     k_first: Any = field(init=False)  # block of K that the tile has, and the one behind its last
     k_end: Any = field(init=False)
-    turns: promoted.Turns = field(init=False)  # of the warpgroup that multiplies
 
     @classmethod
     def of(cls, op: MatmulOp) -> "WgmmaKernel":
@@ -256,9 +255,6 @@ class WgmmaKernel:
 
     def _consume(self, number: Any) -> None:
         start = emit.mul(number, self.schedule.rows)
-        # Without scales, warpgroups that add up keep out of each other's way by themselves.
-        self.turns = promoted.Turns(number, self.schedule.warpgroups if self.op.types.scaled else 1)
-        self.turns.begin()
 
         def consume(place: Place, position: list[Any]) -> list[Any]:
             sums, *position = self._multiply(place, start, position)
@@ -276,7 +272,6 @@ class WgmmaKernel:
             return position
 
         self._each_tile([emit.value(0), emit.value(0)], consume)
-        self.turns.end()
         if self.staging is not None:
             with places.one_thread():
                 nvvm.cp_async_bulk_wait_group(0, read=True)  # what is written is there when the launch ends

@@ -1,20 +1,19 @@
 // RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
 
-// Scales of A come with each stage, those of B are read two blocks ahead. With two products of 64 rows, warpgroups take
-// turns, and what a product's instructions have summed is added up, scaled, before the next.
+// Scales of A come with each stage; those of B are read for 32 blocks of K at a time, one by each lane, which gives it to
+// all a block ahead. What a product's instructions have summed is added up, scaled, before the next.
 // CHECK-LABEL: gpu.func @scaled
 // CHECK: %[[SCALES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 1, 256>, f32
 // CHECK: "tile.tensor_map"(%{{.*}}) : (memref<?x?xf32>)
 // CHECK: "tile.make_ring"() {consumers = 8
 // CHECK: "tile.role"
+// CHECK: %[[LANES:.*]] = memref.load
 // CHECK: %[[FIRST:.*]] = memref.load
-// CHECK: %[[SECOND:.*]] = memref.load
-// CHECK: scf.for {{.*}}%[[NOW:[a-z0-9]+]] = %[[FIRST]], %[[NEXT:[a-z0-9]+]] = %[[SECOND]])
+// CHECK: scf.for {{.*}} step %c32_i32 iter_args(%[[AHEAD:.*]] = %[[LANES]], {{.*}}, %[[OF_FIRST:[a-z0-9]+]] = %[[FIRST]])
+// CHECK: %[[LATER:.*]] = memref.load
+// CHECK: scf.for {{.*}}%[[NOW:[a-z0-9]+]] = %[[OF_FIRST]])
 // CHECK: "tile.await"
-// CHECK: nvvm.barrier id
 // CHECK: %[[GROUP:.*]] = "tile.gemm_async"
-// CHECK: nvvm.barrier.arrive
-// CHECK: %[[THIRD:.*]] = memref.load
 // CHECK: "tile.load_row"
 // CHECK: vector.broadcast %[[NOW]]
 // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[GROUP]])
@@ -22,7 +21,9 @@
 // CHECK: vector.fma %[[LANE]], %{{.*}}, %{{.*}}
 // CHECK: "tile.gemm_async"({{.*}}, %[[DONE]], %false)
 // CHECK: "tile.release"{{.*}}by_warps = true
-// CHECK: scf.yield %{{.*}}, %[[NEXT]], %[[THIRD]]
+// CHECK: %[[NEXT:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[AHEAD]],
+// CHECK: scf.yield %{{.*}}, %[[NEXT]] :
+// CHECK: scf.yield %[[LATER]],
 // CHECK: "tile.role"
 // CHECK: "tile.expect"{{.*}}bytes = 41984
 // CHECK-COUNT-3: "tile.copy_async"

@@ -9,7 +9,7 @@ import pytest
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
-from weft.passes import block_scales, promoted, wgmma_kernel
+from weft.passes import block_scales, emit, promoted, wgmma_kernel
 from weft.target import Target
 
 F8 = ml_dtypes.float8_e4m3fn
@@ -222,19 +222,32 @@ def test_products_added_up_before_they_are_done_are_caught(monkeypatch):
         emulated(kernel, Operands(64, 64, 256), np.zeros((64, 64), np.float32))
 
 
-def test_a_scale_of_the_block_before_is_caught(monkeypatch):
+@pytest.mark.parametrize("warpgroups", [1, 2])
+def test_a_scale_of_the_block_before_is_caught(monkeypatch, warpgroups):
     """Planted: B's scales aren't read ahead, so that each block has those of the one before."""
     of_b = block_scales.TileScales.of_b
 
     def late(self, number):
-        return of_b(self, 0)
+        return of_b(self, 0 if isinstance(number, int) else emit.sub(number, 1))
 
     monkeypatch.setattr(block_scales.TileScales, "of_b", late)
-    operands = Operands(64, 64, 512)
-    d = np.zeros((64, 64), np.float32)
-    emulated(compiled(of(64, 64, warpgroups=1), (2, 2, 2, 2, 2)), operands, d)
+    operands = Operands(128, 64, 512)
+    d = np.zeros((128, 64), np.float32)
+    schedule = of(64 * warpgroups, 64, warpgroups=warpgroups)
+    emulated(compiled(schedule, (2, 2, 2, 2, 2)), operands, d)
     a, b = operands.scaled()
     assert (d != a @ b.T).any()
+
+
+def test_more_blocks_of_k_than_a_warp_has_lanes():
+    """The scales of B are read for 32 blocks at a time: the last of one turn, and the first of the next."""
+    kernel = compiled(of(128, 128), (2, 2, 2, 2, 2))
+    for blocks in (32, 33, 34, 65):
+        operands = Operands(128, 128, 128 * blocks)
+        d = np.full((128, 128), np.nan, np.float32)
+        emulated(kernel, operands, d)
+        a, b = operands.scaled()
+        assert (d == a @ b.T).all(), blocks
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,17 @@ def test_n_k_types_and_chip_are_those_of_the_entry(tmp_path):
     assert [database.tuned(replace(PRODUCT, **change), [kept]) for change in others] == [None] * 5
 
 
+def test_f16_takes_what_bf16_has_where_it_has_none_of_its_own(tmp_path):
+    halves = replace(PRODUCT, types=Types("f16", "f16", "f16"))
+    mixed = replace(PRODUCT, types=Types("f16", "f16", "f32"))
+    kept = file(tmp_path / "kept", entry(), entry(replace(PRODUCT, types=replace(mixed.types, d="f8E5M2"))))
+    assert database.tuned(halves, [kept]) == ODD
+    assert database.tuned(mixed, [kept]) is None
+    own = file(tmp_path / "own", entry(), entry(halves, OTHER))
+    assert database.tuned(halves, [own]) == OTHER
+    assert found(64, own) == ODD
+
+
 def test_the_first_file_with_an_entry_counts(tmp_path):
     first, second = file(tmp_path / "first", entry()), file(tmp_path / "second", entry(schedule=OTHER))
     assert found(64, tmp_path / "none", first, second) == ODD

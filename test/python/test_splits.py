@@ -237,7 +237,7 @@ def test_parts_of_products_with_scales_of_blocks(schedule):
 
 
 @pytest.mark.parametrize("fields", [{"splits": 2}, {"global_splits": 2}], ids=str)
-def test_warpgroups_that_take_turns_meet_before_they_add_up(fields):
-    """Barriers of turns and of all warpgroups are different ones, with three of them too."""
+def test_three_warpgroups_meet_before_they_add_up(fields):
+    """The barriers of each warpgroup and of all are different ones."""
     product = Product("f8E4M3FN", "f32", promote=True)
     assert not product.wrong(product.compiled(of(192, 64, 128, 3, 2, **fields)), (200, 72, 1040))

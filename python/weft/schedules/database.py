@@ -11,7 +11,8 @@ import json
 import os
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from weft.target import Target
 
 VARIABLE = "WEFT_SCHEDULES"
 _CLASSES = (8, 16, 32, 64)  # of M; beyond them multiples of the last
+_TWINS = {"f16": "bf16", "bf16": "f16"}
 _MOST = 2**31 - 1  # of a size
 _ENCODING = "utf-8", "surrogateescape"  # what isn't UTF-8 is kept as it is
 
@@ -41,6 +43,14 @@ class Product:
     def layer(self) -> "Layer":
         """What all products have in common that an entry may serve."""
         return self.chip, self.types, self.n, self.k
+
+    @property
+    def twin(self) -> "Product":
+        """The same product with f16 for bf16 and the other way round: of the same bytes, and multiplied at
+        the same rate.
+        """
+        a, b, d = (_TWINS.get(each, each) for each in (self.types.a, self.types.b, self.types.d))
+        return replace(self, types=replace(self.types, a=a, b=b, d=d))
 
 
 Layer = tuple[str, Types, int, int]
@@ -162,12 +172,13 @@ def sources(chip: str) -> tuple[Path, ...]:
 
 def tuned(product: Product, asked: Sequence[Path]) -> AnySchedule | None:
     """The schedule that the first of the files with one has for a product: that of its own M, else of the
-    next greater M in its class, else of the next smaller.
+    next greater M in its class, else of the next smaller; of its twin's where it has none of its own types.
 
     An entry that can't be used costs a warning. Files are read once in a process.
     """
     for path in asked:
-        for entry in nearest(product.m, _index(path).get(product.layer, {})):
+        layers = (_index(path).get(each.layer, {}) for each in (product, product.twin))
+        for entry in chain.from_iterable(nearest(product.m, layer) for layer in layers):
             try:
                 return checked(entry, product)
             except WeftError as error:
