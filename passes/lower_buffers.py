@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.dialects.op import refuse
 from weft.dialects.tile import AddressOp, AllocOp, PeerOp, SliceOp, StageOp, stage_bytes
+from weft.dialects.wgmma import MmaAsyncOp, SpMmaAsyncOp
 from weft.mlir import gpu, ir, llvm, nvvm, operations
 from weft.passes import emit, places
 from weft.passes.pass_ import Pass
@@ -30,18 +31,33 @@ def _place(kernel: Any) -> None:
     addresses: dict[Any, Any] = {}
     starts: dict[Any, int] = {}
     total = 0
-    for op in operations(kernel, AllocOp):
-        symbol, kind = _symbol(kernel), op.buffer.type
+    allocs = operations(kernel, AllocOp)
+    base = _base(kernel) if allocs else None
+    for op in allocs:
+        kind = op.buffer.type
         unit = kind.layout.swizzle.period if kind.layout.swizzle else UNSWIZZLED
         start = starts[op.buffer] = _start(op, starts, emit.ceil_div(total, unit) * unit)
         if start % unit:
             raise refuse(op, f"expects to lie over a buffer at a multiple of {unit} bytes, got {start}")
         with ir.InsertionPoint(op), op.location:
-            base = llvm.AddressOfOp(places.pointer(3), symbol).result
             addresses[op.buffer] = places.offset(base, start)
         total = max(total, start + kind.bytes)
     kernel.operation.attributes["weft.shared_bytes"] = ir.IntegerAttr.get(emit.i32(), total)
     _forward(kernel, addresses)
+
+
+def _base(kernel: Any) -> Any:
+    """Where the kernel's shared memory begins."""
+    symbol = _symbol(kernel)
+    with ir.InsertionPoint.at_block_begin(kernel.body.blocks[0]), kernel.location:
+        base = llvm.AddressOfOp(places.pointer(3), symbol).result
+        if not operations(kernel, MmaAsyncOp, SpMmaAsyncOp):
+            return base
+        # Lane 0's number, 0, makes it a value that ptxas doesn't know, but for its being the same in a warp:
+        # only what follows from such it keeps in uniform registers, where matrix descriptors have to be. What
+        # follows from a constant it brings there before every product.
+        lane = nvvm.read_ptx_sreg_laneid()
+        return places.offset(base, emit.uniform(lane))
 
 
 def _start(op: AllocOp, starts: dict[Any, int], following: int) -> int:

@@ -3,14 +3,17 @@
 A counter counts the arrivals of a launch in its low byte, and holds above it a bit for each party that has
 stopped to wait. The last to arrive clears both and turns the highest bit over: that tells the others, who may
 look late, and no counter needs to be set back before the next launch.
+
+A warp's first lane speaks to the others; all its lanes learn what it hears, and decide on it together. Were
+one lane to wait in a loop of its own, ptxas would take no loop around that for one that all run alike, and
+the descriptors of products in it for numbers that could differ between lanes.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from weft.dialects.tile_claims import MOST_PARTIES, AwaitOthersOp, ClaimOp
-from weft.isa.chips import LANES
-from weft.mlir import arith, gpu, ir, llvm, memref, nvvm
+from weft.mlir import arith, ir, llvm, memref, nvvm
 from weft.passes import emit, places, uniformity
 from weft.passes.pass_ import Pass, rewrite
 from weft.passes.uniformity import Scope
@@ -28,32 +31,30 @@ def run(module: Any) -> None:
 
 def _claim(op: ClaimOp) -> list[Any]:
     """What all lanes have written is there for the GPU before their warp arrives."""
+    uniformity.require(op, Scope.WARP)
     _fence()
     nvvm.SyncWarpOp(emit.value(-1))
-    claimed = _spoken(op, lambda: _Claim(op).made())
+    claimed = _Claim(op).made()
     _fence()
     return [claimed]
 
 
 def _await_others(op: AwaitOthersOp) -> list[Any]:
     """What the others have written is seen after the claim that follows."""
-
-    def wait() -> Any:
-        counter = _Counter(op)
-        others = emit.sub(op.parties, 1)
-        seen = counter.look(lambda seen: emit.equal(emit.bit_and(seen, _ARRIVED), others))
-        return arith.extui(emit.i32(), emit.equal(emit.bit_and(seen, _ARRIVED), others))
-
-    return [emit.equal(_spoken(op, wait), 1)]
-
-
-def _spoken(op: Any, speak: Callable[[], Any]) -> Any:
-    """What a warp's first lane learns, in all lanes."""
     uniformity.require(op, Scope.WARP)
+    others = emit.sub(op.parties, 1)
+
+    def complete(seen: Any) -> Any:
+        return emit.equal(emit.bit_and(seen, _ARRIVED), others)
+
+    return [complete(_Counter(op).look(complete))]
+
+
+def _told(ask: Callable[[], Any]) -> Any:
+    """What a warp's first lane learns from memory, an i32, in all lanes."""
     first = emit.equal(places.lane(), 0)
-    (learnt,) = emit.either(first, [emit.i32()], lambda: [speak()], lambda: [emit.value(0)])
-    lane, width = emit.value(0), emit.value(LANES)
-    return gpu.ShuffleOp(learnt, lane, width, gpu.ShuffleMode.IDX).shuffleResult
+    (learnt,) = emit.either(first, [emit.i32()], lambda: [ask()], lambda: [emit.value(0)])
+    return emit.of_lane(learnt, 0)
 
 
 def _fence() -> None:
@@ -76,8 +77,11 @@ class _Counter:
     def look(self, enough: Callable[[Any], Any]) -> Any:
         """What the counter is when that is `enough`, an i1, or when it has been looked at often enough."""
 
+        def load() -> Any:
+            return llvm.load(emit.i32(), self.address, alignment=4, ordering=_RELAXED, syncscope=_GPU)
+
         def look(left: Any) -> tuple[Any, list[Any]]:
-            seen = llvm.load(emit.i32(), self.address, alignment=4, ordering=_RELAXED, syncscope=_GPU)
+            seen = _told(load)
             return arith.andi(emit.negate(enough(seen)), emit.less(0, left)), [left, seen]
 
         def again(left: Any, _: Any) -> list[Any]:
@@ -97,7 +101,7 @@ class _Claim(_Counter):
 
     def made(self) -> Any:
         """Arrives, and waits for the others a while: the mask of what this party must do."""
-        found = llvm.atomicrmw(llvm.AtomicBinOp.add, self.address, emit.value(1), _RELAXED, syncscope=_GPU)
+        found = _told(lambda: self._exchanged(llvm.AtomicBinOp.add, emit.value(1)))
         last = emit.equal(emit.bit_and(found, _ARRIVED), emit.sub(self.parties, 1))
 
         def take_all_left() -> list[Any]:
@@ -119,7 +123,12 @@ class _Claim(_Counter):
         what those have written who came before: it has to follow their arrivals as an atomic operation.
         """
         turned = emit.xor(emit.bit_and(found, -1 << _TURN_BIT), emit.value(-1 << _TURN_BIT))
-        llvm.atomicrmw(llvm.AtomicBinOp.xchg, self.address, turned, _RELAXED, syncscope=_GPU)
+        with emit.when(emit.equal(places.lane(), 0)):
+            self._exchanged(llvm.AtomicBinOp.xchg, turned)
+
+    def _exchanged(self, how: llvm.AtomicBinOp, operand: Any) -> Any:
+        """Changes the counter by an atomic operation: what it was."""
+        return llvm.atomicrmw(how, self.address, operand, _RELAXED, syncscope=_GPU)
 
     def _complete(self, found: Any, seen: Any) -> Any:
         """Whether all have arrived: an i1, from what the counter was when this party did and what it is."""
@@ -145,11 +154,13 @@ class _Claim(_Counter):
     def _say_stopped(self, known: Any) -> list[Any]:
         """Sets this party's bit if the counter is still as `known`: what it was, and whether it wasn't."""
         said = arith.ori(known, arith.shli(self.own, emit.value(_STOPPED)))
-        swap = llvm.AtomicCmpXchgOp(self.address, known, said, _RELAXED, _RELAXED, syncscope=_GPU)
-        was, done = (
-            llvm.extractvalue(kind, swap.res, [place]) for place, kind in enumerate((emit.i32(), emit.i1()))
-        )
-        return [was, emit.negate(done)]
+
+        def swap() -> Any:
+            made = llvm.AtomicCmpXchgOp(self.address, known, said, _RELAXED, _RELAXED, syncscope=_GPU)
+            return llvm.extractvalue(emit.i32(), made.res, [0])
+
+        was = _told(swap)
+        return [was, emit.negate(emit.equal(was, known))]
 
 
 _LOWERINGS: dict[Any, Callable[[Any], list[Any]]] = {ClaimOp: _claim, AwaitOthersOp: _await_others}

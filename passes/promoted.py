@@ -178,12 +178,13 @@ def _add_up_beside(blocks: _Blocks, position: list[Any]) -> list[Any]:
     rest = emit.equal(emit.rem(emit.sub(kernel.k_end, kernel.k_first), 2), 0)
 
     def one_more() -> list[Any]:
-        second, behind = start(emit.sub(kernel.k_end, 1), position, unset(blocks.kind))
-        both, _ = land(second, land(first, sums, 1)[0], 0)
-        return [both, *behind]
+        second, _ = start(emit.sub(kernel.k_end, 1), position, unset(blocks.kind))
+        return [land(second, land(first, sums, 1)[0], 0)[0]]
 
-    kinds = [value.type for value in left[:3]]
-    return emit.either(rest, kinds, one_more, lambda: [land(first, sums, 0)[0], *position])
+    total = emit.either(rest, [sums.type], one_more, lambda: [land(first, sums, 0)[0]])
+    # Chosen, not left by the branches: what they leave ptxas doesn't know to be the same in a warp's lanes.
+    behind = zip(tile.advance(ring, *position), position, strict=True)
+    return [*total, *(emit.select(rest, far, near) for far, near in behind)]
 
 
 def _rows(whole: Any) -> Any:

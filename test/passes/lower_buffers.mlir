@@ -8,6 +8,7 @@
 !Two = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 !Peer = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "cluster">
 !Small = !tile.buffer<array<i64: 5, 5>, f32, #tile.layout<"S[(5,5):(5,1)]">, "shared">
+!Sums = !llvm.struct<(f32, f32, f32, f32)>
 
 // CHECK: gpu.module @m
 // CHECK-NEXT: llvm.mlir.global external @weft_shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
@@ -62,10 +63,10 @@ gpu.module @m {
   // CHECK-SAME: weft.shared_bytes = 25700 : i32
   // CHECK-NOT: tile.
   gpu.func @over(%v: f32) kernel {
-    %0 = "tile.alloc"() : () -> !Stages
-    // CHECK: llvm.getelementptr %{{.*}}[24576]
-    %1 = "tile.alloc"() : () -> !Small
     // CHECK: %[[OVER:.*]] = llvm.mlir.addressof @weft_shared : !llvm.ptr<3>
+    %0 = "tile.alloc"() : () -> !Stages
+    // CHECK: llvm.getelementptr %[[OVER]][24576]
+    %1 = "tile.alloc"() : () -> !Small
     %2 = "tile.alloc"(%0) : (!Stages) -> !tile.buffer<array<i64: 64, 100>, f32, #tile.layout<"S[(64,100):(100,1)]">, "shared">
     // CHECK: %[[AFTER:.*]] = llvm.getelementptr %{{.*}}[25600]
     %3 = "tile.alloc"() : () -> !Small
@@ -117,6 +118,23 @@ gpu.module @m {
     %1 = "tile.peer"(%0, %rank) : (!Two, i32) -> !Peer
     %2 = "tile.address"(%1) : (!Peer) -> !llvm.ptr<7>
     llvm.store %v, %2 : f32, !llvm.ptr<7>
+    gpu.return
+  }
+
+  // In a kernel with matrix descriptors, which have to be in uniform registers, all addresses follow from what a shuffle
+  // gives: lane 0's number.
+  // CHECK-LABEL: gpu.func @descriptors
+  // CHECK: %[[START:.*]] = llvm.mlir.addressof @weft_shared
+  // CHECK: %[[LANE:.*]] = nvvm.read.ptx.sreg.laneid
+  // CHECK: %[[ZERO:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[LANE]], %{{.*}}, %{{.*}}
+  // CHECK: %[[BASE:.*]] = llvm.getelementptr %[[START]][%[[ZERO]]]
+  // CHECK: llvm.store %{{.*}}, %[[BASE]]
+  gpu.func @descriptors(%v: f32, %a: i64, %sums: !Sums, %more: i1) kernel {
+    %0 = "tile.alloc"() : () -> !Small
+    %1 = "tile.address"(%0) : (!Small) -> !llvm.ptr<3>
+    llvm.store %v, %1 : f32, !llvm.ptr<3>
+    %2 = "wgmma.mma_async"(%sums, %a, %a, %more) {operandSegmentSizes = array<i32: 1, 1, 1, 1>, shape = "m64n8k16",
+      a_type = "f16", b_type = "f16", d_type = "f32"} : (!Sums, i64, i64, i1) -> !Sums
     gpu.return
   }
 }

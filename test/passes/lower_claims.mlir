@@ -1,22 +1,28 @@
 // RUN: weft-opt %s --lower-claims | FileCheck %s
 
 gpu.module @m [#nvvm.target<chip = "sm_90a">] {
-  // What the warp has written is fenced; its first lane arrives. The last of three to do so turns the counter over and takes
-  // the shares of those who have stopped; one with a share looks a while, then sets its bit, unless all have arrived; the
-  // third has no share and goes on. All lanes learn what the first one has.
+  // What the warp has written is fenced; its first lane arrives, and all learn what the counter was. The last of three to
+  // arrive turns the counter over and takes the shares of those who have stopped; one with a share looks a while, then sets
+  // its bit, unless all have arrived; the third has no share and goes on. No loop is one lane's alone.
   // CHECK-LABEL: gpu.func @three
   // CHECK: llvm.fence syncscope("device") acq_rel
   // CHECK: nvvm.bar.warp.sync
-  // CHECK: %[[SPOKEN:.*]] = scf.if
+  // CHECK: %[[TOLD:.*]] = scf.if
   // CHECK: llvm.atomicrmw add %[[COUNTER:.*]], %{{.*}} syncscope("device") monotonic : !llvm.ptr<1>, i32
-  // CHECK: scf.if
+  // CHECK: %[[FOUND:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[TOLD]],
+  // CHECK: arith.andi %[[FOUND]]
+  // CHECK: %[[ALL:.*]] = scf.if
   // CHECK: llvm.atomicrmw xchg %[[COUNTER]], %{{.*}} syncscope("device") monotonic
   // CHECK: arith.ori
+  // CHECK: } else {
   // CHECK: scf.while
   // CHECK: llvm.load %[[COUNTER]] atomic syncscope("device") monotonic
+  // CHECK: nvvm.shfl.sync idx
+  // CHECK: scf.condition
   // CHECK: scf.while
   // CHECK: llvm.cmpxchg %[[COUNTER]], %{{.*}}, %{{.*}} syncscope("device") monotonic monotonic
-  // CHECK: %[[ALL:.*]], %{{.*}} = gpu.shuffle idx %[[SPOKEN]]
+  // CHECK: nvvm.shfl.sync idx
+  // CHECK: scf.condition
   // CHECK: llvm.fence syncscope("device") acq_rel
   // CHECK-NOT: tile.
   // CHECK: memref.store %[[ALL]]
@@ -30,18 +36,18 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     gpu.return
   }
 
-  // One lane looks a while whether all but this warp have arrived; nothing is written.
+  // A warp looks a while whether all but it have arrived; nothing is written.
   // CHECK-LABEL: gpu.func @before
   // CHECK-SAME: %[[PARTIES:[a-z0-9]+]]: i32
   // CHECK-NOT: llvm.fence
-  // CHECK: %[[SPOKEN:.*]] = scf.if
   // CHECK: %[[OTHERS:.*]] = arith.subi %[[PARTIES]]
-  // CHECK: scf.while
+  // CHECK: %[[SEEN:.*]]:2 = scf.while
   // CHECK: llvm.load %{{.*}} atomic syncscope("device") monotonic
+  // CHECK: nvvm.shfl.sync idx
   // CHECK: arith.cmpi eq, %{{.*}}, %[[OTHERS]]
+  // CHECK: arith.andi %[[SEEN]]#1
   // CHECK-NOT: llvm.atomicrmw
-  // CHECK: %[[ALL:.*]], %{{.*}} = gpu.shuffle idx %[[SPOKEN]]
-  // CHECK: %[[ARRIVED:.*]] = arith.cmpi eq, %[[ALL]]
+  // CHECK: %[[ARRIVED:.*]] = arith.cmpi eq, %{{.*}}, %[[OTHERS]]
   // CHECK: memref.store %[[ARRIVED]]
   gpu.func @before(%counters: memref<?xi32>, %parties: i32, %out: memref<?xi1>) kernel
       attributes {known_block_size = array<i32: 128, 1, 1>} {
