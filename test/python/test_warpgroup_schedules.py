@@ -96,6 +96,18 @@ SCHEDULES = (
 )
 
 
+UNIFORM = (*SCHEDULES, of(128, 128, 64, global_splits=2), of(64, 64, 64, 1, 4, global_splits=2))
+
+
+@pytest.mark.parametrize("schedule", UNIFORM, ids=str)
+def test_descriptors_are_reckoned_in_uniform_registers(schedule):
+    """Brought there from others, each product's two would take four instructions that it waits for."""
+    lines = Product().compiled(schedule).sass.splitlines()
+    products = [at for at, line in enumerate(lines) if "HGMMA" in line]
+    loop = lines[products[0] : products[-1]]
+    assert sum("R2UR" in line for line in loop) <= 3, "\n".join(loop)  # those of a barrier's place
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_a_product_is_right_in_every_schedule(schedule):
     product = Product()
@@ -106,6 +118,16 @@ def test_a_product_is_right_in_every_schedule(schedule):
     # One block, several with edges that aren't whole, and fewer rows than a block has.
     for shape in ((*schedule.block[:2], 8 * schedule.block[2]), (200, 264, 136), (8, 24, 72)):
         assert not product.wrong(kernel, shape), shape
+
+
+@pytest.mark.parametrize("seed", [*range(12), 46])
+def test_warps_may_run_in_any_order(seed):
+    """Groups of warps part at a barrier and meet at a product: two of them may have lanes of one warp."""
+    kernel = Product().compiled(of(128, 128, 64, stages=4))
+    a, b = np.ones((256, 512), TYPES["bf16"]), np.ones((128, 512), TYPES["bf16"])
+    d = np.zeros((256, 128), TYPES["bf16"])
+    assert not kernel.emulate(a, b, d, grid=(1, 1, 1), seed=seed).findings
+    assert (d == 512).all()
 
 
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])

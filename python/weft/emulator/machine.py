@@ -203,10 +203,10 @@ class Machine:
 
     def stall(self, group: Group, awaits: tuple[tuple[int, int], ...], ticks: int) -> int:
         """Leaves `group` at its block until a phase of one of these mbarriers completes, or `ticks` pass."""
-        self.hold(group)
-        group.awaits, group.until = awaits, group.since + ticks
-        for cta, offset in awaits:
-            self.wave.mbarriers.wait(group, cta, offset)
+        if self._wait(group):
+            group.awaits, group.until = awaits, group.since + ticks
+            for cta, offset in awaits:
+                self.wave.mbarriers.wait(group, cta, offset)
         return -1
 
     def hold(self, group: Group) -> None:
@@ -271,10 +271,16 @@ class Machine:
             staying[rows] = False
             group.lanes = Lanes.of(self.wave, staying)
             waiting.lanes = Lanes.of(self.wave, threads & ~staying)
-        if (other := self.ready.get(self._key(waiting))) is not None:
-            waiting = self._merged(waiting, other)
-        self.hold(waiting)
+        self._wait(waiting)
         return complete
+
+    def _wait(self, group: Group) -> bool:
+        """Leaves `group` at its block, to wait for others; False where lanes of its warps are there already:
+        with them it may lack none, so all look again.
+        """
+        alone = self._key(group) not in self.ready
+        (self.hold if alone else self.put)(group)
+        return alone
 
     def members(self, lanes: Lanes, slot: int | None) -> Bools:
         """The live lanes that some active lane of the same warp names in a member mask, `[warps, 32]`."""
