@@ -53,9 +53,8 @@ def _base(kernel: Any) -> Any:
         base = llvm.AddressOfOp(places.pointer(3), symbol).result
         if not operations(kernel, MmaAsyncOp, SpMmaAsyncOp):
             return base
-        # Lane 0's number, 0, makes it a value that ptxas doesn't know, but for its being the same in a warp:
-        # only what follows from such it keeps in uniform registers, where matrix descriptors have to be. What
-        # follows from a constant it brings there before every product.
+        # What follows from a shuffle ptxas keeps in uniform registers, where matrix descriptors have to be;
+        # what follows from a constant it brings there before every product. Lane 0's number adds nothing.
         lane = nvvm.read_ptx_sreg_laneid()
         return places.offset(base, emit.uniform(lane))
 

@@ -80,14 +80,14 @@ class _Counter:
         def load() -> Any:
             return llvm.load(emit.i32(), self.address, alignment=4, ordering=_RELAXED, syncscope=_GPU)
 
-        def look(left: Any) -> tuple[Any, list[Any]]:
+        def ask(left: Any) -> tuple[Any, list[Any]]:
             seen = _told(load)
             return arith.andi(emit.negate(enough(seen)), emit.less(0, left)), [left, seen]
 
         def again(left: Any, _: Any) -> list[Any]:
             return [emit.sub(left, 1)]
 
-        return emit.repeat([emit.value(_LOOKS)], look, again, [emit.i32()] * 2)[1]
+        return emit.repeat([emit.value(_LOOKS)], ask, again, [emit.i32()] * 2)[1]
 
 
 class _Claim(_Counter):
@@ -101,7 +101,7 @@ class _Claim(_Counter):
 
     def made(self) -> Any:
         """Arrives, and waits for the others a while: the mask of what this party must do."""
-        found = _told(lambda: self._exchanged(llvm.AtomicBinOp.add, emit.value(1)))
+        found = _told(lambda: self._changed(llvm.AtomicBinOp.add, emit.value(1)))
         last = emit.equal(emit.bit_and(found, _ARRIVED), emit.sub(self.parties, 1))
 
         def take_all_left() -> list[Any]:
@@ -124,9 +124,9 @@ class _Claim(_Counter):
         """
         turned = emit.xor(emit.bit_and(found, -1 << _TURN_BIT), emit.value(-1 << _TURN_BIT))
         with emit.when(emit.equal(places.lane(), 0)):
-            self._exchanged(llvm.AtomicBinOp.xchg, turned)
+            self._changed(llvm.AtomicBinOp.xchg, turned)
 
-    def _exchanged(self, how: llvm.AtomicBinOp, operand: Any) -> Any:
+    def _changed(self, how: llvm.AtomicBinOp, operand: Any) -> Any:
         """Changes the counter by an atomic operation: what it was."""
         return llvm.atomicrmw(how, self.address, operand, _RELAXED, syncscope=_GPU)
 

@@ -148,7 +148,7 @@ def test_descriptors_are_reckoned_in_uniform_registers(schedule):
     lines = compiled(schedule, (2, 2, 2, 2, 2)).sass.splitlines()
     products = [at for at, line in enumerate(lines) if "QGMMA" in line]
     loop = lines[products[0] : products[-1]]
-    # Those of a scale's place and of a barrier's; each of the products would have four.
+    # Those of a scale's place and of a barrier's; each of a product's instructions would have up to four.
     assert sum("R2UR" in line for line in loop) <= 3, "\n".join(loop)
 
 
@@ -252,12 +252,14 @@ def test_a_scale_of_the_block_before_is_caught(monkeypatch, warpgroups):
     assert (d != a @ b.T).any()
 
 
-def test_more_blocks_of_k_than_a_warp_has_lanes():
+@pytest.mark.parametrize("schedule", [of(128, 128), of(128, 192, splits=2), of(256, 32, swap=True)], ids=str)
+def test_more_blocks_of_k_than_a_warp_has_lanes(schedule):
     """The scales of B are read for 32 blocks at a time: the last of one turn, and the first of the next."""
-    kernel = compiled(of(128, 128), (2, 2, 2, 2, 2))
-    for blocks in (32, 33, 34, 65):
-        operands = Operands(128, 128, 128 * blocks)
-        d = np.full((128, 128), np.nan, np.float32)
+    kernel = compiled(schedule, (2, 2, 2, 2, 2))
+    m, n, _ = schedule.block
+    for blocks in (32, 33, 34, 69):
+        operands = Operands(m, n, 128 * blocks)
+        d = np.full((m, n), np.nan, np.float32)
         emulated(kernel, operands, d)
         a, b = operands.scaled()
         assert (d == a @ b.T).all(), blocks

@@ -2,6 +2,7 @@
 
 import pytest
 from emulator_ptx import launch_threads as launch
+from emulator_ptx import module
 
 from weft import emulator
 
@@ -134,6 +135,31 @@ def test_lanes_that_never_come_to_a_collective_are_a_deadlock():
     """
     with pytest.raises(emulator.Deadlock, match=r"warp 0 \(16 lanes\) waits at line 18 \(shfl.sync\)"):
         launch(body, 32, 32)
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_lanes_that_never_come_to_a_product_are_a_deadlock(seed):
+    """A warp waits for them at a place where the other warps of its warpgroup wait for it."""
+    given = module(
+        """
+        .visible .entry kernel()
+        {
+          .reg .pred %p<2>; .reg .b32 %r<2>; .reg .f32 %f<4>; .reg .b64 %d;
+          mov.u32 %r0, %tid.x;
+          mov.b64 %d, 0;
+          setp.lt.u32 %p0, %r0, 16;
+          @%p0 bra OTHER;
+          wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3}, %d, %d, 0, 1, 1, 0, 0;
+          ret;
+        OTHER:
+          bar.sync 1, 256;
+          ret;
+        }
+        """,
+        target="sm_90a",
+    )
+    with pytest.raises(emulator.Deadlock, match=r"warp 0 \(16 lanes\) waits at line \d+ \(wgmma.mma_async\)"):
+        given.launch("kernel", block=128, seed=seed, max_instructions=100_000)
 
 
 def test_lanes_wait_for_one_another_at_a_collective():

@@ -10,6 +10,7 @@ from weft.tools import pipeline_docs
 from weft.tools.pipeline_docs import BLOCKS, SCHEDULE, TILES
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pipeline-sm_90a.svg"
+PAGE = PICTURE.with_name("walkthrough-sm_90a.md")
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,12 @@ def test_a_stage_holds_one_block_at_a_time_and_all_are_multiplied(spans):
         for each in products:
             (read,) = (s for s in of(spans, "read") if s.block == each.block)
             assert read.first <= each.first <= each.last <= read.last
+
+
+def test_the_page_says_what_the_picture_shows(spans):
+    assert f"`emulate(…, seed={pipeline_docs._SEED})`" in PAGE.read_text("utf-8")
+    filled = [s.first for s in of(spans, "held") if s.block < SCHEDULE.stages]
+    assert max(filled) < min(s.first for s in of(spans, "products"))
 
 
 def test_the_next_tile_is_copied_before_the_epilogue_of_this_one_is_done(spans):

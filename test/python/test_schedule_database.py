@@ -77,6 +77,10 @@ def test_f16_takes_what_bf16_has_where_it_has_none_of_its_own(tmp_path):
     kept = file(tmp_path / "kept", entry(), entry(replace(PRODUCT, types=replace(mixed.types, d="f8E5M2"))))
     assert database.tuned(halves, [kept]) == ODD
     assert database.tuned(mixed, [kept]) is None
+    with pytest.warns(UserWarning) as caught:  # once, of a product that is its own twin
+        eight = replace(PRODUCT, types=Types("f8E4M3FN", "f8E4M3FN", "f32"))
+        assert database.tuned(eight, [file(tmp_path / "bad", entry(eight, replace(ODD, stages=99)))]) is None
+    assert len(caught) == 1
     own = file(tmp_path / "own", entry(), entry(halves, OTHER))
     assert database.tuned(halves, [own]) == OTHER
     assert found(64, own) == ODD

@@ -101,7 +101,7 @@ UNIFORM = (*SCHEDULES, of(128, 128, 64, global_splits=2), of(64, 64, 64, 1, 4, g
 
 @pytest.mark.parametrize("schedule", UNIFORM, ids=str)
 def test_descriptors_are_reckoned_in_uniform_registers(schedule):
-    """Brought there from others, each product's two would take four instructions that it waits for."""
+    """Brought there from others, the two of each of a product's instructions would take up to four more."""
     lines = Product().compiled(schedule).sass.splitlines()
     products = [at for at, line in enumerate(lines) if "HGMMA" in line]
     loop = lines[products[0] : products[-1]]

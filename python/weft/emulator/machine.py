@@ -203,10 +203,13 @@ class Machine:
 
     def stall(self, group: Group, awaits: tuple[tuple[int, int], ...], ticks: int) -> int:
         """Leaves `group` at its block until a phase of one of these mbarriers completes, or `ticks` pass."""
-        if self._wait(group):
-            group.awaits, group.until = awaits, group.since + ticks
-            for cta, offset in awaits:
-                self.wave.mbarriers.wait(group, cta, offset)
+        if self._key(group) in self.ready:
+            self.put(group)  # beside lanes of its own warps, from which it came apart: all ask again
+            return -1
+        self.hold(group)
+        group.awaits, group.until = awaits, group.since + ticks
+        for cta, offset in awaits:
+            self.wave.mbarriers.wait(group, cta, offset)
         return -1
 
     def hold(self, group: Group) -> None:
@@ -271,16 +274,14 @@ class Machine:
             staying[rows] = False
             group.lanes = Lanes.of(self.wave, staying)
             waiting.lanes = Lanes.of(self.wave, threads & ~staying)
-        self._wait(waiting)
+        other = self.ready.get(self._key(waiting))
+        if other is None:
+            self.hold(waiting)
+        elif (waiting.lanes.threads().any(axis=1) & other.lanes.threads().any(axis=1)).any():
+            self.put(waiting)  # with lanes of its own warps it may lack none: all look again
+        else:
+            self.hold(self._merged(waiting, other))
         return complete
-
-    def _wait(self, group: Group) -> bool:
-        """Leaves `group` at its block, to wait for others; False where lanes of its warps are there already:
-        with them it may lack none, so all look again.
-        """
-        alone = self._key(group) not in self.ready
-        (self.hold if alone else self.put)(group)
-        return alone
 
     def members(self, lanes: Lanes, slot: int | None) -> Bools:
         """The live lanes that some active lane of the same warp names in a member mask, `[warps, 32]`."""

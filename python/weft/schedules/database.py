@@ -46,8 +46,8 @@ class Product:
 
     @property
     def twin(self) -> "Product":
-        """The same product with f16 for bf16 and the other way round: of the same bytes, and multiplied at
-        the same rate.
+        """The same product with f16 for bf16 and the other way round, D's too: of the same bytes, and
+        multiplied at the same rate.
         """
         a, b, d = (_TWINS.get(each, each) for each in (self.types.a, self.types.b, self.types.d))
         return replace(self, types=replace(self.types, a=a, b=b, d=d))
@@ -177,7 +177,7 @@ def tuned(product: Product, asked: Sequence[Path]) -> AnySchedule | None:
     An entry that can't be used costs a warning. Files are read once in a process.
     """
     for path in asked:
-        layers = (_index(path).get(each.layer, {}) for each in (product, product.twin))
+        layers = (_index(path).get(each.layer, {}) for each in dict.fromkeys((product, product.twin)))
         for entry in chain.from_iterable(nearest(product.m, layer) for layer in layers):
             try:
                 return checked(entry, product)
