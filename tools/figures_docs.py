@@ -4,6 +4,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -55,10 +56,12 @@ def _sections(reports: Sequence[Report]) -> Iterator[str]:
 
 
 def _tables(reports: Sequence[Report]) -> Iterator[str]:
-    """A table for all runs of the same products."""
+    """A table for all runs of the same products: those of groups apart, and of masked groups."""
     by_shapes: dict[tuple[str, ...], list[Report]] = {}
     for report in reports:
-        by_shapes.setdefault(tuple(dict.fromkeys(r.problem.shape for r in report.results)), []).append(report)
+        for part in _kinds(report):
+            shapes = tuple(dict.fromkeys(r.problem.shape for r in part.results))
+            by_shapes.setdefault(shapes, []).append(part)
     for shapes, alike in by_shapes.items():
         columns = [(r, m) for r in alike for m in MODES if any(_of(r, shape, m) for shape in shapes)]
         yield f"| M x N x K | {' | '.join(_title(report, mode) for report, mode in columns)} |"
@@ -70,8 +73,17 @@ def _tables(reports: Sequence[Report]) -> Iterator[str]:
         yield ""
 
 
+def _kinds(report: Report) -> Iterator[Report]:
+    """The results of each kind of problem, as a run by themselves."""
+    by_kind: dict[str, list[Result]] = {}
+    for result in report.results:
+        by_kind.setdefault(result.problem.kind, []).append(result)
+    for results in by_kind.values():
+        yield replace(report, results=results)
+
+
 def _title(report: Report, mode: str) -> str:
-    return report.results[0].problem.types + ("" if mode == "burst" else f", {mode}")
+    return report.results[0].problem.kind + ("" if mode == "burst" else f", {mode}")
 
 
 def _of(report: Report, shape: str, mode: str) -> Result | None:
