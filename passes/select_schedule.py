@@ -56,7 +56,8 @@ def run(module: Any, chip: str, rows: str) -> None:
         needed = needed_chips(op.types) if rows == "aligned" else Schedule.chips(op.types)
         if not needed:
             what = "groups" if op.types.grouped else f"elements of {op.types.a}"
-            raise refuse(op, f"takes rows at multiples of 16 bytes alone, with {what}")
+            wide = ", and of D in f32 or i32 at multiples of two elements"
+            raise refuse(op, f"takes rows at multiples of 16 bytes alone, with {what}{wide}")
         if chip not in needed:
             raise refuse(op, f"has no schedule for {chip}: it needs {describe(needed)}")
         if op.schedule is None or (rows == "any" and not isinstance(op.schedule, Schedule)):

@@ -152,7 +152,8 @@ class _Given:
             for v, t in zip((view_a, view_b), transposed, strict=True)
         )
         if k != k_b:
-            raise WeftError(f"weft.matmul: a is {m} x {k} and b {k_b} x {n}: they don't agree on K")
+            hint = "; with the other transpose_b they would" if k == n else ""
+            raise WeftError(f"weft.matmul: a is {m} x {k} and b {k_b} x {n}: they don't agree on K{hint}")
         sizes = _Extents.of(m, n, k, view_a, view_b, "groups" in added)
         if sizes.matrices is None:
             view_a, view_b = _without_copies(view_a), _without_copies(view_b)
@@ -295,6 +296,8 @@ class _Extents:
         if view.shape[-1] > 1 and view.strides[-1] != 1:
             what = {1: "elements"}.get(len(shape), "columns" if name == "scale_a" else "rows of elements")
             found = f"strides {arrays.view(array).strides}"
+            if name == "scale_a":
+                found += ": the transpose of an array with a row for each block of K has such"
             raise WeftError(f"weft.matmul: expects {name} of {what} that lie together, got {found}")
         return view
 

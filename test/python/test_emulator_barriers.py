@@ -4,7 +4,14 @@ import pytest
 from emulator_ptx import launch_threads as launch
 from emulator_ptx import module
 
+import weft
 from weft import emulator
+
+
+@pytest.mark.parametrize("seed", [-1, "x", 1.5])
+def test_a_seed_is_a_number_from_0(seed):
+    with pytest.raises(weft.WeftError, match="seed is a number from 0, got"):
+        launch("ret;", seed=seed)
 
 
 def test_barriers_order_shared_memory():

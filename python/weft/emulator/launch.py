@@ -89,6 +89,8 @@ class Module:
         Raises PtxError for instructions that aren't supported, Fault, Deadlock, and WeftError for a launch
         that doesn't fit the kernel.
         """
+        if seed is not None and (not isinstance(seed, int) or seed < 0):
+            raise WeftError(f"seed is a number from 0, got {seed!r}")
         program = self._program(kernel)
         dynamic = program.shared_dynamic - program.shared_static + shared_bytes if shared_bytes else 0
         total = program.shared_static + dynamic
