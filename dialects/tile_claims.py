@@ -14,10 +14,10 @@ class ClaimOp(Op, dialect=Tile, name="claim"):
     parts, waits a while for them, and learns what it must do with the whole.
 
     `parties` warps of different CTAs meet so at `counters[index]`, 2 to 16 of them; `party` is this one's
-    number, from 0. All lanes of the warp give the same. The result (i32) is a mask of shares, from 0 to
-    `shares` - 1: each is claimed by one party, which sees what all have written. That is the party of the
-    same number, or where it has stopped to wait the one that came last: no party needs another to run at the
-    same time. A counter is 0 before the first launch; after one, it is ready for the next.
+    number, from 0. Operands are the same in all lanes of the warp. The result (i32) is a mask of shares, from
+    0 to `shares` - 1: each is claimed by one party, which sees what all have written. That is the party of
+    the same number, or where it has stopped to wait the one that came last: no party needs another to run at
+    the same time. A counter is 0 before the first launch; after one, it is ready for the next.
     """
 
     counters: ext.Operand[Any]
@@ -38,7 +38,7 @@ class ClaimOp(Op, dialect=Tile, name="claim"):
 
 class AwaitOthersOp(Op, dialect=Tile, name="await_others"):
     """A warp that has yet to write its part waits a while until all other parties have arrived at
-    `counters[index]`: whether they have, an i1. All lanes of the warp give the same.
+    `counters[index]`: whether they have, an i1. Operands are the same in all lanes of the warp.
 
     Where they have, its `tile.claim` is the last, which sees what they have written and gets its share: then
     nobody needs its part in memory.

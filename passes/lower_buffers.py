@@ -55,8 +55,7 @@ def _base(kernel: Any) -> Any:
             return base
         # What follows from a shuffle ptxas keeps in uniform registers, where matrix descriptors have to be;
         # what follows from a constant it brings there before every product. Lane 0's number adds nothing.
-        lane = nvvm.read_ptx_sreg_laneid()
-        return places.offset(base, emit.uniform(lane))
+        return places.offset(base, emit.of_lane(nvvm.read_ptx_sreg_laneid(), 0))
 
 
 def _start(op: AllocOp, starts: dict[Any, int], following: int) -> int:

@@ -102,7 +102,7 @@ def _cell(report: Report, shape: str, mode: str) -> str:
 
 
 def _mean(report: Report, mode: str) -> str:
-    ratios = [each for (_, name), found in report.speeds(mode).items() if name == _WEFT for each in found]
+    ratios = report.speeds(mode).get((report.results[0].problem.kind, _WEFT))
     return f"**{geometric_mean(ratios):.3f}**" if ratios else "–"
 
 
