@@ -6,7 +6,7 @@ The kernel's `weft.shared_bytes` attribute says how much of it a launch must pro
 from typing import Any
 
 from weft.dialects.op import refuse
-from weft.dialects.tile import AddressOp, AllocOp, PeerOp, SliceOp, StageOp, stage_bytes
+from weft.dialects.tile import AddressOp, AllocOp, PeerOp, SliceOp, StageOp
 from weft.dialects.wgmma import MmaAsyncOp, SpMmaAsyncOp
 from weft.mlir import gpu, ir, llvm, nvvm, operations
 from weft.passes import emit, places
@@ -100,21 +100,11 @@ def _forward(kernel: Any, addresses: dict[Any, Any]) -> None:
             if isinstance(op, PeerOp):
                 addresses[op.peer] = nvvm.mapa(places.pointer(7), base, op.rank)
             else:
-                addresses[op.tile] = places.offset(base, _distance(op))
+                addresses[op.tile] = places.offset(base, places.distance(op))
     for op in reversed(views):
         if any(True for result in op.results for _ in result.uses):
             raise refuse(op, "has a use that isn't lowered: run --lower-copies before --lower-buffers")
         op.operation.erase()
-
-
-def _distance(op: Any) -> Any:
-    """The bytes from a buffer's start to one of its stages or parts."""
-    kind = op.buffer.type
-    if isinstance(op, StageOp):
-        return emit.mul(op.index, stage_bytes(kind))
-    rows, columns = kind.layout.group(kind.shape)
-    elements = emit.add(places.place_of(op.row, rows), places.place_of(op.column, columns))
-    return emit.mul(elements, kind.element_bits // 8)
 
 
 LOWER_BUFFERS = Pass(

@@ -8,7 +8,7 @@ from typing import Any
 from weft.dialects import tile, wgmma
 from weft.dialects.instruction import struct_of
 from weft.dialects.op import refuse
-from weft.dialects.tile import is_buffer
+from weft.dialects.tile import SliceOp, StageOp, is_buffer
 from weft.dialects.tile_async import GemmAsyncOp, WaitGemmOp
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import wgmma as isa
@@ -17,7 +17,7 @@ from weft.isa.descriptors import SWIZZLES as MODES
 from weft.isa.types import ELEMENT_TYPES
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
-from weft.passes import emit, uniformity
+from weft.passes import emit, places, uniformity
 from weft.passes.instructions import LETTERS, assembly, join
 from weft.passes.pass_ import Pass, rewrite
 from weft.passes.uniformity import Scope
@@ -82,9 +82,11 @@ class Operand:
             raise refuse(op, f"has no descriptor of {name}: {verdict}")
         return cls(record, Layout((*rows, *depth)), shape, size, outside)
 
-    def offset(self, row: int, k: int) -> int:
-        """The bytes from the operand's start to a row and depth, before the swizzle."""
-        return self.layout.apply((row, k), self.shape)["m"] * self.bytes
+    def units(self, row: int, k: int) -> int:
+        """How far a row and depth lie from the operand's start, before the swizzle, as addresses count."""
+        bytes_ = self.layout.apply((row, k), self.shape)["m"] * self.bytes
+        assert bytes_ % UNIT == 0
+        return bytes_ // UNIT
 
 
 def _multiply(op: GemmAsyncOp) -> Any:
@@ -112,7 +114,7 @@ def _multiply(op: GemmAsyncOp) -> Any:
             struct = wgmma.mma_async(
                 inouts=struct,
                 a=left.values(block, step, depth),
-                b=_advance(b_start, b.offset(0, step * depth)),
+                b=_advance(b_start, b.units(0, step * depth)),
                 scale_d=op.accumulate if step == 0 else arith.constant(emit.i1(), 1),
                 **{name: value for name, value in vars(form).items() if name != "a_registers"},
                 **_transposes(left.transpose, b.transpose),
@@ -151,7 +153,7 @@ class _Left:
     def values(self, block: int, step: int, depth: int) -> list[Any]:
         """What one instruction reads: a descriptor, or four registers."""
         if self.start is not None:
-            return [_advance(self.start, self.operand.offset(block * isa.M, step * depth))]
+            return [_advance(self.start, self.operand.units(block * isa.M, step * depth))]
         first = (block * self.steps + step) * self.type.count
         found = self.words[first : first + self.type.count]
         kind = ir.Type.parse(self.type.type)
@@ -178,17 +180,31 @@ def _check_accumulators(op: GemmAsyncOp, form: isa.MmaAsync) -> None:
 
 
 def _descriptor(buffer: Any, operand: Operand) -> Any:
+    """The descriptor of a buffer's start. A stage's is that of all stages, moved on: from block to block but
+    one addition changes, with nothing to wait for before a product's first instruction.
+    """
     fields = {name: value for name, value in vars(operand.record).items() if name != "address"}
-    return wgmma.descriptor(tile.address(buffer), **fields)
+    moves: list[Any] = []
+    while isinstance(view := _maker(buffer), StageOp | SliceOp):
+        moves, buffer = [view, *moves], view.buffer
+    start = wgmma.descriptor(tile.address(buffer), **fields)
+    # Parts of stages lie alike in all of them, and that first: what stays the same in a loop is left outside.
+    for view in sorted(moves, key=lambda view: isinstance(view, StageOp)):
+        start = _advance(start, places.distance(view, UNIT))
+    return start
 
 
-def _advance(descriptor: Any, bytes_: int) -> Any:
-    """The descriptor of what lies some bytes on: addresses count 16 of them, and don't carry."""
-    assert bytes_ % UNIT == 0
-    if bytes_ == 0:
+def _maker(value: Any) -> Any:
+    """The op that a value is a result of; None for a block's argument."""
+    return None if isinstance(value.owner, ir.Block) else value.owner
+
+
+def _advance(descriptor: Any, units: Any) -> Any:
+    """The descriptor of what lies so many units of an address on: a number, or an i32. Nothing is carried."""
+    if isinstance(units, int) and units == 0:
         return descriptor
     low, high = emit.elements(llvm.bitcast(ir.VectorType.get([2], emit.i32()), descriptor))
-    pair = [arith.addi(low, emit.value(bytes_ // UNIT)), high]
+    pair = [arith.addi(low, emit.value(units)), high]
     return llvm.bitcast(descriptor.type, vector.from_elements(ir.VectorType.get([2], emit.i32()), pair))
 
 

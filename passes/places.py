@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from weft.dialects.op import refuse
+from weft.dialects.tile_buffers import SliceOp, StageOp, stage_bytes
 from weft.dialects.tile_types import FP8_TYPES
 from weft.isa.chips import LANES, WARPS
 from weft.layout import Iter, Layout
@@ -231,6 +232,16 @@ def place_of(value: Any, digits: tuple[Iter, ...]) -> Any:
         total = emit.add(total, emit.mul(low, digit.stride))
         value = emit.div(value, digit.extent) if number else value
     return total
+
+
+def distance(view: StageOp | SliceOp, unit: int = 1) -> Any:
+    """How far a stage or part of a buffer lies from the buffer's start, in units of so many bytes."""
+    kind = view.buffer.type
+    if isinstance(view, StageOp):
+        return emit.mul(view.index, stage_bytes(kind) // unit)
+    rows, columns = kind.layout.group(kind.shape)
+    elements = emit.add(place_of(view.row, rows), place_of(view.column, columns))
+    return emit.div(emit.mul(elements, kind.element_bits // 8), unit)
 
 
 def carry_free(digits: tuple[Iter, ...], unit: int) -> bool:

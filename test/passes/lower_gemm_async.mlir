@@ -16,6 +16,8 @@
 !A32 = !tile.buffer<array<i64: 64, 32>, bf16, #tile.layout<"S[(64,32):(32,1)] xor 64B">, "shared">
 !N64 = !tile.buffer<array<i64: 32, 64>, bf16, #tile.layout<"S[(32,64):(64,1)] xor 128B">, "shared">
 !N128 = !tile.buffer<array<i64: 32, 128>, bf16, #tile.layout<"S[(32,2,64):(64,2048,1)] xor 128B">, "shared">
+!Stages = !tile.buffer<array<i64: 3, 128, 64>, bf16, #tile.layout<"S[(3,128,64):(8192,64,1)] xor 128B">, "shared">
+!Stage = !tile.buffer<array<i64: 128, 64>, bf16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
 !M128 = !tile.buffer<array<i64: 16, 128>, bf16, #tile.layout<"S[(16,2,64):(64,1024,1)] xor 128B">, "shared">
 
 gpu.module @m {
@@ -59,6 +61,35 @@ gpu.module @m {
     // CHECK: "wgmma.commit_group"
     // CHECK: "tile.from_lane"
     %c = "tile.from_lane"(%v) : (vector<4xf32>) -> !D8
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A64, !B64, !D8, i1) -> !D8
+    gpu.return
+  }
+
+  // A part of a stage: the descriptor of all stages is moved to the part first, which lies alike in each of them, then to
+  // the stage. Addresses in it count 16 bytes: a row is 64 elements of 2, a stage 1024 times 16.
+  // CHECK-LABEL: gpu.func @part_of_a_stage
+  // CHECK-SAME: %[[STAGE:[a-z0-9]+]]: i32, %[[ROW:[a-z0-9]+]]: i32)
+  gpu.func @part_of_a_stage(%b: !B64, %c: !D8, %more: i1, %stage: i32, %row: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: %[[ALL:.*]] = "tile.alloc"
+    // CHECK: %[[START:.*]] = "tile.address"(%[[ALL]])
+    // CHECK: %[[A:.*]] = "wgmma.descriptor"(%[[START]])
+    // CHECK: %[[N:.*]] = arith.constant 64 : i32
+    // CHECK: arith.muli %[[ROW]], %[[N]] : i32
+    // CHECK: %[[N:.*]] = arith.constant 16 : i32
+    // CHECK: %[[BELOW:.*]] = arith.divui %{{.*}}, %[[N]] : i32
+    // CHECK: llvm.bitcast %[[A]] : i64 to vector<2xi32>
+    // CHECK: arith.addi %{{.*}}#0, %[[BELOW]] : i32
+    // CHECK: %[[PART:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
+    // CHECK: %[[N:.*]] = arith.constant 1024 : i32
+    // CHECK: %[[FAR:.*]] = arith.muli %[[STAGE]], %[[N]] : i32
+    // CHECK: llvm.bitcast %[[PART]] : i64 to vector<2xi32>
+    // CHECK: arith.addi %{{.*}}#0, %[[FAR]] : i32
+    // CHECK: %[[IN_STAGE:.*]] = llvm.bitcast %{{.*}} : vector<2xi32> to i64
+    // CHECK: "wgmma.mma_async"(%{{.*}}, %[[IN_STAGE]],
+    %all = "tile.alloc"() : () -> !Stages
+    %zero = arith.constant 0 : i32
+    %one = "tile.stage"(%all, %stage) : (!Stages, i32) -> !Stage
+    %a = "tile.slice"(%one, %row, %zero) : (!Stage, i32, i32) -> !A64
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A64, !B64, !D8, i1) -> !D8
     gpu.return
   }
