@@ -78,13 +78,16 @@ class _Blocks:
 def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
     """Each part's products are done and added up before the next are started.
 
-    What another warpgroup has under way keeps the tensor cores busy while this one adds up.
+    What another warpgroup has under way keeps the tensor cores busy while this one adds up. With several
+    parts the next block is awaited behind the last one's sums: ptxas asks before these are made, so that the
+    answer is there after them. With one part, a warp that had to wait would sleep over all of its sums.
     """
-    kernel, parts, scales = blocks.kernel, len(blocks.rows), blocks.scales
+    kernel, ring, parts, scales = blocks.kernel, blocks.kernel.ring, len(blocks.rows), blocks.scales
+    early = parts > 1
 
-    def block(number: Any, carried: list[Any], further: Callable[[Any], list[Any]]) -> list[Any]:
-        sums, (stage, phase), of_b = carried[:parts], carried[parts : parts + 2], carried[parts + 2 :]
-        tile.await_(kernel.ring, stage, phase)
+    def turn(carried: list[Any], of_b: list[Any]) -> list[Any]:
+        """A block that has come: the sums with its products, and where the ring stands then."""
+        sums, (stage, phase) = carried[:parts], carried[parts:]
         # What one product takes the place of is the last one: its registers are free when that is added up.
         products = unset(blocks.kind)
         for part in range(parts):
@@ -93,44 +96,61 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
             (products,) = tile.wait_gemm(products)
             sums[part] = blocks.add(sums[part], products, factors, 0)
         kernel.release(stage)
-        return [*sums, *tile.advance(kernel.ring, stage, phase), *further(number)]
+        return [*sums, *tile.advance(ring, stage, phase)]
 
+    def block(carried: list[Any], of_b: list[Any]) -> list[Any]:
+        if not early:
+            tile.await_(ring, *carried[parts:])
+        left = turn(carried, of_b)
+        if early:
+            tile.await_(ring, *left[parts:])
+        return left
+
+    ahead = scales.of_lanes(emit.add(kernel.k_first, 1)) if scales else []
+    of_b = blocks.of_b(kernel.k_first)
+    if early:
+        tile.await_(ring, *position)  # beside what memory brings
+    # What follows the last block may never come: where that would be awaited, it stands behind the loop.
+    end = emit.sub(kernel.k_end, int(early))
     carried = [*[blocks.zeros] * parts, *position]
     if scales is None:
-        left = kernel.each_block(carried, lambda number, carried: block(number, carried, lambda _: []))
+        left = emit.loop(kernel.k_first, end, 1, carried, lambda _, carried: block(carried, []))
     else:
-        left = _each_scaled(kernel, scales, carried, block)
-    return [_together(left[:parts], kernel.sums_type), *left[parts : parts + 2]]
+        left, of_b = _each_scaled(scales, (kernel.k_first, end), ahead, carried, of_b, block)
+    if early:
+        left = turn(left, of_b)
+    return [_together(left[:parts], kernel.sums_type), *left[parts:]]
 
 
 def _each_scaled(
-    kernel: "WgmmaKernel",
     scales: TileScales,
+    span: tuple[Any, Any],
+    ahead: list[Any],
     carried: list[Any],
-    body: Callable[[Any, list[Any], Callable[[Any], list[Any]]], list[Any]],
-) -> list[Any]:
-    """A loop over the blocks of K, as many of them at a time as a warp has lanes: each lane has read the
-    scales of B for one, so that between products nothing waits for memory.
+    of_b: list[Any],
+    body: Callable[[list[Any], list[Any]], list[Any]],
+) -> tuple[list[Any], list[Any]]:
+    """A loop over the blocks of K of a span, as many of them at a time as a warp has lanes: each lane has
+    read the scales of B for one, so that between products nothing waits for memory.
 
-    `body` gets a block's scales behind what it carries, and a function that gives those of the block after.
+    `of_b` are the first block's scales, `ahead` those of the blocks behind it. `body` makes what is carried
+    next of that and a block's scales. Returns what the loop leaves, and the scales of the block behind it.
     """
-    count = len(scales.blocks)
+    first, end = span
+    count = len(of_b)
 
     def several(first: Any, carried: list[Any]) -> list[Any]:
-        ahead, end = carried[:count], emit.minimum(emit.add(first, LANES), kernel.k_end)
-
-        def further(number: Any) -> list[Any]:
-            return [emit.of_lane(each, emit.sub(number, first)) for each in ahead]
+        ahead, carried = carried[:count], carried[count:]
 
         def one(number: Any, carried: list[Any]) -> list[Any]:
-            return body(number, carried, further)
+            left = body(carried[:-count], carried[-count:])
+            return [*left, *(emit.of_lane(each, emit.sub(number, first)) for each in ahead)]
 
         later = scales.of_lanes(emit.add(first, LANES + 1))
-        return [*later, *emit.loop(first, end, 1, carried[count:], one)]
+        return [*later, *emit.loop(first, emit.minimum(emit.add(first, LANES), end), 1, carried, one)]
 
-    ahead = scales.of_lanes(emit.add(kernel.k_first, 1))
-    begin = [*ahead, *carried, *scales.of_b(kernel.k_first)]
-    return emit.loop(kernel.k_first, kernel.k_end, LANES, begin, several)[count:]
+    left = emit.loop(first, end, LANES, [*ahead, *carried, *of_b], several)[count:]
+    return left[:-count], left[-count:]
 
 
 @dataclass(frozen=True)

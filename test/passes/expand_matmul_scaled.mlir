@@ -1,7 +1,8 @@
 // RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
 
 // Scales of A come with each stage; those of B are read for 32 blocks of K at a time, one by each lane, which gives it to
-// all a block ahead. What a product's instructions have summed is added up, scaled, before the next.
+// all a block ahead. What a product's instructions have summed is added up, scaled, before the next. Of two products a
+// block, the next block is awaited behind the last one's sums, and the last block stands behind the loops.
 // CHECK-LABEL: gpu.func @scaled
 // CHECK: %[[SCALES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 1, 256>, f32
 // CHECK: "tile.tensor_map"(%{{.*}}) : (memref<?x?xf32>)
@@ -9,10 +10,11 @@
 // CHECK: "tile.role"
 // CHECK: %[[LANES:.*]] = memref.load
 // CHECK: %[[FIRST:.*]] = memref.load
-// CHECK: scf.for {{.*}} step %c32_i32 iter_args(%[[AHEAD:.*]] = %[[LANES]], {{.*}}, %[[OF_FIRST:[a-z0-9]+]] = %[[FIRST]])
+// CHECK: "tile.await"
+// CHECK: %[[LEFT:.*]]:6 = scf.for {{.*}} step %c32_i32 iter_args(%[[AHEAD:.*]] = %[[LANES]], {{.*}}, %[[OF_FIRST:[a-z0-9]+]] = %[[FIRST]])
 // CHECK: %[[LATER:.*]] = memref.load
 // CHECK: scf.for {{.*}}%[[NOW:[a-z0-9]+]] = %[[OF_FIRST]])
-// CHECK: "tile.await"
+// CHECK-NOT: "tile.await"
 // CHECK: %[[GROUP:.*]] = "tile.gemm_async"
 // CHECK: "tile.load_row"
 // CHECK: vector.broadcast %[[NOW]]
@@ -21,9 +23,17 @@
 // CHECK: vector.fma %[[LANE]], %{{.*}}, %{{.*}}
 // CHECK: "tile.gemm_async"({{.*}}, %[[DONE]], %false)
 // CHECK: "tile.release"{{.*}}by_warps = true
+// CHECK: %[[THERE:.*]]:2 = "tile.advance"
+// CHECK: "tile.await"(%{{.*}}, %[[THERE]]#0, %[[THERE]]#1)
 // CHECK: %[[NEXT:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[AHEAD]],
 // CHECK: scf.yield %{{.*}}, %[[NEXT]] :
 // CHECK: scf.yield %[[LATER]],
+// CHECK-NOT: "tile.await"
+// CHECK: %[[LAST:.*]] = "tile.gemm_async"
+// CHECK: vector.broadcast %[[LEFT]]#5
+// CHECK: "tile.wait_gemm"(%[[LAST]])
+// CHECK: "tile.gemm_async"
+// CHECK: "tile.release"{{.*}}by_warps = true
 // CHECK: "tile.role"
 // CHECK: "tile.expect"{{.*}}bytes = 41984
 // CHECK-COUNT-3: "tile.copy_async"
