@@ -4,7 +4,7 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -63,13 +63,20 @@ def _tables(reports: Sequence[Report]) -> Iterator[str]:
             shapes = tuple(dict.fromkeys(r.problem.shape for r in part.results))
             by_shapes.setdefault(shapes, []).append(part)
     for shapes, alike in by_shapes.items():
-        columns = [(r, m) for r in alike for m in MODES if any(_of(r, shape, m) for shape in shapes)]
-        yield f"| M x N x K | {' | '.join(_title(report, mode) for report, mode in columns)} |"
+        columns = [
+            _Column(report, mode, name)
+            for report in alike
+            for mode in MODES
+            for name in dict.fromkeys((_WEFT, *(r.implementation for r in report.results)))
+            if name != report.reference
+        ]
+        columns = [column for column in columns if any(map(column.result, shapes))]
+        yield f"| M x N x K | {' | '.join(column.title for column in columns)} |"
         yield "|---" * (len(columns) + 1) + "|"
         for shape in shapes:
-            cells = (_cell(report, shape, mode) for report, mode in columns)
+            cells = (column.cell(shape) for column in columns)
             yield f"| {shape.replace('x', ' x ')} | {' | '.join(cells)} |"
-        yield f"| geometric mean | {' | '.join(_mean(report, mode) for report, mode in columns)} |"
+        yield f"| geometric mean | {' | '.join(column.mean for column in columns)} |"
         yield ""
 
 
@@ -82,28 +89,40 @@ def _kinds(report: Report) -> Iterator[Report]:
         yield replace(report, results=results)
 
 
-def _title(report: Report, mode: str) -> str:
-    return report.results[0].problem.kind + ("" if mode == "burst" else f", {mode}")
+@dataclass(frozen=True)
+class _Column:
+    """The times of one implementation in a run of one kind of products."""
 
+    report: Report
+    mode: str
+    name: str
 
-def _of(report: Report, shape: str, mode: str) -> Result | None:
-    """Weft's result for a shape, where it was timed so."""
-    own = (r for r in report.results if r.implementation == _WEFT and r.problem.shape == shape)
-    return next((result for result in own if result.timing(mode)), None)
+    @property
+    def title(self) -> str:
+        """The kind of products, and what isn't usual."""
+        others = (self.name if self.name != _WEFT else "", self.mode if self.mode != "burst" else "")
+        return ", ".join([self.report.results[0].problem.kind, *filter(None, others)])
 
+    def result(self, shape: str) -> Result | None:
+        """The implementation's result for a shape, where it was timed so."""
+        own = (r for r in self.report.results if r.implementation == self.name and r.problem.shape == shape)
+        return next((result for result in own if result.timing(self.mode)), None)
 
-def _cell(report: Report, shape: str, mode: str) -> str:
-    result = _of(report, shape, mode)
-    if result is None or (timing := result.timing(mode)) is None:
-        return "–"
-    time, ratio = timing.microseconds, report.speed(result, mode)
-    shown = f"{time:.0f}" if time >= 1000 else f"{time:#.4g}"
-    return f"{shown} ({'–' if ratio is None else f'{ratio:.2f}'})"
+    def cell(self, shape: str) -> str:
+        """Microseconds of a product, and the ratio."""
+        result = self.result(shape)
+        if result is None or (timing := result.timing(self.mode)) is None:
+            return "–"
+        time, ratio = timing.microseconds, self.report.speed(result, self.mode)
+        shown = f"{time:.0f}" if time >= 1000 else f"{time:#.4g}"
+        return f"{shown} ({'–' if ratio is None else f'{ratio:.2f}'})"
 
-
-def _mean(report: Report, mode: str) -> str:
-    ratios = report.speeds(mode).get((report.results[0].problem.kind, _WEFT))
-    return f"**{geometric_mean(ratios):.3f}**" if ratios else "–"
+    @property
+    def mean(self) -> str:
+        """The geometric mean of the ratios."""
+        kind = self.report.results[0].problem.kind
+        ratios = self.report.speeds(self.mode).get((kind, self.name))
+        return f"**{geometric_mean(ratios):.3f}**" if ratios else "–"
 
 
 def main(arguments: list[str]) -> int:

@@ -130,6 +130,22 @@ def test_runs_of_the_same_products_share_a_table(tmp_path: Path) -> None:
     assert "| geometric mean | **0.800** | **2.000** | **2.000** |" in rows
 
 
+def test_who_else_was_measured_has_columns_beside(tmp_path: Path) -> None:
+    times = {"cublas": 4.0, "weft": 2.0, "deepgemm": 8.0}
+    made = [timed(name, time) for name, time in times.items()] + [
+        timed(name, 1.0, m=64) for name in list(times)[:2]
+    ]
+    (tmp_path / "a.json").write_text(report(*made).json())
+    (tmp_path / "README.md").write_text(figures_docs._BEGIN + figures_docs._END)
+    rows = [line for line in figures_docs.page(tmp_path).split("\n") if line.startswith("|")]
+    assert rows[0].startswith(
+        "| M x N x K | bf16 to bf16 | bf16 to bf16, deepgemm | bf16 to bf16, sustained |"
+    )
+    assert rows[2].startswith("| 512 x 512 x 512 | 2.000 (2.00) | 8.000 (0.50) |")
+    assert rows[3].startswith("| 64 x 512 x 512 | 1.000 (1.00) | – |")
+    assert rows[4].startswith("| geometric mean | **1.414** | **0.500** |")
+
+
 def test_runs_of_other_gpus_have_tables_of_their_own(tmp_path: Path) -> None:
     runs = [report(*RESULTS[:2]) for _ in range(2)]
     runs[1].device = DEVICE | {"name": "Another GPU"}

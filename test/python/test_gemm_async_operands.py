@@ -14,7 +14,7 @@ from weft.isa import wgmma
 from weft.isa.descriptors import MatrixDescriptor
 from weft.mlir import ir
 from weft.passes import places
-from weft.passes.lower_gemm_async import UNIT, Operand
+from weft.passes.lower_gemm_async import Operand
 from weft.passes.wgmma_kernel import panels
 
 BASE = 5 * 1024  # where a stage may begin
@@ -53,7 +53,7 @@ class Stage:
         for row in range(0, self.rows, self.at_once):
             steps = []
             for k in range(0, self.depth, self.step):
-                word = start + operand.offset(row, k) // UNIT
+                word = start + operand.units(row, k)
                 steps.append(self._read_one(MatrixDescriptor.decode(word)))
             blocks.append(np.concatenate(steps, axis=1))
         return np.concatenate(blocks)

@@ -17,7 +17,16 @@ from weft.bench.implementations import Call, Implementation, Refusal
 from weft.bench.problem import Buffers, Check, Problem
 from weft.errors import WeftError
 
-_PACKAGES = ("weft", "torch", "triton", "deep_gemm", "cuda-bindings", "nvidia-cublas", "nvidia-cuda-nvcc")
+_PACKAGES = (
+    "weft",
+    "torch",
+    "triton",
+    "deep_gemm",
+    "sgl-deep-gemm",
+    "cuda-bindings",
+    "nvidia-cublas",
+    "nvidia-cuda-nvcc",
+)
 # What nvidia-smi calls what doesn't change during a run, and what does.
 _SETTINGS = ("driver_version", "clocks.max.sm", "clocks.max.mem", "power.limit")
 _READINGS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
