@@ -12,8 +12,8 @@ from weft.dialects.op import refuse
 from weft.dialects.roles import ROLES, title
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
+from weft.launch import Launch, MemrefArgument
 from weft.mlir import cast, ir, operations
-from weft.stages import Launch, MemrefArgument
 
 DEFAULT_SIZE = 256
 Array = npt.NDArray[Any]

@@ -2,95 +2,45 @@
 behind.
 """
 
+import functools
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import weft.dialects
+import weft.isa
 from weft import cache, codegen, mlir, passes, ptxas
 from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import refuse, target_of
-from weft.dialects.schedule import ceil_div
 from weft.dialects.tile import AllocOp, MatmulOp
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa import identifiers
+from weft.launch import (
+    SIZE,
+    Argument,
+    Expression,
+    Launch,
+    MapParameter,
+    MemrefArgument,
+    ScalarArgument,
+    SizesMap,
+)
 from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.target import Target, told_of_default
-from weft.workspace_parameters import WorkspaceParameter, read_workspaces
-
-Sizes = Sequence[int]
+from weft.workspace_parameters import read_workspaces
 
 KERNEL = "weft-kernel{{chip={chip} rows={rows}}}"
 INSTRUCTIONS = "weft-to-instructions"
 LLVM = "weft-to-llvm"
-
-
-@dataclass(frozen=True)
-class MemrefArgument:
-    """A kernel's matrix argument, which a launch passes as MLIR's memref descriptor.
-
-    `shape` and `strides` hold None where the type leaves them to run time; strides count elements.
-    `contiguous`: the type has no strides of its own, so rows follow each other.
-    """
-
-    dtype: str
-    shape: tuple[int | None, ...]
-    strides: tuple[int | None, ...]
-    contiguous: bool
-    writes: bool
-
-
-@dataclass(frozen=True)
-class ScalarArgument:
-    """A kernel's number argument, of an MLIR type (`i32`, `f32`, `index`)."""
-
-    dtype: str
-
-
-Argument = MemrefArgument | ScalarArgument
-
-
-@dataclass(frozen=True)
-class MapParameter:
-    """A tensor map that a launch makes of one of its matrices and passes after its arguments.
-
-    `matrix` is the number of the memref argument, `box` the rows and columns that a copy takes.
-    """
-
-    matrix: int
-    box: tuple[int, int]
-    swizzle: str
-
-
-@dataclass(frozen=True)
-class Launch:
-    """What a launch of a kernel needs.
-
-    `grid` maps the sizes of all memref arguments, in order, to a grid; None where the kernel doesn't say.
-    With `persistent` it counts tiles, and a launch has one dimension of as many CTAs, at most so many for
-    each multiprocessor (0: no limit). `requires` maps the sizes to numbers that must all be 0. Rows of
-    argument `i` must begin at multiples of `aligned[i]` bytes. A `dependent` kernel waits itself for what was
-    queued before it. Each `workspace` is zero before the first launch, and what one leaves in it is the next
-    one's on the same stream.
-    """
-
-    name: str
-    arguments: tuple[Argument, ...]
-    block: tuple[int, int, int] | None
-    grid: Callable[[Sizes], tuple[int, ...]] | None
-    requires: Callable[[Sizes], tuple[int, ...]] | None
-    shared_bytes: int
-    maps: tuple[MapParameter, ...] = ()
-    aligned: tuple[int, ...] = ()
-    persistent: int | None = None
-    cluster: tuple[int, int, int] = (1, 1, 1)
-    dependent: bool = False
-    workspaces: tuple[WorkspaceParameter, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -194,7 +144,41 @@ def compile_module(
 
 
 def _compile(module: Any, target: Target, name: str, rows: str) -> Compiled:
-    """What `compile_module` makes of a module, which it changes."""
+    """What `compile_module` makes of a module, which it may change."""
+    kept = cache.default()
+    if kept.directory is None or not _says_all(module):
+        return _lowered(module, target, name, rows)
+    source, made = str(module), list[Compiled]()
+    placed = module.operation.get_asm(enable_debug_info=True)  # LLVM IR has the places of operations
+
+    def lower() -> bytes:
+        made.append(_lowered(module, target, name, rows))
+        return _record(made[0])
+
+    entry = kept.get_or_make("llvm", [placed, str(target), name, rows, _code(), mlir.version()], lower)
+    return made[0] if made else _of_record(entry, source, name, target, rows)
+
+
+def _says_all(module: Any) -> bool:
+    """Whether a module and Weft's code decide what it is lowered to. For a product without a schedule files
+    of tuned ones may.
+    """
+    return all("schedule" in op.attributes for op in operations(module, MatmulOp))
+
+
+@functools.cache
+def _code() -> str:
+    """A digest of the sources that decide what a module is lowered to."""
+    folders = (weft.__path__, weft.isa.__path__, weft.dialects.__path__, passes.__path__)
+    files = sorted(file for folder in chain.from_iterable(folders) for file in Path(folder).glob("*.py"))
+    state = hashlib.sha256()
+    for file in files:
+        state.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return state.hexdigest()
+
+
+def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
+    """The module, which it changes, as LLVM IR, and what its kernels' launches need."""
     source = str(module)
     _check_shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
     elements = [str(e) for e in passes.elements(_pipeline(target, rows))]
@@ -325,8 +309,8 @@ def _launch(kernel: Any) -> Launch | None:
         kernel.name.value,
         arguments,
         block,
-        _evaluator(kernel, "weft.grid", sizes, 3),
-        _evaluator(kernel, "weft.requires", sizes, None),
+        _sizes_map(kernel, "weft.grid", sizes, 3),
+        _sizes_map(kernel, "weft.requires", sizes, None),
         _count(kernel, "weft.shared_bytes") or 0,
         maps,
         _aligned(kernel, len(arguments)),
@@ -428,10 +412,8 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
 _GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")
 
 
-def _evaluator(
-    kernel: Any, name: str, sizes: int, count: int | None
-) -> Callable[[Sizes], tuple[int, ...]] | None:
-    """An affine map of all sizes of the memref arguments, with `count` results, as a Python function."""
+def _sizes_map(kernel: Any, name: str, sizes: int, count: int | None) -> SizesMap | None:
+    """An affine map of all sizes of the memref arguments, with `count` results."""
     given = _given(kernel, name, ir.AffineMapAttr, "an affine map")
     if given is None:
         return None
@@ -443,41 +425,52 @@ def _evaluator(
         )
     if count is not None and len(found.results) != count:
         raise refuse(kernel, f"expects {name} to have {count} results, got {given}")
-    results = [_expression(e, kernel) for e in found.results]
-    return lambda sizes: tuple(result(sizes) for result in results)
+    return SizesMap(tuple(_expression(e, kernel) for e in found.results))
 
 
-def _expression(expression: Any, kernel: Any) -> Callable[[Sizes], int]:
+_BINARY = {
+    ir.AffineAddExpr: "+",
+    ir.AffineMulExpr: "*",
+    ir.AffineCeilDivExpr: "ceildiv",
+    ir.AffineFloorDivExpr: "floordiv",
+    ir.AffineModExpr: "mod",
+}
+_DIVISIONS = (ir.AffineCeilDivExpr, ir.AffineFloorDivExpr, ir.AffineModExpr)
+
+
+def _expression(expression: Any, kernel: Any) -> Expression:
     if (constant := mlir.cast(ir.AffineConstantExpr, expression)) is not None:
-        value = int(constant.value)
-        return lambda _: value
+        return int(constant.value)
     if (dimension := mlir.cast(ir.AffineDimExpr, expression)) is not None:
-        position = int(dimension.position)
-        return lambda sizes: sizes[position]
-    binary = {
-        ir.AffineAddExpr: lambda a, b: a + b,
-        ir.AffineMulExpr: lambda a, b: a * b,
-        ir.AffineCeilDivExpr: ceil_div,
-        ir.AffineFloorDivExpr: lambda a, b: a // b,
-        ir.AffineModExpr: lambda a, b: a % b,
-    }
-    for kind, function in binary.items():
+        return SIZE, int(dimension.position)
+    for kind, operation in _BINARY.items():
         if (found := mlir.cast(kind, expression)) is not None:
-            left, right = _expression(found.lhs, kernel), _expression(found.rhs, kernel)
             divisor = mlir.cast(ir.AffineConstantExpr, found.rhs)
             if kind in _DIVISIONS and (divisor is None or divisor.value < 1):
                 raise refuse(kernel, f"has a launch attribute that divides by {found.rhs}: {expression}")
-            return lambda sizes, function=function: function(left(sizes), right(sizes))  # type: ignore[misc]
+            return operation, _expression(found.lhs, kernel), _expression(found.rhs, kernel)
     raise refuse(kernel, f"has a launch attribute with the expression {expression}, which can't be computed")
-
-
-_DIVISIONS = (ir.AffineCeilDivExpr, ir.AffineFloorDivExpr, ir.AffineModExpr)
 
 
 def _tool_versions() -> str:
     from importlib.metadata import version
 
     return f"llvmlite {version('llvmlite')}"
+
+
+def _record(compiled: Compiled) -> bytes:
+    """What a module was lowered to, but for what its caller has."""
+    launches = [launch.record() for launch in compiled.launches.values()]
+    record = {"ptx": compiled.ptx_version, "launches": launches, "llvm": compiled.llvm}
+    return zlib.compress(json.dumps(record).encode(), 1)
+
+
+def _of_record(entry: bytes, source: str, name: str, target: Target, rows: str) -> Compiled:
+    record = json.loads(zlib.decompress(entry))
+    launches = [Launch.of_record(each) for each in record["launches"]]
+    major, minor = record["ptx"]
+    by_name = {launch.name: launch for launch in launches}
+    return Compiled(source, name, target, (major, minor), record["llvm"], by_name, rows)
 
 
 def _packed(assembled: ptxas.Assembled) -> bytes:

@@ -9,8 +9,9 @@ import pytest
 import weft
 from weft.dialects import tile
 from weft.isa import mma
+from weft.launch import MemrefArgument, ScalarArgument
 from weft.mlir import ir
-from weft.stages import MemrefArgument, ScalarArgument, compile_module
+from weft.stages import compile_module
 
 TEXT = """func.func @product(%a: memref<?x?x{ab}>, %b: memref<?x?x{ab}>, %d: memref<?x?x{d}>) {{
   "tile.matmul"(%a, %b, %d) {{transpose_b = {transpose}{schedule}}}

@@ -1,0 +1,106 @@
+"""What a module was lowered to is kept for the next process, under all that decides about it."""
+
+import json
+
+import numpy as np
+import pytest
+
+import weft
+from weft import stages
+from weft.launch import Launch
+
+MMA = "{block = array<i64: 32, 32, 32>, warps = array<i64: 2, 1>, stages = 2}"
+WGMMA = "{block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 2, cluster = array<i64: 2, 1>}"
+PARTS = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 3}"
+STREAM_K = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, stream_k = true}"
+
+TEXT = """func.func @product(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {{
+  "tile.matmul"(%a, %b, %d) {{transpose_b = true{}}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}}
+"""
+
+
+def text(schedule: str | None = MMA) -> str:
+    return TEXT.format("" if schedule is None else f", schedule = {schedule}")
+
+
+@pytest.fixture
+def patch():
+    """pytest's own fixture by another name: under that no test keeps what is lowered."""
+    with pytest.MonkeyPatch.context() as made:
+        yield made
+
+
+@pytest.fixture
+def kept(tmp_path, patch):
+    """Names the entries that there are of what modules were lowered to."""
+    patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
+    return lambda: sorted(path.name for path in tmp_path.glob("llvm-*"))
+
+
+def not_again(*_):
+    raise AssertionError("is lowered once more")
+
+
+@pytest.mark.parametrize("schedule", [MMA, WGMMA, PARTS, STREAM_K])
+def test_the_passes_run_once(schedule, kept, patch):
+    first = weft.compile(text(schedule), arch="sm_90a")
+    with patch.context() as within:
+        within.setattr(stages, "_lowered", not_again)
+        again = weft.compile(text(schedule), arch="sm_90a")
+    assert len(kept()) == 1
+    assert again.launch == first.launch and again.compiled == first.compiled
+    a, b = np.random.default_rng(0).standard_normal((2, 72, 64)).astype(np.float16)
+    d = np.full((72, 72), np.nan, np.float32)
+    again.emulate(a, b, d)
+    np.testing.assert_allclose(d, a.astype(np.float64) @ b.T.astype(np.float64), rtol=1e-4, atol=1e-4)
+    assert again.stages == first.stages and again.ir("lower-gemm") == first.ir("lower-gemm")
+
+
+@pytest.mark.parametrize("schedule", [MMA, WGMMA, PARTS, STREAM_K])
+def test_a_launch_comes_back_from_json_as_it_was(schedule):
+    launch = weft.compile(text(schedule), arch="sm_90a").launch
+    back = Launch.of_record(json.loads(json.dumps(launch.record())))
+    assert back == launch
+    for sizes in ([72, 64, 72, 64, 72, 72], [1000, 8, 9, 8, 1000, 9], [5, 8, 9, 7, 5, 9]):
+        assert launch.grid is not None and back.grid is not None and back.grid(sizes) == launch.grid(sizes)
+        assert launch.requires is not None and back.requires is not None
+        assert back.requires(sizes) == launch.requires(sizes)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"module": "\n" + text()},  # other lines, which LLVM IR has
+        {"module": text(WGMMA)},
+        {"arch": "sm_80"},
+        {"rows": "any"},
+        {"name": "other.mlir"},
+    ],
+    ids=str,
+)
+def test_what_decides_is_in_the_key(other, kept):
+    first = {"module": text(), "arch": "sm_90a", "rows": "aligned", "name": "-"}
+    stages.compile_module(**first)
+    stages.compile_module(**(first | other))
+    assert len(kept()) == 2
+
+
+def test_other_code_lowers_anew(kept, patch):
+    weft.compile(text(), arch="sm_90a")
+    patch.setattr(stages, "_code", lambda: "another version")
+    weft.compile(text(), arch="sm_90a")
+    assert len(kept()) == 2
+
+
+def test_a_product_that_files_decide_about_is_not_kept(kept):
+    weft.compile(text(None), arch="sm_90a")
+    assert not kept()
+
+
+def test_nothing_is_kept_of_what_is_refused(kept):
+    with pytest.raises(weft.WeftError):
+        weft.compile("module {}", arch="sm_90a")
+    assert not kept()
