@@ -180,15 +180,15 @@ def _check_accumulators(op: GemmAsyncOp, form: isa.MmaAsync) -> None:
 
 
 def _descriptor(buffer: Any, operand: Operand) -> Any:
-    """The descriptor of a buffer's start. A stage's is that of all stages, moved on: from block to block but
-    one addition changes, with nothing to wait for before a product's first instruction.
+    """The descriptor of a buffer's start. A stage's or a part's is the whole buffer's, moved on: one
+    instruction for each block, where an address would be shifted and masked.
     """
     fields = {name: value for name, value in vars(operand.record).items() if name != "address"}
     moves: list[Any] = []
     while isinstance(view := _maker(buffer), StageOp | SliceOp):
         moves, buffer = [view, *moves], view.buffer
     start = wgmma.descriptor(tile.address(buffer), **fields)
-    # Parts of stages lie alike in all of them, and that first: what stays the same in a loop is left outside.
+    # Parts lie alike in all stages, so they come first: what a loop doesn't change is left outside of it.
     for view in sorted(moves, key=lambda view: isinstance(view, StageOp)):
         start = _advance(start, places.distance(view, UNIT))
     return start
@@ -200,7 +200,9 @@ def _maker(value: Any) -> Any:
 
 
 def _advance(descriptor: Any, units: Any) -> Any:
-    """The descriptor of what lies so many units of an address on: a number, or an i32. Nothing is carried."""
+    """The descriptor of what lies so many units on, a number or an i32. Addresses in shared memory have no
+    more than the 14 bits of their field, so that nothing is carried out of it.
+    """
     if isinstance(units, int) and units == 0:
         return descriptor
     low, high = emit.elements(llvm.bitcast(ir.VectorType.get([2], emit.i32()), descriptor))

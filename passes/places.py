@@ -235,9 +235,12 @@ def place_of(value: Any, digits: tuple[Iter, ...]) -> Any:
 
 
 def distance(view: StageOp | SliceOp, unit: int = 1) -> Any:
-    """How far a stage or part of a buffer lies from the buffer's start, in units of so many bytes."""
+    """How far a stage or part of a buffer lies from the buffer's start, in units of so many bytes, which
+    divide that.
+    """
     kind = view.buffer.type
     if isinstance(view, StageOp):
+        assert stage_bytes(kind) % unit == 0
         return emit.mul(view.index, stage_bytes(kind) // unit)
     rows, columns = kind.layout.group(kind.shape)
     elements = emit.add(place_of(view.row, rows), place_of(view.column, columns))

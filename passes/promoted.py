@@ -85,8 +85,8 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
     kernel, ring, parts, scales = blocks.kernel, blocks.kernel.ring, len(blocks.rows), blocks.scales
     early = parts > 1
 
-    def turn(carried: list[Any], of_b: list[Any]) -> list[Any]:
-        """A block that has come: the sums with its products, and where the ring stands then."""
+    def add(carried: list[Any], of_b: list[Any]) -> list[Any]:
+        """The sums with the products of a block that has come, and where the ring stands then."""
         sums, (stage, phase) = carried[:parts], carried[parts:]
         # What one product takes the place of is the last one: its registers are free when that is added up.
         products = unset(blocks.kind)
@@ -98,12 +98,13 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
         kernel.release(stage)
         return [*sums, *tile.advance(ring, stage, phase)]
 
-    def block(carried: list[Any], of_b: list[Any]) -> list[Any]:
-        if not early:
-            tile.await_(ring, *carried[parts:])
-        left = turn(carried, of_b)
-        if early:
-            tile.await_(ring, *left[parts:])
+    def await_and_add(carried: list[Any], of_b: list[Any]) -> list[Any]:
+        tile.await_(ring, *carried[parts:])
+        return add(carried, of_b)
+
+    def add_and_await(carried: list[Any], of_b: list[Any]) -> list[Any]:
+        left = add(carried, of_b)
+        tile.await_(ring, *left[parts:])
         return left
 
     ahead = scales.of_lanes(emit.add(kernel.k_first, 1)) if scales else []
@@ -111,14 +112,17 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
     if early:
         tile.await_(ring, *position)  # beside what memory brings
     # What follows the last block may never come: where that would be awaited, it stands behind the loop.
-    end = emit.sub(kernel.k_end, int(early))
+    span, block = (
+        (kernel.k_first, emit.sub(kernel.k_end, int(early))),
+        add_and_await if early else await_and_add,
+    )
     carried = [*[blocks.zeros] * parts, *position]
     if scales is None:
-        left = emit.loop(kernel.k_first, end, 1, carried, lambda _, carried: block(carried, []))
+        left = emit.loop(*span, 1, carried, lambda _, carried: block(carried, []))
     else:
-        left, of_b = _each_scaled(scales, (kernel.k_first, end), ahead, carried, of_b, block)
+        left, of_b = _each_scaled(scales, span, ahead, carried, of_b, block)
     if early:
-        left = turn(left, of_b)
+        left = add(left, of_b)
     return [_together(left[:parts], kernel.sums_type), *left[parts:]]
 
 
@@ -136,20 +140,20 @@ def _each_scaled(
     `of_b` are the first block's scales, `ahead` those of the blocks behind it. `body` makes what is carried
     next of that and a block's scales. Returns what the loop leaves, and the scales of the block behind it.
     """
-    first, end = span
+    begin, end = span
     count = len(of_b)
 
-    def several(first: Any, carried: list[Any]) -> list[Any]:
-        ahead, carried = carried[:count], carried[count:]
+    def several(first: Any, all_: list[Any]) -> list[Any]:
+        of_lanes = all_[:count]
 
-        def one(number: Any, carried: list[Any]) -> list[Any]:
-            left = body(carried[:-count], carried[-count:])
-            return [*left, *(emit.of_lane(each, emit.sub(number, first)) for each in ahead)]
+        def one(number: Any, left: list[Any]) -> list[Any]:
+            made = body(left[:-count], left[-count:])
+            return [*made, *(emit.of_lane(each, emit.sub(number, first)) for each in of_lanes)]
 
         later = scales.of_lanes(emit.add(first, LANES + 1))
-        return [*later, *emit.loop(first, emit.minimum(emit.add(first, LANES), end), 1, carried, one)]
+        return [*later, *emit.loop(first, emit.minimum(emit.add(first, LANES), end), 1, all_[count:], one)]
 
-    left = emit.loop(first, end, LANES, [*ahead, *carried, *of_b], several)[count:]
+    left = emit.loop(begin, end, LANES, [*ahead, *carried, *of_b], several)[count:]
     return left[:-count], left[-count:]
 
 
@@ -193,7 +197,7 @@ def _add_up_beside(blocks: _Blocks, position: list[Any]) -> list[Any]:
 
     first, position = start(kernel.k_first, position, unset(blocks.kind))
     carried = [blocks.zeros, *position, first.products, first.stage, *first.of_b]
-    left = kernel.each_block(carried, pair, begun=1, together=2)
+    left = kernel.each_block(carried, pair, together=2)
     sums, position, first = left[0], left[1:3], _Flight(left[3], left[4], left[5:])
     rest = emit.equal(emit.rem(emit.sub(kernel.k_end, kernel.k_first), 2), 0)
 

@@ -218,13 +218,12 @@ class WgmmaKernel:
         self,
         carried: list[Any],
         body: Callable[[Any, list[Any]], list[Any]],
-        begun: int = 0,
         together: int = 1,
     ) -> list[Any]:
-        """A loop over the blocks of K but for those that have `begun`, so many `together` while there are as
-        many; returns what it leaves.
+        """A loop over the blocks of K behind the first, so many `together` while there are as many; returns
+        what it leaves.
         """
-        first, end = emit.add(self.k_first, begun), emit.sub(self.k_end, together - 1)
+        first, end = emit.add(self.k_first, 1), emit.sub(self.k_end, together - 1)
         return emit.loop(first, end, together, carried, body)
 
     def _copy_tile(self, place: Place, position: list[Any]) -> list[Any]:
@@ -249,7 +248,7 @@ class WgmmaKernel:
             return list(tile.advance(self.ring, stage, phase))
 
         # Where the first block lies takes some hundred instructions to reckon: that is done before it waits.
-        return self.each_block(copy(self.k_first, position, _await_launch_before), copy, begun=1)
+        return self.each_block(copy(self.k_first, position, _await_launch_before), copy)
 
     # The warpgroups that multiply
 
@@ -319,7 +318,7 @@ class WgmmaKernel:
             tile.wait_gemm()
             self.release(stage)
         carried = [sums, stage, *tile.advance(self.ring, stage, phase)]
-        sums, last, *position = self.each_block(carried, further, begun=1)
+        sums, last, *position = self.each_block(carried, further)
         (sums,) = tile.wait_gemm(sums)
         if late:
             self.release(last)

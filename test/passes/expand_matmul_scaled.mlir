@@ -1,8 +1,8 @@
 // RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
 
 // Scales of A come with each stage; those of B are read for 32 blocks of K at a time, one by each lane, which gives it to
-// all a block ahead. What a product's instructions have summed is added up, scaled, before the next. Of two products a
-// block, the next block is awaited behind the last one's sums, and the last block stands behind the loops.
+// all a block ahead. What a product's instructions have summed is added up, scaled, before the next. With two parts the
+// next block is awaited behind the last part's sums, and the last block stands behind the loops.
 // CHECK-LABEL: gpu.func @scaled
 // CHECK: %[[SCALES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 1, 256>, f32
 // CHECK: "tile.tensor_map"(%{{.*}}) : (memref<?x?xf32>)
@@ -42,6 +42,30 @@ func.func @scaled(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref
                   %scale_a: memref<?x?xf32>, %scale_b: memref<?x?xf32>) {
   "tile.matmul"(%a, %b, %d, %scale_a, %scale_b) {transpose_b = true, roles = ["scale_a", "scale_b"],
     schedule = #schedule} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xbf16>, memref<?x?xf32>,
+                             memref<?x?xf32>) -> ()
+  return
+}
+
+// With one part a block is awaited where its products begin, the last one too.
+// CHECK-LABEL: gpu.func @one_part
+// CHECK: "tile.role"
+// CHECK: memref.load
+// CHECK-NOT: "tile.await"
+// CHECK: scf.for {{.*}} step %c32_i32
+// CHECK: scf.for
+// CHECK-NEXT: "tile.await"
+// CHECK: "tile.gemm_async"
+// CHECK: "tile.release"
+// CHECK-NOT: "tile.await"
+// CHECK: scf.yield
+// CHECK: scf.yield
+// CHECK-NOT: "tile.gemm_async"
+// CHECK: "tile.role"
+#one_part = {block = array<i64: 128, 192, 128>, warpgroups = 2, stages = 3}
+func.func @one_part(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memref<?x?xbf16>,
+                    %scale_a: memref<?x?xf32>, %scale_b: memref<?x?xf32>) {
+  "tile.matmul"(%a, %b, %d, %scale_a, %scale_b) {transpose_b = true, roles = ["scale_a", "scale_b"],
+    schedule = #one_part} : (memref<?x?xf8E4M3FN>, memref<?x?xf8E4M3FN>, memref<?x?xbf16>, memref<?x?xf32>,
                              memref<?x?xf32>) -> ()
   return
 }

@@ -18,6 +18,8 @@
 !N128 = !tile.buffer<array<i64: 32, 128>, bf16, #tile.layout<"S[(32,2,64):(64,2048,1)] xor 128B">, "shared">
 !Stages = !tile.buffer<array<i64: 3, 128, 64>, bf16, #tile.layout<"S[(3,128,64):(8192,64,1)] xor 128B">, "shared">
 !Stage = !tile.buffer<array<i64: 128, 64>, bf16, #tile.layout<"S[(128,64):(64,1)] xor 128B">, "shared">
+!Wides = !tile.buffer<array<i64: 3, 32, 256>, bf16, #tile.layout<"S[(3,32,4,64):(8192,64,2048,1)] xor 128B">, "shared">
+!Wide = !tile.buffer<array<i64: 32, 256>, bf16, #tile.layout<"S[(32,4,64):(64,2048,1)] xor 128B">, "shared">
 !M128 = !tile.buffer<array<i64: 16, 128>, bf16, #tile.layout<"S[(16,2,64):(64,1024,1)] xor 128B">, "shared">
 
 gpu.module @m {
@@ -91,6 +93,31 @@ gpu.module @m {
     %one = "tile.stage"(%all, %stage) : (!Stages, i32) -> !Stage
     %a = "tile.slice"(%one, %row, %zero) : (!Stage, i32, i32) -> !A64
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A64, !B64, !D8, i1) -> !D8
+    gpu.return
+  }
+
+  // Columns of a stage, with K outside: panels of 64 columns, 2048 elements each.
+  // CHECK-LABEL: gpu.func @columns_of_a_stage
+  // CHECK-SAME: %[[STAGE:[a-z0-9]+]]: i32, %[[COLUMN:[a-z0-9]+]]: i32)
+  gpu.func @columns_of_a_stage(%a: !A32, %c: !D128, %more: i1, %stage: i32, %column: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // CHECK: "wgmma.descriptor"
+    // CHECK: %[[IN_PANEL:.*]] = arith.remui %[[COLUMN]]
+    // CHECK: %[[PANEL:.*]] = arith.divui %[[COLUMN]]
+    // CHECK: %[[N:.*]] = arith.constant 2048 : i32
+    // CHECK: %[[PANELS:.*]] = arith.muli %[[PANEL]], %[[N]] : i32
+    // CHECK: %[[BESIDE:.*]] = arith.addi %[[IN_PANEL]], %[[PANELS]] : i32
+    // CHECK: %[[ELEMENTS:.*]] = arith.addi %{{.*}}, %[[BESIDE]] : i32
+    // CHECK: %[[N:.*]] = arith.constant 2 : i32
+    // CHECK: %[[BYTES:.*]] = arith.muli %[[ELEMENTS]], %[[N]] : i32
+    // CHECK: %[[N:.*]] = arith.constant 16 : i32
+    // CHECK: %[[UNITS:.*]] = arith.divui %[[BYTES]], %[[N]] : i32
+    // CHECK: arith.addi %{{.*}}#0, %[[UNITS]] : i32
+    // CHECK: arith.muli %[[STAGE]]
+    %all = "tile.alloc"() : () -> !Wides
+    %zero = arith.constant 0 : i32
+    %one = "tile.stage"(%all, %stage) : (!Wides, i32) -> !Wide
+    %b = "tile.slice"(%one, %zero, %column) : (!Wide, i32, i32) -> !N128
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A32, !N128, !D128, i1) -> !D128
     gpu.return
   }
 

@@ -94,9 +94,19 @@ IN_FLIGHT = (
 )
 
 
-@pytest.mark.parametrize("schedule", IN_FLIGHT, ids=str)
-def test_a_block_is_added_up_beside_the_next_however_many_there_are(schedule):
-    assert schedule.products(SCALED) == 2
+IN_PARTS = (  # the next block is awaited behind the last part's sums
+    of(256, 64, stages=2),
+    of(128, 64, warpgroups=1, stages=2),
+    of(128, 64, warpgroups=1, stages=2, splits=2),
+    of(128, 64, warpgroups=1, stages=2, global_splits=2),
+)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "products"), [*((s, 2) for s in IN_FLIGHT), *((s, 1) for s in IN_PARTS)], ids=str
+)
+def test_blocks_are_added_up_however_many_there_are(schedule, products):
+    assert schedule.products(SCALED) == products
     kernel = compiled(schedule, (2, 2, 2, 2, 2))
     for blocks in (1, 2, 3, 4, 5):
         operands = Operands(72, 64, 128 * blocks)
@@ -137,6 +147,7 @@ UNIFORM = (
     of(64, 192, warpgroups=1),
     of(64, 32, warpgroups=1, swap=True),
     of(64, 64, warpgroups=1, global_splits=2),
+    of(256, 128, cluster=(1, 2)),
 )
 
 
