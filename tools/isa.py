@@ -47,8 +47,15 @@ def _run(options: Namespace) -> int:
         cli.say(_rendered([_overview(chip)]))
         return 0
     shown = [part for family in families if any(family.forms(chip)) for part in _table(family, chip)]
-    cli.say(_rendered(shown).rstrip() if shown else f"{chip} has no form of {options.family}")
+    cli.say(_rendered(shown).rstrip() if shown else _missing(options.family, families, chip))
     return 0
+
+
+def _missing(name: str, families: "Sequence[Family[Any]]", chip: str) -> str:
+    from weft.isa.chips import describe
+
+    having = describe(frozenset().union(*(family.chips() for family in families)))
+    return f"{chip} has no form of {name}, which needs {having}"
 
 
 def chosen(name: str | None) -> "tuple[Family[Any], ...]":

@@ -5,6 +5,7 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
+from machine_code import brought_to_uniform_registers
 
 import weft
 from weft.dialects import tile
@@ -156,11 +157,9 @@ def test_descriptors_are_reckoned_in_uniform_registers(schedule):
     """ptxas does so where it knows that a warp's lanes have the same: else a product waits for some 40
     instructions, and sums are scaled in registers of one bank.
     """
-    lines = compiled(schedule, (2, 2, 2, 2, 2)).sass.splitlines()
-    products = [at for at, line in enumerate(lines) if "QGMMA" in line]
-    loop = lines[products[0] : products[-1]]
+    found = brought_to_uniform_registers(compiled(schedule, (2, 2, 2, 2, 2)).sass, "QGMMA")
     # Those of a scale's place and of a barrier's; each of a product's instructions would have up to four.
-    assert sum("R2UR" in line for line in loop) <= 3, "\n".join(loop)
+    assert len(found) <= 3, "\n".join(found)
 
 
 GROUPED = (

@@ -1,5 +1,6 @@
 """Barriers of CTAs and warps, and deadlock."""
 
+import numpy as np
 import pytest
 from emulator_ptx import launch_threads as launch
 from emulator_ptx import module
@@ -12,6 +13,7 @@ from weft import emulator
 def test_a_seed_is_a_number_from_0(seed):
     with pytest.raises(weft.WeftError, match="seed is a number from 0, got"):
         launch("ret;", seed=seed)
+    launch("ret;", seed=np.int64(3))
 
 
 def test_barriers_order_shared_memory():

@@ -1,8 +1,10 @@
 """The emulator's front door: a module, its launches, and what a launch reports."""
 
+import operator
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -89,8 +91,7 @@ class Module:
         Raises PtxError for instructions that aren't supported, Fault, Deadlock, and WeftError for a launch
         that doesn't fit the kernel.
         """
-        if seed is not None and (not isinstance(seed, int) or seed < 0):
-            raise WeftError(f"seed is a number from 0, got {seed!r}")
+        seed = None if seed is None else _seed(seed)
         program = self._program(kernel)
         dynamic = program.shared_dynamic - program.shared_static + shared_bytes if shared_bytes else 0
         total = program.shared_static + dynamic
@@ -242,6 +243,16 @@ def _most_shared(target: str) -> int:
     if chip is not None and chip.variant:
         return chip.shared_bytes
     return max(c.shared_bytes for c in CHIPS.values())
+
+
+def _seed(given: Any) -> int:
+    try:
+        number = operator.index(given)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise WeftError(f"seed is a number from 0, got {given!r}")
+    return number
 
 
 def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]], target: str) -> None:
