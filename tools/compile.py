@@ -1,11 +1,19 @@
-"""`weft compile`: a .mlir file as LLVM's dialect, LLVM IR, PTX, machine code or its disassembly."""
+"""`weft compile`: a .mlir file as LLVM's dialect, LLVM IR, PTX, machine code or its disassembly, and what
+launches need.
+"""
 
+import json
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from weft.errors import WeftError
 from weft.tools import cli
 from weft.tools.command import Command
+
+if TYPE_CHECKING:
+    from weft.launch import Launch
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -14,7 +22,7 @@ def _arguments(parser: ArgumentParser) -> None:
         "--arch", metavar="CHIP", help="sm_90a, say (default: the module's, the GPU's, sm_80)"
     )
     parser.add_argument(
-        "--emit", choices=("mlir", "llvm", "ptx", "cubin", "sass"), default="ptx", help="(ptx)"
+        "--emit", choices=("mlir", "llvm", "ptx", "cubin", "sass", "launch"), default="ptx", help="(ptx)"
     )
     parser.add_argument(
         "--after", metavar="PASS", help="with --emit mlir: the IR after this pass, not after all"
@@ -41,6 +49,8 @@ def _run(options: Namespace) -> int:
     def emit(compiled: Compiled) -> str | bytes:
         if options.emit == "mlir":
             return compiled.ir(options.after or compiled.stages()[-1])
+        if options.emit == "launch":
+            return _described(compiled.launches.values())
         made: str | bytes = getattr(compiled, options.emit)
         return made
 
@@ -50,6 +60,17 @@ def _run(options: Namespace) -> int:
         result += "\n"
     cli.write(options.output, result)
     return 0
+
+
+def _described(launches: "Iterable[Launch]") -> str:
+    """JSON with a line for each thing that a launch needs."""
+    kernels = []
+    for launch in launches:
+        lines = (
+            f"    {json.dumps(name)}: {json.dumps(value)}" for name, value in launch.description().items()
+        )
+        kernels.append(f"  {json.dumps(launch.name)}: {{\n" + ",\n".join(lines) + "\n  }")
+    return "{\n" + ",\n".join(kernels) + "\n}"
 
 
 COMPILE = Command("compile", "compile a .mlir file for a chip", _arguments, _run)

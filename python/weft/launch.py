@@ -68,6 +68,21 @@ class SizesMap:
     def __call__(self, sizes: Sizes) -> tuple[int, ...]:
         return tuple(_value(result, sizes) for result in self.results)
 
+    @property
+    def texts(self) -> list[str]:
+        """The results as text, in which `s0`, `s1` … are the sizes."""
+        return [_text(result) for result in self.results]
+
+
+def _text(expression: Expression) -> str:
+    if isinstance(expression, int):
+        return str(expression)
+    what, *operands = expression
+    if what == SIZE:
+        return f"s{operands[0]}"
+    left, right = map(_text, operands)
+    return f"({left} {what} {right})"
+
 
 def _value(expression: Expression, sizes: Sizes) -> int:
     if isinstance(expression, int):
@@ -104,6 +119,28 @@ class Launch:
     dependent: bool = False
     workspaces: tuple[WorkspaceParameter, ...] = ()
 
+    @property
+    def parameters(self) -> list[str]:
+        """What the kernel's parameters are, in their order in PTX: memrefs as MLIR's descriptors of them."""
+        found: list[str] = []
+        for number, argument in enumerate(self.arguments):
+            parts = [argument.dtype]
+            if isinstance(argument, MemrefArgument):
+                parts = _descriptor(len(argument.shape))
+            found += [f"argument {number}: {part}" for part in parts]
+        for number, workspace in enumerate(self.workspaces):
+            parts = _descriptor(1 + len(workspace.row_shape))
+            found += [f"workspace {number}: {part}" for part in parts]
+        return [*found, *(f"map {number}" for number in range(len(self.maps)))]
+
+    def description(self) -> dict[str, Any]:
+        """All that one who launches the cubin must know, as JSON has it: docs/launch.md explains it."""
+        kept = {name: value for name, value in self.record().items() if name != "name"}
+        maps = {
+            name: found and found.texts for name, found in (("grid", self.grid), ("requires", self.requires))
+        }
+        return {"parameters": self.parameters, **kept, **maps}
+
     def record(self) -> dict[str, Any]:
         """The launch as JSON has it."""
         return asdict(self)
@@ -121,6 +158,13 @@ class Launch:
         for name in ("grid", "requires"):
             fields[name] = fields[name] and SizesMap(**fields[name])
         return cls(**fields)
+
+
+def _descriptor(rank: int) -> list[str]:
+    """The parts of a memref's descriptor."""
+    dimensions = range(rank)
+    sizes, strides = ([f"{what} {i}" for i in dimensions] for what in ("size", "stride"))
+    return ["pointer", "pointer", "offset", *sizes, *strides]
 
 
 def _argument(**fields: Any) -> Argument:

@@ -27,6 +27,14 @@
 // RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit sass | FileCheck %s --check-prefix=SASS
 // SASS: HMMA.16816.F32.BF16
 
+// RUN: weft compile %examples/matmul.mlir --arch sm_90a --emit launch | FileCheck %s --check-prefix=LAUNCH
+// LAUNCH: {
+// LAUNCH-NEXT: "matmul": {
+// LAUNCH-NEXT: "parameters": ["argument 0: pointer", "argument 0: pointer", "argument 0: offset", "argument 0: size 0",
+// LAUNCH-SAME: "map 0", "map 1"],
+// LAUNCH: "grid": ["(s4 ceildiv 128)", "(s5 ceildiv 256)", "1"],
+// LAUNCH: "dependent": true,
+
 // RUN: env WEFT_CACHE_DIR=/dev/null/x weft compile %examples/matmul.mlir --arch sm_80 -o %t.ptx 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=UNCACHED
 // UNCACHED: {{^}}weft: warning: weft compiles uncached: /dev/null/x: Not a directory{{$}}

@@ -1,0 +1,114 @@
+"""What is said of a launch suffices for one: kernels run in the emulator by that, and their PTX, alone."""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+import weft
+from weft import arrays, emulator
+from weft.isa import tensor_map
+
+PLAIN = "{block = array<i64: 32, 32, 32>, warps = array<i64: 2, 1>, stages = 2}"
+MAPS = "{block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 2, cluster = array<i64: 2, 1>}"
+PARTS = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 3}"
+STREAM_K = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, stream_k = true}"
+TEXT = """func.func @product(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {{
+  "tile.matmul"(%a, %b, %d) {{transpose_b = true, schedule = {}}}
+    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+  return
+}}
+"""
+MULTIPROCESSORS = 4
+OPERATIONS = {
+    "+": lambda a, b: a + b,
+    "*": lambda a, b: a * b,
+    "ceildiv": lambda a, b: -(-a // b),
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+}
+
+
+def number(text, sizes):
+    """The value of an expression, `(s4 ceildiv 128)`."""
+    stack = [[]]
+    for token in re.findall(r"[()]|[^\s()]+", text):
+        if token == "(":
+            stack.append([])
+        elif token == ")":
+            left, what, right = stack.pop()
+            stack[-1].append(OPERATIONS[what](left, right))
+        elif token in OPERATIONS:
+            stack[-1].append(token)
+        else:
+            stack[-1].append(sizes[int(token[1:])] if token.startswith("s") else int(token))
+    return stack[0][0]
+
+
+def map_of(array, given):
+    """The tensor map of an array of f16."""
+    (rows, columns), size = array.shape, array.itemsize
+    made = tensor_map.TensorMap(
+        0,
+        "FLOAT16",
+        (columns, rows),
+        (columns * size,),
+        (1, 1),
+        box=tuple(given["box"][::-1]),
+        swizzle=given["swizzle"],
+        l2_promotion="256B",
+    )
+    return emulator.TensorMap(made, array)
+
+
+def launch(ptx, name, said, given):
+    sizes = [size for array in given for size in array.shape]
+    assert not any(number(each, sizes) for each in said["requires"])
+    grid = [number(each, sizes) for each in said["grid"]]
+    tiles, ctas = math.prod(grid), math.prod(said["cluster"])
+    if (each := said["persistent"]) is not None:
+        most = max(each * MULTIPROCESSORS // ctas, 1) * ctas
+        grid = [min(tiles, most) if each else tiles, 1, 1]
+    spaces = []
+    for each in said["workspaces"]:
+        shape = ((math.prod(grid) if each["of_ctas"] else tiles) * each["rows"], *each["row_shape"])
+        spaces.append((shape, np.zeros(math.prod(shape) * each["element_bytes"], np.uint8)))
+    memrefs = [(f"argument {i}", array.shape, array) for i, array in enumerate(given)]
+    memrefs += [(f"workspace {i}", *space) for i, space in enumerate(spaces)]
+    values = {f"map {i}": map_of(given[each["matrix"]], each) for i, each in enumerate(said["maps"])}
+    for what, shape, memory in memrefs:
+        values |= {f"{what}: pointer": memory, f"{what}: offset": 0}
+        values |= {f"{what}: size {i}": size for i, size in enumerate(shape)}
+        values |= {f"{what}: stride {i}": s for i, s in enumerate(arrays.contiguous_strides(shape))}
+    return emulator.Module(ptx).launch(
+        name,
+        grid=grid,
+        block=said["block"],
+        args=[values[each] for each in said["parameters"]],
+        shared_bytes=said["shared_bytes"],
+        dependent=said["dependent"],
+    )
+
+
+@pytest.mark.parametrize("schedule", [PLAIN, MAPS, PARTS, STREAM_K])
+def test_a_kernel_runs_by_what_is_said_of_its_launch(schedule):
+    kernel = weft.compile(TEXT.format(schedule), arch="sm_90a")
+    said = json.loads(json.dumps(kernel.launch.description()))
+    assert len(said["parameters"]) == len(re.findall(r"^\s*\.param", kernel.ptx, re.MULTILINE))
+    a, b = np.random.default_rng(0).standard_normal((2, 136, 200)).astype(np.float16)
+    d = np.full((136, 136), np.nan, np.float32)
+    report = launch(kernel.ptx, kernel.name, said, (a, b, d))
+    assert not report.findings
+    np.testing.assert_allclose(d, a.astype(np.float64) @ b.T.astype(np.float64), rtol=1e-4, atol=1e-4)
+
+
+def test_numbers_are_parameters_of_their_types():
+    text = """gpu.module @m {
+      gpu.func @k(%n: i32, %x: f32, %m: memref<4x?xf32>, %i: index) kernel { gpu.return }
+    }"""
+    said = weft.compile(text, arch="sm_80").launch.description()
+    assert said["parameters"][:3] == ["argument 0: i32", "argument 1: f32", "argument 2: pointer"]
+    assert said["parameters"][-1] == "argument 3: index" and len(said["parameters"]) == 10
+    assert said["grid"] is None and said["block"] is None and said["persistent"] is None
