@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from tempfile import TemporaryFile
 
 from weft.errors import WeftError
 from weft.tools import cli
@@ -88,7 +89,12 @@ def _cache() -> str:
     directory = cache.default().directory
     if directory is None:
         raise WeftError("switched off by WEFT_CACHE=0")
-    entries = [entry.stat() for entry in directory.iterdir()] if directory.is_dir() else []
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=directory):
+            entries = [entry.stat() for entry in directory.iterdir()]
+    except OSError as error:
+        raise WeftError(f"{directory} can't be written, so nothing is kept: {error.strerror}") from None
     size = sum(entry.st_size for entry in entries)
     return f"{directory}: {len(entries)} entries, {size / 2**20:.1f} of at most {cache.LIMIT_BYTES >> 20} MiB"
 

@@ -56,7 +56,7 @@ def _run(options: Namespace) -> int:
         operands = product.operands(launch, options.seed)
         if note:
             cli.say(note)
-        return _check(kernel, product, operands, on)
+        return _check(kernel.taking(*operands), product, operands, on)
 
 
 def _place(asked: str | None, kernel: "Kernel") -> tuple[str, str]:
@@ -103,6 +103,8 @@ def _check(kernel: "Kernel", product: "Product", operands: "list[Array]", on: st
     error = "some elements aren't finite"
     if found.finite:
         error = f"{found.error:.3g} at most (bound {found.bound:.3g}); {found.ratio:.2g} of the bound at most"
+    if kernel.compiled.rows == "any":
+        where += ", for rows that begin anywhere"
     rows = {"product": str(product), "kernel": f"{kernel.name} for {where}", "schedule": _schedule(kernel)}
     rows |= _launched(kernel, operands, on) | _resources(kernel) | spent | {"error": error}
     passed = found.passed and "findings" not in spent

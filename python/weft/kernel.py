@@ -174,6 +174,10 @@ class Kernel:
             )
         return Kernel(made, launch)
 
+    def taking(self, *args: Any) -> "Kernel":
+        """The kernel that a call with these arguments runs: `for_any_rows` where this one can't take them."""
+        return self.for_any_rows if self._misaligned(self._views(args)) else self
+
     def _misaligned(self, views: Sequence[Any]) -> bool:
         """Whether some matrix has rows that begin where this kernel can't take them."""
         return any(

@@ -80,8 +80,10 @@ def _text(expression: Expression) -> str:
     what, *operands = expression
     if what == SIZE:
         return f"s{operands[0]}"
-    left, right = map(_text, operands)
-    return f"({left} {what} {right})"
+    left, right = operands
+    if what == "+" and isinstance(right, tuple) and right[0] == "*" and right[2] == -1:
+        what, right = "-", right[1]  # as MLIR has differences
+    return f"({_text(left)} {what} {_text(right)})"
 
 
 def _value(expression: Expression, sizes: Sizes) -> int:

@@ -24,6 +24,7 @@ TEXT = """func.func @product(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
 MULTIPROCESSORS = 4
 OPERATIONS = {
     "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
     "ceildiv": lambda a, b: -(-a // b),
     "floordiv": lambda a, b: a // b,

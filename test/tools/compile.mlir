@@ -33,6 +33,7 @@
 // LAUNCH-NEXT: "parameters": ["argument 0: pointer", "argument 0: pointer", "argument 0: offset", "argument 0: size 0",
 // LAUNCH-SAME: "map 0", "map 1"],
 // LAUNCH: "grid": ["(s4 ceildiv 128)", "(s5 ceildiv 256)", "1"],
+// LAUNCH: "requires": ["(s0 - s4)", "(s1 - s3)", "(s2 - s5)"]
 // LAUNCH: "dependent": true,
 
 // RUN: env WEFT_CACHE_DIR=/dev/null/x weft compile %examples/matmul.mlir --arch sm_80 -o %t.ptx 2>&1 \

@@ -15,6 +15,9 @@
 // MISSING:      none     cache     switched off by WEFT_CACHE=0
 // MISSING-NEXT: Missing: ptxas.
 
+// RUN: env WEFT_CACHE_DIR=/dev/null/x weft doctor | FileCheck %s --check-prefix=UNWRITTEN
+// UNWRITTEN: none     cache     /dev/null/x can't be written, so nothing is kept: Not a directory
+
 // RUN: weft --version | FileCheck %s --check-prefix=VERSION
 // VERSION: weft {{[0-9.]+}}
 // RUN: weft --help | FileCheck %s --check-prefix=HELP

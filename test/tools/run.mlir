@@ -10,6 +10,13 @@
 // CHECK-NEXT: error      {{.*}} at most (bound {{.*}}); {{.*}} of the bound at most
 // CHECK-NEXT: PASS
 
+// Rows that TMA can't copy: what is said is of the kernel that ran.
+// RUN: weft run %examples/matmul.mlir --on emulator --arch sm_90a --shape 37x53x71 | FileCheck %s --check-prefix=ODD
+// ODD: kernel {{ +}}matmul for sm_90a in the emulator, for rows that begin anywhere
+// ODD-NEXT: schedule {{ +}}block {{.*}} warps 2x4
+// ODD-NEXT: launch {{.*}}, 256 threads
+// ODD: PASS
+
 // Sizes that the types fix, rows with gaps, alpha, and a beta whose C stays apart from D.
 // RUN: weft run %s --on emulator --arch sm_90a --kernel fixed --shape 40x48x33 --seed 7 | FileCheck %s --check-prefix=FIXED
 // FIXED: product {{ +}}D[40,48] f16 = 0.5 * A[40,33] f16 * B[33,48] f16 + 2 * C

@@ -11,21 +11,22 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
-from weft import runtime
+import weft
+from weft import ptxas, runtime
 from weft.bench import problem as problems
 from weft.bench.implementations import Call, Implementation, Refusal
 from weft.bench.problem import Buffers, Check, Problem
 from weft.errors import WeftError
 
 _PACKAGES = (
-    "weft",
     "torch",
     "triton",
     "deep_gemm",
     "sgl-deep-gemm",
     "cuda-bindings",
     "nvidia-cublas",
-    "nvidia-cuda-nvcc",
+    "llvmlite",
+    "torch-mlir",
 )
 # What nvidia-smi calls what doesn't change during a run, and what does.
 _SETTINGS = ("driver_version", "clocks.max.sm", "clocks.max.mem", "power.limit")
@@ -169,8 +170,8 @@ class TorchGpu:
 
 
 def versions() -> dict[str, str]:
-    """Python's and those of the packages that a result may depend on, where they are installed."""
-    found = {"python": platform.python_version()}
+    """Weft's, Python's and ptxas's, and those of installed packages that a result may depend on."""
+    found = {"weft": weft.__version__, "python": platform.python_version(), "ptxas": ptxas.version()}
     for package in _PACKAGES:
         try:
             found[package] = version(package)
