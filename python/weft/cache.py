@@ -8,9 +8,10 @@ import re
 import struct
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from weft.errors import warn
 
 LIMIT_BYTES = 1 << 30
 _MAGIC = b"weft\x00\x00\x00\x01"
@@ -88,9 +89,7 @@ class Cache:
         except OSError as error:
             if not self._warned:
                 self._warned = True
-                warnings.warn(
-                    f"weft compiles uncached: {path.parent}: {error.strerror or error}", stacklevel=3
-                )
+                warn(f"weft compiles uncached: {path.parent}: {error.strerror or error}")
             return
         if self._writes % _WRITES_PER_PRUNE == 0:
             self.prune()

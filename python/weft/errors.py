@@ -1,5 +1,7 @@
-"""What Weft raises for a user's mistake, with the place it was made."""
+"""What Weft raises for a user's mistake, with the place it was made, and what it warns of."""
 
+import sys
+import warnings
 from dataclasses import dataclass
 
 
@@ -35,3 +37,11 @@ class WeftError(Exception):
     def __init__(self, *diagnostics: Diagnostic | str) -> None:
         self.diagnostics = tuple(d if isinstance(d, Diagnostic) else Diagnostic(d) for d in diagnostics)
         super().__init__("\n".join(map(str, self.diagnostics)))
+
+
+def warn(message: str) -> None:
+    """Warns of what a user may want to mend, at the line outside of Weft that has led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "weft":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)

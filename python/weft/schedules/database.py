@@ -9,7 +9,6 @@ import fcntl
 import functools
 import json
 import os
-import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from itertools import chain
@@ -18,7 +17,7 @@ from typing import Any
 
 from weft.dialects.schedule import AnySchedule, Types, ceil_div, read_schedule
 from weft.dialects.tile_types import ELEMENT_TYPES
-from weft.errors import WeftError
+from weft.errors import WeftError, warn
 from weft.isa.chips import CHIPS
 from weft.target import Target
 
@@ -280,7 +279,7 @@ def _text(path: Path) -> str:
 
 
 def _warn(place: str, error: WeftError) -> None:
-    warnings.warn(f"{place}: ignored: {error.diagnostics[0].message}", stacklevel=2)
+    warn(f"{place}: ignored: {error.diagnostics[0].message}")
 
 
 @contextlib.contextmanager
