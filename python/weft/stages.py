@@ -155,7 +155,7 @@ def _compile(module: Any, target: Target, name: str, rows: str) -> Compiled:
         made.append(_lowered(module, target, name, rows))
         return _record(made[0])
 
-    entry = kept.get_or_make("llvm", [placed, str(target), name, rows, _code(), mlir.version()], lower)
+    entry = kept.get_or_make("llvm", [placed, str(target), name, rows, _code()], lower)
     return made[0] if made else _of_record(entry, source, name, target, rows)
 
 
@@ -168,10 +168,10 @@ def _says_all(module: Any) -> bool:
 
 @functools.cache
 def _code() -> str:
-    """A digest of the sources that decide what a module is lowered to."""
+    """A digest of what decides what a module is lowered to: Weft's sources, and the bindings' version."""
     folders = (weft.__path__, weft.isa.__path__, weft.dialects.__path__, passes.__path__)
     files = sorted(file for folder in chain.from_iterable(folders) for file in Path(folder).glob("*.py"))
-    state = hashlib.sha256()
+    state = hashlib.sha256(mlir.version().encode())
     for file in files:
         state.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     return state.hexdigest()
@@ -452,6 +452,7 @@ def _expression(expression: Any, kernel: Any) -> Expression:
     raise refuse(kernel, f"has a launch attribute with the expression {expression}, which can't be computed")
 
 
+@functools.cache
 def _tool_versions() -> str:
     from importlib.metadata import version
 
