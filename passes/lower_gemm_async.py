@@ -186,7 +186,8 @@ def _descriptor(buffer: Any, operand: Operand) -> Any:
     fields = {name: value for name, value in vars(operand.record).items() if name != "address"}
     moves: list[Any] = []
     while isinstance(view := _maker(buffer), StageOp | SliceOp):
-        moves, buffer = [view, *moves], view.buffer
+        moves.append(view)
+        buffer = view.buffer
     start = wgmma.descriptor(tile.address(buffer), **fields)
     # Parts lie alike in all stages, so they come first: what a loop doesn't change is left outside of it.
     for view in sorted(moves, key=lambda view: isinstance(view, StageOp)):

@@ -112,10 +112,8 @@ def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
     if early:
         tile.await_(ring, *position)  # beside what memory brings
     # What follows the last block may never come: where that would be awaited, it stands behind the loop.
-    span, block = (
-        (kernel.k_first, emit.sub(kernel.k_end, int(early))),
-        add_and_await if early else await_and_add,
-    )
+    span = kernel.k_first, emit.sub(kernel.k_end, int(early))
+    block = add_and_await if early else await_and_add
     carried = [*[blocks.zeros] * parts, *position]
     if scales is None:
         left = emit.loop(*span, 1, carried, lambda _, carried: block(carried, []))

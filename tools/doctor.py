@@ -7,7 +7,6 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from tempfile import TemporaryFile
 
 from weft.errors import WeftError
 from weft.tools import cli
@@ -86,13 +85,13 @@ def _gpu() -> str:
 def _cache() -> str:
     from weft import cache
 
-    directory = cache.default().directory
+    kept = cache.default()
+    directory = kept.directory
     if directory is None:
         raise WeftError("switched off by WEFT_CACHE=0")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=directory):
-            entries = [entry.stat() for entry in directory.iterdir()]
+        kept.check()
+        entries = [entry.stat() for entry in directory.iterdir()]
     except OSError as error:
         raise WeftError(f"{directory} can't be written, so nothing is kept: {error.strerror}") from None
     size = sum(entry.st_size for entry in entries)

@@ -82,9 +82,16 @@ class Cache:
             os.utime(path)  # for prune: file systems may leave the time of access alone
         return data
 
+    def check(self) -> None:
+        """Raises OSError where nothing can be kept."""
+        if self.directory is not None:
+            _make(self.directory)
+            with tempfile.TemporaryFile(dir=self.directory):
+                pass
+
     def _write(self, path: Path, key: bytes, data: bytes) -> None:
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make(path.parent)
             _replace(path, _packed(data, key))
         except OSError as error:
             if not self._warned:
@@ -94,6 +101,10 @@ class Cache:
         if self._writes % _WRITES_PER_PRUNE == 0:
             self.prune()
         self._writes += 1
+
+
+def _make(directory: Path) -> None:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # the user's alone
 
 
 def default() -> Cache:

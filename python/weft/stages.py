@@ -148,7 +148,7 @@ def _compile(module: Any, target: Target, name: str, rows: str) -> Compiled:
     kept = cache.default()
     if kept.directory is None or not _says_all(module):
         return _lowered(module, target, name, rows)
-    source, made = str(module), list[Compiled]()
+    made: list[Compiled] = []
     placed = module.operation.get_asm(enable_debug_info=True)  # LLVM IR has the places of operations
 
     def lower() -> bytes:
@@ -156,7 +156,7 @@ def _compile(module: Any, target: Target, name: str, rows: str) -> Compiled:
         return _record(made[0])
 
     entry = kept.get_or_make("llvm", [placed, str(target), name, rows, _code()], lower)
-    return made[0] if made else _of_record(entry, source, name, target, rows)
+    return made[0] if made else _of_record(entry, str(module), name, target, rows)
 
 
 def _says_all(module: Any) -> bool:

@@ -159,7 +159,7 @@ def test_descriptors_are_reckoned_in_uniform_registers(schedule):
     """
     found = brought_to_uniform_registers(compiled(schedule, (2, 2, 2, 2, 2)).sass, "QGMMA")
     # Those of a scale's place and of a barrier's; each of a product's instructions would have up to four.
-    assert len(found) <= 3, "\n".join(found)
+    assert len(found) <= 2, "\n".join(found)
 
 
 GROUPED = (

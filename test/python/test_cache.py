@@ -144,6 +144,16 @@ def test_a_directory_that_cant_be_written_costs_one_warning(tmp_path):
     assert [warning.filename for warning in caught] == [__file__]  # the line of who asked
 
 
+def test_a_check_leaves_nothing_but_a_directory_of_the_users_own(tmp_path):
+    kept = Cache(tmp_path / "cache")
+    kept.check()
+    assert kept.directory.stat().st_mode & 0o777 == 0o700 and not list(kept.directory.iterdir())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError):
+        Cache(tmp_path / "file" / "cache").check()
+    Cache(None).check()
+
+
 def test_a_read_only_directory_still_serves(tmp_path, monkeypatch):
     def refuse(*args, **options):
         raise PermissionError(errno.EACCES, "Permission denied")

@@ -6,21 +6,11 @@ import re
 
 import numpy as np
 import pytest
+from one_product import SCHEDULES, text
 
 import weft
 from weft import arrays, emulator
-from weft.isa import tensor_map
 
-PLAIN = "{block = array<i64: 32, 32, 32>, warps = array<i64: 2, 1>, stages = 2}"
-MAPS = "{block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 2, cluster = array<i64: 2, 1>}"
-PARTS = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 3}"
-STREAM_K = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, stream_k = true}"
-TEXT = """func.func @product(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {{
-  "tile.matmul"(%a, %b, %d) {{transpose_b = true, schedule = {}}}
-    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
-  return
-}}
-"""
 MULTIPROCESSORS = 4
 OPERATIONS = {
     "+": lambda a, b: a + b,
@@ -50,18 +40,16 @@ def number(text, sizes):
 
 def map_of(array, given):
     """The tensor map of an array of f16."""
-    (rows, columns), size = array.shape, array.itemsize
-    made = tensor_map.TensorMap(
-        0,
-        "FLOAT16",
-        (columns, rows),
-        (columns * size,),
-        (1, 1),
+    rows, columns = array.shape
+    return emulator.TensorMap.tiled(
+        array,
+        dtype="FLOAT16",
+        dims=(columns, rows),
+        strides_bytes=(columns * array.itemsize,),
         box=tuple(given["box"][::-1]),
         swizzle=given["swizzle"],
         l2_promotion="256B",
     )
-    return emulator.TensorMap(made, array)
 
 
 def launch(ptx, name, said, given):
@@ -93,9 +81,9 @@ def launch(ptx, name, said, given):
     )
 
 
-@pytest.mark.parametrize("schedule", [PLAIN, MAPS, PARTS, STREAM_K])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_kernel_runs_by_what_is_said_of_its_launch(schedule):
-    kernel = weft.compile(TEXT.format(schedule), arch="sm_90a")
+    kernel = weft.compile(text(schedule), arch="sm_90a")
     said = json.loads(json.dumps(kernel.launch.description()))
     assert len(said["parameters"]) == len(re.findall(r"^\s*\.param", kernel.ptx, re.MULTILINE))
     a, b = np.random.default_rng(0).standard_normal((2, 136, 200)).astype(np.float16)

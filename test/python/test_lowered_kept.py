@@ -4,26 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from one_product import MAPS, SCHEDULES, text
 
 import weft
 from weft import stages
 from weft.launch import Launch
-
-MMA = "{block = array<i64: 32, 32, 32>, warps = array<i64: 2, 1>, stages = 2}"
-WGMMA = "{block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 2, cluster = array<i64: 2, 1>}"
-PARTS = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 3}"
-STREAM_K = "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, stream_k = true}"
-
-TEXT = """func.func @product(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {{
-  "tile.matmul"(%a, %b, %d) {{transpose_b = true{}}}
-    : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
-  return
-}}
-"""
-
-
-def text(schedule: str | None = MMA) -> str:
-    return TEXT.format("" if schedule is None else f", schedule = {schedule}")
 
 
 @pytest.fixture
@@ -44,7 +29,7 @@ def not_again(*_):
     raise AssertionError("is lowered once more")
 
 
-@pytest.mark.parametrize("schedule", [MMA, WGMMA, PARTS, STREAM_K])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_passes_run_once(schedule, kept, patch):
     first = weft.compile(text(schedule), arch="sm_90a")
     with patch.context() as within:
@@ -59,7 +44,7 @@ def test_the_passes_run_once(schedule, kept, patch):
     assert again.stages == first.stages and again.ir("lower-gemm") == first.ir("lower-gemm")
 
 
-@pytest.mark.parametrize("schedule", [MMA, WGMMA, PARTS, STREAM_K])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_launch_comes_back_from_json_as_it_was(schedule):
     launch = weft.compile(text(schedule), arch="sm_90a").launch
     back = Launch.of_record(json.loads(json.dumps(launch.record())))
@@ -74,7 +59,7 @@ def test_a_launch_comes_back_from_json_as_it_was(schedule):
     "other",
     [
         {"module": "\n" + text()},  # other lines, which LLVM IR has
-        {"module": text(WGMMA)},
+        {"module": text(MAPS)},
         {"arch": "sm_80"},
         {"rows": "any"},
         {"name": "other.mlir"},
