@@ -22,6 +22,7 @@ from weft.dialects.tile_types import (
     tile_complaint,
 )
 from weft.isa import wgmma
+from weft.isa.tensor_map import L2_PROMOTIONS
 from weft.mlir import ext, ir
 
 MOST_RING_STAGES = 64
@@ -32,13 +33,16 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     """A matrix as TMA copies it, in tiles of the result's type: the launch makes a tensor map of it.
 
     The matrix must be an argument of the kernel. Its first element and its rows must be aligned to 16 bytes.
-    Of a batch (rank 3), `tile.member` takes one matrix.
+    Of a batch (rank 3), `tile.member` takes one matrix. `l2_promotion` is what L2 reads of memory at once.
     """
 
     matrix: ext.Operand[Any]
     map: ext.Result[Any]
+    optional = {"l2_promotion": "256B"}  # noqa: RUF012
 
     def check(self) -> str | None:
+        if (promotion := self.attribute("l2_promotion")) not in L2_PROMOTIONS:
+            return f"has no l2_promotion {promotion}: it is one of {', '.join(L2_PROMOTIONS)}"
         if not is_map(self.map):
             return f"expects to return a tile.map, got {self.map.type}"
         found = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3) or tile_complaint([self.map])
@@ -307,9 +311,10 @@ class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
         return None
 
 
-def tensor_map(matrix: Any, tile: Any) -> Any:
+def tensor_map(matrix: Any, tile: Any, *, l2_promotion: str = "256B") -> Any:
     """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
-    return build(TensorMapOp, operands=[matrix], results=[MapType.of(tile)]).map
+    attributes = {"l2_promotion": l2_promotion}
+    return build(TensorMapOp, operands=[matrix], results=[MapType.of(tile)], attributes=attributes).map
 
 
 def member(batch: Any, index: Any) -> Any:

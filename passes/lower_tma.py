@@ -3,7 +3,7 @@ them and shared memory `cp.async.bulk.tensor`.
 
 The kernel's attribute `weft.tensor_maps` says what a launch must pass after the arguments, in order: `matrix`
 is the number of the memref, `box` what one copy takes of it (rows, columns; of one matrix of a batch),
-`swizzle` how that lies.
+`swizzle` how that lies, `l2_promotion` how much L2 reads at once.
 """
 
 from collections.abc import Sequence
@@ -137,6 +137,7 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
         {
             "matrix": _i64(matrix.arg_number),
             "box": ir.DenseI64ArrayAttr.get(pieces.box),
+            "l2_promotion": ir.StringAttr.get(str(op.attribute("l2_promotion"))),
             "swizzle": ir.StringAttr.get(swizzle.name if swizzle else "none"),
         }
     )

@@ -6,7 +6,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.tile import BufferType
 from weft.passes import emit
-from weft.passes.product import map_of_member, panels
+from weft.passes.product import element_bytes, map_of_member, panels
 
 
 @dataclass
@@ -19,6 +19,7 @@ class StagedOperand:
     block_k: int
     stages: int
     parts: int  # in which the CTAs of a cluster copy a block, each one for all
+    turns: int  # parts of K that take turns
     buffer: Any = field(init=False)
     map: Any = field(init=False)
 
@@ -33,9 +34,16 @@ class StagedOperand:
     def place(self) -> None:
         """Writes its buffer and its map at the insertion point."""
         self.buffer = tile.alloc(self.buffer_type)
-        self.map = tile.tensor_map(
-            self.matrix, tile.slice_type(tile.stage_type(self.buffer.type), self._shape)
-        )
+        copied = tile.slice_type(tile.stage_type(self.buffer.type), self._shape)
+        self.map = tile.tensor_map(self.matrix, copied, l2_promotion=self._l2_promotion)
+
+    @property
+    def _l2_promotion(self) -> str:
+        """What L2 reads of memory at once: more than 128 bytes where this CTA copies what follows in a row
+        next. What another copy asks for anyway would be asked for twice.
+        """
+        row = self.block_k * element_bytes(self.matrix)
+        return "256B" if self.k_inside and row <= 128 and self.turns == 1 else "128B"
 
     @property
     def _shape(self) -> tuple[int, int]:

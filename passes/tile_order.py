@@ -17,7 +17,7 @@ from weft.passes.product import grouped
 class Place:
     """A tile: its row and column among blocks, and the number of its product in a batch (None: no batch).
 
-    With parts of K: the tile's own number, that of the part, and the first block of it and the one behind.
+    With parts of K: the tile's own number, that of the part, and of its blocks the first and the one behind.
     """
 
     row: Any
@@ -46,7 +46,8 @@ Body = Callable[[Place, list[Any]], list[Any]]
 @dataclass(frozen=True)
 class Order:
     """The tiles of a product of `rows` x `columns` blocks, or of `members` such products, each in so many
-    `parts` of K's `blocks`, which follow each other.
+    `parts` of K's `blocks`. A part of all tiles comes before the next part: CTAs whose numbers follow each
+    other read the same columns of A and B.
     """
 
     rows: Any
@@ -68,8 +69,8 @@ class Order:
         def one(number: Any, carried: list[Any]) -> list[Any]:
             if self.parts == 1:
                 return body(self.at(number), carried)
-            number, part = emit.div(number, self.parts), emit.rem(number, self.parts)
-            inside = span(self.blocks, part, self.parts)
+            part, number = emit.div(number, self.count), emit.rem(number, self.count)
+            inside = 0, turns(self.blocks, part, self.parts)
             return body(replace(self.at(number), number=number, part=part, span=inside), carried)
 
         emit.loop(first, emit.mul(self.count, self.parts), step, carried, one)
@@ -168,9 +169,16 @@ def _element(vector: Any, index: Any) -> Any:
 
 
 def span(blocks: Any, part: Any, parts: int) -> tuple[Any, Any]:
-    """Of K's blocks, one of so many parts: its first, and the one behind."""
+    """Of K's blocks, one of so many parts that follow each other: its first, and the one behind."""
     first = emit.div(emit.mul(blocks, part), parts)
     # Where K has fewer blocks than parts, some have one that lies outside: zeros.
     end = emit.div(emit.mul(blocks, emit.add(part, 1)), parts)
     first = emit.select(emit.equal(first, end), blocks, first)
     return first, emit.maximum(end, emit.add(first, 1))
+
+
+def turns(blocks: Any, part: Any, parts: int) -> Any:
+    """How many of K's blocks one of so many parts has, which take turns: number `part`, and every one that is
+    `parts` further. Where K has fewer blocks than parts, some have one that lies outside: zeros.
+    """
+    return emit.maximum(emit.div(emit.add(blocks, emit.sub(parts - 1, part)), parts), 1)

@@ -68,8 +68,9 @@ class WgmmaKernel:
     rank: Any = field(init=False)  # of this CTA in its cluster
     place: tuple[Any, Any] = field(init=False)  # row and column in a cluster that shares its copies
     order: _AnyOrder = field(init=False)
-    k_first: Any = field(init=False)  # block of K that the tile has, and the one behind its last
+    k_first: Any = field(init=False)  # block that the tile has, of its part of K, and the one behind its last
     k_end: Any = field(init=False)
+    part: Any = field(init=False)  # of those that take turns
 
     @classmethod
     def of(cls, op: MatmulOp) -> "WgmmaKernel":
@@ -78,7 +79,7 @@ class WgmmaKernel:
         m, n, k = schedule.block
         a, b = (op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))
         left, right = (
-            StagedOperand(matrix, inside, extent, k, schedule.stages, parts)
+            StagedOperand(matrix, inside, extent, k, schedule.stages, parts, schedule.global_splits)
             for (matrix, inside), extent, parts in zip(
                 schedule.swapped(a, b), (m, n), schedule.cluster[::-1], strict=True
             )
@@ -204,6 +205,7 @@ class WgmmaKernel:
         def one(cluster: Place, carried: list[Any]) -> list[Any]:
             if cluster.span is not None:
                 self.k_first, self.k_end = cluster.span
+            self.part = cluster.part
             return body(self._in_cluster(cluster), carried)
 
         self.order.walk(self.first, self.step, carried, one)
@@ -213,6 +215,12 @@ class WgmmaKernel:
         (down, across), (below, beside) = self.schedule.cluster, self.place
         row = emit.add(emit.mul(cluster.row, down), below)
         return replace(cluster, row=row, column=emit.add(emit.mul(cluster.column, across), beside))
+
+    def block_of_k(self, number: Any) -> Any:
+        """Which block of K is number `number` of a part: parts take turns, so that what they copy at a time
+        lies together in rows of A and B.
+        """
+        return emit.add(emit.mul(number, self.schedule.global_splits), self.part)
 
     def each_block(
         self,
@@ -238,6 +246,7 @@ class WgmmaKernel:
             stage, phase = position
             tile.acquire(self.ring, stage, phase)
             tile.expect(self.ring, stage, self.schedule.copied_bytes(self.op.types))
+            block = self.block_of_k(block)
             depth = emit.mul(block, k)
             full = tile.full_barrier(self.ring, stage)
             before()

@@ -410,7 +410,7 @@ def _tensor_map(view: ArrayView, want: MapParameter, address: int) -> tensor_map
         (1,) * len(view.shape),
         box=(*want.box[::-1], *[1] * (len(view.shape) - 2)),
         swizzle=want.swizzle,
-        l2_promotion="256B",
+        l2_promotion=want.l2_promotion,
     )
 
 

@@ -57,6 +57,7 @@ class MapParameter:
     matrix: int
     box: tuple[int, int]
     swizzle: str
+    l2_promotion: str
 
 
 @dataclass(frozen=True)

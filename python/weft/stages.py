@@ -371,8 +371,17 @@ def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
 def _maps(kernel: Any) -> tuple[MapParameter, ...]:
     """The tensor maps that `--lower-tma` has put after the arguments."""
     given = _given(kernel, "weft.tensor_maps", ir.ArrayAttr, "an array")
+    names = ["box", "l2_promotion", "matrix", "swizzle"]
+    for one in given or ():
+        if not isinstance(one, ir.DictAttr) or [named.name for named in one] != names:
+            raise refuse(kernel, f"expects weft.tensor_maps to say {', '.join(names)} of each map, got {one}")
     return tuple(
-        MapParameter(int(one["matrix"].value), tuple(one["box"]), str(one["swizzle"].value))
+        MapParameter(
+            int(one["matrix"].value),
+            tuple(one["box"]),
+            str(one["swizzle"].value),
+            str(one["l2_promotion"].value),
+        )
         for one in given or ()
     )
 

@@ -297,10 +297,13 @@ gpu.module @warpgroups {
     gpu.return
   }
 
-  // Each CTA goes through parts of tiles: tile and part follow from one number. A part's sums go to memory that the launch
-  // gives, and what the warp claims of the whole is added up, part after part, and written.
+  // Each CTA goes through parts of tiles: tile and part follow from one number, the same part of all tiles before the next.
+  // A part's sums go to memory that the launch gives, and what the warp claims of the whole is added up, part after part, and
+  // written. Parts take turns at blocks of K: of two, every other block is a part's.
   // CHECK-LABEL: gpu.func @global_splits
   // CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<?x128xvector<4xf32>>, %[[COUNTERS:[a-z0-9]+]]: memref<?xi32>)
+  // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"}
+  // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"}
   // CHECK: "tile.gemm_async"
   // CHECK-COUNT-8: memref.store %{{.*}}, %[[SUMS]]
   // CHECK: %[[SHARES:.*]] = "tile.claim"(%[[COUNTERS]],
@@ -311,6 +314,20 @@ gpu.module @warpgroups {
   // CHECK: arith.addf
   // CHECK: "tile.store"
   // CHECK-SAME: memref<?x?xbf16>
+  // CHECK: "tile.role"
+  // CHECK: %[[TILES:.*]] = arith.muli
+  // CHECK: scf.for %[[NUMBER:[a-z0-9]+]] =
+  // CHECK: %[[PART:.*]] = arith.divui %[[NUMBER]], %[[TILES]] : i32
+  // CHECK: %[[TILE:.*]] = arith.remui %[[NUMBER]], %[[TILES]] : i32
+  // CHECK: %[[COUNT:.*]] = arith.maxsi
+  // CHECK: %[[K:.*]] = arith.muli %[[PART]], %c64_i32 : i32
+  // CHECK: "tile.copy_async"(%[[FROM_A]], %{{.*}}, %[[K]],
+  // CHECK: scf.for %[[TURN:[a-z0-9]+]] = %c1_i32 to %[[COUNT]] step %c1_i32
+  // CHECK: %[[BEFORE:.*]] = arith.muli %[[TURN]], %c2_i32 : i32
+  // CHECK: %[[BLOCK:.*]] = arith.addi %[[BEFORE]], %[[PART]] : i32
+  // CHECK: %[[K:.*]] = arith.muli %[[BLOCK]], %c64_i32 : i32
+  // CHECK: "tile.copy_async"(%[[FROM_A]], %{{.*}}, %[[K]],
+  // CHECK: "tile.copy_async"(%[[FROM_B]], %{{.*}}, %[[K]],
   gpu.func @global_splits(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %s: memref<?x128xvector<4xf32>>, %c: memref<?xi32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>, weft.workspace = array<i64: 8, 4>} {
     "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 2}}
@@ -375,10 +392,10 @@ gpu.module @warpgroups {
   }
 
   // A cluster of two rows of blocks: B's columns are the same, each CTA copies half of them for both, and a stage is empty
-  // when the warpgroups of both say so.
+  // when the warpgroups of both say so. B has K outside: what follows in a row is what the other CTA copies.
   // CHECK-LABEL: gpu.func @cluster
   // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xf16>) -> !tile.map<array<i64: 128, 64>, f16,
-  // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
+  // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"} : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,
   // CHECK: "tile.make_ring"() {consumers = 4 : i64}
   // CHECK: nvvm.cluster.arrive
   // CHECK: nvvm.cluster.wait

@@ -14,7 +14,7 @@ gpu.module @m {
   // kernel. Coordinates are the column and the row, in the order of TMA, and shared memory is the cluster's.
   // CHECK-LABEL: gpu.func @load
   // CHECK-SAME: (%{{.*}}: memref<?x?xf16>, %{{.*}}: !tile.buffer<{{.*}}>, %[[ROW:[a-z0-9]+]]: i32, %[[COLUMN:[a-z0-9]+]]: i32, %[[FULL:[a-z0-9]+]]: !llvm.ptr<3>, %[[MAP:[a-z0-9]+]]: !llvm.ptr)
-  // CHECK-SAME: weft.tensor_maps = [{box = array<i64: 64, 64>{{.*}}matrix = 0 : i64{{.*}}swizzle = "128B"
+  // CHECK-SAME: weft.tensor_maps = [{box = array<i64: 64, 64>, l2_promotion = "256B", matrix = 0 : i64, swizzle = "128B"
   gpu.func @load(%a: memref<?x?xf16>, %t: !Tile, %row: i32, %column: i32, %full: !llvm.ptr<3>) kernel {
     %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
     // CHECK: scf.if
@@ -29,12 +29,12 @@ gpu.module @m {
     gpu.return
   }
 
-  // A box a panel: 64 columns on, 8192 bytes further.
+  // A box a panel: 64 columns on, 8192 bytes further. L2 reads a panel's row at once.
   // CHECK-LABEL: gpu.func @panels
   // CHECK-SAME: %[[ROW:[a-z0-9]+]]: i32, %[[COLUMN:[a-z0-9]+]]: i32, %[[FULL:[a-z0-9]+]]: !llvm.ptr<3>, %[[MAP:[a-z0-9]+]]: !llvm.ptr)
-  // CHECK-SAME: weft.tensor_maps = [{box = array<i64: 64, 64>
+  // CHECK-SAME: weft.tensor_maps = [{box = array<i64: 64, 64>, l2_promotion = "128B"
   gpu.func @panels(%a: memref<?x?xf16>, %t: !Panels, %row: i32, %column: i32, %full: !llvm.ptr<3>) kernel {
-    %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !PanelsMap
+    %0 = "tile.tensor_map"(%a) {l2_promotion = "128B"} : (memref<?x?xf16>) -> !PanelsMap
     // CHECK: %[[BASE:.*]] = "tile.address"
     // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %[[FULL]], box[%[[COLUMN]], %[[ROW]]]
     // CHECK: %[[NEXT:.*]] = llvm.getelementptr %[[BASE]][8192]

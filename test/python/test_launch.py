@@ -33,6 +33,7 @@ REFUSED = {
     'weft.shared_bytes = "x"': 'expects weft.shared_bytes to be an integer, got "x"',
     "weft.shared_bytes = true": "expects weft.shared_bytes to be an integer, got true",
     "weft.shared_bytes = -1 : i32": "expects weft.shared_bytes of at least 0, got -1",
+    "weft.tensor_maps = [{matrix = 0}]": "expects weft.tensor_maps to say box, l2_promotion, matrix, swizzle",
     "weft.workspace = 3 : i32": "expects weft.workspace to be array<i64: ...>, got 3 : i32",
     "weft.workspace = array<i64: 1>": "has weft.workspace but no weft.grid, whose tiles it is for",
     f"{GRID}, weft.workspace = array<i64>": "expects weft.workspace to have a number",

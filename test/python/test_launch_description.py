@@ -48,7 +48,7 @@ def map_of(array, given):
         strides_bytes=(columns * array.itemsize,),
         box=tuple(given["box"][::-1]),
         swizzle=given["swizzle"],
-        l2_promotion="256B",
+        l2_promotion=given["l2_promotion"],
     )
 
 

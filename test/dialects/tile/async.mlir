@@ -16,6 +16,8 @@ func.func @maps(%m: memref<?x?xf16, strided<[?, 1]>>, %n: memref<128x256xi32, 1>
   %0 = "tile.tensor_map"(%m) : (memref<?x?xf16, strided<[?, 1]>>) -> !Map
   // CHECK: "tile.tensor_map"(%{{.*}}) : (memref<128x256xi32, 1>) -> !tile.map<array<i64: 8, 4>, i32, #tile.layout<"S[(8,4):(4,1)]">>
   %1 = "tile.tensor_map"(%n) : (memref<128x256xi32, 1>) -> !tile.map<array<i64: 8, 4>, i32, #tile.layout<"S[(8,4):(4,1)]">>
+  // CHECK: "tile.tensor_map"(%{{.*}}) {l2_promotion = "64B"} : (memref<128x256xi32, 1>)
+  %2 = "tile.tensor_map"(%n) {l2_promotion = "64B"} : (memref<128x256xi32, 1>) -> !tile.map<array<i64: 8, 4>, i32, #tile.layout<"S[(8,4):(4,1)]">>
   return
 }
 

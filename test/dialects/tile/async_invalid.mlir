@@ -9,6 +9,15 @@ func.func @tensor_map_result(%m: memref<?x?xf16>) {
 // -----
 
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @tensor_map_promotion(%m: memref<?x?xf16>) {
+  // expected-error @below {{'tile.tensor_map' op has no l2_promotion 512B: it is one of none, 64B, 128B, 256B}}
+  %0 = "tile.tensor_map"(%m) {l2_promotion = "512B"} : (memref<?x?xf16>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 func.func @tensor_map_of_no_matrix(%m: f16) {
   // expected-error @below {{expects the matrix to be a memref, got f16}}
   %0 = "tile.tensor_map"(%m) : (f16) -> !M
