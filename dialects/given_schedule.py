@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from weft.dialects.schedule import AnySchedule, Schedule, WarpgroupSchedule, read_schedule
-from weft.errors import WeftError
+from weft.errors import Diagnostic, WeftError
 
 _EXAMPLE = "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"
 
@@ -24,7 +24,14 @@ def given_schedule(given: object) -> AnySchedule | None:
     return replace(given, **plain)
 
 
-_read = functools.lru_cache(maxsize=256)(read_schedule)
+@functools.lru_cache(maxsize=256)
+def _read(text: str) -> AnySchedule:
+    try:
+        return read_schedule(text)
+    except WeftError as error:
+        *before, last = error.diagnostics
+        note = Diagnostic(f"a schedule is written like {_EXAMPLE}", severity="note")
+        raise WeftError(*before, replace(last, notes=(*last.notes, note))) from None
 
 
 def _plain(schedule: AnySchedule, name: str, kind: Any) -> Any:

@@ -22,7 +22,7 @@ from weft.dialects.tile_types import (
     tile_complaint,
 )
 from weft.isa import wgmma
-from weft.isa.tensor_map import L2_PROMOTIONS
+from weft.isa.tensor_map import L2_PROMOTIONS, one_of
 from weft.mlir import ext, ir
 
 MOST_RING_STAGES = 64
@@ -41,8 +41,8 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     optional = {"l2_promotion": "256B"}  # noqa: RUF012
 
     def check(self) -> str | None:
-        if (promotion := self.attribute("l2_promotion")) not in L2_PROMOTIONS:
-            return f"has no l2_promotion {promotion}: it is one of {', '.join(L2_PROMOTIONS)}"
+        if wrong := one_of("l2_promotion", self.attribute("l2_promotion"), L2_PROMOTIONS):
+            return wrong.reason
         if not is_map(self.map):
             return f"expects to return a tile.map, got {self.map.type}"
         found = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3) or tile_complaint([self.map])
@@ -311,7 +311,7 @@ class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
         return None
 
 
-def tensor_map(matrix: Any, tile: Any, *, l2_promotion: str = "256B") -> Any:
+def tensor_map(matrix: Any, tile: Any, *, l2_promotion: str = TensorMapOp.optional["l2_promotion"]) -> Any:
     """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
     attributes = {"l2_promotion": l2_promotion}
     return build(TensorMapOp, operands=[matrix], results=[MapType.of(tile)], attributes=attributes).map

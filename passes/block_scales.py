@@ -77,8 +77,8 @@ class TileScales:
     inside: Any
 
     def of_b(self, number: Any) -> list[Any]:
-        """The scales of B for a block of a part of K. Beyond the last block of columns or of K, where nothing
-        is kept, the last one's.
+        """The scales of B for a tile's block `number` (`WgmmaKernel.block_of_k`). Beyond the last block of
+        columns or of K, where nothing is kept, the last one's.
         """
         matrix = member(self.all.of_b, self.place.member)
         deep = emit.minimum(self.all.kernel.block_of_k(number), emit.sub(size(matrix, 1), 1))

@@ -59,7 +59,7 @@ class _Blocks:
         )
 
     def of_b(self, number: Any) -> list[Any]:
-        """The scales of B for a block of K, where there are scales."""
+        """The scales of B for a tile's block `number`, where there are scales."""
         return self.scales.of_b(number) if self.scales else []
 
     def factors(self, part: int, stage: Any, of_b: list[Any]) -> Any:

@@ -19,7 +19,7 @@ class StagedOperand:
     block_k: int
     stages: int
     parts: int  # in which the CTAs of a cluster copy a block, each one for all
-    turns: int  # parts of K that take turns
+    parts_of_k: int  # that take turns
     buffer: Any = field(init=False)
     map: Any = field(init=False)
 
@@ -39,11 +39,11 @@ class StagedOperand:
 
     @property
     def _l2_promotion(self) -> str:
-        """What L2 reads of memory at once: more than 128 bytes where this CTA copies what follows in a row
-        next. What another copy asks for anyway would be asked for twice.
+        """What L2 reads of memory at once: 256 bytes where half of them are the beginning of this CTA's next
+        block. In longer rows, in turns and with K outside another copy asks for them at about the same time.
         """
         row = self.block_k * element_bytes(self.matrix)
-        return "256B" if self.k_inside and row <= 128 and self.turns == 1 else "128B"
+        return "256B" if self.k_inside and row <= 128 and self.parts_of_k == 1 else "128B"
 
     @property
     def _shape(self) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """Which tiles of D a persistent CTA computes, in which order: what both its roles walk through alike.
 
 Tiles go down `group` rows and then to the next column, so that those under way at a time share what they read
-in the L2 cache. The products of a batch come one after the other.
+in the L2 cache. The products of a batch come one after the other. With parts of K, one part of as many tiles
+as can be under way comes before the next part of these.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from weft.passes.product import grouped
 class Place:
     """A tile: its row and column among blocks, and the number of its product in a batch (None: no batch).
 
-    With parts of K: the tile's own number, that of the part, and of its blocks the first and the one behind.
+    With parts of K: the tile's own number, that of the part, and its first block and the one behind its last.
     """
 
     row: Any
@@ -46,8 +47,7 @@ Body = Callable[[Place, list[Any]], list[Any]]
 @dataclass(frozen=True)
 class Order:
     """The tiles of a product of `rows` x `columns` blocks, or of `members` such products, each in so many
-    `parts` of K's `blocks`. A part of all tiles comes before the next part: CTAs whose numbers follow each
-    other read the same columns of A and B.
+    `parts` of K's `blocks`.
     """
 
     rows: Any
@@ -64,14 +64,23 @@ class Order:
         return each if self.members is None else emit.mul(each, self.members)
 
     def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
-        """A loop over every `step`-th tile from `first` on, or part of one."""
+        """A loop over every `step`-th tile from `first` on, or part of one.
+
+        Of parts, those of a tile run at the same time, and those that follow each other have the same columns
+        of A and B in different tiles of a product.
+        """
+        if self.parts == 1:
+            emit.loop(first, self.count, step, carried, lambda tile, carried: body(self.at(tile), carried))
+            return
+        together = emit.maximum(emit.div(step, self.parts), 1)
+        run = emit.mul(together, self.parts)
 
         def one(number: Any, carried: list[Any]) -> list[Any]:
-            if self.parts == 1:
-                return body(self.at(number), carried)
-            part, number = emit.div(number, self.count), emit.rem(number, self.count)
-            inside = 0, turns(self.blocks, part, self.parts)
-            return body(replace(self.at(number), number=number, part=part, span=inside), carried)
+            before, inside = emit.mul(emit.div(number, run), together), emit.rem(number, run)
+            tiles = emit.minimum(emit.sub(self.count, before), together)
+            part, number = emit.div(inside, tiles), emit.add(before, emit.rem(inside, tiles))
+            span = 0, blocks_of_part(self.blocks, part, self.parts)
+            return body(replace(self.at(number), number=number, part=part, span=span), carried)
 
         emit.loop(first, emit.mul(self.count, self.parts), step, carried, one)
 
@@ -177,8 +186,8 @@ def span(blocks: Any, part: Any, parts: int) -> tuple[Any, Any]:
     return first, emit.maximum(end, emit.add(first, 1))
 
 
-def turns(blocks: Any, part: Any, parts: int) -> Any:
-    """How many of K's blocks one of so many parts has, which take turns: number `part`, and every one that is
+def blocks_of_part(blocks: Any, part: Any, parts: int) -> Any:
+    """How many of K's blocks one of so many parts has that take turns: number `part`, and every one that is
     `parts` further. Where K has fewer blocks than parts, some have one that lies outside: zeros.
     """
     return emit.maximum(emit.div(emit.add(blocks, emit.sub(parts - 1, part)), parts), 1)

@@ -68,7 +68,7 @@ class WgmmaKernel:
     rank: Any = field(init=False)  # of this CTA in its cluster
     place: tuple[Any, Any] = field(init=False)  # row and column in a cluster that shares its copies
     order: _AnyOrder = field(init=False)
-    k_first: Any = field(init=False)  # block that the tile has, of its part of K, and the one behind its last
+    k_first: Any = field(init=False)  # of the tile's blocks (see `block_of_k`), and the one behind the last
     k_end: Any = field(init=False)
     part: Any = field(init=False)  # of those that take turns
 
@@ -217,8 +217,8 @@ class WgmmaKernel:
         return replace(cluster, row=row, column=emit.add(emit.mul(cluster.column, across), beside))
 
     def block_of_k(self, number: Any) -> Any:
-        """Which block of K is number `number` of a part: parts take turns, so that what they copy at a time
-        lies together in rows of A and B.
+        """Which block of K a tile's block `number` is: parts of `global_splits` take turns, so that what they
+        copy at a time lies together in rows of A and B.
         """
         return emit.add(emit.mul(number, self.schedule.global_splits), self.part)
 

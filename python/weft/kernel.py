@@ -15,7 +15,8 @@ from weft.arrays import ArrayView
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
 from weft.isa import tensor_map
-from weft.launch import Launch, MapParameter, MemrefArgument, ScalarArgument
+from weft.launch import Launch, MemrefArgument, ScalarArgument
+from weft.map_parameters import MapParameter
 from weft.ptxas import Resources
 from weft.stages import Compiled, compile_module
 from weft.workspace import PerStream, Pool

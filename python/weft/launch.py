@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from weft.dialects.schedule import ceil_div
+from weft.map_parameters import MapParameter
 from weft.workspace_parameters import WorkspaceParameter
 
 Sizes = Sequence[int]
@@ -45,19 +46,6 @@ class ScalarArgument:
 
 
 Argument = MemrefArgument | ScalarArgument
-
-
-@dataclass(frozen=True)
-class MapParameter:
-    """A tensor map that a launch makes of one of its matrices and passes after its arguments.
-
-    `matrix` is the number of the memref argument, `box` the rows and columns that a copy takes.
-    """
-
-    matrix: int
-    box: tuple[int, int]
-    swizzle: str
-    l2_promotion: str
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,11 @@ from weft.launch import (
     Argument,
     Expression,
     Launch,
-    MapParameter,
     MemrefArgument,
     ScalarArgument,
     SizesMap,
 )
+from weft.map_parameters import read_maps
 from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
@@ -297,7 +297,7 @@ def _launch(kernel: Any) -> Launch | None:
             raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}")
     kinds = list(kernel.function_type.value.inputs)
     writes = _writes(kernel, kinds)
-    maps = _maps(kernel)
+    maps = read_maps(kernel)
     kinds = kinds[: len(kinds) - len(maps)]
     workspaces = read_workspaces(kernel, kinds)
     given = kinds[: len(kinds) - len(workspaces)]
@@ -366,24 +366,6 @@ def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
             kernel, f"expects weft.aligned to have a number for each of {arguments} arguments, got {given}"
         )
     return found
-
-
-def _maps(kernel: Any) -> tuple[MapParameter, ...]:
-    """The tensor maps that `--lower-tma` has put after the arguments."""
-    given = _given(kernel, "weft.tensor_maps", ir.ArrayAttr, "an array")
-    names = ["box", "l2_promotion", "matrix", "swizzle"]
-    for one in given or ():
-        if not isinstance(one, ir.DictAttr) or [named.name for named in one] != names:
-            raise refuse(kernel, f"expects weft.tensor_maps to say {', '.join(names)} of each map, got {one}")
-    return tuple(
-        MapParameter(
-            int(one["matrix"].value),
-            tuple(one["box"]),
-            str(one["swizzle"].value),
-            str(one["l2_promotion"].value),
-        )
-        for one in given or ()
-    )
 
 
 def _check_shared_bytes(module: Any, launches: dict[str, Launch], target: Target) -> None:

@@ -297,9 +297,9 @@ gpu.module @warpgroups {
     gpu.return
   }
 
-  // Each CTA goes through parts of tiles: tile and part follow from one number, the same part of all tiles before the next.
-  // A part's sums go to memory that the launch gives, and what the warp claims of the whole is added up, part after part, and
-  // written. Parts take turns at blocks of K: of two, every other block is a part's.
+  // Each CTA goes through parts of tiles. Tile and part follow from one number: of as many tiles as the launch has CTAs for, one
+  // part of all comes before the next. A part's sums go to memory that the launch gives, and what the warp claims of the whole
+  // is added up, part after part, and written. Parts take turns at blocks of K: of two, every other block is a part's.
   // CHECK-LABEL: gpu.func @global_splits
   // CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<?x128xvector<4xf32>>, %[[COUNTERS:[a-z0-9]+]]: memref<?xi32>)
   // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"}
@@ -315,10 +315,17 @@ gpu.module @warpgroups {
   // CHECK: "tile.store"
   // CHECK-SAME: memref<?x?xbf16>
   // CHECK: "tile.role"
-  // CHECK: %[[TILES:.*]] = arith.muli
+  // CHECK: %[[FIT:.*]] = arith.divui %{{.*}}, %c2_i32 : i32
+  // CHECK: %[[TOGETHER:.*]] = arith.maxsi %[[FIT]], %c1_i32 : i32
+  // CHECK: %[[WAVE:.*]] = arith.muli %[[TOGETHER]], %c2_i32 : i32
   // CHECK: scf.for %[[NUMBER:[a-z0-9]+]] =
-  // CHECK: %[[PART:.*]] = arith.divui %[[NUMBER]], %[[TILES]] : i32
-  // CHECK: %[[TILE:.*]] = arith.remui %[[NUMBER]], %[[TILES]] : i32
+  // CHECK: %[[RUNS:.*]] = arith.divui %[[NUMBER]], %[[WAVE]] : i32
+  // CHECK: %[[BEFORE:.*]] = arith.muli %[[RUNS]], %[[TOGETHER]] : i32
+  // CHECK: %[[INSIDE:.*]] = arith.remui %[[NUMBER]], %[[WAVE]] : i32
+  // CHECK: %[[LEFT:.*]] = arith.subi %{{.*}}, %[[BEFORE]] : i32
+  // CHECK: %[[TILES:.*]] = arith.minsi %[[LEFT]], %[[TOGETHER]] : i32
+  // CHECK: %[[PART:.*]] = arith.divui %[[INSIDE]], %[[TILES]] : i32
+  // CHECK: arith.remui %[[INSIDE]], %[[TILES]] : i32
   // CHECK: %[[COUNT:.*]] = arith.maxsi
   // CHECK: %[[K:.*]] = arith.muli %[[PART]], %c64_i32 : i32
   // CHECK: "tile.copy_async"(%[[FROM_A]], %{{.*}}, %[[K]],
@@ -387,6 +394,17 @@ gpu.module @warpgroups {
   gpu.func @queued(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>} {
     "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
+    gpu.return
+  }
+
+  // Rows of 256 bytes come in two panels at about the same time: L2 need not read the second for the first.
+  // CHECK-LABEL: gpu.func @two_panels
+  // CHECK: "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"} : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 128>,
+  // CHECK: "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"} : (memref<?x?xf16>) -> !tile.map<array<i64: 32, 128>,
+  gpu.func @two_panels(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 32, 128>, warpgroups = 1, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
     gpu.return
   }

@@ -8,6 +8,7 @@ from weft.stages import compile_module
 
 MAP = "affine_map<(a, b) -> ({})>"
 GRID = f"weft.grid = {MAP.format('a, b, 1')}"
+TENSOR_MAP = "weft.tensor_maps = [{{box = array<i64: 8, 8>, l2_promotion = {}, matrix = 1, swizzle = {}}}]"
 
 
 def kernel_of(attributes: str = "", arguments: str = "%n: i32, %m: memref<?x?xf32>") -> str:
@@ -33,7 +34,11 @@ REFUSED = {
     'weft.shared_bytes = "x"': 'expects weft.shared_bytes to be an integer, got "x"',
     "weft.shared_bytes = true": "expects weft.shared_bytes to be an integer, got true",
     "weft.shared_bytes = -1 : i32": "expects weft.shared_bytes of at least 0, got -1",
+    "weft.tensor_maps = 3 : i32": "expects weft.tensor_maps to be an array, got 3 : i32",
     "weft.tensor_maps = [{matrix = 0}]": "expects weft.tensor_maps to say box, l2_promotion, matrix, swizzle",
+    TENSOR_MAP.format(3, 3): "expects weft.tensor_maps to say box, l2_promotion, matrix, swizzle of each map",
+    TENSOR_MAP.format('"512B"', '"none"'): "has no l2_promotion 512B: it is one of none, 64B, 128B, 256B",
+    TENSOR_MAP.format('"64B"', '"512B"'): "has no swizzle 512B: it is one of none, 32B, 64B, 128B",
     "weft.workspace = 3 : i32": "expects weft.workspace to be array<i64: ...>, got 3 : i32",
     "weft.workspace = array<i64: 1>": "has weft.workspace but no weft.grid, whose tiles it is for",
     f"{GRID}, weft.workspace = array<i64>": "expects weft.workspace to have a number",

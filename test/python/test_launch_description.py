@@ -10,6 +10,8 @@ from one_product import SCHEDULES, text
 
 import weft
 from weft import arrays, emulator
+from weft.isa import tensor_map
+from weft.kernel import _tensor_map
 
 MULTIPROCESSORS = 4
 OPERATIONS = {
@@ -91,6 +93,16 @@ def test_a_kernel_runs_by_what_is_said_of_its_launch(schedule):
     report = launch(kernel.ptx, kernel.name, said, (a, b, d))
     assert not report.findings
     np.testing.assert_allclose(d, a.astype(np.float64) @ b.T.astype(np.float64), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("parts", "promotion"), [(1, "256B"), (2, "128B")])
+def test_what_l2_reads_at_once_is_said_and_encoded(parts, promotion):
+    schedule = f"{{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = {parts}}}"
+    kernel = weft.compile(text(schedule), arch="sm_90a")
+    assert [each["l2_promotion"] for each in kernel.launch.description()["maps"]] == [promotion] * 2
+    view = arrays.view(np.zeros((64, 64), np.float16))
+    for each in kernel.launch.maps:
+        assert tensor_map.TensorMap.decode(_tensor_map(view, each, 4096).encode()).l2_promotion == promotion
 
 
 def test_numbers_are_parameters_of_their_types():

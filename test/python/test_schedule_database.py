@@ -12,6 +12,7 @@ import pytest
 import weft
 from weft import product_kernel
 from weft.bench.compiling import written
+from weft.dialects.given_schedule import given_schedule
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
 from weft.errors import WeftError
 from weft.passes import choice, heuristic
@@ -155,6 +156,15 @@ def test_a_schedule_that_a_product_cannot_have_costs_a_warning(tmp_path, schedul
 def test_a_schedule_that_cannot_be_read_has_no_file_but_a_place():
     with pytest.raises(WeftError, match=r"^<schedule>:1:12: error: expected '}'"):
         read_schedule("{block = 64x64x64, warpgroups = 1}")
+
+
+@pytest.mark.parametrize("text", ["128x128", "", "{block = array<i64: 64, 64, 64>}"])
+def test_text_that_is_no_schedule_is_refused_with_one_that_is(text):
+    with pytest.raises(WeftError) as caught:
+        given_schedule(text)
+    what, note = str(caught.value).rsplit("\nnote: a schedule is written like ", 1)
+    assert "error: " in what
+    assert given_schedule(note) == read_schedule(note)
 
 
 def test_a_file_that_cannot_be_read_costs_a_warning(tmp_path):

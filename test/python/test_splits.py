@@ -141,6 +141,14 @@ def test_who_stops_to_wait_leaves_its_share_to_the_last(monkeypatch):
     assert np.isfinite(waiting).all() and np.array_equal(waiting, stopping)
 
 
+@pytest.mark.parametrize("multiprocessors", [4, 8])
+def test_parts_of_a_tile_run_at_the_same_time(monkeypatch, multiprocessors):
+    """Of four tiles of four parts one fits, or two: no warp stops to wait."""
+    monkeypatch.setattr(kernels, "_EMULATED_MULTIPROCESSORS", multiprocessors)
+    _, atoms = launched(Product("bf16", "f32").compiled(of(64, 16, 64, 1, 3, global_splits=4)))
+    assert atoms == 4 * 4 * (4 + 1)
+
+
 def test_a_share_that_nobody_claims_is_caught(monkeypatch):
     """Planted: who stops doesn't say so."""
     monkeypatch.setattr(

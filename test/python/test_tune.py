@@ -284,8 +284,16 @@ def test_the_result_is_kept_and_found(bench: Bench, tmp_path: Path, monkeypatch:
     ],
 )
 def test_what_the_database_has_is_not_searched_again(
-    bench: Bench, tmp_path: Path, before: Any, after: Any, searched_again: bool
+    bench: Bench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: Any,
+    after: Any,
+    searched_again: bool,
 ) -> None:
+    some = list(heuristic.candidates(512, 512, 512, PRODUCT.types, Target.of("sm_90a")))[::20]
+    assert len(some) > LIMIT + 1
+    monkeypatch.setattr(heuristic, "candidates", lambda *_: some)
     first, _ = tuner(bench, tmp_path / "kept", **before).tune(SMALL, PRODUCT, [], quietly)
     bench.prepared.clear()
     second, _ = tuner(bench, tmp_path / "kept", **after).tune(SMALL, PRODUCT, [], quietly)

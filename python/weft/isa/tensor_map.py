@@ -223,12 +223,12 @@ class TensorMap:
         return next((verdict for verdict in self._complaints() if verdict is not None), None)
 
     def _complaints(self) -> Iterable[Verdict | None]:
-        yield _one_of("dtype", self.type, ELEMENT_TYPES)
-        yield _one_of("interleave", self.interleave, INTERLEAVES)
-        yield _one_of("swizzle", self.swizzle, SWIZZLES)
-        yield _one_of("swizzle atom", self.atom, ATOMS)
-        yield _one_of("l2_promotion", self.l2_promotion, L2_PROMOTIONS)
-        yield _one_of("oob_fill", self.oob_fill, OOB_FILLS)
+        yield one_of("dtype", self.type, ELEMENT_TYPES)
+        yield one_of("interleave", self.interleave, INTERLEAVES)
+        yield one_of("swizzle", self.swizzle, SWIZZLES)
+        yield one_of("swizzle atom", self.atom, ATOMS)
+        yield one_of("l2_promotion", self.l2_promotion, L2_PROMOTIONS)
+        yield one_of("oob_fill", self.oob_fill, OOB_FILLS)
         least = 3 if self.is_im2col or self.interleave != "none" else 1
         yield _range("the number of dims", self.rank, least, MAX_RANK)
         yield _length("strides_bytes", self.strides, self.rank - 1)
@@ -371,7 +371,8 @@ def _as_im2col(found: TensorMap, word: int) -> TensorMap:
     )
 
 
-def _one_of(what: str, value: str, legal: Iterable[str]) -> Verdict | None:
+def one_of(what: str, value: str, legal: Iterable[str]) -> Verdict | None:
+    """Why a field's value isn't legal; None where it is."""
     choices = tuple(legal)
     if value in choices:
         return None
