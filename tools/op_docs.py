@@ -1,4 +1,6 @@
-"""Writes docs/ops.md, the operations of the instruction dialects: `python -m weft.tools.op_docs [FILE]`."""
+"""Writes docs/ops.md, the operations of the instruction dialects, and docs/tile.md, those of tiles:
+`python -m weft.tools.op_docs [FOLDER]`.
+"""
 
 import re
 import sys
@@ -7,7 +9,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
-from weft.dialects import DIALECTS
+from weft.dialects import DIALECTS, tile
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import InstructionOp
 from weft.mlir import ext
@@ -34,16 +36,84 @@ answers queries of the 64-bit words by which NVIDIA's compiler names the instruc
 """
 
 
-def page() -> str:
-    """The text of docs/ops.md."""
-    lines = [_ABOUT]
+_ABOUT_TILES = """\
+# Tile operations
+
+What a kernel of tiles is made of, `tile.matmul`'s and any other: `examples/tma_gemm.mlir` is one by hand, of
+TMA, a ring, two roles and `wgmma`. Passes lower these operations one kind after the other (`weft-opt
+--list-passes`); `weft compile FILE --arch sm_90a` runs them all. Kernels are called with arrays, on a GPU or
+in the emulator:
+
+```python
+from pathlib import Path
+
+import numpy as np
+import weft
+
+kernel = weft.compile(Path("examples/tma_gemm.mlir"), arch="sm_90a")
+a, b = np.random.default_rng(0).standard_normal((2, 64, 256)).astype(np.float16)
+d = np.empty((64, 64), np.float32)
+report = kernel.emulate(a, b, d)
+assert not report.findings
+assert np.allclose(d, a.astype(np.float64) @ b.T.astype(np.float64), atol=1e-3)
+```
+
+An operation is written with its name in quotes, as MLIR's generic form has it. From Python each is a function
+of the same name in `weft.dialects.tile`, but for names that Python keeps (`await_`) or has (`slice_`).
+
+## Types
+
+| type | what it is |
+|---|---|
+| `!tile.buffer<array<i64: M, N>, T, #tile.layout<"S[…]">, "shared">` | a tile in shared memory |
+| `!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>` | a tile in registers |
+| `!tile.map<array<i64: M, N>, T, #tile.layout<"S[…]">>` | a matrix that TMA copies tiles of |
+| `!tile.ring<N : i64>` | the mbarriers of a pipeline of N stages |
+
+A buffer is in the CTA's own shared memory, or in a peer's (`"cluster"`). A fragment is a warp's, or a
+warpgroup's where its layout names `warpid`. A map's layout is that of the buffers that it is copied to.
+
+A layout says where each element of a tile is: `S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B`. The index of
+an element, row by row, splits into digits of the first numbers, the last digit the fastest. Each digit moves
+the element by the number below it: `@laneid` lanes, `@warpid` warps, else elements of memory or of a lane's
+registers. `xor` swizzles byte addresses as TMA and `wgmma` do. The sums of `wgmma` are 64 x N in
+`S[(4,2,8,N/8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]`.
+
+## What a kernel says of its launch
+
+Attributes of the `gpu.func`, which passes write and `weft.compile` reads. [A launch](launch.md) by other
+means needs the same.
+
+| attribute | what it says |
+|---|---|
+| `known_block_size` | threads of a CTA, `array<i32: 256, 1, 1>` |
+| `known_cluster_size` | CTAs of a cluster, likewise |
+| `weft.grid` | an affine map from the sizes of all memref arguments, in order, to three numbers of CTAs |
+| `weft.requires` | an affine map from these sizes to numbers that must be 0 |
+| `weft.writes` | the numbers of the arguments that are written, `array<i32: 2>`; all if left out |
+| `weft.aligned` | what the rows of each argument begin at multiples of, in bytes, `array<i32: …>` |
+| `weft.shared_bytes` | dynamic shared memory; `--lower-buffers` writes it |
+| `weft.tensor_maps` | the maps that follow the arguments; `--lower-tma` writes it |
+| `weft.persistent` | `weft.grid` counts tiles; at most so many CTAs for each multiprocessor (0: all) |
+| `weft.dependent` | the kernel waits itself for what was queued before it |
+| `weft.workspace` | rows of memory for each tile that the last memref arguments have |
+| `weft.cta_workspace` | likewise for each CTA |
+
+## Operations
+"""
+
+
+def pages() -> dict[str, str]:
+    """The text of each page, by its name in docs/."""
+    instructions = [_ABOUT]
     for dialect in DIALECTS:
         found = [op for op in _operations(dialect) if issubclass(op, InstructionOp | DescriptorOp)]
         if found:
-            lines += [f"## {dialect.DIALECT_NAMESPACE}", ""]
+            instructions += [f"## {dialect.DIALECT_NAMESPACE}", ""]
             for op in found:
-                lines += _operation(op)
-    return "\n".join(lines)
+                instructions += _operation(op)
+    tiles = [line for op in _operations(tile.Tile) for line in _operation(op)]
+    return {"ops.md": "\n".join(instructions), "tile.md": "\n".join([_ABOUT_TILES, *tiles])}
 
 
 def _operations(dialect: Any) -> Iterator[Any]:
@@ -73,14 +143,22 @@ def _shown(value: object) -> str:
 
 
 def _example(name: str) -> list[str]:
-    """The first use of an operation on the page of valid forms."""
-    text = (_ROOT / "test" / "dialects" / name.partition(".")[0] / "ops.mlir").read_text(encoding="utf-8")
-    lines = text.split("\n")
-    begin = next(i for i, line in enumerate(lines) if f'"{name}"(' in line and "//" not in line)
+    """The first use of an operation on the pages of valid forms, behind the types that it abbreviates."""
+    folder = _ROOT / "test" / "dialects" / name.partition(".")[0]
+    files = [folder / "ops.mlir", *sorted(set(folder.glob("*.mlir")) - {folder / "ops.mlir"})]
+    valid = [path.read_text(encoding="utf-8").split("\n") for path in files if "invalid" not in path.name]
+    uses = ((i, lines) for lines in valid for i, line in enumerate(lines) if _uses(line, name))
+    begin, lines = next(uses)
     found = [lines[begin]]
     while _open("\n".join(found)):
         found.append(lines[begin + len(found)])
-    return [re.sub("^  ", "", line) for line in found]
+    short = re.findall(r"![A-Z]\w*", "\n".join(found))
+    types = [line for line in lines[:begin] if line.split(" = ")[0] in short]
+    return [*types, *(re.sub("^  ", "", line) for line in found if "// CHECK" not in line)]
+
+
+def _uses(line: str, name: str) -> bool:
+    return f'"{name}"(' in line and "//" not in line
 
 
 def _open(text: str) -> bool:
@@ -90,8 +168,9 @@ def _open(text: str) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the page, to docs/ops.md of the checkout unless a file is named."""
-    Path(arguments[0] if arguments else "docs/ops.md").write_text(page(), encoding="utf-8")
+    """Writes the pages, to docs/ of the checkout unless a folder is named."""
+    for name, text in pages().items():
+        Path(arguments[0] if arguments else "docs", name).write_text(text, encoding="utf-8")
     return 0
 
 

@@ -1,12 +1,14 @@
 """The tensor maps that a kernel has after its arguments: what it says of them, for a launch to make them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from itertools import takewhile
 from typing import Any
 
 from weft.dialects.op import refuse
 from weft.isa.tensor_map import L2_PROMOTIONS, SWIZZLES, one_of
 from weft.mlir import ir
-from weft.passes.lower_tma import MAPS
+from weft.passes.lower_tma import MAPS, MOST_BOX
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,34 @@ class MapParameter:
     l2_promotion: str
 
 
-def read_maps(kernel: Any) -> tuple[MapParameter, ...]:
-    """The tensor maps that a launch of a kernel needs. Raises WeftError for an attribute that says none."""
+def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
+    """The last of a kernel's arguments, of these types, that are tensor maps. Raises WeftError for an
+    attribute that doesn't say which.
+    """
     attributes = kernel.operation.attributes
     if MAPS not in attributes:
         return ()
     if not isinstance(attributes[MAPS], ir.ArrayAttr):
         raise refuse(kernel, f"expects {MAPS} to be an array, got {attributes[MAPS]}")
-    return tuple(_read_map(kernel, one) for one in attributes[MAPS])
+    found = tuple(_read_map(kernel, one) for one in attributes[MAPS])
+    pointers = list(takewhile(lambda kind: str(kind) == "!llvm.ptr", reversed(kinds)))
+    if len(found) != len(pointers):
+        last = f"its last arguments, {len(pointers)} of type !llvm.ptr"
+        raise refuse(kernel, f"expects {MAPS} to have an entry for each of {last}, got {len(found)}")
+    for one in found:
+        if complaint := _complaint(one, kinds):
+            raise refuse(kernel, f"expects {MAPS} {complaint}")
+    return found
+
+
+def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
+    if not 0 <= one.matrix < len(kinds) or not isinstance(kinds[one.matrix], ir.MemRefType):
+        return f"to number memref arguments, got {one.matrix}"
+    if kinds[one.matrix].rank not in (2, 3):
+        return f"to number matrices or batches of them, got {one.matrix}, a {kinds[one.matrix]}"
+    if len(one.box) != 2 or not all(1 <= extent <= MOST_BOX for extent in one.box):
+        return f"with boxes of 1 to {MOST_BOX} rows and columns, got {list(one.box)}"
+    return None
 
 
 def _read_map(kernel: Any, given: Any) -> MapParameter:

@@ -297,7 +297,7 @@ def _launch(kernel: Any) -> Launch | None:
             raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}")
     kinds = list(kernel.function_type.value.inputs)
     writes = _writes(kernel, kinds)
-    maps = read_maps(kernel)
+    maps = read_maps(kernel, kinds)
     kinds = kinds[: len(kinds) - len(maps)]
     workspaces = read_workspaces(kernel, kinds)
     given = kinds[: len(kinds) - len(workspaces)]

@@ -39,6 +39,7 @@ REFUSED = {
     TENSOR_MAP.format(3, 3): "expects weft.tensor_maps to say box, l2_promotion, matrix, swizzle of each map",
     TENSOR_MAP.format('"512B"', '"none"'): "has no l2_promotion 512B: it is one of none, 64B, 128B, 256B",
     TENSOR_MAP.format('"64B"', '"512B"'): "has no swizzle 512B: it is one of none, 32B, 64B, 128B",
+    TENSOR_MAP.format('"64B"', '"64B"'): "for each of its last arguments, 0 of type !llvm.ptr, got 1",
     "weft.workspace = 3 : i32": "expects weft.workspace to be array<i64: ...>, got 3 : i32",
     "weft.workspace = array<i64: 1>": "has weft.workspace but no weft.grid, whose tiles it is for",
     f"{GRID}, weft.workspace = array<i64>": "expects weft.workspace to have a number",
@@ -51,6 +52,26 @@ REFUSED = {
     "weft.gird = 3 : i32": "has an unknown launch attribute 'weft.gird': they are weft.grid,",
     "known_block_size = array<i32: 32, 0, 1>": "attribute 'known_block_size' failed to satisfy constraint",
 }
+
+
+MAPS_REFUSED = {
+    "box = array<i64: 8, 8>, matrix = -1": "expects weft.tensor_maps to number memref arguments, got -1",
+    "box = array<i64: 8, 8>, matrix = 0": "expects weft.tensor_maps to number memref arguments, got 0",
+    "box = array<i64: 8, 8>, matrix = 3": "expects weft.tensor_maps to number memref arguments, got 3",
+    "box = array<i64: 8, 8>, matrix = 2": "to number matrices or batches of them, got 2, a memref<8xf32>",
+    "box = array<i64: 512, 8>, matrix = 1": "with boxes of 1 to 256 rows and columns, got [512, 8]",
+    "box = array<i64: 1, 8, 8>, matrix = 1": "with boxes of 1 to 256 rows and columns, got [1, 8, 8]",
+}
+
+
+@pytest.mark.parametrize("said", list(MAPS_REFUSED))
+def test_tensor_maps_that_no_launch_could_make_are_refused(said):
+    attributes = f'weft.tensor_maps = [{{{said}, l2_promotion = "128B", swizzle = "none"}}]'
+    arguments = "%n: i32, %m: memref<?x?xf32>, %v: memref<8xf32>, %p: !llvm.ptr"
+    with pytest.raises(weft.WeftError) as caught:
+        compile_module(kernel_of(attributes, arguments), "sm_90a")
+    assert str(caught.value).startswith("-:2:3: error: 'gpu.func' op ")
+    assert MAPS_REFUSED[said] in str(caught.value)
 
 
 @pytest.mark.parametrize("attributes", list(REFUSED))

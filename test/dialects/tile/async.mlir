@@ -21,6 +21,17 @@ func.func @maps(%m: memref<?x?xf16, strided<[?, 1]>>, %n: memref<128x256xi32, 1>
   return
 }
 
+// One matrix of a batch, and what stores a tile by all threads.
+// CHECK-LABEL: @members
+func.func @members(%m: memref<4x?x?xf16>, %i: i32, %t: !Stage, %d: memref<?x?xf16>) {
+  %0 = "tile.tensor_map"(%m) : (memref<4x?x?xf16>) -> !Map
+  // CHECK: "tile.member"(%{{.*}}, %{{.*}}) : (!tile.map<{{.*}}>, i32) -> !tile.map<
+  %1 = "tile.member"(%0, %i) : (!Map, i32) -> !Map
+  // CHECK: "tile.copy_out"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!tile.buffer<{{.*}}>, memref<?x?xf16>, i32, i32) -> ()
+  "tile.copy_out"(%t, %d, %i, %i) : (!Stage, memref<?x?xf16>, i32, i32) -> ()
+  return
+}
+
 // From a map one thread copies, and a barrier tells when the data is there.
 // CHECK-LABEL: @tensor_copies
 func.func @tensor_copies(%m: !Map, %i: i32, %t: !Stage, %b: !llvm.ptr<3>) {
