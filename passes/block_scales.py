@@ -77,11 +77,11 @@ class TileScales:
     inside: Any
 
     def of_b(self, number: Any) -> list[Any]:
-        """The scales of B for a tile's block `number` (`WgmmaKernel.block_of_k`). Beyond the last block of
-        columns or of K, where nothing is kept, the last one's.
+        """The scales of B for the tile's block `number`. Beyond the last block of columns or of K, where
+        nothing is kept, the last one's.
         """
         matrix = member(self.all.of_b, self.place.member)
-        deep = emit.minimum(self.all.kernel.block_of_k(number), emit.sub(size(matrix, 1), 1))
+        deep = emit.minimum(self.place.block_of_k(number), emit.sub(size(matrix, 1), 1))
         rows = [emit.minimum(block, emit.sub(size(matrix, 0), 1)) for block in self.blocks]
         return [memref.load(matrix, [emit.as_index(row), emit.as_index(deep)]) for row in rows]
 

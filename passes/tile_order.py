@@ -18,7 +18,8 @@ from weft.passes.product import grouped
 class Place:
     """A tile: its row and column among blocks, and the number of its product in a batch (None: no batch).
 
-    With parts of K: the tile's own number, that of the part, and its first block and the one behind its last.
+    With parts of K: the tile's own number, that of the part, its first block and the one behind its last, and
+    how many parts take turns.
     """
 
     row: Any
@@ -27,6 +28,13 @@ class Place:
     number: Any = 0
     part: Any = 0
     span: tuple[Any, Any] | None = None
+    turns: int = 1
+
+    def block_of_k(self, number: Any) -> Any:
+        """Which block of K the tile's block `number` is: parts take turns, so that what they copy at a time
+        lies together in rows of A and B.
+        """
+        return emit.add(emit.mul(number, self.turns), self.part)
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,8 @@ class Order:
             tiles = emit.minimum(emit.sub(self.count, before), together)
             part, number = emit.div(inside, tiles), emit.add(before, emit.rem(inside, tiles))
             span = 0, blocks_of_part(self.blocks, part, self.parts)
-            return body(replace(self.at(number), number=number, part=part, span=span), carried)
+            place = replace(self.at(number), number=number, part=part, span=span, turns=self.parts)
+            return body(place, carried)
 
         emit.loop(first, emit.mul(self.count, self.parts), step, carried, one)
 

@@ -68,9 +68,8 @@ class WgmmaKernel:
     rank: Any = field(init=False)  # of this CTA in its cluster
     place: tuple[Any, Any] = field(init=False)  # row and column in a cluster that shares its copies
     order: _AnyOrder = field(init=False)
-    k_first: Any = field(init=False)  # of the tile's blocks (see `block_of_k`), and the one behind the last
+    k_first: Any = field(init=False)  # of the tile's blocks (see `Place`), and the one behind the last
     k_end: Any = field(init=False)
-    part: Any = field(init=False)  # of those that take turns
 
     @classmethod
     def of(cls, op: MatmulOp) -> "WgmmaKernel":
@@ -205,7 +204,6 @@ class WgmmaKernel:
         def one(cluster: Place, carried: list[Any]) -> list[Any]:
             if cluster.span is not None:
                 self.k_first, self.k_end = cluster.span
-            self.part = cluster.part
             return body(self._in_cluster(cluster), carried)
 
         self.order.walk(self.first, self.step, carried, one)
@@ -215,12 +213,6 @@ class WgmmaKernel:
         (down, across), (below, beside) = self.schedule.cluster, self.place
         row = emit.add(emit.mul(cluster.row, down), below)
         return replace(cluster, row=row, column=emit.add(emit.mul(cluster.column, across), beside))
-
-    def block_of_k(self, number: Any) -> Any:
-        """Which block of K a tile's block `number` is: parts of `global_splits` take turns, so that what they
-        copy at a time lies together in rows of A and B.
-        """
-        return emit.add(emit.mul(number, self.schedule.global_splits), self.part)
 
     def each_block(
         self,
@@ -242,11 +234,11 @@ class WgmmaKernel:
         in_row = _bits(sum(1 << down * other for other in range(across)), below)
         in_column = _bits((1 << down) - 1, emit.mul(beside, down))
 
-        def copy(block: Any, position: list[Any], before: Callable[[], None] = lambda: None) -> list[Any]:
+        def copy(number: Any, position: list[Any], before: Callable[[], None] = lambda: None) -> list[Any]:
             stage, phase = position
             tile.acquire(self.ring, stage, phase)
             tile.expect(self.ring, stage, self.schedule.copied_bytes(self.op.types))
-            block = self.block_of_k(block)
+            block = place.block_of_k(number)
             depth = emit.mul(block, k)
             full = tile.full_barrier(self.ring, stage)
             before()

@@ -25,16 +25,13 @@ class MapParameter:
     l2_promotion: str
 
 
-def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
-    """The last of a kernel's arguments, of these types, that are tensor maps. Raises WeftError for an
-    attribute that doesn't say which.
+def read_maps(kernel: Any, given: Any | None, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
+    """The last of a kernel's arguments, of these types, that are tensor maps: those of the array `given`, its
+    attribute. Raises WeftError for one that doesn't say which.
     """
-    attributes = kernel.operation.attributes
-    if MAPS not in attributes:
+    if given is None:
         return ()
-    if not isinstance(attributes[MAPS], ir.ArrayAttr):
-        raise refuse(kernel, f"expects {MAPS} to be an array, got {attributes[MAPS]}")
-    found = tuple(_read_map(kernel, one) for one in attributes[MAPS])
+    found = tuple(_read_map(kernel, one) for one in given)
     pointers = list(takewhile(lambda kind: str(kind) == "!llvm.ptr", reversed(kinds)))
     if len(found) != len(pointers):
         last = f"its last arguments, {len(pointers)} of type !llvm.ptr"

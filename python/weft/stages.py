@@ -35,6 +35,7 @@ from weft.map_parameters import read_maps
 from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
+from weft.passes.lower_tma import MAPS
 from weft.target import Target, told_of_default
 from weft.workspace_parameters import read_workspaces
 
@@ -297,7 +298,7 @@ def _launch(kernel: Any) -> Launch | None:
             raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}")
     kinds = list(kernel.function_type.value.inputs)
     writes = _writes(kernel, kinds)
-    maps = read_maps(kernel, kinds)
+    maps = read_maps(kernel, _given(kernel, MAPS, ir.ArrayAttr, "an array"), kinds)
     kinds = kinds[: len(kinds) - len(maps)]
     workspaces = read_workspaces(kernel, kinds)
     given = kinds[: len(kinds) - len(workspaces)]
@@ -323,7 +324,7 @@ def _launch(kernel: Any) -> Launch | None:
 
 _LAUNCH_ATTRIBUTES = (
     *("weft.grid", "weft.requires", "weft.writes", "weft.shared_bytes"),
-    *("weft.persistent", "weft.aligned", "weft.tensor_maps", "weft.dependent"),
+    *("weft.persistent", "weft.aligned", MAPS, "weft.dependent"),
     *(WORKSPACE, CTA_WORKSPACE),
 )
 

@@ -26,6 +26,19 @@ ARRIVED = "W: mbarrier.try_wait.parity.shared::cta.b64 %q, [bar], 0;\n@!%q bra W
 EXPECT = "@%l mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], {};"
 
 
+def map_of(array, box, dtype="UINT16", **more):
+    """The tensor map of a whole matrix; `box` has columns first."""
+    rows, columns = array.shape
+    return emulator.TensorMap.tiled(
+        array,
+        dtype=dtype,
+        dims=(columns, rows),
+        strides_bytes=(columns * array.itemsize,),
+        box=box,
+        **more,
+    )
+
+
 def kernel(body, params, fill="", cluster=1, align=1024):
     """A block of 128 threads; %l is thread 0's. `fill` names the array that shared memory begins with."""
     declared = ", ".join(

@@ -2,7 +2,20 @@
 
 import numpy as np
 import pytest
-from bulk_kernels import ARRIVED, EXPECT, RNG, SIZE, TYPES, WAIT, octets, out_of_shared, reduced, run, values
+from bulk_kernels import (
+    ARRIVED,
+    EXPECT,
+    RNG,
+    SIZE,
+    TYPES,
+    WAIT,
+    map_of,
+    octets,
+    out_of_shared,
+    reduced,
+    run,
+    values,
+)
 
 from weft import emulator
 from weft.isa.tensor_map import FIELDS
@@ -12,18 +25,6 @@ COLUMNS, ROWS = 32, 24
 
 def image():
     return RNG.integers(1, 1 << 16, (ROWS, COLUMNS), dtype=np.uint16)
-
-
-def map_of(array, box, **more):
-    rows, columns = array.shape
-    return emulator.TensorMap.tiled(
-        array,
-        dtype=more.pop("dtype", "UINT16"),
-        dims=(columns, rows),
-        strides_bytes=(columns * array.itemsize,),
-        box=box,
-        **more,
-    )
 
 
 def swizzled(row, byte, width):

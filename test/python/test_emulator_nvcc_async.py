@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+from bulk_kernels import map_of
 from emulator_corpus import launch, since
-
-from weft import emulator
 
 
 def integers(count):
@@ -101,23 +100,18 @@ def test_sums_in_another_blocks_memory(chip):
     np.testing.assert_array_equal(out, a.reshape(2, 128).sum(axis=1))
 
 
-def tensor_map(array, box):
-    rows, columns = array.shape
-    return emulator.TensorMap.tiled(
-        array,
-        dtype="FLOAT32",
-        dims=(columns, rows),
-        strides_bytes=(4 * columns,),
-        box=box,
-        element_strides=(1, 1),
-    )
-
-
 @since(90)
 def test_tiles_of_tensor_maps(chip):
     x = np.random.default_rng(7).standard_normal((40, 32)).astype(np.float32)
     y = np.zeros((32, 40), np.float32)
-    launch("tensor_maps", chip, "tiles", [tensor_map(x, (16, 16)), tensor_map(y, (16, 16))], (2, 3), 64)
+    launch(
+        "tensor_maps",
+        chip,
+        "tiles",
+        [map_of(x, (16, 16), "FLOAT32"), map_of(y, (16, 16), "FLOAT32")],
+        (2, 3),
+        64,
+    )
     np.testing.assert_array_equal(y, x.T + 1)
 
 
@@ -126,7 +120,7 @@ def test_tiles_of_tensor_maps(chip):
 def test_multicast(chip):
     x = np.random.default_rng(8).standard_normal((20, 32)).astype(np.float32)
     out = np.zeros((2, 16, 16), np.float32)
-    launch("tensor_maps", chip, "multicast", [tensor_map(x, (16, 16)), out], 2, 64)
+    launch("tensor_maps", chip, "multicast", [map_of(x, (16, 16), "FLOAT32"), out], 2, 64)
     want = np.zeros((16, 16), np.float32)
     want[:12, 4:] = x[8:20, :12]
     np.testing.assert_array_equal(out, [want, want])

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from bulk_kernels import map_of
 from one_product import SCHEDULES, text
 
 import weft
@@ -40,18 +41,10 @@ def number(text, sizes):
     return stack[0][0]
 
 
-def map_of(array, given):
+def described_map(array, given):
     """The tensor map of an array of f16."""
-    rows, columns = array.shape
-    return emulator.TensorMap.tiled(
-        array,
-        dtype="FLOAT16",
-        dims=(columns, rows),
-        strides_bytes=(columns * array.itemsize,),
-        box=tuple(given["box"][::-1]),
-        swizzle=given["swizzle"],
-        l2_promotion=given["l2_promotion"],
-    )
+    kind = {name: given[name] for name in ("swizzle", "l2_promotion")}
+    return map_of(array, tuple(given["box"][::-1]), "FLOAT16", **kind)
 
 
 def launch(ptx, name, said, given):
@@ -68,7 +61,7 @@ def launch(ptx, name, said, given):
         spaces.append((shape, np.zeros(math.prod(shape) * each["element_bytes"], np.uint8)))
     memrefs = [(f"argument {i}", array.shape, array) for i, array in enumerate(given)]
     memrefs += [(f"workspace {i}", *space) for i, space in enumerate(spaces)]
-    values = {f"map {i}": map_of(given[each["matrix"]], each) for i, each in enumerate(said["maps"])}
+    values = {f"map {i}": described_map(given[each["matrix"]], each) for i, each in enumerate(said["maps"])}
     for what, shape, memory in memrefs:
         values |= {f"{what}: pointer": memory, f"{what}: offset": 0}
         values |= {f"{what}: size {i}": size for i, size in enumerate(shape)}
