@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from weft import mlir, mlir_text
 from weft.dialects.schedule_fields import Written, check_names
-from weft.dialects.tile_claims import MOST_PARTIES
+from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
 from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS, PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, wgmma
@@ -253,7 +253,7 @@ class WarpgroupSchedule(_Staged):
         have parts of two tiles.
         """
         parts = 2 if self.stream_k else 1
-        return parts * self.warpgroups * self.vectors, self.warpgroups * WARPS
+        return parts * self.warpgroups * self.vectors, self.warpgroups * WARPS * COUNTER_STRIDE
 
     def form(self, types: Types) -> wgmma.MmaAsync:
         """The instruction that multiplies."""

@@ -22,6 +22,7 @@ from weft.dialects.tile_types import (
     tile_complaint,
 )
 from weft.isa import wgmma
+from weft.isa.l2_cache import CREATEPOLICY, NORMAL
 from weft.isa.tensor_map import L2_PROMOTIONS, one_of
 from weft.mlir import ext, ir
 
@@ -33,16 +34,19 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     """A matrix as TMA copies it, in tiles of the result's type: the launch makes a tensor map of it.
 
     The matrix must be an argument of the kernel. Its first element and its rows must be aligned to 16 bytes.
-    Of a batch (rank 3), `tile.member` takes one matrix. `l2_promotion` is what L2 reads of memory at once.
+    Of a batch (rank 3), `tile.member` takes one matrix. `l2_promotion` is what L2 reads of memory at once,
+    `l2_eviction` how soon it gives up what copies of the map bring there.
     """
 
     matrix: ext.Operand[Any]
     map: ext.Result[Any]
-    optional = {"l2_promotion": "256B"}  # noqa: RUF012
+    optional = {"l2_promotion": "256B", "l2_eviction": NORMAL}  # noqa: RUF012
 
     def check(self) -> str | None:
-        if wrong := one_of("l2_promotion", self.attribute("l2_promotion"), L2_PROMOTIONS):
-            return wrong.reason
+        legal = {"l2_promotion": L2_PROMOTIONS, "l2_eviction": CREATEPOLICY.values("priority")}
+        for name, choices in legal.items():
+            if wrong := one_of(name, self.attribute(name), map(str, choices)):
+                return wrong.reason
         if not is_map(self.map):
             return f"expects to return a tile.map, got {self.map.type}"
         found = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3) or tile_complaint([self.map])
@@ -285,6 +289,22 @@ class WaitGemmOp(Op, dialect=Tile, name="wait_gemm"):
         return tile_complaint(given)
 
 
+class PinOp(Op, dialect=Tile, name="pin"):
+    """A fragment whose elements are all there before what follows that writes memory or waits. A compiler may
+    else make them as late as it likes, and keep until then what they are made of.
+    """
+
+    fragment: ext.Operand[Any]
+    pinned: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if not is_fragment(self.fragment):
+            return f"expects a fragment, got {self.fragment.type}"
+        if self.fragment.type != self.pinned.type:
+            return f"expects to return the type that it takes, got {self.pinned.type}"
+        return tile_complaint([self.fragment])
+
+
 class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
     """What some warpgroups of a CTA do: those from `first` on, `warpgroups` of them; the others go past.
 
@@ -311,9 +331,11 @@ class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
         return None
 
 
-def tensor_map(matrix: Any, tile: Any, *, l2_promotion: str = TensorMapOp.optional["l2_promotion"]) -> Any:
+def tensor_map(
+    matrix: Any, tile: Any, *, l2_promotion: str | None = None, l2_eviction: str | None = None
+) -> Any:
     """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
-    attributes = {"l2_promotion": l2_promotion}
+    attributes = {"l2_promotion": l2_promotion, "l2_eviction": l2_eviction}
     return build(TensorMapOp, operands=[matrix], results=[MapType.of(tile)], attributes=attributes).map
 
 
@@ -412,3 +434,8 @@ def wait_gemm(*fragments: Any, pending: int = 0) -> list[Any]:
         attributes={"pending": pending},
     )
     return list(made.operation.results)
+
+
+def pin(fragment: Any) -> Any:
+    """Builds `tile.pin` and returns the fragment."""
+    return build(PinOp, operands=[fragment], results=[fragment.type]).pinned

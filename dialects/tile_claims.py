@@ -7,6 +7,7 @@ from weft.dialects.tile_types import Tile, index_complaint
 from weft.mlir import constant, ext, ir, strides
 
 MOST_PARTIES = 16  # of a claim: each has a bit of a counter
+COUNTER_STRIDE = 8  # counters so far apart lie in sectors of L2 of their own: none waits for another
 
 
 class ClaimOp(Op, dialect=Tile, name="claim"):

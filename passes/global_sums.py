@@ -12,6 +12,7 @@ from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
+from weft.dialects.tile_claims import COUNTER_STRIDE
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.mlir import arith, ir, memref, scf, vector
 from weft.passes import emit, places
@@ -83,7 +84,7 @@ class Slots:
     def counter(self, block: Any, number: Any) -> Any:
         """The counter of this warp of a warpgroup, for a block."""
         warpgroup = emit.add(emit.mul(block, self.schedule.warpgroups), number)
-        return emit.add(emit.mul(warpgroup, WARPS), places.warp())
+        return emit.mul(emit.add(emit.mul(warpgroup, WARPS), places.warp()), COUNTER_STRIDE)
 
     def claimed(self, parts: Parts, number: Any, shares: int) -> Any:
         """Says that this warp's part is written: the mask of the shares of the tile that are then its own."""

@@ -30,12 +30,14 @@ def run(module: Any) -> None:
 
 
 def _claim(op: ClaimOp) -> list[Any]:
-    """What all lanes have written is there for the GPU before their warp arrives."""
+    """What all lanes have written is there for the GPU before their warp arrives. What the lane acquires that
+    hears of the others, all see.
+    """
     uniformity.require(op, Scope.WARP)
     _fence()
     nvvm.SyncWarpOp(emit.value(-1))
     claimed = _Claim(op).made()
-    _fence()
+    nvvm.SyncWarpOp(emit.value(-1))
     return [claimed]
 
 
@@ -62,7 +64,7 @@ def _fence() -> None:
 
 
 _GPU = "device"  # as LLVM says it
-_RELAXED = llvm.AtomicOrdering.monotonic
+_RELAXED, _ACQUIRE = llvm.AtomicOrdering.monotonic, llvm.AtomicOrdering.acquire
 
 
 class _Counter:
@@ -78,7 +80,7 @@ class _Counter:
         """What the counter is when that is `enough`, an i1, or when it has been looked at often enough."""
 
         def load() -> Any:
-            return llvm.load(emit.i32(), self.address, alignment=4, ordering=_RELAXED, syncscope=_GPU)
+            return llvm.load(emit.i32(), self.address, alignment=4, ordering=_ACQUIRE, syncscope=_GPU)
 
         def ask(left: Any) -> tuple[Any, list[Any]]:
             seen = _told(load)
@@ -105,6 +107,7 @@ class _Claim(_Counter):
         last = emit.equal(emit.bit_and(found, _ARRIVED), emit.sub(self.parties, 1))
 
         def take_all_left() -> list[Any]:
+            _fence()  # LLVM's addition acquires nothing
             self._turn(found)
             stopped = emit.bit_and(emit.shift_right(found, _STOPPED), (1 << MOST_PARTIES) - 1)
             return [arith.ori(stopped, self.own)]
@@ -156,7 +159,7 @@ class _Claim(_Counter):
         said = arith.ori(known, arith.shli(self.own, emit.value(_STOPPED)))
 
         def swap() -> Any:
-            made = llvm.AtomicCmpXchgOp(self.address, known, said, _RELAXED, _RELAXED, syncscope=_GPU)
+            made = llvm.AtomicCmpXchgOp(self.address, known, said, _ACQUIRE, _ACQUIRE, syncscope=_GPU)
             return llvm.extractvalue(emit.i32(), made.res, [0])
 
         was = _told(swap)

@@ -1,5 +1,5 @@
 """`--lower-gemm-async`: `tile.gemm_async` becomes the unrolled `wgmma.mma_async` of one group, and
-`tile.wait_gemm` the wait for it.
+`tile.wait_gemm` the wait for it. What `tile.pin` fixes in its place goes through an empty instruction there.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from weft.dialects import tile, wgmma
 from weft.dialects.instruction import struct_of
 from weft.dialects.op import refuse
 from weft.dialects.tile import SliceOp, StageOp, is_buffer
-from weft.dialects.tile_async import GemmAsyncOp, WaitGemmOp
+from weft.dialects.tile_async import GemmAsyncOp, PinOp, WaitGemmOp
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import wgmma as isa
 from weft.isa.descriptors import GROUP, MatrixDescriptor
@@ -23,15 +23,17 @@ from weft.passes.pass_ import Pass, rewrite
 from weft.passes.uniformity import Scope
 
 UNIT = 16  # the bytes that addresses in a descriptor count
-SUMS = ("f32", "i32")  # the elements of accumulators that are waited for
+SUMS = ("f32", "i32")  # the elements of accumulators that are waited for, and of what is pinned
 
 
 def run(module: Any) -> None:
-    """Lowers every asynchronous product and every wait for one."""
-    rewrite(module, (GemmAsyncOp, WaitGemmOp), _lower)
+    """Lowers every asynchronous product, every wait for one, and what is pinned."""
+    rewrite(module, (GemmAsyncOp, WaitGemmOp, PinOp), _lower)
 
 
 def _lower(op: Any) -> list[Any]:
+    if isinstance(op, PinOp):
+        return [_tied(op, op.fragment)]
     uniformity.require(op, Scope.WARPGROUP)
     return [_multiply(op)] if isinstance(op, GemmAsyncOp) else _wait(op)
 
@@ -213,23 +215,24 @@ def _advance(descriptor: Any, units: Any) -> Any:
 
 def _wait(op: WaitGemmOp) -> list[Any]:
     """The wait, and the fragments tied to what follows: nothing else tells LLVM that it writes them."""
-    for fragment in op.fragments:
-        if str(fragment.type.element_type) not in SUMS:
-            raise refuse(op, f"expects fragments of {' or '.join(SUMS)}, got {fragment.type}")
     wgmma.wait_group(group=op.attribute("pending"))
-    results = []
-    for fragment in op.fragments:
-        kind, values = fragment.type, emit.elements(tile.to_lane(fragment))
-        kinds = [str(value.type) for value in values]
-        letters = [*(f"={LETTERS[each]}" for each in kinds), *(str(i) for i in range(len(kinds)))]
-        elements = assembly("", letters, values, kinds)
-        results.append(tile.from_lane(vector.from_elements(kind.lane_type, elements), kind))
-    return results
+    return [_tied(op, fragment) for fragment in op.fragments]
+
+
+def _tied(op: Any, fragment: Any) -> Any:
+    """A fragment as an empty instruction returns it, which LLVM moves across no other that has effects."""
+    kind, values = fragment.type, emit.elements(tile.to_lane(fragment))
+    if str(kind.element_type) not in SUMS:
+        raise refuse(op, f"expects fragments of {' or '.join(SUMS)}, got {kind}")
+    kinds = [str(value.type) for value in values]
+    letters = [*(f"={LETTERS[each]}" for each in kinds), *(str(i) for i in range(len(kinds)))]
+    elements = assembly("", letters, values, kinds)
+    return tile.from_lane(vector.from_elements(kind.lane_type, elements), kind)
 
 
 LOWER_GEMM_ASYNC = Pass(
     "lower-gemm-async",
     "lower a warpgroup's tile.gemm_async to wgmma",
     run,
-    lowers=(GemmAsyncOp, WaitGemmOp),
+    lowers=(GemmAsyncOp, WaitGemmOp, PinOp),
 )

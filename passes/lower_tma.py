@@ -3,7 +3,8 @@ them and shared memory `cp.async.bulk.tensor`.
 
 The kernel's attribute `weft.tensor_maps` says what a launch must pass after the arguments, in order: `matrix`
 is the number of the memref, `box` what one copy takes of it (rows, columns; of one matrix of a batch),
-`swizzle` how that lies, `l2_promotion` how much L2 reads at once.
+`swizzle` how that lies, `l2_promotion` how much L2 reads at once. How soon L2 gives up what is copied stands
+in the copies.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,10 @@ from weft.dialects import tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, is_map
 from weft.dialects.tile_async import CopyMulticastOp, MemberOp, StoreAsyncOp, TensorMapOp
+from weft.isa.l2_cache import NORMAL, Policy
 from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
 from weft.passes import emit, places
+from weft.passes.instructions import assembly
 from weft.passes.pass_ import Pass
 
 MOST_BOX = 256  # rows or columns of what one copy takes
@@ -26,7 +29,7 @@ MAPS = "weft.tensor_maps"
 def run(module: Any) -> None:
     """Lowers every matrix that TMA copies, and every copy of one."""
     for kernel in operations(module, gpu.GPUFuncOp):
-        maps = {op.map: Map(_argument(kernel, op), op) for op in operations(kernel, TensorMapOp)}
+        maps = {op.map: Map(_argument(kernel, op), op, _policy(op)) for op in operations(kernel, TensorMapOp)}
         for op in operations(kernel, MemberOp):
             maps[op.map] = _member(op, maps)
         for op in operations(kernel, CopyAsyncOp, CopyMulticastOp, StoreAsyncOp):
@@ -49,10 +52,13 @@ def run(module: Any) -> None:
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map as copies name it: the argument, the op that made it, and which matrix of a batch."""
+    """A tensor map as copies name it: the argument, the op that made it, their cache policy if they have one,
+    and which matrix of a batch.
+    """
 
     argument: Any
     op: TensorMapOp
+    policy: Any
     member: tuple[Any, ...] = ()
 
     @property
@@ -148,6 +154,16 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
     return added
 
 
+def _policy(op: TensorMapOp) -> Any:
+    """The cache policy that a map's copies have, an i64; None for the one that L2 has without."""
+    form = Policy(str(op.attribute("l2_eviction")))
+    if form.priority == NORMAL:
+        return None
+    text = f"{form.ptx} {form.assembly.format(policy='$0')};"
+    with ir.InsertionPoint(op), op.location:
+        return assembly(text, ["=l"], [], ["i64"])[0]
+
+
 def _i64(number: int) -> Any:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
@@ -160,7 +176,7 @@ def _load(op: Any, source: Map, pieces: Pieces) -> None:
         place = llvm.addrspacecast(places.pointer(7), places.offset(base, bytes_))
         where = source.where(emit.add(op.row, row), emit.add(op.column, column))
         nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
-            place, source.argument, where, barrier, [], multicastMask=mask
+            place, source.argument, where, barrier, [], multicastMask=mask, l2CacheHint=source.policy
         )
 
 
@@ -168,7 +184,9 @@ def _store(op: StoreAsyncOp, destination: Map, pieces: Pieces) -> None:
     base = tile.address(op.tile)
     for row, column, bytes_ in pieces.at:
         where = destination.where(emit.add(op.row, row), emit.add(op.column, column))
-        nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(destination.argument, places.offset(base, bytes_), where)
+        nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(
+            destination.argument, places.offset(base, bytes_), where, l2CacheHint=destination.policy
+        )
 
 
 LOWER_TMA = Pass(

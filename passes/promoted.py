@@ -29,8 +29,9 @@ def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any
     rows = [emit.add(start, part * wgmma.M) for part in range(parts)]
     scales = kernel.scales.of_tile(place, rows, kind) if kernel.scales else None
     blocks = _Blocks(kernel, rows, kind, scales)
-    in_flight = kernel.schedule.products(kernel.op.types) > 1
-    return _add_up_beside(blocks, position) if in_flight else _add_up_in_turn(blocks, position)
+    if kernel.schedule.products(kernel.op.types) > 1:
+        return _add_up_beside(blocks, position)
+    return _add_up_parts(blocks, position) if parts > 1 else _add_up_in_turn(blocks, position)
 
 
 @dataclass(frozen=True)
@@ -66,93 +67,122 @@ class _Blocks:
         """What the products of a part with the block in a stage are multiplied by; None for nothing."""
         return self.scales and self.scales.factors(part, stage, of_b)
 
-    def add(self, sums: Any, products: Any, factors: Any, pending: int) -> Any:
-        """The sums with products that are done, while `pending` others aren't."""
+    def add(self, sums: Any, products: Any, factors: Any) -> Any:
+        """The sums with products that are done."""
         lane, total = tile.to_lane(products), tile.to_lane(sums)
         total = arith.addf(total, lane) if factors is None else vector.fma(lane, factors, total)
-        # No sums are under way; but LLVM would add up later, with more products in registers than these.
-        (sums,) = tile.wait_gemm(tile.from_lane(total, self.kind), pending=pending)
-        return sums
+        # LLVM would add up later, with more products in registers than these.
+        return tile.pin(tile.from_lane(total, self.kind))
 
 
 def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
-    """Each part's products are done and added up before the next are started.
+    """A block's products are done and added up before the next are started.
 
-    What another warpgroup has under way keeps the tensor cores busy while this one adds up. With several
-    parts the next block is awaited behind the last one's sums: ptxas asks before these are made, so that the
-    answer is there after them. With one part, a warp that had to wait would sleep over all of its sums.
+    What another warpgroup has under way keeps the tensor cores busy while this one adds up. The next block is
+    awaited after that: a warp that asked for it before and had to wait would sleep over all of its sums.
+    """
+    kernel, ring, scales = blocks.kernel, blocks.kernel.ring, blocks.scales
+
+    def block(carried: list[Any], of_b: list[Any]) -> list[Any]:
+        sums, stage, phase = carried
+        tile.await_(ring, stage, phase)
+        products = blocks.start(0, stage, unset(blocks.kind))
+        factors = blocks.factors(0, stage, of_b)
+        (products,) = tile.wait_gemm(products)
+        sums = blocks.add(sums, products, factors)
+        kernel.release(stage)
+        return [sums, *tile.advance(ring, stage, phase)]
+
+    span, carried = (kernel.k_first, kernel.k_end), [blocks.zeros, *position]
+    if scales is None:
+        return emit.loop(*span, 1, carried, lambda _, carried: block(carried, []))
+    return _each_scaled(scales, span, carried, block)
+
+
+def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
+    """As in turn, with several parts, each in the place of the products of the one before.
+
+    A way around the loop begins and ends with a block's last part under way: what the loop itself takes runs
+    beside that. The next block is awaited behind that part's sums: ptxas asks before these are made, so that
+    the answer is there after them.
     """
     kernel, ring, parts, scales = blocks.kernel, blocks.kernel.ring, len(blocks.rows), blocks.scales
-    early = parts > 1
 
-    def add(carried: list[Any], of_b: list[Any]) -> list[Any]:
-        """The sums with the products of a block that has come, and where the ring stands then."""
-        sums, (stage, phase) = carried[:parts], carried[parts:]
-        # What one product takes the place of is the last one: its registers are free when that is added up.
-        products = unset(blocks.kind)
-        for part in range(parts):
-            products = blocks.start(part, stage, products)
-            factors = blocks.factors(part, stage, of_b)
+    def begin(sums: list[Any], products: Any, position: list[Any], of_b: list[Any]) -> list[Any]:
+        """All parts of a block that has come: the last is under way."""
+        stage = position[0]
+        # Read before products start, of which the second instruction would else wait for them.
+        factors = [blocks.factors(part, stage, of_b) for part in range(parts)] if scales else []
+        products = blocks.start(0, stage, products)
+        for part in range(parts - 1):
             (products,) = tile.wait_gemm(products)
-            sums[part] = blocks.add(sums[part], products, factors, 0)
+            sums[part] = blocks.add(sums[part], products, factors[part] if scales else None)
+            products = blocks.start(part + 1, stage, products)
+        return [*sums, products, *factors[-1:], stage, *tile.advance(ring, *position)]
+
+    def end(carried: list[Any]) -> tuple[list[Any], Any, list[Any]]:
+        """The sums with a block's last part, the products in whose place the next come, and where."""
+        *sums, products = carried[: parts + 1]
+        *factors, stage, next_stage, next_phase = carried[parts + 1 :]
+        (products,) = tile.wait_gemm(products)
         kernel.release(stage)
-        return [*sums, *tile.advance(ring, stage, phase)]
+        sums[-1] = blocks.add(sums[-1], products, factors[0] if scales else None)
+        return sums, products, [next_stage, next_phase]
 
-    def await_and_add(carried: list[Any], of_b: list[Any]) -> list[Any]:
-        tile.await_(ring, *carried[parts:])
-        return add(carried, of_b)
+    def around(carried: list[Any], of_b: list[Any]) -> list[Any]:
+        sums, products, position = end(carried)
+        tile.await_(ring, *position)
+        return begin(sums, products, position, of_b)
 
-    def add_and_await(carried: list[Any], of_b: list[Any]) -> list[Any]:
-        left = add(carried, of_b)
-        tile.await_(ring, *left[parts:])
-        return left
-
-    ahead = scales.of_lanes(emit.add(kernel.k_first, 1)) if scales else []
-    of_b = blocks.of_b(kernel.k_first)
-    if early:
-        tile.await_(ring, *position)  # beside what memory brings
-    # What follows the last block may never come: where that would be awaited, it stands behind the loop.
-    span = kernel.k_first, emit.sub(kernel.k_end, int(early))
-    block = add_and_await if early else await_and_add
-    carried = [*[blocks.zeros] * parts, *position]
+    of_b, span = blocks.of_b(kernel.k_first), (emit.add(kernel.k_first, 1), kernel.k_end)
+    tile.await_(ring, *position)
+    carried = begin([blocks.zeros] * parts, unset(blocks.kind), position, of_b)
     if scales is None:
-        left = emit.loop(*span, 1, carried, lambda _, carried: block(carried, []))
+        carried = emit.loop(*span, 1, carried, lambda _, carried: around(carried, []))
     else:
-        left, of_b = _each_scaled(scales, span, ahead, carried, of_b, block)
-    if early:
-        left = add(left, of_b)
-    return [_together(left[:parts], kernel.sums_type), *left[parts:]]
+        carried = _each_scaled(scales, span, carried, around, at_once=2)
+    sums, _, position = end(carried)
+    return [_together(sums, kernel.sums_type), *position]
 
 
 def _each_scaled(
     scales: TileScales,
     span: tuple[Any, Any],
-    ahead: list[Any],
     carried: list[Any],
-    of_b: list[Any],
     body: Callable[[list[Any], list[Any]], list[Any]],
-) -> tuple[list[Any], list[Any]]:
+    at_once: int = 1,
+) -> list[Any]:
     """A loop over the blocks of K of a span, as many of them at a time as a warp has lanes: each lane has
     read the scales of B for one, so that between products nothing waits for memory.
 
-    `of_b` are the first block's scales, `ahead` those of the blocks behind it. `body` makes what is carried
-    next of that and a block's scales. Returns what the loop leaves, and the scales of the block behind it.
+    `body` makes what is carried next of that and a block's scales, so many times `at_once` on a way around.
+    Returns what the loop leaves.
     """
     begin, end = span
+    of_b, ahead = scales.of_b(begin), scales.of_lanes(emit.add(begin, 1))
     count = len(of_b)
 
     def several(first: Any, all_: list[Any]) -> list[Any]:
-        of_lanes = all_[:count]
+        of_lanes, left = all_[:count], all_[count:]
 
         def one(number: Any, left: list[Any]) -> list[Any]:
             made = body(left[:-count], left[-count:])
             return [*made, *(emit.of_lane(each, emit.sub(number, first)) for each in of_lanes)]
 
-        later = scales.of_lanes(emit.add(first, LANES + 1))
-        return [*later, *emit.loop(first, emit.minimum(emit.add(first, LANES), end), 1, all_[count:], one)]
+        def more(number: Any, left: list[Any]) -> list[Any]:
+            for further in range(at_once):
+                left = one(emit.add(number, further), left)
+            return left
 
-    left = emit.loop(begin, end, LANES, [*ahead, *carried, *of_b], several)[count:]
-    return left[:-count], left[-count:]
+        later = scales.of_lanes(emit.add(first, LANES + 1))
+        last = emit.minimum(emit.add(first, LANES), end)
+        alone = first
+        if at_once > 1:
+            alone = emit.sub(last, emit.rem(emit.sub(last, first), at_once))
+            left = emit.loop(first, alone, at_once, left, more)
+        return [*later, *emit.loop(alone, last, 1, left, one)]
+
+    return emit.loop(begin, end, LANES, [*ahead, *carried, *of_b], several)[count:-count]
 
 
 @dataclass(frozen=True)
@@ -183,7 +213,7 @@ def _add_up_beside(blocks: _Blocks, position: list[Any]) -> list[Any]:
         factors = blocks.factors(0, flight.stage, flight.of_b)
         (products,) = tile.wait_gemm(flight.products, pending=pending)
         kernel.release(flight.stage)
-        return blocks.add(sums, products, factors, pending), products
+        return blocks.add(sums, products, factors), products
 
     def pair(number: Any, carried: list[Any]) -> list[Any]:
         sums, position, first = carried[0], carried[1:3], _Flight(carried[3], carried[4], carried[5:])

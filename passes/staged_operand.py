@@ -35,7 +35,9 @@ class StagedOperand:
         """Writes its buffer and its map at the insertion point."""
         self.buffer = tile.alloc(self.buffer_type)
         copied = tile.slice_type(tile.stage_type(self.buffer.type), self._shape)
-        self.map = tile.tensor_map(self.matrix, copied, l2_promotion=self._l2_promotion)
+        # CTAs that read the same of it do so at the same time: what should stay in L2 are the parts' sums.
+        eviction = "evict_first" if self.parts_of_k > 1 else None
+        self.map = tile.tensor_map(self.matrix, copied, l2_promotion=self._l2_promotion, l2_eviction=eviction)
 
     @property
     def _l2_promotion(self) -> str:

@@ -299,14 +299,16 @@ gpu.module @warpgroups {
 
   // Each CTA goes through parts of tiles. Tile and part follow from one number: of as many tiles as the launch has CTAs for, one
   // part of all comes before the next. A part's sums go to memory that the launch gives, and what the warp claims of the whole
-  // is added up, part after part, and written. Parts take turns at blocks of K: of two, every other block is a part's.
+  // is added up, part after part, and written. L2 gives up A and B first, not these sums; counters lie in sectors of their own
+  // there. Parts take turns at blocks of K: of two, every other block is a part's.
   // CHECK-LABEL: gpu.func @global_splits
   // CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<?x128xvector<4xf32>>, %[[COUNTERS:[a-z0-9]+]]: memref<?xi32>)
-  // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"}
-  // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"}
+  // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) {l2_eviction = "evict_first", l2_promotion = "128B"}
+  // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) {l2_eviction = "evict_first", l2_promotion = "128B"}
   // CHECK: "tile.gemm_async"
   // CHECK-COUNT-8: memref.store %{{.*}}, %[[SUMS]]
-  // CHECK: %[[SHARES:.*]] = "tile.claim"(%[[COUNTERS]],
+  // CHECK: %[[COUNTER:.*]] = arith.muli %{{.*}}, %c8_i32
+  // CHECK: %[[SHARES:.*]] = "tile.claim"(%[[COUNTERS]], %[[COUNTER]],
   // CHECK-SAME: {shares = 2 : i64}
   // CHECK: arith.shrui %[[SHARES]]
   // CHECK: scf.if
@@ -336,7 +338,7 @@ gpu.module @warpgroups {
   // CHECK: "tile.copy_async"(%[[FROM_A]], %{{.*}}, %[[K]],
   // CHECK: "tile.copy_async"(%[[FROM_B]], %{{.*}}, %[[K]],
   gpu.func @global_splits(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %s: memref<?x128xvector<4xf32>>, %c: memref<?xi32>) kernel
-      attributes {known_block_size = array<i32: 256, 1, 1>, weft.workspace = array<i64: 8, 4>} {
+      attributes {known_block_size = array<i32: 256, 1, 1>, weft.workspace = array<i64: 8, 32>} {
     "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = 2}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
     gpu.return
@@ -368,7 +370,7 @@ gpu.module @warpgroups {
   // CHECK: } else {
   // CHECK: "tile.store_async"
   gpu.func @stream_k(%a: memref<?x?xbf16>, %b: memref<?x?xbf16>, %d: memref<?x?xbf16>, %s: memref<?x128xvector<4xf32>>, %c: memref<?xi32>) kernel
-      attributes {known_block_size = array<i32: 256, 1, 1>, weft.cta_workspace = array<i64: 16, 4>} {
+      attributes {known_block_size = array<i32: 256, 1, 1>, weft.cta_workspace = array<i64: 16, 32>} {
     "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, stream_k = true}}
       : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xbf16>) -> ()
     gpu.return

@@ -1,39 +1,51 @@
 // RUN: weft-opt %s --outline-matmul --expand-matmul --canonicalize --cse | FileCheck %s
 
 // Scales of A come with each stage; those of B are read for 32 blocks of K at a time, one by each lane, which gives it to
-// all a block ahead. What a product's instructions have summed is added up, scaled, before the next. With two parts the
-// next block is awaited behind the last part's sums, and the last block stands behind the loops.
+// all a block ahead. What a product's instructions have summed is added up, scaled, before the next. With two parts a way
+// around begins and ends while the second's product is under way, and takes two blocks; where their number is odd, another
+// loop takes the last. The next block is awaited behind the second part's sums.
 // CHECK-LABEL: gpu.func @scaled
 // CHECK: %[[SCALES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 1, 256>, f32
 // CHECK: "tile.tensor_map"(%{{.*}}) : (memref<?x?xf32>)
 // CHECK: "tile.make_ring"() {consumers = 8
 // CHECK: "tile.role"
-// CHECK: %[[LANES:.*]] = memref.load
 // CHECK: %[[FIRST:.*]] = memref.load
 // CHECK: "tile.await"
-// CHECK: %[[LEFT:.*]]:6 = scf.for {{.*}} step %c32_i32 iter_args(%[[AHEAD:.*]] = %[[LANES]], {{.*}}, %[[OF_FIRST:[a-z0-9]+]] = %[[FIRST]])
-// CHECK: %[[LATER:.*]] = memref.load
-// CHECK: scf.for {{.*}}%[[NOW:[a-z0-9]+]] = %[[OF_FIRST]])
-// CHECK-NOT: "tile.await"
+// CHECK-COUNT-2: "tile.load_row"
 // CHECK: %[[GROUP:.*]] = "tile.gemm_async"
-// CHECK: "tile.load_row"
-// CHECK: vector.broadcast %[[NOW]]
 // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[GROUP]])
 // CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[DONE]])
 // CHECK: vector.fma %[[LANE]], %{{.*}}, %{{.*}}
+// CHECK: "tile.pin"
+// CHECK: %[[SECOND:.*]] = "tile.gemm_async"({{.*}}, %[[DONE]], %false)
+// CHECK: %[[NEXT:.*]] = memref.load
+// CHECK: %[[LANES:.*]] = memref.load
+// CHECK: %[[LEFT:.*]]:9 = scf.for {{.*}} step %c32_i32 iter_args(%[[AHEAD:.*]] = %[[LANES]], {{.*}} = %[[SECOND]], {{.*}}, %[[OF_FIRST:[a-z0-9]+]] = %[[NEXT]])
+// CHECK: %[[LATER:.*]] = memref.load
+// CHECK: scf.for {{.*}} step %c2_i32 iter_args({{.*}}, %[[UNDER_WAY:[a-z0-9]+]] = %{{.*}}, %[[FACTORS:[a-z0-9]+]] = %{{.*}}, %[[STAGE:[a-z0-9]+]] = %{{.*}}, %{{.*}}, %{{.*}}, %[[NOW:[a-z0-9]+]] = %[[OF_FIRST]])
+// CHECK: %[[LAST:.*]] = "tile.wait_gemm"(%[[UNDER_WAY]])
+// CHECK: "tile.release"(%{{.*}}, %[[STAGE]]) {by_warps = true}
+// CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[LAST]])
+// CHECK: vector.fma %[[LANE]], %[[FACTORS]],
+// CHECK: "tile.pin"
+// CHECK: "tile.await"
+// CHECK: "tile.load_row"
+// CHECK: vector.broadcast %[[NOW]]
+// CHECK: %[[GROUP:.*]] = "tile.gemm_async"({{.*}}, %[[LAST]], %false)
+// CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[GROUP]])
 // CHECK: "tile.gemm_async"({{.*}}, %[[DONE]], %false)
-// CHECK: "tile.release"{{.*}}by_warps = true
-// CHECK: %[[THERE:.*]]:2 = "tile.advance"
-// CHECK: "tile.await"(%{{.*}}, %[[THERE]]#0, %[[THERE]]#1)
-// CHECK: %[[NEXT:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[AHEAD]],
-// CHECK: scf.yield %{{.*}}, %[[NEXT]] :
+// CHECK: "tile.advance"
+// CHECK: nvvm.shfl.sync idx %{{.*}}, %[[AHEAD]],
+// CHECK: "tile.await"
+// CHECK: %[[TOLD:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[AHEAD]],
+// CHECK: scf.yield {{.*}}, %[[TOLD]] :
+// CHECK: scf.for {{.*}} step %c1_i32
+// CHECK: "tile.await"
 // CHECK: scf.yield %[[LATER]],
 // CHECK-NOT: "tile.await"
-// CHECK: %[[LAST:.*]] = "tile.gemm_async"
-// CHECK: vector.broadcast %[[LEFT]]#5
-// CHECK: "tile.wait_gemm"(%[[LAST]])
-// CHECK: "tile.gemm_async"
+// CHECK: "tile.wait_gemm"(%[[LEFT]]#3)
 // CHECK: "tile.release"{{.*}}by_warps = true
+// CHECK: vector.fma %{{.*}}, %[[LEFT]]#4,
 // CHECK: "tile.role"
 // CHECK: "tile.expect"{{.*}}bytes = 41984
 // CHECK-COUNT-3: "tile.copy_async"

@@ -2,8 +2,9 @@
 
 gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   // What the warp has written is fenced; its first lane arrives, and all learn what the counter was. The last of three to
-  // arrive turns the counter over and takes the shares of those who have stopped; one with a share looks a while, then sets
-  // its bit, unless all have arrived; the third has no share and goes on. No loop is one lane's alone.
+  // arrive fences what it has seen, turns the counter over and takes the shares of those who have stopped; one with a share
+  // looks a while, acquiring, then sets its bit, unless all have arrived; the third has no share and goes on. No loop is one
+  // lane's alone; what the first lane has acquired all see.
   // CHECK-LABEL: gpu.func @three
   // CHECK: llvm.fence syncscope("device") acq_rel
   // CHECK: nvvm.bar.warp.sync
@@ -12,18 +13,20 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   // CHECK: %[[FOUND:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[TOLD]],
   // CHECK: arith.andi %[[FOUND]]
   // CHECK: %[[ALL:.*]] = scf.if
+  // CHECK-NEXT: llvm.fence syncscope("device") acq_rel
   // CHECK: llvm.atomicrmw xchg %[[COUNTER]], %{{.*}} syncscope("device") monotonic
   // CHECK: arith.ori
   // CHECK: } else {
   // CHECK: scf.while
-  // CHECK: llvm.load %[[COUNTER]] atomic syncscope("device") monotonic
+  // CHECK: llvm.load %[[COUNTER]] atomic syncscope("device") acquire
   // CHECK: nvvm.shfl.sync idx
   // CHECK: scf.condition
   // CHECK: scf.while
-  // CHECK: llvm.cmpxchg %[[COUNTER]], %{{.*}}, %{{.*}} syncscope("device") monotonic monotonic
+  // CHECK: llvm.cmpxchg %[[COUNTER]], %{{.*}}, %{{.*}} syncscope("device") acquire acquire
   // CHECK: nvvm.shfl.sync idx
   // CHECK: scf.condition
-  // CHECK: llvm.fence syncscope("device") acq_rel
+  // CHECK-NOT: llvm.fence
+  // CHECK: nvvm.bar.warp.sync
   // CHECK-NOT: tile.
   // CHECK: memref.store %[[ALL]]
   gpu.func @three(%counters: memref<?xi32>, %party: i32, %out: memref<?xi32>) kernel
@@ -42,7 +45,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   // CHECK-NOT: llvm.fence
   // CHECK: %[[OTHERS:.*]] = arith.subi %[[PARTIES]]
   // CHECK: %[[SEEN:.*]]:2 = scf.while
-  // CHECK: llvm.load %{{.*}} atomic syncscope("device") monotonic
+  // CHECK: llvm.load %{{.*}} atomic syncscope("device") acquire
   // CHECK: nvvm.shfl.sync idx
   // CHECK: arith.cmpi eq, %{{.*}}, %[[OTHERS]]
   // CHECK: arith.andi %[[SEEN]]#1

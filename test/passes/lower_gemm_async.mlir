@@ -323,8 +323,14 @@ gpu.module @registers {
     %1 = "tile.wait_gemm"(%i) : (!I8) -> !I8
     // CHECK: "wgmma.wait_group"
     // CHECK-NOT: llvm.inline_asm
-    // CHECK: gpu.return
     "tile.wait_gemm"() {pending = 2} : () -> ()
+    // What is pinned goes through one alone.
+    // CHECK: %[[P:.*]]:4 = vector.to_elements
+    // CHECK-NOT: wgmma
+    // CHECK: llvm.inline_asm has_side_effects "", "=f,=f,=f,=f,0,1,2,3" %[[P]]#0,
+    // CHECK-NOT: wgmma
+    // CHECK: gpu.return
+    %2 = "tile.pin"(%0) : (!D8) -> !D8
     gpu.return
   }
 

@@ -390,6 +390,17 @@ gpu.module @m {
 
 // -----
 
+!H = !tile.fragment<array<i64: 64, 16>, f16, #tile.layout<"S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @pin_halves(%h: !H) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.pin' op expects fragments of f32 or i32, got !tile.fragment<}}
+    %0 = "tile.pin"(%h) : (!H) -> !H
+    gpu.return
+  }
+}
+
+// -----
+
 !A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
 !B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>

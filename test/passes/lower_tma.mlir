@@ -48,6 +48,19 @@ gpu.module @m {
     gpu.return
   }
 
+  // How soon L2 gives up what comes is a policy, made once, that every copy of the map names; stores too.
+  // CHECK-LABEL: gpu.func @evicted_first
+  gpu.func @evicted_first(%a: memref<?x?xf16>, %t: !Panels, %row: i32, %column: i32, %full: !llvm.ptr<3>) kernel {
+    // CHECK: %[[POLICY:.*]] = llvm.inline_asm has_side_effects "createpolicy.fractional.L2::evict_first.b64 $0, 1.0;", "=l" : () -> i64
+    %0 = "tile.tensor_map"(%a) {l2_eviction = "evict_first"} : (memref<?x?xf16>) -> !PanelsMap
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}l2_cache_hint = %[[POLICY]]
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}}l2_cache_hint = %[[POLICY]]
+    "tile.copy_async"(%0, %row, %column, %t, %full) : (!PanelsMap, i32, i32, !Panels, !llvm.ptr<3>) -> ()
+    // CHECK-COUNT-2: nvvm.cp.async.bulk.tensor.global.shared.cta {{.*}}l2_cache_hint = %[[POLICY]]
+    "tile.store_async"(%t, %0, %row, %column) : (!Panels, !PanelsMap, i32, i32) -> ()
+    gpu.return
+  }
+
   // A box has at most 256 rows.
   // CHECK-LABEL: gpu.func @tall
   // CHECK-SAME: %[[ROW:[a-z0-9]+]]: i32, %[[COLUMN:[a-z0-9]+]]: i32, %{{.*}}: !llvm.ptr<3>, %{{.*}}: !llvm.ptr)

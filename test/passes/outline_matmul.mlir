@@ -112,14 +112,15 @@ func.func @splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>)
 
 // -----
 
-// Splits through global memory are CTAs that stay, two for each tile: for the part of a tile 8 rows of sums and 4 counters.
+// Splits through global memory are CTAs that stay, two for each tile: for the part of a tile 8 rows of sums, and room for 4
+// counters 8 apart.
 // CHECK: affine_map<(d0, d1, d2, d3, d4, d5) -> (d4 ceildiv 64, d5 ceildiv 64, 2)>
 // CHECK: gpu.func @global_splits
 // CHECK-SAME: memref<?x?xf16>, %{{[a-z0-9]+}}: memref<?x128xvector<4xf32>>, %{{[a-z0-9]+}}: memref<?xi32>)
 // CHECK-NOT: known_cluster_size
 // CHECK-SAME: weft.aligned = array<i32: 16, 16, 4>
 // CHECK-SAME: weft.persistent = 1 : i32
-// CHECK-SAME: weft.workspace = array<i64: 8, 4>
+// CHECK-SAME: weft.workspace = array<i64: 8, 32>
 func.func @global_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, global_splits = 2}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
@@ -133,7 +134,7 @@ func.func @global_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
 // CHECK: gpu.func @stream_k
 // CHECK-SAME: memref<?x?xf16>, %{{[a-z0-9]+}}: memref<?x128xvector<4xf32>>, %{{[a-z0-9]+}}: memref<?xi32>)
 // CHECK-SAME: weft.aligned = array<i32: 16, 16, 16>
-// CHECK-SAME: weft.cta_workspace = array<i64: 16, 4>
+// CHECK-SAME: weft.cta_workspace = array<i64: 16, 32>
 // CHECK-SAME: weft.persistent = 1 : i32
 // CHECK-NOT: weft.workspace
 func.func @stream_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {

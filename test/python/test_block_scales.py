@@ -139,6 +139,19 @@ def test_nothing_in_the_loop_waits_for_the_product_that_was_started_last():
     assert waits and all("gsb0, 0x1" in line for line in waits)
 
 
+def test_a_loop_around_parts_branches_while_a_product_is_under_way():
+    kernel = compiled(of(256, 128, cluster=(1, 2)), (2, 2, 2, 2, 2))
+    assert not kernel.resources.spill_stores and "serialized" not in kernel.compiled.assembled.log
+    lines = kernel.sass.splitlines()
+    products = [at for at, line in enumerate(lines) if "QGMMA" in line]
+    assert len(products) == 8 * (1 + 2 + 1)  # the first block, two of the loop, and one that is left
+    assert len({lines[at].split()[2] for at in products}) == 1  # where their sums begin
+    for last in (products[7], products[23], products[31]):
+        after = lines[last:]
+        branch, wait = (next(at for at, line in enumerate(after) if w in line) for w in ("BRA", "DEPBAR"))
+        assert branch < wait
+
+
 UNIFORM = (
     of(256, 128),
     of(192, 128, warpgroups=3),

@@ -9,6 +9,7 @@ from test_warpgroup_schedules import TYPES, Product, of
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import MOST_RUNS, Types
+from weft.dialects.tile_claims import COUNTER_STRIDE
 from weft.passes import lower_claims, stream_order, stream_sums
 from weft.target import Target
 
@@ -219,8 +220,9 @@ def test_grid_and_memory_follow_the_multiprocessors():
         grid, _ = kernel.dimensions(views, multiprocessors=multiprocessors)
         return grid, [space.shape for space in kernel._workspaces(views, grid)]
 
-    assert launch(64, 132) == ((MOST_RUNS, 1, 1), [(16 * MOST_RUNS, 128), (4 * MOST_RUNS,)])
-    assert launch(6400, 132) == launch(640000, 132) == ((132, 1, 1), [(16 * 132, 128), (4 * 132,)])
+    counters = 4 * COUNTER_STRIDE
+    assert launch(64, 132) == ((MOST_RUNS, 1, 1), [(16 * MOST_RUNS, 128), (counters * MOST_RUNS,)])
+    assert launch(6400, 132) == launch(640000, 132) == ((132, 1, 1), [(16 * 132, 128), (counters * 132,)])
 
 
 @pytest.mark.parametrize(

@@ -141,12 +141,14 @@ def test_the_model_s_choice_is_tried_first_then_what_it_takes_for_fastest() -> N
 def test_variants_are_legal_and_change_something() -> None:
     large = replace(PRODUCT, m=4096)
     schedule = WarpgroupSchedule((128, 128, 64), 2, 4)
-    groups = [replace(schedule, group=4), replace(schedule, group=16)]
+    groups = [replace(schedule, group=group) for group in (1, 4, 16)]
     assert [*variants(schedule, large)] == [*groups, replace(schedule, stages=3)]
-    assert [*variants(schedule, PRODUCT)] == [replace(schedule, stages=3)]  # 4 tiles are one group anyway
-    assert [*variants(replace(schedule, stages=2), PRODUCT)] == []
+    # 4 tiles are one group anyway, or each is its own.
+    assert [*variants(schedule, PRODUCT)] == [replace(schedule, group=1), replace(schedule, stages=3)]
+    small = replace(schedule, stages=2, group=1)
+    assert [*variants(small, PRODUCT)] == [replace(small, group=4)]
     swapped = WarpgroupSchedule((64, 8, 64), 1, 2, swap=True)
-    assert [s.group for s in variants(swapped, replace(PRODUCT, m=1))] == [4]
+    assert [s.group for s in variants(swapped, replace(PRODUCT, m=1))] == [1, 4]
 
 
 def test_the_fastest_is_found_beyond_the_model_and_its_own_is_timed(

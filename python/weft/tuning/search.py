@@ -21,7 +21,8 @@ LIMIT = 32  # schedules of the model's that are tried
 _FEW, _SOME = 3, 8  # samples of all, and of the better
 _BATCH = 16  # schedules that take turns
 _LEADERS, _BETTER, _LAST = 4, 8, 4  # that get variants, that get more samples, that get all of them
-_VARIANTS = 3  # of a leader, about
+_VARIANTS = 4  # of a leader, about
+_GROUPS = (1, *heuristic.GROUPS)  # 1: along rows of blocks
 
 
 class Fault(WeftError):
@@ -69,9 +70,10 @@ def variants(schedule: AnySchedule, product: Product) -> Iterator[AnySchedule]:
     """The schedule with other groups, where they change the order of tiles, and with a stage less."""
     down = product.n if isinstance(schedule, WarpgroupSchedule) and schedule.swap else product.m
     tiles = ceil_div(down, schedule.block[0])
-    groups = (g for g in heuristic.GROUPS if min(g, tiles) != min(schedule.group, tiles))
+    orders = {min(group, tiles): group for group in _GROUPS[::-1]}
+    orders.pop(min(schedule.group, tiles), None)
     made = [
-        *(replace(schedule, group=group) for group in groups),
+        *(replace(schedule, group=group) for group in sorted(orders.values())),
         replace(schedule, stages=schedule.stages - 1),
     ]
     target = Target.of(product.chip)

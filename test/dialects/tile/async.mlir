@@ -18,6 +18,8 @@ func.func @maps(%m: memref<?x?xf16, strided<[?, 1]>>, %n: memref<128x256xi32, 1>
   %1 = "tile.tensor_map"(%n) : (memref<128x256xi32, 1>) -> !tile.map<array<i64: 8, 4>, i32, #tile.layout<"S[(8,4):(4,1)]">>
   // CHECK: "tile.tensor_map"(%{{.*}}) {l2_promotion = "64B"} : (memref<128x256xi32, 1>)
   %2 = "tile.tensor_map"(%n) {l2_promotion = "64B"} : (memref<128x256xi32, 1>) -> !tile.map<array<i64: 8, 4>, i32, #tile.layout<"S[(8,4):(4,1)]">>
+  // CHECK: "tile.tensor_map"(%{{.*}}) {l2_eviction = "evict_last"} : (memref<128x256xi32, 1>)
+  %3 = "tile.tensor_map"(%n) {l2_eviction = "evict_last"} : (memref<128x256xi32, 1>) -> !tile.map<array<i64: 8, 4>, i32, #tile.layout<"S[(8,4):(4,1)]">>
   return
 }
 
@@ -120,6 +122,8 @@ func.func @waits(%c: !D, %d: !D) {
   %0 = "tile.wait_gemm"(%c) {pending = 1} : (!D) -> !D
   // CHECK: "tile.wait_gemm"(%{{.*}}, %{{.*}}) : (!tile.fragment<{{.*}}>, !tile.fragment<{{.*}}>) -> (!tile.fragment<{{.*}}>, !tile.fragment<{{.*}}>)
   %1, %2 = "tile.wait_gemm"(%0, %d) : (!D, !D) -> (!D, !D)
+  // CHECK: "tile.pin"(%{{.*}}) : (!tile.fragment<[[D:.*]]>) -> !tile.fragment<[[D]]>
+  %3 = "tile.pin"(%2) : (!D) -> !D
   return
 }
 

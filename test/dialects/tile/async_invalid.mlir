@@ -18,6 +18,15 @@ func.func @tensor_map_promotion(%m: memref<?x?xf16>) {
 // -----
 
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
+func.func @tensor_map_eviction(%m: memref<?x?xf16>) {
+  // expected-error @below {{'tile.tensor_map' op has no l2_eviction never: it is one of evict_normal, evict_first, evict_last, evict_unchanged}}
+  %0 = "tile.tensor_map"(%m) {l2_eviction = "never"} : (memref<?x?xf16>) -> !M
+  return
+}
+
+// -----
+
+!M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 func.func @tensor_map_of_no_matrix(%m: f16) {
   // expected-error @below {{expects the matrix to be a memref, got f16}}
   %0 = "tile.tensor_map"(%m) : (f16) -> !M
@@ -660,6 +669,24 @@ func.func @wait_for_a_buffer(%t: !T) {
 func.func @wait_for_a_bad_layout(%c: !D) {
   // expected-error @below {{it has no swizzle}}
   %0 = "tile.wait_gemm"(%c) : (!D) -> !D
+  return
+}
+
+// -----
+
+!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+func.func @pin_a_buffer(%t: !T) {
+  // expected-error @below {{'tile.pin' op expects a fragment, got !tile.buffer<}}
+  %0 = "tile.pin"(%t) : (!T) -> !T
+  return
+}
+
+// -----
+
+!D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
+func.func @pin_and_change(%c: !D) {
+  // expected-error @below {{'tile.pin' op expects to return the type that it takes, got i32}}
+  %0 = "tile.pin"(%c) : (!D) -> i32
   return
 }
 
