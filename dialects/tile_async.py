@@ -34,8 +34,9 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     """A matrix as TMA copies it, in tiles of the result's type: the launch makes a tensor map of it.
 
     The matrix must be an argument of the kernel. Its first element and its rows must be aligned to 16 bytes.
-    Of a batch (rank 3), `tile.member` takes one matrix. `l2_promotion` is what L2 reads of memory at once,
-    `l2_eviction` how soon it gives up what copies of the map bring there.
+    Of a batch (rank 3), `tile.member` takes one matrix. `l2_promotion` is what L2 reads of memory at once
+    ("none", "64B", "128B" or "256B"), `l2_eviction` how soon it gives up what copies from the map, and stores
+    to it, bring there ("evict_normal", "evict_first", "evict_last" or "evict_unchanged").
     """
 
     matrix: ext.Operand[Any]
@@ -290,8 +291,9 @@ class WaitGemmOp(Op, dialect=Tile, name="wait_gemm"):
 
 
 class PinOp(Op, dialect=Tile, name="pin"):
-    """A fragment whose elements are all there before what follows that writes memory or waits. A compiler may
-    else make them as late as it likes, and keep until then what they are made of.
+    """A fragment of f32 or i32 whose elements are all there before what follows that writes memory, waits or
+    multiplies. A compiler may else make them as late as it likes, and keep until then what they are made of.
+    That is of use between a product that is done and the next one in its place.
     """
 
     fragment: ext.Operand[Any]
@@ -302,6 +304,9 @@ class PinOp(Op, dialect=Tile, name="pin"):
             return f"expects a fragment, got {self.fragment.type}"
         if self.fragment.type != self.pinned.type:
             return f"expects to return the type that it takes, got {self.pinned.type}"
+        owner = self.fragment.owner
+        if not isinstance(owner, ir.Block) and owner.operation.name == GemmAsyncOp.OPERATION_NAME:
+            return "expects a fragment that isn't under way: tile.wait_gemm returns it when it is done"
         return tile_complaint([self.fragment])
 
 

@@ -18,7 +18,8 @@ class ClaimOp(Op, dialect=Tile, name="claim"):
     number, from 0. Operands are the same in all lanes of the warp. The result (i32) is a mask of shares, from
     0 to `shares` - 1: each is claimed by one party, which sees what all have written. That is the party of
     the same number, or where it has stopped to wait the one that came last: no party needs another to run at
-    the same time. A counter is 0 before the first launch; after one, it is ready for the next.
+    the same time. A counter is 0 before the first launch; after one, it is ready for the next. Those of
+    different warps are best 8 apart, in sectors of L2 of their own.
     """
 
     counters: ext.Operand[Any]

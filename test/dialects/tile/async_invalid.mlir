@@ -683,6 +683,18 @@ func.func @pin_a_buffer(%t: !T) {
 
 // -----
 
+!A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
+!B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "shared">
+!D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+func.func @pin_under_way(%a: !A, %b: !B, %c: !D8, %more: i1) {
+  %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D8, i1) -> !D8
+  // expected-error @below {{'tile.pin' op expects a fragment that isn't under way: tile.wait_gemm returns it when it is done}}
+  %1 = "tile.pin"(%0) : (!D8) -> !D8
+  return
+}
+
+// -----
+
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @pin_and_change(%c: !D) {
   // expected-error @below {{'tile.pin' op expects to return the type that it takes, got i32}}
