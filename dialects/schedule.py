@@ -13,7 +13,7 @@ from weft.dialects.schedule_fields import Written, check_names
 from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
 from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS, PTX_INPUTS
 from weft.errors import WeftError
-from weft.isa import async_copy, mma, wgmma
+from weft.isa import async_copy, mma, tensor_map, wgmma
 from weft.isa.chips import LANES, WARPGROUP, WARPS, ChipSet, describe, register_share
 from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.types import ELEMENT_TYPES
@@ -364,6 +364,8 @@ class WarpgroupSchedule(_Staged):
             )
         if types.promoted and k != PROMOTED:
             return f"expects a schedule of block K {PROMOTED}, after which sums are promoted, got {k}"
+        if types.scaled and (rows := self.rows_of_d) > (most := tensor_map.MOST_BOX):
+            return f"expects a schedule of at most {most} rows of D, whose scales one copy brings, got {rows}"
         if self.splits > MOST_SPLITS or self.splits & (self.splits - 1) or n % (8 * self.splits):
             return (
                 f"expects a schedule of 1, 2, 4 or 8 splits that divide block N {n} in multiples of 8, "

@@ -34,8 +34,8 @@ def _claim(op: ClaimOp) -> list[Any]:
     hears of the others, all see.
     """
     uniformity.require(op, Scope.WARP)
-    _fence()
     nvvm.SyncWarpOp(emit.value(-1))
+    _fence()
     claimed = _Claim(op).made()
     nvvm.SyncWarpOp(emit.value(-1))
     return [claimed]

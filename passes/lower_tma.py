@@ -16,12 +16,12 @@ from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, is_map
 from weft.dialects.tile_async import CopyMulticastOp, MemberOp, StoreAsyncOp, TensorMapOp
 from weft.isa.l2_cache import NORMAL, Policy
+from weft.isa.tensor_map import MOST_BOX
 from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
 from weft.passes import emit, places
 from weft.passes.instructions import assembly
 from weft.passes.pass_ import Pass
 
-MOST_BOX = 256  # rows or columns of what one copy takes
 BOX_ALIGNMENT = 128  # bytes
 MAPS = "weft.tensor_maps"
 

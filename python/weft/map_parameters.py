@@ -6,9 +6,9 @@ from itertools import takewhile
 from typing import Any
 
 from weft.dialects.op import refuse
-from weft.isa.tensor_map import L2_PROMOTIONS, SWIZZLES, one_of
+from weft.isa.tensor_map import L2_PROMOTIONS, MOST_BOX, SWIZZLES, one_of
 from weft.mlir import ir
-from weft.passes.lower_tma import MAPS, MOST_BOX
+from weft.passes.lower_tma import MAPS
 
 
 @dataclass(frozen=True)

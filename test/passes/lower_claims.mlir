@@ -1,13 +1,13 @@
 // RUN: weft-opt %s --lower-claims | FileCheck %s
 
 gpu.module @m [#nvvm.target<chip = "sm_90a">] {
-  // What the warp has written is fenced; its first lane arrives, and all learn what the counter was. The last of three to
+  // What the warp has written is met for and fenced; its first lane arrives, and all learn what the counter was. The last of three to
   // arrive fences what it has seen, turns the counter over and takes the shares of those who have stopped; one with a share
   // looks a while, acquiring, then sets its bit, unless all have arrived; the third has no share and goes on. No loop is one
   // lane's alone; what the first lane has acquired all see.
   // CHECK-LABEL: gpu.func @three
-  // CHECK: llvm.fence syncscope("device") acq_rel
   // CHECK: nvvm.bar.warp.sync
+  // CHECK-NEXT: llvm.fence syncscope("device") acq_rel
   // CHECK: %[[TOLD:.*]] = scf.if
   // CHECK: llvm.atomicrmw add %[[COUNTER:.*]], %{{.*}} syncscope("device") monotonic : !llvm.ptr<1>, i32
   // CHECK: %[[FOUND:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[TOLD]],

@@ -120,15 +120,16 @@ gpu.module @m {
     gpu.return
   }
 
-  // One matrix of a batch: its number is the last coordinate, and a box is of one matrix.
+  // One matrix of a batch: its number is the last coordinate, and a box is of one matrix. It has the policy of the batch.
   // CHECK-LABEL: gpu.func @member
   // CHECK-SAME: %[[NUMBER:[a-z0-9]+]]: i32, %[[I:[a-z0-9]+]]: i32, %[[FULL:[a-z0-9]+]]: !llvm.ptr<3>, %[[MAP:[a-z0-9]+]]: !llvm.ptr)
   // CHECK-SAME: {box = array<i64: 64, 64>
   gpu.func @member(%a: memref<?x?x?xf16>, %t: !Tile, %number: i32, %i: i32, %full: !llvm.ptr<3>) kernel {
-    %0 = "tile.tensor_map"(%a) : (memref<?x?x?xf16>) -> !Map
+    // CHECK: %[[POLICY:.*]] = llvm.inline_asm has_side_effects "createpolicy.fractional.L2::evict_last.b64
+    %0 = "tile.tensor_map"(%a) {l2_eviction = "evict_last"} : (memref<?x?x?xf16>) -> !Map
     %1 = "tile.member"(%0, %number) : (!Map, i32) -> !Map
-    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %[[FULL]], box[%[[I]], %[[I]], %[[NUMBER]]]
-    // CHECK: nvvm.cp.async.bulk.tensor.global.shared.cta %[[MAP]], %{{.*}}, box[%[[I]], %[[I]], %[[NUMBER]]]
+    // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[MAP]], %[[FULL]], box[%[[I]], %[[I]], %[[NUMBER]]] l2_cache_hint = %[[POLICY]]
+    // CHECK: nvvm.cp.async.bulk.tensor.global.shared.cta %[[MAP]], %{{.*}}, box[%[[I]], %[[I]], %[[NUMBER]]] l2_cache_hint = %[[POLICY]]
     "tile.copy_async"(%1, %i, %i, %t, %full) : (!Map, i32, i32, !Tile, !llvm.ptr<3>) -> ()
     "tile.store_async"(%t, %1, %i, %i) : (!Tile, !Map, i32, i32) -> ()
     gpu.return

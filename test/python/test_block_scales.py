@@ -292,6 +292,7 @@ def test_more_blocks_of_k_than_a_warp_has_lanes(schedule):
     ("schedule", "types", "message"),
     [
         (of(128, 64, 64), SCALED, "block K 128, after which sums are promoted, got 64"),
+        (of(384, 96), SCALED, "at most 256 rows of D, whose scales one copy brings, got 384"),
         (of(256, 192), SCALED, "got 128 x 192 and 64 x 192 under way"),
         (of(192, 256, 64, 3), Types("bf16", "bf16", "f32"), "block N up to 200 with 3 warpgroups"),
         (

@@ -51,7 +51,7 @@ def _forms() -> Iterator[tuple[Policy, Support]]:
 def parse_createpolicy(opcode: str, operands: Sequence[str] = ()) -> Policy | None:
     """The form that a PTX opcode and its operands spell, legal or not; None where it isn't such a policy."""
     match = re.fullmatch(r"createpolicy\.fractional\.L2::(\w+)\.b64", opcode)
-    return Policy(match[1]) if match and operands[1:] in ([], ["1.0"]) else None
+    return Policy(match[1]) if match and list(operands[1:]) in ([], ["1.0"]) else None
 
 
 CREATEPOLICY = Family("createpolicy", Policy, _forms, parse_createpolicy)

@@ -15,6 +15,8 @@ BYTES = 128
 MAX_RANK = 5
 ROW_BYTES = 16
 """At multiples of which rows begin; an H200 also writes rows up to a multiple of it, beyond their end."""
+MOST_BOX = 256
+"""Elements of a box along each dimension."""
 _PACKED = 16
 # Of a box; the driver takes 204,800 bytes and refuses 262,144. This is what a block has at most.
 _MAX_BOX_BYTES = 232448
@@ -248,7 +250,7 @@ class TensorMap:
 
     def _of_the_box(self) -> Iterable[Verdict | None]:
         yield _length("box", self.box, self.rank)
-        yield from (_range(f"box[{i}]", b, 1, 256) for i, b in enumerate(self.box))
+        yield from (_range(f"box[{i}]", b, 1, MOST_BOX) for i, b in enumerate(self.box))
         if self.element.packed_bytes == 16 and self.box[0] != 128:
             yield Verdict(
                 "box[0]", f"takes a box of 128 elements of {self.type}, got {self.box[0]}", ("128",)
