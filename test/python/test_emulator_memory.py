@@ -266,7 +266,10 @@ def test_faults_name_line_thread_and_address():
     assert fault.thread == emulator.Thread((0, 0, 0), (31, 0, 0))
     assert fault.address % 256 == 124
     assert "out-of-bounds global access of 4 bytes" in str(fault)
-    assert "124 bytes into argument 0 of 124 bytes in thread (31, 0, 0) of block (0, 0, 0)" in str(fault)
+    assert "0 bytes behind argument 0 of 124 bytes in thread (31, 0, 0) of block (0, 0, 0)" in str(fault)
+    with pytest.raises(emulator.Fault) as placed:
+        launch(f'.file 1 "k.mlir"\n.loc 1 7 3\n{body}', data)
+    assert str(placed.value).endswith("of block (0, 0, 0) (k.mlir:7)")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """What the emulator raises: for text that is no PTX, for what a GPU faults on, for waits without end."""
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from weft.errors import Diagnostic, Location, WeftError
@@ -42,15 +44,33 @@ class Fault(WeftError):
         self.line, self.thread, self.address = line, thread, address
         self.reason = message
         self.findings: tuple[object, ...] = ()
-        where = f" in {thread}" if thread else ""
-        super().__init__(Diagnostic(message + where, Location("<ptx>", line, 1) if line else None))
+        self.say_sources({})
+
+    def say_sources(self, sources: Mapping[int, str]) -> None:
+        """Says which line of its source, file:line, the PTX line comes from, where `sources` has it."""
+        where = f" in {self.thread}" if self.thread else ""
+        source = f" ({sources[self.line]})" if self.line in sources else ""
+        place = Location("<ptx>", self.line, 1) if self.line else None
+        super().__init__(Diagnostic(self.reason + where + source, place))
 
 
 class Deadlock(WeftError):
     """No warp can go on; `waiting` has one line for every warp that waits."""
 
-    def __init__(self, waiting: list[str]) -> None:
-        self.waiting = tuple(waiting)
+    def __init__(self, waiting: Sequence[str]) -> None:
         self.findings: tuple[object, ...] = ()
-        shown = waiting[:64] + ([f"and {len(waiting) - 64} more"] if len(waiting) > 64 else [])
+        self._tell(waiting)
+
+    def say_sources(self, sources: Mapping[int, str]) -> None:
+        """Says which line of its source, file:line, each PTX line comes from, where `sources` has it."""
+
+        def placed(found: re.Match[str]) -> str:
+            source = sources.get(int(found[1]))
+            return f"{found[0]} ({source})" if source else found[0]
+
+        self._tell([re.sub(r"\bline (\d+)", placed, line) for line in self.waiting])
+
+    def _tell(self, waiting: Sequence[str]) -> None:
+        self.waiting = tuple(waiting)
+        shown = [*waiting[:64], *([f"and {len(waiting) - 64} more"] if len(waiting) > 64 else [])]
         super().__init__("deadlock: no warp can go on\n  " + "\n  ".join(shown))

@@ -395,7 +395,9 @@ class Memory:
         near = self.device.find(bad) if space in ("global", "generic") else None
         hint = ""
         if what == "out-of-bounds" and near is not None and bad - near.base < near.size + _GAP:
-            hint = f", {bad - near.base} bytes into {near.name} of {near.size} bytes"
+            inside = bad - near.base
+            far = f"{inside} bytes into" if inside < near.size else f"{inside - near.size} bytes behind"
+            hint = f", {far} {near.name} of {near.size} bytes"
         elif what == "out-of-bounds" and space == "shared":
             hint = f", {self._extent()}"
         elif what == "read-only" and near is not None:
