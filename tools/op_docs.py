@@ -5,6 +5,7 @@
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from inspect import cleandoc
 from pathlib import Path
 from typing import Any
@@ -144,9 +145,7 @@ def _shown(value: object) -> str:
 
 def _example(name: str) -> list[str]:
     """The first use of an operation on the pages of valid forms, behind the types that it abbreviates."""
-    folder = _ROOT / "test" / "dialects" / name.partition(".")[0]
-    files = [folder / "ops.mlir", *sorted(set(folder.glob("*.mlir")) - {folder / "ops.mlir"})]
-    valid = [path.read_text(encoding="utf-8").split("\n") for path in files if "invalid" not in path.name]
+    valid = _valid_forms(name.partition(".")[0])
     uses = ((i, lines) for lines in valid for i, line in enumerate(lines) if _uses(line, name))
     begin, lines = next(uses)
     found = [lines[begin]]
@@ -155,6 +154,14 @@ def _example(name: str) -> list[str]:
     short = re.findall(r"![A-Z]\w*", "\n".join(found))
     types = [line for line in lines[:begin] if line.split(" = ")[0] in short]
     return [*types, *(re.sub("^  ", "", line) for line in found if "// CHECK" not in line)]
+
+
+@cache
+def _valid_forms(dialect: str) -> list[list[str]]:
+    """The lines of each page of a dialect's valid forms, that of its operations first."""
+    folder = _ROOT / "test" / "dialects" / dialect
+    files = [folder / "ops.mlir", *sorted(set(folder.glob("*.mlir")) - {folder / "ops.mlir"})]
+    return [path.read_text(encoding="utf-8").split("\n") for path in files if "invalid" not in path.name]
 
 
 def _uses(line: str, name: str) -> bool:

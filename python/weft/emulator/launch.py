@@ -16,7 +16,6 @@ from weft.emulator.observers import Observers
 from weft.emulator.parser import parse
 from weft.emulator.program import Program, layout
 from weft.emulator.sanitizer import Finding
-from weft.emulator.sanitizer.findings import source_lines
 from weft.emulator.syntax import Function, SymbolValue, Variable
 from weft.emulator.watch import Watch
 from weft.emulator.wave import Dim3, Grid, Launch, Wave
@@ -113,7 +112,6 @@ class Module:
             with np.errstate(all="ignore"):
                 _run(observers.program, launch, device, totals, seed, progress, observers.watch)
         except (Fault, Deadlock) as error:
-            error.say_sources(source_lines(self._text))
             error.findings = observers.ended(error)
             raise
         finally:

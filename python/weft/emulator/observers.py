@@ -30,7 +30,10 @@ class Observers:
         return Several(watches) if len(watches) > 1 else watches[0] if watches else None
 
     def ended(self, error: Fault | Deadlock) -> tuple[Finding, ...]:
-        """The findings of a launch that an error ended, with the error among them."""
+        """The findings of a launch that an error ended, with the error among them, which says from then on
+        what lines of source its PTX comes from.
+        """
+        error.say_sources(self._found.sources)
         if not self._sanitize:
             return ()
         if isinstance(error, Fault):

@@ -1,6 +1,7 @@
 """What the sanitizer says: its rules, and the findings of a launch."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from weft.emulator.errors import Thread
 
@@ -64,7 +65,11 @@ class Findings:
     def __init__(self, text: str) -> None:
         self._text = text
         self._found: dict[tuple[str, int], Finding] = {}
-        self._sources: dict[int, str] | None = None
+
+    @cached_property
+    def sources(self) -> dict[int, str]:
+        """The file:line that each line of the PTX comes from, where it says so."""
+        return source_lines(self._text)
 
     def add(
         self,
@@ -81,16 +86,12 @@ class Findings:
         if known is not None:
             self._found[rule, line] = replace(known, count=known.count + count)
         elif len(self._found) < _MOST:
-            self._found[rule, line] = Finding(rule, message, line, self._source(line), thread, address, count)
+            source = self.sources.get(line, "")
+            self._found[rule, line] = Finding(rule, message, line, source, thread, address, count)
 
     def all(self) -> tuple[Finding, ...]:
         """The findings, in the order of their lines."""
         return tuple(sorted(self._found.values(), key=lambda f: (f.line, f.rule)))
-
-    def _source(self, line: int) -> str:
-        if self._sources is None:
-            self._sources = source_lines(self._text)
-        return self._sources.get(line, "")
 
 
 def source_lines(text: str) -> dict[int, str]:
