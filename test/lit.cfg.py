@@ -15,7 +15,7 @@ root = Path(__file__).parent
 config.name = "weft"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir"]
-config.excludes = ["python", "gpu", "Inputs"]
+config.excludes = ["python", "gpu", "fuzz", "Inputs"]
 config.test_source_root = str(root)
 config.test_exec_root = str(root.parent / "build" / "test")
 

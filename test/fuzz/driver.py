@@ -1,0 +1,220 @@
+"""Runs a mutator's inputs in processes that may die, and counts what came of them.
+
+A mutator is a module of this folder with two functions: `make(number)` returns the input of that number,
+the same in every run, as text; `attempt(text)` gives it to what is tested and returns the outcome in a word
+("compiled", "refused"). A `WeftError` is an outcome; the mutator catches it. Every other exception is a
+failure, as are the death of the process and a wait of more than `PATIENCE_SECONDS`. A module may have
+`begin()`, called once before all, which imports what is slow to import; it must start no thread, since
+every attempt runs in a forked process.
+
+A test calls `run`. By hand: `python test/fuzz/driver.py MUTATOR --seconds 60 --first 1000`, or `--only 1234`
+to see the input of one number and what comes of it.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+SECONDS = 20.0  # of one mutator in the default run: three make a minute
+PATIENCE_SECONDS = 20.0  # for one input; what takes longer hangs
+MEMORY_BYTES = 12 << 30  # of address space for a process of attempts
+_BATCH = 400  # inputs of one process, so that what they leave behind in it stays small
+_GRACE_SECONDS = 120.0  # for imports, and for a last input that hangs
+_DETAIL = 4000  # characters of what a dying process said
+
+
+def slow_seconds() -> float:
+    """How long a slow test runs its mutator: `WEFT_FUZZ_SECONDS`, or a third of an hour for each of three."""
+    return float(os.environ.get("WEFT_FUZZ_SECONDS", "1200"))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An input that got no answer: its `kind` is "abort", "hang" or "traceback"."""
+
+    number: int
+    kind: str
+    detail: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"input {self.number}: {self.kind}\n{self.text}\n{self.detail}"
+
+
+@dataclass
+class Report:
+    """How many inputs had each outcome, and those that failed."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """The inputs that were tried."""
+        return self.outcomes.total() + len(self.failures)
+
+    def __str__(self) -> str:
+        kinds = Counter(failure.kind for failure in self.failures)
+        found = ", ".join(f"{name} {count}" for name, count in (self.outcomes + kinds).most_common())
+        return "\n".join([f"{self.count} inputs: {found}", *map(str, self.failures)])
+
+
+def run(
+    mutator: str,
+    *,
+    seconds: float,
+    first: int = 0,
+    count: int | None = None,
+    patience: float = PATIENCE_SECONDS,
+) -> Report:
+    """Tries the inputs from `first` on until the time is over or `count` were tried; nothing is cached."""
+    given = {"seconds": seconds, "first": first, "count": count, "patience": patience}
+    command = [sys.executable, __file__, mutator, "--json"]
+    command += [f"--{name}={value}" for name, value in given.items() if value is not None]
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=seconds + _GRACE_SECONDS,
+        env=os.environ | {"WEFT_CACHE": "0"},
+        check=True,
+    )
+    record = json.loads(done.stdout)
+    return Report(Counter(record["outcomes"]), [Failure(**each) for each in record["failures"]])
+
+
+class _Process:
+    """A forked process that attempts the inputs of `numbers` and answers one line of JSON for each."""
+
+    def __init__(self, mutator: Any, numbers: range) -> None:
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
+        self._answers, theirs = os.pipe()
+        self._buffer = b""
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._answers)
+            _attempt_all(mutator, numbers, theirs, self._said.fileno())
+        os.close(theirs)
+
+    def answer(self, patience: float) -> dict[str, str] | None:
+        """The next answer, or None where the process died. Raises TimeoutError."""
+        deadline = time.monotonic() + patience
+        while b"\n" not in self._buffer:
+            if not select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise TimeoutError
+            if not (data := os.read(self._answers, 1 << 16)):
+                return None
+            self._buffer += data
+        line, self._buffer = self._buffer.split(b"\n", 1)
+        found: dict[str, str] = json.loads(line)
+        return found
+
+    def end(self) -> str:
+        """Ends it; returns its status and its last words."""
+        os.close(self._answers)
+        os.kill(self._pid, signal.SIGKILL)  # a dead one keeps the status that it had
+        status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        self._said.seek(0)
+        words = self._said.read().decode(errors="replace")
+        self._said.close()
+        how = signal.Signals(-status).name if status < 0 else f"status {status}"
+        return f"{how}\n{words[-_DETAIL:]}"
+
+
+def _attempt_all(mutator: Any, numbers: range, answers: int, said: int) -> None:
+    """The forked process: never returns."""
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+    os.dup2(said, 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    for number in numbers:
+        os.ftruncate(said, 0)
+        os.lseek(said, 0, os.SEEK_SET)
+        try:
+            answer = {"outcome": mutator.attempt(mutator.make(number))}
+        except BaseException:
+            answer = {"traceback": traceback.format_exc()[-_DETAIL:]}
+        os.write(answers, json.dumps(answer).encode() + b"\n")
+    os._exit(0)
+
+
+def _supervise(mutator: Any, first: int, count: int | None, seconds: float, patience: float) -> Report:
+    report, deadline, number = Report(), time.monotonic() + seconds, first
+    end = sys.maxsize if count is None else first + count
+    while number < end and time.monotonic() < deadline:
+        batch = range(number, min(number + _BATCH, end))
+        process = _Process(mutator, batch)
+        kind = None
+        for number in batch:
+            try:
+                answer = process.answer(patience)
+            except TimeoutError:
+                kind = "hang"
+                break
+            if answer is None:
+                kind = "abort"
+                break
+            if "traceback" in answer:
+                report.failures.append(_failure(mutator, number, "traceback", answer["traceback"]))
+            else:
+                report.outcomes[answer["outcome"]] += 1
+            if time.monotonic() >= deadline:
+                break
+        words = process.end()
+        if kind is not None:
+            report.failures.append(_failure(mutator, number, kind, words))
+        number += 1
+    return report
+
+
+def _failure(mutator: Any, number: int, kind: str, detail: str) -> Failure:
+    return Failure(number, kind, detail, mutator.make(number))
+
+
+def main() -> None:
+    """The command line; see the module's text."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("mutator", help="a module of this folder")
+    parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--patience", type=float, default=PATIENCE_SECONDS)
+    parser.add_argument(
+        "--only", type=int, help="one number: its input, and what comes of it in this process"
+    )
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    os.environ.setdefault("WEFT_CACHE", "0")
+    sys.path.insert(0, str(Path(__file__).parent))
+    mutator = importlib.import_module(options.mutator)
+    getattr(mutator, "begin", lambda: None)()
+    if options.only is not None:
+        text = mutator.make(options.only)
+        print(text, flush=True)
+        print(mutator.attempt(text))
+        return
+    report = _supervise(mutator, options.first, options.count, options.seconds, options.patience)
+    if options.json:
+        failures = [vars(failure) for failure in report.failures]
+        print(json.dumps({"outcomes": report.outcomes, "failures": failures}))
+    else:
+        print(report)
+
+
+if __name__ == "__main__":
+    main()
