@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 from pathlib import Path
 
@@ -20,7 +21,7 @@ PACKAGES = {
 }
 IN_SDIST = ("python", "dialects", "passes", "tools", "test", "examples", "docs", "benchmarks", ".ci")
 TOP = (
-    *("CMakeLists.txt", "pyproject.toml", "MANIFEST.in", ".pre-commit-config.yaml"),
+    *("CMakeLists.txt", "pyproject.toml", "setup.py", "MANIFEST.in", ".pre-commit-config.yaml"),
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"),
 )
 MADE = ("__pycache__", "Output", "build", "dist", ".*_cache", ".hypothesis", "*.egg-info", "*.pyc", ".lit_*")
@@ -114,6 +115,66 @@ def test_an_installed_wheel_works_without_the_checkout(wheel, tmp_path):
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).is_relative_to(target)
     assert {path.name for path in (target / "bin").iterdir()} >= {"weft", "weft-opt"}
+
+
+# Which other packages are installed is not the matter here: with them skipped, mypy is done in a second.
+USER = """
+import weft
+import weft.dialects.tile
+import weft.passes
+import weft.tools.weft
+"""
+
+
+def environment(archive, into):
+    """A virtual environment of this Python that holds a wheel."""
+    venv.create(into, with_pip=False)
+    (packages,) = into.glob("lib/python*/site-packages")
+    shutil.unpack_archive(archive, packages, "zip")
+    return into / "bin" / "python"
+
+
+def mypy(python, folder, text, *options):
+    """What mypy says about a user's file outside of the checkout."""
+    (folder / "user.py").write_text(text)
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, *options, "user.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def editable(sdist, tmp_path_factory):
+    """The wheel of an editable install of the unpacked sources."""
+    tree = tmp_path_factory.mktemp("editable") / "tree"
+    shutil.copytree(sdist, tree, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    made = build("build_editable", tree, tmp_path_factory.mktemp("editable") / "made")
+    assert not list(tree.glob("python/*.egg-info")), "it would be taken for sources"
+    return made
+
+
+@pytest.mark.parametrize("how", ["wheel", "editable"])
+def test_mypy_finds_the_types_of_an_installed_package(how, request, tmp_path):
+    python = environment(request.getfixturevalue(how), tmp_path / "venv")
+    assert "Success" in mypy(python, tmp_path, USER, "--follow-imports=skip")
+
+
+@pytest.mark.slow
+def test_mypy_finds_mistakes_of_users_of_an_editable_install(editable, tmp_path):
+    python = environment(editable, tmp_path / "venv")
+    (packages,) = tmp_path.glob("venv/lib/python*/site-packages")
+    numpy = Path(pytest.importorskip("numpy").__file__).parents[1]
+    (packages / "others.pth").write_text(f"{numpy}\n")
+    said = mypy(python, tmp_path, "import weft\nweft.compile('', arch=3)\nweft.compile('').launches\n")
+    assert 'Argument "arch" to "compile" has incompatible type "int"' in said
+    assert '"Kernel" has no attribute "launches"' in said
+
+
+def test_an_editable_install_is_the_checkout_itself(editable, tmp_path):
+    environment(editable, tmp_path / "venv")
+    (paths,) = (tmp_path / "venv").glob("lib/python*/site-packages/*weft*.pth")
+    source = Path(paths.read_text().strip())
+    for package, folder in PACKAGES.items():
+        assert (source / package).resolve() == source.parent / folder
 
 
 def readme_commands():

@@ -24,11 +24,12 @@ def test_the_code_is_formatted():
 
 
 def test_mypy_finds_nothing(tmp_path):
-    # mypy can't see through the import hook of an editable install: it gets the package as a tree of links.
+    # However Weft is installed, mypy gets the sources of this checkout: as a tree of links.
     package = tmp_path / "weft"
     package.mkdir()
     for path in (ROOT / "python" / "weft").iterdir():
-        (package / path.name).symlink_to(path)
+        if path.name not in PACKAGES:
+            (package / path.name).symlink_to(path)
     for name in PACKAGES:
         (package / name).symlink_to(ROOT / name)
     run("mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), "weft", cwd=tmp_path)

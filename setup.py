@@ -1,0 +1,42 @@
+"""What `pip install -e .` does beyond pyproject.toml: it lays the package out as one folder.
+
+With `weft.dialects` mapped to `dialects`, setuptools would find the package by an import hook, which mypy and
+pyright don't run. With links `python/weft/dialects -> ../../dialects` a .pth file suffices, which they read.
+"""
+
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.editable_wheel import editable_wheel
+
+_SOURCE = "python"
+
+
+class LinkedEditableWheel(editable_wheel):
+    """An editable install of a folder that holds every package, mapped ones by links."""
+
+    def finalize_options(self) -> None:
+        """Makes the links, and the folder the package's place; without links the import hook remains."""
+        packages = self.distribution.package_dir or {}
+        if _linked({name: place for name, place in packages.items() if "." in name}):
+            self.distribution.package_dir = {"": _SOURCE}
+            self.distribution.get_command_obj("egg_info").egg_base = "."
+        super().finalize_options()
+
+
+def _linked(mapped: dict[str, str]) -> bool:
+    """Makes a link for each mapped package; False where the file system has no links or can't be written."""
+    root = Path(__file__).resolve().parent
+    for name, place in mapped.items():
+        link = root / _SOURCE / name.replace(".", "/")
+        if link.is_symlink() and link.resolve() == root / place:
+            continue
+        try:
+            link.unlink(missing_ok=True)
+            link.symlink_to(Path(*[".."] * (len(link.relative_to(root).parts) - 1), place))
+        except OSError:
+            return False
+    return True
+
+
+setup(cmdclass={"editable_wheel": LinkedEditableWheel})
