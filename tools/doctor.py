@@ -33,7 +33,7 @@ def _mlir() -> str:
     from weft.dialects import DIALECTS
 
     ours = ", ".join(sorted(d.DIALECT_NAMESPACE for d in DIALECTS))
-    return f"{mlir.version()}; dialects {ours} beside upstream's"
+    return "; ".join([mlir.version(), f"dialects {ours} beside upstream's", *mlir.LEFT])
 
 
 def _llvm() -> str:

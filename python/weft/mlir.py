@@ -16,22 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import mlir_text
+from weft import bindings, mlir_text
 from weft.errors import Diagnostic, Location, WeftError
 from weft.llvm_floats import respelled
 
-
-def _distribution() -> str:
-    """The package that holds the bindings. PyPI's `mlir-python-bindings` is an empty placeholder, hence the
-    look inside.
-    """
-    for name in ("mlir", "torch_mlir"):
-        if importlib.util.find_spec(name) and importlib.util.find_spec(f"{name}.ir"):
-            return name
-    raise WeftError("no MLIR Python bindings are installed: pip install torch-mlir==20261001")
-
-
-DISTRIBUTION = _distribution()
+_PROJECTS = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}
+_CHOSEN = bindings.choose(tuple(_PROJECTS), "pip install torch-mlir==20261001")
+DISTRIBUTION = _CHOSEN.name
+LEFT = _CHOSEN.left  # sentences about packages that are found first, but lack what Weft needs
 
 
 def _module(name: str) -> Any:
@@ -83,10 +75,7 @@ def find_dialects_in(package: str) -> None:
 
 def version() -> str:
     """The distribution that the bindings come from, and its version."""
-    from importlib.metadata import version as of
-
-    name = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}[DISTRIBUTION]
-    return f"{name} {of(name)}"
+    return bindings.distribution(DISTRIBUTION, _PROJECTS[DISTRIBUTION])
 
 
 def location(loc: Any, name: str | None = None) -> Location | None:
