@@ -4,6 +4,7 @@ registry.
 
 from typing import Any
 
+from weft import phase
 from weft.passes.expand_matmul import EXPAND_MATMUL
 from weft.passes.lower_buffers import LOWER_BUFFERS
 from weft.passes.lower_claims import LOWER_CLAIMS
@@ -62,12 +63,13 @@ PASSES = {
 PIPELINES = {p.flag: p for p in (WEFT, WEFT_KERNEL, WEFT_TO_INSTRUCTIONS, WEFT_TO_LLVM)}
 
 
-def manager(text: str, context: Any) -> Any:
+def manager(text: str, context: Any, *, shown: bool = False) -> Any:
     """A pass manager for a textual pipeline of these passes, these pipelines and upstream's passes.
 
-    Raises WeftError for a text that doesn't parse or a pass that nobody knows.
+    `shown`: each of its passes is to be printed or timed. Raises WeftError for a text that doesn't parse or a
+    pass that nobody knows.
     """
-    return pass_manager(text, context, PASSES, PIPELINES)
+    return pass_manager(text, context, PASSES, PIPELINES, told=phase.shared() and not shown)
 
 
 def elements(text: str) -> tuple[Element, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft import phase
 from weft.dialects.op import refuse
 from weft.errors import WeftError
 from weft.mlir import ir, operations
@@ -33,6 +34,7 @@ class Pass:
         options = {name.replace("-", "_"): given.get(name, default) for name, default in self.options.items()}
 
         def run(op: Any, _: Any) -> None:
+            phase.enter(f"running pass '{self.flag}'")
             with op.location:
                 self.run(op, **options)
                 self._check_survivors(op)

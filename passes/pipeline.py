@@ -1,10 +1,11 @@
 """Textual pipelines of Weft's passes and upstream's, and the named ones that take a product down to LLVM."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from weft import phase
 from weft.errors import WeftError
 from weft.mlir import PassManager
 from weft.passes.pass_ import Pass
@@ -132,18 +133,25 @@ def flatten(elements: tuple[Element, ...], pipelines: Mapping[str, Pipeline]) ->
 
 
 def pass_manager(
-    text: str, context: Any, passes: Mapping[str, Pass], pipelines: Mapping[str, Pipeline]
+    text: str, context: Any, passes: Mapping[str, Pass], pipelines: Mapping[str, Pipeline], *, told: bool
 ) -> Any:
     """A pass manager on `builtin.module` that runs a textual pipeline. Raises WeftError for a pass that
-    nobody knows.
+    nobody knows. `told`: before each pass of upstream's, a pass of ours says which comes.
     """
     elements = flatten(parse(text), pipelines)
     if len(elements) == 1 and elements[0].name == "builtin.module" and elements[0].inner is not None:
         elements = elements[0].inner
     manager = PassManager("builtin.module", context)
     for element in elements:
+        if told and element.name not in passes:
+            manager.add(_telling(element), name="phase", argument="phase", description="names the next pass")
         add(manager, element, passes)
     return manager
+
+
+def _telling(element: Element) -> Callable[[Any, Any], None]:
+    what = f"running pass '{element}'"
+    return lambda op, manager: phase.enter(what)
 
 
 def add(manager: Any, element: Element, passes: Mapping[str, Pass]) -> None:

@@ -1,16 +1,17 @@
 """What every command-line tool shares: reading and writing files, and telling about mistakes as MLIR does."""
 
 import errno
+import json
 import os
 import sys
 import tempfile
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from weft.errors import Diagnostic, WeftError
 
@@ -18,6 +19,9 @@ STDIN = "<stdin>"
 
 # What was read of the user's, by the name that locations give it: diagnostics quote it.
 _texts: dict[str, str] = {}
+
+# Where another process looks for what was read first, as JSON, should this one die.
+_kept: IO[bytes] | None = None
 
 
 class UsageError(WeftError):
@@ -32,7 +36,10 @@ class Parser(ArgumentParser):
 
 
 def guarded(tool: str, body: Callable[[], int]) -> int:
-    """The exit status of `body`; a WeftError from it is printed and gives 1, a UsageError 2."""
+    """The exit status of `body`; a WeftError from it is printed and gives 1, a UsageError 2.
+
+    Any other exception is a defect of Weft's: it is told as one, with a reproducer, and gives 1.
+    """
     try:
         with _warnings_told_by(tool):
             status = body()
@@ -45,7 +52,47 @@ def guarded(tool: str, body: Callable[[], int]) -> int:
         _abandon_stdout()
         return 141
     except KeyboardInterrupt:
+        tell_interrupted(tool)
         return 130
+    except Exception as error:
+        from weft import reproducer
+
+        report(reproducer.internal_error(error, first_read()).diagnostics, tool)
+        return 1
+
+
+def tell_interrupted(tool: str) -> None:
+    """Prints that the user has ended the work, in one line."""
+    if sys.stderr is not None:
+        print(f"{tool}: interrupted", file=sys.stderr)
+
+
+def first_read() -> tuple[str, str] | None:
+    """The name and the text of the user's first file."""
+    return next(iter(_texts.items()), None)
+
+
+def keep_first_read(file: IO[bytes] | None) -> None:
+    """From now on, the first text that is read goes into `file` too, for `kept_read` in another process."""
+    global _kept
+    _kept = file
+
+
+def kept_read(file: IO[bytes] | None) -> tuple[str, str] | None:
+    """What a process has read first that was told to keep it in `file`."""
+    if file is None or not file.seek(0, os.SEEK_END):
+        return None
+    file.seek(0)
+    name, text = json.loads(file.read())
+    return name, text
+
+
+def _remember(name: str, text: str) -> None:
+    if _kept is not None and not _texts:
+        with suppress(OSError):  # a full disk
+            _kept.write(json.dumps((name, text)).encode())
+            _kept.flush()
+    _texts[name] = text
 
 
 @contextmanager
@@ -113,7 +160,7 @@ def read(path: str) -> str:
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise WeftError(f"cannot read '{name_of(path)}': no text but a zero byte in line {line}")
-    _texts[name_of(path)] = text
+    _remember(name_of(path), text)
     return text
 
 

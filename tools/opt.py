@@ -7,7 +7,7 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-from weft import mlir, passes
+from weft import mlir, passes, phase
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, WeftError
 from weft.passes.pipeline import Element
@@ -85,22 +85,25 @@ def _process(
     result = None
     try:
         with cli.speaking_of(name), mlir.located(name):
-            result = _transform(text, options, flags, context)
+            result = _transform(text, name, options, flags, context)
     except WeftError as error:
         found += error.diagnostics
     handler.detach()
     return result, found
 
 
-def _transform(text: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> str:
+def _transform(
+    text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any
+) -> str:
     # A file keeps its name in locations; a part of one, a pipe and stdin are parsed from memory.
     if not options.split_input_file and Path(options.input).is_file():
         module = mlir.parse_file(options.input, context)
     else:
-        module = mlir.parse(text, context)
+        module = mlir.parse(text, context, name)
     manager = _manager(options, flags, context)
     manager.run(module.operation)
     del manager  # prints its timing
+    phase.enter("printing the result")
     return str(
         module.operation.get_asm(
             enable_debug_info=options.mlir_print_debuginfo,
@@ -112,10 +115,21 @@ def _transform(text: str, options: Namespace, flags: Sequence[tuple[str, str]], 
 
 def _passes(options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> Any:
     """A manager of the passes that the command line names. Raises WeftError for one that nobody knows."""
+    shown = options.mlir_timing or any(_printing(options).values())
     if options.pass_pipeline is not None:
-        return passes.manager(options.pass_pipeline, context)
+        return passes.manager(options.pass_pipeline, context, shown=shown)
     text = ",".join(str(_nested(Element(name, text), context)) for name, text in flags)
-    return passes.manager(text, context) if text else mlir.PassManager("builtin.module", context)
+    return passes.manager(text, context, shown=shown) if text else mlir.PassManager("builtin.module", context)
+
+
+def _printing(options: Namespace) -> dict[str, bool]:
+    """When the IR is to be printed."""
+    return {
+        "print_before_all": bool(options.mlir_print_ir_before_all),
+        "print_after_all": bool(options.mlir_print_ir_after_all),
+        "print_after_change": bool(options.mlir_print_ir_after_change),
+        "print_after_failure": bool(options.mlir_print_ir_after_failure),
+    }
 
 
 def _manager(options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> Any:
@@ -124,15 +138,10 @@ def _manager(options: Namespace, flags: Sequence[tuple[str, str]], context: Any)
     manager.enable_verifier(options.verify_each and not options.no_verify)
     if options.mlir_timing:
         manager.enable_timing()
-    when = {
-        "print_before_all": options.mlir_print_ir_before_all,
-        "print_after_all": options.mlir_print_ir_after_all,
-        "print_after_change": options.mlir_print_ir_after_change,
-        "print_after_failure": options.mlir_print_ir_after_failure,
-    }
+    when = _printing(options)
     if any(when.values()):
         # Upstream takes these two as restrictions of printing after all.
-        when["print_after_all"] |= options.mlir_print_ir_after_change or options.mlir_print_ir_after_failure
+        when["print_after_all"] |= when["print_after_change"] or when["print_after_failure"]
         manager.enable_ir_printing(
             **when,
             print_module_scope=options.mlir_print_ir_module_scope,

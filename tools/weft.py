@@ -5,7 +5,7 @@ from argparse import _SubParsersAction
 from collections.abc import Sequence
 
 from weft import __version__
-from weft.tools import cli
+from weft.tools import cli, supervisor
 from weft.tools.bench import BENCH
 from weft.tools.command import Command
 from weft.tools.compile import COMPILE
@@ -36,7 +36,10 @@ def _add(command: Command, commands: "_SubParsersAction[cli.Parser]") -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the tool with `arguments` (the process's own by default) and returns its exit status."""
+    """Runs the tool with `arguments` and returns its exit status.
+
+    With the process's own arguments, the default, the work is done in a process of its own.
+    """
 
     def body() -> int:
         given = sys.argv[1:] if arguments is None else arguments
@@ -46,4 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command: Command = options.command
         return command.run(options)
 
+    if arguments is None:
+        return supervisor.supervised("weft", lambda: cli.guarded("weft", body))
     return cli.guarded("weft", body)

@@ -6,7 +6,7 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 from weft.errors import WeftError
-from weft.tools import cli
+from weft.tools import cli, supervisor
 
 _EPILOGUE = """\
 Passes and named pipelines run in the order of their flags: --lower-mma, --canonicalize,
@@ -106,6 +106,10 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the tool with `arguments` (the process's own by default) and returns its exit status."""
-    given = sys.argv[1:] if arguments is None else arguments
-    return cli.guarded("weft-opt", lambda: _run(given))
+    """Runs the tool with `arguments` and returns its exit status.
+
+    With the process's own arguments, the default, the work is done in a process of its own.
+    """
+    if arguments is None:
+        return supervisor.supervised("weft-opt", lambda: cli.guarded("weft-opt", lambda: _run(sys.argv[1:])))
+    return cli.guarded("weft-opt", lambda: _run(arguments))

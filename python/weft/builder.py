@@ -94,5 +94,4 @@ def memref(shape: Sequence[int | str] | str, element: str, strides: Sequence[int
     layout = f", strided<[{', '.join(map(str, strides))}]>" if strides else ""
     if ir.Context.current is None:
         raise WeftError("weft.memref needs a current module: write 'with weft.Module() as module:' around it")
-    with mlir.located():
-        return ir.Type.parse(f"memref<{'x'.join(extents)}x{element}{layout}>")
+    return mlir.parse_type(f"memref<{'x'.join(extents)}x{element}{layout}>", "<memref>")

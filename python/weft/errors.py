@@ -39,6 +39,13 @@ class WeftError(Exception):
         super().__init__("\n".join(map(str, self.diagnostics)))
 
 
+class WeftInternalError(WeftError):
+    """A defect of Weft's or of what it stands on: an exception that nobody foresaw, or a crash of MLIR.
+
+    Its notes have the versions, and the file that a report of it needs.
+    """
+
+
 def warn(message: str) -> None:
     """Warns of what a user may want to mend, at the line outside of Weft that has led here."""
     frame, level = sys._getframe(1), 2

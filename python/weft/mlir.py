@@ -5,6 +5,7 @@ carries.
 """
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import re
@@ -16,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import bindings, mlir_text
+from weft import bindings, mlir_text, phase
 from weft.errors import Diagnostic, Location, WeftError
 from weft.llvm_floats import respelled
 
@@ -63,6 +64,24 @@ def caller_locations() -> Iterator[None]:
         hidden.register_traceback_file_exclusion(str(path))
     with ir.loc_tracebacks(max_depth=1):
         yield
+
+
+@functools.cache
+def hand_out_all_arrays() -> None:
+    """Lets the bindings hand out every array attribute, those of types without a class as an `ir.Attribute`.
+
+    As they come, `array<si32: 1>` and the like raise TypeError where they are looked up, and end the process
+    where they are an entry of a dictionary. Needs a current context.
+    """
+    kinds = ("I64", "I32", "Bool", "I8", "I16", "F32", "F64")
+    arrays = [getattr(ir, f"Dense{kind}ArrayAttr") for kind in kinds]
+    elements = [ir.DenseIntElementsAttr, ir.DenseFPElementsAttr]
+    for sample, classes in (("array<i32>", arrays), ("dense<1> : tensor<1xi32>", elements)):
+
+        def as_class(attribute: Any, classes: list[Any] = classes) -> Any:
+            return next((made for kind in classes if (made := cast(kind, attribute)) is not None), attribute)
+
+        ir.register_type_caster(ir.Attribute.parse(sample).typeid, replace=True)(as_class)
 
 
 def find_dialects_in(package: str) -> None:
@@ -134,6 +153,7 @@ def parse(text: str, context: Any, name: str = "-") -> Any:
     `name`.
     """
     mlir_text.check(text, name)
+    phase.enter(f"parsing {name}")
     try:
         return ir.Module.parse(text, context)
     except MLIRError as failure:
@@ -143,12 +163,21 @@ def parse(text: str, context: Any, name: str = "-") -> Any:
 def parse_attribute(text: str, name: str) -> Any:
     """The attribute that `text` spells, in the current context. Raises WeftError as `parse` does."""
     mlir_text.check(text, name)
+    phase.enter(f"parsing {name}")
     try:
         return ir.Attribute.parse(text)
     except MLIRError as failure:
         # To MLIR the text is its file's name.
         found = [(d, d.location and replace(d.location, file=name)) for d in error(failure).diagnostics]
         raise WeftError(*(replace(d, location=place) for d, place in found)) from None
+
+
+def parse_type(text: str, name: str) -> Any:
+    """The type that `text` spells, in the current context. Raises WeftError as `parse` does."""
+    mlir_text.check(text, name)
+    phase.enter(f"parsing {name}")
+    with located():
+        return ir.Type.parse(text)
 
 
 def parse_file(path: str | Path, context: Any) -> Any:
@@ -158,6 +187,7 @@ def parse_file(path: str | Path, context: Any) -> Any:
     except OSError as failure:
         raise WeftError(f"cannot read {path}: {failure.strerror}") from None
     mlir_text.check(text, str(path))
+    phase.enter(f"parsing {path}")
     try:
         return ir.Module.parseFile(str(path), context)
     except MLIRError as failure:
@@ -252,6 +282,7 @@ def translate(op: Any, *, apart: bool = False) -> str:
         return ir.WalkResult.ADVANCE
 
     op.operation.walk(visit)
+    phase.enter("translating to LLVM IR")
     if left:
         raise WeftError(*left)
     if apart:

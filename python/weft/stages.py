@@ -15,7 +15,7 @@ from typing import Any
 
 import weft.dialects
 import weft.isa
-from weft import cache, codegen, mlir, passes, ptxas
+from weft import cache, codegen, mlir, passes, phase, ptxas
 from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import refuse, target_of
@@ -216,6 +216,7 @@ def _run(module: Any, pipeline: str, name: str) -> None:
         # Verifying after every pass costs more than the passes; once at the end says as much of the result.
         manager.enable_verifier(False)
         manager.run(module.operation)
+        phase.enter("verifying what the passes made")
         module.operation.verify()
 
 

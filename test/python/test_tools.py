@@ -167,12 +167,12 @@ def test_names_that_mlir_cannot_take_are_refused() -> None:
         cli.read(os.fsdecode(b"\xff.mlir"))
 
 
-def test_interrupts_end_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupts_end_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def body() -> int:
         raise KeyboardInterrupt
 
     assert cli.guarded("tool", body) == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "tool: interrupted\n")
 
 
 # Processes

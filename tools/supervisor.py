@@ -1,0 +1,128 @@
+"""A tool's work in a process of its own, so that a crash of MLIR ends in a message, not in an abort.
+
+The parent does nothing but wait: it passes on signals and the exit status. What native code prints to stderr
+meanwhile is held back until the work is done, and goes into the reproducer where the process died.
+"""
+
+import mmap
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import IO
+
+from weft import phase
+from weft.errors import Diagnostic
+from weft.tools import cli
+
+_PHASE_BYTES = 1 << 13
+_PATIENCE_SECONDS = 2.0  # after a signal, for the work to end by itself
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_FROM_TERMINAL = 0x80  # SI_KERNEL: every process in the terminal's group has got it already
+_TOLD = (
+    *(signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS),
+    *(signal.SIGTRAP, signal.SIGKILL, signal.SIGXCPU, signal.SIGXFSZ),
+)
+
+
+def supervised(tool: str, body: Callable[[], int]) -> int:
+    """The exit status of `body`, run in a forked process; where that dies, prints why and returns 1."""
+    memory = mmap.mmap(-1, _PHASE_BYTES)
+    said, given = None if _prints_ir() else _file(), _file()
+    sys.stdout.flush() if sys.stdout else None
+    parent = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGCHLD})
+    child = os.fork()
+    if child == 0:
+        phase.end_with_parent(parent)
+        _hold_back(said)
+        phase.share(memory)
+        cli.keep_first_read(given)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_ENDING, signal.SIGCHLD})
+        status = body()
+        phase.enter("ending")
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # with its work done, it needs no KeyboardInterrupt
+        return status
+    status, interrupted = _wait(child)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_ENDING, signal.SIGCHLD})
+    if interrupted == signal.SIGINT:
+        if status < 0:  # it had no time to say so
+            cli.tell_interrupted(tool)
+        return 128 + signal.SIGINT
+    if status < 0 and -status not in _TOLD:
+        signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    if status < 0:
+        cli.report([_death(-status, phase.read(memory), _text(said), cli.kept_read(given))], tool)
+        return 1
+    _relay(said)
+    return status
+
+
+def _prints_ir() -> bool:
+    """Whether MLIR has been asked to print to stderr, which a user may want to see as it comes."""
+    return any(argument.lstrip("-").startswith("mlir-") for argument in sys.argv[1:])
+
+
+def _file() -> IO[bytes] | None:
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:  # no temporary directory, or a full one
+        return None
+
+
+def _hold_back(said: IO[bytes] | None) -> None:
+    """Sends what isn't printed by Python to the file `said` instead of stderr."""
+    if said is None or sys.stderr is None:
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    encoding, errors = sys.stderr.encoding, sys.stderr.errors
+    sys.stderr = os.fdopen(kept, "w", buffering=1, encoding=encoding, errors=errors)
+    os.dup2(said.fileno(), 2)
+
+
+def _wait(child: int) -> tuple[int, int]:
+    """The exit status of the child, negative for a signal; and which signal has asked us to end, or 0."""
+    asked = 0
+    while True:
+        info = signal.sigtimedwait((*_ENDING, signal.SIGCHLD), _PATIENCE_SECONDS)
+        if info is not None and info.si_signo != signal.SIGCHLD:
+            asked = info.si_signo
+            if info.si_code != _FROM_TERMINAL:
+                os.kill(child, asked)
+        elif info is None and asked:
+            os.kill(child, signal.SIGKILL)
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status), asked
+
+
+def _text(said: IO[bytes] | None) -> str:
+    if said is None:
+        return ""
+    said.seek(0)
+    return said.read().decode("utf-8", "replace")
+
+
+def _relay(said: IO[bytes] | None) -> None:
+    """Prints what was held back."""
+    if said is not None and said.seek(0, os.SEEK_END):
+        said.seek(0)
+        with os.fdopen(2, "wb", closefd=False) as stderr:
+            shutil.copyfileobj(said, stderr)
+
+
+def _death(number: int, where: str, words: str, given: tuple[str, str] | None) -> Diagnostic:
+    """What to tell of a process that died of a signal in the phase `where`, having said `words`."""
+    from weft import reproducer
+
+    name = signal.Signals(number).name
+    if number == signal.SIGKILL:
+        return Diagnostic(f"the system killed Weft ({name}) while {where}: it may have run out of memory")
+    reason = f"MLIR crashed ({name}) while {where}"
+    kept = reproducer.write(reason, words, given)
+    told = f"{reason}; this is a defect of MLIR or of Weft, whatever the input"
+    return Diagnostic(told, notes=reproducer.notes(kept, given))
