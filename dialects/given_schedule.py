@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from weft.dialects.schedule import AnySchedule, Schedule, WarpgroupSchedule, read_schedule
-from weft.errors import Diagnostic, WeftError
+from weft.errors import Diagnostic, WeftError, shown
 
 _EXAMPLE = "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"
 
@@ -26,6 +26,8 @@ def given_schedule(given: object) -> AnySchedule | None:
 
 @functools.lru_cache(maxsize=256)
 def _read(text: str) -> AnySchedule:
+    if not text.isascii():
+        raise WeftError(f"expects a schedule as text of ASCII, like {_EXAMPLE}, got {shown(text)}")
     try:
         return read_schedule(text)
     except WeftError as error:
@@ -40,16 +42,16 @@ def _plain(schedule: AnySchedule, name: str, kind: Any) -> Any:
     if kind is bool:
         if isinstance(value, bool):
             return value
-        raise WeftError(f"expects schedule field '{name}' to be True or False, got {value!r}")
+        raise WeftError(f"expects schedule field '{name}' to be True or False, got {shown(value)}")
     count = schedule.counts.get(name)
     what = "an integer" if count is None else f"a tuple of {count} integers"
     if count is not None and not (isinstance(value, tuple) and len(value) == count):
-        raise WeftError(f"expects schedule field '{name}' to be {what}, got {value!r}")
+        raise WeftError(f"expects schedule field '{name}' to be {what}, got {shown(value)}")
     each = (value,) if count is None else value
     try:
         found = tuple(operator.index(number) for number in each)
     except TypeError:
         found = ()
     if not found or any(isinstance(number, bool) or not -(2**63) <= int(number) < 2**63 for number in each):
-        raise WeftError(f"expects schedule field '{name}' to be {what}, got {value!r}")
+        raise WeftError(f"expects schedule field '{name}' to be {what}, got {shown(value)}")
     return found[0] if count is None else found

@@ -1,5 +1,6 @@
 """What Weft raises for a user's mistake, with the place it was made, and what it warns of."""
 
+import numbers
 import sys
 import warnings
 from dataclasses import dataclass
@@ -32,11 +33,33 @@ class Diagnostic:
 
 
 class WeftError(Exception):
-    """A mistake in what Weft was given; `diagnostics` holds every message with its location."""
+    """A mistake in what Weft was given; `diagnostics` holds every message with its location.
+
+    As text it is the diagnostics, of which the first says "error: " behind its location only: a traceback
+    puts the exception's name before it.
+    """
 
     def __init__(self, *diagnostics: Diagnostic | str) -> None:
         self.diagnostics = tuple(d if isinstance(d, Diagnostic) else Diagnostic(d) for d in diagnostics)
-        super().__init__("\n".join(map(str, self.diagnostics)))
+        super().__init__("\n".join(map(str, self.diagnostics)).removeprefix("error: "))
+
+
+_MOST_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """A value that a caller gave, as a message has it: one line, not long, whatever the value is."""
+    if not (_is_plain(value) or (isinstance(value, (list, tuple)) and all(map(_is_plain, value)))):
+        return type(value).__qualname__
+    try:
+        text = ascii(value)
+    except ValueError:  # of an integer with more digits than Python prints
+        return "a number too long to print"
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 4]} ..."
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, (str, bytes, numbers.Number, type))
 
 
 class WeftInternalError(WeftError):

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.dialects.given_schedule import given_schedule
-from weft.dialects.roles import OUTPUT_TYPES
+from weft.dialects.roles import ACTIVATIONS, OUTPUT_TYPES
 from weft.dialects.schedule import AnySchedule
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 
 
 class Options(NamedTuple):
@@ -30,7 +30,9 @@ class Options(NamedTuple):
             self.out_dtype is None or (isinstance(self.out_dtype, str) and self.out_dtype in OUTPUT_TYPES)
         ):
             wanted = ", ".join(OUTPUT_TYPES)
-            raise WeftError(f"weft.matmul: expects out_dtype to be one of {wanted}, got {self.out_dtype!r}")
+            raise WeftError(
+                f"weft.matmul: expects out_dtype to be one of {wanted}, got {shown(self.out_dtype)}"
+            )
         return self._replace(
             transpose_a=_flag("transpose_a", self.transpose_a),
             transpose_b=_flag("transpose_b", self.transpose_b),
@@ -41,17 +43,24 @@ class Options(NamedTuple):
         )
 
 
+def checked_activation(value: Any) -> str | None:
+    """The activation of an epilogue. Raises WeftError for what is none."""
+    if value is not None and not (isinstance(value, str) and value in ACTIVATIONS):
+        wanted = " or ".join(ACTIVATIONS)
+        raise WeftError(f"weft.matmul: expects activation to be {wanted}, got {shown(value)}")
+    return value
+
+
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):
-        raise WeftError(f"weft.matmul: expects {name} to be True or False, got {value!r}")
+        raise WeftError(f"weft.matmul: expects {name} to be True or False, got {shown(value)}")
     return bool(value)
 
 
 def _number(name: str, value: Any) -> float:
     if not isinstance(value, numbers.Real):
-        found = repr(value) if isinstance(value, (str, numbers.Number)) else type(value).__name__
-        raise WeftError(f"weft.matmul: expects {name} to be a real number, got {found}")
+        raise WeftError(f"weft.matmul: expects {name} to be a real number, got {shown(value)}")
     try:
         return float(value)
     except OverflowError:
-        raise WeftError(f"weft.matmul: expects {name} to be finite in f32, got {value}") from None
+        raise WeftError(f"weft.matmul: expects {name} to be finite in f32, got {shown(value)}") from None

@@ -215,7 +215,7 @@ KNOWN = "warpid, laneid, TLane, TCol, reg, m"
 def test_parse_errors_name_column_and_expectation(text: str, message: str) -> None:
     with pytest.raises(LayoutError) as caught:
         parse(text)
-    assert str(caught.value) == f"error: layout '{text}', {message}"
+    assert str(caught.value) == f"layout '{text}', {message}"
 
 
 # PTX's formulas for the fragments of mma.m16n8k16 and mma.m16n8k8 with 16-bit elements: (row, column) of a_i.
@@ -528,7 +528,7 @@ def test_complaints_say_what_was_wanted_and_what_came(attempt: Callable[[], obje
     with pytest.raises(LayoutError) as caught:
         attempt()
     assert isinstance(caught.value, WeftError)
-    assert str(caught.value) == f"error: {message}"
+    assert str(caught.value) == message
 
 
 def test_a_layout_of_one_element_has_no_coordinates():

@@ -29,7 +29,7 @@ def test_nesting_that_ends_the_parser_is_refused_before_it(case, from_file, tmp_
     assert mlir.parse(DEEP[case](990), context())
     text, path = DEEP[case](20_000), tmp_path / "deep.mlir"
     path.write_text(text)
-    with pytest.raises(WeftError, match="error: more than 1000 brackets within each other") as caught:
+    with pytest.raises(WeftError, match="more than 1000 brackets within each other") as caught:
         mlir.parse_file(path, context()) if from_file else mlir.parse(text, context(), str(path))
     place = caught.value.diagnostics[0].location
     line = text.splitlines()[place.line - 1]

@@ -323,7 +323,7 @@ def test_who_asks_for_a_kernel_that_there_is_not_is_told_where():
         (lambda: weft.matmul(small(4, 8), small(8, 4), alpha=np.inf), "alpha to be finite"),
         (lambda: weft.matmul(small(4, 8), small(8, 4), c=small(4, 4)), "beta scales c: give it too"),
         (lambda: told(alpha="2"), "expects alpha to be a real number, got '2'"),
-        (lambda: told(alpha=None), "expects alpha to be a real number, got NoneType"),
+        (lambda: told(alpha=None), "expects alpha to be a real number, got None"),
         (lambda: told(beta=1j), "expects beta to be a real number, got 1j"),
         (lambda: told(beta=np.ones(3)), "expects beta to be a real number, got ndarray"),
         (lambda: told(alpha=10**400), "expects alpha to be finite in f32, got 1000"),

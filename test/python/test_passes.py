@@ -37,7 +37,7 @@ def test_every_lowering_names_what_it_lowers():
 
 def test_pipelines_nested_too_deeply_are_refused_at_the_parenthesis():
     deep = "builtin.module(" * 5000 + "cse" + ")" * 5000
-    with pytest.raises(WeftError, match=r"^error: pass pipeline, column 495: .* nested deeper than 32\n"):
+    with pytest.raises(WeftError, match=r"^pass pipeline, column 495: .* nested deeper than 32\n"):
         passes.manager(deep, context())
     nested = "builtin.module(" * 32 + "cse" + ")" * 32
     assert len(pipeline.parse(nested)) == 1

@@ -115,7 +115,7 @@ define ptx_kernel void @kernel() !dbg !3 {
 
 def test_an_error_without_a_line_is_told_as_it_is():
     said = str(refused(PTX.replace("1024", "1000000")))
-    assert said.startswith("error: ptxas: Entry function 'kernel' uses too much shared data")
+    assert said.startswith("ptxas: Entry function 'kernel' uses too much shared data")
 
 
 def test_many_errors_are_cut_short():

@@ -163,7 +163,7 @@ def test_text_that_is_no_schedule_is_refused_with_one_that_is(text):
     with pytest.raises(WeftError) as caught:
         given_schedule(text)
     what, note = str(caught.value).rsplit("\nnote: a schedule is written like ", 1)
-    assert "error: " in what
+    assert caught.value.diagnostics[0].severity == "error" and what
     assert given_schedule(note) == read_schedule(note)
 
 
