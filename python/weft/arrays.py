@@ -2,14 +2,17 @@
 
 import ctypes
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import index
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from weft import torch_tensors
 from weft.errors import WeftError
 
 # MLIR's spelling, NumPy's dtype, and DLPack's type code where an element is whole bytes there too.
@@ -110,6 +113,30 @@ def overlap(x: ArrayView, y: ArrayView) -> bool:
         return True
 
 
+def overlaps_itself(view: ArrayView) -> bool:
+    """Whether two elements of an array share memory, or may: what is written there depends on the order."""
+    dimensions = sorted((abs(s), n) for n, s in zip(view.shape, view.strides, strict=True) if n > 1)
+    reach = 0  # how far the dimensions before this one go
+    for stride, count in dimensions:
+        if stride <= reach:
+            break
+        reach += stride * (count - 1)
+    else:
+        return False
+    if not all(view.shape):
+        return False
+    # Two elements that share memory differ along some dimension: one is taken to have index 0 there.
+    whole = np.asarray(_Memory(view))
+    for axis, count in enumerate(view.shape):
+        first, others = (whole[(slice(None),) * axis + (part,)] for part in (slice(1), slice(1, None)))
+        try:
+            if count > 1 and np.shares_memory(first, others, max_work=_MOST_TRIED):
+                return True
+        except np.exceptions.TooHardError:
+            return True
+    return False
+
+
 def _span(view: ArrayView) -> tuple[int, int]:
     """Where the memory of an array that has elements begins and ends."""
     size = numpy_dtype(view.dtype).itemsize
@@ -127,29 +154,65 @@ def view(array: object) -> ArrayView:
         return array
     if isinstance(array, np.ndarray):
         return _of_numpy(array)
-    if hasattr(array, "__weft_view__"):
-        made: ArrayView = array.__weft_view__()
-        return made
-    if library(array) == "torch" and hasattr(array, "data_ptr"):
+    found = None if isinstance(array, type) else _of_library(array)
+    if found is None:
+        raise WeftError(
+            "expected an array (NumPy, PyTorch, CuPy, JAX, DLPack or __cuda_array_interface__), got "
+            + (f"the class {array.__name__}" if isinstance(array, type) else type(array).__name__)
+        )
+    return found
+
+
+# What another package's code raises where it is broken; whatever else it raises passes through.
+_BROKEN = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    BufferError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+def _of_library(array: Any) -> ArrayView | None:
+    """The view of an array by the protocol that its type has, if any."""
+    package = library(array)
+    if package == "torch":
         return _of_torch(array)
-    if library(array) == "cupy" and hasattr(array, "data"):
+    if hasattr(array, "__weft_view__"):
+        made = array.__weft_view__()
+        if not isinstance(made, ArrayView):
+            raise WeftError(f"expected __weft_view__ to return an ArrayView, got {type(made).__name__}")
+        return made
+    if package == "cupy" and hasattr(array, "data"):
         return _of_cupy(array)
-    if library(array) == "jax" and hasattr(array, "__dlpack__"):
+    if package == "jax" and hasattr(array, "__dlpack__"):
         return _of_jax(array)
-    if hasattr(array, "__dlpack__"):
-        return _of_dlpack(array)
-    if hasattr(array, "__cuda_array_interface__"):
-        return _of_cuda_array_interface(array)
-    raise WeftError(
-        "expected an array (NumPy, PyTorch, CuPy, JAX, DLPack or __cuda_array_interface__), "
-        f"got {type(array).__name__}"
-    )
+    for protocol, read in (
+        ("__dlpack__", _of_dlpack),
+        ("__cuda_array_interface__", _of_cuda_array_interface),
+    ):
+        try:
+            if hasattr(array, protocol):
+                return read(array)
+        except _BROKEN as error:
+            why = f"{type(error).__name__}: {error}"
+            raise WeftError(f"{protocol} of {type(array).__name__} doesn't work: {why}") from error
+    return None
 
 
 def library(array: object) -> str:
     """The package that an array's type comes from, by the name that it is imported by."""
     name = type(array).__module__.partition(".")[0]
+    if name not in _LIBRARIES:  # a type that is derived from a library's is one of that library's
+        bases = (base.__module__.partition(".")[0] for base in type(array).__mro__)
+        name = next((found for found in bases if found in _LIBRARIES), name)
     return "jax" if name == "jaxlib" else name
+
+
+_LIBRARIES = ("torch", "cupy", "jax", "jaxlib", "numpy")
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -183,17 +246,19 @@ def _of_numpy(array: npt.NDArray[Any]) -> ArrayView:
 
 
 def _of_torch(tensor: Any) -> ArrayView:
+    if why := torch_tensors.complaint(tensor):
+        raise WeftError(f"expected a plain tensor, {why}")
     dtype = _BY_NUMPY_NAME.get(str(tensor.dtype).removeprefix("torch."))
     if dtype is None:
         raise _unsupported(tensor.dtype)
     if tensor.device.type not in ("cpu", "cuda"):
         raise WeftError(f"expected a tensor on cpu or cuda, got one on {tensor.device}")
-    # Such a tensor's memory doesn't hold its elements, or holds their negatives.
-    if str(tensor.layout) != "torch.strided" or tensor.is_neg():
-        raise WeftError("expected a plain strided tensor, got a sparse or lazily negated one")
     index = tensor.device.index or 0
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-    return ArrayView(tensor.data_ptr(), shape, strides, dtype, tensor.device.type, index, False, tensor)
+    address = tensor.data_ptr()
+    if not address and all(shape):
+        raise WeftError("expected a tensor with memory, got one whose storage was freed or never made")
+    return ArrayView(address, shape, strides, dtype, tensor.device.type, index, False, tensor)
 
 
 def _of_cupy(array: Any) -> ArrayView:
@@ -217,16 +282,67 @@ def _of_jax(array: Any) -> ArrayView:
         raise WeftError(f"JAX doesn't export an array of {array.dtype} by DLPack: {error}") from None
 
 
+_TYPESTR = re.compile(r"[<>|=]?[A-Za-z]\d*")
+
+
 def _of_cuda_array_interface(array: Any) -> ArrayView:
+    """Raises WeftError for an interface that isn't as Numba's documentation of it has it."""
     interface = array.__cuda_array_interface__
+    if not isinstance(interface, Mapping):
+        raise _broken_interface(f"is a dictionary, got {type(interface).__name__}")
+    if lacking := [key for key in ("shape", "typestr", "data") if key not in interface]:
+        raise _broken_interface(f"has shape, typestr and data, got none of {', '.join(lacking)}")
     if interface.get("mask") is not None:
         raise WeftError("expected a plain array, got a masked one")
-    dtype = np.dtype(interface["typestr"])
-    shape = tuple(interface["shape"])
-    strides = interface.get("strides")
-    address, readonly = interface["data"]
-    in_elements = contiguous_strides(shape) if strides is None else _in_elements(strides, dtype.itemsize)
-    return ArrayView(address, shape, in_elements, mlir_type(dtype), "cuda", -1, bool(readonly), array)
+    typestr = interface["typestr"]
+    if not isinstance(typestr, str) or not _TYPESTR.fullmatch(typestr):
+        raise _broken_interface(f"has a typestr like '<f4', got {typestr!r}")
+    try:
+        dtype = np.dtype(typestr)
+    except TypeError:
+        raise _unsupported(typestr) from None
+    shape = _whole_numbers("shape", interface["shape"])
+    strides, data = interface.get("strides"), interface["data"]
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise _broken_interface(f"has data of an address and whether it is read-only, got {data!r}")
+    (address,) = _whole_numbers("data", data[:1])
+    in_bytes = None if strides is None else _whole_numbers("strides", strides)
+    in_elements = (
+        contiguous_strides(shape) if in_bytes is None else _in_elements(in_bytes, max(dtype.itemsize, 1))
+    )
+    return _plausible(
+        ArrayView(address, shape, in_elements, mlir_type(dtype), "cuda", -1, bool(data[1]), array)
+    )
+
+
+def _broken_interface(what: str) -> WeftError:
+    return WeftError(f"__cuda_array_interface__ {what}")
+
+
+def _whole_numbers(what: str, values: Any) -> tuple[int, ...]:
+    try:
+        return tuple(index(value) for value in values)
+    except TypeError:
+        raise _broken_interface(f"has whole numbers in {what}, got {values!r}") from None
+
+
+def _plausible(view: ArrayView) -> ArrayView:
+    """The view that another library has described. Raises WeftError for what no memory can be."""
+    if len(view.shape) != len(view.strides):
+        raise WeftError(f"expected a stride for each size, got sizes {view.shape}, strides {view.strides}")
+    size = numpy_dtype(view.dtype).itemsize
+    if any(n < 0 for n in view.shape) or math.prod(view.shape) * size >= 2**63:
+        raise WeftError(f"expected sizes from 0, less than 2**63 bytes in all, got {view.shape}")
+    if not all(view.shape):
+        return view
+    if not view.address:
+        raise WeftError(f"expected memory for an array of {view.shape}, got a null address")
+    if view.address % size:
+        raise WeftError(f"expected an address at a multiple of {size} bytes, got {view.address:#x}")
+    first, end = _span(view)
+    if first < 0 or end > 2**64:
+        raise WeftError(f"expected memory within 2**64 bytes, got bytes {first:#x} to {end:#x}")
+    return view
 
 
 # dlpack.h, in its order.
@@ -296,13 +412,23 @@ def _of_dlpack(array: Any) -> ArrayView:
         raise _unsupported(f"DLPack type code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes")
     if tensor.device_type not in _DEVICES:
         raise WeftError(f"expected CPU or CUDA memory, got DLPack device type {tensor.device_type}")
-    shape = tuple(tensor.shape[: tensor.ndim])
-    strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous_strides(shape)
+    rank = tensor.ndim
+    if not 0 <= rank <= _MOST_DIMENSIONS or (rank and not tensor.shape):
+        raise WeftError(f"expected a DLPack tensor of 0 to {_MOST_DIMENSIONS} dimensions, got {rank}")
+    shape = tuple(tensor.shape[:rank]) if rank else ()
+    strides = tuple(tensor.strides[:rank]) if rank and tensor.strides else contiguous_strides(shape)
     address = (tensor.data or 0) + tensor.byte_offset
     device = _DEVICES[tensor.device_type]
     device_id = tensor.device_id if device == "cuda" else 0
+    if device_id < 0:
+        raise WeftError(f"expected a DLPack device number from 0, got {device_id}")
     # A capsule that nobody consumes frees the tensor when it dies itself: we need only keep it.
-    return ArrayView(address, shape, strides, dtype, device, device_id, readonly, (array, capsule))
+    return _plausible(
+        ArrayView(address, shape, strides, dtype, device, device_id, readonly, (array, capsule))
+    )
+
+
+_MOST_DIMENSIONS = 64  # NumPy's own limit
 
 
 def _dl_tensor(capsule: object) -> tuple[_DLTensor, bool]:

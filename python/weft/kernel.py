@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from weft import arrays, runtime
+from weft import arrays, runtime, torch_tensors
 from weft.arrays import ArrayView
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
@@ -127,6 +127,7 @@ class Kernel:
 
         return emulator.Module(self.ptx)
 
+    @torch_tensors.outside_of_graphs
     def __call__(
         self,
         *args: Any,
@@ -453,6 +454,8 @@ def _misfit(found: ArrayView, want: MemrefArgument) -> str | None:
             return f"expects stride {want_stride} in dimension {dimension}, got strides {found.strides}"
     if want.writes and found.readonly:
         return "is written by the kernel, but the array is read-only"
+    if want.writes and arrays.overlaps_itself(found):
+        return f"is written by the kernel, but elements share memory, with strides {found.strides}"
     return None
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import arrays, runtime
+from weft import arrays, runtime, torch_tensors
 from weft.arrays import ArrayView
 from weft.errors import WeftError
 
@@ -50,11 +50,13 @@ def handed_over(made: Any, like: Any) -> Any:
 
 def wants_gradients(array: Any) -> bool:
     """Whether PyTorch would now track what is done with an array."""
-    if arrays.library(array) != "torch":
+    if arrays.library(array) != "torch" or not hasattr(array, "requires_grad"):
         return False
     import torch
 
-    return bool(array.requires_grad and torch.is_grad_enabled())
+    if not torch_tensors.is_tensor(array):
+        return False
+    return bool(array.requires_grad and torch.is_grad_enabled()) or torch_tensors.has_tangent(array)
 
 
 def pointer(array: Any) -> Callable[[Any], int]:

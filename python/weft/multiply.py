@@ -5,16 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import arrays, kernel, libraries, padded_rows, product_kernel, runtime
+from weft import arrays, kernel, libraries, padded_rows, product_kernel, runtime, torch_tensors
 from weft.arrays import ArrayView
 from weft.dialects.roles import ROLES, extents
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
-from weft.multiply_options import Options
+from weft.multiply_options import Options, checked_activation
 from weft.padded_rows import Copied
 from weft.passes import choice
 
 _MOST_PREPARED = 4096
+_TOO_LARGE = 2**31
 # What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
 _OUTPUTS = {"i8": "i32", "ui8": "i32", "f8E4M3FN": "bf16", "f8E5M2": "bf16"}
 
@@ -32,6 +33,7 @@ class Epilogue:
     residual: Any = None
 
 
+@torch_tensors.outside_of_graphs
 def matmul(
     a: Any,
     b: Any,
@@ -143,7 +145,7 @@ class _Given:
         options: Options,
     ) -> "_Given":
         """Raises WeftError for arrays that make no product, and options that are none."""
-        options = options.checked("c" in added)
+        options, activation = options.checked("c" in added), checked_activation(activation)
         view_a, transposed_a = _matrix("a", a, options.transpose_a)
         view_b, transposed_b = _matrix("b", b, options.transpose_b)
         transposed = transposed_a, transposed_b
@@ -288,9 +290,7 @@ class _Extents:
             view = _without_copies(view)
         if name == "scale_a":
             view = _turned(view)
-        if name == "out" and any(
-            size > 1 and not s for size, s in zip(view.shape, view.strides, strict=True)
-        ):
+        if name == "out" and arrays.overlaps_itself(view):
             found = f"strides {view.strides}"
             raise WeftError(f"weft.matmul: expects out with a place for each element, got {found}")
         if view.shape[-1] > 1 and view.strides[-1] != 1:
@@ -402,6 +402,8 @@ def _view(name: str, array: Any) -> ArrayView:
         raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
     if not all(view.shape):
         raise WeftError(f"weft.matmul: expects sizes of at least 1, got {name} of {_sizes(view)}")
+    if any(size >= _TOO_LARGE for size in view.shape):
+        raise WeftError(f"weft.matmul: expects sizes below 2**31, got {name} of {_sizes(view)}")
     # NumPy has negative ones for a single row, too, where they say nothing.
     strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
     if min(strides, default=0) < 0:

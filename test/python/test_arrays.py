@@ -251,3 +251,118 @@ def test_a_torch_tensor_that_isnt_plain_memory_is_refused():
     assert "on cpu or cuda" in refused(tensor(device=SimpleNamespace(type="mps", index=0)))
     assert "sparse" in refused(tensor(layout="torch.sparse_coo"))
     assert "negated" in refused(tensor(is_neg=lambda: True))
+
+
+def interface_of(value):
+    return SimpleNamespace(__cuda_array_interface__=value)
+
+
+@pytest.mark.parametrize(
+    ("array", "said"),
+    [
+        (interface_of(None), "is a dictionary, got NoneType"),
+        (interface_of({}), "has shape, typestr and data, got none of shape, typestr, data"),
+        (interface_of({"shape": (2,), "data": (4096, False)}), "got none of typestr"),
+        (cuda_array(typestr=None), "has a typestr like '<f4', got None"),
+        (cuda_array(typestr=float), "has a typestr like '<f4'"),
+        (cuda_array(typestr="f4,i4"), "has a typestr like '<f4', got 'f4,i4'"),
+        (cuda_array(typestr="(2,3)f4"), "has a typestr like '<f4'"),
+        (cuda_array(typestr="<f3"), "no MLIR element type"),
+        (cuda_array(typestr=">f4"), "no MLIR element type"),
+        (cuda_array(typestr="|O"), "no MLIR element type"),
+        (cuda_array(typestr="<V0"), "no MLIR element type"),
+        (cuda_array(shape=None), "has whole numbers in shape, got None"),
+        (cuda_array(shape=3), "has whole numbers in shape, got 3"),
+        (cuda_array(shape=(2.0, 3)), "has whole numbers in shape, got (2.0, 3)"),
+        (cuda_array(shape=(-2, 3)), "expected sizes from 0"),
+        (cuda_array(shape=(2**62, 2**62), strides=(0, 0)), "less than 2**63 bytes in all"),
+        (cuda_array(strides="ab"), "has whole numbers in strides, got 'ab'"),
+        (cuda_array(strides=(4,)), "a stride for each size, got sizes (2, 3), strides (1,)"),
+        (cuda_array(strides=(3, 1)), "whole elements (4 bytes), got (3, 1)"),
+        (cuda_array(strides=(-(2**40), 4)), "memory within 2**64 bytes"),
+        (cuda_array(data=None), "has data of an address and whether it is read-only, got None"),
+        (cuda_array(data=(4096,)), "has data of an address"),
+        (cuda_array(data=("4096", True)), "has whole numbers in data, got ('4096',)"),
+        (cuda_array(data=(None, True)), "has whole numbers in data"),
+        (cuda_array(data=(0, True)), "a null address"),
+        (cuda_array(data=(-4, True)), "memory within 2**64 bytes"),
+        (cuda_array(data=(2**64 - 8, True)), "memory within 2**64 bytes"),
+        (cuda_array(data=(4098, True)), "an address at a multiple of 4 bytes, got 0x1002"),
+    ],
+)
+def test_a_broken_cuda_array_interface_is_refused(array, said):
+    assert said in refused(array)
+
+
+def raising(name, error):
+    def ask(self, *_, **__):
+        raise error
+
+    return type("Raising", (), {name: property(ask) if "interface" in name else ask})()
+
+
+@pytest.mark.parametrize("error", [KeyError("shape"), RuntimeError("no"), TypeError("no"), ValueError("no")])
+@pytest.mark.parametrize("name", ["__dlpack__", "__cuda_array_interface__"])
+def test_what_a_protocol_raises_is_said(name, error):
+    with pytest.raises(
+        WeftError, match=f"{name} of Raising doesn't work: {type(error).__name__}: "
+    ) as caught:
+        view(raising(name, error))
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"ndim": -1}, "a DLPack tensor of 0 to 64 dimensions, got -1"),
+        ({"ndim": 2**30}, "a DLPack tensor of 0 to 64 dimensions"),
+        ({"shape": None}, "a DLPack tensor of 0 to 64 dimensions"),
+        ({"shape": (ctypes.c_int64 * 2)(-1, 3)}, "expected sizes from 0"),
+        ({"shape": (ctypes.c_int64 * 2)(2**62, 2**62)}, "less than 2**63 bytes in all"),
+        ({"data": None}, "a null address"),
+        ({"data": 4098}, "an address at a multiple of 4 bytes"),
+        ({"byte_offset": 2**64 - 4096}, "memory within 2**64 bytes"),
+        ({"strides": (ctypes.c_int64 * 2)(-(2**50), 1)}, "memory within 2**64 bytes"),
+        ({"device_id": -7}, "a DLPack device number from 0, got -7"),
+    ],
+)
+@pytest.mark.parametrize("name", [b"dltensor", b"dltensor_versioned"])
+def test_a_broken_dlpack_tensor_is_refused(name, fields, said):
+    assert said in refused(capsule(name, code=2, bits=32, **fields))
+
+
+@pytest.mark.parametrize("made", [None, 3, b"dltensor", object()])
+def test_what_is_no_dlpack_capsule_is_refused(made):
+    assert "a DLPack capsule that nobody has consumed" in refused(
+        SimpleNamespace(__dlpack__=lambda **_: made)
+    )
+
+
+def test_classes_and_other_views_are_refused():
+    assert "got the class ndarray" in refused(np.ndarray)
+    assert "got the class ArrayView" in refused(ArrayView)
+    assert "__weft_view__ to return an ArrayView, got int" in refused(
+        SimpleNamespace(__weft_view__=lambda: 3)
+    )
+
+
+def test_arrays_that_overlap_themselves_are_found():
+    """By counting the addresses of all elements."""
+    chance = np.random.default_rng(0)
+    found = set()
+    for _ in range(2000):
+        rank = int(chance.integers(0, 4))
+        shape = tuple(int(n) for n in chance.integers(0, 5, rank))
+        strides = tuple(int(n) for n in chance.integers(-7, 8, rank))
+        seen = ArrayView(1 << 20, shape, strides, "f32", "cuda", 0, False, None)
+        places = sum(
+            (
+                stride * np.arange(n).reshape(-1, *[1] * (rank - 1 - at))
+                for at, (n, stride) in enumerate(zip(shape, strides, strict=True))
+            ),
+            np.zeros((), int),
+        )
+        expected = len(np.unique(places)) < places.size
+        assert arrays.overlaps_itself(seen) is expected, (shape, strides)
+        found.add(expected)
+    assert found == {True, False}

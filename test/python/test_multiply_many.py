@@ -85,6 +85,19 @@ def test_a_result_in_one_place_over_and_over_is_refused():
         weft.matmul(small(3, 16, 32), small(32, 24), out=out)
 
 
+@pytest.mark.parametrize("strides", [(2, 2), (46, 2), (0, 2)])
+def test_a_result_whose_rows_overlap_is_refused(strides):
+    out = np.lib.stride_tricks.as_strided(small(16, 24), (16, 24), strides)
+    with pytest.raises(weft.WeftError, match="expects out with a place for each element, got strides"):
+        weft.matmul(small(16, 32), small(32, 24), out=out)
+
+
+def test_a_result_whose_batch_lies_between_its_rows_is_written():
+    a, b, out = small(3, 16, 32), small(32, 24), np.zeros((16, 3, 24), np.float32)
+    weft.matmul(a, b, out=out.transpose(1, 0, 2))
+    assert (out.transpose(1, 0, 2) == doubles(a) @ doubles(b)).all()
+
+
 def test_a_batch_with_strides_and_an_epilogue():
     a, b = small(16, 2, 32).transpose(1, 0, 2), small(2, 24, 32).transpose(0, 2, 1)
     out = np.full((2, 16, 32), np.nan, np.float32)[:, :, :24]

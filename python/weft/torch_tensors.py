@@ -1,0 +1,119 @@
+"""Which tensors of PyTorch hold their elements in memory of their own, without importing PyTorch."""
+
+import functools
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_ADVICE = "give it plain tensors, or wrap the call in torch.library.custom_op"
+
+
+def is_tensor(array: Any) -> bool:
+    """Whether an array is a tensor; anything is where PyTorch isn't imported."""
+    return isinstance(array, getattr(sys.modules.get("torch"), "Tensor", object))
+
+
+def complaint(tensor: Any) -> str | None:
+    """Why no kernel can read a tensor's memory: the rest of a sentence after "expected a plain tensor, ".
+
+    Anything is taken for a tensor where PyTorch isn't imported.
+    """
+    torch = sys.modules.get("torch")
+    if (kind := getattr(torch, "Tensor", None)) is not None:
+        if not isinstance(tensor, kind):
+            return f"got {type(tensor).__module__}.{type(tensor).__qualname__}: {_ADVICE}"
+        if found := _recorded(tensor) or _stands_for_others(kind, tensor):
+            return f"got {found}: {_ADVICE}"
+    if str(tensor.layout) != "torch.strided":
+        return f"got one of layout {tensor.layout} (sparse, nested or blocked): call to_dense() on it first"
+    if tensor.is_neg():
+        return "got a lazily negated one: call resolve_neg() on it first"
+    if kind is not None and tensor.device.type != "meta" and not _has_memory(tensor):
+        return "got one whose storage was freed, or is smaller than the tensor"
+    return None
+
+
+def _recorded(tensor: Any) -> str | None:
+    """What is recording, or transforming, what is done with a tensor."""
+    private = _private()
+    if private["torch._C._dynamo.eval_frame.get_eval_frame_callback"]() is not None:
+        return "one that torch.compile traces (torch.compiler.disable keeps a call out of it)"
+    if private["torch._C._get_tracing_state"]() is not None:
+        return "one that torch.jit traces"
+    if private["proxy mode"]() is not None:
+        return "one that torch.fx or torch.export traces"
+    if private["torch._C._functorch.is_batchedtensor"](tensor):
+        return "one that torch.func.vmap maps (weft.matmul takes a batch as a first dimension)"
+    if private["torch._C._functorch.is_functorch_wrapped_tensor"](tensor):
+        return "one that torch.func transforms"
+    return None
+
+
+def _stands_for_others(kind: Any, tensor: Any) -> str | None:
+    """What a tensor is whose elements, if it has any, lie elsewhere."""
+    if type(tensor).__torch_dispatch__ is not kind.__torch_dispatch__:
+        hint = ", but to_local()" * (type(tensor).__name__ == "DTensor")
+        return f"a {type(tensor).__name__}, which has no memory that Weft knows{hint}"
+    private = _private()
+    if private["torch.nn.parameter.is_lazy"](tensor):
+        return "a parameter of a lazy module, without a shape yet"
+    if tensor.is_nested:
+        return "a nested one"
+    if private["torch._is_functional_tensor"](tensor) or tensor._is_zerotensor():
+        return "one without memory"
+    return None
+
+
+@functools.cache
+def _private() -> dict[str, Callable[..., Any]]:
+    """Questions to PyTorch by their names there; one that a version doesn't have is answered by None."""
+    torch = sys.modules["torch"]
+    names = (
+        "torch._C._dynamo.eval_frame.get_eval_frame_callback",
+        "torch._C._get_tracing_state",
+        "torch._C._functorch.is_batchedtensor",
+        "torch._C._functorch.is_functorch_wrapped_tensor",
+        "torch.nn.parameter.is_lazy",
+        "torch._is_functional_tensor",
+        "torch._C._get_dispatch_mode",
+        "torch._C._TorchDispatchModeKey.PROXY",
+    )
+    found: dict[str, Any] = {}
+    for name in names:
+        try:
+            found[name] = operator.attrgetter(name.removeprefix("torch."))(torch)
+        except AttributeError:
+            found[name] = _unknown
+    mode = functools.partial(found["torch._C._get_dispatch_mode"], found.pop(names[-1]))
+    return found | {"proxy mode": mode}
+
+
+def _unknown(*_: object) -> None:
+    return None
+
+
+def _has_memory(tensor: Any) -> bool:
+    """Whether the storage, which can be resized, still has all elements."""
+    if tensor.is_contiguous():
+        elements = tensor.numel()
+    else:
+        steps = [(n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True)]
+        elements = sum(steps) + 1 if tensor.numel() else 0
+    room: int = tensor.untyped_storage().nbytes()
+    return not elements or (tensor.storage_offset() + elements) * tensor.element_size() <= room
+
+
+def has_tangent(tensor: Any) -> bool:
+    """Whether PyTorch's forward mode differentiates what is done with a tensor."""
+    forward: Any = sys.modules.get("torch.autograd.forward_ad")
+    level = forward._current_level if forward is not None else -1
+    return level >= 0 and forward.unpack_dual(tensor, level=level).tangent is not None
+
+
+def outside_of_graphs(function: Function) -> Function:
+    """Has torch.compile trace no call of `function`, and say why where its whole graph was asked for."""
+    vars(function)["_torchdynamo_disable"] = True
+    vars(function)["_torchdynamo_disable_msg"] = "Weft launches kernels that torch.compile can't trace"
+    return function

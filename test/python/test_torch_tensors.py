@@ -1,0 +1,72 @@
+"""Tensors of PyTorch that hold no plain memory get one sentence with what would be right."""
+
+import functools
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch isn't installed")
+PLAIN = "weft.matmul: a: expected a plain tensor, got "
+ADVICE = "give it plain tensors, or wrap the call in torch.library.custom_op"
+SAID = {
+    "plain": "right",
+    "derived": "right",
+    "parameter": "makes no gradients, which a requires",
+    "parameter, frozen": "right",
+    "lazy": "a parameter of a lazy module, without a shape yet",
+    "dual": "makes no gradients, which a requires",
+    "fake": f"{PLAIN}a FakeTensor, which has no memory that Weft knows: {ADVICE}",
+    "in fake mode": f"got a FakeTensor, which has no memory that Weft knows: {ADVICE}",
+    "wrapper": f"{PLAIN}a Wrapper, which has no memory that Weft knows: {ADVICE}",
+    "meta": "a: expected a tensor on cpu or cuda, got one on meta",
+    "sparse": f"{PLAIN}one of layout torch.sparse_coo (sparse, nested or blocked): call to_dense()",
+    "blocked": f"{PLAIN}one of layout torch._mkldnn",
+    "quantized": "no MLIR element type for arrays of torch.qint8",
+    "nested": f"{PLAIN}a nested one: {ADVICE}",
+    "jagged": f"{PLAIN}a NestedTensor",
+    "zero": f"{PLAIN}one without memory: {ADVICE}",
+    "conjugate": "no MLIR element type for arrays of torch.complex64",
+    "negated": f"{PLAIN}a lazily negated one: call resolve_neg() on it first",
+    "resized": f"{PLAIN}one whose storage was freed, or is smaller than the tensor",
+    "storage": f"{PLAIN}torch.storage.UntypedStorage",
+    "class": "got the class Tensor",
+    "vmap": f"{PLAIN}one that torch.func.vmap maps (weft.matmul takes a batch as a first dimension): ",
+    "vmap of b": "b: expected a plain tensor, got one that torch.func.vmap maps",
+    "grad": "makes no gradients, which a requires",
+    "jvp": "makes no gradients, which a requires",
+    "functionalize": f"{PLAIN}one that torch.func transforms: {ADVICE}",
+    "make_fx": f"{PLAIN}one that torch.fx or torch.export traces: {ADVICE}",
+    "symbolic": f"{PLAIN}torch.fx.proxy.Proxy: {ADVICE}",
+    "jit": f"{PLAIN}one that torch.jit traces: {ADVICE}",
+    "export": f"{PLAIN}a FakeTensor",
+    "compile": f"{PLAIN}one that torch.compile traces (torch.compiler.disable keeps a call out of it)",
+}
+
+
+# PyTorch takes seconds to import what these need.
+SLOW = ("compile", "export", "fake", "in fake mode", "make_fx", "jagged")
+
+
+@functools.cache
+def said(slow):
+    """The answers of some cases, from a process of its own: other tests want none with PyTorch in it."""
+    script = Path(__file__).with_name("torch_cases.py")
+    names = [name for name in SAID if (name in SLOW) is slow]
+    done = subprocess.run(
+        [sys.executable, script, *names], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in SAID]
+)
+def test_a_tensor_is_multiplied_or_refused_in_one_sentence(case):
+    answer = said(case in SLOW)[case]
+    assert SAID[case] in answer
+    assert "\n" not in answer
