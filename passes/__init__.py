@@ -32,6 +32,7 @@ from weft.passes.pipeline import (
     parse,
     pass_manager,
 )
+from weft.passes.record_arguments import RECORD_ARGUMENTS
 from weft.passes.select_schedule import SELECT_SCHEDULE
 from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
 
@@ -56,6 +57,7 @@ PASSES = {
         LOWER_MMA,
         LOWER_WGMMA,
         LOWER_TCGEN05,
+        RECORD_ARGUMENTS,
         MARK_TENSOR_MAPS,
     )
 }

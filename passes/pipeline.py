@@ -203,7 +203,7 @@ WEFT_TO_LLVM = Pipeline(
     # `gpu.subgroup_mma_…` become such operations later.
     "nvvm-to-weft,lower-wmma,lower-mma,lower-wgmma,lower-tcgen05,"
     "convert-vector-to-scf,convert-scf-to-cf,expand-strided-metadata,lower-affine,convert-nvvm-to-llvm,"
-    "gpu.module(convert-gpu-to-nvvm),mark-tensor-maps,nvvm-to-weft,lower-wmma,"
+    "record-arguments,gpu.module(convert-gpu-to-nvvm),mark-tensor-maps,nvvm-to-weft,lower-wmma,"
     "convert-vector-to-llvm,convert-cf-to-llvm,convert-arith-to-llvm,"
     "convert-index-to-llvm,finalize-memref-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse,"
     "ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly}",

@@ -7,8 +7,8 @@ from weft import mlir
 from weft.dialects import context
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
+from weft.kernel_functions import kernels
 from weft.mlir import func, gpu, operations
-from weft.stages import is_kernel
 from weft.tools import cli
 
 
@@ -37,8 +37,8 @@ def _pick(module: Any, kernel: str | None, name: str) -> None:
         if kernel not in _kernels(op):
             op.operation.erase()
             continue
-        for inner in operations(op, gpu.GPUFuncOp):
-            if is_kernel(inner) and mlir.symbol(inner) != kernel:
+        for inner in kernels(op):
+            if mlir.symbol(inner) != kernel:
                 inner.operation.erase()
 
 
@@ -47,6 +47,5 @@ def _kernels(op: Any) -> list[str]:
     if isinstance(op, func.FuncOp):
         return [mlir.symbol(op)] if operations(op, MatmulOp) else []
     if isinstance(op, gpu.GPUModuleOp):
-        found = operations(op, gpu.GPUFuncOp)
-        return [mlir.symbol(k) for k in found if is_kernel(k)]
+        return [mlir.symbol(k) for k in kernels(op)]
     return []

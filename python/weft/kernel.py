@@ -15,7 +15,7 @@ from weft.arrays import ArrayView
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
 from weft.isa import tensor_map
-from weft.launch import Launch, MemrefArgument, ScalarArgument
+from weft.launch import Launch, MemrefArgument, PointerArgument, ScalarArgument
 from weft.map_parameters import MapParameter
 from weft.ptxas import Resources
 from weft.stages import Compiled, compile_module
@@ -246,7 +246,7 @@ class Kernel:
         """The grid and block of a launch with these arguments on so many multiprocessors. Raises WeftError
         for sizes that the kernel can't take.
         """
-        sizes = [size for v in views if isinstance(v, ArrayView) for size in v.shape]
+        sizes = self._sizes(views)
         if self.launch.requires is not None and any(self.launch.requires(sizes)):
             shapes = ", ".join(str(v.shape) for v in views if isinstance(v, ArrayView))
             raise WeftError(f"kernel {self.name}: the shapes of its arguments don't fit together: {shapes}")
@@ -260,6 +260,11 @@ class Kernel:
                 grid = (min(tiles, most) if each else tiles, 1, 1)
         return self._extents("grid", grid, _GRID_LIMITS), self._block(block)
 
+    def _sizes(self, views: Sequence[Any]) -> list[int]:
+        """The sizes of all memref arguments."""
+        pairs = zip(views, self.launch.arguments, strict=True)
+        return [size for view, want in pairs if isinstance(want, MemrefArgument) for size in view.shape]
+
     def _workspaces(self, views: Sequence[Any], grid: runtime.Dim) -> list["_Space"]:
         """What a launch of this grid with these arguments gives the kernel beside them."""
         workspaces, count = self.launch.workspaces, math.prod(grid)
@@ -267,8 +272,7 @@ class Kernel:
             return []
         if not workspaces[0].of_ctas:
             assert self.launch.grid is not None
-            sizes = [size for v in views if isinstance(v, ArrayView) for size in v.shape]
-            count = math.prod(self.launch.grid(sizes))
+            count = math.prod(self.launch.grid(self._sizes(views)))
         return [_Space((count * w.rows, *w.row_shape), w.element_bytes) for w in workspaces]
 
     def _block(self, given: Sequence[int] | None) -> runtime.Dim:
@@ -308,6 +312,9 @@ class Kernel:
             if isinstance(want, ScalarArgument):
                 views.append(_number(arg, want, what))
                 continue
+            if isinstance(want, PointerArgument) and isinstance(arg, int) and 0 <= arg < 2**63:
+                views.append(arg)
+                continue
             found = arrays.view(arg)
             if complaint := _misfit(found, want):
                 raise WeftError(f"{what}: {complaint}")
@@ -329,7 +336,7 @@ class Kernel:
         if any(c is not None for c in copies):
             runtime.synchronize()
         for view, copy, want in zip(views, copies, self.launch.arguments, strict=True):
-            if copy is not None and isinstance(want, MemrefArgument) and want.writes:
+            if copy is not None and not isinstance(want, ScalarArgument) and want.writes:
                 view.numpy()[...] = _within(copy.to_numpy(), view)
 
     def prepare(self, *args: Any) -> runtime.Prepared | PerStream:
@@ -432,8 +439,14 @@ def _within(flat: Any, view: ArrayView) -> Any:
     return np.lib.stride_tricks.as_strided(raw, view.shape, strides).view(flat.dtype)
 
 
-def _misfit(found: ArrayView, want: MemrefArgument) -> str | None:
-    """Why an array can't be passed for a memref argument."""
+def _misfit(found: ArrayView, want: MemrefArgument | PointerArgument) -> str | None:
+    """Why an array can't be passed for a memref or pointer argument."""
+    if want.writes and found.readonly:
+        return "is written by the kernel, but the array is read-only"
+    if isinstance(want, PointerArgument):
+        if found.strides != arrays.contiguous_strides(found.shape):
+            return f"expects a contiguous array, whose address is passed, got strides {found.strides}"
+        return None
     if found.dtype != want.dtype:
         return f"expects elements of {want.dtype}, got {found.dtype}"
     if len(found.shape) != len(want.shape) or any(
@@ -452,8 +465,6 @@ def _misfit(found: ArrayView, want: MemrefArgument) -> str | None:
     for dimension, (want_stride, stride) in enumerate(zip(want.strides, found.strides, strict=True)):
         if want_stride is not None and found.shape[dimension] > 1 and stride != want_stride:
             return f"expects stride {want_stride} in dimension {dimension}, got strides {found.strides}"
-    if want.writes and found.readonly:
-        return "is written by the kernel, but the array is read-only"
     if want.writes and arrays.overlaps_itself(found):
         return f"is written by the kernel, but elements share memory, with strides {found.strides}"
     return None
@@ -478,6 +489,8 @@ def _parameters(
     for want, view in zip(launch.arguments, views, strict=True):
         if isinstance(want, ScalarArgument):
             flat.append(number(want.dtype, view))
+        elif isinstance(want, PointerArgument):
+            flat.append(address(view) if isinstance(view, ArrayView) else number("index", view))
         else:
             flat += [address(view), address(view)]
             flat += [number("index", n) for n in (0, *view.shape, *view.strides)]

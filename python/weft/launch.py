@@ -45,7 +45,14 @@ class ScalarArgument:
     dtype: str
 
 
-Argument = MemrefArgument | ScalarArgument
+@dataclass(frozen=True)
+class PointerArgument:
+    """A kernel's `!llvm.ptr` argument: the address of an array of any type, which the kernel may write."""
+
+    writes: bool
+
+
+Argument = MemrefArgument | ScalarArgument | PointerArgument
 
 
 @dataclass(frozen=True)
@@ -115,9 +122,13 @@ class Launch:
         """What the kernel's parameters are, in their order in PTX: memrefs as MLIR's descriptors of them."""
         found: list[str] = []
         for number, argument in enumerate(self.arguments):
-            parts = [argument.dtype]
-            if isinstance(argument, MemrefArgument):
-                parts = _descriptor(len(argument.shape))
+            match argument:
+                case MemrefArgument():
+                    parts = _descriptor(len(argument.shape))
+                case ScalarArgument():
+                    parts = [argument.dtype]
+                case PointerArgument():
+                    parts = ["pointer"]
             found += [f"argument {number}: {part}" for part in parts]
         for number, workspace in enumerate(self.workspaces):
             parts = _descriptor(1 + len(workspace.row_shape))
@@ -159,7 +170,9 @@ def _descriptor(rank: int) -> list[str]:
 
 
 def _argument(**fields: Any) -> Argument:
-    return MemrefArgument(**fields) if "shape" in fields else ScalarArgument(**fields)
+    if "shape" in fields:
+        return MemrefArgument(**fields)
+    return ScalarArgument(**fields) if "dtype" in fields else PointerArgument(**fields)
 
 
 def _tuples(value: Any) -> Any:

@@ -33,7 +33,7 @@ def read_maps(kernel: Any, given: Any | None, kinds: Sequence[Any]) -> tuple[Map
         return ()
     found = tuple(_read_map(kernel, one) for one in given)
     pointers = list(takewhile(lambda kind: str(kind) == "!llvm.ptr", reversed(kinds)))
-    if len(found) != len(pointers):
+    if len(found) > len(pointers):
         last = f"its last arguments, {len(pointers)} of type !llvm.ptr"
         raise refuse(kernel, f"expects {MAPS} to have an entry for each of {last}, got {len(found)}")
     for one in found:

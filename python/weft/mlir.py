@@ -238,7 +238,7 @@ def constant(value: Any) -> Any:
 
 def symbol(op: Any) -> str:
     """The name of a function; bytes that are no UTF-8 as escapes."""
-    return str(op.name.value_bytes.decode("utf-8", "backslashreplace"))
+    return str(op.operation.attributes["sym_name"].value_bytes.decode("utf-8", "backslashreplace"))
 
 
 def kernel(name: str, arguments: Iterable[Any]) -> Any:

@@ -22,12 +22,16 @@ from weft.dialects.op import refuse, target_of
 from weft.dialects.tile import AllocOp, MatmulOp
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa import identifiers
+from weft.kernel_functions import argument_types, is_lowered, kernels
+from weft.kernel_functions import block as block_of
+from weft.kernel_functions import cluster as cluster_of
 from weft.launch import (
     SIZE,
     Argument,
     Expression,
     Launch,
     MemrefArgument,
+    PointerArgument,
     ScalarArgument,
     SizesMap,
 )
@@ -36,6 +40,7 @@ from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.passes.lower_tma import MAPS
+from weft.passes.record_arguments import ARGUMENTS
 from weft.target import Target, told_of_default
 from weft.workspace_parameters import read_workspaces
 
@@ -190,11 +195,15 @@ def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
         raise WeftError(
             f"{name}: expected one tile.matmul function or one gpu.module to compile, found {len(holders)}"
         )
-    launches = {launch.name: launch for k in operations(module, gpu.GPUFuncOp) if (launch := _launch(k))}
+    found = kernels(module)
+    launches = {launch.name: launch for launch in map(_launch, found)}
     _check_shared_bytes(module, launches, target)
     if not launches:
-        raise WeftError(f"{name}: expected a kernel (a gpu.func with the attribute 'kernel'), found none")
+        what = "a kernel (a gpu.func with the attribute 'kernel') or an llvm.func with 'nvvm.kernel'"
+        raise WeftError(f"{name}: expected {what}, found none")
     version = max((target.ptx, *(op.ptx_version for op in operations(module, *INSTRUCTION_OPS))))
+    if any(map(is_lowered, found)):  # no operation is left that says what PTX an intrinsic needs
+        version = max(version, codegen.LAST_PTX)
     # Calls that our own passes haven't written name what they like, with operands as they like.
     risky = bool(operations(module, llvm.CallIntrinsicOp))
     origins = _mathematics(module)
@@ -223,7 +232,7 @@ def _run(module: Any, pipeline: str, name: str) -> None:
 def _check_names(module: Any) -> None:
     """Raises WeftError for functions whose names PTX can't have, which LLVM writes as they are."""
     products = [f for f in operations(module, func.FuncOp) if operations(f, MatmulOp)]
-    for function in (*products, *operations(module, gpu.GPUFuncOp)):
+    for function in (*products, *operations(module, gpu.GPUFuncOp), *kernels(module)):
         name = mlir.symbol(function)
         if complaint := identifiers.function_complaint(name):
             raise refuse(function, complaint)
@@ -280,24 +289,14 @@ def _target(module: Any, arch: str | None, default: str | None) -> tuple[Target,
     return target, arch is None and not named
 
 
-def is_kernel(function: Any) -> bool:
-    """Whether a `gpu.func` is a kernel: text says `kernel`, upstream's constructor `gpu.kernel`."""
-    attributes = function.operation.attributes
-    return "kernel" in attributes or "gpu.kernel" in attributes
-
-
-def _launch(kernel: Any) -> Launch | None:
-    """What a `gpu.func` says about its launch; None for one that is no kernel. Raises WeftError for launch
-    attributes that don't fit it.
-    """
+def _launch(kernel: Any) -> Launch:
+    """What a kernel says about its launch. Raises WeftError for launch attributes that don't fit it."""
     attributes = kernel.operation.attributes
-    if not is_kernel(kernel):
-        return None
     for name in attributes:
         if name.startswith("weft.") and name not in _LAUNCH_ATTRIBUTES:
             known = ", ".join(_LAUNCH_ATTRIBUTES)
             raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}")
-    kinds = list(kernel.function_type.value.inputs)
+    kinds = argument_types(kernel)
     writes = _writes(kernel, kinds)
     maps = read_maps(kernel, _given(kernel, MAPS, ir.ArrayAttr, "an array"), kinds)
     kinds = kinds[: len(kinds) - len(maps)]
@@ -305,19 +304,17 @@ def _launch(kernel: Any) -> Launch | None:
     given = kinds[: len(kinds) - len(workspaces)]
     arguments = tuple(_argument(kind, number in writes, kernel) for number, kind in enumerate(given))
     sizes = sum(len(a.shape) for a in arguments if isinstance(a, MemrefArgument))
-    # MLIR has verified that these are three positive numbers.
-    block = tuple(attributes["known_block_size"]) if "known_block_size" in attributes else None
     return Launch(
-        kernel.name.value,
+        mlir.symbol(kernel),
         arguments,
-        block,
+        block_of(kernel),
         _sizes_map(kernel, "weft.grid", sizes, 3),
         _sizes_map(kernel, "weft.requires", sizes, None),
         _count(kernel, "weft.shared_bytes") or 0,
         maps,
         _aligned(kernel, len(arguments)),
         _count(kernel, "weft.persistent"),
-        tuple(attributes["known_cluster_size"]) if "known_cluster_size" in attributes else (1, 1, 1),
+        cluster_of(kernel) or (1, 1, 1),
         "weft.dependent" in attributes,
         workspaces,
     )
@@ -326,7 +323,7 @@ def _launch(kernel: Any) -> Launch | None:
 _LAUNCH_ATTRIBUTES = (
     *("weft.grid", "weft.requires", "weft.writes", "weft.shared_bytes"),
     *("weft.persistent", "weft.aligned", MAPS, "weft.dependent"),
-    *(WORKSPACE, CTA_WORKSPACE),
+    *(WORKSPACE, CTA_WORKSPACE, ARGUMENTS),
 )
 
 
@@ -346,7 +343,7 @@ def _writes(kernel: Any, kinds: Sequence[Any]) -> set[int]:
     if given is None:
         return set(range(len(kinds)))
     for number in given:
-        if not 0 <= number < len(kinds) or not isinstance(kinds[number], ir.MemRefType):
+        if not 0 <= number < len(kinds) or not isinstance(kinds[number], ir.MemRefType | llvm.PointerType):
             raise refuse(kernel, f"expects weft.writes to number memref arguments, got {number}")
     return set(given)
 
@@ -372,9 +369,9 @@ def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
 
 def _check_shared_bytes(module: Any, launches: dict[str, Launch], target: Target) -> None:
     """Raises WeftError for a buffer or a kernel that no launch on the chip can give its shared memory."""
-    kernels = [k for k in operations(module, gpu.GPUFuncOp) if k.name.value in launches]
+    holding = [(k, launches[mlir.symbol(k)].shared_bytes) for k in kernels(module)] if launches else []
     taken = [(op, op.buffer.type.bytes) for op in operations(module, AllocOp)]
-    for op, count in (*taken, *((k, launches[k.name.value].shared_bytes) for k in kernels)):
+    for op, count in (*taken, *holding):
         if count > target.chip.shared_bytes:
             limit = f"a CTA on {target} has {target.chip.shared_bytes} at most"
             raise refuse(op, f"takes {count} bytes of shared memory: {limit}")
@@ -399,6 +396,10 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
         )
     if isinstance(kind, (ir.IntegerType, ir.FloatType, ir.IndexType)):
         return ScalarArgument(str(kind))
+    if isinstance(kind, llvm.PointerType):
+        if kind.address_space not in (0, 1):
+            raise WeftError(Diagnostic(f"{what}: it isn't in global memory", place))
+        return PointerArgument(writes)
     raise WeftError(Diagnostic(what, place))
 
 

@@ -1,0 +1,76 @@
+"""The kernels of a module, as `gpu.func` or, lowered, as `llvm.func`, and what each specifies."""
+
+from typing import Any
+
+from weft.dialects.op import refuse
+from weft.mlir import cast, gpu, ir, llvm, operations
+from weft.passes.record_arguments import ARGUMENTS
+
+# By its name on a gpu.func, what upstream calls it on the llvm.func that this becomes, and what NVVM has.
+_BLOCK = ("known_block_size", "gpu.known_block_size", "nvvm.reqntid")
+_CLUSTER = ("known_cluster_size", "gpu.known_cluster_size", "nvvm.cluster_dim")
+_MARKS = ("kernel", "gpu.kernel", "nvvm.kernel")
+
+
+def kernels(module: Any) -> list[Any]:
+    """The kernels below an operation."""
+    return [f for f in operations(module, gpu.GPUFuncOp, llvm.LLVMFuncOp) if is_kernel(f)]
+
+
+def is_kernel(function: Any) -> bool:
+    """Whether a function is a kernel: text says `kernel`, upstream's passes `gpu.kernel` or `nvvm.kernel`."""
+    return any(mark in function.operation.attributes for mark in _MARKS)
+
+
+def is_lowered(kernel: Any) -> bool:
+    """Whether a kernel is in LLVM's dialect."""
+    return isinstance(kernel, llvm.LLVMFuncOp)
+
+
+def argument_types(kernel: Any) -> list[Any]:
+    """The types of a kernel's arguments; those that a lowered one had before, where it has recorded them.
+
+    Raises WeftError for a record that doesn't fit the function.
+    """
+    if not is_lowered(kernel):
+        return list(kernel.function_type.value.inputs)
+    parameters = list(llvm.FunctionType(kernel.function_type.value).inputs)
+    if ARGUMENTS not in kernel.operation.attributes:
+        return parameters
+    given = kernel.operation.attributes[ARGUMENTS]
+    if not isinstance(given, ir.ArrayAttr) or not all(isinstance(each, ir.TypeAttr) for each in given):
+        raise refuse(kernel, f"expects {ARGUMENTS} to be an array of types, got {given}")
+    found = [each.value for each in given]
+    count = sum(_parameters(kind) for kind in found)
+    if count != len(parameters):
+        raise refuse(kernel, f"expects {ARGUMENTS} that {len(parameters)} parameters pass, got {given}")
+    return found
+
+
+def _parameters(kind: Any) -> int:
+    """How many parameters an argument becomes: a memref's are two pointers, an offset, sizes and strides."""
+    return 3 + 2 * int(kind.rank) if isinstance(kind, ir.MemRefType) else 1
+
+
+def block(kernel: Any) -> tuple[int, int, int] | None:
+    """The threads of a CTA on x, y and z; None where the kernel doesn't fix them."""
+    return _extents(kernel, _BLOCK)
+
+
+def cluster(kernel: Any) -> tuple[int, int, int] | None:
+    """The CTAs of a cluster on x, y and z; None where the kernel doesn't fix them."""
+    return _extents(kernel, _CLUSTER)
+
+
+def _extents(kernel: Any, names: tuple[str, ...]) -> tuple[int, int, int] | None:
+    attributes = kernel.operation.attributes
+    for name in names:
+        if name in attributes:
+            given = cast(ir.DenseI32ArrayAttr, attributes[name])
+            if given is None or not 1 <= len(given) <= 3 or min(given) < 1:
+                raise refuse(
+                    kernel, f"expects {name} to be one to three numbers above 0, got {attributes[name]}"
+                )
+            x, y, z = (*given, 1, 1)[:3]
+            return x, y, z
+    return None
