@@ -104,7 +104,7 @@ _MOST_TRIED: Any = 10_000  # places that two arrays may have in common, before t
 
 def overlap(x: ArrayView, y: ArrayView) -> bool:
     """Whether some bytes of one memory are in both arrays: columns side by side of one matrix are not."""
-    (first_x, end_x), (first_y, end_y) = _span(x), _span(y)
+    (first_x, end_x), (first_y, end_y) = span(x), span(y)
     if end_x <= first_y or end_y <= first_x:
         return False
     try:
@@ -137,7 +137,7 @@ def overlaps_itself(view: ArrayView) -> bool:
     return False
 
 
-def _span(view: ArrayView) -> tuple[int, int]:
+def span(view: ArrayView) -> tuple[int, int]:
     """Where the memory of an array that has elements begins and ends."""
     size = numpy_dtype(view.dtype).itemsize
     steps = [(n - 1) * s * size for n, s in zip(view.shape, view.strides, strict=True)]

@@ -9,6 +9,7 @@ from weft.errors import Diagnostic, WeftError
 
 # What the last launch was, since the driver reports a kernel's fault at some later call.
 launched = ""
+_API_VERSION = 12000  # whose signatures compiled code calls
 
 
 def api() -> Any:
@@ -30,6 +31,14 @@ def _initialised() -> Any:
     if error:
         raise WeftError(f"the NVIDIA driver doesn't start: {_said(driver, error)}")
     return driver
+
+
+def entry(name: str) -> int:
+    """The address of a function of the driver API, for compiled code."""
+    driver = api()
+    flags = driver.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_DEFAULT
+    found, _ = call(f"looking for {name}", driver.cuGetProcAddress, name.encode(), _API_VERSION, flags)
+    return int(found)
 
 
 def call(what: str, function: Callable[..., tuple[Any, ...]], *args: Any) -> Any:

@@ -1,5 +1,6 @@
 """A compiled kernel that is called with arrays, on a GPU or in the emulator."""
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
 from weft.isa import tensor_map
 from weft.launch import Launch, MemrefArgument, PointerArgument, ScalarArgument
+from weft.launcher import Extents, Parameter
 from weft.map_parameters import MapParameter
 from weft.ptxas import Resources
 from weft.stages import Compiled, compile_module
@@ -39,6 +41,7 @@ _SCALARS = {
 _GRID_LIMITS = (2**31 - 1, 65535, 65535)
 _BLOCK_LIMITS = (1024, 1024, 64)
 _MOST_THREADS = 1024  # of a CTA, on every chip
+_MOST_LAUNCHES = 1024  # kept of one kernel
 _EMULATED_MULTIPROCESSORS = 4  # few, so that CTAs that go from tile to tile do so at small sizes
 # What TMA calls elements of MLIR's types.
 _MAP_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "i32": "INT32"}
@@ -69,6 +72,7 @@ class Kernel:
         self.launch = launch
         self._loaded: dict[int, runtime.Loaded] = {}
         self._pools: dict[int, Pool] = {}
+        self._launches: dict[Any, runtime.Prepared] = {}
         self._emulated: list[npt.NDArray[np.uint8]] = []
 
     @property
@@ -332,24 +336,34 @@ class Kernel:
             v if c is None else replace(arrays.view(c), shape=v.shape, strides=v.strides)
             for v, c in zip(views, copies, strict=True)
         ]
-        runtime.launch(self._prepared(placed, grid, block), stream)
+        Bound.of(self._known_launch(placed, grid, block), placed).launch(runtime.stream_handle(stream))
         if any(c is not None for c in copies):
             runtime.synchronize()
         for view, copy, want in zip(views, copies, self.launch.arguments, strict=True):
             if copy is not None and not isinstance(want, ScalarArgument) and want.writes:
                 view.numpy()[...] = _within(copy.to_numpy(), view)
 
-    def prepare(self, *args: Any) -> runtime.Prepared | PerStream:
+    def prepare(self, *args: Any) -> "Bound":
         """A launch with these arrays of one GPU and numbers, to be queued on it any number of times.
 
         The arrays must live as long. Raises WeftError for arguments that don't fit.
         """
         views = self._views(args)
+        return Bound.of(self.plan(views), views)
+
+    def plan(self, args: Sequence[Any], extents: Extents | None = None) -> runtime.Prepared:
+        """A launch with arrays like these of one GPU, whose addresses each launch gives anew in their order,
+        and with these numbers.
+
+        The others must begin at multiples of 16 bytes where these do. Raises WeftError for arguments that
+        don't fit. `extents` are what its `queue_apart` checks.
+        """
+        views = self._views(args)
         if self._misaligned(views):
-            return self.for_any_rows.prepare(*args)
+            return self.for_any_rows.plan(views, extents)
         with runtime.on(runtime.holder(views)):
             grid, block = self.dimensions(views, multiprocessors=self.multiprocessors())
-            return self._prepared(views, grid, block)
+            return self._prepared(views, grid, block, extents)
 
     def multiprocessors(self) -> int:
         """How many of the current GPU's can hold a CTA at once: with clusters, fewer than it has."""
@@ -359,29 +373,50 @@ class Kernel:
         return self.loaded().resident_ctas(self.name, launch.block, launch.shared_bytes, launch.cluster)
 
     def _prepared(
-        self, views: Sequence[Any], grid: runtime.Dim, block: runtime.Dim
-    ) -> runtime.Prepared | PerStream:
-        args = _parameters(self.launch, views, lambda view: ("P", view.address), _gpu_number)
-        maps = [_tensor_map(views[m.matrix], m, views[m.matrix].address).encode() for m in self.launch.maps]
-        loaded, spaces = self.loaded(), self._workspaces(views, grid)
+        self,
+        views: Sequence[Any],
+        grid: runtime.Dim,
+        block: runtime.Dim,
+        extents: Extents | None = None,
+    ) -> runtime.Prepared:
+        numbers = itertools.count()
+        args: list[runtime.Argument] = _parameters(
+            self.launch, views, lambda view: Parameter(bytes(8), next(numbers)), _gpu_number
+        )
+        of_argument = {n: i for i, n in enumerate(n for n, v in enumerate(views) if isinstance(v, ArrayView))}
+        spaces, workspaces = self._workspaces(views, grid), None
+        for number, space in enumerate(spaces, next(numbers)):
+            pointer = Parameter(bytes(8), number)
+            args += [pointer, pointer, *(_gpu_number("index", n) for n in space.layout)]
+        for m in self.launch.maps:
+            args.append(Parameter(_tensor_map(views[m.matrix], m, 0).encode(), of_argument[m.matrix]))
+        if spaces:
+            pool = self._pools.setdefault(runtime.current().ordinal, Pool())
+            workspaces = PerStream(pool, [s.nbytes for s in spaces])
+        return self.loaded().prepare(
+            self.name,
+            grid,
+            block,
+            args,
+            shared_bytes=self.shared_bytes,
+            dependent=self.launch.dependent,
+            workspaces=workspaces,
+            extents=extents,
+        )
 
-        def prepared(addresses: Sequence[int]) -> runtime.Prepared:
-            given = list(args)
-            for space, address in zip(spaces, addresses, strict=True):
-                given += [("P", address), ("P", address), *(_gpu_number("index", n) for n in space.layout)]
-            return loaded.prepare(
-                self.name,
-                grid,
-                block,
-                [*given, *maps],
-                shared_bytes=self.shared_bytes,
-                dependent=self.launch.dependent,
-            )
-
-        if not spaces:
-            return prepared(())
-        pool = self._pools.setdefault(runtime.current().ordinal, Pool())
-        return PerStream(pool, [s.nbytes for s in spaces], prepared)
+    def _known_launch(self, views: Sequence[Any], grid: runtime.Dim, block: runtime.Dim) -> runtime.Prepared:
+        """`_prepared`, once for arrays of the same sizes and strides."""
+        layouts = tuple(
+            (v.shape, v.strides) if isinstance(v, ArrayView) else (type(v), repr(v)) for v in views
+        )
+        key = (runtime.current().ordinal, grid, block, layouts)
+        made = self._launches.get(key)
+        if made is None:
+            made = self._prepared(views, grid, block)
+            if len(self._launches) >= _MOST_LAUNCHES:
+                self._launches.clear()
+            self._launches[key] = made
+        return made
 
     def loaded(self) -> runtime.Loaded:
         """The cubin on the current GPU, loaded once on each."""
@@ -389,6 +424,23 @@ class Kernel:
         if ordinal not in self._loaded:
             self._loaded[ordinal] = runtime.load(self.cubin)
         return self._loaded[ordinal]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A launch with the addresses that it is queued with."""
+
+    prepared: runtime.Prepared
+    addresses: tuple[int, ...]
+
+    @classmethod
+    def of(cls, prepared: runtime.Prepared, args: Sequence[Any]) -> "Bound":
+        """A launch with these arguments of its kernel."""
+        return cls(prepared, tuple(arg.address for arg in args if isinstance(arg, ArrayView)))
+
+    def launch(self, stream: int) -> None:
+        """Queue it on a stream of its GPU, by its handle, whatever GPU is the current one."""
+        self.prepared.launch(stream, *self.addresses)
 
 
 def aligned_to(view: ArrayView) -> int:
@@ -492,7 +544,8 @@ def _parameters(
         elif isinstance(want, PointerArgument):
             flat.append(address(view) if isinstance(view, ArrayView) else number("index", view))
         else:
-            flat += [address(view), address(view)]
+            pointer = address(view)
+            flat += [pointer, pointer]
             flat += [number("index", n) for n in (0, *view.shape, *view.strides)]
     return flat
 

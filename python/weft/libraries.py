@@ -33,6 +33,30 @@ def empty(like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str) -> Any
     return runtime.DeviceArray(shape, dtype, runtime.holder([view]))
 
 
+def maker(
+    like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str
+) -> tuple[Callable[[], Any], Callable[[Any], int]]:
+    """How to make arrays like those of `empty` again and again, and how to ask them for their address."""
+    name = arrays.numpy_dtype(dtype).name
+    if arrays.library(like) == "torch":
+        import torch
+
+        made = functools.partial(torch.empty, shape, dtype=getattr(torch, name), device=like.device)
+        return made, torch.Tensor.data_ptr
+    if arrays.library(like) == "cupy":
+        device = like.device
+
+        def of_cupy() -> Any:
+            import cupy
+
+            with device:
+                return cupy.empty(shape, arrays.numpy_dtype(dtype))
+
+        return of_cupy, lambda array: int(array.data.ptr)
+    ordinal = runtime.holder([view])
+    return functools.partial(runtime.DeviceArray, shape, dtype, ordinal), lambda array: int(array.address)
+
+
 def handed_over(made: Any, like: Any) -> Any:
     """A finished result as an array of the library of another one, where `empty` couldn't make such."""
     if arrays.library(like) != "jax":
@@ -57,31 +81,6 @@ def wants_gradients(array: Any) -> bool:
     if not torch_tensors.is_tensor(array):
         return False
     return bool(array.requires_grad and torch.is_grad_enabled()) or torch_tensors.has_tangent(array)
-
-
-def pointer(array: Any) -> Callable[[Any], int]:
-    """How to ask an array of a library where its memory is."""
-    if arrays.library(array) == "torch":
-        found: Callable[[Any], int] = type(array).data_ptr
-        return found
-    if arrays.library(array) == "cupy":
-        return lambda given: int(given.data.ptr)
-    return lambda given: arrays.view(given).address
-
-
-def strides(array: Any) -> Callable[[Any], Any]:
-    """How to ask an array of a library how far apart its elements are, and whatever else of it may change in
-    place but for its shape.
-    """
-    library = arrays.library(array)
-    if library == "torch":
-        found: Callable[[Any], Any] = type(array).stride
-        return found
-    if library == "jax":
-        return lambda given: None  # nothing of it changes
-    if library in ("cupy", "numpy"):
-        return lambda given: (given.strides, given.dtype)
-    return lambda given: ((view := arrays.view(given)).strides, view.dtype)
 
 
 def current_stream(array: Any, device: int) -> Callable[[], int]:

@@ -1,20 +1,28 @@
 """`weft.matmul`: a matrix product of arrays, on the GPU that holds them."""
 
-import weakref
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import arrays, kernel, libraries, padded_rows, product_kernel, runtime, torch_tensors
+from weft import (
+    arrays,
+    cuda_driver,
+    kernel,
+    libraries,
+    padded_rows,
+    product_kernel,
+    runtime,
+    torch_tensors,
+)
 from weft.arrays import ArrayView
 from weft.dialects.roles import ROLES, extents
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
+from weft.launcher import OVERLAP
 from weft.multiply_options import Options, checked_activation
 from weft.padded_rows import Copied
 from weft.passes import choice
+from weft.plans import DESCRIBE, Plan, Plans, reach
 
-_MOST_PREPARED = 4096
 _TOO_LARGE = 2**31
 # What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
 _OUTPUTS = {"i8": "i32", "ui8": "i32", "f8E4M3FN": "bf16", "f8E5M2": "bf16"}
@@ -93,32 +101,88 @@ def matmul(
 
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
-    known = _prepared.get((id(a), id(b), id(out)))
+    plan = None
     try:
-        same = (
-            known is not None
-            and known.is_for(a, b, out, c, epilogue, scales, groups)
-            and known.options == (out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
-        )
-    except (ValueError, RuntimeError):  # of an array in a number's place, which is refused below
-        same = False
-    if known is not None and same:
-        known.queue(stream)
-        return out
+        of_a, address_a = DESCRIBE[type(a)](a)
+        of_b, address_b = DESCRIBE[type(b)](b)
+        # Only True and False are flags, though 1 and 0 are equal to them; zero has a sign.
+        flags = id(transpose_a), id(transpose_b), id(promote)
+        key: Any = (of_a, of_b, flags, out_dtype, alpha or str(alpha), beta, schedule)
+        addresses: tuple[int, ...] = ()
+        if out is not None:
+            of_out, address_out = DESCRIBE[type(out)](out)
+            key += (of_out,)
+        if not (c is None and epilogue is None and scales is None and groups is None):
+            more, addresses = _more(c, epilogue, scales, groups)
+            key += more
+        plan = plans.get(key)
+    except _UNKNOWN:  # `_planned` says what is wrong
+        key = None
+    if plan is not None:
+        result = out
+        if out is None:
+            result = plan.new()
+            address_out = plan.address(result)
+        handle = plan.stream() if stream is None else runtime.stream_handle(stream)
+        status = plan.queue(handle, address_a, address_b, address_out, *addresses)
+        if status == 0:
+            cuda_driver.launched = plan.launch.what
+            return result
+        if status != OVERLAP:
+            plan.launch.settle(status, handle, address_a, address_b, address_out, *addresses)
+            return result
     options = Options(out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
+    return _planned(key, a, b, out, options, c, epilogue, scales, groups, stream)
+
+
+# What a wrong argument may raise while a plan is looked for.
+_UNKNOWN = (WeftError, TypeError, ValueError, RuntimeError, AttributeError)
+
+
+def _more(c: Any, epilogue: Any, scales: Any, groups: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """What decides a plan of the arrays beside a, b and the result, and their addresses."""
+    key: list[Any] = [epilogue and epilogue.activation]
+    addresses = []
+    for role, array in _added(c, epilogue, scales, groups).items():
+        described, address = DESCRIBE[type(array)](array)
+        key += (role, described)
+        addresses.append(address)
+    return tuple(key), tuple(addresses)
+
+
+def _planned(
+    key: Any,
+    a: Any,
+    b: Any,
+    out: Any,
+    options: Options,
+    c: Any,
+    epilogue: Any,
+    scales: Any,
+    groups: Any,
+    stream: Any,
+) -> Any:
+    """Multiplies arrays that have no plan yet, and keeps that of arrays of a GPU by `key`."""
     added = _added(c, epilogue, scales, groups)
     given = _Given.of(a, b, out, added, epilogue.activation if epilogue else None, options)
+    handle = None if stream is None else runtime.stream_handle(stream)
+    compiled = given.kernel()
+    copied = given.copied(compiled)
     if given.on_cpu:
-        runtime.stream_handle(stream)  # refuses what is none
-        compiled = given.kernel()
-        padded_rows.run(compiled, given.views, given.copied(compiled))
-    else:
-        known = _Call(given, options)
-        if out is not None:
-            if len(_prepared) >= _MOST_PREPARED:
-                _prepared.clear()
-            _prepared[id(a), id(b), id(out)] = known
-        known.queue(stream)
+        padded_rows.run(compiled, given.views, copied)
+        return libraries.handed_over(given.out, a) if out is None else out
+    names = ("a", "b", "out", *given.roles)
+    launch = padded_rows.plan(compiled, given.views, copied, reach(names, given.views))
+    plan = Plan.of(launch, a, given.views[0], given.views[2])
+    handle = plan.stream() if handle is None else handle
+    # Such arrays must be asked for their views each time.
+    waits = any(arrays.library(array) == "jax" for array in given.arrays)
+    if key is not None and not waits:
+        plans.add(key, plan)
+    launch.launch(handle, *(view.address for view in given.views))
+    if waits:  # JAX may use an array's memory again once nobody has the array
+        with runtime.on(runtime.holder(given.views)):
+            runtime.synchronize()
     return libraries.handed_over(given.out, a) if out is None else out
 
 
@@ -302,70 +366,6 @@ class _Extents:
         return view
 
 
-class _Call:
-    """A prepared launch, with what tells that it's still for the same arrays: an id may pass to another."""
-
-    def __init__(self, given: _Given, options: Options) -> None:
-        self.options = options
-        compiled = given.kernel()
-        self.prepared = padded_rows.prepare(compiled, given.views, given.copied(compiled))
-        waits = any(arrays.library(array) == "jax" for array in given.arrays)
-        self.launch = self._launch_and_wait if waits else self.prepared.launch
-        self.current = libraries.current_stream(given.arrays[0], given.views[0].device_id)
-        self._watch(given)
-
-    def queue(self, stream: Any) -> None:
-        """On that stream, else on the current one of the arrays' library."""
-        self.launch(self.current() if stream is None else runtime.stream_handle(stream))
-
-    def _launch_and_wait(self, stream: int) -> None:
-        """JAX may use an array's memory again once nobody has the array, and looks at no stream of ours."""
-        with runtime.on(self.prepared.device.ordinal):
-            self.prepared.launch(stream)
-            runtime.synchronize()
-
-    def _watch(self, given: _Given) -> None:
-        watched = [_watched(array, view) for array, view in zip(given.arrays, given.views, strict=True)]
-        self.a, self.b, self.out, *rest = watched
-        self.added = dict(zip(given.roles, rest, strict=True))
-        self.activation = given.activation
-        self.bare = not rest and given.activation is None
-
-    def is_for(
-        self, a: Any, b: Any, out: Any, c: Any, epilogue: Epilogue | None, scales: Any, groups: Any
-    ) -> bool:
-        """Whether these are the arrays, as they lay."""
-        ours, pointer, address, shape, strides, apart = self.a
-        if ours() is not a or pointer(a) != address or a.shape != shape or strides(a) != apart:
-            return False
-        ours, pointer, address, shape, strides, apart = self.b
-        if ours() is not b or pointer(b) != address or b.shape != shape or strides(b) != apart:
-            return False
-        ours, pointer, address, shape, strides, apart = self.out
-        if ours() is not out or pointer(out) != address or out.shape != shape or strides(out) != apart:
-            return False
-        if c is None and epilogue is None and scales is None and groups is None:
-            return self.bare
-        added = _added(c, epilogue, scales, groups)
-        activation = epilogue.activation if epilogue else None
-        return (
-            activation == self.activation
-            and added.keys() == self.added.keys()
-            and all(_is_still(added[name], known) for name, known in self.added.items())
-        )
-
-
-_Watched = tuple[Callable[[], Any], Callable[[Any], int], int, Any, Callable[[Any], Any], Any]
-
-
-def _is_still(array: Any, known: _Watched) -> bool:
-    """Whether an array is the one that was watched, and lies as it did."""
-    ours, pointer, address, shape, strides, apart = known
-    return bool(
-        ours() is array and pointer(array) == address and array.shape == shape and strides(array) == apart
-    )
-
-
 def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[str, Any]:
     """The arrays beside a, b and the result, by their roles. Raises WeftError for what is no epilogue, or no
     scales.
@@ -382,13 +382,8 @@ def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[
     return {role: array for role, array in given.items() if array is not None}
 
 
-def _watched(array: Any, view: ArrayView) -> _Watched:
-    """An array that may go, and what is known of how it lies, each beside how to ask for it."""
-    strides = libraries.strides(array)
-    return weakref.ref(array), libraries.pointer(array), view.address, array.shape, strides, strides(array)
-
-
-_prepared: dict[tuple[int, int, int], _Call] = {}
+plans = Plans()
+"""Of all products so far."""
 
 
 def _view(name: str, array: Any) -> ArrayView:

@@ -4,7 +4,6 @@ whose rows begin at multiples of 16 bytes.
 On a GPU such a copy is queued on the caller's stream, before the kernel or behind it, so that a graph has it.
 """
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +13,12 @@ import numpy as np
 
 from weft import arrays, runtime
 from weft.arrays import ArrayView
-from weft.cuda_driver import api, call
+from weft.cuda_driver import api, call, context, entered
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
 from weft.kernel import Kernel, aligned_to
+from weft.launcher import OVERLAP, Extents
 from weft.runtime import Prepared
 from weft.workspace import PerStream, Pool
 
@@ -69,47 +69,75 @@ def run(kernel: Kernel, views: Sequence[ArrayView], copied: Copied) -> None:
         views[copied.numbers[i]].numpy()[...] = parts[i]
 
 
-def prepare(kernel: Kernel, views: Sequence[ArrayView], copied: Copied) -> Prepared | PerStream:
-    """A launch with arrays of one GPU, as `Kernel.prepare` makes it. Raises WeftError for rows that overlap,
-    of which the driver makes no copy.
+def plan(
+    kernel: Kernel, views: Sequence[ArrayView], copied: Copied, extents: Extents
+) -> "Prepared | PaddedLaunch":
+    """A launch with arrays like these of one GPU, as `Kernel.plan` makes it. Raises WeftError for rows that
+    overlap, of which the driver makes no copy.
     """
     if not copied.numbers:
-        return kernel.prepare(*views)
+        return kernel.plan(views, extents)
     for number in copied.numbers:
         _check(copied.names[number], views[number], kernel.launch.aligned[number])
-    sizes = [_size(views[number]) for number in copied.numbers]
-    # Who keeps the launch doesn't keep the arrays.
-    lent = tuple(replace(view, owner=None) for view in views)
     with runtime.on(runtime.holder(views)):
+        return PaddedLaunch(kernel, views, copied, extents)
+
+
+class PaddedLaunch:
+    """A launch between copies, which is queued as `runtime.Prepared` is."""
+
+    def __init__(self, kernel: Kernel, views: Sequence[ArrayView], copied: Copied, extents: Extents) -> None:
+        """On the current GPU."""
+        # Who keeps the launch doesn't keep the arrays.
+        self._views = [replace(view, owner=None) for view in views]
+        self._copied, self._extents = copied, extents
+        self._placed = list(self._views)
+        for number in copied.numbers:
+            strides = arrays.contiguous_strides(_memory(views[number])[0])
+            self._placed[number] = replace(self._views[number], address=0, strides=strides)
+        self._plan = kernel.plan(self._placed)
+        self.what = self._plan.what
+        self._context = context(None)
         key = runtime.current().ordinal, copied.numbers
         pool = _pools.setdefault(kernel, {}).setdefault(key, Pool())
-        return PerStream(pool, sizes, functools.partial(_Padded, kernel, lent, copied))
+        self._memory = PerStream(pool, [_size(views[number]) for number in copied.numbers])
 
+    def queue_apart(self, stream: int, *addresses: int) -> int:
+        """`launch`, but `OVERLAP` where that is what the arrays may do."""
+        if self._extents.overlap(addresses):
+            return OVERLAP
+        self.launch(stream, *addresses)
+        return 0
 
-class _Padded:
-    """A launch between copies."""
+    def launch(self, stream: int, *addresses: int) -> None:
+        """Queue all of it on a stream of its GPU, whatever GPU is the current one."""
+        with entered(self._context):
+            _, memory = self._memory.of(stream)
+            placed = list(addresses)
+            for number, address in zip(self._copied.numbers, memory, strict=True):
+                placed[number] = address
+            for i in self._copied.before:
+                self._copy(self._copied.numbers[i], self._views, addresses, self._placed, placed, stream)
+            self._plan.launch(stream, *placed)
+            for i in self._copied.behind:
+                self._copy(self._copied.numbers[i], self._placed, placed, self._views, addresses, stream)
 
-    def __init__(
-        self, kernel: Kernel, views: tuple[ArrayView, ...], copied: Copied, addresses: Sequence[int]
+    def settle(self, status: int, stream: int, *addresses: int) -> None:
+        raise AssertionError(status)
+
+    @staticmethod
+    def _copy(
+        number: int,
+        sources: Sequence[ArrayView],
+        source_addresses: Sequence[int],
+        targets: Sequence[ArrayView],
+        target_addresses: Sequence[int],
+        stream: int,
     ) -> None:
-        placed = list(views)
-        for number, address in zip(copied.numbers, addresses, strict=True):
-            shape, _ = _memory(views[number])
-            strides = arrays.contiguous_strides(shape)
-            placed[number] = replace(views[number], address=address, strides=strides)
-        pairs = [(views[number], placed[number]) for number in copied.numbers]
-        self._before = [copy for i in copied.before for copy in copies(*pairs[i])]
-        self._behind = [copy for i in copied.behind for copy in copies(*pairs[i][::-1])]
-        self._launch = kernel.prepare(*placed)
-        self._copy = api().cuMemcpy2DAsync
-
-    def launch(self, stream: int) -> None:
-        """Queue all of it on a stream of the current GPU."""
-        for copy in self._before:
-            call("copying rows to where the kernel takes them", self._copy, copy, stream)
-        self._launch.launch(stream)
-        for copy in self._behind:
-            call("copying rows of the result to their places", self._copy, copy, stream)
+        source = replace(sources[number], address=source_addresses[number])
+        target = replace(targets[number], address=target_addresses[number])
+        for copy in copies(source, target):
+            call("copying rows to where they are aligned, or back", api().cuMemcpy2DAsync, copy, stream)
 
 
 def copies(source: ArrayView, target: ArrayView) -> list[Any]:

@@ -1,7 +1,6 @@
 """Cubins on the GPU: loading, launching, memory and timing, through a driver that need not be there."""
 
 import contextlib
-import ctypes
 import functools
 import math
 import statistics
@@ -9,17 +8,19 @@ import struct
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from weft import arrays, cuda_driver
+from weft import arrays, cuda_driver, launcher
 from weft.cuda_driver import api, call, check, context, entered, primary, release
 from weft.errors import WeftError
+from weft.launcher import Parameter
 
-# A `struct` format character and its number ("P" for an address), or a struct's bytes, say a tensor map's.
-Argument = tuple[str, float] | bytes
+# A `struct` format character and its number ("P" for an address), a struct's bytes, say a tensor map's, or a
+# parameter that gets an address at each launch.
+Argument = tuple[str, float] | bytes | Parameter
 Dim = tuple[int, int, int]
 
 _PORTABLE_CLUSTER = 8
@@ -162,11 +163,14 @@ class Loaded:
         shared_bytes: int = 0,
         cluster: Dim = (1, 1, 1),
         dependent: bool = False,
+        workspaces: "Workspaces | None" = None,
+        extents: launcher.Extents | None = None,
     ) -> "Prepared":
         """A launch to be queued any number of times; memory in `args` must live until the last one ends.
 
         `shared_bytes` is dynamic. A `dependent` kernel may begin before what was queued before it is done,
-        and waits for that itself (`griddepcontrol.wait`).
+        and waits for that itself (`griddepcontrol.wait`). Addresses in `args` that each launch gives are
+        numbered from 0; those of `workspaces` follow. `queue_apart` checks `extents`.
         """
         packed = pack(args)
         what = (
@@ -182,8 +186,8 @@ class Loaded:
             kernel = self._kernel(kernel_name)
             kernel.check(packed)
             kernel.allow(shared_bytes, math.prod(cluster), what)
-        config = functools.partial(_config, grid, block, shared_bytes, cluster, dependent)
-        return Prepared(self, kernel, packed, what, config)
+        config = _config(grid, block, shared_bytes, cluster, dependent)
+        return Prepared(self, kernel, packed, what, config, workspaces, extents)
 
     def resident_ctas(self, kernel_name: str, block: Dim, shared_bytes: int, cluster: Dim) -> int:
         """How many CTAs the GPU holds at once where they come in clusters: all of one on neighbours."""
@@ -192,7 +196,7 @@ class Loaded:
         with entered(self.context):
             kernel = self._kernel(kernel_name)
             kernel.allow(shared_bytes, ctas, what)
-            config = _config((ctas, 1, 1), block, shared_bytes, cluster, False, 0)
+            config = _config((ctas, 1, 1), block, shared_bytes, cluster, False)
             clusters = call(what, api().cuOccupancyMaxActiveClusters, kernel.handle, config)
         return int(clusters) * ctas
 
@@ -210,39 +214,57 @@ def launch(prepared: Any, stream: object = None) -> None:
     prepared.launch(stream_handle(stream))
 
 
+class Workspaces(Protocol):
+    """Memory that a kernel has on each stream, or in each graph, beside its arguments."""
+
+    count: int
+
+    def of(self, stream: int) -> tuple[tuple[int, int], Sequence[int]]:
+        """What tells the stream, or the graph that it is captured for, from others, and its addresses."""
+
+
 class Prepared:
-    """A launch of a kernel with its arguments, which keeps its module loaded."""
+    """A launch of a kernel, which keeps its module loaded. Any number of threads may queue it."""
 
     def __init__(
         self,
         module: Loaded,
         kernel: "_Kernel",
-        packed: Sequence[bytes],
+        parameters: Sequence[Parameter],
         what: str,
-        config: Callable[[int], Any],
+        config: Any,
+        workspaces: Workspaces | None,
+        extents: launcher.Extents | None,
     ) -> None:
         self.device = module.device
-        self._module, self._what, self._config = module, what, config
-        self._handle = kernel.handle
-        self._parameters = _Parameters(packed)
-        self._address = self._parameters.address
-        self._context = module.context
-        self._current, self._launch = api().cuCtxGetCurrent, api().cuLaunchKernelEx
-        self._configs: dict[int, Any] = {}
+        self.what = what
+        self._module, self._workspaces = module, workspaces
+        count = 0 if workspaces is None else workspaces.count
+        given = len({p.address for p in parameters if p.address is not None}) - count
+        handles = int(module.context), int(kernel.handle)
+        self._plan = launcher.Plan(*handles, config, parameters, given, count, extents)
+        self._queue = self._plan.queue
+        self.queue_apart = self._plan.queue_apart
+        """`queue_apart(stream, *addresses)` is `launch`, but returns a status: `launcher.OVERLAP`, or one for
+        `settle` where it isn't 0.
+        """
 
-    def launch(self, stream: int) -> None:
-        """Queue it on a stream of its GPU, by its handle, whatever GPU is the current one."""
-        if self._current()[1] != self._context:
-            with entered(self._context):
-                self.launch(stream)
-            return
-        config = self._configs.get(stream)
-        if config is None:
-            config = self._configs[stream] = self._config(stream)
-        (error,) = self._launch(config, self._handle, self._address, 0)
-        if error:
-            check(self._what, error)
-        cuda_driver.launched = self._what
+    def launch(self, stream: int, *addresses: int) -> None:
+        """Queue it on a stream of its GPU, by its handle, whatever GPU is the current one, with the addresses
+        that it was prepared to be given.
+        """
+        if status := self._queue(stream, *addresses):
+            self.settle(status, stream, *addresses)
+        cuda_driver.launched = self.what
+
+    def settle(self, status: int, stream: int, *addresses: int) -> None:
+        """Queue it after all where only a workspace was missing. Raises WeftError for the driver's errors."""
+        assert status != launcher.MISCOUNTED, addresses
+        if status == launcher.NO_WORKSPACE and self._workspaces is not None:
+            with entered(self._module.context):
+                self._plan.add_workspaces(*self._workspaces.of(stream))
+            status = self._queue(stream, *addresses)
+        check(self.what, api().CUresult(status))
 
 
 class DeviceArray:
@@ -347,41 +369,27 @@ def time(fn: Callable[[], object], repeats: int = 10, *, stream: object = None) 
         return statistics.median(times)
 
 
-def pack(args: Sequence[Argument]) -> list[bytes]:
+def pack(args: Sequence[Argument]) -> list[Parameter]:
     """Each argument as the bytes of its kernel parameter."""
     packed = []
     for number, argument in enumerate(args):
-        if isinstance(argument, bytes):
+        if isinstance(argument, Parameter):
             packed.append(argument)
+            continue
+        if isinstance(argument, bytes):
+            packed.append(Parameter(argument))
             continue
         form, value = argument
         if len(form) != 1 or form not in "?bBhHiIqQefdP":
             raise WeftError(f"kernel argument {number}: unknown format {form!r}")
         try:
             # Little-endian is what the GPU is, and native order lets a float overflow unseen.
-            packed.append(struct.pack("<" + form.replace("P", "Q"), value))
+            packed.append(Parameter(struct.pack("<" + form.replace("P", "Q"), value)))
         except (struct.error, OverflowError) as error:
             raise WeftError(
                 f"kernel argument {number}: {value!r} doesn't fit format {form!r}: {error}"
             ) from None
     return packed
-
-
-class _Parameters:
-    """The array of pointers that a launch takes; alive as long as this object."""
-
-    def __init__(self, packed: Sequence[bytes]) -> None:
-        # Each at 64 bytes, which a tensor map wants.
-        offsets = [0]
-        for data in packed:
-            offsets.append(offsets[-1] + -len(data) % 64 + len(data))
-        self._memory = ctypes.create_string_buffer(offsets[-1] + 64)
-        base = ctypes.addressof(self._memory)
-        base += -base % 64
-        for data, offset in zip(packed, offsets, strict=False):
-            ctypes.memmove(base + offset, data, len(data))
-        self._pointers = (ctypes.c_void_p * len(packed))(*(base + offset for offset in offsets[:-1]))
-        self.address = ctypes.addressof(self._pointers)
 
 
 class _Kernel:
@@ -393,9 +401,9 @@ class _Kernel:
         self._sizes = _parameter_sizes(handle)
         self._allowed = 0
 
-    def check(self, packed: Sequence[bytes]) -> None:
+    def check(self, packed: Sequence[Parameter]) -> None:
         """Arguments of other sizes would have the driver read beyond them."""
-        sizes = [len(data) for data in packed]
+        sizes = [len(parameter.data) for parameter in packed]
         if sizes != self._sizes:
             raise WeftError(f"kernel {self.name} takes arguments of {self._sizes} bytes, got {sizes}")
 
@@ -436,13 +444,12 @@ def _complaint(on: Device, grid: Dim, block: Dim, shared_bytes: int, cluster: Di
     return None
 
 
-def _config(grid: Dim, block: Dim, shared_bytes: int, cluster: Dim, dependent: bool, stream: int) -> Any:
+def _config(grid: Dim, block: Dim, shared_bytes: int, cluster: Dim, dependent: bool) -> Any:
     driver = api()
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = grid
     config.blockDimX, config.blockDimY, config.blockDimZ = block
     config.sharedMemBytes = shared_bytes
-    config.hStream = stream
     attributes = []
     # None for (1, 1, 1): a kernel may have its cluster from the compiler.
     if cluster != (1, 1, 1):

@@ -5,11 +5,11 @@ each has its own.
 """
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from weft import runtime
-from weft.cuda_driver import api, call, context, entered
+from weft.cuda_driver import api, call
 from weft.runtime import DeviceArray
 
 Key = tuple[int, int]
@@ -23,47 +23,30 @@ class Pool:
     def __init__(self, allocate: Callable[[int], DeviceArray] | None = None) -> None:
         self._allocate = allocate or zeroed
         self._kept: dict[Key, list[list[DeviceArray]]] = {}
+        self._lock = threading.Lock()
 
     def addresses(self, key: Key, sizes: Sequence[int]) -> list[int]:
         """Where memory of at least these sizes, in bytes, is for a stream or graph."""
-        kept = self._kept.setdefault(key, [])
-        for memory in kept:
-            if all(m.nbytes >= size for m, size in zip(memory, sizes, strict=True)):
-                return [m.address for m in memory]
-        kept.append([self._allocate(size) for size in sizes])
-        return [m.address for m in kept[-1]]
-
-
-class Launches(Protocol):
-    """What can be queued on a stream of the current GPU, by its handle."""
-
-    def launch(self, stream: int) -> None: ...
+        with self._lock:
+            kept = self._kept.setdefault(key, [])
+            for memory in kept:
+                if all(m.nbytes >= size for m, size in zip(memory, sizes, strict=True)):
+                    return [m.address for m in memory]
+            kept.append([self._allocate(size) for size in sizes])
+            return [m.address for m in kept[-1]]
 
 
 class PerStream:
-    """A launch as `runtime.Prepared` is one, with memory of its own on every stream."""
+    """Memory of these sizes, in bytes, from a pool, on each stream (`runtime.Workspaces`)."""
 
-    def __init__(self, pool: Pool, sizes: Sequence[int], make: Callable[[Sequence[int]], Launches]) -> None:
-        """`make` prepares the launch on the current GPU with memory of these sizes, in bytes, at these
-        addresses.
-        """
-        self._pool, self._sizes, self._make = pool, tuple(sizes), make
-        self._prepared: dict[Key, Launches] = {}
-        self.device = runtime.current()
-        self._context, self._current = context(None), api().cuCtxGetCurrent
+    def __init__(self, pool: Pool, sizes: Sequence[int]) -> None:
+        self._pool, self._sizes = pool, tuple(sizes)
+        self.count = len(self._sizes)
 
-    def launch(self, stream: int) -> None:
-        """Queue it on a stream of its GPU, by its handle, whatever GPU is the current one."""
-        if self._current()[1] != self._context:
-            with entered(self._context):
-                self.launch(stream)
-            return
+    def of(self, stream: int) -> tuple[Key, list[int]]:
+        """The key of a stream of the current GPU, and where its memory is."""
         key = stream_key(stream)
-        prepared = self._prepared.get(key)
-        if prepared is None:
-            prepared = self._make(self._pool.addresses(key, self._sizes))
-            self._prepared[key] = prepared
-        prepared.launch(stream)
+        return key, self._pool.addresses(key, self._sizes)
 
 
 def stream_key(stream: int) -> Key:

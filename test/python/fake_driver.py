@@ -1,5 +1,6 @@
 """Stands for the CUDA driver of a machine with two H200s: contexts and launches, and no kernel runs."""
 
+import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +8,7 @@ from typing import Any
 
 from cuda.bindings import driver as real
 
-from weft import cuda_driver, multiply, product_kernel, runtime
+from weft import cuda_driver, launcher, multiply, product_kernel, runtime
 
 OK = real.CUresult.CUDA_SUCCESS
 _ATTRIBUTES = {
@@ -31,6 +32,10 @@ class FakeDriver:
         self.cleared: list[int] = []  # on which GPU
         self.freed: list[int] = []
         self.allocated = 0
+        self.captured: dict[int, int] = {}  # streams, and the graphs that they are captured for
+        self.sizes: list[int] = []  # of a kernel's parameters, where a test looks at those
+        self.given: list[list[bytes]] = []  # the parameters of each launch
+        self._entries: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         # Types and constants; what would reach a driver must be one of the methods here.
@@ -108,7 +113,10 @@ class FakeDriver:
 
     def cuStreamGetCaptureInfo(self, stream: int) -> Any:
         assert self.stack
-        return OK, real.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE, 0
+        status = real.CUstreamCaptureStatus
+        if stream in self.captured:
+            return OK, status.CU_STREAM_CAPTURE_STATUS_ACTIVE, self.captured[stream]
+        return OK, status.CU_STREAM_CAPTURE_STATUS_NONE, 0
 
     def cuStreamGetId(self, stream: int) -> Any:
         assert self.stack
@@ -129,13 +137,59 @@ class FakeDriver:
     def cuOccupancyMaxActiveClusters(self, kernel: Any, config: Any) -> Any:
         return OK, 60
 
-    def cuLaunchKernelEx(self, config: Any, kernel: Any, parameters: int, extra: int) -> Any:
+    def entry(self, name: str) -> int:
+        """The address of a function, as compiled code calls it."""
+        if name not in self._entries:
+            kinds = {"h": ctypes.c_uint64, "p": ctypes.c_void_p}
+            method, signature = _ENTRIES[name]
+            prototype = ctypes.CFUNCTYPE(ctypes.c_int, *(kinds[letter] for letter in signature))
+            self._entries[name] = prototype(getattr(self, method))
+        return ctypes.cast(self._entries[name], ctypes.c_void_p).value or 0
+
+    def _current(self, context: int) -> int:
+        return _put(context, self.stack[-1] if self.stack else 0)
+
+    def _push(self, context: int) -> int:
+        self.stack.append(context)
+        return 0
+
+    def _pop(self, context: int) -> int:
+        return _put(context, self.stack.pop())
+
+    def _capturing(self, stream: int, state: int, graph: int, *more: int) -> int:
+        ctypes.c_int.from_address(state).value = int(stream in self.captured)
+        return _put(graph, self.captured.get(stream, 0))
+
+    def _identify(self, stream: int, number: int) -> int:
+        return _put(number, 1000 * self.gpu + stream)
+
+    def _launch(self, config: int, kernel: int, parameters: int, extra: int) -> int:
         # The driver refuses a kernel of another context.
-        if int(kernel) - 200 != self.gpu:
-            return (real.CUresult.CUDA_ERROR_INVALID_HANDLE,)
-        self.launched.append((self.gpu, int(config.hStream)))
+        if kernel - 200 != self.gpu:
+            return int(real.CUresult.CUDA_ERROR_INVALID_HANDLE)
+        self.launched.append((self.gpu, ctypes.c_uint64.from_address(config + _STREAM_OFFSET).value))
         self.queued.append(self.gpu)
-        return (OK,)
+        if self.sizes:
+            starts = (ctypes.c_void_p * len(self.sizes)).from_address(parameters)
+            self.given.append([ctypes.string_at(at, n) for at, n in zip(starts, self.sizes, strict=True)])
+        return 0
+
+
+_STREAM_OFFSET = 32  # of a CUlaunchConfig
+# Methods that stand for functions of the driver, with the kinds of their arguments: handles and pointers.
+_ENTRIES = {
+    "cuCtxGetCurrent": ("_current", "p"),
+    "cuCtxPushCurrent": ("_push", "h"),
+    "cuCtxPopCurrent": ("_pop", "p"),
+    "cuStreamGetCaptureInfo": ("_capturing", "hppppp"),
+    "cuStreamGetId": ("_identify", "hp"),
+    "cuLaunchKernelEx": ("_launch", "phpp"),
+}
+
+
+def _put(address: int, value: int) -> int:
+    ctypes.c_uint64.from_address(address).value = value
+    return 0
 
 
 class GpuArray:
@@ -159,6 +213,7 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
     fake = FakeDriver()
     _forget()
     monkeypatch.setattr(cuda_driver, "_initialised", lambda: fake)
+    monkeypatch.setattr(launcher, "entry", fake.entry)
     # No kernel is loaded that could tell what it takes.
     monkeypatch.setattr(runtime._Kernel, "check", lambda *_: None)
     monkeypatch.setattr(runtime, "_parameter_sizes", lambda _: [])
@@ -167,7 +222,7 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
 
 
 def _forget() -> None:
-    multiply._prepared.clear()
-    for cache in (runtime.device, cuda_driver.primary, product_kernel.compiled):
+    multiply.plans.clear()
+    for cache in (runtime.device, cuda_driver.primary, product_kernel.compiled, launcher._driver):
         cache.cache_clear()
     gc.collect()

@@ -1,7 +1,6 @@
 """`weft.matmul` on arrays of the CPU, which the emulator multiplies where there is no GPU."""
 
 import sys
-import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,10 +9,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft import libraries, multiply, product_kernel
+from weft import libraries, product_kernel
 from weft.dialects import tile
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
-from weft.multiply_options import Options
 
 OWN = WarpgroupSchedule((64, 16, 64), 1, 3)
 RNG = np.random.default_rng(0)
@@ -130,48 +128,6 @@ def test_out_may_be_what_is_added_but_overlap_nothing_else():
         weft.matmul(small(3, 32, 32), b, c=many[0], beta=1.0, out=many)
     with pytest.raises(weft.WeftError, match="out overlaps bias"):
         weft.matmul(a, b, out=out, epilogue=weft.Epilogue(bias=out[0]))
-
-
-def test_a_prepared_launch_is_for_the_same_arrays_alone():
-    a, b, out, c, residual = (small(8, 8) for _ in range(5))
-    bias = small(8)
-
-    def prepared(c=None, epilogue=None):
-        call = multiply._Call.__new__(multiply._Call)
-        options = Options(None, False, False, 1.0, 0.0, False, None)
-        added, activation = multiply._added(c, epilogue, None, None), epilogue and epilogue.activation
-        call._watch(multiply._Given.of(a, b, out, added, activation, options))
-        return call
-
-    given = {
-        "bare": (None, None),
-        "empty": (None, weft.Epilogue()),
-        "c": (c, None),
-        "bias": (None, weft.Epilogue(bias)),
-        "relu": (None, weft.Epilogue(bias, "relu")),
-        "residual": (None, weft.Epilogue(bias, "relu", residual)),
-        "all": (c, weft.Epilogue(bias, "relu", residual)),
-        "another": (c, weft.Epilogue(bias.copy(), "relu", residual)),
-        "elsewhere": (c, weft.Epilogue(bias, "relu", residual.copy())),
-    }
-    same = {frozenset(("bare", "empty"))}
-    for name, made in given.items():
-        call = prepared(*made)
-        for other, (c_, epilogue) in given.items():
-            wanted = name == other or frozenset((name, other)) in same
-            assert call.is_for(a, b, out, c_, epilogue, None, None) == wanted, (name, other)
-    # An epilogue is only how arrays are handed over: one of the same arrays is the same.
-    again = weft.Epilogue(bias, "relu", residual)
-    call = prepared(*given["all"])
-    assert call.is_for(a, b, out, c, again, None, None)
-    # What is turned round in place is another matrix in the same place, of the same shape.
-    for turned in (a, b, out, c, residual):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            turned.strides = turned.strides[::-1]
-            assert not call.is_for(a, b, out, c, again, None, None)
-            turned.strides = turned.strides[::-1]
-    assert call.is_for(a, b, out, c, again, None, None)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float16])

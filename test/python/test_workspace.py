@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from fake_driver import two_gpus
 
 from weft import workspace
 
@@ -37,18 +36,3 @@ def test_a_larger_launch_has_memory_of_its_own(pool):
     large = pool.addresses((1, 0), [100, 16])
     assert not set(small) & set(large)
     assert pool.addresses((1, 0), [100, 8]) == small and pool.addresses((1, 0), [90, 12]) == large
-
-
-def test_a_launch_is_prepared_once_for_each_stream(pool, monkeypatch):
-    queued, prepared = [], []
-
-    def make(addresses):
-        prepared.append(list(addresses))
-        return SimpleNamespace(launch=lambda stream: queued.append((tuple(addresses), stream)))
-
-    with two_gpus(monkeypatch):
-        launch = workspace.PerStream(pool, [64], make)
-        for stream in (5, 6, 5):
-            launch.launch(stream)
-    assert prepared == [[0x1000], [0x2000]]
-    assert queued == [((0x1000,), 5), ((0x2000,), 6), ((0x1000,), 5)]

@@ -1,0 +1,140 @@
+"""What `weft.matmul` has worked out for arrays, found by their types, sizes, strides and alignment.
+
+Nothing here depends on which objects the arrays are: a program's activations are new ones on every call.
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft import arrays, libraries, runtime
+from weft.arrays import ArrayView
+from weft.isa.tensor_map import ROW_BYTES
+from weft.launcher import Extents
+from weft.padded_rows import PaddedLaunch
+from weft.runtime import Prepared
+
+MOST = 4096
+"""Plans that are kept; with more, those that were made first are made again."""
+_ALIGNED = ROW_BYTES - 1  # no kernel asks for rows at multiples of more
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A launch for any arrays of one description.
+
+    `queue(stream, *addresses)` returns a status of `weft.launcher`; `stream` tells the current stream. `new`
+    makes an array for the result, and `address` tells where that is.
+    """
+
+    queue: Callable[..., int]
+    launch: Prepared | PaddedLaunch
+    stream: Callable[[], int]
+    new: Callable[[], Any]
+    address: Callable[[Any], int]
+
+    @classmethod
+    def of(cls, launch: Prepared | PaddedLaunch, like: Any, view: ArrayView, result: ArrayView) -> "Plan":
+        """A plan of a launch for arrays of the library of `like`, whose view is `view`."""
+        return cls(
+            launch.queue_apart,
+            launch,
+            libraries.current_stream(like, view.device_id),
+            *libraries.maker(like, view, result.shape, result.dtype),
+        )
+
+
+def reach(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
+    """How far arrays reach, by their names, and which of them the result may be, element for element."""
+    written = names.index("out")
+    out = views[written]
+
+    def may_be_out(name: str, view: ArrayView) -> bool:
+        alike = (view.shape, view.strides, view.dtype) == (out.shape, out.strides, out.dtype)
+        return name == "out" or (name in ("c", "residual") and alike)
+
+    spans = tuple(arrays.span(view)[1] - view.address for view in views)
+    return Extents(spans, tuple(map(may_be_out, names, views)), written)
+
+
+class Plans:
+    """A bounded table of plans, for any number of threads."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._known: dict[Hashable, Plan] = {}
+        self._lock = threading.Lock()
+        self.get = self._known.get
+        """`get(key)` is the plan of a key, or None."""
+
+    def add(self, key: Hashable, plan: Plan) -> None:
+        with self._lock:
+            if len(self._known) >= self._most:
+                for old in list(self._known)[: self._most // 4]:
+                    del self._known[old]
+            self._known[key] = plan
+
+    def clear(self) -> None:
+        with self._lock:
+            self._known.clear()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+Described = tuple[Hashable, int]
+
+
+class _Describers(dict[type, Callable[[Any], Described]]):
+    """By the type of an array, what tells all of it that decides a plan, and its address.
+
+    They raise WeftError, TypeError, ValueError, RuntimeError or AttributeError for what can't be told.
+    """
+
+    def __missing__(self, kind: type) -> Callable[[Any], Described]:
+        name = kind.__module__.partition(".")[0]
+        found: Callable[[Any], Described] = _of_any
+        if name == "torch" and kind.__name__ in ("Tensor", "Parameter"):
+            found = _torch_describer()
+        elif name == "cupy" and kind.__name__ == "ndarray":
+            found = _of_cupy
+        self[kind] = found
+        return found
+
+
+DESCRIBE = _Describers()
+
+
+def _torch_describer() -> Callable[[Any], Described]:
+    import torch
+
+    gradients = torch.is_grad_enabled
+
+    def of_torch(tensor: Any) -> Described:
+        address = tensor.data_ptr()
+        return (
+            tensor.dtype,
+            tensor.shape,
+            tensor.stride(),
+            address & _ALIGNED,
+            tensor.get_device(),
+            tensor.is_neg(),
+            tensor.requires_grad and gradients(),
+        ), address
+
+    return of_torch
+
+
+def _of_cupy(array: Any) -> Described:
+    address = array.data.ptr
+    return (array.dtype, array.shape, array.strides, address & _ALIGNED, array.device.id), address
+
+
+def _of_any(array: Any) -> Described:
+    view = arrays.view(array)
+    device = runtime.holder([view]) if view.device_id < 0 else view.device_id
+    alignment = view.address & _ALIGNED
+    library = arrays.library(array)
+    key = library, view.dtype, view.shape, view.strides, alignment, view.device, device, view.readonly
+    return key, view.address

@@ -1,0 +1,192 @@
+"""Plans of `weft.matmul`: found by what arrays are, whichever objects they are."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+from fake_driver import MEMORY, GpuArray, two_gpus
+from one_product import MAPS, PARTS, PLAIN, text
+
+import weft
+from weft import multiply
+from weft.arrays import ArrayView
+from weft.errors import WeftError
+from weft.plans import Plans
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    with two_gpus(monkeypatch) as fake:
+        yield fake
+
+
+def word(value):
+    return value.to_bytes(8, "little")
+
+
+def address(array):
+    return array.__cuda_array_interface__["data"][0]
+
+
+def new(driver, *shape, gpu=0, strides=None, offset=0):
+    """A new array in memory of its own."""
+    made = GpuArray(driver, gpu, *shape)
+    made.__cuda_array_interface__["data"] = (address(made) + offset, False)
+    if strides is not None:
+        made.__cuda_array_interface__["strides"] = tuple(2 * s for s in strides)
+    return made
+
+
+def test_new_arrays_of_the_same_kind_take_the_same_plan(driver, monkeypatch):
+    planned = []
+    of = multiply.Plan.of
+    monkeypatch.setattr(multiply.Plan, "of", lambda *given: planned.append(given) or of(*given))
+    for _ in range(5):
+        a, b, out = new(driver, 64, 128), new(driver, 128, 96), new(driver, 64, 96)
+        assert weft.matmul(a, b, out=out) is out
+    assert len(planned) == 1 and len(driver.launched) == 5
+
+
+@pytest.mark.parametrize(("schedule", "chip"), [(PLAIN, "sm_80"), (MAPS, "sm_90a"), (PARTS, "sm_90a")])
+def test_a_launch_gets_the_addresses_of_its_own_arrays(driver, schedule, chip):
+    kernel = weft.compile(text(schedule), arch=chip)
+    names = kernel.launch.parameters
+    driver.sizes = [128 if name.startswith("map") else 8 for name in names]
+    views = [ArrayView(MEMORY, (64, 64), (64, 1), t, "cuda", 0, False, None) for t in ("f16", "f16", "f32")]
+    plan = kernel.plan(views)
+    for number in range(3):
+        addresses = [MEMORY + 1024 * (3 * number + i) for i in range(3)]
+        plan.launch(5, *addresses)
+        given = dict(zip(names, driver.given[-1], strict=True))
+        pointers = [
+            value
+            for name, value in zip(names, driver.given[-1], strict=True)
+            if name.startswith("argument") and name.endswith(": pointer")
+        ]
+        assert pointers == [word(each) for each in addresses for _ in range(2)]
+        maps = [value for name, value in given.items() if name.startswith("map")]
+        assert {value[:8] for value in maps} <= set(pointers) and bool(maps) == (chip == "sm_90a")
+        workspaces = [value for name, value in given.items() if name.startswith("workspace")]
+        assert bool(workspaces) == (schedule == PARTS)
+        assert given["argument 0: size 0"] == word(64) and given["argument 2: stride 1"] == word(1)
+
+
+def test_results_are_new_and_of_their_own(driver):
+    a, b = new(driver, 64, 128), new(driver, 128, 96)
+    found = [weft.matmul(a, b) for _ in range(3)]
+    assert len({made.address for made in found}) == 3 and len(multiply.plans) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"offset": 8},
+        {"strides": (256, 1)},
+        {"strides": (1, 64)},
+        {"gpu": 1},
+    ],
+    ids=str,
+)
+def test_what_a_kernel_depends_on_makes_another_plan(driver, other):
+    gpu = other.get("gpu", 0)
+    weft.matmul(new(driver, 64, 128), new(driver, 128, 96), out=new(driver, 64, 96))
+    a = new(driver, 64, 128, **other)
+    weft.matmul(a, new(driver, 128, 96, gpu=gpu), out=new(driver, 64, 96, gpu=gpu))
+    assert len(multiply.plans) == 2 and [g for g, _ in driver.launched] == [0, gpu]
+
+
+def test_options_make_plans_and_flags_are_no_numbers(driver):
+    a, b = new(driver, 64, 64), new(driver, 64, 64)
+    for options in (
+        {},
+        {"transpose_a": True},
+        {"transpose_b": True},
+        {"alpha": 2.0},
+        {"alpha": 0.0},
+        {"alpha": -0.0},
+        {"out_dtype": "f32"},
+        {"schedule": "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}"},
+    ):
+        known = len(multiply.plans)
+        for _ in range(2):
+            weft.matmul(a, b, **options)
+        assert len(multiply.plans) == known + 1, options
+    for wrong in (1, 0, 1.0, "yes", None, [True]):
+        with pytest.raises(WeftError, match="transpose_b to be True or False"):
+            weft.matmul(a, b, transpose_b=wrong)
+
+
+def test_a_result_over_an_operand_is_refused_each_time(driver):
+    memory = new(driver, 128, 128)
+
+    def part(row, column):
+        made = new(driver, 64, 64, strides=(128, 1))
+        made.__cuda_array_interface__["data"] = (address(memory) + 2 * (128 * row + column), False)
+        return made
+
+    for _ in range(2):
+        a, b = part(0, 0), part(64, 0)
+        weft.matmul(a, b, out=part(0, 64))  # beside a, and its ends lie over those of a
+        weft.matmul(a, b, out=new(driver, 64, 64, strides=(128, 1)))
+        with pytest.raises(WeftError, match="out overlaps a, which is read while out is written"):
+            weft.matmul(a, b, out=part(0, 32))
+        with pytest.raises(WeftError, match="out overlaps b"):
+            weft.matmul(a, b, out=part(64, 0))
+
+
+def test_the_result_may_be_what_is_added_at_the_same_address_alone(driver):
+    a, b, c = (new(driver, 64, 64) for _ in range(3))
+    for _ in range(2):
+        weft.matmul(a, b, c=c, beta=1.0, out=c)
+        weft.matmul(a, b, out=c, epilogue=weft.Epilogue(residual=c))
+        moved = new(driver, 64, 64)
+        moved.__cuda_array_interface__["data"] = (address(c) + 128, False)
+        with pytest.raises(WeftError, match=r"out overlaps c, .* but of the same place"):
+            weft.matmul(a, b, c=c, beta=1.0, out=moved)
+    assert len(driver.launched) == 4
+
+
+def test_epilogues_are_told_apart_by_what_they_add(driver):
+    a, b = new(driver, 64, 64), new(driver, 64, 64)
+    given = [
+        {},
+        {"bias": new(driver, 64)},
+        {"bias": new(driver, 64), "activation": "relu"},
+        {"residual": new(driver, 64, 64)},
+        {"activation": "relu"},
+    ]
+    for number, each in enumerate(given, 1):
+        for _ in range(2):
+            weft.matmul(a, b, epilogue=weft.Epilogue(**each))
+        assert len(multiply.plans) == number
+    weft.matmul(a, b, epilogue=weft.Epilogue(bias=new(driver, 64)))
+    assert len(multiply.plans) == len(given)
+
+
+def test_plans_are_bounded_and_the_newest_stay():
+    plans = Plans(most=8)
+    for number in range(100):
+        plans.add(number, SimpleNamespace(number=number))
+        assert len(plans) <= 8 and plans.get(number).number == number
+    assert plans.get(0) is None
+
+
+def test_threads_multiply_at_the_same_time(driver):
+    failed = []
+
+    def work(number):
+        try:
+            for _ in range(50):
+                a, b = new(driver, 64, 128), new(driver, 128, 96)
+                assert weft.matmul(a, b, stream=number).shape == (64, 96)
+        except (WeftError, AssertionError) as error:
+            failed.append(error)
+
+    weft.matmul(new(driver, 64, 128), new(driver, 128, 96))
+    driver.stack = [100]
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed and len(driver.launched) == 201 and len(multiply.plans) == 1
