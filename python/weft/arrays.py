@@ -339,7 +339,7 @@ def _plausible(view: ArrayView) -> ArrayView:
         raise WeftError(f"expected memory for an array of {view.shape}, got a null address")
     if view.address % size:
         raise WeftError(f"expected an address at a multiple of {size} bytes, got {view.address:#x}")
-    first, end = _span(view)
+    first, end = span(view)
     if first < 0 or end > 2**64:
         raise WeftError(f"expected memory within 2**64 bytes, got bytes {first:#x} to {end:#x}")
     return view

@@ -94,3 +94,24 @@ def current_stream(array: Any, device: int) -> Callable[[], int]:
 
         return lambda: int(cupy.cuda.get_current_stream(device).ptr)
     return lambda: 0
+
+
+def stream_finder(array: Any, device: int) -> Callable[[Any], int | None]:
+    """How to tell the handle of the stream that a call names, or the current one's where it names None.
+
+    The answer is None while PyTorch records or differentiates calls, since that may have to be refused.
+    """
+    current = current_stream(array, device)
+    if arrays.library(array) != "torch":
+        return lambda given: current() if given is None else runtime.stream_handle(given)
+    import torch
+    import torch.autograd.forward_ad as forward
+
+    tracing, modes = torch._C._get_tracing_state, torch._C._len_torch_dispatch_stack
+
+    def find(given: Any) -> int | None:
+        if tracing() is not None or modes() or forward._current_level >= 0:
+            return None
+        return current() if given is None else runtime.stream_handle(given)
+
+    return find

@@ -118,12 +118,11 @@ def matmul(
         plan = plans.get(key)
     except _UNKNOWN:  # `_planned` says what is wrong
         key = None
-    if plan is not None:
+    if plan is not None and (handle := plan.stream(stream)) is not None:
         result = out
         if out is None:
             result = plan.new()
             address_out = plan.address(result)
-        handle = plan.stream() if stream is None else runtime.stream_handle(stream)
         status = plan.queue(handle, address_a, address_b, address_out, *addresses)
         if status == 0:
             cuda_driver.launched = plan.launch.what
@@ -165,7 +164,7 @@ def _planned(
     """Multiplies arrays that have no plan yet, and keeps that of arrays of a GPU by `key`."""
     added = _added(c, epilogue, scales, groups)
     given = _Given.of(a, b, out, added, epilogue.activation if epilogue else None, options)
-    handle = None if stream is None else runtime.stream_handle(stream)
+    runtime.stream_handle(stream)  # refuses what is none
     compiled = given.kernel()
     copied = given.copied(compiled)
     if given.on_cpu:
@@ -174,11 +173,12 @@ def _planned(
     names = ("a", "b", "out", *given.roles)
     launch = padded_rows.plan(compiled, given.views, copied, reach(names, given.views))
     plan = Plan.of(launch, a, given.views[0], given.views[2])
-    handle = plan.stream() if handle is None else handle
     # Such arrays must be asked for their views each time.
     waits = any(arrays.library(array) == "jax" for array in given.arrays)
     if key is not None and not waits:
         plans.add(key, plan)
+    current = libraries.current_stream(a, given.views[0].device_id)
+    handle = current() if stream is None else runtime.stream_handle(stream)
     launch.launch(handle, *(view.address for view in given.views))
     if waits:  # JAX may use an array's memory again once nobody has the array
         with runtime.on(runtime.holder(given.views)):

@@ -89,7 +89,8 @@ class PaddedLaunch:
     def __init__(self, kernel: Kernel, views: Sequence[ArrayView], copied: Copied, extents: Extents) -> None:
         """On the current GPU."""
         # Who keeps the launch doesn't keep the arrays.
-        self._views = [replace(view, owner=None) for view in views]
+        ordinal = runtime.current().ordinal
+        self._views = [replace(view, owner=None, device_id=ordinal) for view in views]
         self._copied, self._extents = copied, extents
         self._placed = list(self._views)
         for number in copied.numbers:
@@ -98,7 +99,7 @@ class PaddedLaunch:
         self._plan = kernel.plan(self._placed)
         self.what = self._plan.what
         self._context = context(None)
-        key = runtime.current().ordinal, copied.numbers
+        key = ordinal, copied.numbers
         pool = _pools.setdefault(kernel, {}).setdefault(key, Pool())
         self._memory = PerStream(pool, [_size(views[number]) for number in copied.numbers])
 

@@ -24,13 +24,14 @@ _ALIGNED = ROW_BYTES - 1  # no kernel asks for rows at multiples of more
 class Plan:
     """A launch for any arrays of one description.
 
-    `queue(stream, *addresses)` returns a status of `weft.launcher`; `stream` tells the current stream. `new`
-    makes an array for the result, and `address` tells where that is.
+    `queue(stream, *addresses)` returns a status of `weft.launcher`. `stream` tells the handle of the stream
+    that a call names, or None where the arrays must be looked at again. `new` makes an array for the result,
+    and `address` tells where that is.
     """
 
     queue: Callable[..., int]
     launch: Prepared | PaddedLaunch
-    stream: Callable[[], int]
+    stream: Callable[[Any], int | None]
     new: Callable[[], Any]
     address: Callable[[Any], int]
 
@@ -40,7 +41,7 @@ class Plan:
         return cls(
             launch.queue_apart,
             launch,
-            libraries.current_stream(like, view.device_id),
+            libraries.stream_finder(like, view.device_id),
             *libraries.maker(like, view, result.shape, result.dtype),
         )
 

@@ -4,6 +4,7 @@ on a driver, a JAX and a CuPy that are none.
 
 import gc
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -56,7 +57,7 @@ def test_a_call_that_differs_in_what_is_no_number_is_refused(driver):
     weft.matmul(a, b, out=out)
     with pytest.raises(WeftError, match="expects alpha to be a real number, got ndarray"):
         weft.matmul(a, b, out=out, alpha=np.ones(3))
-    with pytest.raises(WeftError, match="expects transpose_b to be True or False, got array"):
+    with pytest.raises(WeftError, match="expects transpose_b to be True or False, got ndarray"):
         weft.matmul(a, b, out=out, transpose_b=np.zeros(3))
     weft.matmul(a, b, out=out)
     assert len(driver.launched) == 2
@@ -153,7 +154,8 @@ def jax(monkeypatch):
         __module__ = "jaxlib._jax"
 
         def __init__(self, view: ArrayView) -> None:
-            self.view, self.shape, self.dtype = view, view.shape, view.dtype
+            self.view = replace(view, device_id=runtime.holder([view]))
+            self.shape, self.dtype = view.shape, view.dtype
 
         def is_deleted(self) -> bool:
             return False
