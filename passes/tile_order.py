@@ -105,10 +105,12 @@ class Order:
 @dataclass(frozen=True)
 class MaskedOrder:
     """The tiles of `members` products of which number i has `filled[i]` rows (a memref), in blocks of
-    `block_rows`, by `columns` blocks. With `turned`, what `filled` counts are columns of blocks.
+    `block_rows`, by `columns` blocks. With `turned`, what `filled` counts are columns of blocks. A number
+    above `most`, the rows that each product has, means all of them: tiles past the end would take hours.
     """
 
     filled: Any
+    most: Any
     members: Any
     block_rows: int
     columns: Any
@@ -137,7 +139,8 @@ class MaskedOrder:
 
     def _rows(self, member: Any) -> Any:
         """Blocks that the filled rows of a product take."""
-        return emit.ceil_div(emit.maximum(_element(self.filled, member), 0), self.block_rows)
+        filled = emit.minimum(emit.maximum(_element(self.filled, member), 0), self.most)
+        return emit.ceil_div(filled, self.block_rows)
 
     def _tiles(self, member: Any) -> Any:
         """Tiles that a product has."""

@@ -162,7 +162,8 @@ class WgmmaKernel:
         turned, of_group = self.schedule.swap, width if self.schedule.swap else height
         if members is None:
             return GroupedOrder(whole, groups, of_group, turned)
-        return MaskedOrder(groups, members, of_group, down if turned else across, group, turned)
+        most, columns = size(op.d, -2), down if turned else across
+        return MaskedOrder(groups, most, members, of_group, columns, group, turned)
 
     def _staging(self) -> Any:
         """Where the warpgroups put their parts of D together; None where they don't."""

@@ -18,7 +18,7 @@ from weft.dialects.roles import ROLES, extents
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
 from weft.launcher import OVERLAP
-from weft.multiply_options import Options, checked_activation
+from weft.multiply_options import Options, check_groups, checked_activation
 from weft.padded_rows import Copied
 from weft.passes import choice
 from weft.plans import DESCRIBE, Plan, Plans, reach
@@ -168,6 +168,7 @@ def _planned(
     compiled = given.kernel()
     copied = given.copied(compiled)
     if given.on_cpu:
+        given.check_groups()
         padded_rows.run(compiled, given.views, copied)
         return libraries.handed_over(given.out, a) if out is None else out
     names = ("a", "b", "out", *given.roles)
@@ -242,6 +243,13 @@ class _Given:
             raise WeftError(f"weft.matmul: expects all arrays in one memory, got them on {found}")
         _check_overlaps(dict(zip(("a", "b", "out", *added), views, strict=True)))
         return cls((a, b, out, *added.values()), views, out, transposed, options, tuple(added), activation)
+
+    def check_groups(self) -> None:
+        """Raises WeftError for groups of the CPU that have no meaning."""
+        for role, view in zip(self.roles, self.views[3:], strict=True):
+            if role == "groups":
+                batch = len(self.views[2].shape) == 3
+                check_groups(view.numpy(), self.views[2].shape[-2], None if batch else self.views[1].shape[0])
 
     @property
     def on_cpu(self) -> bool:

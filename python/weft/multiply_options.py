@@ -64,3 +64,32 @@ def _number(name: str, value: Any) -> float:
         return float(value)
     except OverflowError:
         raise WeftError(f"weft.matmul: expects {name} to be finite in f32, got {shown(value)}") from None
+
+
+_ROWS_OF_A_GROUP = 128
+
+
+def check_groups(groups: np.ndarray[Any, Any], rows: int, matrices: int | None) -> None:
+    """Raises WeftError for `groups` of the CPU, whose values can be read, that have no meaning: numbers of
+    rows of products that have `rows`, or, for each of so many rows, a number of one of so many `matrices`.
+    """
+    if matrices is None:
+        wrong = np.flatnonzero((groups < 0) | (groups > rows))
+        what = f"numbers of rows in 0..{rows}"
+    else:
+        wrong = np.flatnonzero(groups >= matrices)
+        what = f"numbers of matrices below {matrices}"
+    if len(wrong):
+        at = int(wrong[0])
+        raise WeftError(f"weft.matmul: expects groups with {what}, got {groups[at]} at index {at}")
+    if matrices is None:
+        return
+    first = groups[np.arange(len(groups)) // _ROWS_OF_A_GROUP * _ROWS_OF_A_GROUP]
+    wrong = np.flatnonzero((groups != first) & (groups >= 0))
+    if len(wrong):
+        at = int(wrong[0])
+        begin = at // _ROWS_OF_A_GROUP * _ROWS_OF_A_GROUP
+        raise WeftError(
+            f"weft.matmul: expects groups with one number for {_ROWS_OF_A_GROUP} rows from {begin} on, got "
+            f"{groups[begin]} and, at index {at}, {groups[at]}"
+        )

@@ -157,6 +157,31 @@ def test_products_of_different_sizes():
         assert (out[number, :count] == doubles(a[number, :count]) @ doubles(b[number])).all()
 
 
+@pytest.mark.parametrize("number", [97, 2**31 - 1])
+@pytest.mark.parametrize("schedule", [None, WarpgroupSchedule((64, 64, 64), 1, 3, swap=True)])
+def test_more_rows_than_a_product_has_are_all_of_them(monkeypatch, number, schedule):
+    """As on a GPU, where nobody reads the numbers first."""
+    monkeypatch.setattr("weft.multiply.check_groups", lambda *_: None)
+    a, b = small(3, 96, 64), small(3, 64, 40)
+    found = weft.matmul(a, b, groups=np.array([0, number, 96], np.int32), schedule=schedule)
+    assert (found[1:] == doubles(a)[1:] @ doubles(b)[1:]).all()
+
+
+@pytest.mark.parametrize(
+    ("a", "groups", "said"),
+    [
+        ((3, 96, 64), [70, 97, 5], "numbers of rows in 0..96, got 97 at index 1"),
+        ((3, 96, 64), [70, 0, -1], "numbers of rows in 0..96, got -1 at index 2"),
+        ((3, 96, 64), [2**31 - 1, 0, 1], "numbers of rows in 0..96, got 2147483647 at index 0"),
+        ((256, 64), [2] * 128 + [3] * 128, "numbers of matrices below 3, got 3 at index 128"),
+        ((256, 64), [2] * 255 + [1], "one number for 128 rows from 128 on, got 2 and, at index 255, 1"),
+    ],
+)
+def test_groups_without_a_meaning_are_refused(a, groups, said):
+    with pytest.raises(weft.WeftError, match=f"weft.matmul: expects groups with {said}"):
+        weft.matmul(small(*a), small(3, 64, 40), groups=np.array(groups, np.int32))
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_groups_of_a_repeated_matrix(count):
     a, w = small(128, 64), small(64, 32)
