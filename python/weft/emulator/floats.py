@@ -99,8 +99,12 @@ def _shorten(value: Array, drop: int, mode: str) -> Array:
 
 
 def canonical(value: Array, name: str) -> Array:
-    """The bits of computed values in their own NumPy format, with NaN as NVIDIA's units make it."""
+    """The bits of computed values in their own NumPy format, with NaN as NVIDIA's units make it: in f64 it is
+    an operand's, as NumPy has it.
+    """
     bits = value.view(f"u{value.dtype.itemsize}")
+    if name == "f64":
+        return bits
     # A sum is NaN wherever a part is; it is cheaper than a test of each.
     if np.isnan(np.add.reduce(value, axis=None)):
         return np.where(np.isnan(value), bits.dtype.type(NAN_BITS[name]), bits)

@@ -16,13 +16,24 @@ from weft.emulator.types import STORAGE, Array, Type
 
 table = Table()
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+_INTEGERS = tuple(f"{kind}{bits}" for kind in "usb" for bits in (32, 64))
+_HALVES = ("f16", "f16x2", "bf16", "bf16x2")
+_TYPES = dict.fromkeys(_OPERATIONS, _INTEGERS) | {
+    "add": (*_INTEGERS, *_HALVES, "f32", "f64"),
+    "min": (*_INTEGERS, *_HALVES),
+    "max": (*_INTEGERS, *_HALVES),
+    "exch": (*_INTEGERS, "b128"),
+    "cas": (*_INTEGERS, "b16", "b128"),
+}
 Update = Callable[..., Array]
 
 
 def update_of(op: Op, name: str, kind: Type) -> Update:
     """From the old value and the operands to the new value, all as register bits."""
+    if kind.name not in _TYPES[name]:
+        op.fail(f".{name} isn't defined for .{kind}, but for .{', .'.join(_TYPES[name])}")
     if kind.is_float:
-        return _float_update(op, name, kind)
+        return _float_update(name, kind)
     view, storage = kind.view, kind.storage
     one = storage.type(1)
     updates: dict[str, Update] = {
@@ -44,18 +55,16 @@ def _compare_and_swap(old: Array, expected: Array, new: Array) -> Array:
     return np.where(old == expected, new, old)
 
 
-def _float_update(op: Op, name: str, kind: Type) -> Update:
+def _float_update(name: str, kind: Type) -> Update:
     element = kind.name.removesuffix("x2")
-    if name not in ("add", "min", "max"):
-        op.fail(f".{name} isn't defined for .{kind}")
     if element in ("f32", "f64") and name == "add":
         native = np.dtype(f"f{kind.bytes}")
         return lambda old, x: canonical(old.view(native) + x.view(native), element)
     functions: dict[str, Update] = {"add": sum_odd, "min": np.fmin, "max": np.fmax}
-    function, part = functions[name], np.uint16 if kind.bits != 64 else np.uint64
+    function = functions[name]
 
     def update(old: Array, x: Array) -> Array:
-        values = [decode(np.ascontiguousarray(v).view(part), element) for v in (old, x)]
+        values = [decode(np.ascontiguousarray(v).view(np.uint16), element) for v in (old, x)]
         return encode(function(*values), element).view(kind.storage)
 
     return update
