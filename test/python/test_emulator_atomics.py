@@ -1,4 +1,4 @@
-"""Atomic operations on every type: NaN like any sum's, and types that an operation doesn't have are refused."""
+"""Atomic operations on every type: NaN is like any sum's, and types that an operation lacks are refused."""
 
 import re
 

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Mapping, Sequence
+from operator import index
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +13,7 @@ from weft.emulator.program import Program
 from weft.emulator.syntax import Variable
 from weft.emulator.tensor_map import TensorMap
 from weft.emulator.types import Type
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 
 Bytes = npt.NDArray[np.uint8]
 Key = tuple[int, ...]
@@ -27,22 +28,25 @@ class Struct:
     """
 
     def __init__(self, size: int, fields: Mapping[int, object]) -> None:
-        self.size = size
+        self.size = _number("the size of a Struct", size, _MOST_PARAMETERS)
         self.arrays: dict[int, npt.NDArray[np.generic]] = {}
-        self._data = bytearray(size)
-        for offset, value in fields.items():
+        self._data = bytearray(self.size)
+        if not isinstance(fields, Mapping):
+            raise WeftError(f"the fields of a Struct are a dictionary by offset, got {shown(fields)}")
+        for key, value in fields.items():
+            offset = _number("an offset in a Struct", key, self.size)
+            what = f"field {offset} of a Struct"
             if isinstance(value, np.ndarray):
+                check_buffer(value, what)
                 self.arrays[offset] = value
                 data = bytes(8)
             elif isinstance(value, np.generic):
-                data = value.tobytes()
+                data = _scalar(value, what)
             elif isinstance(value, bytes | bytearray | memoryview):
-                data = bytes(value)
+                data = _bytes(value, what)
             else:
                 kind = type(value).__name__
-                raise WeftError(
-                    f"field {offset} of a Struct is {kind}: wanted an array, bytes or a NumPy scalar"
-                )
+                raise WeftError(f"{what} is {kind}: wanted an array, bytes or a NumPy scalar")
             if not 0 <= offset <= size - len(data):
                 raise WeftError(
                     f"field {offset} of a Struct has {len(data)} bytes and reaches past its {size} bytes"
@@ -55,6 +59,46 @@ class Struct:
         for offset, address in addresses.items():
             data[offset : offset + 8] = address.to_bytes(8, "little")
         return bytes(data)
+
+
+_MOST_PARAMETERS = 1 << 16  # bytes: more than any kernel's parameters have
+# Kinds of NumPy's elements that are plain bits: others are dates, text or Python's objects.
+_PLAIN = "biufcV"
+
+
+def check_buffer(array: npt.NDArray[np.generic], what: str) -> None:
+    """Raises WeftError for an array whose memory isn't its elements' bits, as a kernel would read them."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise WeftError(f"{what} is a masked array: give its data and its mask")
+    if array.dtype.hasobject or array.dtype.kind not in _PLAIN:
+        raise WeftError(f"{what} is an array of {array.dtype}, which is no type of numbers")
+    if not array.dtype.isnative:
+        raise WeftError(
+            f"{what} is an array of {array.dtype}, whose bytes are in the other order: convert it"
+        )
+
+
+def _number(what: str, value: object, most: int) -> int:
+    try:
+        number = index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = -1
+    if not 0 <= number <= most:
+        raise WeftError(f"{what} is a whole number in 0..{most}, got {shown(value)}")
+    return number
+
+
+def _scalar(value: np.generic, what: str) -> bytes:
+    if value.dtype.hasobject or value.dtype.kind not in _PLAIN:
+        raise WeftError(f"{what} is a {value.dtype}, which is no number")
+    return value.tobytes()
+
+
+def _bytes(value: bytes | bytearray | memoryview, what: str) -> bytes:
+    try:
+        return bytes(value)
+    except ValueError as error:  # of a memoryview that was released
+        raise WeftError(f"{what} has no bytes: {error}") from None
 
 
 class _Extent:
@@ -121,6 +165,8 @@ class Buffers:
 def parameters(program: Program, args: Sequence[object], buffers: Buffers, kernel: str) -> Bytes:
     """The parameter space of a launch. WeftError where the arguments don't fit the kernel's parameters."""
     formals = program.params
+    if not isinstance(args, Sequence) or isinstance(args, str | bytes):
+        raise WeftError(f"kernel '{kernel}': expects args as a list or tuple, got {type(args).__name__}")
     if len(args) != len(formals):
         raise WeftError(f"kernel '{kernel}' has {len(formals)} parameters, got {len(args)} arguments")
     arrays: dict[Key, npt.NDArray[np.generic]] = {}
@@ -131,8 +177,10 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
                 raise WeftError(
                     f"argument {at} of kernel '{kernel}' is an array, its parameter has {size} bytes"
                 )
+            check_buffer(arg, f"argument {at} of kernel '{kernel}'")
             arrays[at,] = arg
         elif isinstance(arg, TensorMap) and isinstance(arg.buffer, np.ndarray):
+            check_buffer(arg.buffer, f"the buffer of argument {at} of kernel '{kernel}'")
             arrays[at, 0] = arg.buffer
         elif isinstance(arg, Struct):
             arrays |= {(at, offset): array for offset, array in arg.arrays.items()}
@@ -151,11 +199,13 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
 
 def _encode(value: object, formal: Variable, what: str) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
-        if len(bytes(value)) != formal.size:
-            raise WeftError(f"{what} has {len(bytes(value))} bytes, its parameter {formal.size}")
-        return bytes(value)
-    if isinstance(value, np.generic) and value.dtype.itemsize == formal.size and not formal.type.is_float:
-        return value.tobytes()
+        if len(data := _bytes(value, what)) != formal.size:
+            raise WeftError(f"{what} has {len(data)} bytes, its parameter {formal.size}")
+        return data
+    if isinstance(value, np.generic):
+        data = _scalar(value, what)
+        if len(data) == formal.size and not formal.type.is_float:
+            return data
     if not isinstance(value, int | float | np.generic):
         raise WeftError(f"{what} is {type(value).__name__}: wanted an array, a number or bytes")
     if formal.size not in (1, 2, 4, 8):
@@ -165,7 +215,10 @@ def _encode(value: object, formal: Variable, what: str) -> bytes:
     if formal.type.is_float:
         if not isinstance(value, int | float):
             raise WeftError(f"{what} is no number")
-        return _float(float(value), formal.type)
+        try:
+            return _float(float(value), formal.type)
+        except OverflowError:
+            raise WeftError(f"{what} is {shown(value)}, which is no number of type .{formal.type}") from None
     if isinstance(value, float):
         # LLVM declares float parameters by their width alone.
         if formal.size not in (4, 8):
@@ -177,7 +230,7 @@ def _encode(value: object, formal: Variable, what: str) -> bytes:
         raise WeftError(f"{what} is no number")
     bits = 8 * formal.size
     if not -(1 << (bits - 1)) <= value < 1 << bits:
-        raise WeftError(f"{what} is {value}, which doesn't fit {bits} bits")
+        raise WeftError(f"{what} is {shown(value)}, which doesn't fit {bits} bits")
     return (value & ((1 << bits) - 1)).to_bytes(formal.size, "little")
 
 

@@ -1,6 +1,7 @@
 """The emulator's front door: a module, its launches, and what a launch reports."""
 
 import operator
+import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from weft.emulator.sanitizer import Finding
 from weft.emulator.syntax import Function, SymbolValue, Variable
 from weft.emulator.watch import Watch
 from weft.emulator.wave import Dim3, Grid, Launch, Wave
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS
 
 Progress = Callable[[int, int], None]
@@ -48,6 +49,8 @@ class Module:
     """A PTX module. Its global variables keep their values from launch to launch. Raises PtxError."""
 
     def __init__(self, ptx: str) -> None:
+        if not isinstance(ptx, str):
+            raise WeftError(f"expects PTX as text, got {type(ptx).__name__}")
         self._tree = parse(ptx)
         self._text = ptx
         self._device = Device()
@@ -91,22 +94,31 @@ class Module:
         Raises PtxError for instructions that aren't supported, Fault, Deadlock, and WeftError for a launch
         that doesn't fit the kernel.
         """
-        seed = None if seed is None else _seed(seed)
+        seed = None if seed is None else _count("seed", seed)
+        limit = None if max_instructions is None else _count("max_instructions", max_instructions)
+        shared_bytes = _count("shared_bytes", shared_bytes)
+        sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
+        if progress is not None and not callable(progress):
+            raise WeftError(f"progress is a function of two numbers, got {shown(progress)}")
+        if trace is not None and not isinstance(trace, str | os.PathLike):
+            raise WeftError(f"trace is a path, got {shown(trace)}")
         program = self._program(kernel)
         dynamic = program.shared_dynamic - program.shared_static + shared_bytes if shared_bytes else 0
         total = program.shared_static + dynamic
         directives = self._tree.functions[kernel].directives
-        clusters, explicit = _cluster(_dims(cluster), kernel, directives)
-        blocks = _dims(grid)
+        clusters, explicit = _cluster(_dims("cluster", cluster), kernel, directives)
+        blocks = _dims("grid", grid)
         if "blocksareclusters" in directives:
             blocks = blocks[0] * clusters[0], blocks[1] * clusters[1], blocks[2] * clusters[2]
-        launch = Launch(blocks, _dims(block), total, dynamic, arithmetic, clusters, explicit, dependent)
+        launch = Launch(
+            blocks, _dims("block", block), total, dynamic, arithmetic, clusters, explicit, dependent
+        )
         _check(launch, kernel, directives, self.target)
         device = self._device.copy()
         buffers = Buffers(device)
         device.params = Segment("param", 0, parameters(program, args, buffers, kernel), writable=False)
         device.map_workspace()
-        totals = Totals(len(program.blocks), max_instructions)
+        totals = Totals(len(program.blocks), limit)
         observers = Observers(self._text, program, launch, sanitize, trace)
         try:
             with np.errstate(all="ignore"):
@@ -121,6 +133,8 @@ class Module:
         return Report(totals.instructions, counters, observers.findings(), "".join(device.printed))
 
     def _program(self, kernel: str) -> Program:
+        if not isinstance(kernel, str):
+            raise WeftError(f"expects a kernel's name, got {shown(kernel)}")
         if kernel not in self._programs:
             entry = self._tree.functions.get(kernel)
             if entry is None or not entry.is_entry:
@@ -214,10 +228,14 @@ def _turn(machine: Machine, wave: Wave) -> bool:
         raise
 
 
-def _dims(dims: Sequence[int] | int) -> Dim3:
-    values = (dims,) if isinstance(dims, int) else tuple(int(d) for d in dims)
-    if not 1 <= len(values) <= 3:
-        raise WeftError(f"a grid or block has one to three dimensions, got {len(values)}")
+def _dims(what: str, dims: Any) -> Dim3:
+    """A grid, block or cluster of one to three dimensions."""
+    try:
+        values = tuple(map(operator.index, dims if isinstance(dims, list | tuple | np.ndarray) else (dims,)))
+    except TypeError:
+        values = ()
+    if not 1 <= len(values) <= 3 or any(abs(n) > _MOST for n in values):
+        raise WeftError(f"a {what} is a whole number, or one to three of them, got {shown(dims)}")
     x, y, z = (*values, 1, 1)[:3]
     return x, y, z
 
@@ -226,7 +244,7 @@ def _cluster(given: Dim3, kernel: str, directives: Mapping[str, tuple[int, ...]]
     """The cluster's extent, from the launch or the kernel, and whether either asks for one."""
     fixed = directives.get("reqnctapercluster")
     if fixed:
-        required = _dims(fixed)
+        required = _dims("cluster", fixed)
         if given not in ((1, 1, 1), required):
             raise WeftError(f"kernel '{kernel}' requires clusters of {required}, got {given}")
         given = required
@@ -245,22 +263,31 @@ def _most_shared(target: str) -> int:
     return max(c.shared_bytes for c in CHIPS.values())
 
 
-def _seed(given: Any) -> int:
+_MOST = 2**63 - 1
+
+
+def _count(what: str, given: Any) -> int:
     try:
         number = operator.index(given)
     except TypeError:
         number = -1
-    if number < 0:
-        raise WeftError(f"seed is a number from 0, got {given!r}")
+    if not 0 <= number <= _MOST:
+        raise WeftError(f"{what} is a number from 0, got {shown(given)}")
     return number
+
+
+def _flag(what: str, given: Any) -> bool:
+    if not isinstance(given, bool | np.bool_):
+        raise WeftError(f"{what} is True or False, got {shown(given)}")
+    return bool(given)
 
 
 def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]], target: str) -> None:
     """Refuses what a driver refuses."""
     if any(g % c for g, c in zip(launch.grid, launch.cluster, strict=True)):
         raise WeftError(f"a grid of {launch.grid} blocks can't be cut into clusters of {launch.cluster}")
-    if launch.arithmetic not in ("hardware", "exact"):
-        raise WeftError(f"arithmetic is 'hardware' or 'exact', got '{launch.arithmetic}'")
+    if not (isinstance(launch.arithmetic, str) and launch.arithmetic in ("hardware", "exact")):
+        raise WeftError(f"arithmetic is 'hardware' or 'exact', got {shown(launch.arithmetic)}")
     if min(launch.block) < 1 or launch.threads > _MAX_THREADS:
         raise WeftError(f"a block has 1 to {_MAX_THREADS} threads, got {launch.block}")
     if any(not 1 <= n <= most for n, most in zip(launch.grid, _MAX_GRID, strict=True)):

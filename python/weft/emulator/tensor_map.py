@@ -7,13 +7,14 @@ from operator import index
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 from weft.isa import tensor_map as isa
 
 Numbers = npt.NDArray[np.int64]
 _ATOMS = {"16B": 4, "32B": 5, "32B_FLIP_8B": 5, "64B": 6}
 _BITS = {"32B": 1, "64B": 2, "128B": 3}
 _PATTERN_SHIFT = 7
+_TOO_LARGE = 2**64
 
 
 class TensorMap:
@@ -24,6 +25,10 @@ class TensorMap:
     """
 
     def __init__(self, fields: isa.TensorMap, buffer: npt.NDArray[np.generic] | int) -> None:
+        if not isinstance(fields, isa.TensorMap):
+            raise WeftError(f"a tensor map's fields are a weft.isa.tensor_map.TensorMap, got {shown(fields)}")
+        if not isinstance(buffer, np.ndarray | int):
+            raise WeftError(f"a tensor map is made of an array or an address, not of {shown(buffer)}")
         self.fields, self.buffer = fields, buffer
 
     @classmethod
@@ -46,12 +51,12 @@ class TensorMap:
         `dtype` is the driver's name after CU_TENSOR_MAP_DATA_TYPE_, `swizzle` one of none, 32B, 64B, 128B,
         128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B, 128B_ATOM_64B; sizes are in elements but for the strides.
         """
-        if not box:
+        if not (sizes := _numbers("box", box)):
             raise WeftError("a tensor map needs a box")
         fields = _common(
             buffer, dtype, dims, strides_bytes, element_strides, interleave, swizzle, l2_promotion, oob_fill
         )
-        return cls(_checked(replace(fields, box=_numbers("box", box))), buffer)
+        return cls(_checked(replace(fields, box=sizes)), buffer)
 
     @classmethod
     def im2col(
@@ -105,16 +110,21 @@ def _common(
     if not isinstance(buffer, np.ndarray | int):
         raise WeftError(f"a tensor map is made of an array or an address, not of {type(buffer).__name__}")
     if not isinstance(dtype, str):
-        raise WeftError(f"a tensor map's dtype is one of {', '.join(isa.ELEMENT_TYPES)}, got {dtype!r}")
+        raise WeftError(f"a tensor map's dtype is one of {', '.join(isa.ELEMENT_TYPES)}, got {shown(dtype)}")
+    names = {"interleave": interleave, "swizzle": swizzle, "l2_promotion": l2_promotion, "oob_fill": oob_fill}
+    for what, name in names.items():
+        if not isinstance(name, str):
+            raise WeftError(f'a tensor map\'s {what} is a name like "none", got {shown(name)}')
+    sizes = _numbers("dims", dims)
     if swizzle not in isa.SWIZZLE_NAMES:
         raise WeftError(f"a tensor map has no swizzle {swizzle}: it is one of {', '.join(isa.SWIZZLE_NAMES)}")
     width, _, atom = swizzle.partition("_ATOM_")
     return isa.TensorMap(
         buffer if isinstance(buffer, int) else 0,
         dtype.removeprefix("CU_TENSOR_MAP_DATA_TYPE_"),
-        _numbers("dims", dims),
+        sizes,
         _numbers("strides_bytes", strides),
-        _numbers("element_strides", element_strides) or (1,) * len(dims),
+        _numbers("element_strides", element_strides) or (1,) * len(sizes),
         interleave=interleave,
         swizzle=width,
         atom=atom or "16B",
@@ -126,9 +136,12 @@ def _common(
 def _numbers(what: str, values: Iterable[object]) -> tuple[int, ...]:
     """Whole numbers, NumPy's too."""
     try:
-        return tuple(index(value) for value in values)  # type: ignore[arg-type]
-    except TypeError:
-        raise WeftError(f"a tensor map's {what} are whole numbers, got {values!r}") from None
+        numbers = tuple(index(value) for value in values)  # type: ignore[arg-type]
+        if all(abs(number) < _TOO_LARGE for number in numbers):
+            return numbers
+    except (TypeError, NotImplementedError):  # the second of a memoryview's dimensions
+        raise WeftError(f"a tensor map's {what} are whole numbers, got {shown(values)}") from None
+    raise WeftError(f"a tensor map's {what} are numbers below 2**64, got {shown(values)}")
 
 
 def _checked(fields: isa.TensorMap) -> isa.TensorMap:

@@ -12,6 +12,7 @@ from weft.emulator.program import Program
 from weft.emulator.types import Bools
 from weft.emulator.watch import Offsets, Watch
 from weft.emulator.wave import Launch, Wave
+from weft.errors import WeftError
 from weft.isa.chips import CHIPS
 
 _BANKS = 32
@@ -87,7 +88,10 @@ class Recorder:
         """Writes the file."""
         other = {"counters": self.counters(), "dropped events": self.dropped, "target": self.program.target}
         content = {"traceEvents": self.events, "displayTimeUnit": "ns", "otherData": other}
-        self.path.write_text(json.dumps(content))
+        try:
+            self.path.write_text(json.dumps(content))
+        except OSError as error:
+            raise WeftError(f"cannot write the trace {self.path}: {error.strerror}") from None
 
 
 def _label(opcodes: list[str]) -> str:

@@ -1,0 +1,176 @@
+"""What a launch in the emulator takes for arguments; whatever else there is gets one sentence."""
+
+import gc
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from weft import emulator
+from weft.errors import WeftError
+
+KERNEL = """.version 8.8
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 a, .param .f32 f, .param .b8 s[16], .param .u32 u,
+.param .align 64 .b8 m[128]) {
+.reg .b64 %d<4>; ld.param.u64 %d1, [a]; st.global.u32 [%d1], 7; ret; }"""
+MAP = {"dtype": "FLOAT16", "dims": (64, 64), "strides_bytes": (128,), "box": (16, 16)}
+
+
+MAP_OPTIONS = ("dtype", "dims", "box", "swizzle", "interleave", "oob_fill", "l2_promotion")
+
+
+def launch(number=None, value=None, **options):
+    args = [np.zeros(16, np.int32), 1.0, bytes(16), 3, bytes(128)]
+    if number is not None:
+        args[number] = value
+    emulator.Module(KERNEL).launch("k", **{"block": 32, "args": args} | options)
+
+
+def refused(*given, **options):
+    with pytest.raises(WeftError) as caught:
+        launch(*given, **options)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+    return str(caught.value)
+
+
+OBJECT = object()
+ARRAYS = {
+    "objects": (np.array([OBJECT] * 16), "is an array of object"),
+    "a structure of objects": (np.zeros(16, "O,i4"), "which is no type of numbers"),
+    "dates": (np.zeros(16, "M8[s]"), "which is no type of numbers"),
+    "text": (np.zeros(16, "U3"), "which is no type of numbers"),
+    "long text": (np.array(["a" * 100], np.dtypes.StringDType()), "which is no type of numbers"),
+    "the other order of bytes": (
+        np.zeros(16, ">i4"),
+        "is an array of >i4, whose bytes are in the other order",
+    ),
+    "a mask": (np.ma.zeros(16), "is a masked array"),
+}
+
+
+@pytest.mark.parametrize("case", ARRAYS)
+def test_arrays_that_are_no_numbers_are_refused(case):
+    array, said = ARRAYS[case]
+    assert said in refused(0, array)
+    if case != "a mask":
+        with pytest.raises(WeftError, match="field 8 of a Struct is an array"):
+            emulator.Struct(16, {8: array})
+    assert said in refused(4, emulator.TensorMap.tiled(array, **MAP))
+
+
+def test_an_array_of_objects_keeps_its_objects():
+    """In a process of its own, which the kernel's number in place of a pointer would end."""
+    script = (
+        "import gc, numpy as np; from weft import emulator, WeftError; a = np.array([object()])\n"
+        "try: emulator.Module('''" + KERNEL.replace("st.global.u32", "st.global.u64") + "''').launch('k', "
+        "args=[a, 1.0, bytes(16), 3, bytes(128)])\nexcept WeftError: pass\nprint(a); del a; gc.collect()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0 and "object object" in done.stdout, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("dtype", ["f4,i4", ml_dtypes.bfloat16, np.complex64, "V4"])
+def test_arrays_of_plain_bits_are_buffers(dtype):
+    array = np.zeros(16, dtype)
+    launch(0, array)
+    assert array.view("i4")[0] == 7 and not array.view("i4")[1:].any()
+
+
+def test_a_read_only_array_stays_as_it_is():
+    array = np.zeros(16, np.int32)
+    array.flags.writeable = False
+    assert "read-only" in refused(0, array)
+
+
+OTHERS = {
+    "none": None,
+    "text": "x",
+    "a list": [1],
+    "a dictionary": {1: 2},
+    "an object": OBJECT,
+    "a complex number": 1j,
+    "a date": np.datetime64("2020"),
+    "text of NumPy's": np.str_("abcd"),
+    "a structure": np.void((1, OBJECT), "i4,O"),
+    "a long number": 10**5000,
+    "a function": refused,
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_other_values_are_refused_at_every_place(case):
+    value = OTHERS[case]
+    for number in range(5):
+        refused(number, value)
+    matrix = np.zeros((64, 64), np.float16)
+    calls = [
+        lambda: emulator.Struct(value, {}),
+        lambda: emulator.Struct(16, {0: value}),
+        lambda: emulator.TensorMap(value, np.zeros(4)),
+        *(lambda o=option: emulator.TensorMap.tiled(matrix, **MAP | {o: value}) for option in MAP_OPTIONS),
+    ]
+    for call in calls:
+        with pytest.raises(WeftError) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"grid": (-1, 1, 1)}, "a grid has 1 to"),
+        ({"grid": 2**40}, "a grid has 1 to"),
+        ({"grid": (1, 2**16, 1)}, "a grid has 1 to"),
+        pytest.param(
+            {"grid": 10**5000},
+            "a grid is a whole number, or one to three of them, got a number too long",
+            id="long",
+        ),
+        ({"grid": (1.5, 1, 1)}, r"a grid is a whole number, or one to three of them, got (1.5, 1, 1)"),
+        ({"grid": "12"}, "a grid is a whole number, or one to three of them, got '12'"),
+        ({"grid": None}, "a grid is a whole number"),
+        ({"block": 2**20}, "a block has 1 to 1024 threads"),
+        ({"block": (32, -32, 1)}, "a block has 1 to 1024 threads"),
+        ({"block": (1, 1, 1, 1)}, "a block is a whole number, or one to three of them"),
+        ({"cluster": 2**40}, "takes clusters of 1 to 16 blocks"),
+        ({"cluster": "x"}, "a cluster is a whole number"),
+        ({"shared_bytes": -1}, "shared_bytes is a number from 0, got -1"),
+        ({"shared_bytes": 2**40}, "needs 1099511627776 bytes of shared memory"),
+        ({"shared_bytes": 1.5}, "shared_bytes is a number from 0, got 1.5"),
+        ({"max_instructions": "many"}, "max_instructions is a number from 0, got 'many'"),
+        ({"seed": -1}, "seed is a number from 0, got -1"),
+        ({"arithmetic": np.zeros(2)}, "arithmetic is 'hardware' or 'exact', got ndarray"),
+        ({"sanitize": np.zeros(2)}, "sanitize is True or False, got ndarray"),
+        ({"dependent": "no"}, "dependent is True or False, got 'no'"),
+        ({"progress": 3}, "progress is a function of two numbers, got 3"),
+        ({"trace": 3}, "trace is a path, got 3"),
+        ({"trace": "/none/x.json"}, "cannot write the trace /none/x.json: No such file or directory"),
+        ({"args": None}, "expects args as a list or tuple, got NoneType"),
+        ({"args": 3}, "expects args as a list or tuple, got int"),
+    ],
+)
+def test_options_of_a_launch_that_cannot_be_are_refused(options, said):
+    assert said in refused(**options)
+
+
+def test_numbers_of_numpy_are_numbers():
+    launch(grid=np.int64(2), block=np.array([32, 1, 1]), cluster=np.uint8(1), sanitize=np.bool_(False))
+
+
+@pytest.mark.parametrize("name", [None, 3, ["k"], "x\ud800"])
+def test_a_name_that_is_none_is_refused(name):
+    with pytest.raises(WeftError):
+        emulator.Module(KERNEL).launch(name)
+
+
+@pytest.mark.parametrize("text", [None, 3, b"x", ["k"]])
+def test_text_that_is_none_is_refused(text):
+    with pytest.raises(WeftError, match="expects PTX as text, got"):
+        emulator.Module(text)
+    gc.collect()
