@@ -14,7 +14,7 @@ from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
 from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS, PTX_INPUTS
 from weft.errors import WeftError
 from weft.isa import async_copy, mma, tensor_map, wgmma
-from weft.isa.chips import LANES, WARPGROUP, WARPS, ChipSet, describe, register_share
+from weft.isa.chips import LANES, MOST_SHARED_BYTES, WARPGROUP, WARPS, ChipSet, describe, register_share
 from weft.isa.conversion import FP8_ROUNDING
 from weft.isa.types import ELEMENT_TYPES
 from weft.mlir import ir
@@ -492,9 +492,6 @@ def needed_chips(types: Types) -> ChipSet:
 
 
 def _shared_complaint(needed: int, stages: int, stage: int, target: Target | None) -> str | None:
-    if target is None or needed <= target.chip.shared_bytes:
-        return None
-    return (
-        f"expects a schedule of at most {target.chip.shared_bytes} bytes of shared memory on {target}, "
-        f"got {needed} ({stages} stages of {stage})"
-    )
+    limit, where = (target.chip.shared_bytes, target) if target else (MOST_SHARED_BYTES, "any chip")
+    what = f"expects a schedule of at most {limit} bytes of shared memory on {where}"
+    return f"{what}, got {needed} ({stages} stages of {stage})" if needed > limit else None

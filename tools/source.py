@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from weft import mlir
+from weft import mlir, unlowered
 from weft.dialects import context
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
@@ -19,6 +19,7 @@ def load(path: str, kernel: str | None = None) -> Any:
     module = mlir.parse_file(path, context()) if Path(path).is_file() else mlir.parse(text, context(), name)
     with cli.speaking_of(name):
         _pick(module, kernel, name)
+        unlowered.check(module)
     return module
 
 

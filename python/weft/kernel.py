@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft import arrays, runtime, torch_tensors
+from weft.apart import compile_given
 from weft.arrays import ArrayView
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
@@ -55,7 +56,7 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     where the module has several. Raises WeftError, with places in the text, for whatever can't be compiled.
     """
     default = None if arch else runtime.default_chip()
-    made = compile_module(getattr(module, "mlir", module), arch, default=default)
+    made = compile_given(getattr(module, "mlir", module), arch, default=default)
     names = list(made.launches)
     if kernel is None and len(names) > 1:
         raise WeftError(f"{made.name}: the module has several kernels, name one: {', '.join(names)}")
@@ -171,7 +172,8 @@ class Kernel:
 
         Raises WeftError where the program was written for aligned rows.
         """
-        made = compile_module(self.compiled.source, self.chip, name=self.compiled.name, rows="any")
+        compiled = self.compiled
+        made = compile_module(compiled.source, self.chip, name=compiled.name, rows="any")
         launch = made.launches[self.name]
         if launch.aligned:
             raise WeftError(

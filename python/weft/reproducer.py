@@ -48,6 +48,14 @@ def write(reason: str, details: str, given: tuple[str, str] | None) -> str:
     return "no reproducer is kept: neither the current nor the temporary directory can be written"
 
 
+def text_of(path: Path) -> str:
+    """The text of an input file, as far as it can be had."""
+    try:
+        return path.read_text("utf-8", errors="replace")
+    except OSError as failure:
+        return f"// cannot be read: {failure.strerror}\n"
+
+
 def notes(kept: str, given: tuple[str, str] | None) -> tuple[Diagnostic, ...]:
     """What is said below a crash or an internal error; `kept` is what `write` returned."""
     about = f", on {given[0]}" if given else ""

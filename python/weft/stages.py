@@ -15,7 +15,7 @@ from typing import Any
 
 import weft.dialects
 import weft.isa
-from weft import cache, codegen, mlir, passes, phase, ptxas
+from weft import cache, codegen, mlir, passes, phase, ptxas, unlowered
 from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import refuse, target_of
@@ -142,6 +142,7 @@ def compile_module(
     else:
         module = module.operation.clone().opview
     _check_names(module)
+    unlowered.check(module)
     target, assumed = _target(module, arch, default)
     try:
         return _compile(module, target, name, rows)

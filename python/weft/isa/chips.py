@@ -84,6 +84,8 @@ CHIPS = {
     for name, ptx, cta, sm, threads in _ROWS
 }
 
+MOST_SHARED_BYTES = max(chip.shared_bytes for chip in CHIPS.values())  # of a CTA, on any chip
+
 ChipSet = frozenset[str]
 
 

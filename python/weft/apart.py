@@ -1,0 +1,158 @@
+"""Compiles what a caller gives: text from outside in a process of its own, since MLIR crashes on some."""
+
+import json
+import os
+import warnings
+import zlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from weft import cache, mlir, phase, reproducer, stages, worker
+from weft.dialects import context as new_context
+from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn
+from weft.launch import Launch
+from weft.stages import Compiled
+from weft.target import Target
+
+TIMEOUT_SECONDS = 300.0
+NAME = "-"  # of a text without a file, in its locations
+
+_worker = worker.Worker(__name__)
+
+
+def compile_given(
+    given: Any, arch: str | None, *, name: str = NAME, default: str | None, rows: str = "aligned"
+) -> Compiled:
+    """What `stages.compile_module` makes of a module, a text or a Path. Raises WeftError as it does, and
+    WeftInternalError where MLIR crashes on a text, or for an exception that nobody foresaw.
+    """
+    if isinstance(given, (str, Path)) and not phase.shared() and _same_code():
+        return _compiled_apart(given, arch, str(given) if isinstance(given, Path) else name, default, rows)
+    try:
+        return stages.compile_module(given, arch, name=name, default=default, rows=rows)
+    except WeftError:
+        raise
+    except Exception as error:
+        raise reproducer.internal_error(error, (name, _text(given))) from error
+
+
+def _same_code() -> bool:
+    """Whether another process that loads Weft would do the same as this one."""
+    return True
+
+
+def _text(given: Any) -> str:
+    if isinstance(given, Path):
+        return reproducer.text_of(given)
+    return given if isinstance(given, str) else str(given)
+
+
+def _compiled_apart(
+    given: str | Path, arch: str | None, name: str, default: str | None, rows: str
+) -> Compiled:
+    """What another process makes of it, or has made before."""
+    options = {"arch": arch, "name": name, "default": default, "rows": rows}
+
+    def make() -> bytes:
+        answer = _asked(given, options)
+        entry = zlib.compress(json.dumps(answer["compiled"]).encode(), 1)
+        if not answer["lasting"]:
+            raise _Passing(entry)
+        return entry
+
+    key = [json.dumps(options), _text(given), stages._code()]
+    try:
+        entry = cache.default().get_or_make("llvm", key, make)
+    except _Passing as passing:
+        entry = passing.entry
+    return _from_plain(json.loads(zlib.decompress(entry)))
+
+
+class _Passing(Exception):
+    """What was made depends on more than the cache's key has: it isn't kept."""
+
+    def __init__(self, entry: bytes) -> None:
+        super().__init__()
+        self.entry = entry
+
+
+def _plain(compiled: Compiled) -> dict[str, Any]:
+    launches = [launch.record() for launch in compiled.launches.values()]
+    kept = {name: getattr(compiled, name) for name in ("source", "name", "ptx_version", "llvm", "rows")}
+    return kept | {"target": str(compiled.target), "launches": launches}
+
+
+def _from_plain(plain: dict[str, Any]) -> Compiled:
+    launches = {launch.name: launch for launch in map(Launch.of_record, plain["launches"])}
+    major, minor = plain["ptx_version"]
+    target = Target.of(plain["target"])
+    source, name, llvm, rows = (plain[each] for each in ("source", "name", "llvm", "rows"))
+    return Compiled(source, name, target, (major, minor), llvm, launches, rows)
+
+
+def _asked(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+    """The other process's answer. Raises the error that it has raised."""
+    request = {
+        "path": str(given) if isinstance(given, Path) else None,
+        "text": None if isinstance(given, Path) else given,
+        "folder": str(Path.cwd()),  # what a path is relative to
+        "options": options,
+        "environment": {k: v for k, v in os.environ.items() if k.startswith("WEFT_")},
+    }
+    try:
+        answer, _ = _worker.ask(request, TIMEOUT_SECONDS)
+    except TimeoutError:
+        what = f"{options['name']}: MLIR didn't finish within {TIMEOUT_SECONDS:g} s"
+        raise WeftError(what) from None
+    except worker.DeathError as death:
+        raise _crash(death, given, options["name"]) from None
+    for message in answer["warnings"]:
+        warn(message)
+    if "error" in answer:
+        kind = WeftInternalError if answer["internal"] else WeftError
+        raise kind(*map(_diagnostic, answer["error"]))
+    return answer
+
+
+def _crash(death: worker.DeathError, given: str | Path, name: str) -> WeftInternalError:
+    text = name, _text(given)
+    reason = f"MLIR crashed ({death.cause}) while {death.phase}"
+    kept = reproducer.write(reason, death.said, text)
+    told = f"{reason}; this is a defect of MLIR or of Weft, whatever the input"
+    return WeftInternalError(Diagnostic(told, notes=reproducer.notes(kept, text)))
+
+
+def _diagnostic(plain: dict[str, Any]) -> Diagnostic:
+    place = plain["location"] and Location(**plain["location"])
+    return Diagnostic(plain["message"], place, plain["severity"], tuple(map(_diagnostic, plain["notes"])))
+
+
+def serve(phases: int) -> None:
+    """The work of the process."""
+    worker.serve(_answer, phases)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    for name in [name for name in os.environ if name.startswith("WEFT_")]:
+        del os.environ[name]
+    os.environ.update(request["environment"] | {"WEFT_CACHE": "0"})  # who asks keeps what is worth it
+    os.chdir(request["folder"])
+    given = request["text"] if request["path"] is None else Path(request["path"])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        answer = _compiled(given, request["options"])
+    return answer | {"warnings": [str(warning.message) for warning in said]}
+
+
+def _compiled(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+    phase.enter(f"reading {options['name']}")
+    try:
+        made = stages.compile_module(given, **options)
+        module = mlir.parse(made.source, new_context(), made.name)
+        return {"compiled": _plain(made), "lasting": stages._says_all(module)}
+    except WeftError as error:
+        return {"error": [asdict(d) for d in error.diagnostics], "internal": False}
+    except Exception as error:
+        told = reproducer.internal_error(error, (options["name"], _text(given)))
+        return {"error": [asdict(d) for d in told.diagnostics], "internal": True}

@@ -1,0 +1,56 @@
+"""Operations that no pass of Weft's pipelines lowers, named before any pass runs."""
+
+from typing import Any
+
+from weft import mlir
+from weft.errors import Diagnostic, WeftError
+from weft.mlir import ext, gpu, ir, operations
+
+# Upstream's dialects that the pipelines lower; what they leave of one is named when it's translated.
+_LOWERED = (
+    *("builtin", "func", "gpu", "nvvm", "llvm", "scf", "cf", "arith", "math", "index", "ub"),
+    *("memref", "vector", "affine"),
+)
+_MOST_TOLD = 5
+_PRODUCTS = ("matmul", "contract", "mmt4d", "matvec", "vecmat", "dot")
+_HINTS = {
+    "linalg": "lower it to loops with upstream's passes (--convert-linalg-to-loops)",
+    "tensor": "bufferize it with upstream's passes (--one-shot-bufferize)",
+    "nvgpu": "lower it with upstream's pass --convert-nvgpu-to-nvvm",
+    "complex": "lower it with upstream's pass --convert-complex-to-standard",
+}
+
+
+def check(module: Any) -> None:
+    """Raises WeftError, with places, for operations that nothing lowers in the kernels of a module.
+
+    In a module without any, all operations count: one of them may be what should become the kernel.
+    """
+    kernels = operations(module, gpu.GPUModuleOp) or ([] if _has_product(module) else [module])
+    found: list[Diagnostic] = []
+
+    def visit(op: Any) -> Any:
+        if op.name.partition(".")[0] not in _LOWERED and not isinstance(op.opview, ext.Operation):
+            found.append(_complaint(op))
+            return ir.WalkResult.SKIP
+        return ir.WalkResult.ADVANCE
+
+    for kernel in kernels:
+        kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    if found:
+        raise WeftError(*found[:_MOST_TOLD])
+
+
+def _has_product(module: Any) -> bool:
+    from weft.dialects.tile import MatmulOp
+
+    return bool(operations(module, MatmulOp))
+
+
+def _complaint(op: Any) -> Diagnostic:
+    dialect, _, name = op.name.partition(".")
+    hint = _HINTS.get(dialect)
+    if any(product in name for product in _PRODUCTS):
+        hint = 'write "tile.matmul", which Weft makes a kernel of'
+    message = f"'{op.name}' op isn't lowered by any pass of Weft"
+    return Diagnostic(f"{message}: {hint}" if hint else message, mlir.location(op.location))

@@ -1,0 +1,230 @@
+"""Processes for what may crash: each answers requests on a socket, and is replaced when it dies."""
+
+import atexit
+import contextlib
+import json
+import mmap
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from weft import phase
+from weft.errors import WeftError
+
+# The modules that this process would load, from wherever it does.
+_SERVE = (
+    "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "importlib.import_module(sys.argv[2]).serve(int(sys.argv[3]))"
+)
+_PHASE_BYTES = 1 << 13
+_GRACE_SECONDS = 10
+Message = dict[str, Any]
+
+
+class DeathError(Exception):
+    """A worker ended before it answered: with `status` (negative: of that signal), having printed `said`, in
+    the phase `phase`.
+    """
+
+    def __init__(self, status: int, said: str, phase: str) -> None:
+        super().__init__(status, said, phase)
+        self.status = status
+        self.said = said
+        self.phase = phase
+
+    @property
+    def cause(self) -> str:
+        """What it ended with: the signal's name, or the status."""
+        return signal.Signals(-self.status).name if self.status < 0 else f"status {self.status}"
+
+
+class Worker:
+    """A process that calls `module.serve`: started by the first request, one request at a time.
+
+    Any thread may ask. A forked child has a process of its own; all end with the process that uses them,
+    however that comes about.
+    """
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._lock = threading.Lock()
+        self.process: _Process | None = None
+        _workers.add(self)
+
+    def ask(self, request: Message, timeout: float) -> tuple[Message, str]:
+        """The answer, and what was printed meanwhile. Raises DeathError, and TimeoutError after so long."""
+        with self._lock:
+            if self.process is not None and not self.process.alive():
+                self.process.stop(kill=False)
+                self.process = None
+            process, self.process = self.process or _Process(self._module), None
+            try:
+                answer = process.ask(request, timeout)
+                said = process.said()
+                self.process = process
+                return answer, said
+            except TimeoutError:
+                raise
+            except (EOFError, OSError):
+                raise DeathError(process.status(), process.said(), process.phase()) from None
+            finally:
+                # Also after an interrupt: the next caller needs one that isn't in a conversation.
+                if self.process is None:
+                    process.stop(kill=True)
+
+    def stop(self) -> None:
+        """Ends the process."""
+        if self.process is not None:
+            self.process.stop(kill=True)
+            self.process = None
+
+    def after_fork(self) -> None:
+        """Lets go of the parent's process, in a forked child."""
+        self._lock = threading.Lock()
+        if self.process is not None:
+            self.process.forget()
+            self.process = None
+
+
+class _Process:
+    """A worker's process; it ends when our end of its socket closes."""
+
+    def __init__(self, module: str) -> None:
+        """Raises WeftError where the system has no room for one more process."""
+        with ExitStack() as undo:
+            try:
+                self._socket, theirs = socket.socketpair()
+                undo.callback(self._socket.close)
+                # Files, not pipes: nobody need drain them. Both ends share an offset.
+                self._said = os.fdopen(os.memfd_create("weft-said"), "w+b")
+                undo.callback(self._said.close)
+                self._phases = os.fdopen(os.memfd_create("weft-phases"), "w+b", buffering=0)
+                undo.callback(self._phases.close)
+                self._phases.truncate(_PHASE_BYTES)
+                descriptor = self._phases.fileno()
+                path = json.dumps([str(folder) for folder in sys.path if folder])
+                with theirs:
+                    # A group of its own: Ctrl-C in the terminal is for us to handle.
+                    self._process = subprocess.Popen(
+                        [sys.executable, "-P", "-c", _SERVE, path, module, str(descriptor)],
+                        stdin=theirs.fileno(),
+                        stdout=self._said,
+                        stderr=self._said,
+                        pass_fds=[descriptor],
+                        process_group=0,
+                    )
+            except OSError as error:
+                reason = error.strerror or error
+                raise WeftError(f"a process of {module} doesn't start: {reason}") from None
+            undo.pop_all()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, request: Message, timeout: float) -> Message:
+        self._said.seek(0)
+        self._said.truncate()
+        self._socket.settimeout(timeout)
+        _send(self._socket, {"timeout": timeout, "request": request})
+        answer = _receive(self._socket)
+        if answer is None:
+            raise EOFError
+        return answer
+
+    def said(self) -> str:
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace")
+
+    def phase(self) -> str:
+        self._phases.seek(0)
+        return phase.read(self._phases.read())
+
+    def status(self) -> int:
+        """Exit status of a process that has hung up."""
+        return int(self._process.wait(_GRACE_SECONDS))
+
+    def stop(self, *, kill: bool) -> None:
+        if kill:
+            self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def forget(self) -> None:
+        """Let go of it in a forked child: the process stays the parent's, to use and to reap."""
+        self._close()
+        self._process.returncode = 0
+
+    def _close(self) -> None:
+        for each in (self._socket, self._said, self._phases):
+            each.close()
+
+
+_workers: "weakref.WeakSet[Worker]" = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    for worker in list(_workers):
+        worker.stop()
+
+
+def _after_fork() -> None:
+    for worker in list(_workers):
+        worker.after_fork()
+
+
+atexit.register(_stop_all)
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def serve(answer: Callable[[Message], Message], phases: int) -> None:
+    """A worker's work: answers the requests on the socket that is its stdin, until that closes.
+
+    `phases` is the descriptor that the module's own `serve` got.
+    """
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    phase.share(mmap.mmap(phases, _PHASE_BYTES))
+    with socket.socket(fileno=0) as channel:
+        while message := _receive(channel):
+            # Should we hang while the parent is killed, this ends us.
+            signal.alarm(int(message["timeout"]) + _GRACE_SECONDS)
+            reply = answer(message["request"])
+            signal.alarm(0)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                _send(channel, reply)
+
+
+def _send(channel: socket.socket, message: Message) -> None:
+    data = json.dumps(message).encode()
+    # Not SIGPIPE: tools that set it back to its default would die with the worker.
+    channel.sendall(struct.pack("<Q", len(data)) + data, socket.MSG_NOSIGNAL)
+
+
+def _receive(channel: socket.socket) -> Message | None:
+    """The next message; None at an end between messages."""
+    with channel.makefile("rb", buffering=0) as stream:
+        size = stream.read(8)
+        if not size:
+            return None
+        data = bytearray(struct.unpack("<Q", size)[0])
+        got = 0
+        while got < len(data):
+            count = stream.readinto(memoryview(data)[got:])
+            if not count:
+                raise EOFError
+            got += count
+    message: Message = json.loads(data)
+    return message
