@@ -45,7 +45,7 @@ def shared() -> bool:
     return _shared is not None
 
 
-def read(memory: Memory) -> str:
+def read(memory: Memory | bytes) -> str:
     """The phase that a process has written to `memory` last."""
     length = int.from_bytes(memory[:_LENGTH_BYTES], "little")
     return memory[_LENGTH_BYTES : _LENGTH_BYTES + length].decode("utf-8", "replace")
