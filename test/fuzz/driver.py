@@ -56,10 +56,11 @@ class Failure:
 
 @dataclass
 class Report:
-    """How many inputs had each outcome, and those that failed."""
+    """How many inputs had each outcome, the first of each, and those that failed."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
+    firsts: dict[str, int] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -68,8 +69,11 @@ class Report:
 
     def __str__(self) -> str:
         kinds = Counter(failure.kind for failure in self.failures)
-        found = ", ".join(f"{name} {count}" for name, count in (self.outcomes + kinds).most_common())
-        return "\n".join([f"{self.count} inputs: {found}", *map(str, self.failures)])
+        lines = [f"{self.count} inputs"]
+        for name, count in (self.outcomes + kinds).most_common():
+            first = self.firsts.get(name)
+            lines.append(f"{count:7} {name}" + ("" if first is None else f" (first: {first})"))
+        return "\n".join([*lines, *map(str, self.failures)])
 
 
 def run(
@@ -93,7 +97,8 @@ def run(
         check=True,
     )
     record = json.loads(done.stdout)
-    return Report(Counter(record["outcomes"]), [Failure(**each) for each in record["failures"]])
+    failures = [Failure(**each) for each in record["failures"]]
+    return Report(Counter(record["outcomes"]), failures, record["firsts"])
 
 
 class _Process:
@@ -171,6 +176,7 @@ def _supervise(mutator: Any, first: int, count: int | None, seconds: float, pati
                 report.failures.append(_failure(mutator, number, "traceback", answer["traceback"]))
             else:
                 report.outcomes[answer["outcome"]] += 1
+                report.firsts.setdefault(answer["outcome"], number)
             if time.monotonic() >= deadline:
                 break
         words = process.end()
@@ -211,7 +217,7 @@ def main() -> None:
     report = _supervise(mutator, options.first, options.count, options.seconds, options.patience)
     if options.json:
         failures = [vars(failure) for failure in report.failures]
-        print(json.dumps({"outcomes": report.outcomes, "failures": failures}))
+        print(json.dumps(vars(report) | {"failures": failures}))
     else:
         print(report)
 
