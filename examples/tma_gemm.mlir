@@ -1,7 +1,7 @@
 // One CTA computes D = A * B^T, D 64x64 in f32, A and B 64x256 in f16: a warpgroup's thread copies blocks of K by TMA into a
 // ring of three stages, another warpgroup multiplies them by wgmma.
 //
-//   weft compile examples/tma_gemm.mlir --arch sm_90a --emit ptx
+//   weft run examples/tma_gemm.mlir
 //
 // Stages are tiles of 64 rows of 128 bytes, swizzled as wgmma and TMA know it. Stage and phase of a ring begin at 0.
 
@@ -13,7 +13,7 @@
 
 #one = affine_map<(d0, d1, d2, d3, d4, d5) -> (1, 1, 1)>
 
-gpu.module @tma_gemm {
+gpu.module @tma_gemm [#nvvm.target<chip = "sm_90a">] {
   gpu.func @tma_gemm(%A: memref<64x256xf16>, %B: memref<64x256xf16>, %D: memref<64x64xf32>) kernel
       attributes {known_block_size = array<i32: 256, 1, 1>, weft.grid = #one, weft.writes = array<i32: 2>} {
     %c0 = arith.constant 0 : i32

@@ -2,7 +2,9 @@
 
 import errno
 import json
+import math
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -16,6 +18,7 @@ from typing import IO, Any, NoReturn
 from weft.errors import Diagnostic, WeftError
 
 STDIN = "<stdin>"
+_PTX = re.compile(r"^\s*\.(version|target)\b", re.MULTILINE)
 
 # What was read of the user's, by the name that locations give it: diagnostics quote it.
 _texts: dict[str, str] = {}
@@ -164,6 +167,12 @@ def read(path: str) -> str:
     return text
 
 
+def is_ptx(path: str, text: str) -> bool:
+    """Whether a file is PTX rather than MLIR: by its name, or by its text where the name doesn't tell."""
+    suffix = Path(path).suffix
+    return suffix == ".ptx" or (suffix != ".mlir" and bool(_PTX.search(text)))
+
+
 def name_of(path: str) -> str:
     """What messages call the input at `path`."""
     return STDIN if path == "-" else path
@@ -216,6 +225,19 @@ def check_writable(path: str) -> None:
             tempfile.TemporaryFile(dir=target.parent).close()
     except OSError as failure:
         raise WeftError(f"cannot write '{path}': {failure.strerror}") from None
+
+
+def say_json(value: Any) -> None:
+    """Prints a value as one JSON document; numbers that aren't finite, which JSON lacks, as null."""
+    say(json.dumps(_finite(value), indent=2, ensure_ascii=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def say(text: str) -> None:

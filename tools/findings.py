@@ -12,7 +12,6 @@ from weft.isa.chips import CHIPS
 from weft.isa.family import Verdict, unknown_chip
 from weft.tools import cli
 
-_PTX = re.compile(r"^\s*\.(version|target)\b", re.MULTILINE)
 # Chips from before tensor cores: no instruction is legal there, which the tables say by themselves.
 _OLDER = re.compile(r"sm_[1-6]\d")
 
@@ -130,12 +129,6 @@ def _judge(op: Any, name: str) -> Finding:
     return Finding(place.line, place.column, instruction, verdict, subject)
 
 
-def _is_ptx(path: str, text: str) -> bool:
-    """By the file's name, or by its text where the name doesn't say."""
-    suffix = Path(path).suffix
-    return suffix == ".ptx" or (suffix != ".mlir" and bool(_PTX.search(text)))
-
-
 def _chip_of(text: str, name: str) -> str | None:
     """The chip that a PTX text names. Raises WeftError for one that the tables don't know."""
     chip = scan.target(text)
@@ -153,7 +146,7 @@ def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
     if chip is not None and chip not in CHIPS:
         raise WeftError(f"--arch {unknown_chip(chip)}")
     text = cli.read(path)
-    if not _is_ptx(path, text):
+    if not cli.is_ptx(path, text):
         return lint_mlir(text, path, chip), f"on {chip}" if chip else "on the chips of its modules"
     chip = chip or _chip_of(text, cli.name_of(path))
     return lint_ptx(text, chip), f"on {chip}" if chip else "on some chip (it names none: give --arch)"

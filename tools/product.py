@@ -1,7 +1,8 @@
 """The `tile.matmul` that `weft run` checks: its sizes, its random operands and what must come out."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -97,13 +98,29 @@ class Product:
         """What beta scales."""
         return "C" if "C" in self.places else "D"
 
-    def operands(self, launch: Launch, seed: int) -> list[Array]:
-        """An array for each argument: random numbers, or NaN in all that the kernel must not read."""
-        sizes: dict[str, tuple[int, ...]] = {"A": (self.m, self.k)}
-        sizes |= dict.fromkeys(("C", "D", "residual"), (self.m, self.n)) | {"bias": (self.n,)}
-        if self._attributes["transpose_a"]:
-            sizes["A"] = (self.k, self.m)
-        sizes["B"] = (self.n, self.k) if self._attributes["transpose_b"] else (self.k, self.n)
+    @property
+    def _extents(self) -> dict[str, str]:
+        """What each operand's sizes are, as letters."""
+        given = self._attributes
+        found = {"A": "km" if given["transpose_a"] else "mk", "B": "nk" if given["transpose_b"] else "kn"}
+        return found | dict.fromkeys(("C", "D", "residual"), "mn") | {"bias": "n"}
+
+    def sized_by(self, shapes: Mapping[int, tuple[int, ...]]) -> "Product":
+        """The product of arrays of these shapes, by argument, where its types leave its sizes open."""
+        found: dict[str, int] = {}
+        for role, number in self.places.items():
+            letters = self._extents[role]
+            if len(shapes.get(number, ())) == len(letters):
+                found |= dict(zip(letters, shapes[number], strict=True))
+        fixed = dict(zip("mnk", self.op.static_mnk, strict=True))
+        m, n, k = (fixed[axis] or found.get(axis, getattr(self, axis)) for axis in "mnk")
+        return replace(self, m=m, n=n, k=k)
+
+    def operands(self, launch: Launch, seed: int, given: Mapping[int, Array] | None = None) -> list[Array]:
+        """An array for each argument that isn't `given`: random numbers, or NaN in all that the kernel must
+        not read.
+        """
+        sizes = {role: tuple(getattr(self, axis) for axis in axes) for role, axes in self._extents.items()}
         read = {"A", "B", "bias", "residual"} | ({self._added} if self._attributes["beta"] else set())
         generator = np.random.default_rng(seed)
         wanted = []
@@ -118,7 +135,12 @@ class Product:
                 raise refuse(self.op, f"has one matrix as {shapes}: pick a --shape where they agree")
             wanted.append((argument, sizes[roles[0]], generator if read & set(roles) else None))
         self._check_memory(sum(s[0] * (_pitch(a, s[1]) - s[1]) for a, s, _ in wanted if len(s) == 2))
-        return [_array(*each) for each in wanted]
+        for number, array in (given or {}).items():
+            if array.shape != wanted[number][1]:
+                shape, got = ("x".join(map(str, s)) for s in (wanted[number][1], array.shape))
+                raise refuse(self.op, f"expects argument {number} of {shape}, got an array of {got}")
+        made = dict(given or {})
+        return [made[i] if i in made else _array(*each) for i, each in enumerate(wanted)]
 
     def expected(self, operands: list[Array]) -> reference.Expected:
         """What must come out of these operands, before the kernel ran on them."""

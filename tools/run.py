@@ -1,62 +1,59 @@
-"""`weft run`: compiles a product, launches it on random inputs and compares the result with float64."""
+"""`weft run`: compiles a kernel, launches it on random or given arrays, compares a product with float64."""
 
+import math
 import time
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
-from weft.tools import cli
+from weft.tools import cli, values
 from weft.tools.bar import Bar
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
     from weft.kernel import Kernel
-    from weft.tools.product import Array, Product
+    from weft.tools.inputs import Prepared
+    from weft.tools.product import Array
 
 _REPEATS = 10
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "file",
-        metavar="FILE.mlir",
-        help="a function of one tile.matmul, without batch, groups and scales; - is stdin",
-    )
-    parser.add_argument("--on", choices=("gpu", "emulator"), help="where (default: the GPU, if there is one)")
-    parser.add_argument(
-        "--arch", metavar="CHIP", help="sm_90a, say (default: the module's, the GPU's, sm_80)"
-    )
-    parser.add_argument("--shape", metavar="MxNxK", help="the sizes that the types leave open (256x256x256)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the random inputs (0)")
-    parser.add_argument("--kernel", metavar="NAME", help="the function to run, where the file has several")
+    add = parser.add_argument
+    add("file", metavar="FILE.mlir", help="a function of one tile.matmul, or any kernel; - is stdin")
+    add("--on", choices=("gpu", "emulator"), help="where (default: the GPU, if there is one)")
+    add("--arch", metavar="CHIP", help="sm_90a, say (default: the module's, the GPU's, sm_80)")
+    add("--shape", metavar="MxNxK", help="the sizes that a tile.matmul's types leave open (256x256x256)")
+    add("--seed", type=int, default=0, metavar="N", help="of the random inputs (0)")
+    add("--kernel", metavar="NAME", help="the function to run, where the file has several")
+    values.add_to(parser)
+    add("--json", action="store_true", help="print the report as one JSON object")
 
 
 def _run(options: Namespace) -> int:
     if options.seed < 0:
         raise WeftError(f"--seed expects a number from 0, got {options.seed}")
     from weft import runtime
-    from weft.kernel import Kernel
-    from weft.stages import compile_module
-    from weft.tools import source
-    from weft.tools.product import Product, shape_of
+    from weft.tools import inputs
 
-    shape = shape_of(options.shape) if options.shape is not None else None
-    module = source.load(options.file, options.kernel)
-    name = cli.name_of(options.file)
-    with cli.speaking_of(name):
-        product = Product.of(module, name, shape)
-        if options.on == "gpu" and (reason := runtime.available()) is not None:
-            raise _no_gpu(reason)  # before a chip is taken that isn't there
-        default = None if options.arch else runtime.default_chip()
-        compiled = compile_module(module, options.arch, name=name, default=default)
-        (launch,) = compiled.launches.values()
-        kernel = Kernel(compiled, launch)
-        on, note = _place(options.on, kernel)
-        operands = product.operands(launch, options.seed)
-        if note:
+    if options.on == "gpu" and (reason := runtime.available()) is not None:
+        raise _no_gpu(reason)  # before a chip is taken that isn't there
+    asked = values.grid_and_block(options)
+    prepared = inputs.prepare(options, options.seed)
+    files = values.saved(options, prepared.arguments)
+    with cli.speaking_of(cli.name_of(options.file)):
+        on, note = _place(options.on, prepared.kernel)
+        prepared = replace(prepared, kernel=prepared.kernel.taking(*prepared.operands))
+        if note and not options.json:
             cli.say(note)
-        return _check(kernel.taking(*operands), product, operands, on)
+        told = _launch(prepared, on, *asked)
+    values.keep(prepared.arguments, options.out, files)
+    if options.json:
+        cli.say_json({**told, "note": note or None})
+    else:
+        _print(told)
+    return 0 if told["passed"] else 1
 
 
 def _place(asked: str | None, kernel: "Kernel") -> tuple[str, str]:
@@ -93,60 +90,74 @@ def _misfit(kernel: "Kernel") -> str | None:
     return None
 
 
-def _check(kernel: "Kernel", product: "Product", operands: "list[Array]", on: str) -> int:
-    """Runs the kernel, prints the report and returns 0 if the result is right."""
-    expected = product.expected(operands)
+def _launch(prepared: "Prepared", on: str, grid: Any, block: Any) -> dict[str, Any]:
+    """Runs the kernel, and what there is to tell of it, as JSON has it."""
+    kernel, product, operands = prepared.kernel, prepared.product, prepared.operands
+    expected = product.expected(operands) if product else None
     run = _on_gpu if on == "gpu" else _in_emulator
-    spent = run(kernel, product, operands)
-    found = expected.compare(operands[product.places["D"]])
-    where = f"{kernel.chip} on the GPU" if on == "gpu" else f"{kernel.chip} in the emulator"
-    error = "some elements aren't finite"
-    if found.finite:
-        error = f"{found.error:.3g} at most (bound {found.bound:.3g}); {found.ratio:.2g} of the bound at most"
-    if kernel.compiled.rows == "any":
-        where += ", for rows that begin anywhere"
-    rows = {"product": str(product), "kernel": f"{kernel.name} for {where}", "schedule": _schedule(kernel)}
-    rows |= _launched(kernel, operands, on) | _resources(kernel) | spent | {"error": error}
-    passed = found.passed and "findings" not in spent
-    _print(rows, passed)
-    return 0 if passed else 1
+    spent = run(prepared, grid, block)
+    told: dict[str, Any] = {
+        "kernel": kernel.name,
+        "chip": kernel.chip,
+        "on": on,
+        "rows": kernel.compiled.rows,
+    }
+    told |= {"product": str(product) if product else None, "schedule": _schedule(kernel) if product else None}
+    told |= _dimensions(kernel, operands, on, grid, block) | _resources(kernel) | spent
+    told["arguments"] = values.described(prepared.arguments)
+    told["passed"] = not spent.get("findings")
+    if product and expected:
+        found = expected.compare(operands[product.places["D"]])
+        told["passed"] = found.passed and told["passed"]
+        told |= {
+            "finite": bool(found.finite),
+            "error": found.error,
+            "bound": found.bound,
+            "ratio": found.ratio,
+        }
+    return told
 
 
-def _on_gpu(kernel: "Kernel", product: "Product", operands: "list[Array]") -> dict[str, str]:
+def _on_gpu(prepared: "Prepared", grid: Any, block: Any) -> dict[str, Any]:
     from weft import runtime
 
+    kernel, product, operands = prepared.kernel, prepared.product, prepared.operands
+    if product is None:  # which may not be run twice on the same arrays
+        kernel(*operands, grid=grid, block=block, on="gpu")
+        return {"device": runtime.current().name}
     resident = [_resident(operand) for operand in operands]
-    kernel(*resident, on="gpu")
+    kernel(*resident, grid=grid, block=block, on="gpu")
     place = product.places["D"]
     operands[place][...] = resident[place].owner.to_numpy()[:, : operands[place].shape[1]]
     # With a beta, D changes from here on.
-    milliseconds = runtime.time(lambda: kernel(*resident, on="gpu"), _REPEATS)
+    milliseconds = runtime.time(lambda: kernel(*resident, grid=grid, block=block, on="gpu"), _REPEATS)
     rate = product.flops / milliseconds / 1e9
-    device = runtime.current()
-    return {"time": f"{milliseconds:.4g} ms, {rate:.4g} TFLOP/s (median of {_REPEATS} on {device.name})"}
+    return {"device": runtime.current().name, "milliseconds": milliseconds, "tflops": rate}
 
 
 def _resident(operand: "Array") -> Any:
     """A copy on the GPU, its rows as far apart."""
+    import numpy as np
+
     from weft import arrays
     from weft.runtime import DeviceArray
 
-    whole = operand if operand.base is None else operand.base
+    whole = operand
+    if operand.ndim > 1:
+        whole = np.zeros((len(operand), operand.strides[0] // operand.itemsize), operand.dtype)
+        whole[:, : operand.shape[1]] = operand
     return replace(arrays.view(DeviceArray.from_numpy(whole)), shape=operand.shape)
 
 
-def _in_emulator(kernel: "Kernel", _: "Product", operands: "list[Array]") -> dict[str, str]:
-    start = time.perf_counter()
+def _in_emulator(prepared: "Prepared", grid: Any, block: Any) -> dict[str, Any]:
+    from weft.tools.emulate import finding_json
+
+    start, kernel = time.perf_counter(), prepared.kernel
     with Bar(f"emulating {kernel.name}") as bar:
-        report = kernel.emulate(*operands, progress=bar)
+        report = kernel.emulate(*prepared.operands, grid=grid, block=block, progress=bar)
     seconds = time.perf_counter() - start
-    spent = {"emulated": f"{report.instructions:,} warp instructions in {seconds:.1f} s"}
-    if report.findings:
-        first = report.findings[0]
-        spent["findings"] = (
-            f"{len(report.findings)}, the first at line {first.line} of the PTX: {first.message}"
-        )
-    return spent
+    findings = [finding_json(finding) for finding in report.findings]
+    return {"instructions": report.instructions, "seconds": seconds, "findings": findings}
 
 
 def _schedule(kernel: "Kernel") -> str:
@@ -159,32 +170,73 @@ def _schedule(kernel: "Kernel") -> str:
     return str(op.schedule)
 
 
-def _launched(kernel: "Kernel", operands: "list[Array]", on: str) -> dict[str, str]:
+def _dimensions(kernel: "Kernel", operands: "list[Any]", on: str, grid: Any, block: Any) -> dict[str, Any]:
     from weft import arrays
 
-    views = [arrays.view(operand) for operand in operands]
+    views = [arrays.view(operand) if hasattr(operand, "shape") else operand for operand in operands]
     if on == "gpu":
-        grid, block = kernel.dimensions(views, multiprocessors=kernel.multiprocessors())
+        found = kernel.dimensions(views, grid, block, kernel.multiprocessors())
     else:
-        grid, block = kernel.dimensions(views)
-    threads = block[0] * block[1] * block[2]
-    return {"launch": f"grid {'x'.join(map(str, grid))}, {threads} threads ({threads // 32} warps) each"}
+        found = kernel.dimensions(views, grid, block)
+    return {"grid": list(found[0]), "block": list(found[1]), "cluster": list(kernel.launch.cluster)}
 
 
-def _resources(kernel: "Kernel") -> dict[str, str]:
+def _resources(kernel: "Kernel") -> dict[str, Any]:
     """What ptxas says; the emulator runs without it."""
     try:
-        taken = kernel.resources
+        return {"resources": asdict(kernel.resources)}
     except WeftError as error:
-        return {"registers": f"unknown: {error.diagnostics[0].message}"}
-    spills = f"{taken.spill_stores} bytes stored, {taken.spill_loads} loaded"
-    if not taken.spill_stores + taken.spill_loads:
-        spills = "no spills"
-    shared = f"{taken.shared_bytes} bytes of shared memory"
-    return {"resources": f"{taken.registers} registers, {spills}, {shared}"}
+        return {"resources": None, "no_resources": error.diagnostics[0].message}
 
 
-def _print(rows: dict[str, str], passed: bool) -> None:
+def _rows(told: dict[str, Any]) -> dict[str, str]:
+    """The report as lines with a name each."""
+    where = f"{told['chip']} on the GPU" if told["on"] == "gpu" else f"{told['chip']} in the emulator"
+    where += ", for rows that begin anywhere" if told["rows"] == "any" else ""
+    found = {
+        "product": told["product"],
+        "kernel": f"{told['kernel']} for {where}",
+        "schedule": told["schedule"],
+    }
+    threads = math.prod(told["block"])
+    grid = "x".join(map(str, told["grid"]))
+    found["launch"] = f"grid {grid}, {threads} threads ({-(-threads // 32)} warps) each"
+    if (taken := told["resources"]) is None:
+        found["registers"] = f"unknown: {told['no_resources']}"
+    else:
+        spills = f"{taken['spill_stores']} bytes stored, {taken['spill_loads']} loaded"
+        if not taken["spill_stores"] + taken["spill_loads"]:
+            spills = "no spills"
+        shared = f"{taken['shared_bytes']} bytes of shared memory"
+        found["resources"] = f"{taken['registers']} registers, {spills}, {shared}"
+    return {name: text for name, text in (found | _spent(told) | _results(told)).items() if text}
+
+
+def _spent(told: dict[str, Any]) -> dict[str, str]:
+    if "milliseconds" in told:
+        rate = f"{told['milliseconds']:.4g} ms, {told['tflops']:.4g} TFLOP/s"
+        return {"time": f"{rate} (median of {_REPEATS} on {told['device']})"}
+    if "instructions" not in told:
+        return {"device": told["device"]}
+    found = {"emulated": f"{told['instructions']:,} warp instructions in {told['seconds']:.1f} s"}
+    if findings := told["findings"]:
+        first = f"the first at line {findings[0]['line']} of the PTX: {findings[0]['message']}"
+        found["findings"] = f"{len(findings)}, {first}"
+    return found
+
+
+def _results(told: dict[str, Any]) -> dict[str, str]:
+    if "error" not in told:
+        return values.rows(told["arguments"])
+    if not told["finite"]:
+        return {"error": "some elements aren't finite"}
+    error = (
+        f"{told['error']:.3g} at most (bound {told['bound']:.3g}); {told['ratio']:.2g} of the bound at most"
+    )
+    return {"error": error}
+
+
+def _print(told: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -194,12 +246,17 @@ def _print(rows: dict[str, str], passed: bool) -> None:
     if not console.is_terminal:
         console = Console(highlight=False, width=200)
     table = Table.grid(padding=(0, 2))
-    for name, text in rows.items():
+    for name, text in _rows(told).items():
         table.add_row(Text(name, "bold"), Text(text))
+    verdict = "[bold green]PASS[/]" if told["passed"] else "[bold red]FAIL[/]"
+    if told["passed"] and told["product"] is None:
+        verdict = "[bold]RAN[/]; no reference is known"
     with console.capture() as report:
         console.print(table)
-        console.print("[bold green]PASS[/]" if passed else "[bold red]FAIL[/]", end="")
+        console.print(verdict, end="")
     cli.say("\n".join(line.rstrip() for line in report.get().split("\n")))
 
 
-RUN = Command("run", "run a product on random inputs and compare it with float64", _arguments, _run)
+RUN = Command(
+    "run", "run a kernel on random or given arrays; compare a product with float64", _arguments, _run
+)

@@ -12,9 +12,12 @@ from weft.mlir import func, gpu, operations
 from weft.tools import cli
 
 
-def load(path: str, kernel: str | None = None) -> Any:
-    """The module in a file or on stdin (`-`), of several kernels only `kernel`. Raises WeftError."""
-    text, name = cli.read(path), cli.name_of(path)
+def load(path: str, kernel: str | None = None, text: str | None = None) -> Any:
+    """The module in a file or on stdin (`-`), of several kernels only `kernel`. Raises WeftError.
+
+    `text` is the file's, where it has been read already.
+    """
+    text, name = cli.read(path) if text is None else text, cli.name_of(path)
     # Locations carry a file's name; what isn't a file (a pipe) can be read only once.
     module = mlir.parse_file(path, context()) if Path(path).is_file() else mlir.parse(text, context(), name)
     with cli.speaking_of(name):

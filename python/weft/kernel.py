@@ -199,22 +199,19 @@ class Kernel:
         *args: Any,
         grid: Sequence[int] | None = None,
         block: Sequence[int] | None = None,
-        progress: Callable[[int, int], None] | None = None,
-        seed: int | None = None,
-        trace: str | None = None,
+        **options: Any,
     ) -> "emulator.Report":
         """Runs the kernel's PTX in the emulator on CPU arrays, which it updates, and returns the emulator's
         report.
 
-        `progress` is called with the number of CTAs that are done and their total; with `seed` warps take
-        turns at random; `trace` is a file to write a timeline to.
+        `options` are those of `emulator.Module.launch`: `progress` is called with the number of CTAs that are
+        done and their total; `seed` has warps take turns at random; `trace` is a file to write a timeline to.
         """
         from weft import emulator
 
         views = self._views(args)
         if self._misaligned(views):
-            other = self.for_any_rows
-            return other.emulate(*args, grid=grid, block=block, progress=progress, seed=seed, trace=trace)
+            return self.for_any_rows.emulate(*args, grid=grid, block=block, **options)
         grid_, block_ = self.dimensions(views, grid, block, _EMULATED_MULTIPROCESSORS)
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
         parameters = _parameters(self.launch, views, lambda view: buffers[id(view)], _emulator_number)
@@ -234,10 +231,7 @@ class Kernel:
             block=block_,
             args=[*parameters, *maps],
             shared_bytes=self.shared_bytes,
-            progress=progress,
-            seed=seed,
-            trace=trace,
-            dependent=self.launch.dependent,
+            **{"dependent": self.launch.dependent} | options,
         )
         self._emulated = memories
         return report

@@ -10,6 +10,7 @@
 // RUN: not weft run %s --on emulator --kernel unused 2>> %t/log
 // RUN: not weft run %s --on emulator --kernel square --shape 32x16x32 2>> %t/log
 // RUN: not weft run %s --on emulator --kernel other 2>> %t/log
+// RUN: not weft run %s --on emulator --kernel other --shape 8x8x8 2>> %t/log
 // RUN: not weft run %s --on emulator --kernel apart --shape 40x24x33 2>> %t/log
 // RUN: FileCheck %s < %t/log
 
@@ -18,16 +19,17 @@
 // CHECK-NEXT: weft: error: checking 2000000000x2x2000000000 takes {{[0-9]+}} GiB of memory, this machine has
 // CHECK-NEXT: weft: error: --seed expects a number from 0, got -1
 // CHECK-NEXT: weft: error: argument --on: invalid choice: 'cpu'
-// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 13]]:3: error: 'tile.matmul' op has types that fix K to 48, but --shape says 16
+// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 14]]:3: error: 'tile.matmul' op has types that fix K to 48, but --shape says 16
 // CHECK-NEXT:   "tile.matmul"
 // CHECK-NEXT: {{^}}  ^
-// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 15]]:3: error: 'tile.matmul' op leaves argument 2 of its function alone
+// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 16]]:3: error: 'tile.matmul' op leaves argument 2 of its function alone
 // CHECK-NEXT:   "tile.matmul"
 // CHECK-NEXT: {{^}}  ^
-// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 17]]:3: error: 'tile.matmul' op has one matrix as A (32x32) and B (32x16)
+// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 18]]:3: error: 'tile.matmul' op has one matrix as A (32x32) and B (32x16)
 // CHECK-NEXT:   "tile.matmul"
 // CHECK-NEXT: {{^}}  ^
-// CHECK-NEXT: weft: error: {{.*}}run-mistakes.mlir has no tile.matmul: weft run checks a product
+// CHECK-NEXT: weft: error: argument 0 of other is memref<?xf32>: give its sizes, --arg 0=random:64, say
+// CHECK-NEXT: weft: error: --shape sets the sizes of a tile.matmul, and {{.*}}run-mistakes.mlir has none: use --arg
 // CHECK-NEXT: weft: error: checking 40x24x33 takes {{[0-9]+}} GiB of memory, this machine has
 
 func.func @fixed(%A: memref<?x48xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {

@@ -1,0 +1,315 @@
+"""The arguments of a launch: how `--arg` writes them, and where `--out` and `--save` keep them afterwards."""
+
+import os
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import WeftError
+from weft.tools import cli
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_INTEGERS = {
+    f"{kind}{bits}": ("u" if kind in "ub" else "i", bits) for kind in "usb" for bits in (8, 16, 32, 64)
+}
+_FLOATS = ("f32", "f64")
+_HALVES = ("f16", "bf16")
+_NEW = re.compile(r"(random|zeros):(.*)")
+_SIZES = re.compile(r"(\d+(?:x\d+)*)(?:x([A-Za-z]\w*))?")
+_MOST = 2**31 - 1  # of one size
+_ARG_HELP = (
+    "an argument, in order, or N=VALUE for argument N (from 0): FILE.npy (an array, written back if it "
+    "changes), random:SIZES or zeros:SIZES for a new array (128x64, with its type 128x64xbf16), a number, "
+    "TYPE:NUMBER such as f32:1.5 or u64:7, bytes:FILE or hex:DIGITS for a struct by value"
+)
+
+
+def add_to(parser: ArgumentParser) -> None:
+    """Declares the options that describe a launch."""
+    add = parser.add_argument
+    add("--arg", metavar="VALUE", action="append", default=[], help=_ARG_HELP)
+    add("--out", metavar="DIR", help="where changed arrays of files go (default: their own files)")
+    add(
+        "--save",
+        metavar="N=FILE.npy",
+        action="append",
+        default=[],
+        help="keep argument N as it is afterwards",
+    )
+    add("--grid", metavar="X[,Y[,Z]]", help="CTAs (default: what the kernel sets; 1 for PTX)")
+    add("--block", metavar="X[,Y[,Z]]", help="threads of a CTA (default: what the kernel sets; 1 for PTX)")
+
+
+@dataclass
+class Argument:
+    """A launch argument; an array comes from `file`, where it has one, and was `before` when it was made."""
+
+    value: Any
+    file: Path | None = None
+    before: bytes = b""
+
+    @classmethod
+    def of_array(cls, array: "npt.NDArray[Any]", file: Path | None = None) -> "Argument":
+        """An argument that the launch may change."""
+        return cls(array, file, array.tobytes())
+
+    @property
+    def changed(self) -> bool:
+        """Whether it is an array that is no longer what it was."""
+        return hasattr(self.value, "tobytes") and bool(self.before) and self.value.tobytes() != self.before
+
+
+def numbered(texts: Sequence[str]) -> dict[int, str]:
+    """The text of each argument by its number. Raises WeftError for two of one argument."""
+    found: dict[int, str] = {}
+    number = 0
+    for text in texts:
+        head, equals, value = text.partition("=")
+        if equals and head.isascii() and head.isdigit():
+            number = int(head)
+        else:
+            value = text
+        if number in found:
+            raise WeftError(f"--arg {text}: argument {number} is given twice, first as {found[number]}")
+        found[number] = value
+        number += 1
+    return found
+
+
+def in_order(texts: Sequence[str], seed: int) -> list[Argument]:
+    """The arguments of a PTX kernel, of which nothing but the text is known. Raises WeftError."""
+    given = numbered(texts)
+    if missing := sorted(set(range(len(given))) - set(given)):
+        raise WeftError(f"--arg: argument {missing[0]} has no value, but argument {max(given)} has")
+    return [_plain_argument(given[number], seed + number) for number in range(len(given))]
+
+
+def _plain_argument(text: str, seed: int) -> Argument:
+    kind, colon, rest = text.partition(":")
+    if (made := new_array(text, None, seed)) is not None:
+        return made
+    if text.endswith(".npy"):
+        return array_of(text)
+    if colon and kind == "hex":
+        try:
+            return Argument(bytes.fromhex(rest))
+        except ValueError:
+            raise WeftError(f"--arg {text}: expected hexadecimal digits") from None
+    if colon and kind == "bytes":
+        try:
+            return Argument(Path(rest).read_bytes())
+        except OSError as failure:
+            raise WeftError(f"cannot read '{rest}': {failure.strerror}") from None
+    if colon:
+        return Argument(_typed(kind, rest, text))
+    return Argument(number_of(text, text))
+
+
+def number_of(text: str, argument: str) -> int | float:
+    """The number that a text is. Raises WeftError for another text of the `--arg argument`."""
+    for read in (lambda t: int(t, 0), float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    raise WeftError(
+        f"--arg {argument}: expected a number, TYPE:NUMBER, FILE.npy, random:SIZES, zeros:SIZES, bytes:FILE "
+        "or hex:DIGITS"
+    )
+
+
+def _typed(kind: str, text: str, argument: str) -> "np.generic | int | bytes":
+    import ml_dtypes
+    import numpy as np
+
+    from weft.suggest import did_you_mean
+
+    value = number_of(text, argument)
+    if kind in _INTEGERS:
+        sign, bits = _INTEGERS[kind]
+        if not isinstance(value, int):
+            raise WeftError(f"--arg {argument}: expected an integer")
+        limits = np.iinfo(f"{sign}{bits // 8}")
+        low = limits.min if kind[0] == "s" else -(1 << (bits - 1))
+        if not low <= value <= limits.max:
+            raise WeftError(f"--arg {argument}: doesn't fit {bits} bits")
+        return value
+    if kind in _FLOATS:
+        with np.errstate(over="ignore"):
+            return np.float32(value) if kind == "f32" else np.float64(value)
+    if kind in _HALVES:
+        with np.errstate(over="ignore"):
+            half = np.array(value, np.float16 if kind == "f16" else ml_dtypes.bfloat16)
+        return half.tobytes()
+    types = [*_INTEGERS, *_FLOATS, *_HALVES]
+    raise WeftError(f"--arg {argument}: '{kind}' is no type: {', '.join(types)}{did_you_mean(kind, types)}")
+
+
+def array_of(text: str) -> Argument:
+    """The array in a file. Raises WeftError where there is none."""
+    import numpy as np
+
+    path = Path(text)
+    try:
+        array: npt.NDArray[np.generic] = np.load(path, allow_pickle=False)
+    except OSError as failure:
+        raise WeftError(f"cannot read '{path}': {failure.strerror or failure}") from None
+    except (ValueError, EOFError, SyntaxError):
+        raise WeftError(f"cannot read '{path}': no array as np.save writes it") from None
+    if not isinstance(array, np.ndarray) or not array.ndim:
+        raise WeftError(f"'{path}' holds no array of one or more dimensions")
+    return Argument.of_array(array, path)
+
+
+def new_array(
+    text: str, dtype: str | None, seed: int, strides: Sequence[int | None] | None = None
+) -> Argument | None:
+    """The array that `random:SIZES` or `zeros:SIZES` asks for, None for another text.
+
+    `dtype` is the elements' type as MLIR spells it, where it is known; `strides` are as for `filled`.
+    """
+    if (asked := _NEW.fullmatch(text)) is None:
+        return None
+    kind, sizes = asked.groups()
+    match = _SIZES.fullmatch(sizes)
+    shape = [int(size[:20]) for size in match[1].split("x")] if match else []
+    if match is None or not all(1 <= size <= _MOST for size in shape):
+        raise WeftError(f"--arg {text}: expected sizes from 1 to 2**31 - 1 such as {kind}:128x64")
+    named = match[2]
+    if named is None and dtype is None:
+        raise WeftError(f"--arg {text}: name the type of its elements too: {text}xf32, say")
+    if named is not None and dtype is not None and named != dtype:
+        raise WeftError(f"--arg {text}: the kernel's argument has elements of {dtype}, not of {named}")
+    return Argument.of_array(filled(kind, str(named or dtype), shape, seed, strides))
+
+
+def filled(
+    kind: str, dtype: str, shape: Sequence[int], seed: int, strides: Sequence[int | None] | None = None
+) -> "npt.NDArray[Any]":
+    """A new array, `random` or `zeros`; `strides` are the type's, None where it leaves them open.
+
+    Raises WeftError for an unknown type, and for more memory than the machine has.
+    """
+    import numpy as np
+
+    from weft import arrays
+
+    wanted, apart = arrays.numpy_dtype(dtype), 1
+    steps: list[int] = []
+    for size, stride in zip(reversed(shape), reversed(strides or [None] * len(shape)), strict=True):
+        steps.insert(0, apart if stride is None else stride)
+        apart = max(size * steps[0], 1)
+    span = 1 + sum((size - 1) * step for size, step in zip(shape, steps, strict=True))
+    if 8 * span > (present := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
+        sizes = "x".join(map(str, shape))
+        raise WeftError(f"an array of {sizes} takes too much memory: this machine has {present >> 30} GiB")
+    flat = np.zeros(span, wanted) if kind == "zeros" else _random(span, wanted, seed)
+    # NumPy doesn't find every type of ml_dtypes again by its letter: strides are set on plain integers.
+    plain = flat.view(f"u{flat.itemsize}")
+    return np.lib.stride_tricks.as_strided(plain, shape, [s * flat.itemsize for s in steps]).view(wanted)
+
+
+def _random(count: int, dtype: "np.dtype[Any]", seed: int) -> "npt.NDArray[Any]":
+    """Integers from all of 8 bits, or normal numbers."""
+    import numpy as np
+
+    generator = np.random.default_rng(seed)
+    if np.issubdtype(dtype, np.integer):
+        least = max(int(np.iinfo(dtype).min), -128)
+        return generator.integers(least, least + 256, count).astype(dtype)
+    return generator.standard_normal(count, np.float32).astype(dtype)
+
+
+def grid_and_block(options: Namespace) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """What `--grid` and `--block` set."""
+    asked = (("grid", options.grid), ("block", options.block))
+    grid, block = (None if text is None else (*dims(text, what), 1, 1)[:3] for what, text in asked)
+    return grid, block
+
+
+def dims(text: str, what: str) -> tuple[int, ...]:
+    """One to three numbers, separated by commas or x. Raises WeftError, which names the option `what`."""
+    parts = text.replace("x", ",").split(",")
+    if not 1 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
+        raise WeftError(f"--{what} expects one to three numbers such as 4,2,1, got '{text}'")
+    return tuple(int(part[:20]) for part in parts)
+
+
+def saved(options: Namespace, arguments: Sequence[Argument]) -> dict[int, str]:
+    """The files that `--save` names, by argument. Raises WeftError for one that can't be written, and for an
+    argument that is no array.
+    """
+    found = {}
+    for text in options.save:
+        number, equals, file = text.partition("=")
+        if not (equals and file and number.isascii() and number.isdigit()):
+            raise WeftError(f"--save expects the number of an argument and a file, 2=d.npy, got '{text}'")
+        if int(number) >= len(arguments) or not hasattr(arguments[int(number)].value, "shape"):
+            raise WeftError(f"--save {text}: the kernel has no array as argument {number}")
+        cli.check_writable(file)
+        found[int(number)] = file
+    return found
+
+
+def keep(arguments: Sequence[Argument], folder: str | None, files: Mapping[int, str]) -> None:
+    """Writes the arrays of files that have changed, and those that are to be saved."""
+    if folder is not None:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as failure:
+            raise WeftError(f"cannot make '{folder}': {failure.strerror}") from None
+    for argument in arguments:
+        if argument.file is not None and argument.changed:
+            target = argument.file if folder is None else Path(folder) / argument.file.name
+            _write(str(target), argument.value)
+    for number, file in files.items():
+        _write(file, arguments[number].value)
+
+
+def _write(path: str, array: "npt.NDArray[Any]") -> None:
+    from io import BytesIO
+
+    import numpy as np
+
+    data = BytesIO()
+    np.save(data, array, allow_pickle=False)
+    cli.write(path, data.getvalue())
+
+
+def described(arguments: Sequence[Argument]) -> list[dict[str, Any]]:
+    """What became of each argument: of an array its type, if it changed, its least and greatest number."""
+    return [_described(number, argument) for number, argument in enumerate(arguments)]
+
+
+def _described(number: int, argument: Argument) -> dict[str, Any]:
+    import numpy as np
+
+    found: dict[str, Any] = {"number": number}
+    if not isinstance(argument.value, np.ndarray):
+        return found | {"value": argument.value if isinstance(argument.value, int | float) else None}
+    array = argument.value
+    found |= {"shape": list(array.shape), "type": array.dtype.name, "changed": argument.changed}
+    numbers = array.astype(np.float64) if array.dtype.kind != "V" or array.dtype.names is None else array
+    finite = numbers[np.isfinite(numbers)] if array.size else numbers
+    found["finite"] = bool(finite.size == array.size)
+    if finite.size:
+        found |= {"min": float(finite.min()), "max": float(finite.max())}
+    return found
+
+
+def rows(told: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """A line for each array that the launch has changed."""
+    found = {}
+    for entry in told:
+        if entry.get("changed"):
+            text = f"{'x'.join(map(str, entry['shape']))} {entry['type']}, changed"
+            if "min" in entry:
+                text += f": from {entry['min']:.6g} to {entry['max']:.6g}"
+            found[f"argument {entry['number']}"] = text + ("" if entry["finite"] else ", not all finite")
+    return found
