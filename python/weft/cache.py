@@ -5,26 +5,49 @@ import functools
 import hashlib
 import os
 import re
+import stat
 import struct
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from weft.errors import warn
+from weft.errors import WeftError, warn
 
 LIMIT_BYTES = 1 << 30
+_MOST_BYTES = 1 << 28  # of an entry: a larger one is neither kept nor read into memory
 _MAGIC = b"weft\x00\x00\x00\x01"
 _HEADER = struct.Struct("<8s32sQ")
 _WRITES_PER_PRUNE = 64
 # A temporary file of that age was left by a process that died.
 _STALE_SECONDS = 3600
 
+Key = Sequence[str | bytes]
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """What is kept under one key, or a file that is to become such: when it was used, and its size."""
+
+    used: float
+    bytes: int
+    path: Path
+
+    def remove(self) -> None:
+        """Removes it, if it can be."""
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
 
 class Cache:
-    """Bytes by key in `directory`, any number of processes at once; with no directory, nothing is kept.
+    """Bytes by key in `directory`, any number of processes and threads at once; with no directory, nothing is
+    kept.
 
-    An entry that is damaged or isn't ours is made again; a directory that can't be written costs a warning.
+    A damaged entry is made again. A directory or an entry that belongs to another user or that others can
+    write is neither believed nor touched, at the cost of a warning; a directory that can't be written costs a
+    warning, too.
     """
 
     def __init__(self, directory: Path | None, *, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -33,74 +56,180 @@ class Cache:
         self._writes = 0
         self._warned = False
 
-    def get_or_make(self, kind: str, key_parts: Sequence[str | bytes], make: Callable[[], bytes]) -> bytes:
-        """The entry of that kind (say "cubin") and key, made where there is none from what the key names."""
-        if self.directory is None:
+    def get_or_make(
+        self,
+        kind: str,
+        key: Key | Callable[[], Key | None],
+        make: Callable[[], bytes],
+        valid: Callable[[bytes], bool] = lambda data: True,
+    ) -> bytes:
+        """The entry of that kind (say "cubin") and key, made where there is no `valid` one.
+
+        The key holds all that decides what `make` makes. Where that may change meanwhile, the key is a
+        function: None where it can't be told, and what is made is kept only if the key is still the same.
+        """
+        if self.directory is None or (digest := _digest_of(kind, key)) is None:
             return make()
-        key = _digest(kind, *key_parts)
-        path = self.directory / f"{kind}-{key.hex()}"
-        data = self._read(path, key)
-        if data is None:
-            data = make()
-            self._write(path, key, data)
-        return data
+        path = self.directory / f"{kind}-{digest.hex()}"
+        with _alone(path):
+            try:
+                data = self._read(path, digest)
+            except _NotOursError as error:
+                self._warn(str(error))
+                return make()
+            if data is None or not valid(data):
+                data = make()
+                if not callable(key) or _digest_of(kind, key) == digest:
+                    self._write(path, digest, data)
+            return data
 
     def prune(self) -> None:
         """Over the limit, remove the least recently used entries, down to three quarters of it."""
+        with contextlib.suppress(OSError):
+            for left in self._files(_UNFINISHED):
+                if left.used < time.time() - _STALE_SECONDS:
+                    left.remove()
+            found = self.entries()
+            total = sum(entry.bytes for entry in found)
+            if total <= self.limit_bytes:
+                return
+            for entry in sorted(found):
+                if total <= self.limit_bytes * 3 // 4:
+                    break
+                entry.remove()
+                total -= entry.bytes
+
+    def entries(self) -> "list[Entry]":
+        """What is kept. Raises OSError where the directory can't be read."""
+        return self._files(_ENTRY)
+
+    def _files(self, name: re.Pattern[str]) -> "list[Entry]":
+        """Our own files of such a name."""
+        found: list[Entry] = []
         if self.directory is None:
-            return
-        found = []
-        with contextlib.suppress(OSError), os.scandir(self.directory) as entries:
+            return found
+        with os.scandir(self.directory) as entries:
             for entry in entries:
                 # Others prune at the same time.
                 with contextlib.suppress(FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)
-                    if _ENTRY.fullmatch(entry.name):
-                        found.append((status.st_mtime, status.st_size, entry.path))
-                    elif entry.name.startswith(".new-") and status.st_mtime < time.time() - _STALE_SECONDS:
-                        Path(entry.path).unlink()
-        total = sum(size for _, size, _ in found)
-        if total <= self.limit_bytes:
-            return
-        for _, size, path in sorted(found):
-            if total <= self.limit_bytes * 3 // 4:
-                break
-            with contextlib.suppress(OSError):
-                Path(path).unlink()
-            total -= size
-
-    def _read(self, path: Path, key: bytes) -> bytes | None:
-        try:
-            entry = path.read_bytes()
-        except OSError:
-            return None
-        if (data := _unpacked(entry, key)) is None:
-            with contextlib.suppress(OSError):
-                path.unlink()
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(path)  # for prune: file systems may leave the time of access alone
-        return data
+                    if name.fullmatch(entry.name) and not _complaint(entry.path, status, stat.S_ISREG):
+                        found.append(Entry(status.st_mtime, status.st_size, Path(entry.path)))
+        return found
 
     def check(self) -> None:
-        """Raises OSError where nothing can be kept."""
+        """Raises WeftError, or the system's OSError, where nothing can be kept."""
         if self.directory is not None:
             _make(self.directory)
+            if (complaint := _complaint(self.directory, self.directory.stat(), stat.S_ISDIR)) is not None:
+                raise WeftError(complaint)
             with tempfile.TemporaryFile(dir=self.directory):
                 pass
 
+    def _read(self, path: Path, key: bytes) -> bytes | None:
+        """The data of an entry; None where there is none. Raises _NotOursError for what we leave alone."""
+        try:
+            _refuse_others(path.parent, path.parent.stat(), stat.S_ISDIR)
+            # Opening a FIFO would wait for its writer, and a link may lead anywhere.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            with contextlib.suppress(OSError):
+                _refuse_others(path, path.lstat(), stat.S_ISREG)
+            return None
+        try:
+            status = os.fstat(descriptor)
+            _refuse_others(path, status, stat.S_ISREG)
+            if status.st_size > _MOST_BYTES:
+                return None
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                data = _unpacked(file.read(_MOST_BYTES), key)
+            if data is not None:
+                with contextlib.suppress(OSError):
+                    os.utime(descriptor)  # for prune: file systems may leave the time of access alone
+            return data
+        finally:
+            os.close(descriptor)
+
     def _write(self, path: Path, key: bytes, data: bytes) -> None:
+        if len(data) > _MOST_BYTES - _HEADER.size:
+            return
         try:
             _make(path.parent)
+            _refuse_others(path.parent, path.parent.stat(), stat.S_ISDIR)
             _replace(path, _packed(data, key))
+        except _NotOursError as error:
+            self._warn(str(error))
+            return
         except OSError as error:
-            if not self._warned:
-                self._warned = True
-                warn(f"weft compiles uncached: {path.parent}: {error.strerror or error}")
+            self._warn(f"{path.parent}: {error.strerror or error}")
             return
         if self._writes % _WRITES_PER_PRUNE == 0:
             self.prune()
         self._writes += 1
+
+    def _warn(self, reason: str) -> None:
+        if not self._warned:
+            self._warned = True
+            warn(f"weft compiles uncached: {reason}")
+
+
+class _NotOursError(Exception):
+    """A directory or an entry that we neither believe nor change, and what its owner can do about it."""
+
+
+def _refuse_others(path: Path, status: os.stat_result, wanted: Callable[[int], bool]) -> None:
+    if (complaint := _complaint(path, status, wanted)) is not None:
+        raise _NotOursError(complaint)
+
+
+def _complaint(path: str | Path, status: os.stat_result, wanted: Callable[[int], bool]) -> str | None:
+    """Why something isn't of the `wanted` type and written by this user alone; None where it is."""
+    if not wanted(status.st_mode):
+        what = "directory" if wanted is stat.S_ISDIR else "regular file"
+        return f"{path} isn't a {what}: remove it, or set WEFT_CACHE_DIR to another directory"
+    if status.st_uid != os.geteuid():
+        owner = f"{path} belongs to user {status.st_uid}, and Weft runs as {os.geteuid()}"
+        return f"{owner}: set WEFT_CACHE_DIR to a directory of your own"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others can write {path}: run `chmod go-w {path}`"
+    return None
+
+
+class _EntryLock:
+    """The lock of an entry, and how many threads hold it or wait for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.users = 0
+
+
+_locks: dict[Path, _EntryLock] = {}
+_guard = threading.Lock()
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One thread at a time for an entry: the others find it once it is made."""
+    with _guard:
+        lock = _locks.setdefault(path, _EntryLock())
+        lock.users += 1
+    try:
+        with lock.lock:
+            yield
+    finally:
+        with _guard:
+            lock.users -= 1
+            if lock.users == 0 and _locks.get(path) is lock:
+                del _locks[path]
+
+
+def _after_fork() -> None:
+    """In a child nobody would release what other threads hold."""
+    global _locks, _guard
+    _locks, _guard = {}, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _make(directory: Path) -> None:
@@ -108,14 +237,16 @@ def _make(directory: Path) -> None:
 
 
 def default() -> Cache:
-    """The user's cache: in $WEFT_CACHE_DIR or the system's place for it; none with WEFT_CACHE=0."""
+    """The user's cache: in $WEFT_CACHE_DIR or the system's directory for it; none with WEFT_CACHE=0."""
     if os.environ.get("WEFT_CACHE") == "0":
         return _cache(None)
     if given := os.environ.get("WEFT_CACHE_DIR"):
-        return _cache(Path(given))
+        return _cache(Path(given).absolute())
     import platformdirs
 
-    return _cache(Path(platformdirs.user_cache_dir("weft")))
+    directory = Path(platformdirs.user_cache_dir("weft"))
+    # "~" stays as it is for a user whom the system doesn't know: that would be a directory of this name here.
+    return _cache(directory if directory.is_absolute() else None)
 
 
 @functools.cache
@@ -124,13 +255,19 @@ def _cache(directory: Path | None) -> Cache:
 
 
 _ENTRY = re.compile(r"[\w.]+-[0-9a-f]{64}")
+_UNFINISHED = re.compile(r"\.new-.*")
+
+
+def _digest_of(kind: str, key: Key | Callable[[], Key | None]) -> bytes | None:
+    found = key() if callable(key) else key
+    return None if found is None else _digest(kind, *found)
 
 
 def _digest(*parts: str | bytes) -> bytes:
     """SHA-256 over the parts, each after its length: "ab", "c" isn't "a", "bc"."""
     state = hashlib.sha256()
     for part in parts:
-        data = part.encode() if isinstance(part, str) else part
+        data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
         state.update(struct.pack("<Q", len(data)) + data)
     return state.digest()
 
