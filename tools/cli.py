@@ -1,12 +1,10 @@
 """What every command-line tool shares: reading and writing files, and telling about mistakes as MLIR does."""
 
-import errno
 import json
 import math
 import os
 import re
 import sys
-import tempfile
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+from weft import system
 from weft.errors import Diagnostic, WeftError
 
 STDIN = "<stdin>"
@@ -200,31 +199,19 @@ def write(path: str, data: str | bytes) -> None:
     if path == "-":
         _to_stdout(raw)
         return
-    target = Path(os.path.realpath(path))
-    try:
-        if target.exists() and not target.is_file():
-            _write_in_place(target, raw)
-            return
-        draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            draft.write_bytes(raw)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-    except OSError as failure:
-        raise WeftError(f"cannot write '{path}': {failure.strerror}") from None
+    _refused(path, lambda target: system.write(target, raw))
 
 
 def check_writable(path: str) -> None:
     """Raises WeftError where `write` would, as far as that can be told without a trace."""
-    target = Path(os.path.realpath(path))
+    _refused(path, system.check_writable)
+
+
+def _refused(path: str, action: Callable[[Path], None]) -> None:
     try:
-        if target.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not target.exists() or target.is_file():
-            tempfile.TemporaryFile(dir=target.parent).close()
+        action(Path(path))
     except OSError as failure:
-        raise WeftError(f"cannot write '{path}': {failure.strerror}") from None
+        raise system.refusal(f"cannot write '{path}'", failure) from None
 
 
 def say_json(value: Any) -> None:
@@ -263,9 +250,3 @@ def _to_stdout(raw: bytes) -> None:
 def _abandon_stdout() -> None:
     """Lets what stdout still holds go nowhere: Python would complain once more when it flushes it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _write_in_place(target: Path, raw: bytes) -> None:
-    """For what can't be replaced: `/dev/null`, a pipe."""
-    with target.open("wb") as file:
-        file.write(raw)

@@ -2,15 +2,17 @@
 
 import os
 import re
-import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from weft import system
 from weft.errors import WeftError
 from weft.tools import cli
 from weft.tools.command import Command
+
+_PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def _llvm() -> str:
 
     # In a process of its own: this LLVM isn't the one that MLIR's bindings have loaded here.
     code = "import llvmlite, llvmlite.binding as b; print(llvmlite.__version__, *b.llvm_version_info)"
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    done = system.run(system.python("-c", code), timeout=_PATIENCE_SECONDS)
     if done.returncode:
         raise WeftError("llvmlite doesn't load: pip install llvmlite==0.50.0")
     wheel, *version = done.stdout.split()
@@ -55,7 +57,7 @@ def _ptxas() -> str:
 
     program = ptxas.find("ptxas")
     version = ptxas.version()
-    listed = subprocess.run([program, "--help"], capture_output=True, text=True, check=False).stdout
+    listed = system.run([program, "--help"], timeout=_PATIENCE_SECONDS).stdout
     known = set(re.findall(r"'(sm_\w+)'", listed))
     return f"{version} ({program}); assembles for {_chips(name for name in CHIPS if name in known)}"
 
@@ -91,10 +93,12 @@ def _cache() -> str:
         raise WeftError("switched off by WEFT_CACHE=0")
     try:
         kept.check()
-        entries = [entry.stat() for entry in directory.iterdir()]
+        entries = kept.entries()
     except OSError as error:
         raise WeftError(f"{directory} can't be written, so nothing is kept: {error.strerror}") from None
-    size = sum(entry.st_size for entry in entries)
+    except WeftError as error:
+        raise WeftError(f"nothing is kept: {error.diagnostics[0].message}") from None
+    size = sum(entry.bytes for entry in entries)
     return f"{directory}: {len(entries)} entries, {size / 2**20:.1f} of at most {cache.LIMIT_BYTES >> 20} MiB"
 
 

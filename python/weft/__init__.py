@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+# First of all, since it records the state of the files that are loaded after it.
+from weft import loaded as _loaded  # noqa: F401  isort: skip
 from weft.errors import Diagnostic, Location, WeftError
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from weft import loaded
 from weft.errors import WeftError
 
 # What is imported from the package, and names in it that older bindings or namesakes lack.
@@ -48,6 +49,7 @@ def choose(names: Sequence[str], install: str) -> Chosen:
         places = _places(name)
         if places is None:
             continue
+        loaded.watch(name, *places, *(f"{place}/_mlir_libs" for place in places))
         if (reason := _lacking(name, places)) is None:
             return Chosen(name, tuple(left))
         left.append(f"the package '{name}' at {', '.join(places) or 'an unknown path'} isn't used: {reason}")

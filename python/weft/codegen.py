@@ -9,17 +9,26 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
+from weft import loaded, system
 from weft.errors import Diagnostic, Location, WeftError
 
 TIMEOUT_SECONDS = 300
 TRIPLE = "nvptx64-nvidia-cuda"
+OPT_LEVEL = 3
 LAST_PTX = (9, 0)
 """The newest PTX version that LLVM 22.1 writes."""
+
+# Before a worker loads LLVM: what it makes counts as made by the files as they are now.
+LIBRARY = "llvmlite"
+_spec = find_spec(LIBRARY)
+_folders = (_spec and _spec.submodule_search_locations) or ()
+loaded.watch(LIBRARY, *(f"{folder}/binding" for folder in _folders))
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,7 @@ class Generated:
     ir: str
 
 
-def to_ptx(llvm_ir: str, chip: str, ptx_version: tuple[int, int], *, opt_level: int = 3) -> Generated:
+def to_ptx(llvm_ir: str, chip: str, ptx_version: tuple[int, int], *, opt_level: int = OPT_LEVEL) -> Generated:
     """Optimise `llvm_ir` (0 to 3) and generate code for `chip` ("sm_90a"), in any thread or forked process.
 
     Loops aren't unrolled: the passes have done that where it helps. Inline PTX may need a newer version than
@@ -69,22 +78,35 @@ class _Request:
         return f"{self.chip} with PTX {self.ptx[:-1]}.{self.ptx[-1]}"
 
 
+# The modules that this process would load, from wherever it does.
+_SERVE = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from weft.codegen import serve; serve()"
+
+
 class _Worker:
     """The process that holds LLVM; it ends when our end of its socket closes, however that comes about."""
 
     def __init__(self) -> None:
-        self._socket, theirs = socket.socketpair()
-        # A file, not a pipe: nobody need drain it. The two ends share its offset, so one rewinds for both.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115
-        with theirs:
-            # A group of its own: Ctrl-C in the terminal is for us to handle.
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "weft.codegen"],
-                stdin=theirs.fileno(),
-                stdout=self._said,
-                stderr=self._said,
-                process_group=0,
-            )
+        """Raises WeftError where the system has no room for one more process."""
+        with ExitStack() as undo:
+            try:
+                self._socket, theirs = socket.socketpair()
+                undo.callback(self._socket.close)
+                # A file, not a pipe: nobody need drain it. The two ends share its offset, so one rewinds for
+                # both.
+                self._said = os.fdopen(os.memfd_create("weft-llvm"), "w+b")
+                undo.callback(self._said.close)
+                with theirs:
+                    # A group of its own: Ctrl-C in the terminal is for us to handle.
+                    self._process = subprocess.Popen(
+                        [sys.executable, "-P", "-c", _SERVE, json.dumps([str(p) for p in sys.path if p])],
+                        stdin=theirs.fileno(),
+                        stdout=self._said,
+                        stderr=self._said,
+                        process_group=0,
+                    )
+            except OSError as error:
+                raise system.refusal("LLVM's process doesn't start", error) from None
+            undo.pop_all()
 
     def alive(self) -> bool:
         return self._process.poll() is None
@@ -226,8 +248,8 @@ def _receive(channel: socket.socket) -> dict[str, Any] | None:
     return message
 
 
-def _serve() -> None:
-    """The worker: answers requests on the socket that is its stdin, until that closes."""
+def serve() -> None:
+    """What the worker does: answers requests on the socket that is its stdin, until that closes."""
     import resource
 
     import llvmlite.binding as llvm  # type: ignore[import-untyped]
@@ -267,8 +289,5 @@ def _generate(llvm: Any, request: dict[str, Any]) -> dict[str, str]:
     return {"ptx": machine.emit_assembly(module), "ir": ir}
 
 
-if __name__ == "__main__":
-    _serve()
-else:
-    atexit.register(_stop)
-    os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_stop)
+os.register_at_fork(after_in_child=_after_fork)

@@ -9,7 +9,6 @@ import functools
 import importlib
 import importlib.util
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import bindings, mlir_text, phase
+from weft import bindings, mlir_text, phase, system
 from weft.errors import Diagnostic, Location, WeftError
 from weft.llvm_floats import respelled
 
@@ -296,13 +295,9 @@ _PATIENCE_SECONDS = 300.0  # for a translation in a process of its own
 def _translate_apart(op: Any) -> str:
     """`translate` in a child process, which may die of what it reads."""
     text: str = op.operation.get_asm(enable_debug_info=True)
-    command: list[str] = [sys.executable, "-P", "-m", "weft.mlir"]
-    try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, errors="replace", timeout=_PATIENCE_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        raise WeftError(f"MLIR didn't translate the module in {_PATIENCE_SECONDS:g} seconds") from None
+    done = system.run(
+        system.python("-m", "weft.mlir"), text=text, timeout=_PATIENCE_SECONDS, name="MLIR's translation"
+    )
     if done.returncode == 0:
         return done.stdout
     said = re.findall(r'^loc\("(.*?)":(\d+):(\d+)\): error: (.*)$', done.stderr, re.MULTILINE)

@@ -6,12 +6,14 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft import cubin as elf
+from weft import system
 from weft.errors import Diagnostic, Location, WeftError
+from weft.system import MemoryFile
 
 TIMEOUT_SECONDS = 600
 _MOST_SHOWN = 20
@@ -66,53 +68,73 @@ def assemble(ptx: str, chip: str, *, options: Sequence[str] = (), name: str = "<
 
     An error stands at the source line that the PTX's `.loc` gives, else at its line in `name`, the PTX.
     """
-    with tempfile.TemporaryDirectory(prefix="weft-") as directory:
-        source, cubin = Path(directory, "kernel.ptx"), Path(directory, "kernel.cubin")
-        source.write_text(ptx, encoding="utf-8")
-        programs = _assemblers()
+    programs = _assemblers()
+    with system.memory_file(ptx.encode("utf-8", "replace")) as source:
         for program in programs:
-            arguments = (f"-arch={chip}", "-v", *options, source.name, "-o", cubin.name)
-            done = _run(program, *arguments, cwd=directory)
+            # Each program gets a file of its own: none sees what another left.
+            with system.memory_file() as made:
+                arguments = (f"-arch={chip}", "-v", *options, source.path, "-o", made.path)
+                done = _run(program, *arguments, files=(source, made))
+                cubin = made.content()
             if "not defined for option 'gpu-name'" not in done.stderr:
                 break
         else:
             raise WeftError(_unknown_chip(programs[0], chip))
-        log = done.stdout + done.stderr
-        if done.returncode:
-            raise WeftError(*_complaints(log, ptx, name, done.returncode))
-        return Assembled(cubin.read_bytes(), _resources(log), log)
+        log = (done.stdout + done.stderr).replace(source.path, "kernel.ptx")
+    if done.returncode:
+        raise WeftError(*_complaints(log, ptx, name, done.returncode))
+    if (wrong := elf.complaint(cubin, chip, elf.entries(ptx))) is not None:
+        raise WeftError(f"{program} reports success, but what it wrote is no cubin: {wrong}")
+    return Assembled(cubin, _resources(log), log)
+
+
+def identity() -> list[str]:
+    """What tells the programs that `assemble` may run from all others, for the cache's keys."""
+    return [part for program in _assemblers() for part in _identity(program)]
 
 
 def disassemble(cubin: bytes) -> str:
     """The SASS of `cubin`, with nvdisasm."""
     program = find("nvdisasm")
-    with tempfile.TemporaryDirectory(prefix="weft-") as directory:
-        Path(directory, "kernel.cubin").write_bytes(cubin)
-        done = _run(program, "--print-code", "kernel.cubin", cwd=directory)
+    with system.memory_file(cubin) as source:
+        done = _run(program, "--print-code", source.path, files=(source,))
+        said = (done.stderr or done.stdout).strip().replace(source.path, "kernel.cubin")
     if done.returncode:
-        raise WeftError(f"nvdisasm: {(done.stderr or done.stdout).strip() or f'status {done.returncode}'}")
+        raise WeftError(f"nvdisasm: {said or system.death(done.returncode)}")
+    if not done.stdout.strip():
+        raise WeftError(f"{program} reports success, but prints nothing")
     return done.stdout
 
 
-def _run(program: Path, *arguments: str, cwd: str | None = None) -> subprocess.CompletedProcess[str]:
+def _run(
+    program: Path, *arguments: str, files: Sequence[MemoryFile] = ()
+) -> subprocess.CompletedProcess[str]:
+    return system.run([program, *arguments], timeout=TIMEOUT_SECONDS, files=files)
+
+
+def _identity(program: Path) -> tuple[str, ...]:
+    """A file's state, which changes with it. A script may run any program: there the version counts, too."""
     try:
-        return subprocess.run(
-            [program, *arguments],
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TIMEOUT_SECONDS,
-        )
+        resolved = program.resolve(strict=True)
+        status = resolved.stat()
+        with resolved.open("rb") as file:
+            is_program = file.read(4) == b"\x7fELF"
     except OSError as error:
-        raise WeftError(f"{program} doesn't run: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise WeftError(f"{program.name} didn't finish within {TIMEOUT_SECONDS} s") from None
+        raise system.refusal(f"cannot read {program}", error) from None
+    state = (str(resolved), str(status.st_size), str(status.st_mtime_ns), str(status.st_ctime_ns))
+    return state if is_program else (*state, _version_of(program))
+
+
+def _version(program: Path) -> str:
+    return _version_once(program, program.stat().st_mtime_ns)
 
 
 @functools.cache
-def _version(program: Path) -> str:
+def _version_once(program: Path, _: int) -> str:
+    return _version_of(program)
+
+
+def _version_of(program: Path) -> str:
     text = _run(program, "--version").stdout
     found = re.search(r"\bV(\d+\.\d+\.\d+)", text)
     if not found:
@@ -167,8 +189,7 @@ def _complaints(log: str, ptx: str, name: str, status: int) -> list[Diagnostic]:
     # The last one only counts the others.
     found = [item for item in found if item[1] != "Ptx assembly aborted due to errors"] or found
     if not found:
-        reason = f"died of signal {-status}" if status < 0 else f"ended with status {status}"
-        return [Diagnostic(f"ptxas {reason}: {log.strip() or 'no message'}")]
+        return [Diagnostic(f"ptxas {system.death(status)}: {log.strip() or 'no message'}")]
     lines = ptx.splitlines()
     shown = found[:_MOST_SHOWN]
     diagnostics = [_complaint(message, int(line or 0), lines, name) for line, message in shown]

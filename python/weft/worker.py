@@ -16,8 +16,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from weft import phase
-from weft.errors import WeftError
+from weft import phase, system
 
 # The modules that this process would load, from wherever it does.
 _SERVE = (
@@ -122,8 +121,7 @@ class _Process:
                         process_group=0,
                     )
             except OSError as error:
-                reason = error.strerror or error
-                raise WeftError(f"a process of {module} doesn't start: {reason}") from None
+                raise system.refusal(f"a process of {module} doesn't start", error) from None
             undo.pop_all()
 
     @property

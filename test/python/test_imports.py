@@ -100,8 +100,10 @@ def test_isa_imports_the_standard_library_and_itself_alone():
 
 
 def test_the_emulator_is_independent():
-    """PTX text, isa and the layout algebra are all it knows of weft, whatever module it goes through."""
-    allowed = ("weft.emulator", "weft.isa", "weft.layout", "weft.errors")
+    """PTX text, isa, the layout algebra and how files are written are all it knows of weft, whatever module
+    it goes through.
+    """
+    allowed = ("weft.emulator", "weft.isa", "weft.layout", "weft.errors", "weft.system")
     for name, source in within("weft.emulator").items():
         assert all(found.startswith(allowed) for found in ours(source) - {"weft"}), name
         assert foreign(source) <= {"numpy", "ml_dtypes"}, name

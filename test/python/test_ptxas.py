@@ -30,6 +30,15 @@ PTX = """.version 8.4
 """
 
 
+LAST = "for last; do :; done"
+"""Shell: the last argument, ptxas's output, as $last."""
+
+
+def for_chip(cubin: bytes, number: int) -> bytes:
+    """A cubin of ptxas 13 with another chip's number in it."""
+    return cubin[:49] + bytes([number]) + cubin[50:]
+
+
 def refused(ptx: str, chip: str = "sm_80", **options) -> WeftError:
     with pytest.raises(WeftError) as caught:
         ptxas.assemble(ptx, chip, **options)
@@ -143,11 +152,13 @@ echo "ptxas fatal   : Value 'sm_70' is not defined for option 'gpu-name'" >&2; e
 def test_the_ptxas_of_cuda_12_takes_what_13_dropped(tmp_path, monkeypatch):
     older = tmp_path / "nvidia" / "cuda_nvcc" / "bin" / "ptxas"
     older.parent.mkdir(parents=True)
-    older.write_text("#!/bin/sh\nprintf made-by-12 > kernel.cubin\n")
+    made_by_12 = tmp_path / "made-by-12"
+    made_by_12.write_bytes(for_chip(ptxas.assemble(PTX, "sm_80").cubin, 7))
+    older.write_text(f"#!/bin/sh\n{LAST}\ncat {made_by_12} > $last\n")
     older.chmod(0o755)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert ptxas.assemble(PTX, "sm_7").cubin == b"made-by-12"
-    assert ptxas.assemble(PTX, "sm_80").cubin != b"made-by-12"
+    assert ptxas.assemble(PTX, "sm_7").cubin == made_by_12.read_bytes()
+    assert ptxas.assemble(PTX, "sm_80").cubin != made_by_12.read_bytes()
 
 
 def test_no_ptxas_says_how_to_get_one(monkeypatch):

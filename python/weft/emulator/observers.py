@@ -6,6 +6,7 @@ from weft.emulator.sanitizer import Finding, Findings, Sanitizer, instrumented
 from weft.emulator.trace import Recorder
 from weft.emulator.watch import Several, Watch
 from weft.emulator.wave import Launch, Wave
+from weft.errors import WeftError, warn
 
 
 class Observers:
@@ -18,6 +19,7 @@ class Observers:
         self._sanitize = sanitize
         self.program = instrumented(program) if sanitize else program
         """The program to run."""
+        self._failed = False
         self._recorder = None if trace is None else Recorder(trace, program, launch)
 
     def watch(self, wave: Wave) -> Watch | None:
@@ -33,6 +35,7 @@ class Observers:
         """The findings of a launch that an error ended, with the error among them, which says from then on
         what lines of source its PTX comes from.
         """
+        self._failed = True
         error.say_sources(self._found.sources)
         if not self._sanitize:
             return ()
@@ -51,6 +54,12 @@ class Observers:
         return self._recorder.counters() if self._recorder is not None else {}
 
     def close(self) -> None:
-        """Writes the trace."""
-        if self._recorder is not None:
+        """Writes the trace. Raises WeftError where it can't, or warns where the launch has failed itself."""
+        if self._recorder is None:
+            return
+        try:
             self._recorder.write()
+        except WeftError as error:
+            if not self._failed:
+                raise
+            warn(error.diagnostics[0].message)

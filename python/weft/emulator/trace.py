@@ -1,18 +1,19 @@
 """The trace of a launch: a timeline that Chrome's and Perfetto's viewers open, and counters."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from weft import system
 from weft.emulator.memory import Access
 from weft.emulator.program import Program
 from weft.emulator.types import Bools
 from weft.emulator.watch import Offsets, Watch
 from weft.emulator.wave import Launch, Wave
-from weft.errors import WeftError
 from weft.isa.chips import CHIPS
 
 _BANKS = 32
@@ -55,10 +56,14 @@ def bank_wavefronts(address: npt.NDArray[np.uint64], mask: Bools, width: int) ->
 
 
 class Recorder:
-    """Records all waves of a launch; times are in executed instructions of the wave, as microseconds."""
+    """Records all waves of a launch; times are in executed instructions of the wave, as microseconds.
+
+    Raises WeftError at once for a file that can't be written: a launch takes long.
+    """
 
     def __init__(self, path: str, program: Program, launch: Launch) -> None:
         self.path, self.program, self.launch = Path(path), program, launch
+        self._written(system.check_writable)
         self.events: list[dict[str, Any]] = []
         self.dropped = 0
         self.counts: dict[str, int] = {}
@@ -85,13 +90,16 @@ class Recorder:
         return dict(sorted(self.counts.items())) | _occupancy(self.program.target, self.launch)
 
     def write(self) -> None:
-        """Writes the file."""
+        """Writes the file, whole or not at all. Raises WeftError where it can't be written."""
         other = {"counters": self.counters(), "dropped events": self.dropped, "target": self.program.target}
         content = {"traceEvents": self.events, "displayTimeUnit": "ns", "otherData": other}
+        self._written(lambda path: system.write(path, json.dumps(content).encode()))
+
+    def _written(self, action: Callable[[Path], None]) -> None:
         try:
-            self.path.write_text(json.dumps(content))
+            action(self.path)
         except OSError as error:
-            raise WeftError(f"cannot write the trace {self.path}: {error.strerror}") from None
+            raise system.refusal(f"cannot write the trace '{self.path}'", error) from None
 
 
 def _label(opcodes: list[str]) -> str:

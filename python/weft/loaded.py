@@ -1,0 +1,135 @@
+"""Which code this process has loaded, Weft's own and its libraries', for the keys of what is kept on disk.
+
+A process goes on with what it has loaded while a new version is installed over it. So the state of every file
+is recorded before the file is imported, and its content counts only while that state is the same.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from weft.errors import warn
+
+_PACKAGES = ("weft", "weft.dialects", "weft.passes")
+_APART = ("emulator", "bench", "tuning", "tools")
+"""Packages that have no part in what a module is compiled to."""
+
+State = tuple[int, int, int, int]
+
+
+def _state(path: "Path | os.DirEntry[str]") -> State | None:
+    """Changes whenever somebody writes or replaces a file, even one who sets its times back."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+def _content_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""  # gone: its state has changed
+
+
+class Files:
+    """Files as they were when this was made, which is before anything in them was loaded."""
+
+    def __init__(self, entries: "Iterable[os.DirEntry[str]]") -> None:
+        found = sorted((entry.path, _state(entry)) for entry in entries)
+        self.names = {name for name, _ in found}
+        self.states = {Path(name): state for name, state in found}
+
+    def changed(self) -> Path | None:
+        """A file that is another by now, if there is one."""
+        return next((path for path, state in self.states.items() if _state(path) != state), None)
+
+    def described(self) -> str:
+        """The files' names and states, which are others for another version."""
+        return repr([(str(path), state and state[:3]) for path, state in self.states.items()])
+
+    def digest(self) -> bytes:
+        """Of the files' names and contents: the same wherever the same version is installed."""
+        import hashlib  # 5 ms that only those who compile should pay
+
+        found = hashlib.sha256()
+        for path in self.states:
+            found.update(path.name.encode() + b"\0" + hashlib.sha256(_content_of(path)).digest())
+        return found.digest()
+
+
+def _entries(folder: str | Path) -> "list[os.DirEntry[str]]":
+    """What is in a folder: nothing where it is none, in an archive for instance."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return list(entries)
+    return []
+
+
+def _sources(folder: str | Path) -> "Iterator[os.DirEntry[str]]":
+    """The Python files in a folder and in those below it that take part in compiling."""
+    for entry in _entries(folder):
+        if entry.name.endswith(".py"):
+            yield entry
+        elif entry.name not in (*_APART, "__pycache__") and entry.is_dir():
+            yield from _sources(entry.path)
+
+
+def _own() -> Files:
+    specs = [spec for package in _PACKAGES if (spec := find_spec(package)) is not None]
+    folders = {Path(f).absolute() for spec in specs for f in spec.submodule_search_locations or ()}
+    inner = {f for f in folders if any(parent in folders for parent in f.parents)}
+    return Files(entry for folder in folders - inner for entry in _sources(folder))
+
+
+_own_files = _own()
+_libraries: dict[str, Files] = {}
+_content: bytes | None = None
+_warned = False
+
+
+def watch(library: str, *folders: str) -> None:
+    """Counts the Python files and shared objects in a library's folders, before it is loaded."""
+    if library not in _libraries:
+        entries = (entry for folder in folders for entry in _entries(folder))
+        _libraries[library] = Files(entry for entry in entries if entry.name.endswith((".py", ".so")))
+
+
+def identity(*libraries: str) -> list[str | bytes] | None:
+    """What tells the loaded code of Weft and of some watched libraries from any other; None, and a warning
+    once, where their files have changed.
+    """
+    global _content, _warned
+    content, files = _content, [_libraries[name] for name in libraries]
+    if (path := _changed(files)) is None and content is None:
+        content = _own_files.digest()
+        path = _changed(files)
+    if path is not None:
+        if not _warned:
+            _warned = True
+            warn(f"weft compiles uncached: {path} changed after this process loaded Weft; start a new one")
+        return None
+    assert content is not None
+    _content = content
+    return [sys.version, content, *(each.described() for each in files)]
+
+
+def _changed(libraries: Iterable[Files]) -> Path | str | None:
+    """A file that may be another than the one which was loaded, if there is one."""
+    for files in (_own_files, *libraries):
+        if (path := files.changed()) is not None:
+            return path
+    return next(_unknown(), None)
+
+
+def _unknown() -> Iterator[str]:
+    """Modules of Weft that take part and weren't there when the files were recorded."""
+    for name, module in list(sys.modules.items()):
+        parts = name.split(".")
+        if parts[0] == "weft" and not (len(parts) > 1 and parts[1] in _APART):
+            path = str(getattr(module, "__file__", name))
+            if path not in _own_files.names and str(Path(path).absolute()) not in _own_files.names:
+                yield path

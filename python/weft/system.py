@@ -1,0 +1,166 @@
+"""Programs, files in memory for them, and the operating system's refusals as errors that say what to do."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from weft.errors import WeftError
+
+_ADVICE = {
+    errno.EAGAIN: "end some processes, or raise the limit on their number (ulimit -u)",
+    errno.ENOMEM: "free some memory, or raise the limit on it (ulimit -v)",
+    errno.EMFILE: "close some files, or raise the limit on their number (ulimit -n)",
+    errno.ENFILE: "close some files: the whole system has too many open",
+    errno.ENOSPC: "free some space there",
+    errno.EDQUOT: "free some space there, or have the quota raised",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.ENOEXEC: "install the program for this machine's processor",
+}
+
+
+def refusal(what: str, error: OSError) -> WeftError:
+    """The error that says which action failed ("cannot start ptxas"), why, and what to do about it."""
+    reason = f"{what}: {error.strerror or error}"
+    advice = _ADVICE.get(error.errno or 0)
+    return WeftError(f"{reason}; {advice}" if advice else reason)
+
+
+def death(status: int) -> str:
+    """How a process with this exit status of `subprocess` ended, and what to do where a limit ended it."""
+    if status >= 0:
+        return f"ended with status {status}"
+    reason = f"died of signal {-status}"
+    if -status == signal.SIGXFSZ:
+        return f"{reason}, {signal.strsignal(-status)}; {_ADVICE[errno.EFBIG]}"
+    if -status == signal.SIGKILL:
+        return f"{reason}, {signal.strsignal(-status)}, perhaps since memory ran out"
+    return reason
+
+
+class MemoryFile:
+    """A file that is nowhere on a disk. It is gone with the last process that has it, however that ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    @property
+    def path(self) -> str:
+        """Its name in a process that inherits the descriptor."""
+        return f"/proc/self/fd/{self.descriptor}"
+
+    def write(self, data: bytes) -> None:
+        """Adds to the file."""
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self.descriptor, left) :]
+
+    def content(self) -> bytes:
+        """All that was written, by whichever process."""
+        parts, at = [], 0
+        while part := os.pread(self.descriptor, 1 << 24, at):
+            parts.append(part)
+            at += len(part)
+        return b"".join(parts)
+
+
+@contextmanager
+def memory_file(data: bytes = b"") -> Iterator[MemoryFile]:
+    """A file in memory with that content. Raises WeftError where there can be none."""
+    try:
+        descriptor = os.memfd_create("weft")
+    except OSError as error:
+        raise refusal("cannot make a file in memory", error) from None
+    try:
+        file = MemoryFile(descriptor)
+        try:
+            file.write(data)
+        except OSError as error:
+            raise refusal(f"cannot write {len(data)} bytes to memory", error) from None
+        yield file
+    finally:
+        os.close(descriptor)
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    timeout: float,
+    text: str = "",
+    files: Sequence[MemoryFile] = (),
+    name: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a program to its end, `text` on its stdin; messages may call it by another name.
+
+    Raises WeftError where it doesn't start, or doesn't end in time: then it is killed, with all that it
+    started.
+    """
+    pipe = subprocess.PIPE
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            encoding="utf-8",
+            errors="replace",
+            pass_fds=[file.descriptor for file in files],
+            process_group=0,
+        )
+    except OSError as error:
+        raise refusal(f"{name or command[0]} doesn't run", error) from None
+    with process:
+        try:
+            out, err = process.communicate(text, timeout=timeout)
+        except BaseException as error:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                what = name or Path(command[0]).name
+                raise WeftError(f"{what} didn't finish within {timeout:g} s") from None
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def python(*arguments: str) -> list[str]:
+    """The command that runs Python as this process does, without what lies in the current directory."""
+    return [sys.executable, "-P", *arguments]
+
+
+def write(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all, through links; what isn't a regular file is written in place.
+
+    Raises OSError where it can't be written.
+    """
+    target = _target(path)
+    if target.exists() and not target.is_file():
+        with target.open("wb") as file:
+            file.write(data)
+        return
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_bytes(data)
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def check_writable(path: Path) -> None:
+    """Raises the OSError that `write` would, as far as that can be told without a trace."""
+    target = _target(path)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not target.exists() or target.is_file():
+        tempfile.TemporaryFile(dir=target.parent).close()
+
+
+def _target(path: Path) -> Path:
+    """The file that a path leads to."""
+    if "\0" in str(path):
+        raise OSError(errno.EINVAL, "a zero byte in the name")
+    return Path(os.path.realpath(path))
