@@ -5,6 +5,7 @@ registry.
 from typing import Any
 
 from weft import phase
+from weft.passes import lower_gemm
 from weft.passes.expand_matmul import EXPAND_MATMUL
 from weft.passes.lower_buffers import LOWER_BUFFERS
 from weft.passes.lower_claims import LOWER_CLAIMS
@@ -63,6 +64,15 @@ PASSES = {
 }
 
 PIPELINES = {p.flag: p for p in (WEFT, WEFT_KERNEL, WEFT_TO_INSTRUCTIONS, WEFT_TO_LLVM)}
+
+
+def registered() -> tuple[Any, ...]:
+    """All that decides, beside files of Weft, what the passes make of a module."""
+    return tuple(PASSES.values()), tuple(PIPELINES.values()), lower_gemm.CANDIDATES
+
+
+OWN = registered()
+"""What is registered by Weft itself."""
 
 
 def manager(text: str, context: Any, *, shown: bool = False) -> Any:

@@ -10,7 +10,9 @@ os.environ["WEFT_SCHEDULES"] = ""
 
 @pytest.fixture(autouse=True)
 def _lowered_anew(request):
-    """A test that changes what it runs may change a pass: of what that makes nothing is kept or taken."""
+    """A test that changes what it runs may change a number or a table of a pass. The cache's keys don't see
+    that: they hold files, what is registered, and functions. Nothing that such a test makes is kept or taken.
+    """
     if "monkeypatch" in request.fixturenames:
         monkeypatch = request.getfixturevalue("monkeypatch")
         monkeypatch.setattr("weft.stages._says_all", lambda module: False)

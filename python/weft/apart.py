@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from weft import cache, mlir, phase, reproducer, stages, worker
+from weft import cache, cache_keys, mlir, phase, reproducer, stages, worker
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn
 from weft.launch import Launch
@@ -39,7 +39,7 @@ def compile_given(
 
 def _same_code() -> bool:
     """Whether another process that loads Weft would do the same as this one."""
-    return True
+    return cache_keys.as_imported()
 
 
 def _text(given: Any) -> str:
@@ -61,7 +61,10 @@ def _compiled_apart(
             raise _Passing(entry)
         return entry
 
-    key = [json.dumps(options), _text(given), stages._code()]
+    def key() -> cache.Key | None:
+        decides = cache_keys.lowering()
+        return decides and [json.dumps(options), _text(given), *decides]
+
     try:
         entry = cache.default().get_or_make("llvm", key, make)
     except _Passing as passing:

@@ -2,20 +2,16 @@
 behind.
 """
 
-import functools
-import hashlib
 import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import weft.dialects
-import weft.isa
-from weft import cache, codegen, mlir, passes, phase, ptxas, unlowered
+from weft import cache, cache_keys, codegen, mlir, passes, phase, ptxas, unlowered
+from weft import cubin as elf
 from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import refuse, target_of
@@ -69,25 +65,35 @@ class Compiled:
     def ptx(self) -> str:
         """The PTX that LLVM makes. Raises WeftError where LLVM can't."""
         chip, version = self.target.chip.name, self.ptx_version
-        parts = [self.llvm, chip, repr(version), _tool_versions()]
-        return (
-            cache.default()
-            .get_or_make("ptx", parts, lambda: codegen.to_ptx(self.llvm, chip, version).ptx.encode())
-            .decode()
-        )
+
+        def key() -> cache.Key | None:
+            decides = cache_keys.generating()
+            return decides and [self.llvm, chip, repr(version), *decides]
+
+        def generate() -> bytes:
+            level = codegen.OPT_LEVEL
+            return codegen.to_ptx(self.llvm, chip, version, opt_level=level).ptx.encode()
+
+        return cache.default().get_or_make("ptx", key, generate).decode()
 
     @cached_property
     def assembled(self) -> ptxas.Assembled:
         """The cubin, and the registers and spills of each kernel. Raises WeftError where ptxas can't."""
-        chip = self.target.chip.name
-        parts = [self.ptx, chip, ptxas.version()]
+        chip, ptx = self.target.chip.name, self.ptx
         made: list[ptxas.Assembled] = []
 
+        def key() -> cache.Key | None:
+            decides = cache_keys.assembling()
+            return decides and [ptx, chip, *decides]
+
         def assemble() -> bytes:
-            made.append(ptxas.assemble(self.ptx, chip))
+            made.append(ptxas.assemble(ptx, chip))
             return _packed(made[0])
 
-        entry = cache.default().get_or_make("cubin", parts, assemble)
+        def valid(entry: bytes) -> bool:
+            return elf.complaint(_unpacked(entry).cubin, chip, self.launches) is None
+
+        entry = cache.default().get_or_make("cubin", key, assemble, valid)
         return made[0] if made else _unpacked(entry)
 
     @property
@@ -162,7 +168,11 @@ def _compile(module: Any, target: Target, name: str, rows: str) -> Compiled:
         made.append(_lowered(module, target, name, rows))
         return _record(made[0])
 
-    entry = kept.get_or_make("llvm", [placed, str(target), name, rows, _code()], lower)
+    def key() -> cache.Key | None:
+        decides = cache_keys.lowering()
+        return decides and [placed, str(target), name, rows, *decides]
+
+    entry = kept.get_or_make("llvm", key, lower)
     return made[0] if made else _of_record(entry, str(module), name, target, rows)
 
 
@@ -171,17 +181,6 @@ def _says_all(module: Any) -> bool:
     of tuned ones may.
     """
     return all("schedule" in op.attributes for op in operations(module, MatmulOp))
-
-
-@functools.cache
-def _code() -> str:
-    """A digest of what decides what a module is lowered to: Weft's sources, and the bindings' version."""
-    folders = (weft.__path__, weft.isa.__path__, weft.dialects.__path__, passes.__path__)
-    files = sorted(file for folder in chain.from_iterable(folders) for file in Path(folder).glob("*.py"))
-    state = hashlib.sha256(mlir.version().encode())
-    for file in files:
-        state.update(file.name.encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
-    return state.hexdigest()
 
 
 def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
@@ -445,13 +444,6 @@ def _expression(expression: Any, kernel: Any) -> Expression:
                 raise refuse(kernel, f"has a launch attribute that divides by {found.rhs}: {expression}")
             return operation, _expression(found.lhs, kernel), _expression(found.rhs, kernel)
     raise refuse(kernel, f"has a launch attribute with the expression {expression}, which can't be computed")
-
-
-@functools.cache
-def _tool_versions() -> str:
-    from importlib.metadata import version
-
-    return f"llvmlite {version('llvmlite')}"
 
 
 def _record(compiled: Compiled) -> bytes:

@@ -7,7 +7,7 @@ import pytest
 from one_product import MAPS, SCHEDULES, text
 
 import weft
-from weft import stages
+from weft import cache_keys, stages
 from weft.launch import Launch
 
 
@@ -75,7 +75,7 @@ def test_what_decides_is_in_the_key(other, kept):
 
 def test_other_code_lowers_anew(kept, patch):
     weft.compile(text(), arch="sm_90a")
-    patch.setattr(stages, "_code", lambda: "another version")
+    patch.setattr(cache_keys, "lowering", lambda: ["another version"])
     weft.compile(text(), arch="sm_90a")
     assert len(kept()) == 2
 

@@ -1,0 +1,207 @@
+"""A digest of Python values by what they do, above all of functions that other packages register."""
+
+import dataclasses
+import dis
+import enum
+import functools
+import hashlib
+import sys
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from weft import mlir
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
+_BUILTIN = (
+    types.BuiltinFunctionType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.MethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
+# Of these packages a name says it all: the keys hold their versions, or they come with Python.
+_KNOWN = frozenset({"weft", "numpy", mlir.DISTRIBUTION, *sys.stdlib_module_names}) - {"__main__"}
+_CLASS_NOISE = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"})
+
+
+class UnidentifiedError(Exception):
+    """A value of which it can't be told whether it does what another does."""
+
+
+def digest(*values: Any) -> bytes:
+    """The same for values that do the same, in any process that has loaded the same files of Weft.
+
+    A function of another package counts with its code, its defaults, what it closes over, and all that its
+    code names, down to Weft, Python and NumPy. Raises UnidentifiedError for what can't be followed.
+    """
+    walk = _Walk()
+    for value in values:
+        walk.add(value)
+    return walk.state.digest()
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.state = hashlib.sha256()
+        self.numbers: dict[int, int] = {}
+        self.held: list[Any] = []  # so that no id is given twice
+
+    def say(self, *words: object) -> None:
+        for word in words:
+            text = str(word).encode("utf-8", "surrogatepass")
+            self.state.update(len(text).to_bytes(8, "little") + text)
+
+    def add(self, value: Any) -> None:
+        kind = type(value)
+        if kind in _PLAIN:
+            self.say(kind.__name__, repr(value))
+        elif id(value) in self.numbers:
+            self.say("again", self.numbers[id(value)])
+        else:
+            self.numbers[id(value)] = len(self.numbers)
+            self.held.append(value)
+            self._add_new(value, kind)
+
+    def all(self, what: str, values: Iterable[Any]) -> None:
+        found = list(values)
+        self.say(what, len(found))
+        for value in found:
+            self.add(value)
+
+    def _add_new(self, value: Any, kind: type) -> None:
+        if kind in (tuple, list):
+            self.all(kind.__name__, value)
+        elif kind in (set, frozenset):
+            self.say(kind.__name__, sorted(digest(each).hex() for each in value))
+        elif kind in (dict, types.MappingProxyType):
+            self.all("dict", (part for item in value.items() for part in item))
+        elif isinstance(value, types.FunctionType):
+            self._function(value)
+        elif isinstance(value, types.CodeType):
+            self._code(value)
+        elif isinstance(value, types.ModuleType):
+            self._named("module", value.__name__, value.__name__, value)
+        elif isinstance(value, type):
+            self._class(value)
+        elif isinstance(value, _BUILTIN):
+            self._builtin(value)
+        else:
+            self._object(value, kind)
+
+    def _object(self, value: Any, kind: type) -> None:
+        if isinstance(value, types.MethodType):
+            self.all("method", (value.__func__, value.__self__))
+        elif kind is functools.partial:
+            self.all("partial", (value.func, value.args, value.keywords))
+        elif kind is functools._lru_cache_wrapper:
+            self.all("cached", (value.__wrapped__,))
+        elif kind in (staticmethod, classmethod):
+            self.all(kind.__name__, (value.__func__,))
+        elif kind is property:
+            self.all("property", (value.fget, value.fset, value.fdel))
+        elif isinstance(value, enum.Enum):
+            self.all("enum", (kind, value.name))
+        elif dataclasses.is_dataclass(value):
+            fields = (getattr(value, field.name) for field in dataclasses.fields(value))
+            self.all("dataclass", (kind, *fields))
+        else:
+            raise UnidentifiedError(f"a value of {kind.__module__}.{kind.__qualname__}")
+
+    def _named(self, what: str, module: str, name: str, value: Any) -> None:
+        if module.partition(".")[0] not in _KNOWN:
+            raise UnidentifiedError(f"{what} {name}")
+        self.say(what, module, name)
+
+    def _builtin(self, value: Any) -> None:
+        owner = getattr(value, "__self__", None)
+        if owner is None or isinstance(owner, types.ModuleType):
+            home = getattr(value, "__objclass__", None)
+            module = value.__module__ if home is None else home.__module__
+            self._named("builtin", module or "builtins", value.__qualname__, value)
+        else:
+            self.say("builtin", value.__qualname__)
+            self.add(owner)
+
+    def _function(self, function: types.FunctionType) -> None:
+        if known(function):
+            self.say("function", function.__module__, function.__qualname__, function.__code__.co_firstlineno)
+        else:
+            self.say("code")
+            self._code(function.__code__)
+            for name in sorted(_names(function.__code__)):
+                if name in function.__globals__:
+                    self.say("global", name)
+                    self.add(function.__globals__[name])
+        self.all("given", (function.__defaults__, function.__kwdefaults__))
+        self.all("closure", map(_content, function.__closure__ or ()))
+
+    def _code(self, code: types.CodeType) -> None:
+        self.say(code.co_code.hex(), code.co_flags, code.co_argcount, code.co_kwonlyargcount)
+        self.say(code.co_posonlyargcount, code.co_exceptiontable.hex())
+        self.all("names", (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars))
+        self.all("constants", code.co_consts)
+
+    def _class(self, kind: type) -> None:
+        if kind.__module__.partition(".")[0] in _KNOWN:
+            self.say("class", kind.__module__, kind.__qualname__)
+            return
+        self.say("class", kind.__qualname__)
+        self.all("bases", kind.__bases__)
+        own = vars(kind)
+        names = sorted(own.keys() - _CLASS_NOISE)
+        self.all("members", (part for name in names for part in (name, own[name])))
+
+
+def known(function: types.FunctionType) -> bool:
+    """Whether a function comes from a file of Weft, from Python or from a library that the keys hold."""
+    name = function.__globals__.get("__name__", "")
+    package = name.partition(".")[0]
+    if package != "weft":
+        return package in _KNOWN
+    return function.__code__.co_filename == getattr(sys.modules.get(name), "__file__", None)
+
+
+def replaced(packages: Iterable[str]) -> list[tuple[str, Any]]:
+    """The functions and methods in Weft's packages that come from elsewhere, with their names."""
+    prefixes = tuple(packages)
+    found: list[tuple[str, Any]] = []
+    for name, module in sorted(sys.modules.items()):
+        if not name.startswith(prefixes):
+            continue
+        own = vars(module)
+        for key, value in list(own.items()):
+            if type(value) is types.FunctionType:
+                found += [(f"{name}.{key}", value)] if _foreign(value, own) else []
+            elif isinstance(value, type) and value.__module__ == name:
+                members = [(k, v) for k, v in vars(value).items() if type(v) is types.FunctionType]
+                found += [(f"{name}.{key}.{k}", v) for k, v in members if _foreign(v, own)]
+    return found
+
+
+def _foreign(function: types.FunctionType, own: dict[str, Any]) -> bool:
+    """Whether a function that was found in a module is neither its own nor from a package that we know."""
+    home = function.__globals__
+    return home is not own and home.get("__name__", "").partition(".")[0] not in _KNOWN
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return ...  # not yet given a value
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """The names that a function's code, and the code of functions in it, looks up in its module."""
+    found = set()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            found.add(instruction.argval)
+        elif instruction.opname == "IMPORT_NAME" and instruction.argval.partition(".")[0] not in _KNOWN:
+            raise UnidentifiedError(f"{code.co_qualname}, which imports {instruction.argval}")
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _names(constant)
+    return found

@@ -1,0 +1,398 @@
+"""The cache's keys hold all that decides: Weft's code and its libraries as loaded, and what is registered."""
+
+import functools
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from one_product import text
+
+import weft
+from weft import cache_keys, codegen, identity, loaded, mlir, passes, stages
+from weft.identity import UnidentifiedError, digest
+from weft.passes import lower_gemm
+from weft.passes.dispatch import Candidate, Predicate
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def patch():
+    """pytest's own fixture by another name: under that no test keeps what is lowered."""
+    with pytest.MonkeyPatch.context() as made:
+        yield made
+
+
+@pytest.fixture
+def kept(tmp_path, patch):
+    """Counts the entries of a kind."""
+    patch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))
+    return lambda kind: len(list((tmp_path / "cache").glob(f"{kind}-*")))
+
+
+def compiled() -> weft.Kernel:
+    return weft.compile(text(), arch="sm_80")
+
+
+# What is registered.
+
+
+def refuse_all(op):
+    return "refused by a test"
+
+
+def test_a_candidate_that_was_taken_away_isnt_served(kept, patch):
+    assert compiled().compiled.ptx
+    patch.setattr(lower_gemm, "CANDIDATES", ())
+    with pytest.raises(weft.WeftError, match="has no candidate"):
+        compiled()
+    assert kept("llvm") == 1
+    patch.undo()
+
+
+def changed_candidates():
+    first, *others = lower_gemm.CANDIDATES
+    seen = []
+
+    def counted(op):
+        seen.append(op)
+        return first.lower(op)
+
+    yield "order", (*others, first)
+    yield "priority", (replace(first, priority=first.priority + 1), *others)
+    yield "name", (replace(first, name="other"), *others)
+    yield (
+        "predicate",
+        (replace(first, predicates=(*first.predicates, Predicate("more", refuse_all))), *others),
+    )
+    yield "fewer predicates", (replace(first, predicates=first.predicates[1:]), *others)
+    yield "code", (replace(first, lower=counted), *others)
+    yield "lambda", (replace(first, lower=lambda op: first.lower(op)), *others)
+    yield "one more", (*lower_gemm.CANDIDATES, Candidate("mine", 10**6, (), math.sqrt))
+
+
+def test_whatever_changes_of_a_candidate_changes_the_key(patch):
+    keys = {tuple(cache_keys.lowering())}
+    for count, (what, candidates) in enumerate(changed_candidates(), 1):
+        patch.setattr(lower_gemm, "CANDIDATES", candidates)
+        keys.add(tuple(cache_keys.lowering()))
+        assert len(keys) == count + 1, what
+        assert tuple(cache_keys.lowering()) in keys
+
+
+def test_a_replaced_pass_isnt_taken_for_weft_s(kept, patch):
+    compiled()
+    chosen = passes.PASSES["lower-gemm"]
+    patch.setitem(passes.PASSES, "lower-gemm", replace(chosen, run=lambda op: chosen.run(op)))
+    compiled()
+    assert kept("llvm") == 2
+    calls = []
+    patch.setitem(passes.PASSES, "lower-gemm", replace(chosen, run=lambda op: calls.append(chosen.run(op))))
+    for _ in range(2):
+        compiled()
+    assert len(calls) == 2 and kept("llvm") == 2  # by what it appended to it is another each time
+
+
+def test_functions_in_the_place_of_weft_s_own_are_seen(patch):
+    before = cache_keys.lowering()
+    patch.setattr(lower_gemm, "_steps", lambda shape: (1, 1, 1))
+    lambda_key = cache_keys.lowering()
+    patch.setattr(lower_gemm, "_steps", lambda shape: (2, 1, 1))
+    other = cache_keys.lowering()
+    patch.setattr(stages.AllocOp, "check", refuse_all)
+    assert len({tuple(key) for key in (before, lambda_key, other, cache_keys.lowering())}) == 4
+    patch.undo()
+    assert cache_keys.lowering() == before
+
+
+def test_what_cant_be_told_is_never_kept(kept, patch):
+    first, *others = lower_gemm.CANDIDATES
+    state = np.zeros(3)
+    patch.setattr(
+        lower_gemm, "CANDIDATES", (replace(first, lower=lambda op: (state, first.lower(op))[1]), *others)
+    )
+    patch.setattr(cache_keys, "_told", set())
+    with pytest.warns(
+        UserWarning, match="uncached: a registered pass or candidate depends on .*ndarray"
+    ) as told:
+        for _ in range(2):
+            compiled()
+    assert kept("llvm") == 0 and len(told) == 1
+
+
+def test_all_candidates_of_the_passes_are_registered():
+    """Should another pass get candidates, `passes.registered` must name them."""
+    found = {
+        id(each)
+        for name, module in sys.modules.items()
+        if name.startswith("weft.passes")
+        for value in vars(module).values()
+        for each in (value if isinstance(value, tuple | list) else (value,))
+        if isinstance(each, Candidate)
+    }
+    assert found == {id(each) for each in passes.registered()[-1]}
+
+
+# The identity of values.
+
+FACTOR = 2
+TABLE = {"a": [1, 2.0]}
+
+
+def named(x):
+    return scaled(x) + TABLE["a"][0]
+
+
+def scaled(x):
+    return x * FACTOR
+
+
+def made(n):
+    def inner(x, *, y=3):
+        return x * n + y
+
+    return inner
+
+
+class Holder:
+    def method(self, x):
+        return x + FACTOR
+
+
+def test_the_same_is_the_same_and_what_differs_differs():
+    values = [
+        *(None, 0, False, 0.0, -0.0, "0", b"0", (), [], {}, (0,), [0], ("a", "b"), ("ab",), {"a": 1}),
+        *(made(1), made(2), named, scaled, lambda x: x, lambda x: x + 1, lambda y: y, len, max, math.sqrt),
+        *(functools.partial(scaled, 1), functools.partial(scaled, 2), functools.cache(scaled)),
+        *(Holder, Holder.method, weft.WeftError, frozenset("ab"), slice, str.join),
+        *(lambda x=1: x, lambda x=2: x, lambda: (yield)),
+        *(lambda x: [y + 1 for y in x], lambda x: {y + 1 for y in x}),
+    ]  # fmt: skip
+    found = [digest(value) for value in values]
+    assert len(set(found)) == len(values)
+    assert found == [digest(value) for value in values]
+    assert digest(made(1)) == digest(made(1))
+
+
+def test_what_a_function_names_counts(patch):
+    before = digest(named), digest(Holder)
+    patch.setattr(sys.modules[__name__], "FACTOR", 3)
+    assert digest(named) != before[0] and digest(Holder) != before[1]
+    patch.undo()
+    patch.setitem(TABLE, "a", [2, 2.0])
+    assert digest(named) != before[0] and digest(Holder) == before[1]
+    patch.undo()
+    assert (digest(named), digest(Holder)) == before
+    patch.setattr(sys.modules[__name__], "scaled", lambda x: x)
+    assert digest(named) != before[0]
+
+
+def imports_one():
+    import one_product
+
+    return one_product.text()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), np.zeros(1), imports_one, lambda: text, iter(()), sys.stdout, Holder().method],
+    ids=["object", "array", "import", "other module", "iterator", "file", "bound"],
+)
+def test_what_cant_be_followed_is_said(value):
+    if value.__class__.__name__ == "function" and value is not imports_one:
+        digest(value)  # another module's function is followed
+        return
+    with pytest.raises(UnidentifiedError):
+        digest(value)
+
+
+def test_a_digest_is_the_same_in_another_process():
+    code = "from weft import cache_keys as c; print(c.lowering(), c.generating(), c.assembling())"
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "12"
+    }
+    assert len(said) == 1
+    found = (cache_keys.lowering(), cache_keys.generating(), cache_keys.assembling())
+    assert said == {"{} {} {}\n".format(*found)}
+
+
+# The code as loaded.
+
+
+def test_each_thing_that_decides_about_ptx_is_in_its_key(kept, patch):
+    made = compiled().compiled
+    assert made.ptx and kept("ptx") == 1
+    assert replace(made).ptx and kept("ptx") == 1
+    patch.setattr(codegen, "OPT_LEVEL", 0)
+    unoptimised = replace(made).ptx
+    assert unoptimised != made.ptx and kept("ptx") == 2
+    patch.setattr(codegen, "OPT_LEVEL", 3)
+    patch.setattr(loaded, "_content", b"another version")
+    assert replace(made).ptx and kept("ptx") == 3
+
+
+def test_the_libraries_beneath_are_watched():
+    libraries = {path.name: path for files in loaded._libraries.values() for path in files.states}
+    assert "libllvmlite.so" in libraries and "ir.py" in libraries
+    assert any(name.startswith("_mlir.") and name.endswith(".so") for name in libraries)
+    found = cache_keys.generating()
+    assert found is not None and str(libraries["libllvmlite.so"]) in "".join(map(str, found))
+
+
+@pytest.mark.parametrize(
+    ("library", "key"),
+    [(codegen.LIBRARY, cache_keys.generating), (mlir.DISTRIBUTION, cache_keys.lowering)],
+    ids=["LLVM", "MLIR"],
+)
+def test_another_library_is_another_key(library, key, patch):
+    before = key()
+    patch.setattr(loaded._libraries[library], "described", lambda: "another version")
+    assert key() != before
+
+
+def test_all_of_weft_that_takes_part_is_watched():
+    names = {path.relative_to(ROOT).as_posix() for path in loaded._own_files.states if ROOT in path.parents}
+    for part in ("codegen", "llvm_floats", "mlir_text", "mlir", "stages", "isa/mma", "schedules/database"):
+        assert any(name.endswith(f"{part}.py") for name in names)
+    assert any(name.endswith("lower_gemm.py") for name in names)
+    assert any(name.endswith("tile_matmul.py") for name in names)
+    assert not any("emulator" in name for name in names)
+
+
+@pytest.fixture
+def copied(tmp_path):
+    """A Weft of its own, whose files a test may change, and what runs Python with it."""
+    package = tmp_path / "site" / "weft"
+    ignore = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "python" / "weft", package, ignore=ignore, symlinks=False)
+    for name in ("dialects", "passes", "tools"):
+        shutil.rmtree(package / name, ignore_errors=True)
+        shutil.copytree(ROOT / name, package / name, ignore=ignore)
+    environment = os.environ | {
+        "WEFT_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": os.pathsep.join((str(package.parent), str(Path(__file__).parent))),
+    }
+
+    def run(code: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=100
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    return package, run
+
+
+COMPILE = """
+import weft
+from one_product import text
+assert {package!r} in weft.__file__
+{before}
+print("nop" in weft.compile(text(), arch="sm_80").compiled.ptx)
+{after}
+"""
+
+UPGRADE = """
+from pathlib import Path
+changed = Path(weft.__file__).parent / {name!r}
+changed.write_text(changed.read_text() + {more!r})
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_process_that_outlives_an_upgrade_keeps_nothing_under_the_new_code_s_key(when, copied, tmp_path):
+    package, run = copied
+    upgrade = UPGRADE.format(name="errors.py", more="\n# A new version.\n")
+    imported = "from weft import stages\n" if when == "before" else ""
+    steps = {"package": str(package), "before": imported + upgrade, "after": ""}
+    said = run(COMPILE.format(**steps))
+    assert "weft compiles uncached: " in said and "errors.py changed after this process loaded Weft" in said
+    assert not (tmp_path / "cache").exists()
+    assert "uncached" not in run(COMPILE.format(**steps | {"before": ""}))
+    assert sorted(path.name.partition("-")[0] for path in (tmp_path / "cache").iterdir()) == ["llvm", "ptx"]
+
+
+def test_what_a_process_made_before_an_upgrade_isnt_served_after(copied, tmp_path):
+    package, run = copied
+    again = "assert weft.compile('\\n' + text(), arch='sm_80').compiled.ptx"
+    upgrade = UPGRADE.format(name="llvm_floats.py", more="\n# A new version.\n")
+    run(COMPILE.format(package=str(package), before="", after=upgrade + again))
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+    run(COMPILE.format(package=str(package), before="", after=""))
+    assert len(list((tmp_path / "cache").iterdir())) == 4
+
+
+def test_a_module_that_wasnt_there_when_weft_was_loaded_is_noticed(copied, tmp_path):
+    package, run = copied
+    new = "(Path(weft.__file__).parent / 'isa' / 'newer.py').write_text('')\nimport weft.isa.newer\n"
+    said = run(COMPILE.format(package=str(package), before="from pathlib import Path\n" + new, after=""))
+    assert "newer.py changed after this process loaded Weft" in said
+    assert not (tmp_path / "cache").exists()
+
+
+def test_llvm_s_process_loads_what_this_one_would(copied):
+    package, run = copied
+    (package / "codegen.py").write_text(
+        (package / "codegen.py")
+        .read_text()
+        .replace('return {"ptx": machine', 'return {"ptx": "// nop\\n" + machine')
+    )
+    code = COMPILE.format(package=str(package), before="", after="")
+    assert run(code) == "True\n"
+    moved = f"import sys; sys.path.insert(0, {str(package.parent)!r})\n"
+    done = subprocess.run(
+        [sys.executable, "-c", moved + code],
+        env=os.environ | {"WEFT_CACHE": "0", "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_times_that_are_set_back_hide_nothing(tmp_path):
+    path = tmp_path / "x.py"
+    path.write_text("one")
+    files = loaded.Files(os.scandir(tmp_path))
+    assert files.changed() is None
+    before = path.stat()
+    path.write_text("two")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert files.changed() == path
+    path.unlink()
+    assert files.changed() == path
+
+
+def test_a_key_costs_little():
+    cache_keys.lowering()
+    began = time.process_time()
+    for _ in range(20):
+        cache_keys.lowering()
+    assert (time.process_time() - began) / 20 < 0.01  # 2 ms on an idle machine
+
+
+def test_warnings_come_once(patch):
+    patch.setattr(loaded, "_changed", lambda files: "x.py")
+    patch.setattr(loaded, "_warned", False)
+    with pytest.warns(UserWarning, match=r"x\.py changed after"):
+        assert cache_keys.lowering() is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache_keys.lowering() is None and loaded.identity() is None
+    assert identity.known(text) is False
