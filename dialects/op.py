@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import mlir
 from weft.errors import Diagnostic, Location, WeftError
+from weft.isa.suggest import did_you_mean
 from weft.mlir import ext, ir
 from weft.target import Target
 
@@ -162,7 +163,8 @@ def _unknown(op: Any) -> str | None:
     known = [f.name for f in op._fields if isinstance(f, ext.AttributeDef)] + list(op.optional)
     for name in op.operation.attributes:
         if "." not in name and name not in known and name != "operandSegmentSizes":
-            return f"has no attribute '{name}': it has {', '.join(known) or 'none'}"
+            legal = ", ".join(known) or "none"
+            return f"has no attribute '{name}': it has {legal}{did_you_mean(name, known)}"
     return None
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
-from difflib import get_close_matches
 from typing import Any, ClassVar, Self
 
 from weft.errors import WeftError
+from weft.isa.suggest import did_you_mean
 from weft.mlir import ir
 
 
@@ -43,10 +43,9 @@ def check_names(given: Iterable[str], *kinds: Iterable[str]) -> None:
     known = {name for kind in kinds for name in kind}
     if not (unknown := sorted(set(given) - known)):
         return
-    near = get_close_matches(unknown[0], known.difference(given), 1, 0.75)
-    meant = f" (did you mean '{near[0]}'?)" if near else ""
+    meant = did_you_mean(unknown[0], known.difference(given))
     legal = "; or ".join(", ".join(kind) for kind in kinds)
-    raise WeftError(f"has no schedule field '{unknown[0]}'{meant}: fields are {legal}")
+    raise WeftError(f"has no schedule field '{unknown[0]}': fields are {legal}{meant}")
 
 
 def _value(name: str, attribute: Any, count: int | None, flag: bool) -> Any:

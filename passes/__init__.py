@@ -32,6 +32,7 @@ from weft.passes.pipeline import (
     flatten,
     parse,
     pass_manager,
+    pass_names,
 )
 from weft.passes.record_arguments import RECORD_ARGUMENTS
 from weft.passes.select_schedule import SELECT_SCHEDULE
@@ -82,6 +83,11 @@ def manager(text: str, context: Any, *, shown: bool = False) -> Any:
     pass that nobody knows.
     """
     return pass_manager(text, context, PASSES, PIPELINES, told=phase.shared() and not shown)
+
+
+def names() -> set[str]:
+    """The names that a pipeline may use, as far as they are known here."""
+    return pass_names(PASSES, PIPELINES)
 
 
 def elements(text: str) -> tuple[Element, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 from weft import phase
 from weft.dialects.op import refuse
 from weft.errors import WeftError
+from weft.isa.suggest import did_you_mean
 from weft.mlir import ir, operations
 
 
@@ -30,7 +31,10 @@ class Pass:
         """
         if unknown := sorted(set(given) - set(self.options)):
             known = ", ".join(self.options) or "none"
-            raise WeftError(f"pass '{self.flag}' has no option '{unknown[0]}': its options are {known}")
+            meant = did_you_mean(unknown[0], self.options)
+            raise WeftError(
+                f"pass '{self.flag}' has no option '{unknown[0]}': its options are {known}{meant}"
+            )
         options = {name.replace("-", "_"): given.get(name, default) for name, default in self.options.items()}
 
         def run(op: Any, _: Any) -> None:

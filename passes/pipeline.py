@@ -1,12 +1,13 @@
 """Textual pipelines of Weft's passes and upstream's, and the named ones that take a product down to LLVM."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from weft import phase
 from weft.errors import WeftError
+from weft.isa.suggest import did_you_mean
 from weft.mlir import PassManager
 from weft.passes.pass_ import Pass
 
@@ -36,6 +37,8 @@ class Element:
 
 
 _SECOND = re.compile(r",([\w-]+)=")  # a further option behind a comma
+_UNKNOWN = re.compile(r"'([^']*)' does not refer to a registered pass")
+_NO_OPTION = re.compile(r"<Pass-Options-Parser>: no such option (.*)")
 _DEEPEST = 32  # parentheses within each other, far beyond what regions nest
 
 
@@ -122,6 +125,7 @@ def flatten(elements: tuple[Element, ...], pipelines: Mapping[str, Pipeline]) ->
                 known = ", ".join(pipeline.options) or "none"
                 raise WeftError(
                     f"pipeline '{element.name}' has no option '{unknown[0]}': its options are {known}"
+                    f"{did_you_mean(unknown[0], pipeline.options)}"
                 )
             text = pipeline.text
             for name, default in pipeline.options.items():
@@ -141,12 +145,19 @@ def pass_manager(
     elements = flatten(parse(text), pipelines)
     if len(elements) == 1 and elements[0].name == "builtin.module" and elements[0].inner is not None:
         elements = elements[0].inner
-    manager = PassManager("builtin.module", context)
+    manager, known = PassManager("builtin.module", context), pass_names(passes, pipelines)
     for element in elements:
         if told and element.name not in passes:
             manager.add(_telling(element), name="phase", argument="phase", description="names the next pass")
-        add(manager, element, passes)
+        add(manager, element, passes, known)
     return manager
+
+
+def pass_names(passes: Iterable[str], pipelines: Mapping[str, Pipeline]) -> set[str]:
+    """The names of passes and pipelines, and of those of upstream's passes that the pipelines run."""
+    found = [element for pipeline in pipelines.values() for element in parse(pipeline.text)]
+    inner = [each for element in found for each in element.inner or ()]
+    return {*passes, *pipelines, *(each.name for each in (*found, *inner))}
 
 
 def _telling(element: Element) -> Callable[[Any, Any], None]:
@@ -154,8 +165,11 @@ def _telling(element: Element) -> Callable[[Any, Any], None]:
     return lambda op, manager: phase.enter(what)
 
 
-def add(manager: Any, element: Element, passes: Mapping[str, Pass]) -> None:
-    """Adds one element: a pass of ours as a function, anything else as upstream's text."""
+def add(manager: Any, element: Element, passes: Mapping[str, Pass], known: Iterable[str]) -> None:
+    """Adds one element: a pass of ours as a function, anything else as upstream's text.
+
+    Raises WeftError for a pass that nobody knows, with those of the `known` names that may be meant.
+    """
     if element.name in passes:
         chosen = passes[element.name]
         manager.add(
@@ -171,7 +185,11 @@ def add(manager: Any, element: Element, passes: Mapping[str, Pass]) -> None:
         manager.add(str(element))
     except ValueError as failure:
         reason = next((line for line in str(failure).splitlines() if line.strip()), str(failure))
-        raise WeftError(f"pass pipeline: {reason}") from None
+        if option := _NO_OPTION.fullmatch(reason):
+            raise WeftError(f"pass '{element.name}' has no option '{option[1]}'") from None
+        unknown = _UNKNOWN.search(reason)
+        meant = did_you_mean(unknown[1], known) if unknown else ""
+        raise WeftError(f"pass pipeline: {reason}{meant}") from None
 
 
 def _ours_within(element: Element, passes: Mapping[str, Pass]) -> str | None:

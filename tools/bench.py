@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
+from weft.isa.suggest import did_you_mean
 from weft.tools import cli
 from weft.tools.bar import Bar
 from weft.tools.command import Command
@@ -112,7 +113,9 @@ def _listed(option: str, text: str, known: "dict[str, Any]") -> list[str]:
     names = list(dict.fromkeys(text.split(",")))
     for name in names:
         if name not in known:
-            raise WeftError(f"{option} expects some of {','.join(known)}, got '{name}'")
+            raise WeftError(
+                f"{option} expects some of {','.join(known)}, got '{name}'{did_you_mean(name, known)}"
+            )
     return names
 
 

@@ -6,8 +6,8 @@ import os
 import re
 import sys
 import warnings
-from argparse import ArgumentParser
-from collections.abc import Callable, Iterable, Iterator
+from argparse import Action, ArgumentError, ArgumentParser
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import IO, Any, NoReturn
 
 from weft import system
 from weft.errors import Diagnostic, WeftError
+from weft.isa.suggest import did_you_mean
 
 STDIN = "<stdin>"
 _PTX = re.compile(r"^\s*\.(version|target)\b", re.MULTILINE)
@@ -32,6 +33,18 @@ class UsageError(WeftError):
 
 class Parser(ArgumentParser):
     """An argument parser whose complaints are UsageErrors, and which takes no abbreviations."""
+
+    def _check_value(self, action: Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except ArgumentError as error:
+            error.message += did_you_mean(str(value), map(str, action.choices or ()))
+            raise
+
+    def unknown(self, arguments: Sequence[str]) -> NoReturn:
+        """Ends with the complaint about arguments that nothing takes."""
+        name, known = arguments[0].partition("=")[0], self._option_string_actions
+        self.error(f"unrecognized arguments: {' '.join(arguments)}{did_you_mean(name, known)}")
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")

@@ -1,5 +1,5 @@
 """`weft compile`: a .mlir file as LLVM's dialect, LLVM IR, PTX, machine code or its disassembly, and what
-launches need.
+launches need and take.
 """
 
 import json
@@ -14,6 +14,7 @@ from weft.tools.command import Command
 
 if TYPE_CHECKING:
     from weft.launch import Launch
+    from weft.stages import Compiled
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -22,7 +23,10 @@ def _arguments(parser: ArgumentParser) -> None:
         "--arch", metavar="CHIP", help="sm_90a, say (default: the module's, the GPU's, sm_80)"
     )
     parser.add_argument(
-        "--emit", choices=("mlir", "llvm", "ptx", "cubin", "sass", "launch"), default="ptx", help="(ptx)"
+        "--emit",
+        choices=("mlir", "llvm", "ptx", "cubin", "sass", "launch", "resources"),
+        default="ptx",
+        help="(ptx)",
     )
     parser.add_argument(
         "--after", metavar="PASS", help="with --emit mlir: the IR after this pass, not after all"
@@ -51,6 +55,8 @@ def _run(options: Namespace) -> int:
             return compiled.ir(options.after or compiled.stages()[-1])
         if options.emit == "launch":
             return _described(compiled.launches.values())
+        if options.emit == "resources":
+            return _resources(compiled)
         made: str | bytes = getattr(compiled, options.emit)
         return made
 
@@ -60,6 +66,16 @@ def _run(options: Namespace) -> int:
         result += "\n"
     cli.write(options.output, result)
     return 0
+
+
+def _resources(compiled: "Compiled") -> str:
+    """JSON with what a launch of each kernel takes."""
+    from dataclasses import asdict
+
+    from weft.kernel import Kernel
+
+    kernels = [Kernel(compiled, launch) for launch in compiled.launches.values()]
+    return json.dumps({kernel.name: asdict(kernel.resources) for kernel in kernels}, indent=2)
 
 
 def _described(launches: "Iterable[Launch]") -> str:

@@ -135,18 +135,23 @@ def examine() -> list[Finding]:
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    del parser
+    parser.add_argument("--json", action="store_true", help="print what is found as one JSON object")
 
 
-def _run(_: Namespace) -> int:
+def _run(options: Namespace) -> int:
     from importlib.metadata import version
 
     system = os.uname()
-    cli.say(f"weft {version('weft')}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
     findings = examine()
+    missing = [f.name for f in findings if f.required and not f.present]
+    if options.json:
+        found = [{"name": f.name, "state": f.mark, "required": f.required, "text": f.text} for f in findings]
+        told = {"weft": version("weft"), "python": sys.version.split()[0]}
+        cli.say_json({**told, "system": f"{system.sysname} {system.machine}", "findings": found})
+        return 1 if missing else 0
+    cli.say(f"weft {version('weft')}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
     for finding in findings:
         cli.say(f"{finding.mark:<8} {finding.name:<9} {finding.text}")
-    missing = [f.name for f in findings if f.required and not f.present]
     if missing:
         cli.say(f"Missing: {', '.join(missing)}.")
     return 1 if missing else 0

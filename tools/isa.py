@@ -39,15 +39,16 @@ def _run(options: Namespace) -> int:
     if chip is not None and chip not in CHIPS:
         raise WeftError(f"--arch {unknown_chip(chip)}")
     families = chosen(options.family)
+    if not any(any(family.forms(chip)) for family in families):
+        raise WeftError(_missing(options.family, families, chip))
     if options.json:
-        lines = [json.dumps(entry) for family in families for entry in entries(family, chip)]
-        cli.say("\n".join(lines)) if lines else None
+        cli.say("\n".join(json.dumps(entry) for family in families for entry in entries(family, chip)))
         return 0
     if options.family is None:
         cli.say(_rendered([_overview(chip)]))
         return 0
     shown = [part for family in families if any(family.forms(chip)) for part in _table(family, chip)]
-    cli.say(_rendered(shown).rstrip() if shown else _missing(options.family, families, chip))
+    cli.say(_rendered(shown).rstrip())
     return 0
 
 
@@ -60,6 +61,7 @@ def _missing(name: str, families: "Sequence[Family[Any]]", chip: str) -> str:
 
 def chosen(name: str | None) -> "tuple[Family[Any], ...]":
     """The families of a table, or the one of an instruction. Raises WeftError for a name of neither."""
+    from weft.isa.suggest import did_you_mean
     from weft.isa.tables import FAMILIES, TABLES
 
     if name is None:
@@ -68,7 +70,8 @@ def chosen(name: str | None) -> "tuple[Family[Any], ...]":
     found = table.families if table else tuple(family for family in FAMILIES if family.name == name)
     if not found:
         names = ", ".join([*(table.name for table in TABLES), *(family.name for family in FAMILIES)])
-        raise WeftError(f"no table and no instruction '{name}': there is {names}")
+        meant = did_you_mean(name, names.split(", "))
+        raise WeftError(f"no table and no instruction '{name}': there is {names}{meant}")
     return found
 
 

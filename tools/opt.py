@@ -10,6 +10,7 @@ from typing import Any
 from weft import mlir, passes, phase
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, WeftError
+from weft.isa.suggest import did_you_mean
 from weft.passes.pipeline import Element
 from weft.tools import cli, verify_diagnostics
 
@@ -157,9 +158,11 @@ def _nested(element: Element, context: Any) -> Element:
         passes.manager(str(element), context)
     except WeftError as error:
         if "does not refer to a registered pass" in str(error):
-            raise WeftError(
-                f"--{element.name} is no option and no pass; --list-passes shows Weft's"
-            ) from None
+            from weft.tools.weft_opt import FLAGS
+
+            meant = did_you_mean(f"--{element.name}", [*FLAGS, *(f"--{name}" for name in passes.names())])
+            what = f"--{element.name} is no option and no pass; --list-passes shows Weft's"
+            raise WeftError(f"{what}{meant}") from None
         restricted = re.search(r"restricted to '([\w.]+)'", str(error))
         if restricted is None:
             raise

@@ -7,6 +7,7 @@ from weft import mlir, unlowered
 from weft.dialects import context
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
+from weft.isa.suggest import did_you_mean
 from weft.kernel_functions import kernels
 from weft.mlir import func, gpu, operations
 from weft.tools import cli
@@ -36,7 +37,8 @@ def _pick(module: Any, kernel: str | None, name: str) -> None:
     if kernel is None:
         return
     if kernel not in names:
-        raise WeftError(f"{name} has no kernel '{kernel}': it has {', '.join(names) or 'none'}")
+        meant = did_you_mean(kernel, names)
+        raise WeftError(f"{name} has no kernel '{kernel}': it has {', '.join(names) or 'none'}{meant}")
     for op in holders:
         if kernel not in _kernels(op):
             op.operation.erase()

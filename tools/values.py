@@ -128,7 +128,7 @@ def _typed(kind: str, text: str, argument: str) -> "np.generic | int | bytes":
     import ml_dtypes
     import numpy as np
 
-    from weft.suggest import did_you_mean
+    from weft.isa.suggest import did_you_mean
 
     value = number_of(text, argument)
     if kind in _INTEGERS:

@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else arguments
         options, rest = _parser().parse_known_args(given)
         if rest:  # which argparse would have the whole tool complain about
-            options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
+            options.parser.unknown(rest)
         command: Command = options.command
         return command.run(options)
 

@@ -16,7 +16,7 @@ A mistake in the input is printed as file:line:col: error: … and gives exit st
 """
 
 # Each may be given a value: --verify-each=0.
-_FLAGS = {
+FLAGS = {
     "--split-input-file": "treat the parts between lines '// -----' as files of their own",
     "--verify-diagnostics": "check the diagnostics against expected-error comments",
     "--mlir-print-ir-before-all": "print the IR before each pass, to stderr",
@@ -59,7 +59,7 @@ def _parser() -> cli.Parser:
     parser.add_argument(
         "--pass-pipeline", metavar="TEXT", help="the passes to run: a,b{option=value},gpu.module(c)"
     )
-    for flag, summary in _FLAGS.items():
+    for flag, summary in FLAGS.items():
         default = flag == "--verify-each"
         parser.add_argument(flag, nargs="?", default=default, type=_boolean, metavar="BOOL", help=summary)
     parser.add_argument("--version", action="store_true", help="print versions, and stop")
@@ -70,7 +70,7 @@ def parse(arguments: Sequence[str]) -> tuple[Namespace, list[tuple[str, str]]]:
     """The options, and the passes that flags ask for: (name, options) in order. Raises WeftError."""
     # As in LLVM's tools, one dash does, and a flag takes a value only with '=', since a file may follow.
     given = [f"-{a}" if a.startswith("-") and len(a) > 2 and a[1] != "-" else a for a in arguments]
-    options, rest = _parser().parse_known_args([f"{a}=true" if a in _FLAGS else a for a in given])
+    options, rest = _parser().parse_known_args([f"{a}=true" if a in FLAGS else a for a in given])
     if extra := [a for a in rest if not a.startswith("--")]:
         raise WeftError(f"one input file at a time: '{options.input}' and then '{extra[0]}'")
     flags = [_flag(a[2:]) for a in rest]

@@ -1,5 +1,6 @@
 """Weft: MLIR dialects, passes and a CPU emulator for NVIDIA's tensor-core instructions."""
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 # First of all, since it records the state of the files that are loaded after it.
@@ -41,7 +42,8 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module 'weft' has no attribute '{name}'")
+        # With `name` and `obj`, Python says which attribute may be meant.
+        raise AttributeError(f"module 'weft' has no attribute '{name}'", name=name, obj=sys.modules[__name__])
     from importlib import import_module
 
     found = getattr(import_module(f"weft.{_LAZY[name]}"), name)

@@ -17,6 +17,7 @@ from weft.arrays import ArrayView
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
 from weft.isa import tensor_map
+from weft.isa.suggest import did_you_mean
 from weft.launch import Launch, MemrefArgument, PointerArgument, ScalarArgument
 from weft.launcher import Extents, Parameter
 from weft.map_parameters import MapParameter
@@ -61,7 +62,8 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     if kernel is None and len(names) > 1:
         raise WeftError(f"{made.name}: the module has several kernels, name one: {', '.join(names)}")
     if kernel is not None and kernel not in names:
-        raise WeftError(f"{made.name}: no kernel '{kernel}': there is {', '.join(names)}")
+        meant = did_you_mean(kernel, names)
+        raise WeftError(f"{made.name}: no kernel '{kernel}': there is {', '.join(names)}{meant}")
     return Kernel(made, made.launches[kernel or names[0]])
 
 

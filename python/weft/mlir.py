@@ -18,6 +18,7 @@ from typing import Any
 
 from weft import bindings, mlir_text, phase, system
 from weft.errors import Diagnostic, Location, WeftError
+from weft.isa.suggest import did_you_mean
 from weft.llvm_floats import respelled
 
 _PROJECTS = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}
@@ -123,7 +124,7 @@ def cast(kind: Any, value: Any) -> Any:
 
 def diagnostic(info: Any, name: str | None) -> Diagnostic:
     return Diagnostic(
-        info.message,
+        info.message + _meant(info.message),
         location(info.location, name),
         str(info.severity).rsplit(".", 1)[-1].lower(),
         tuple(
@@ -208,6 +209,19 @@ def _parse_error(failure: Any, text: str, name: str) -> WeftError:
 
 # The name of an operation at the beginning of a line, perhaps after its results.
 _BARE = re.compile(r"^\s*(?:%[\w$.:, %-]+=\s*)?([a-z]\w*\.[\w.]+)")
+
+
+_UNKNOWN_OPERATION = re.compile(r"unregistered operation '([\w.]+)'|custom op '([\w.]+)' is unknown")
+
+
+def _meant(message: str) -> str:
+    """The operations that one may have meant whose name nobody knows."""
+    if (found := _UNKNOWN_OPERATION.match(message)) is None:
+        return ""
+    upstream = (arith, func, gpu, llvm, memref, nvvm, scf, vector)
+    classes = [kind for module in upstream for kind in vars(module).values()]
+    known = {str(getattr(kind, "OPERATION_NAME", "")) for kind in classes} | _defined_in_python()
+    return did_you_mean(found[1] or found[2], known)
 
 
 def _defined_in_python() -> set[str]:

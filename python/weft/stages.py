@@ -18,6 +18,7 @@ from weft.dialects.op import refuse, target_of
 from weft.dialects.tile import AllocOp, MatmulOp
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa import identifiers
+from weft.isa.suggest import did_you_mean
 from weft.kernel_functions import argument_types, is_lowered, kernels
 from weft.kernel_functions import block as block_of
 from weft.kernel_functions import cluster as cluster_of
@@ -125,7 +126,9 @@ class Compiled:
                 module = mlir.parse(self.source, new_context(), self.name)
                 _run(module, ",".join(done), self.name)
                 return str(module)
-        raise WeftError(f"no stage '{after}': the stages are source, {', '.join(self.stages())}")
+        stages = ("source", *self.stages())
+        meant = did_you_mean(after, [name for stage in stages for name in (stage, stage.split("{")[0])])
+        raise WeftError(f"no stage '{after}': the stages are {', '.join(stages)}{meant}")
 
 
 def compile_module(
@@ -295,7 +298,8 @@ def _launch(kernel: Any) -> Launch:
     for name in attributes:
         if name.startswith("weft.") and name not in _LAUNCH_ATTRIBUTES:
             known = ", ".join(_LAUNCH_ATTRIBUTES)
-            raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}")
+            meant = did_you_mean(name, _LAUNCH_ATTRIBUTES)
+            raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}{meant}")
     kinds = argument_types(kernel)
     writes = _writes(kernel, kinds)
     maps = read_maps(kernel, _given(kernel, MAPS, ir.ArrayAttr, "an array"), kinds)

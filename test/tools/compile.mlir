@@ -66,3 +66,9 @@ gpu.module @others {
     gpu.return
   }
 }
+
+// RUN: weft compile %examples/matmul.mlir --arch sm_80 --emit resources | FileCheck %s --check-prefix=RESOURCES
+// RESOURCES: "matmul": {
+// RESOURCES-NEXT: "registers": {{[0-9]+}},
+// RESOURCES-NEXT: "shared_bytes": 147456,
+// RESOURCES-NEXT: "spill_stores": 0,

@@ -25,13 +25,20 @@
 // HELP: run
 // HELP: doctor
 // RUN: weft emulate --help | FileCheck %s --check-prefix=EMULATE
-// EMULATE: Run a kernel of any PTX file on the CPU
+// EMULATE: Run a kernel of any PTX or .mlir file on the CPU
 // RUN: weft run --help | FileCheck %s --check-prefix=RUN-HELP
-// RUN-HELP: a function of one tile.matmul, without batch, groups
-// RUN-HELP-NEXT: and scales
+// RUN-HELP: a function of one tile.matmul, or any kernel
 // RUN: not weft 2>&1 | FileCheck %s --check-prefix=NONE
 // NONE: weft: error: the following arguments are required: COMMAND (see weft --help)
 // RUN: not weft weave 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // UNKNOWN: weft: error: argument COMMAND: invalid choice: 'weave'
 // RUN: not weft bench --sustain 2>&1 | FileCheck %s --check-prefix=OPTION
-// OPTION: weft: error: unrecognized arguments: --sustain (see weft bench --help)
+// OPTION: weft: error: unrecognized arguments: --sustain; did you mean '--sustained'? (see weft bench --help)
+
+// RUN: weft doctor --json | FileCheck %s --check-prefix=JSON
+// JSON: "weft": "{{[0-9.]+}}",
+// JSON: "findings": [
+// JSON: "name": "MLIR",
+// JSON-NEXT: "state": "ok",
+// JSON-NEXT: "required": true,
+// JSON-NEXT: "text": "{{.*}}torch-mlir

@@ -28,8 +28,9 @@
 // JSON-SAME: "intrinsic": null, "chips": ["sm_75",
 // JSON-SAME: "ptx_version": "7.8"}
 
-// RUN: weft isa wgmma --arch sm_100a | FileCheck %s --check-prefix=EMPTY
-// EMPTY: sm_100a has no form of wgmma, which needs sm_90a
+// RUN: not weft isa wgmma --arch sm_100a 2>&1 | FileCheck %s --check-prefix=EMPTY
+// RUN: not weft isa wgmma --arch sm_100a --json 2>&1 | FileCheck %s --check-prefix=EMPTY
+// EMPTY: weft: error: sm_100a has no form of wgmma, which needs sm_90a
 // RUN: not weft isa hmma 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // UNKNOWN: weft: error: no table and no instruction 'hmma': there is wmma, mma, wgmma, tcgen05, wmma.load
 // RUN: not weft isa mma --arch sm_1 2>&1 | FileCheck %s --check-prefix=CHIP

@@ -36,7 +36,7 @@
 // CHECK-NEXT: weft-opt: error: braces are for --pass-pipeline: a flag has its options behind '=', '--cse'
 // CHECK-NEXT: weft-opt: error: pass options 'chip=sm_90a,rows=any' have a comma where a space stands: write 'chip=sm_90a rows=any'
 // CHECK-NEXT: weft-opt: error: pass options 'chip=sm_90a,rows=any' have a comma where a space stands: write 'chip=sm_90a rows=any'
-// CHECK-NEXT: weft-opt: error: pass pipeline: {{.*}}no such option fast
+// CHECK-NEXT: weft-opt: error: pass 'cse' has no option 'fast'
 // CHECK-NEXT: weft-opt: error: pass pipeline, column 10: this parenthesis isn't closed
 // CHECK-NEXT:   func.func(cse
 // CHECK-NEXT:            ^

@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 from weft.errors import WeftError
+from weft.isa.suggest import did_you_mean
 
 
 class Shape(NamedTuple):
@@ -74,6 +75,7 @@ def shapes(text: str, grouped: bool = True) -> tuple[Shape, ...]:
         raise WeftError(
             f"no suite and no shape '{text}': expects MxNxK, three sizes from 1 to 2**31 - 1 "
             f"(4096x4096x4096, say),{of_groups if grouped else ''} or one of {', '.join(suites(grouped))}"
+            f"{did_you_mean(text, suites(grouped))}"
         )
     if groups is None and most is not None:
         raise WeftError(f"shape '{text}': expects groups before rows with room (4@{text}, say)")

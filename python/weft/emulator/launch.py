@@ -22,6 +22,7 @@ from weft.emulator.watch import Watch
 from weft.emulator.wave import Dim3, Grid, Launch, Wave
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS
+from weft.isa.suggest import did_you_mean
 
 Progress = Callable[[int, int], None]
 _WAVE_WARPS = 64
@@ -140,6 +141,7 @@ class Module:
             if entry is None or not entry.is_entry:
                 raise WeftError(
                     f"the module has no kernel '{kernel}': it has {', '.join(self.kernels) or 'none'}"
+                    f"{did_you_mean(kernel, self.kernels)}"
                 )
             self._programs[kernel] = Program(self._tree, entry)
         return self._programs[kernel]

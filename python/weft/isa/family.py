@@ -14,6 +14,7 @@ from heapq import nsmallest
 from typing import Generic, Protocol, TypeVar
 
 from weft.isa.chips import CHIPS, ChipSet, describe
+from weft.isa.suggest import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -274,4 +275,4 @@ def _list(values: tuple[object, ...]) -> str:
 
 def unknown_chip(chip: str) -> str:
     """The complaint about a chip that no table knows."""
-    return f"knows no chip '{chip}': it is one of {', '.join(CHIPS)}"
+    return f"knows no chip '{chip}': it is one of {', '.join(CHIPS)}{did_you_mean(chip, CHIPS)}"

@@ -225,7 +225,7 @@ func.func @schedule_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 // -----
 
 func.func @schedule_misspelled_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has no schedule field 'warpgroup' (did you mean 'warpgroups'?): fields are block, warps, stages, group; or block, warpgroups, stages, group, splits}}
+  // expected-error @below {{has no schedule field 'warpgroup': fields are block, warps, stages, group; or block, warpgroups, stages, group, splits}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroup = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -233,7 +233,7 @@ func.func @schedule_misspelled_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d
 // -----
 
 func.func @schedule_misspelled(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has no schedule field 'stage' (did you mean 'stages'?): fields are block, warps, stages, group}}
+  // expected-error @below {{has no schedule field 'stage': fields are block, warps, stages, group; did you mean 'stages'?}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stage = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
