@@ -84,6 +84,14 @@ def hand_out_all_arrays() -> None:
         ir.register_type_caster(ir.Attribute.parse(sample).typeid, replace=True)(as_class)
 
 
+def _as_text(attribute: Any) -> str:
+    """A string's value; bytes that are no UTF-8 as escapes, where the bindings would raise RuntimeError."""
+    return str(attribute.value_bytes.decode("utf-8", "backslashreplace"))
+
+
+ir.StringAttr.value = property(_as_text)
+
+
 def find_dialects_in(package: str) -> None:
     """Lets the bindings find the classes of a dialect `x` in `package.x`, as they do for upstream's.
 
@@ -183,9 +191,12 @@ def parse_type(text: str, name: str) -> Any:
 def parse_file(path: str | Path, context: Any) -> Any:
     """The module in a .mlir file; its operations carry the file's name. Raises WeftError as `parse` does."""
     try:
-        text = Path(path).read_text("utf-8", errors="replace")
+        text = Path(path).read_text("utf-8")
     except OSError as failure:
         raise WeftError(f"cannot read {path}: {failure.strerror}") from None
+    except UnicodeDecodeError as failure:
+        line = failure.object.count(b"\n", 0, failure.start) + 1
+        raise WeftError(f"cannot read {path}: no UTF-8 text in line {line}") from None
     mlir_text.check(text, str(path))
     phase.enter(f"parsing {path}")
     try:
@@ -250,7 +261,7 @@ def constant(value: Any) -> Any:
 
 
 def symbol(op: Any) -> str:
-    """The name of a function; bytes that are no UTF-8 as escapes."""
+    """The name of a function."""
     return str(op.operation.attributes["sym_name"].value_bytes.decode("utf-8", "backslashreplace"))
 
 

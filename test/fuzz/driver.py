@@ -5,7 +5,8 @@ the same in every run, as text; `attempt(text)` gives it to what is tested and r
 ("compiled", "refused"). A `WeftError` is an outcome; the mutator catches it. Every other exception is a
 failure, as are the death of the process and a wait of more than `PATIENCE_SECONDS`. A module may have
 `begin()`, called once before all, which imports what is slow to import; it must start no thread, since
-every attempt runs in a forked process.
+every attempt runs in a forked process. Where what is tested may crash but must tell it, `after_death(text)`
+attempts an input once more that has killed a process, and returns or raises as `attempt` does.
 
 A test calls `run`. By hand: `python test/fuzz/driver.py MUTATOR --seconds 60 --first 1000`, or `--only 1234`
 to see the input of one number and what comes of it.
@@ -24,6 +25,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -104,14 +106,14 @@ def run(
 class _Process:
     """A forked process that attempts the inputs of `numbers` and answers one line of JSON for each."""
 
-    def __init__(self, mutator: Any, numbers: range) -> None:
+    def __init__(self, make: Callable[[int], str], attempt: Callable[[str], str], numbers: range) -> None:
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._answers, theirs = os.pipe()
         self._buffer = b""
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._answers)
-            _attempt_all(mutator, numbers, theirs, self._said.fileno())
+            _attempt_all(make, attempt, numbers, theirs, self._said.fileno())
         os.close(theirs)
 
     def answer(self, patience: float) -> dict[str, str] | None:
@@ -139,7 +141,9 @@ class _Process:
         return f"{how}\n{words[-_DETAIL:]}"
 
 
-def _attempt_all(mutator: Any, numbers: range, answers: int, said: int) -> None:
+def _attempt_all(
+    make: Callable[[int], str], attempt: Callable[[str], str], numbers: range, answers: int, said: int
+) -> None:
     """The forked process: never returns."""
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     os.dup2(said, 2)
@@ -149,7 +153,7 @@ def _attempt_all(mutator: Any, numbers: range, answers: int, said: int) -> None:
         os.ftruncate(said, 0)
         os.lseek(said, 0, os.SEEK_SET)
         try:
-            answer = {"outcome": mutator.attempt(mutator.make(number))}
+            answer = {"outcome": attempt(make(number))}
         except BaseException:
             answer = {"traceback": traceback.format_exc()[-_DETAIL:]}
         os.write(answers, json.dumps(answer).encode() + b"\n")
@@ -161,29 +165,39 @@ def _supervise(mutator: Any, first: int, count: int | None, seconds: float, pati
     end = sys.maxsize if count is None else first + count
     while number < end and time.monotonic() < deadline:
         batch = range(number, min(number + _BATCH, end))
-        process = _Process(mutator, batch)
-        kind = None
-        for number in batch:
-            try:
-                answer = process.answer(patience)
-            except TimeoutError:
-                kind = "hang"
-                break
-            if answer is None:
-                kind = "abort"
-                break
-            if "traceback" in answer:
-                report.failures.append(_failure(mutator, number, "traceback", answer["traceback"]))
-            else:
-                report.outcomes[answer["outcome"]] += 1
-                report.firsts.setdefault(answer["outcome"], number)
-            if time.monotonic() >= deadline:
-                break
-        words = process.end()
-        if kind is not None:
-            report.failures.append(_failure(mutator, number, kind, words))
-        number += 1
+        number = _attempt_batch(mutator, mutator.attempt, batch, deadline, patience, report)
     return report
+
+
+def _attempt_batch(
+    mutator: Any, attempt: Any, batch: range, deadline: float, patience: float, report: Report
+) -> int:
+    """Enters what comes of the batch's inputs, up to the first that ends their process; returns the next."""
+    process = _Process(mutator.make, attempt, batch)
+    number, kind = batch.start, None
+    for number in batch:
+        try:
+            answer = process.answer(patience)
+        except TimeoutError:
+            kind = "hang"
+            break
+        if answer is None:
+            kind = "abort"
+            break
+        if "traceback" in answer:
+            report.failures.append(_failure(mutator, number, "traceback", answer["traceback"]))
+        else:
+            report.outcomes[answer["outcome"]] += 1
+            report.firsts.setdefault(answer["outcome"], number)
+        if time.monotonic() >= deadline:
+            break
+    words = process.end()
+    again = getattr(mutator, "after_death", None)
+    if kind == "abort" and again is not None and attempt != again:
+        return _attempt_batch(mutator, again, range(number, number + 1), deadline, patience, report)
+    if kind is not None:
+        report.failures.append(_failure(mutator, number, kind, words))
+    return number + 1
 
 
 def _failure(mutator: Any, number: int, kind: str, detail: str) -> Failure:

@@ -66,12 +66,22 @@ def types(text: str) -> list[tuple[int, int]]:
     return found
 
 
+KINDS = ("valid", "valid", "valid", "kernels", "kernels", "kernels", "lowered", "invalid")
+
+
 @functools.cache
-def pieces() -> tuple[Piece, ...]:
-    """Every top-level function or module of every file, with the aliases that it may need."""
+def pieces(kind: str) -> tuple[Piece, ...]:
+    """Texts of a kind: "valid" and "invalid" functions and modules of the tests, with the aliases that they
+    may need; the valid ones within "kernels"; and "lowered" kernels of a product.
+    """
+    if kind == "kernels":
+        return tuple(_within_kernel(piece) for piece in pieces("valid"))
+    if kind == "lowered":
+        return _lowered()
     found: dict[str, Piece] = {}
     for file in sorted([*ROOT.glob("test/**/*.mlir"), *ROOT.glob("examples/*.mlir")]):
-        if "fuzz" in file.parts:
+        refused = "invalid" in file.name or "mistakes" in file.name or "fails" in file.name
+        if "fuzz" in file.parts or refused != (kind == "invalid"):
             continue
         text = file.read_text("utf-8")
         flags = tuple(sorted({tuple(m["flags"].split()) for m in _RUN.finditer(text)}))
@@ -82,6 +92,40 @@ def pieces() -> tuple[Piece, ...]:
                 if top.strip():
                     found.setdefault(top, Piece(aliases + top, flags))
     return tuple(found.values())
+
+
+def _within_kernel(piece: Piece) -> Piece:
+    """A function of a module that has a kernel, too; as it is, where it's no function."""
+    if "func.func" not in piece.text or "tile.matmul" in piece.text:
+        return piece
+    aliases, (_, function) = "".join(_ALIAS.findall(piece.text)), piece.text.split("func.func", 1)
+    function = re.sub(r"^(\s*)return\b", r"\1gpu.return", "gpu.func" + function, flags=re.MULTILINE)
+    function = function.replace("func.func", "gpu.func").replace("private ", "")
+    kernel = "gpu.func @kernel() kernel {\n  gpu.return\n}\n"
+    return Piece(f"{aliases}gpu.module @m {{\n{function}{kernel}}}\n", piece.flags)
+
+
+_PRODUCT = """\
+func.func @f(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {{
+  "tile.matmul"(%A, %B, %D) {{schedule = {{{}}}}}
+    : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()
+  return
+}}
+"""
+_SCHEDULES = {
+    "sm_80": "block = array<i64: 16, 16, 32>, warps = array<i64: 1, 1>, stages = 2",
+    "sm_90a": "block = array<i64: 64, 16, 32>, warpgroups = 1, stages = 2",
+}
+_STAGES = ("outline-matmul", "expand-matmul", "lower-gemm-async", "lower-roles", "lower-fragments", "cse")
+
+
+@functools.cache
+def _lowered() -> tuple[Piece, ...]:
+    """The kernels of two small products after some of the passes."""
+    from weft.stages import compile_module
+
+    made = [compile_module(_PRODUCT.format(text), chip) for chip, text in _SCHEDULES.items()]
+    return tuple(Piece(compiled.ir(stage), ()) for compiled in made for stage in _STAGES)
 
 
 @dataclass(frozen=True)
@@ -102,7 +146,7 @@ def values() -> Values:
     named: dict[str, set[str]] = defaultdict(set)
     operations: dict[str, set[str]] = defaultdict(set)
     found: tuple[set[str], ...] = set(), set(), set()
-    for piece in pieces():
+    for piece in (*pieces("valid"), *pieces("invalid")):
         text = piece.text
         for name, begin, end in attributes(text):
             named[name].add(text[begin:end].strip())

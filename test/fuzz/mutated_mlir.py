@@ -5,13 +5,15 @@ of attributes, types, numbers, operands and operations to others that the corpus
 """
 
 import atexit
+import io
 import os
 import random
 import re
 import shlex
 import shutil
-import sys
 import tempfile
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +91,7 @@ _WORD = re.compile(r"[%@!#^]?[\w.$]+|->|[^\w\s]")
 def make(number: int) -> str:
     """The command and the mutated text of a number."""
     chance = random.Random(SEED * 1_000_003 + number)
-    piece = chance.choice(mlir_corpus.pieces())
+    piece = chance.choice(mlir_corpus.pieces(chance.choice(mlir_corpus.KINDS)))
     text = piece.text
     for _ in range(chance.choice((1, 1, 1, 2, 2, 3, 5))):
         change = chance.choices(_CHANGES, _WEIGHTS)[0]
@@ -98,7 +100,7 @@ def make(number: int) -> str:
 
 
 def _command(piece: mlir_corpus.Piece, chance: random.Random) -> str:
-    kind = chance.randrange(10)
+    kind = chance.randrange(10) if "kernel" not in piece.text else 5 + chance.randrange(5)
     arch = f" --arch {chance.choice(_CHIPS)}" if chance.random() < 0.7 else ""
     if kind < 5:
         own = [" ".join(flags) for flags in piece.flags]
@@ -251,18 +253,30 @@ def begin() -> None:
     from weft.tools import compile, findings, opt, source, weft, weft_opt  # noqa: F401
 
     os.environ["WEFT_SCHEDULES"] = ""
+    for kind in mlir_corpus.KINDS:
+        mlir_corpus.pieces(kind)
+    mlir_corpus.values()
     _folder = tempfile.mkdtemp(prefix="weft-fuzz-")
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 
 
 def attempt(text: str) -> str:
-    """Runs the tool; whether it accepted the text, refused it, or told that MLIR has crashed, and where."""
+    """Runs the tool in this process; whether it accepted the text or refused it."""
+    return _outcome(text, _run)
+
+
+def after_death(text: str) -> str:
+    """Runs the tool as its script does, in a process of its own; where it told that MLIR has crashed."""
+    return _outcome(text, _run_supervised)
+
+
+def _outcome(text: str, run: Callable[[str, list[str]], tuple[int, str]]) -> str:
     first = text.partition("\n")[0]
     tool, *arguments = shlex.split(first.removeprefix("// COMMAND: "))
     os.chdir(_folder)
     file = Path("input.mlir")
     file.write_text(text, "utf-8", errors="surrogatepass")
-    status, said = _run(tool, [*arguments, file.name])
+    status, said = run(tool, [*arguments, file.name])
     for left in Path().glob("weft-crash-*"):
         left.unlink()
     assert status in (0, 1, 2), f"status {status}\n{said}"
@@ -271,28 +285,36 @@ def attempt(text: str) -> str:
         return f"crash told: {crash[1]} {re.sub(r'{.*}', '', crash[2])}"
     # What lint finds illegal it says on stdout.
     assert status == 0 or "error: " in said or (tool, arguments[:1], status) == ("weft", ["lint"], 1), said
-    return "accepted" if status == 0 else "refused"
+    if status == 0:
+        return "accepted"
+    return "refused by an operation" if re.search(r"error: '[\w.]+' op", said) else "refused"
 
 
 def _run(tool: str, arguments: list[str]) -> tuple[int, str]:
-    """The status of a tool, as its script would run it, and what it printed to stderr."""
+    """The status of a tool, and what it printed to stderr."""
     from weft.tools import weft, weft_opt
 
-    sys.argv = [tool, *arguments]
     main: Any = weft_opt.main if tool == "weft-opt" else weft.main
-    process, kept = os.getpid(), os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
-        try:
-            try:
-                status = main()
-            except SystemExit as end:  # of --help
-                status = int(end.code or 0)
-        finally:
-            if os.getpid() != process:  # the tool's own process
-                sys.stderr.flush()
-                os._exit(status)
-            os.dup2(kept, 2)
-            os.close(kept)
+    stdout, stderr = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with redirect_stdout(stdout), redirect_stderr(stderr):
+        return main(arguments), stderr.getvalue()
+
+
+def _run_supervised(tool: str, arguments: list[str]) -> tuple[int, str]:
+    """As `_run`, with what supervises the process of a tool."""
+    from weft.tools import supervisor
+
+    with tempfile.TemporaryFile("w+") as said, redirect_stderr(said):
+
+        def body() -> int:
+            status, words = _run(tool, arguments)
+            said.write(words)
+            said.flush()
+            return status
+
+        process = os.getpid()
+        status = supervisor.supervised(tool, body)
+        if os.getpid() != process:  # the tool's own
+            os._exit(status)
         said.seek(0)
-        return status, said.read().decode("utf-8", "replace")
+        return status, said.read()

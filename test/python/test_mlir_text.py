@@ -1,0 +1,62 @@
+"""Texts that MLIR or its bindings don't survive are refused before, at their location."""
+
+from pathlib import Path
+
+import pytest
+
+from weft import mlir
+from weft.dialects import context
+from weft.errors import Location, WeftError
+
+
+def refused(text: str) -> WeftError:
+    with pytest.raises(WeftError) as caught:
+        mlir.parse(text, context())
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        (r'module attributes {a.b = "\FF"} {}', 26),
+        (r'module attributes {"a.\C3" = 1} {}', 20),
+        (r'module @"\80" {}', 9),
+        (r'module {} loc("\FF":1:1)', 15),
+        (r'module attributes {a.b = "\"\\\ED\A0\80"} {}', 26),
+    ],
+)
+def test_strings_that_are_no_text_are_refused(text: str, column: int) -> None:
+    (diagnostic,) = refused("\n" + text).diagnostics
+    assert diagnostic.message.startswith("expected a string of UTF-8 text, got ")
+    assert diagnostic.location == Location("-", 2, column)
+
+
+def test_strings_of_text_and_the_bytes_of_a_global_are_taken() -> None:
+    text = r"""
+    // "\FF"
+    module attributes {a.b = "\C3\A9\00\\FF", a.c = "é"} {
+      llvm.mlir.global constant @bytes("\FF\00\80") : !llvm.array<3 x i8>
+    }
+    """
+    made = context()
+    made.allow_unregistered_dialects = True
+    assert "\\FF\\00\\80" in str(mlir.parse(text, made))
+
+
+@pytest.mark.parametrize(("character", "what"), [("\0", "a zero byte"), ("\ud800", "half of a surrogate")])
+def test_characters_that_no_file_has_are_refused(character: str, what: str) -> None:
+    (diagnostic,) = refused(f"module {{}}\n  {character}").diagnostics
+    assert diagnostic.message.startswith(what)
+    assert diagnostic.location == Location("-", 2, 3)
+
+
+def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.mlir").write_bytes(b'\nmodule attributes {a.b = "\xff"} {}')
+    with pytest.raises(WeftError, match="no UTF-8 text in line 2"):
+        mlir.parse_file(tmp_path / "x.mlir", context())
+
+
+def test_strings_built_of_bytes_are_read_with_escapes() -> None:
+    with context():
+        assert mlir.ir.StringAttr.get(b"a\xff").value == "a\\xff"
+        assert mlir.ir.StringAttr.get("é").value == "é"
