@@ -8,7 +8,7 @@ from weft.dialects.tcgen05 import Tcgen05
 from weft.dialects.tile import Tile
 from weft.dialects.wgmma import Wgmma
 from weft.dialects.wmma import Wmma
-from weft.mlir import find_dialects_in, hand_out_all_arrays, ir
+from weft.mlir import find_dialects_in, hand_out_all_attributes, ir
 
 find_dialects_in(__name__)
 
@@ -23,7 +23,7 @@ def context() -> Any:
     """A new MLIR context with upstream's dialects and Weft's."""
     made = ir.Context()
     with made:
-        hand_out_all_arrays()
+        hand_out_all_attributes()
         for dialect in DIALECTS:
             dialect.load()
     return made

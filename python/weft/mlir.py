@@ -67,21 +67,34 @@ def caller_locations() -> Iterator[None]:
 
 
 @functools.cache
-def hand_out_all_arrays() -> None:
-    """Lets the bindings hand out every array attribute, those of types without a class as an `ir.Attribute`.
+def hand_out_all_attributes() -> None:
+    """Lets the bindings hand out every attribute, those that they have no class for as an `ir.Attribute`.
 
-    As they come, `array<si32: 1>` and the like raise TypeError where they are looked up, and end the process
+    As they come, `array<si32: 1>` and locations raise TypeError where they are looked up, and end the process
     where they are an entry of a dictionary. Needs a current context.
     """
-    kinds = ("I64", "I32", "Bool", "I8", "I16", "F32", "F64")
-    arrays = [getattr(ir, f"Dense{kind}ArrayAttr") for kind in kinds]
+    arrays = ("DenseI64", "DenseI32", "DenseBool", "DenseI8", "DenseI16", "DenseF32", "DenseF64")
+    _hand_out(ir.Attribute.parse("array<i32>"), [getattr(ir, f"{kind}ArrayAttr") for kind in arrays])
     elements = [ir.DenseIntElementsAttr, ir.DenseFPElementsAttr]
-    for sample, classes in (("array<i32>", arrays), ("dense<1> : tensor<1xi32>", elements)):
+    _hand_out(ir.Attribute.parse("dense<1> : tensor<1xi32>"), elements)
+    nowhere = ir.Location.unknown()
+    for location in (
+        nowhere,
+        ir.Location.file("", 0, 0),
+        ir.Location.name("", nowhere),
+        ir.Location.callsite(nowhere, [nowhere]),
+        ir.Location.fused([ir.Location.name("a"), ir.Location.name("b")]),
+    ):
+        _hand_out(location.attr, [type(location)])
 
-        def as_class(attribute: Any, classes: list[Any] = classes) -> Any:
-            return next((made for kind in classes if (made := cast(kind, attribute)) is not None), attribute)
 
-        ir.register_type_caster(ir.Attribute.parse(sample).typeid, replace=True)(as_class)
+def _hand_out(sample: Any, classes: list[Any]) -> None:
+    """Attributes like the sample come as the first of these classes that they have."""
+
+    def as_class(found: Any) -> Any:
+        return next((made for kind in classes if (made := cast(kind, found)) is not None), found)
+
+    ir.register_type_caster(sample.typeid, replace=True)(as_class)
 
 
 def _as_text(attribute: Any) -> str:
@@ -126,7 +139,7 @@ def cast(kind: Any, value: Any) -> Any:
     """
     try:
         return kind(value)
-    except ValueError:
+    except (TypeError, ValueError):  # a location isn't made of an attribute
         return None
 
 

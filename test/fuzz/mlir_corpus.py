@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 _SPLIT = re.compile(r"^// -----.*\n", re.MULTILINE)
-_RUN = re.compile(r"^// RUN: .*?weft-opt %s(?P<flags>(?: --?[\w-]+(?:=\S+)?)*)", re.MULTILINE)
+_RUN = re.compile(r"^// RUN: .*?weft-opt %s(?P<flags>(?: --?[\w-]+(?:=[^\s'\x22]+)?(?!\S))*)", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*//.*\n|\s*// (?:expected|CHECK).*$", re.MULTILINE)
 _TOP = re.compile(r"^(?=(?:func\.func|gpu\.module|module|llvm\.func|builtin\.module)\b)", re.MULTILINE)
 _ALIAS = re.compile(r"^[#!]\w+ = .*\n", re.MULTILINE)

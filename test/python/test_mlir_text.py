@@ -60,3 +60,20 @@ def test_strings_built_of_bytes_are_read_with_escapes() -> None:
     with context():
         assert mlir.ir.StringAttr.get(b"a\xff").value == "a\\xff"
         assert mlir.ir.StringAttr.get("é").value == "é"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("array<si32: 1>", "array<ui64>", "array<f16: 1.0>", "array<i128: 1>", "array<i1: true>"),
+        *("dense<(1.0, 2.0)> : tensor<2xcomplex<f32>>", "dense<1> : tensor<2xi7>", "unit", "i32", "@a::@b"),
+        *("loc(unknown)", 'loc("x":1:2)', 'loc("n")', 'loc(callsite("a" at "b"))', 'loc(fused["a", "b"])'),
+        *('loc(fused<1>["a", "b"])', "strided<[1]>", "affine_map<() -> (1)>", "distinct[0]<1 : i64>"),
+    ],
+)
+def test_attributes_of_every_kind_are_handed_out(text: str) -> None:
+    with context():
+        holder = mlir.ir.Attribute.parse(f"{{a = {text}, b = [{text}]}}")
+        assert str(holder["a"]) == str(mlir.ir.Attribute.parse(text))
+        assert str(holder[0].attr) == str(holder["a"])
+        assert [str(each) for each in holder["b"]] == [str(holder["a"])]
