@@ -17,4 +17,4 @@ def _lowered_anew(request):
         monkeypatch = request.getfixturevalue("monkeypatch")
         monkeypatch.setattr("weft.stages._says_all", lambda module: False)
         # Another process would not have the change.
-        monkeypatch.setattr("weft.apart._same_code", lambda: False)
+        monkeypatch.setattr("weft.cache_keys.as_imported", lambda: False)

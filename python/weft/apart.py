@@ -27,7 +27,7 @@ def compile_given(
     """What `stages.compile_module` makes of a module, a text or a Path. Raises WeftError as it does, and
     WeftInternalError where MLIR crashes on a text, or for an exception that nobody foresaw.
     """
-    if isinstance(given, (str, Path)) and not phase.shared() and _same_code():
+    if isinstance(given, (str, Path)) and not phase.shared() and cache_keys.as_imported():
         return _compiled_apart(given, arch, str(given) if isinstance(given, Path) else name, default, rows)
     try:
         return stages.compile_module(given, arch, name=name, default=default, rows=rows)
@@ -35,11 +35,6 @@ def compile_given(
         raise
     except Exception as error:
         raise reproducer.internal_error(error, (name, _text(given))) from error
-
-
-def _same_code() -> bool:
-    """Whether another process that loads Weft would do the same as this one."""
-    return cache_keys.as_imported()
 
 
 def _text(given: Any) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft import apart, stages
+from weft import apart, cache_keys, stages
 from weft.errors import WeftError, WeftInternalError
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ SCHEDULE = "block = array<i64: 64, 64, 64>, warps = array<i64: 2, 2>, stages = 3
 
 @pytest.fixture(autouse=True)
 def _no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(apart, "_same_code", lambda: True)
+    monkeypatch.setattr(cache_keys, "as_imported", lambda: True)
     monkeypatch.setenv("WEFT_CACHE", "0")
     monkeypatch.chdir(tmp_path)  # reproducers go there
 
@@ -163,7 +163,7 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unforeseen_exception_is_an_internal_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(apart, "_same_code", lambda: False)
+    monkeypatch.setattr(cache_keys, "as_imported", lambda: False)
     monkeypatch.setattr(stages, "_check_names", lambda module: {}["k"])
     with pytest.raises(WeftInternalError, match=r"internal error while .*KeyError: 'k'; this is a defect"):
         weft.compile(EXAMPLE, arch="sm_80")
