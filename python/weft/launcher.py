@@ -10,9 +10,9 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
+from weft import host_code
 from weft.cuda_driver import entry
 
 # Statuses of a launch; above 0 are the driver's.
@@ -20,8 +20,6 @@ NO_WORKSPACE = -1  # on its stream
 MISCOUNTED = -2  # addresses
 OVERLAP = -3  # of what is written and what is read, as far as their ends tell
 _ALIGNMENT = 64  # of each parameter: a tensor map needs it
-_CONFIG_BYTES = 56  # of a CUlaunchConfig
-_METH_FASTCALL = 0x0080
 _DRIVER = (
     "cuCtxGetCurrent",
     "cuCtxPushCurrent",
@@ -177,12 +175,12 @@ class Plan:
     @property
     def queue(self) -> Callable[..., int]:
         """Queues the launch: `queue(stream, *addresses)`. It keeps the plan."""
-        return self._bound(_compiled().queue)
+        return self._bound(_compiled()[0])
 
     @property
     def queue_apart(self) -> Callable[..., int]:
         """The same, after a look at the extents."""
-        return self._bound(_compiled().queue_apart)
+        return self._bound(_compiled()[1])
 
     def _bound(self, function: Callable[..., int]) -> Callable[..., int]:
         bound = functools.partial(function, self.address)
@@ -213,54 +211,7 @@ def _driver() -> Any:
     return (ctypes.c_void_p * len(_DRIVER))(*map(entry, _DRIVER))
 
 
-class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
-
-@dataclass(frozen=True)
-class _Compiled:
-    """Functions of launcher.ll for Python; `kept` owns their code and what describes them."""
-
-    queue: Callable[..., int]
-    queue_apart: Callable[..., int]
-    kept: tuple[Any, ...]
-
-
-_compiling = threading.Lock()
-
-
-def _compiled() -> _Compiled:
-    with _compiling:
-        return _compile()
-
-
 @functools.cache
-def _compile() -> _Compiled:
-    import llvmlite.binding as llvm  # type: ignore[import-untyped]
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(resources.files("weft").joinpath("launcher.ll").read_text("utf-8"))
-    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2)
-    module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    for name in (function.name for function in module.functions if function.name.startswith("Py")):
-        llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    functions = []
-    methods = []
-    for name in ("weft_queue", "weft_queue_apart"):
-        method = _MethodDef(name.encode(), engine.get_function_address(name), _METH_FASTCALL, None)
-        functions.append(make(ctypes.addressof(method), None, None))
-        methods.append(method)
-    queue, queue_apart = functions
-    return _Compiled(queue, queue_apart, (engine, methods))
+def _compiled() -> list[Callable[..., int]]:
+    """`queue` and `queue_apart` of all plans."""
+    return host_code.functions("launcher.ll", ["weft_queue", "weft_queue_apart"])

@@ -101,24 +101,26 @@ def matmul(
 
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
-    plan = None
     try:
-        of_a, address_a = DESCRIBE[type(a)](a)
-        of_b, address_b = DESCRIBE[type(b)](b)
+        describe = DESCRIBE[type(a)]
+        activation = None
+        if c is None and epilogue is None and scales is None and groups is None:
+            found = describe(a, b, out)
+        else:
+            bias = residual = scale_a = scale_b = None
+            if epilogue is not None:
+                bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
+            if scales is not None:
+                scale_a, scale_b = scales
+            found = describe(a, b, out, c, groups, bias, residual, scale_a, scale_b)
         # Only True and False are flags, though 1 and 0 are equal to them; zero has a sign.
         flags = id(transpose_a), id(transpose_b), id(promote)
-        key: Any = (of_a, of_b, flags, out_dtype, alpha or str(alpha), beta, schedule)
-        addresses: tuple[int, ...] = ()
-        if out is not None:
-            of_out, address_out = DESCRIBE[type(out)](out)
-            key += (of_out,)
-        if not (c is None and epilogue is None and scales is None and groups is None):
-            more, addresses = _more(c, epilogue, scales, groups)
-            key += more
+        key: Any = found[0], flags, out_dtype, alpha or str(alpha), beta, schedule, activation
         plan = plans.get(key)
     except _UNKNOWN:  # `_planned` says what is wrong
-        key = None
+        key = plan = None
     if plan is not None and (handle := plan.stream(stream)) is not None:
+        _, address_a, address_b, address_out, *addresses = found
         result = out
         if out is None:
             result = plan.new()
@@ -136,17 +138,6 @@ def matmul(
 
 # What a wrong argument may raise while a plan is looked for.
 _UNKNOWN = (WeftError, TypeError, ValueError, RuntimeError, AttributeError)
-
-
-def _more(c: Any, epilogue: Any, scales: Any, groups: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-    """What decides a plan of the arrays beside a, b and the result, and their addresses."""
-    key: list[Any] = [epilogue and epilogue.activation]
-    addresses = []
-    for role, array in _added(c, epilogue, scales, groups).items():
-        described, address = DESCRIBE[type(array)](array)
-        key += (role, described)
-        addresses.append(address)
-    return tuple(key), tuple(addresses)
 
 
 def _planned(
@@ -173,7 +164,7 @@ def _planned(
         return libraries.handed_over(given.out, a) if out is None else out
     names = ("a", "b", "out", *given.roles)
     launch = padded_rows.plan(compiled, given.views, copied, reach(names, given.views))
-    plan = Plan.of(launch, a, given.views[0], given.views[2])
+    plan = Plan.of(launch, given.arrays, given.views[0], given.views[2])
     # Such arrays must be asked for their views each time.
     waits = any(arrays.library(array) == "jax" for array in given.arrays)
     if key is not None and not waits:

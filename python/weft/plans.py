@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft import arrays, libraries, runtime
+from weft import arrays, libraries, runtime, torch_keys
 from weft.arrays import ArrayView
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launcher import Extents
@@ -36,13 +36,15 @@ class Plan:
     address: Callable[[Any], int]
 
     @classmethod
-    def of(cls, launch: Prepared | PaddedLaunch, like: Any, view: ArrayView, result: ArrayView) -> "Plan":
-        """A plan of a launch for arrays of the library of `like`, whose view is `view`."""
+    def of(
+        cls, launch: Prepared | PaddedLaunch, given: Sequence[Any], view: ArrayView, result: ArrayView
+    ) -> "Plan":
+        """A plan of a launch for arrays of the library of the first of those given, whose view is `view`."""
         return cls(
             launch.queue_apart,
             launch,
-            libraries.stream_finder(like, view.device_id),
-            *libraries.maker(like, view, result.shape, result.dtype),
+            libraries.stream_finder(given, view.device_id),
+            *libraries.maker(given[0], view, result.shape, result.dtype),
         )
 
 
@@ -84,22 +86,20 @@ class Plans:
         return len(self._known)
 
 
-Described = tuple[Hashable, int]
+Described = tuple[Any, ...]
+"""A key, and the addresses of the arrays that are there, with one for the result: 0 where it isn't there."""
 
 
-class _Describers(dict[type, Callable[[Any], Described]]):
-    """By the type of an array, what tells all of it that decides a plan, and its address.
+class _Describers(dict[type, Callable[..., Described]]):
+    """By the type of `a`, what describes a, b, the result (or None) and further arrays (or None).
 
-    They raise WeftError, TypeError, ValueError, RuntimeError or AttributeError for what can't be told.
+    It raises WeftError, TypeError, ValueError, RuntimeError or AttributeError for what can't be told.
     """
 
-    def __missing__(self, kind: type) -> Callable[[Any], Described]:
-        name = kind.__module__.partition(".")[0]
-        found: Callable[[Any], Described] = _of_any
-        if name == "torch" and kind.__name__ in ("Tensor", "Parameter"):
-            found = _torch_describer()
-        elif name == "cupy" and kind.__name__ == "ndarray":
-            found = _of_cupy
+    def __missing__(self, kind: type) -> Callable[..., Described]:
+        found: Callable[..., Described] = _one_by_one
+        if kind.__module__.partition(".")[0] == "torch" and torch_keys.describer() is not None:
+            found = _tensors
         self[kind] = found
         return found
 
@@ -107,32 +107,50 @@ class _Describers(dict[type, Callable[[Any], Described]]):
 DESCRIBE = _Describers()
 
 
-def _torch_describer() -> Callable[[Any], Described]:
-    import torch
-
-    gradients = torch.is_grad_enabled
-
-    def of_torch(tensor: Any) -> Described:
-        address = tensor.data_ptr()
-        return (
-            tensor.dtype,
-            tensor.shape,
-            tensor.stride(),
-            address & _ALIGNED,
-            tensor.get_device(),
-            tensor.is_neg(),
-            tensor.requires_grad and gradients(),
-        ), address
-
-    return of_torch
+def _tensors(*arrays: Any) -> Described:
+    describe = torch_keys.describer()
+    assert describe is not None
+    return describe(*arrays) or _one_by_one(*arrays)
 
 
-def _of_cupy(array: Any) -> Described:
+def _one_by_one(a: Any, b: Any, out: Any, *more: Any) -> Described:
+    of_a, address_a = _one[type(a)](a)
+    of_b, address_b = _one[type(b)](b)
+    of_out, address_out = (None, 0) if out is None else _one[type(out)](out)
+    rest = [(None, None) if array is None else _one[type(array)](array) for array in more]
+    key = of_a, of_b, of_out, *(of_array for of_array, _ in rest)
+    return key, address_a, address_b, address_out, *(address for _, address in rest if address is not None)
+
+
+class _Ones(dict[type, Callable[[Any], tuple[Hashable, int]]]):
+    """By the type of an array, what tells all of it that decides a plan, and its address."""
+
+    def __missing__(self, kind: type) -> Callable[[Any], tuple[Hashable, int]]:
+        name = kind.__module__.partition(".")[0]
+        found: Callable[[Any], tuple[Hashable, int]] = _of_any
+        if name == "torch" and kind.__name__ in ("Tensor", "Parameter"):
+            found = _of_torch
+        elif name == "cupy" and kind.__name__ == "ndarray":
+            found = _of_cupy
+        self[kind] = found
+        return found
+
+
+_one = _Ones()
+
+
+def _of_torch(tensor: Any) -> tuple[Hashable, int]:
+    address = tensor.data_ptr()
+    lies = tensor.shape, tensor.stride(), address & _ALIGNED, tensor.get_device()
+    return (tensor.dtype, *lies, tensor.is_neg(), tensor.requires_grad), address
+
+
+def _of_cupy(array: Any) -> tuple[Hashable, int]:
     address = array.data.ptr
     return (array.dtype, array.shape, array.strides, address & _ALIGNED, array.device.id), address
 
 
-def _of_any(array: Any) -> Described:
+def _of_any(array: Any) -> tuple[Hashable, int]:
     view = arrays.view(array)
     device = runtime.holder([view]) if view.device_id < 0 else view.device_id
     alignment = view.address & _ALIGNED

@@ -117,7 +117,7 @@ def test_one_module_imports_mlir():
 
 def test_llvm_and_cuda_are_imported_where_they_are_used():
     """Tools start in half a second because nothing else pulls these in."""
-    users = {"llvmlite": {"weft.codegen", "weft.launcher"}, "cuda": {"weft.cuda_driver", "weft.ptxas"}}
+    users = {"llvmlite": {"weft.codegen", "weft.host_code"}, "cuda": {"weft.cuda_driver", "weft.ptxas"}}
     for package, allowed in users.items():
         found = {name for name, path in MODULES.items() if reaches(path.read_text(), package)}
         assert {name for name in found if not name.startswith("weft.tools")} <= allowed

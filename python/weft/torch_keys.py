@@ -1,0 +1,71 @@
+"""What decides the launch of a product of PyTorch's tensors, told by compiled code (`torch_keys.ll`)."""
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from weft import host_code
+
+Describe = Callable[..., tuple[Any, ...] | None]
+
+
+class _Torch(ctypes.Structure):
+    """`%Torch` of torch_keys.ll."""
+
+    _fields_ = (
+        ("from_object", ctypes.c_void_p),
+        ("tensor", ctypes.py_object),
+        ("parameter", ctypes.py_object),
+        ("none", ctypes.py_object),
+        ("true", ctypes.py_object),
+        ("requires_grad", ctypes.py_object),
+        ("is_neg", ctypes.py_object),
+    )
+
+
+class _ExchangeApi(ctypes.Structure):
+    """DLPack's DLPackExchangeAPI (dlpack.h)."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("managed_from_object", ctypes.c_void_p),
+        ("managed_to_object", ctypes.c_void_p),
+        ("tensor_from_object", ctypes.c_void_p),
+        ("current_work_stream", ctypes.c_void_p),
+    )
+
+
+@functools.cache
+def describer() -> Describe | None:
+    """`describe(a, b, out, *more)` of tensors, or None for those that aren't there: a tuple of a key and of
+    their addresses, with 0 for no `out`; or None for what needs a closer look. None where PyTorch is too old.
+    """
+    torch = sys.modules["torch"]
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return None
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    table = _ExchangeApi.from_address(get(capsule, b"dlpack_exchange_api"))
+    if table.major != 1 or not table.tensor_from_object:
+        return None
+    # The table is PyTorch's for good, and so are its classes.
+    known = _Torch(
+        table.tensor_from_object,
+        torch.Tensor,
+        torch.nn.Parameter,
+        None,
+        True,
+        sys.intern("requires_grad"),
+        sys.intern("is_neg"),
+    )
+    (describe,) = host_code.functions("torch_keys.ll", ["weft_describe"])
+    bound = functools.partial(describe, ctypes.addressof(known))
+    bound.known = known  # type: ignore[attr-defined]
+    return bound
