@@ -1,4 +1,4 @@
-"""Functions for Python that are compiled for this host from LLVM IR, without a C compiler."""
+"""Functions that are compiled for this host from LLVM IR, without a C compiler."""
 
 import ctypes
 import threading
@@ -20,34 +20,47 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-_lock = threading.Lock()
-# Engines own code, and method definitions are read for as long as there are functions of them.
-_kept: list[Any] = []
+_lock = threading.RLock()
+_engines: dict[str, Any] = {}
+# Definitions are read for as long as there are functions of them.
+_methods: list[_MethodDef] = []
 
 
 def functions(file: str, names: Sequence[str]) -> list[Callable[..., Any]]:
-    """Compiles a file of this package, and returns functions of it that follow METH_FASTCALL of Python's C
-    API. They are kept until the process ends.
+    """Functions of a file of this package that follow METH_FASTCALL of Python's C API, as Python has them.
+    They are kept until the process ends.
     """
-    import llvmlite.binding as llvm  # type: ignore[import-untyped]
-
-    with _lock:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        module = llvm.parse_assembly(resources.files("weft").joinpath(file).read_text("utf-8"))
-        machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2)
-        module.triple, module.data_layout = machine.triple, str(machine.target_data)
-        for name in (function.name for function in module.functions if function.name.startswith("Py")):
-            llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
-        engine = llvm.create_mcjit_compiler(module, machine)
-        engine.finalize_object()
-        _kept.append(engine)
-        return [_function(name, engine.get_function_address(name)) for name in names]
-
-
-def _function(name: str, address: int) -> Any:
-    method = _MethodDef(name.encode(), address, _METH_FASTCALL, None)
-    _kept.append(method)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    return make(ctypes.addressof(method), None, None)
+    made = []
+    for name in names:
+        method = _MethodDef(name.encode(), address(file, name), _METH_FASTCALL, None)
+        _methods.append(method)
+        made.append(make(ctypes.addressof(method), None, None))
+    return made
+
+
+def address(file: str, name: str, uses: Sequence[str] = ()) -> int:
+    """Where a function of a file of this package is; it may call functions of the files that it `uses`."""
+    with _lock:
+        if file not in _engines:
+            _engines[file] = _compiled(file, uses)
+        return int(_engines[file].get_function_address(name))
+
+
+def _compiled(file: str, uses: Sequence[str]) -> Any:
+    import llvmlite.binding as llvm  # type: ignore[import-untyped]
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(resources.files("weft").joinpath(file).read_text("utf-8"))
+    machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(opt=2)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    for name in (f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")):
+        if name.startswith("Py"):
+            llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+        else:
+            llvm.add_symbol(name, next(found for other in uses if (found := address(other, name))))
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine

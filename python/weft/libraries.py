@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ from weft.errors import WeftError
 
 
 def empty(like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str) -> Any:
-    """A new array where another one is, of its library or for `handed_over`. Raises WeftError for elements
-    that the library doesn't have.
+    """A new array where another one is, of its library or for `handed_over`; for a view, one of no memory.
+    Raises WeftError for elements that the library doesn't have.
     """
     name = arrays.numpy_dtype(dtype).name
+    if isinstance(like, ArrayView):
+        strides = arrays.contiguous_strides(shape)
+        return replace(like, address=0, shape=shape, strides=strides, dtype=dtype, readonly=False)
     if arrays.library(like) == "torch":
         import torch
 

@@ -6,6 +6,7 @@ from typing import Any
 from weft import (
     arrays,
     cuda_driver,
+    jax_call,
     kernel,
     libraries,
     padded_rows,
@@ -21,7 +22,7 @@ from weft.launcher import OVERLAP
 from weft.multiply_options import Options, check_groups, checked_activation
 from weft.padded_rows import Copied
 from weft.passes import choice
-from weft.plans import DESCRIBE, Plan, Plans, reach
+from weft.plans import DESCRIBE, Handed, Plan, Plans, reach
 
 _TOO_LARGE = 2**31
 # What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
@@ -103,7 +104,7 @@ def matmul(
     """
     try:
         describe = DESCRIBE[type(a)]
-        activation = None
+        activation, more = None, _NO_MORE
         if c is None and epilogue is None and scales is None and groups is None:
             found = describe(a, b, out)
         else:
@@ -112,11 +113,12 @@ def matmul(
                 bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
             if scales is not None:
                 scale_a, scale_b = scales
-            found = describe(a, b, out, c, groups, bias, residual, scale_a, scale_b)
+            more = c, groups, bias, residual, scale_a, scale_b
+            found = describe(a, b, out, *more)
         # Only True and False are flags, though 1 and 0 are equal to them; zero has a sign.
         flags = id(transpose_a), id(transpose_b), id(promote)
         key: Any = found[0], flags, out_dtype, alpha or str(alpha), beta, schedule, activation
-        plan = plans.get(key)
+        plan: Any = plans.get(key)
     except _UNKNOWN:  # `_planned` says what is wrong
         key = plan = None
     if plan is not None and (handle := plan.stream(stream)) is not None:
@@ -132,10 +134,13 @@ def matmul(
         if status != OVERLAP:
             plan.launch.settle(status, handle, address_a, address_b, address_out, *addresses)
             return result
+    if isinstance(plan, Handed) and stream is None:
+        return plan.multiply(a, b, *(array for array in more if array is not None))
     options = Options(out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
     return _planned(key, a, b, out, options, c, epilogue, scales, groups, stream)
 
 
+_NO_MORE: tuple[Any, ...] = ()
 # What a wrong argument may raise while a plan is looked for.
 _UNKNOWN = (WeftError, TypeError, ValueError, RuntimeError, AttributeError)
 
@@ -154,7 +159,13 @@ def _planned(
 ) -> Any:
     """Multiplies arrays that have no plan yet, and keeps that of arrays of a GPU by `key`."""
     added = _added(c, epilogue, scales, groups)
-    given = _Given.of(a, b, out, added, epilogue.activation if epilogue else None, options)
+    activation = epilogue.activation if epilogue else None
+    if out is None and stream is None and arrays.library(a) == "jax":
+        handed = _handed([a, b, *added.values()], list(added), activation, options)
+        if handed is not None:
+            plans.add(key, handed)
+            return handed.multiply(a, b, *added.values())
+    given = _Given.of(a, b, out, added, activation, options)
     runtime.stream_handle(stream)  # refuses what is none
     compiled = given.kernel()
     copied = given.copied(compiled)
@@ -176,6 +187,19 @@ def _planned(
         with runtime.on(runtime.holder(given.views)):
             runtime.synchronize()
     return libraries.handed_over(given.out, a) if out is None else out
+
+
+def _handed(given: list[Any], roles: list[str], activation: str | None, options: Options) -> Handed | None:
+    """A plan of JAX's arrays for XLA to queue; None where it can't, since rows must be copied first, say."""
+    views = jax_call.views(given)
+    if views is None:
+        return None
+    a, b, *added = views
+    product = _Given.of(a, b, None, dict(zip(roles, added, strict=True)), activation, options)
+    compiled = product.kernel()
+    if product.copied(compiled).numbers:
+        return None
+    return Handed(jax_call.call(compiled.plan(product.views), product.views[2]))
 
 
 @dataclass(frozen=True)

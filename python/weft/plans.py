@@ -48,6 +48,16 @@ class Plan:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A product that another library queues: a function of a, b and the other arrays that are read."""
+
+    multiply: Callable[..., Any]
+
+    def stream(self, given: Any) -> None:
+        """None: it isn't queued here."""
+
+
 def reach(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
     """How far arrays reach, by their names, and which of them the result may be, element for element."""
     written = names.index("out")
@@ -66,12 +76,12 @@ class Plans:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._known: dict[Hashable, Plan] = {}
+        self._known: dict[Hashable, Plan | Handed] = {}
         self._lock = threading.Lock()
         self.get = self._known.get
         """`get(key)` is the plan of a key, or None."""
 
-    def add(self, key: Hashable, plan: Plan) -> None:
+    def add(self, key: Hashable, plan: Plan | Handed) -> None:
         with self._lock:
             if len(self._known) >= self._most:
                 for old in list(self._known)[: self._most // 4]:
@@ -98,8 +108,11 @@ class _Describers(dict[type, Callable[..., Described]]):
 
     def __missing__(self, kind: type) -> Callable[..., Described]:
         found: Callable[..., Described] = _one_by_one
-        if kind.__module__.partition(".")[0] == "torch" and torch_keys.describer() is not None:
+        library = kind.__module__.partition(".")[0]
+        if library == "torch" and torch_keys.describer() is not None:
             found = _tensors
+        elif library == "jaxlib":
+            found = _of_jax
         self[kind] = found
         return found
 
@@ -120,6 +133,15 @@ def _one_by_one(a: Any, b: Any, out: Any, *more: Any) -> Described:
     rest = [(None, None) if array is None else _one[type(array)](array) for array in more]
     key = of_a, of_b, of_out, *(of_array for of_array, _ in rest)
     return key, address_a, address_b, address_out, *(address for _, address in rest if address is not None)
+
+
+def _of_jax(a: Any, b: Any, out: Any, *more: Any) -> Described:
+    """Of JAX's arrays alone, which have no addresses before they are computed."""
+    given = [array for array in (a, b, *more) if array is not None]
+    if out is not None or any(type(array) is not type(a) for array in given):
+        return _one_by_one(a, b, out, *more)
+    key = [None if x is None else (x.dtype, x.shape, x.sharding, x.is_deleted()) for x in (a, b, *more)]
+    return tuple(key), 0, 0, 0
 
 
 class _Ones(dict[type, Callable[[Any], tuple[Hashable, int]]]):

@@ -243,6 +243,7 @@ class Prepared:
         given = len({p.address for p in parameters if p.address is not None}) - count
         handles = int(module.context), int(kernel.handle)
         self._plan = launcher.Plan(*handles, config, parameters, given, count, extents)
+        self.plan_address = self._plan.address
         self._queue = self._plan.queue
         self.queue_apart = self._plan.queue_apart
         """`queue_apart(stream, *addresses)` is `launch`, but returns a status: `launcher.OVERLAP`, or one for
@@ -259,12 +260,20 @@ class Prepared:
 
     def settle(self, status: int, stream: int, *addresses: int) -> None:
         """Queue it after all where only a workspace was missing. Raises WeftError for the driver's errors."""
-        assert status != launcher.MISCOUNTED, addresses
+        while status:
+            self.provide(status, stream)
+            status = self._queue(stream, *addresses)
+
+    def provide(self, status: int, stream: int) -> None:
+        """Give a stream the workspaces that a launch with this status lacked. Raises WeftError for the
+        driver's errors.
+        """
+        assert status != launcher.MISCOUNTED, self.what
         if status == launcher.NO_WORKSPACE and self._workspaces is not None:
             with entered(self._module.context):
                 self._plan.add_workspaces(*self._workspaces.of(stream))
-            status = self._queue(stream, *addresses)
-        check(self.what, api().CUresult(status))
+        else:
+            check(self.what, api().CUresult(status))
 
 
 class DeviceArray:

@@ -46,6 +46,12 @@ class FakeDriver:
     def gpu(self) -> int:
         return self.stack[-1] - 100
 
+    def cuGetErrorName(self, error: Any) -> Any:
+        return OK, real.CUresult(error).name.encode()
+
+    def cuGetErrorString(self, error: Any) -> Any:
+        return OK, b"as the fake driver has it"
+
     def cuDeviceGet(self, ordinal: int) -> Any:
         return OK, ordinal
 
