@@ -46,6 +46,7 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--against", default="cublas", metavar="LIST", help=f"of {','.join(PEERS)}; ratios are to the first")
     add("--samples", type=int, default=20, metavar="N", help="of each implementation, after a rest (20)")
     add("--sustained", action="store_true", help="also time them back to back, at the power limit")
+    add("--host", action="store_true", help="time how long calls occupy the host, every array a new object")
     add("--schedule", metavar="TEXT", help="what weft.matmul is to use (its own choice)")
     add("--json", metavar="FILE", help="keep all samples, the machine and the versions")
     add("--svg", metavar="FILE", help="draw ratios and a roofline")
@@ -57,6 +58,8 @@ def _run(options: Namespace) -> int:
 
     if options.show is not None:
         return _show(options)
+    if options.host:
+        return _host(options)
     asked, implementations = problems(options), _implementations(options)
     if options.samples < _FEWEST_SAMPLES:
         raise WeftError(f"--samples expects a number from {_FEWEST_SAMPLES}, got {options.samples}")
@@ -177,6 +180,30 @@ def _keep(report: "Report", options: Namespace) -> None:
         cli.write(options.json, report.json())
     if options.svg:
         cli.write(options.svg, draw(report))
+
+
+def _host(options: Namespace) -> int:
+    """Measures the host time of calls, for each library that is installed."""
+    from weft.bench import gpu, host
+
+    if options.what or options.svg is not None:
+        raise WeftError("--host times calls of its own: it takes no shapes and no --svg")
+    if options.samples < _FEWEST_SAMPLES:
+        raise WeftError(f"--samples expects a number from {_FEWEST_SAMPLES}, got {options.samples}")
+    if options.json == "-":
+        raise WeftError("--json expects a file: the table goes to stdout")
+    if options.json is not None:
+        cli.check_writable(options.json)
+    if (reason := gpu.unavailable()) is not None:
+        raise WeftError(reason)
+    device = gpu.TorchGpu().describe()
+    with Bar("timing calls") as bar:
+        figures = host.measure(host.pairs(host.LIBRARIES), options.samples, bar)
+    cli.say(f"{device['name']}, us of host time a call, {host.M} x {host.N} x {host.K}")
+    cli.say(host.table(figures))
+    if options.json is not None:
+        cli.write(options.json, host.as_json(figures, device, gpu.versions()))
+    return 0
 
 
 def _show(options: Namespace) -> int:
