@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft import torch_tensors
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 
 # MLIR's spelling, NumPy's dtype, and DLPack's type code where an element is whole bytes there too.
 _TYPES: tuple[tuple[str, npt.DTypeLike, int | None], ...] = (
@@ -48,16 +48,21 @@ _BY_DLPACK = {code_and_bits: name for name, code_and_bits in _DLPACK.items()}
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """NumPy's dtype for an MLIR element type as it is spelled ("bf16")."""
-    if name not in _NUMPY:
-        raise WeftError(f"no array has elements of type {name}; known: {', '.join(_NUMPY)}")
+    if not (isinstance(name, str) and name in _NUMPY):
+        found = name if isinstance(name, str) else shown(name)
+        raise WeftError(f"no array has elements of type {found}; known: {', '.join(_NUMPY)}")
     return _NUMPY[name]
 
 
 def mlir_type(dtype: npt.DTypeLike) -> str:
     """MLIR's spelling of the element type of a NumPy array."""
-    found = _MLIR.get(np.dtype(dtype))
+    try:
+        known = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError):  # whatever NumPy makes of a text or an object
+        raise _unsupported(shown(dtype)) from None
+    found = _MLIR.get(known)
     if found is None:
-        raise _unsupported(np.dtype(dtype))
+        raise _unsupported(known)
     return found
 
 

@@ -18,53 +18,20 @@ from typing import NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from weft.errors import WeftError
+from weft.errors import shown
+from weft.layout_arguments import LayoutError, Shape, flatten, unflatten, whole
+from weft.layout_swizzle import SWIZZLES, Swizzle
 
 MEMORY = "m"
 AXES = ("warpid", "laneid", "TLane", "TCol", "reg", MEMORY)
 """Every axis, outermost first. `m`, last and the default, counts elements, of memory or of a lane."""
 
-Shape = Sequence[int]
 Coords = tuple[int, ...]
 Place = dict[str, int]
 _MOST = 2**31 - 1  # of an extent, a stride and an offset: no memory reaches further
+_MOST_POINTS = 1 << 24  # that are listed: a chip's shared memory has fewer, and more would take minutes
 _ORIGIN: Coords = (0,) * len(AXES)  # In this module a point has a value for each axis.
 _T = TypeVar("_T")
-
-
-class LayoutError(WeftError):
-    """A layout that can't be read, or an operation whose result no layout expresses."""
-
-
-@dataclass(frozen=True)
-class Swizzle:
-    """XOR of `bits` bits of a byte address, from bit `base` up, with the bits that lie `shift` above them."""
-
-    name: str
-    bits: int
-    base: int = 4
-    shift: int = 3
-
-    @property
-    def period(self) -> int:
-        """The bytes after which the swizzle repeats: it permutes each aligned block of them."""
-        return 1 << (self.base + self.shift + self.bits)
-
-    def swizzle_offset(self, byte_offset: int) -> int:
-        """The byte that `byte_offset` moves to; permutes each aligned `2**(base + shift + bits)` bytes."""
-        mask = ((1 << self.bits) - 1) << self.base
-        return byte_offset ^ (byte_offset >> self.shift & mask)
-
-    def swizzle_element(self, offset: int, element_bits: int | None) -> int:
-        """`swizzle_offset` in elements, whose size must divide the 16 bytes that move together."""
-        unit = 8 << self.base
-        if element_bits is None or element_bits < 1 or unit % element_bits:
-            raise LayoutError(f"swizzle {self.name} needs element_bits dividing {unit}, got {element_bits}")
-        byte, bit = divmod(offset * element_bits, 8)
-        return (self.swizzle_offset(byte) * 8 + bit) // element_bits
-
-
-SWIZZLES = {s.name: s for s in (Swizzle("128B", 3), Swizzle("64B", 2), Swizzle("32B", 1))}
 
 
 @dataclass(frozen=True)
@@ -77,6 +44,7 @@ class Iter:
 
     def __post_init__(self) -> None:
         _known(self.axis)
+        whole("an iterator", (self.extent, self.stride))
         if self.extent < 1 or self.stride < 0:
             raise LayoutError(f"iterator {self} needs a positive extent and a stride that is not negative")
         if max(self.extent, self.stride) > _MOST:
@@ -111,6 +79,8 @@ class Layout:
     @staticmethod
     def parse(text: str) -> "Layout":
         """Reads what `str` prints; LayoutError names the column, from 1, and what was expected there."""
+        if not isinstance(text, str):
+            raise LayoutError(f"a layout is read from text, got {shown(text)}")
         return _Reader(text).layout()
 
     def __str__(self) -> str:
@@ -152,7 +122,7 @@ class Layout:
         """`apply` for every replica, the last replica iterator fastest; a swizzle needs `element_bits`."""
         extents = [it.extent for it in self.shard]
         box = self._checked(shape or extents)
-        flat = index if isinstance(index, int) else flatten(index, box)
+        flat = index if isinstance(index, int) else flatten(whole("an index", index), box)
         point = _ORIGIN
         for it, digit in zip(self.shard, unflatten(flat, extents), strict=True):
             point = _step(point, it, digit)
@@ -164,7 +134,7 @@ class Layout:
 
         An iterator across several dimensions is split where extents divide; extents of 1 are left out.
         """
-        self._checked(shape)
+        shape = self._checked(shape)
         rest = [it for it in self.shard if it.extent > 1]
         groups: list[tuple[Iter, ...]] = []
         for dim, extent in reversed(list(enumerate(shape))):
@@ -194,8 +164,11 @@ class Layout:
         The result's shape is their elementwise product. A step of `outer` on an axis is this layout's span
         there, so tiles don't overlap. `outer` has no swizzle; this layout's acts on the whole address.
         """
+        if not isinstance(outer, Layout):
+            raise LayoutError(f"can't tile by {shown(outer)}: it is no layout")
+        outer_shape, inner_shape = whole("a shape", outer_shape), whole("a shape", inner_shape)
         if len(outer_shape) != len(inner_shape):
-            raise LayoutError(f"shapes {tuple(outer_shape)} and {tuple(inner_shape)} differ in rank")
+            raise LayoutError(f"shapes {outer_shape} and {inner_shape} differ in rank")
         if outer.swizzle:
             raise LayoutError(f"can't tile by {outer}: only the inner layout may have a swizzle")
         scaled = Layout(
@@ -209,8 +182,9 @@ class Layout:
 
     def tile_to(self, to_shape: Shape, shape: Shape) -> "Layout":
         """This layout, of shape `shape`, repeated to fill `to_shape`; its tiles follow row-major on `m`."""
+        to_shape, shape = whole("a shape", to_shape), self._checked(shape)
         if len(to_shape) != len(shape) or any(to % of for to, of in zip(to_shape, shape, strict=True)):
-            raise LayoutError(f"shape {tuple(to_shape)} is no whole number of tiles of shape {tuple(shape)}")
+            raise LayoutError(f"shape {to_shape} is no whole number of tiles of shape {shape}")
         tiles = [to // of for to, of in zip(to_shape, shape, strict=True)]
         return self.tile(row_major(tiles), tiles, shape)
 
@@ -219,6 +193,14 @@ class Layout:
 
         LayoutError where the region's elements along some dimension are not at strided places.
         """
+        shape, starts, extents = (
+            whole(what, each)
+            for what, each in (
+                ("a shape", shape),
+                ("a region's start", starts),
+                ("a region's shape", extents),
+            )
+        )
         groups = self.group(shape)
         inside = len(shape) == len(starts) == len(extents) and all(
             0 <= start < start + n <= whole for whole, start, n in zip(shape, starts, extents, strict=True)
@@ -238,6 +220,8 @@ class Layout:
         The result has `inner`'s logical index. LayoutError where the index leaves this layout, where `inner`
         has a swizzle, and where its strides don't divide this layout's iterators, so that no strides remain.
         """
+        if not isinstance(inner, Layout):
+            raise LayoutError(f"can't compose with {shown(inner)}: it is no layout")
         if inner.swizzle:
             raise LayoutError(f"can't compose: {inner} has a swizzle")
         start, mine = inner._start(), _points(self.shard)
@@ -253,7 +237,7 @@ class Layout:
 
     def inverse(self, shape: Shape, element_bits: int | None = None) -> dict[Coords, Coords]:
         """From each place in use, values in the order of `axes`, to its element's coordinates in `shape`."""
-        self._checked(shape)
+        shape = self._checked(shape)
         used = [AXES.index(axis) for axis in self.axes]
         table: dict[Coords, Coords] = {}
         for flat, point in self._stored(_points(self.shard), element_bits):
@@ -276,7 +260,12 @@ class Layout:
 
     def is_bijective(self, axis_extents: Mapping[str, int], element_bits: int | None = None) -> bool:
         """Whether each place of the box, from 0 to each extent, is hit exactly once, replicas counted."""
-        box = dict.fromkeys(AXES, 1) | {_known(axis): extent for axis, extent in axis_extents.items()}
+        if not isinstance(axis_extents, Mapping):
+            raise LayoutError(
+                f"a box has an extent for each axis, as a dictionary, got {shown(axis_extents)}"
+            )
+        extents = whole("a box", list(axis_extents.values()))
+        box = dict.fromkeys(AXES, 1) | dict(zip(map(_known, axis_extents), extents, strict=True))
         if prod(it.extent for it in self.shard + self.replica) != prod(box.values()):
             return False
         if not (self.replica or self.offset or self.swizzle) and self._is_mixed_radix(box):
@@ -300,16 +289,17 @@ class Layout:
 
     def lane_elements(self, lane: int, shape: Shape, warp: int = 0) -> list[Coords]:
         """The coordinates in `shape` that a lane of a warp holds, in register order (by `reg`, then `m`)."""
-        self._checked(shape)
-        flat = _held(self).get((warp, lane), np.zeros(0, np.int64))
+        shape = self._checked(shape)
+        flat = _held(self).get(whole("a warp and lane", (warp, lane)), np.zeros(0, np.int64))
         if not shape:
             return [()] * len(flat)
         return list(zip(*(digit.tolist() for digit in np.unravel_index(flat, tuple(shape))), strict=True))
 
     def _checked(self, shape: Shape) -> Shape:
-        if prod(shape) != self.size or min(shape, default=1) < 1:
-            raise LayoutError(f"shape {tuple(shape)} doesn't have the {self.size} elements of {self}")
-        return shape
+        sizes = whole("a shape", shape)
+        if prod(sizes) != self.size or min(sizes, default=1) < 1:
+            raise LayoutError(f"shape {shown(sizes)} doesn't have the {self.size} elements of {self}")
+        return sizes
 
     def _start(self) -> Coords:
         return tuple(dict(self.offset).get(axis, 0) for axis in AXES)
@@ -349,23 +339,10 @@ def row_major(shape: Shape) -> Layout:
     return Layout(tuple(Iter(n, prod(shape[dim + 1 :])) for dim, n in enumerate(shape)))
 
 
-def flatten(coords: Shape, shape: Shape) -> int:
-    """The row-major index of `coords` in `shape`."""
-    if len(coords) != len(shape) or any(not 0 <= c < n for c, n in zip(coords, shape, strict=True)):
-        raise LayoutError(f"coordinates {tuple(coords)} are outside shape {tuple(shape)}")
-    return sum(c * prod(shape[dim + 1 :]) for dim, c in enumerate(coords))
-
-
-def unflatten(flat: int, shape: Shape) -> Coords:
-    """The coordinates in `shape` of a row-major index."""
-    if not 0 <= flat < prod(shape):
-        raise LayoutError(f"index {flat} is outside shape {tuple(shape)}")
-    return tuple(flat // prod(shape[dim + 1 :]) % n for dim, n in enumerate(shape))
-
-
 def _known(axis: str) -> str:
-    if axis not in AXES:
-        raise LayoutError(f"unknown axis '{axis}'; the axes are {', '.join(AXES)}")
+    if not (isinstance(axis, str) and axis in AXES):
+        found = f"'{axis}'" if isinstance(axis, str) else shown(axis)
+        raise LayoutError(f"unknown axis {found}; the axes are {', '.join(AXES)}")
     return axis
 
 
@@ -389,6 +366,11 @@ def _step(point: Coords, it: Iter, digit: int) -> Coords:
 
 def _table(iters: Iterable[Iter]) -> npt.NDArray[np.int64]:
     """The sums of the iterators' steps, the last iterator fastest: a row for each."""
+    iters = tuple(iters)
+    if (points := prod(it.extent for it in iters)) > _MOST_POINTS:
+        raise LayoutError(
+            f"a layout of {points} places can't be looked at place by place: {_notation(iters)}"
+        )
     table = np.zeros((1, len(AXES)), np.int64)
     for it in iters:
         steps = np.zeros((it.extent, len(AXES)), np.int64)

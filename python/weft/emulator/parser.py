@@ -48,8 +48,11 @@ class _Reader(DeclarationReader):
         text = self.token.text
         if text == ".version":
             self.take()
-            major, _, minor = self.kind("float", "a version").text.partition(".")
-            tree.version = int(major), int(minor or 0)
+            major, dot, minor = self.token.text.partition(".")
+            if not (dot and major.isdecimal() and minor.isdecimal()):
+                self.fail("a version")
+            self.take()
+            tree.version = int(major), int(minor)
         elif text == ".target":
             self.take()
             names = self.listed(lambda: self.kind("name", "a target").text)
