@@ -15,7 +15,7 @@ from weft import arrays, runtime, torch_tensors
 from weft.apart import compile_given
 from weft.arrays import ArrayView
 from weft.dialects.schedule import ceil_div
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 from weft.isa import tensor_map
 from weft.isa.suggest import did_you_mean
 from weft.launch import Launch, MemrefArgument, PointerArgument, ScalarArgument
@@ -95,6 +95,8 @@ class Kernel:
 
     def ir(self, after: str = "source") -> str:
         """The module's IR after a pass of `stages`, or before all of them."""
+        if not isinstance(after, str):
+            raise WeftError(f"kernel {self.name}: expects a stage's name, got {shown(after)}")
         return self.compiled.ir(after)
 
     @property
@@ -152,6 +154,8 @@ class Kernel:
         taken where there is one. `grid` and `block` are needed where the kernel doesn't say them; a block it
         says can't be another. Raises WeftError for arguments that don't fit.
         """
+        if not (on is None or isinstance(on, str)):
+            raise WeftError(f"a kernel runs on 'gpu' or 'emulator', not on {shown(on)}")
         on = on or ("gpu" if runtime.available() is None else "emulator")
         if on == "emulator":
             self.emulate(*args, grid=grid, block=block)
@@ -296,11 +300,13 @@ class Kernel:
             x, y, z = map(operator.index, given)
         except (TypeError, ValueError):
             raise WeftError(
-                f"kernel {self.name}: expects a {what} of three integers (x, y, z), got {given!r}"
+                f"kernel {self.name}: expects a {what} of three integers (x, y, z), got {shown(given)}"
             ) from None
         for axis, count, limit in zip("xyz", (x, y, z), limits, strict=True):
             if not 1 <= count <= limit:
-                raise WeftError(f"kernel {self.name}: a {what} of {(x, y, z)} isn't in 1..{limit} on {axis}")
+                raise WeftError(
+                    f"kernel {self.name}: a {what} of {shown((x, y, z))} isn't in 1..{limit} on {axis}"
+                )
         return x, y, z
 
     def _views(self, args: Sequence[Any]) -> list[Any]:
@@ -525,7 +531,15 @@ def _number(value: Any, want: ScalarArgument, what: str) -> Any:
         raise WeftError(f"{what}: numbers of type {want.dtype} can't be passed")
     if not isinstance(value, (int, float, np.number, np.bool_)):
         raise WeftError(f"{what}: expects a number of type {want.dtype}, got {type(value).__name__}")
-    return value
+    kind: Any = _SCALARS[want.dtype][1]
+    if issubclass(kind, np.floating):
+        if np.iscomplexobj(value) or (isinstance(value, int) and abs(value) >= 2**1024):
+            raise WeftError(f"{what}: expects a number of type {want.dtype}, got {shown(value)}")
+        return float(value)
+    least, most = (0, 1) if kind is np.bool_ else (np.iinfo(kind).min, np.iinfo(kind).max)
+    if isinstance(value, (float, np.inexact)) or not least <= value <= most:
+        raise WeftError(f"{what}: expects a whole number in {least}..{most}, got {shown(value)}")
+    return int(value)
 
 
 def _parameters(
@@ -570,4 +584,5 @@ def _gpu_number(dtype: str, value: Any) -> runtime.Argument:
 
 
 def _emulator_number(dtype: str, value: Any) -> Any:
-    return _SCALARS[dtype][1](value)
+    with np.errstate(over="ignore"):
+        return _SCALARS[dtype][1](value)

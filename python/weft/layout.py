@@ -19,8 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import shown
-from weft.layout_arguments import LayoutError, Shape, flatten, unflatten, whole
-from weft.layout_swizzle import SWIZZLES, Swizzle
+from weft.layout_arguments import LayoutError as LayoutError
+from weft.layout_arguments import Shape, flatten, unflatten, whole
+from weft.layout_swizzle import SWIZZLES as SWIZZLES
+from weft.layout_swizzle import Swizzle as Swizzle
 
 MEMORY = "m"
 AXES = ("warpid", "laneid", "TLane", "TCol", "reg", MEMORY)
@@ -121,7 +123,7 @@ class Layout:
     def places(self, index: int | Shape, shape: Shape = (), element_bits: int | None = None) -> list[Place]:
         """`apply` for every replica, the last replica iterator fastest; a swizzle needs `element_bits`."""
         extents = [it.extent for it in self.shard]
-        box = self._checked(shape or extents)
+        box = self._checked(shape if len(whole("a shape", shape)) else extents)
         flat = index if isinstance(index, int) else flatten(whole("an index", index), box)
         point = _ORIGIN
         for it, digit in zip(self.shard, unflatten(flat, extents), strict=True):
