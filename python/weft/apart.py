@@ -18,7 +18,7 @@ from weft.target import Target
 TIMEOUT_SECONDS = 300.0
 NAME = "-"  # of a text without a file, in its locations
 
-_worker = worker.Worker(__name__)
+_worker = worker.Worker(__name__, "MLIR's process")
 
 
 def compile_given(

@@ -23,7 +23,7 @@ _SERVE = (
     "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "importlib.import_module(sys.argv[2]).serve(int(sys.argv[3]))"
 )
-_PHASE_BYTES = 1 << 13
+_PHASE_BYTES = 512  # less than any limit on the size of files that lets anything run
 _GRACE_SECONDS = 10
 Message = dict[str, Any]
 
@@ -52,8 +52,10 @@ class Worker:
     however that comes about.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, name: str) -> None:
+        """`name` is what messages call the process."""
         self._module = module
+        self._name = name
         self._lock = threading.Lock()
         self.process: _Process | None = None
         _workers.add(self)
@@ -64,7 +66,7 @@ class Worker:
             if self.process is not None and not self.process.alive():
                 self.process.stop(kill=False)
                 self.process = None
-            process, self.process = self.process or _Process(self._module), None
+            process, self.process = self.process or _Process(self._module, self._name), None
             try:
                 answer = process.ask(request, timeout)
                 said = process.said()
@@ -96,7 +98,7 @@ class Worker:
 class _Process:
     """A worker's process; it ends when our end of its socket closes."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, name: str) -> None:
         """Raises WeftError where the system has no room for one more process."""
         with ExitStack() as undo:
             try:
@@ -121,7 +123,7 @@ class _Process:
                         process_group=0,
                     )
             except OSError as error:
-                raise system.refusal(f"a process of {module} doesn't start", error) from None
+                raise system.refusal(f"{name} doesn't start", error) from None
             undo.pop_all()
 
     @property

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft import codegen
+from weft import codegen, worker
 from weft.errors import Location, WeftError
 
 MMA = """
@@ -38,8 +38,8 @@ def works() -> bool:
 
 
 def worker_pid() -> int:
-    assert codegen._worker is not None
-    return codegen._worker._process.pid
+    assert codegen._worker.process is not None
+    return codegen._worker.process.pid
 
 
 def gone(pid: int) -> bool:
@@ -153,7 +153,7 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next(monkeypatch):
     def interrupt(channel):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(codegen, "_receive", interrupt)
+    monkeypatch.setattr(worker, "_receive", interrupt)
     with pytest.raises(KeyboardInterrupt):
         codegen.to_ptx("define void @wrong() { ret void }", "sm_80", (7, 0))
     monkeypatch.undo()
@@ -196,7 +196,7 @@ def test_the_worker_ends_with_its_parent(end):
     check = f"""
 import os, weft.codegen as c
 c.to_ptx("", "sm_80", (7, 0))
-print(c._worker._process.pid, flush=True)
+print(c._worker.process.pid, flush=True)
 {end}
 """
     ran = subprocess.run([sys.executable, "-W", "error", "-c", check], capture_output=True, text=True)

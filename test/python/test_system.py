@@ -56,7 +56,7 @@ def test_no_more_processes(start, monkeypatch):
     def refuse(*args, **options):
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    codegen._stop()
+    codegen._worker.stop()
     monkeypatch.setattr("subprocess.Popen", refuse)
     with pytest.raises(WeftError, match=r"start|doesn't run: .*end some processes.*\(ulimit -u\)") as caught:
         start()
@@ -91,7 +91,7 @@ def test_no_temporary_directory_is_needed(start, monkeypatch):
     def refuse(*args, **options):
         raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
 
-    codegen._stop()
+    codegen._worker.stop()
     monkeypatch.setenv("TMPDIR", "/no/such/directory")
     for name in ("gettempdir", "mkdtemp", "mkstemp", "TemporaryFile", "TemporaryDirectory"):
         monkeypatch.setattr(tempfile, name, refuse)
@@ -106,7 +106,7 @@ def test_no_more_files_can_be_opened(start, monkeypatch):
     def refuse(*args, **options):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    codegen._stop()
+    codegen._worker.stop()
     for name in ("os.memfd_create", "subprocess.Popen"):
         monkeypatch.setattr(name, refuse)
     with pytest.raises(WeftError, match=r"Too many open files; .*\(ulimit -n\)"):
