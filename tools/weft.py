@@ -9,6 +9,7 @@ from weft.tools import cli, supervisor
 from weft.tools.bench import BENCH
 from weft.tools.command import Command
 from weft.tools.compile import COMPILE
+from weft.tools.completion import COMPLETION
 from weft.tools.doctor import DOCTOR
 from weft.tools.emulate import EMULATE
 from weft.tools.isa import ISA
@@ -16,7 +17,7 @@ from weft.tools.lint import LINT
 from weft.tools.run import RUN
 from weft.tools.tune import TUNE
 
-COMMANDS = (COMPILE, RUN, EMULATE, BENCH, TUNE, ISA, LINT, DOCTOR)
+COMMANDS = (COMPILE, RUN, EMULATE, BENCH, TUNE, ISA, LINT, DOCTOR, COMPLETION)
 
 
 def _parser() -> cli.Parser:
@@ -24,15 +25,15 @@ def _parser() -> cli.Parser:
     parser.add_argument("--version", action="version", version=f"weft {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
-        _add(command, commands)
+        _add(command, commands, parser)
     return parser
 
 
-def _add(command: Command, commands: "_SubParsersAction[cli.Parser]") -> None:
+def _add(command: Command, commands: "_SubParsersAction[cli.Parser]", root: cli.Parser) -> None:
     sentence = f"{command.summary[0].upper()}{command.summary[1:]}."
     made = commands.add_parser(command.name, help=command.summary, description=sentence, allow_abbrev=False)
     command.arguments(made)
-    made.set_defaults(command=command, parser=made)
+    made.set_defaults(command=command, parser=made, root=root)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -41,8 +41,9 @@ def _boolean(text: str) -> bool:
     return values[text.lower()]
 
 
-def _parser() -> cli.Parser:
-    parser = cli.Parser(
+def parser() -> cli.Parser:
+    """What reads the options; passes are what it doesn't know."""
+    made = cli.Parser(
         "weft-opt",
         usage="weft-opt [FILE.mlir | -] [-o FILE] [--PASS[=OPTIONS] … | --pass-pipeline=TEXT] [FLAGS]",
         description="Verifies and transforms MLIR with Weft's dialects and passes, and upstream's.",
@@ -50,27 +51,27 @@ def _parser() -> cli.Parser:
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument(
+    made.add_argument(
         "input", nargs="?", default="-", metavar="FILE.mlir", help="stdin where it is - or left out"
     )
-    parser.add_argument(
+    made.add_argument(
         "-o", dest="output", default="-", metavar="FILE", help="where the result goes, not stdout"
     )
-    parser.add_argument(
+    made.add_argument(
         "--pass-pipeline", metavar="TEXT", help="the passes to run: a,b{option=value},gpu.module(c)"
     )
     for flag, summary in FLAGS.items():
         default = flag == "--verify-each"
-        parser.add_argument(flag, nargs="?", default=default, type=_boolean, metavar="BOOL", help=summary)
-    parser.add_argument("--version", action="store_true", help="print versions, and stop")
-    return parser
+        made.add_argument(flag, nargs="?", default=default, type=_boolean, metavar="BOOL", help=summary)
+    made.add_argument("--version", action="store_true", help="print versions, and stop")
+    return made
 
 
 def parse(arguments: Sequence[str]) -> tuple[Namespace, list[tuple[str, str]]]:
     """The options, and the passes that flags ask for: (name, options) in order. Raises WeftError."""
     # As in LLVM's tools, one dash does, and a flag takes a value only with '=', since a file may follow.
     given = [f"-{a}" if a.startswith("-") and len(a) > 2 and a[1] != "-" else a for a in arguments]
-    options, rest = _parser().parse_known_args([f"{a}=true" if a in FLAGS else a for a in given])
+    options, rest = parser().parse_known_args([f"{a}=true" if a in FLAGS else a for a in given])
     if extra := [a for a in rest if not a.startswith("--")]:
         raise WeftError(f"one input file at a time: '{options.input}' and then '{extra[0]}'")
     flags = [_flag(a[2:]) for a in rest]
