@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable
 from typing import IO
 
-from weft import phase
+from weft import phase, system
 from weft.errors import Diagnostic
 from weft.tools import cli
 
@@ -28,13 +28,19 @@ _TOLD = (
 
 
 def supervised(tool: str, body: Callable[[], int]) -> int:
-    """The exit status of `body`, run in a forked process; where that dies, prints why and returns 1."""
-    memory = mmap.mmap(-1, _PHASE_BYTES)
+    """The exit status of `body`, run in a forked process; where that dies, or where there is none to be had,
+    prints why and returns 1.
+    """
     said, given = None if _prints_ir() else _file(), _file()
     sys.stdout.flush() if sys.stdout else None
     parent = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGCHLD})
-    child = os.fork()
+    try:
+        memory = mmap.mmap(-1, _PHASE_BYTES)
+        child = os.fork()
+    except OSError as error:
+        cli.report(system.refusal("cannot start a process", error).diagnostics, tool)
+        return 1
     if child == 0:
         phase.end_with_parent(parent)
         _hold_back(said)

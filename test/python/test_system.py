@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from weft import codegen, mlir, ptxas
+from weft.bench.compiling import Compiler
 from weft.emulator import Module
 from weft.errors import WeftError
-from weft.tools import cli, doctor
+from weft.tools import cli, doctor, supervisor
 
 PTX = """.version 8.4
 .target sm_80
@@ -137,7 +138,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     said = script(f"""
 import resource
 from weft.errors import WeftError
-from weft.tools import cli, doctor
+from weft.tools import cli, doctor, supervisor
 cli.write({str(tmp_path / "x")!r}, "old")
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 try:
@@ -229,3 +230,24 @@ def test_doctor_says_why_nothing_is_kept(mode, said, tmp_path, monkeypatch):
     (tmp_path / "dangling").symlink_to("nowhere")
     (found,) = (finding for finding in doctor.examine() if finding.name == "cache")
     assert found.present == (mode == 0o700) and said in found.text
+
+
+def exhausted(*args, **options):
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def test_a_tool_that_gets_no_process_says_so(monkeypatch, capsys):
+    monkeypatch.setattr("os.fork", exhausted)
+    monkeypatch.setattr("signal.pthread_sigmask", lambda *args: None)  # pytest's own process goes on
+    assert supervisor.supervised("weft", lambda: pytest.fail("has begun")) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("weft: error: cannot start a process: Resource temporarily unavailable; end some")
+
+
+def test_compiling_ahead_without_processes_says_so(monkeypatch):
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor.submit", exhausted)
+    with (
+        Compiler(1) as compiler,
+        pytest.raises(WeftError, match=r"cannot start a process that compiles: .*ulimit"),
+    ):
+        compiler.ahead(None, ["{}"])

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from weft import cache as disk
-from weft import product_kernel
+from weft import product_kernel, system
 from weft.bench.problem import INPUTS, Problem
 from weft.dialects.schedule import AnySchedule, Types, read_schedule
 from weft.dialects.tile_types import PTX_INPUTS
@@ -78,16 +78,16 @@ class Compiler:
 
     def _submit(self, product: Product, schedule: str) -> "Future[str | None]":
         try:
-            return self._executor.submit(compiled, product, schedule)
+            return _begun(self._executor, product, schedule)
         except BrokenProcessPool:
             self._executor = _executor(self._jobs)
-            return self._executor.submit(compiled, product, schedule)
+            return _begun(self._executor, product, schedule)
 
     def _alone(self, product: Product, schedule: str) -> str | None:
         """In a process that compiles nothing else: of several, nobody says which schedule has ended one."""
         with _executor(1) as single:
             try:
-                return single.submit(compiled, product, schedule).result()
+                return _begun(single, product, schedule).result()
             except BrokenProcessPool:
                 return "ends the process that compiles it"
 
@@ -144,6 +144,13 @@ def _misaligned(product: Product, aligned: Sequence[int]) -> str | None:
         if rows > 1 and columns * size % wanted:
             return f"takes rows at multiples of {wanted} bytes, got {columns * size} in {name}"
     return None
+
+
+def _begun(executor: ProcessPoolExecutor, product: Product, schedule: str) -> "Future[str | None]":
+    try:
+        return executor.submit(compiled, product, schedule)
+    except OSError as error:
+        raise system.refusal("cannot start a process that compiles", error) from None
 
 
 def _executor(jobs: int) -> ProcessPoolExecutor:
