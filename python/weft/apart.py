@@ -43,6 +43,14 @@ def _text(given: Any) -> str:
     return given if isinstance(given, str) else str(given)
 
 
+def _content(given: str | Path) -> str | bytes:
+    """What the other process reads, to the byte: files that are no UTF-8 may show the same text."""
+    try:
+        return given.read_bytes() if isinstance(given, Path) else given
+    except OSError as failure:
+        return f"cannot be read: {failure.strerror}"  # which isn't kept
+
+
 def _compiled_apart(
     given: str | Path, arch: str | None, name: str, default: str | None, rows: str
 ) -> Compiled:
@@ -58,7 +66,7 @@ def _compiled_apart(
 
     def key() -> cache.Key | None:
         decides = cache_keys.lowering()
-        return decides and [json.dumps(options), _text(given), *decides]
+        return decides and [json.dumps(options), _content(given), *decides]
 
     try:
         entry = cache.default().get_or_make("llvm", key, make)

@@ -7,7 +7,7 @@ import pytest
 from one_product import MAPS, SCHEDULES, text
 
 import weft
-from weft import cache_keys, stages
+from weft import apart, cache_keys, stages
 from weft.launch import Launch
 
 
@@ -78,6 +78,29 @@ def test_other_code_lowers_anew(kept, patch):
     patch.setattr(cache_keys, "lowering", lambda: ["another version"])
     weft.compile(text(), arch="sm_90a")
     assert len(kept()) == 2
+
+
+def test_a_file_that_only_shows_as_the_same_text_is_another(kept, tmp_path):
+    path = tmp_path / "x.mlir"
+    path.write_text(text().replace("return", 'return loc("\ufffd":1:1)'), "utf-8")
+    weft.compile(path, arch="sm_80")
+    path.write_bytes(path.read_bytes().replace("\ufffd".encode(), b"\xff"))  # which is replaced by that
+    with pytest.raises(weft.WeftError, match="no UTF-8 text"):
+        weft.compile(path, arch="sm_80")
+    assert len(kept()) == 1
+
+
+def test_a_file_that_changes_while_it_is_compiled_is_not_kept(kept, tmp_path, patch):
+    path, asked = tmp_path / "x.mlir", apart._asked
+    path.write_text(text())
+
+    def changed(*given):
+        path.write_text(text(MAPS))
+        return asked(*given)
+
+    patch.setattr(apart, "_asked", changed)
+    assert weft.compile(path, arch="sm_90a").compiled.llvm
+    assert not kept()
 
 
 def test_a_product_that_files_decide_about_is_not_kept(kept):
