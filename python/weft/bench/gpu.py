@@ -2,7 +2,6 @@
 
 import platform
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import weft
-from weft import ptxas, runtime
+from weft import ptxas, runtime, system
 from weft.bench import problem as problems
 from weft.bench.implementations import Call, Implementation, Refusal
 from weft.bench.problem import Buffers, Check, Problem
@@ -33,6 +32,7 @@ _SETTINGS = ("driver_version", "clocks.max.sm", "clocks.max.mem", "power.limit")
 _READINGS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu")
 _COPY_BYTES = 1 << 30
 _COPIES = 10
+_PATIENCE_SECONDS = 60.0  # with nvidia-smi
 
 
 def unavailable() -> str | None:
@@ -153,17 +153,11 @@ class TorchGpu:
         if program is None:
             return {"nvidia-smi": "not installed"}
         properties = self._torch.cuda.get_device_properties(0)
-        done = subprocess.run(
-            [
-                program,
-                f"--id=GPU-{properties.uuid}",
-                f"--query-gpu={','.join(fields)}",
-                "--format=csv,noheader",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        asked = f"--id=GPU-{properties.uuid}", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"
+        try:
+            done = system.run([program, *asked], timeout=_PATIENCE_SECONDS)
+        except WeftError as error:
+            return {"nvidia-smi": str(error)}
         if done.returncode:
             return {"nvidia-smi": (done.stdout + done.stderr).strip() or f"exit status {done.returncode}"}
         return dict(zip(fields, done.stdout.strip().split(", "), strict=True))
