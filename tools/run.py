@@ -142,10 +142,14 @@ def _resident(operand: "Array") -> Any:
     from weft import arrays
     from weft.runtime import DeviceArray
 
-    whole = operand
+    whole, base = operand, operand.base
     if operand.ndim > 1:
-        whole = np.zeros((len(operand), operand.strides[0] // operand.itemsize), operand.dtype)
-        whole[:, : operand.shape[1]] = operand
+        shape = (len(operand), operand.strides[0] // operand.itemsize)
+        if isinstance(base, np.ndarray) and (base.shape, base.dtype) == (shape, operand.dtype):
+            whole = base  # what lies between its rows must not be read
+        else:
+            whole = np.zeros(shape, operand.dtype)
+            whole[:, : operand.shape[1]] = operand
     return replace(arrays.view(DeviceArray.from_numpy(whole)), shape=operand.shape)
 
 

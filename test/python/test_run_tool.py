@@ -170,3 +170,19 @@ def test_ptx_takes_new_arrays(weft, tmp_path, capfd):
     assert told["findings"] == [] and told["arguments"][2]["type"] == "int32"
     assert tool.main(["emulate", "k.ptx", *args("0=1", "2=3")]) == 2
     assert "argument 1 has no value, but argument 2 has" in capfd.readouterr().err
+
+
+def test_arrays_go_to_a_gpu_with_their_rows_as_far_apart(monkeypatch):
+    from weft import runtime
+    from weft.tools import run
+
+    monkeypatch.setattr(runtime.DeviceArray, "from_numpy", lambda array: array)
+    plain = np.arange(12, dtype=np.float32).reshape(3, 4)
+    gaps = np.full((3, 8), np.nan, np.float32)
+    strided = values.filled("random", "bf16", (3, 4), 0, (40, 1))
+    for array, pitch in ((plain, 4), (plain[:2], 4), (gaps[:, :4], 8), (strided, 40)):
+        view = run._resident(array)
+        assert (view.shape, view.strides) == (array.shape, (pitch, 1))
+        np.testing.assert_array_equal(view.numpy().astype(np.float64), array.astype(np.float64))
+    assert run._resident(gaps[:, :4]).owner is gaps
+    assert run._resident(np.zeros(5)).shape == (5,)
