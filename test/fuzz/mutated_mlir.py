@@ -5,6 +5,7 @@ of attributes, types, numbers, operands and operations to others that the corpus
 """
 
 import atexit
+import functools
 import io
 import os
 import random
@@ -77,7 +78,7 @@ _TYPES = (
     ),
     *('!llvm.struct<"a", opaque>', "!llvm.void", "!llvm.ptr<99>", "(i32) -> i32", "!gpu.async.token"),
 )
-_CHIPS = ("sm_70", "sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a", "sm_999")
+_CHIPS = ("sm_70", "sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
 _FLAGS = (
     *("", "--weft-to-instructions", "--weft-to-llvm", "--canonicalize --cse", "--nvvm-to-weft"),
     *("--weft-to-nvvm", "--mlir-print-op-generic", "--mlir-print-debuginfo", "--weft=chip=sm_90a"),
@@ -93,7 +94,7 @@ def make(number: int) -> str:
     chance = random.Random(SEED * 1_000_003 + number)
     piece = chance.choice(mlir_corpus.pieces(chance.choice(mlir_corpus.KINDS)))
     text = piece.text
-    for _ in range(chance.choice((1, 1, 1, 2, 2, 3, 5))):
+    for _ in range(chance.choice((1, 1, 1, 1, 2, 2, 4))):
         change = chance.choices(_CHANGES, _WEIGHTS)[0]
         text = change(text, chance)
     return f"// COMMAND: {_command(piece, chance)}\n{text}"
@@ -150,7 +151,7 @@ def _type(text: str, chance: random.Random) -> str:
     new = chance.choice(
         (chance.choice(mlir_corpus.values().types), chance.choice(_TYPES), _varied(old, chance))
     )
-    if chance.random() < 0.6:
+    if chance.random() < 0.9:  # otherwise the value's other uses have another type
         return text.replace(old, new)
     return text[:begin] + new + text[end:]
 
@@ -239,25 +240,45 @@ def _damage(text: str, chance: random.Random) -> str:
 
 
 _CHANGES = (_attribute, _entry, _type, _number, _operand, _string, _operation, _line, _damage)
-_WEIGHTS = (20, 8, 18, 18, 10, 8, 8, 8, 2)
+_WEIGHTS = (24, 8, 16, 20, 5, 10, 6, 6, 1)
 
 # Attempts
 
 _folder = ""
+_CONTEXT_USES = 64
+_contexts: list[Any] = []
 
 
 def begin() -> None:
     """Imports what the tools import, and makes the directory in which attempts run."""
     global _folder
-    from weft import codegen, kernel, runtime  # noqa: F401
+    from weft import codegen, dialects, kernel, runtime, stages  # noqa: F401
     from weft.tools import compile, findings, opt, source, weft, weft_opt  # noqa: F401
 
+    # Making one takes longer than most attempts.
+    new = dialects.context
+    for module, name in (
+        (dialects, "context"),
+        (stages, "new_context"),
+        (opt, "new_context"),
+        (source, "context"),
+    ):
+        setattr(module, name, functools.partial(_context, new))
     os.environ["WEFT_SCHEDULES"] = ""
     for kind in mlir_corpus.KINDS:
         mlir_corpus.pieces(kind)
     mlir_corpus.values()
     _folder = tempfile.mkdtemp(prefix="weft-fuzz-")
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+
+
+def _context(new: Callable[[], Any]) -> Any:
+    """A context that some attempts in this process have used, or a new one."""
+    if len(_contexts) in (0, _CONTEXT_USES):
+        _contexts[:] = [new()]
+    else:
+        _contexts.append(_contexts[0])
+    return _contexts[0]
 
 
 def attempt(text: str) -> str:
