@@ -31,8 +31,9 @@ from pathlib import Path
 from typing import IO, Any
 
 SECONDS = 20.0  # of one mutator in the default run: three make a minute
-PATIENCE_SECONDS = 20.0  # for one input; what takes longer hangs
+PATIENCE_SECONDS = 20.0  # of a processor, for one input; what takes longer hangs
 MEMORY_BYTES = 12 << 30  # of address space for a process of attempts
+_SHARE = 4  # how many times as long an input may wait on a machine that has other work
 _BATCH = 400  # inputs of one process, so that what they leave behind in it stays small
 _GRACE_SECONDS = 120.0  # for imports, and for a last input that hangs
 _DETAIL = 4000  # characters of what a dying process said
@@ -117,17 +118,26 @@ class _Process:
         os.close(theirs)
 
     def answer(self, patience: float) -> dict[str, str] | None:
-        """The next answer, or None where the process died. Raises TimeoutError."""
-        deadline = time.monotonic() + patience
+        """The next answer, or None where the process died. Raises TimeoutError.
+
+        The process has so many seconds of a processor; where it gets less of one, as many times as long.
+        """
+        deadline, spent = time.monotonic() + patience * _SHARE, self._processor_seconds()
         while b"\n" not in self._buffer:
-            if not select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise TimeoutError
+            if not select.select([self._answers], [], [], min(1.0, patience))[0]:
+                if time.monotonic() > deadline or self._processor_seconds() > spent + patience:
+                    raise TimeoutError
+                continue
             if not (data := os.read(self._answers, 1 << 16)):
                 return None
             self._buffer += data
         line, self._buffer = self._buffer.split(b"\n", 1)
         found: dict[str, str] = json.loads(line)
         return found
+
+    def _processor_seconds(self) -> float:
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # its own, and its dead children's
 
     def end(self) -> str:
         """Ends it; returns its status and its last words."""
