@@ -94,7 +94,7 @@ class _Memory:
 
     def __init__(self, view: ArrayView) -> None:
         size = numpy_dtype(view.dtype).itemsize
-        self.view = view
+        self.view, self.base = view, view.owner
         self.__array_interface__ = {
             "version": 3,
             "data": (view.address, view.readonly),

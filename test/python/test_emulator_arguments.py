@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from weft import emulator
+from weft import arrays, emulator
 from weft.errors import WeftError
 
 KERNEL = """.version 8.8
@@ -82,6 +82,21 @@ def test_arrays_of_plain_bits_are_buffers(dtype):
     assert array.view("i4")[0] == 7 and not array.view("i4")[1:].any()
 
 
+@pytest.mark.parametrize("strides", [(2**40, 4), (16, 2**30), (-16, 4), (16, -4), (20, 4)])
+def test_strides_that_leave_the_memory_are_refused(strides):
+    """Their memory is no one's, or another's: the kernel would end the process."""
+    array = np.lib.stride_tricks.as_strided(np.zeros((4, 4), np.int32), strides=strides)
+    assert "reach beyond its memory" in refused(0, array)
+    with pytest.raises(WeftError, match="reach beyond its memory"):
+        launch(0, arrays.view(array).numpy())
+
+
+@pytest.mark.parametrize("cut", [np.s_[::-1], np.s_[:, ::-2], np.s_[1:3, 1:], np.s_[:]])
+def test_parts_of_an_array_are_buffers(cut):
+    launch(0, np.zeros((4, 4), np.int32)[cut])
+    launch(0, np.frombuffer(bytearray(64), np.int32))
+
+
 def test_a_read_only_array_stays_as_it_is():
     array = np.zeros(16, np.int32)
     array.flags.writeable = False
@@ -150,7 +165,7 @@ def test_other_values_are_refused_at_every_place(case):
         ({"dependent": "no"}, "dependent is True or False, got 'no'"),
         ({"progress": 3}, "progress is a function of two numbers, got 3"),
         ({"trace": 3}, "trace is a path, got 3"),
-        ({"trace": "/none/x.json"}, "cannot write the trace /none/x.json: No such file or directory"),
+        ({"trace": "/none/x.json"}, "cannot write the trace '/none/x.json': No such file or directory"),
         ({"args": None}, "expects args as a list or tuple, got NoneType"),
         ({"args": 3}, "expects args as a list or tuple, got int"),
     ],

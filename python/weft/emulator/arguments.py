@@ -76,6 +76,19 @@ def check_buffer(array: npt.NDArray[np.generic], what: str) -> None:
         raise WeftError(
             f"{what} is an array of {array.dtype}, whose bytes are in the other order: convert it"
         )
+    if array.size and _is_beyond_owner(array):
+        raise WeftError(f"{what} is an array whose strides, {array.strides}, reach beyond its memory")
+
+
+def _is_beyond_owner(array: npt.NDArray[np.generic]) -> bool:
+    """Whether strides that someone has set lead out of the memory of the array that owns it, if one does."""
+    owner: object = array
+    while not (isinstance(owner, np.ndarray) and owner.flags.owndata):
+        owner = getattr(owner, "base", None)
+        if owner is None:
+            return False
+    (begin, end), (first, last) = map(np.lib.array_utils.byte_bounds, (array, owner))
+    return begin < first or end > last
 
 
 def _number(what: str, value: object, most: int) -> int:
