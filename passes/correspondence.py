@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol
 
+from weft.isa.computed import computed
 from weft.mlir import ir, llvm, nvvm
 
 
@@ -82,7 +82,7 @@ class Token:
     def axes(self) -> tuple[str, ...]:
         return tuple(self.said.split())
 
-    @cached_property
+    @computed
     def _values(self) -> Mapping[str, Any]:
         return {str(t): str(t) for t in getattr(nvvm, self.kind)} if self.values is None else self.values
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 # First of all, since it records the state of the files that are loaded after it.
 from weft import loaded as _loaded  # noqa: F401  isort: skip
+from weft import late_imports
 from weft.errors import Diagnostic, Location, WeftError
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'weft' has no attribute '{name}'", name=name, obj=sys.modules[__name__])
     from importlib import import_module
 
-    found = getattr(import_module(f"weft.{_LAZY[name]}"), name)
+    with late_imports.whole():
+        found = getattr(import_module(f"weft.{_LAZY[name]}"), name)
     globals()[name] = found  # so that a call of weft.matmul doesn't come here again
     return found

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from weft import late_imports
 from weft.errors import WeftError, warn
 
 LIMIT_BYTES = 1 << 30
@@ -242,7 +243,8 @@ def default() -> Cache:
         return _cache(None)
     if given := os.environ.get("WEFT_CACHE_DIR"):
         return _cache(Path(given).absolute())
-    import platformdirs
+    with late_imports.whole():
+        import platformdirs
 
     directory = Path(platformdirs.user_cache_dir("weft"))
     # "~" stays as it is for a user whom the system doesn't know: that would be a directory of this name here.

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from weft import late_imports
 from weft.errors import Diagnostic, WeftError
 
 # What the last launch was, since the driver reports a kernel's fault at some later call.
@@ -23,7 +24,8 @@ def api() -> Any:
 
 @functools.cache
 def _initialised() -> Any:
-    from cuda.bindings import driver  # type: ignore[import-untyped]
+    with late_imports.whole():
+        from cuda.bindings import driver  # type: ignore[import-untyped]
 
     (error,) = driver.cuInit(0)
     if error == driver.CUresult.CUDA_ERROR_NO_DEVICE:

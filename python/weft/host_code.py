@@ -1,10 +1,11 @@
 """Functions that are compiled for this host from LLVM IR, without a C compiler."""
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import Any
+
+from weft import locks
 
 _METH_FASTCALL = 0x0080
 
@@ -20,7 +21,7 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-_lock = threading.RLock()
+_lock = locks.reentrant()
 _engines: dict[str, Any] = {}
 # Definitions are read for as long as there are functions of them.
 _methods: list[_MethodDef] = []

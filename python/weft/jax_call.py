@@ -2,13 +2,12 @@
 
 import ctypes
 import functools
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from weft import arrays, host_code
+from weft import arrays, host_code, locks
 from weft.arrays import ArrayView
 from weft.errors import WeftError
 from weft.plans import MOST
@@ -69,7 +68,7 @@ def call(launch: Prepared, result: ArrayView) -> Callable[..., Any]:
     return jax.jit(product)  # type: ignore[no-any-return]
 
 
-_registering = threading.Lock()
+_registering = locks.lock()
 
 
 def _register() -> None:

@@ -7,12 +7,11 @@ are not changed by a launch, so any number of threads may queue one at the same 
 
 import ctypes
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft import host_code
+from weft import host_code, locks
 from weft.cuda_driver import entry
 
 # Statuses of a launch; above 0 are the driver's.
@@ -93,7 +92,7 @@ class _Workspaces:
 
     def __init__(self, each: int) -> None:
         self._width = 2 + each
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self._room = 0
         self._kept: list[Any] = []  # a launch under way may still read an old table
         self._current = ctypes.c_void_p()

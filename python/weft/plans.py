@@ -3,12 +3,11 @@
 Nothing here depends on which objects the arrays are: a program's activations are new ones on every call.
 """
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft import arrays, libraries, runtime, torch_keys
+from weft import arrays, libraries, locks, runtime, torch_keys
 from weft.arrays import ArrayView
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launcher import Extents
@@ -77,7 +76,7 @@ class Plans:
     def __init__(self, most: int = MOST) -> None:
         self._most = most
         self._known: dict[Hashable, Plan | Handed] = {}
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
         self.get = self._known.get
         """`get(key)` is the plan of a key, or None."""
 

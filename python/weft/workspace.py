@@ -5,10 +5,10 @@ each has its own.
 """
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from weft import locks
 from weft.cuda_driver import api, call
 from weft.runtime import DeviceArray
 
@@ -23,7 +23,7 @@ class Pool:
     def __init__(self, allocate: Callable[[int], DeviceArray] | None = None) -> None:
         self._allocate = allocate or zeroed
         self._kept: dict[Key, list[list[DeviceArray]]] = {}
-        self._lock = threading.Lock()
+        self._lock = locks.lock()
 
     def addresses(self, key: Key, sizes: Sequence[int]) -> list[int]:
         """Where memory of at least these sizes, in bytes, is for a stream or graph."""

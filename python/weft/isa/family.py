@@ -9,11 +9,12 @@ lowering, emulator, lint, docs, tests).
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from heapq import nsmallest
 from typing import Generic, Protocol, TypeVar
 
 from weft.isa.chips import CHIPS, ChipSet, describe
+from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 
 
@@ -168,7 +169,7 @@ class Family(Generic[F]):
     parse: Callable[[str, Sequence[str]], F | None]
     rules: tuple[Callable[[F], Verdict | None], ...] = ()
 
-    @cached_property
+    @computed
     def table(self) -> dict[F, Support]:
         """Every legal form."""
         return dict(self.legal())
@@ -190,11 +191,11 @@ class Family(Generic[F]):
         """The chips that have the instruction at all."""
         return self._chips
 
-    @cached_property
+    @computed
     def _chips(self) -> ChipSet:
         return frozenset().union(*(s.chips for s in self.table.values()))
 
-    @cached_property
+    @computed
     def _indices(self) -> dict[str | None, _Index[F]]:
         return {}
 

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from weft import late_imports
 from weft.dialects.schedule import AnySchedule, Types, ceil_div, read_schedule
 from weft.dialects.tile_types import ELEMENT_TYPES
 from weft.errors import WeftError, warn
@@ -158,7 +159,8 @@ def own_file() -> Path | None:
 
 @functools.cache
 def _place_of_the_system() -> Path:
-    import platformdirs
+    with late_imports.whole():
+        import platformdirs
 
     return Path(platformdirs.user_data_dir("weft")) / "schedules.jsonl"
 

@@ -1,9 +1,9 @@
 """What the sanitizer says: its rules, and the findings of a launch."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from weft.emulator.errors import Thread
+from weft.isa.computed import computed
 
 RULES: dict[str, str] = {
     "fault": "The launch ended in a fault that no other rule names.",
@@ -66,7 +66,7 @@ class Findings:
         self._text = text
         self._found: dict[tuple[str, int], Finding] = {}
 
-    @cached_property
+    @computed
     def sources(self) -> dict[int, str]:
         """The file:line that each line of the PTX comes from, where it says so."""
         return source_lines(self._text)

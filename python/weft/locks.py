@@ -1,0 +1,30 @@
+"""Locks that a forked child finds open, whichever thread of its parent held them."""
+
+import os
+import threading
+import weakref
+from typing import Any
+
+_made: "weakref.WeakSet[Any]" = weakref.WeakSet()
+
+
+def lock() -> threading.Lock:
+    """A lock for state that a child can use as it finds it."""
+    made = threading.Lock()
+    _made.add(made)
+    return made
+
+
+def reentrant() -> Any:
+    """The same, which a thread that holds it may take again."""
+    made = threading.RLock()
+    _made.add(made)
+    return made
+
+
+def _after_fork() -> None:
+    for each in list(_made):
+        each._at_fork_reinit()
+
+
+os.register_at_fork(after_in_child=_after_fork)
