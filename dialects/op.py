@@ -222,12 +222,21 @@ def _python_value(attribute: Any) -> Any:
 _INTEGER_BITS = 64
 
 
+def string_complaint(text: str) -> str | None:
+    """Why MLIR can't have a string: its strings are UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"must be text that UTF-8 can encode, got {text!a} with a lone surrogate at {error.start}"
+    return None
+
+
 def as_attribute(value: Any) -> Any:
     """A Python value as the MLIR attribute that the ops read: str, bool, int (i64), float (f32), or an
-    attribute.
+    attribute. What no attribute can hold comes back as it is.
     """
     if isinstance(value, str):
-        return ir.StringAttr.get(value)
+        return value if string_complaint(value) else ir.StringAttr.get(value)
     if isinstance(value, bool):
         return ir.BoolAttr.get(value)
     if isinstance(value, int) and value.bit_length() < _INTEGER_BITS:
@@ -287,6 +296,8 @@ def _check_inside_a_module(kind: Any) -> None:
 def _unusable(attributes: Mapping[str, Any], operands: Iterable[Any]) -> str | None:
     """What MLIR can't build an op from."""
     for name, value in attributes.items():
+        if isinstance(value, str):
+            return f"attribute '{name}' {string_complaint(value)}"
         if not isinstance(value, ir.Attribute):
             return f"expects attribute '{name}' to be a string, a number or an MLIR attribute, got {value!r}"
     for value in operands:

@@ -5,20 +5,22 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from weft import arrays, runtime, torch_tensors
+from weft import arrays, late_imports, runtime, torch_tensors
 from weft.apart import compile_given
 from weft.arrays import ArrayView
+from weft.builder import Module
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError, shown
 from weft.isa import tensor_map
+from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.launch import Launch, MemrefArgument, PointerArgument, ScalarArgument
+from weft.launch_limits import BLOCK_LIMITS, GRID_LIMITS, MOST_SIZE, MOST_THREADS
 from weft.launcher import Extents, Parameter
 from weft.map_parameters import MapParameter
 from weft.ptxas import Resources
@@ -40,9 +42,6 @@ _SCALARS = {
     "f32": ("f", np.float32),
     "f64": ("d", np.float64),
 }
-_GRID_LIMITS = (2**31 - 1, 65535, 65535)
-_BLOCK_LIMITS = (1024, 1024, 64)
-_MOST_THREADS = 1024  # of a CTA, on every chip
 _MOST_LAUNCHES = 1024  # kept of one kernel
 _EMULATED_MULTIPROCESSORS = 4  # few, so that CTAs that go from tile to tile do so at small sizes
 # What TMA calls elements of MLIR's types.
@@ -57,7 +56,8 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     where the module has several. Raises WeftError, with places in the text, for whatever can't be compiled.
     """
     default = None if arch else runtime.default_chip()
-    made = compile_given(getattr(module, "mlir", module), arch, default=default)
+    given = module.finished() if isinstance(module, Module) else module
+    made = compile_given(given, arch, default=default)
     names = list(made.launches)
     if kernel is None and len(names) > 1:
         raise WeftError(f"{made.name}: the module has several kernels, name one: {', '.join(names)}")
@@ -130,9 +130,10 @@ class Kernel:
         """Dynamic shared memory of a launch."""
         return self.launch.shared_bytes
 
-    @cached_property
+    @computed
     def _module(self) -> "emulator.Module":
-        from weft import emulator
+        with late_imports.whole():
+            from weft import emulator
 
         return emulator.Module(self.ptx)
 
@@ -172,7 +173,7 @@ class Kernel:
             if any(arrays.library(arg) == "jax" for arg in args):
                 runtime.synchronize()
 
-    @cached_property
+    @computed
     def for_any_rows(self) -> "Kernel":
         """The kernel for matrices whose rows begin where this one can't take them: itself, if it takes all.
 
@@ -213,7 +214,8 @@ class Kernel:
         `options` are those of `emulator.Module.launch`: `progress` is called with the number of CTAs that are
         done and their total; `seed` has warps take turns at random; `trace` is a file to write a timeline to.
         """
-        from weft import emulator
+        with late_imports.whole():
+            from weft import emulator
 
         views = self._views(args)
         if self._misaligned(views):
@@ -264,7 +266,7 @@ class Kernel:
                 tiles, ctas = math.prod(grid), math.prod(self.launch.cluster)
                 most = max(each * multiprocessors // ctas, 1) * ctas
                 grid = (min(tiles, most) if each else tiles, 1, 1)
-        return self._extents("grid", grid, _GRID_LIMITS), self._block(block)
+        return self._extents("grid", grid, GRID_LIMITS), self._block(block)
 
     def _sizes(self, views: Sequence[Any]) -> list[int]:
         """The sizes of all memref arguments."""
@@ -287,9 +289,9 @@ class Kernel:
             given = self.launch.block
         if given is None:
             raise WeftError(f"kernel {self.name} doesn't say its block: pass block=(x, y, z)")
-        block = self._extents("block", given, _BLOCK_LIMITS)
-        if math.prod(block) > _MOST_THREADS:
-            raise WeftError(f"kernel {self.name}: a block of {block} has more than {_MOST_THREADS} threads")
+        block = self._extents("block", given, BLOCK_LIMITS)
+        if math.prod(block) > MOST_THREADS:
+            raise WeftError(f"kernel {self.name}: a block of {block} has more than {MOST_THREADS} threads")
         if self.launch.block not in (None, block):
             raise WeftError(f"kernel {self.name} is compiled for a block of {self.launch.block}, got {block}")
         return block
@@ -510,7 +512,7 @@ def _misfit(found: ArrayView, want: MemrefArgument | PointerArgument) -> str | N
     ):
         shape = "x".join("?" if s is None else str(s) for s in want.shape)
         return f"expects an array of shape {shape}, got {'x'.join(map(str, found.shape))}"
-    if any(size < 1 or size >= 2**31 for size in found.shape):
+    if any(not 1 <= size <= MOST_SIZE for size in found.shape):
         return f"expects sizes from 1 to 2**31 - 1, got {found.shape}"
     if min(found.strides, default=0) < 0:
         return f"expects strides that aren't negative, got {found.strides}"

@@ -4,7 +4,6 @@ A real `mlir-python-bindings` is taken where it is installed, else the upstream 
 carries.
 """
 
-import contextlib
 import functools
 import importlib
 import importlib.util
@@ -16,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import bindings, mlir_text, phase, system
+from weft import bindings, late_imports, mlir_text, phase, system
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.suggest import did_you_mean
 from weft.llvm_floats import respelled
@@ -43,27 +42,7 @@ nvvm: Any = _module("dialects.nvvm")
 scf: Any = _module("dialects.scf")
 vector: Any = _module("dialects.vector")
 
-# Where `weft.dialects` and the other packages lie that build operations: beside this one, or at the top of a
-# checkout.
-_SIBLINGS = [
-    Path(spec.origin).parent
-    for name in ("weft.dialects", "weft.passes")
-    if (spec := importlib.util.find_spec(name)) is not None and spec.origin
-]
-
 MLIRError: type[Exception] = ir.MLIRError
-
-
-@contextmanager
-def caller_locations() -> Iterator[None]:
-    """Operations built in the block get the line of the code that asked for them, outside of Weft and the
-    bindings.
-    """
-    hidden = _module("dialects._ods_common")._cext.globals
-    for path in (Path(__file__).parent, Path(ir.__file__).parent, *_SIBLINGS, Path(contextlib.__file__)):
-        hidden.register_traceback_file_exclusion(str(path))
-    with ir.loc_tracebacks(max_depth=1):
-        yield
 
 
 @functools.cache
@@ -105,17 +84,25 @@ def _as_text(attribute: Any) -> str:
 ir.StringAttr.value = property(_as_text)
 
 
-def find_dialects_in(package: str) -> None:
-    """Lets the bindings find the classes of a dialect `x` in `package.x`, as they do for upstream's.
+_UPSTREAM = ("arith", "builtin", "func", "gpu", "llvm", "memref", "nvvm", "scf", "vector")
+
+
+def find_dialects_in(package: str, names: Iterable[str]) -> None:
+    """Lets the bindings find the classes of dialects of these names in modules of `package`.
 
     Without it they search in vain for the module of a Python-defined dialect at every operation they touch.
+    They search at once, since imports that begin while another thread forks never end in the child.
     """
-    _module("dialects._ods_common")._cext.globals.append_dialect_search_prefix(package)
+    known = _module("dialects._ods_common")._cext.globals
+    known.append_dialect_search_prefix(package)
+    for name in (*_UPSTREAM, *names):
+        known._check_dialect_module_loaded(name)
 
 
 def version() -> str:
     """The distribution that the bindings come from, and its version."""
-    return bindings.distribution(DISTRIBUTION, _PROJECTS[DISTRIBUTION])
+    with late_imports.whole():
+        return bindings.distribution(DISTRIBUTION, _PROJECTS[DISTRIBUTION])
 
 
 def location(loc: Any, name: str | None = None) -> Location | None:

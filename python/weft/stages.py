@@ -2,11 +2,10 @@
 behind.
 """
 
+import io
 import json
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +15,17 @@ from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
 from weft.dialects.op import refuse, target_of
 from weft.dialects.tile import AllocOp, MatmulOp
-from weft.errors import Diagnostic, Location, WeftError
+from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa import identifiers
+from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
-from weft.kernel_functions import argument_types, is_lowered, kernels
-from weft.kernel_functions import block as block_of
-from weft.kernel_functions import cluster as cluster_of
-from weft.launch import (
-    SIZE,
-    Argument,
-    Expression,
-    Launch,
-    MemrefArgument,
-    PointerArgument,
-    ScalarArgument,
-    SizesMap,
-)
-from weft.map_parameters import read_maps
+from weft.kernel_functions import is_lowered, kernels
+from weft.launch import Launch
+from weft.launch_attributes import read_launch
+from weft.launch_limits import size_complaint
 from weft.mlir import func, gpu, ir, llvm, operations
-from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
-from weft.passes.lower_tma import MAPS
-from weft.passes.record_arguments import ARGUMENTS
 from weft.target import Target, told_of_default
-from weft.workspace_parameters import read_workspaces
 
 KERNEL = "weft-kernel{{chip={chip} rows={rows}}}"
 INSTRUCTIONS = "weft-to-instructions"
@@ -62,7 +48,7 @@ class Compiled:
     launches: dict[str, Launch]
     rows: str = "aligned"
 
-    @cached_property
+    @computed
     def ptx(self) -> str:
         """The PTX that LLVM makes. Raises WeftError where LLVM can't."""
         chip, version = self.target.chip.name, self.ptx_version
@@ -77,7 +63,7 @@ class Compiled:
 
         return cache.default().get_or_make("ptx", key, generate).decode()
 
-    @cached_property
+    @computed
     def assembled(self) -> ptxas.Assembled:
         """The cubin, and the registers and spills of each kernel. Raises WeftError where ptxas can't."""
         chip, ptx = self.target.chip.name, self.ptx
@@ -148,10 +134,12 @@ def compile_module(
         name, module = str(module), mlir.parse_file(module, new_context())
     elif isinstance(module, str):
         module = mlir.parse(module, new_context(), name)
-    else:
-        module = module.operation.clone().opview
+    elif not _is_module(module):
+        wanted = "a weft.Module, an MLIR module, .mlir text or a Path"
+        raise WeftError(f"module must be {wanted}, got {shown(module)}")
     _check_names(module)
     unlowered.check(module)
+    _check_sizes(module)
     target, assumed = _target(module, arch, default)
     try:
         return _compile(module, target, name, rows)
@@ -159,8 +147,13 @@ def compile_module(
         raise (told_of_default(error, target) if assumed else error) from None
 
 
+def _is_module(given: Any) -> bool:
+    known = isinstance(given, ir.Module | ir.Operation | ir.OpView)
+    return known and given.operation.name == "builtin.module"
+
+
 def _compile(module: Any, target: Target, name: str, rows: str) -> Compiled:
-    """What `compile_module` makes of a module, which it may change."""
+    """What `compile_module` makes of a module."""
     kept = cache.default()
     if kept.directory is None or not _says_all(module):
         return _lowered(module, target, name, rows)
@@ -186,8 +179,9 @@ def _says_all(module: Any) -> bool:
     return all("schedule" in op.attributes for op in operations(module, MatmulOp))
 
 
-def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
-    """The module, which it changes, as LLVM IR, and what its kernels' launches need."""
+def _lowered(given: Any, target: Target, name: str, rows: str) -> Compiled:
+    """The module as LLVM IR, and what its kernels' launches need."""
+    module = _apart(given)
     source = str(module)
     _check_shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
     elements = [str(e) for e in passes.elements(_pipeline(target, rows))]
@@ -199,7 +193,7 @@ def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
             f"{name}: expected one tile.matmul function or one gpu.module to compile, found {len(holders)}"
         )
     found = kernels(module)
-    launches = {launch.name: launch for launch in map(_launch, found)}
+    launches = {launch.name: launch for launch in map(read_launch, found)}
     _check_shared_bytes(module, launches, target)
     if not launches:
         what = "a kernel (a gpu.func with the attribute 'kernel') or an llvm.func with 'nvvm.kernel'"
@@ -214,6 +208,14 @@ def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
     _refuse_library_calls(module, origins)
     holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
     return Compiled(source, name, target, version, mlir.translate(holder, apart=risky), launches, rows)
+
+
+def _apart(module: Any) -> Any:
+    """A copy in a context of its own: passes of several threads in one would get each other's errors."""
+    written = io.BytesIO()
+    module.operation.write_bytecode(written)
+    with mlir.located():
+        return ir.Module.parse(written.getvalue(), new_context())
 
 
 def _pipeline(target: Target, rows: str) -> str:
@@ -241,6 +243,16 @@ def _check_names(module: Any) -> None:
             raise refuse(function, complaint)
         if name == SHARED_MEMORY:
             raise refuse(function, f"can't have the name '{name}': a kernel's shared memory has it")
+
+
+def _check_sizes(module: Any) -> None:
+    """Raises WeftError for matrices of sizes that no launch can have."""
+    for function in operations(module, func.FuncOp, gpu.GPUFuncOp):
+        for kind in function.attributes["function_type"].value.inputs:
+            for number in range(kind.rank) if isinstance(kind, ir.MemRefType) else ():
+                complaint = None if kind.is_dynamic_dim(number) else size_complaint(kind.shape[number])
+                if complaint:
+                    raise refuse(function, f"has an argument of type {kind}: {complaint}")
 
 
 def _mathematics(module: Any) -> dict[Location | None, str]:
@@ -292,85 +304,6 @@ def _target(module: Any, arch: str | None, default: str | None) -> tuple[Target,
     return target, arch is None and not named
 
 
-def _launch(kernel: Any) -> Launch:
-    """What a kernel says about its launch. Raises WeftError for launch attributes that don't fit it."""
-    attributes = kernel.operation.attributes
-    for name in attributes:
-        if name.startswith("weft.") and name not in _LAUNCH_ATTRIBUTES:
-            known = ", ".join(_LAUNCH_ATTRIBUTES)
-            meant = did_you_mean(name, _LAUNCH_ATTRIBUTES)
-            raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}{meant}")
-    kinds = argument_types(kernel)
-    writes = _writes(kernel, kinds)
-    maps = read_maps(kernel, _given(kernel, MAPS, ir.ArrayAttr, "an array"), kinds)
-    kinds = kinds[: len(kinds) - len(maps)]
-    workspaces = read_workspaces(kernel, kinds)
-    given = kinds[: len(kinds) - len(workspaces)]
-    arguments = tuple(_argument(kind, number in writes, kernel) for number, kind in enumerate(given))
-    sizes = sum(len(a.shape) for a in arguments if isinstance(a, MemrefArgument))
-    return Launch(
-        mlir.symbol(kernel),
-        arguments,
-        block_of(kernel),
-        _sizes_map(kernel, "weft.grid", sizes, 3),
-        _sizes_map(kernel, "weft.requires", sizes, None),
-        _count(kernel, "weft.shared_bytes") or 0,
-        maps,
-        _aligned(kernel, len(arguments)),
-        _count(kernel, "weft.persistent"),
-        cluster_of(kernel) or (1, 1, 1),
-        "weft.dependent" in attributes,
-        workspaces,
-    )
-
-
-_LAUNCH_ATTRIBUTES = (
-    *("weft.grid", "weft.requires", "weft.writes", "weft.shared_bytes"),
-    *("weft.persistent", "weft.aligned", MAPS, "weft.dependent"),
-    *(WORKSPACE, CTA_WORKSPACE, ARGUMENTS),
-)
-
-
-def _given(kernel: Any, name: str, wanted: Any, words: str) -> Any | None:
-    """The launch attribute `name`, of the class `wanted`; None where the kernel has none."""
-    attributes = kernel.operation.attributes
-    if name not in attributes:
-        return None
-    if not isinstance(attributes[name], wanted):
-        raise refuse(kernel, f"expects {name} to be {words}, got {attributes[name]}")
-    return attributes[name]
-
-
-def _writes(kernel: Any, kinds: Sequence[Any]) -> set[int]:
-    """The numbers of the arguments that the kernel writes: all where it doesn't say."""
-    given = _given(kernel, "weft.writes", ir.DenseI32ArrayAttr, "array<i32: ...>")
-    if given is None:
-        return set(range(len(kinds)))
-    for number in given:
-        if not 0 <= number < len(kinds) or not isinstance(kinds[number], ir.MemRefType | llvm.PointerType):
-            raise refuse(kernel, f"expects weft.writes to number memref arguments, got {number}")
-    return set(given)
-
-
-def _count(kernel: Any, name: str) -> int | None:
-    given = _given(kernel, name, ir.IntegerAttr, "an integer")
-    if given is None:
-        return None
-    if given.value < 0:
-        raise refuse(kernel, f"expects {name} of at least 0, got {given.value}")
-    return int(given.value)
-
-
-def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
-    given = _given(kernel, "weft.aligned", ir.DenseI32ArrayAttr, "array<i32: ...>")
-    found = tuple(given or ())
-    if found and (len(found) != arguments or min(found) < 1):
-        raise refuse(
-            kernel, f"expects weft.aligned to have a number for each of {arguments} arguments, got {given}"
-        )
-    return found
-
-
 def _check_shared_bytes(module: Any, launches: dict[str, Launch], target: Target) -> None:
     """Raises WeftError for a buffer or a kernel that no launch on the chip can give its shared memory."""
     holding = [(k, launches[mlir.symbol(k)].shared_bytes) for k in kernels(module)] if launches else []
@@ -379,75 +312,6 @@ def _check_shared_bytes(module: Any, launches: dict[str, Launch], target: Target
         if count > target.chip.shared_bytes:
             limit = f"a CTA on {target} has {target.chip.shared_bytes} at most"
             raise refuse(op, f"takes {count} bytes of shared memory: {limit}")
-
-
-def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
-    dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
-    what, place = f"a kernel argument of type {kind} can't be passed", mlir.location(kernel.location)
-    if isinstance(kind, ir.MemRefType):
-        if kind.memory_space is not None and str(kind.memory_space) not in _GLOBAL:
-            raise WeftError(Diagnostic(f"{what}: it isn't in global memory", place))
-        found = mlir.strides(kind)
-        if found is None or found[1] not in (0, dynamic):
-            raise WeftError(Diagnostic(f"{what}: it needs strides and no offset", place))
-        shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
-        return MemrefArgument(
-            str(kind.element_type),
-            shape,
-            tuple(None if s == dynamic else s for s in found[0]),
-            not isinstance(kind.layout, ir.StridedLayoutAttr),
-            writes,
-        )
-    if isinstance(kind, (ir.IntegerType, ir.FloatType, ir.IndexType)):
-        return ScalarArgument(str(kind))
-    if isinstance(kind, llvm.PointerType):
-        if kind.address_space not in (0, 1):
-            raise WeftError(Diagnostic(f"{what}: it isn't in global memory", place))
-        return PointerArgument(writes)
-    raise WeftError(Diagnostic(what, place))
-
-
-_GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")
-
-
-def _sizes_map(kernel: Any, name: str, sizes: int, count: int | None) -> SizesMap | None:
-    """An affine map of all sizes of the memref arguments, with `count` results."""
-    given = _given(kernel, name, ir.AffineMapAttr, "an affine map")
-    if given is None:
-        return None
-    found = given.value
-    if (found.n_dims, found.n_symbols) != (sizes, 0):
-        raise refuse(
-            kernel,
-            f"expects {name} to map the {sizes} sizes of its memref arguments and no symbols, got {given}",
-        )
-    if count is not None and len(found.results) != count:
-        raise refuse(kernel, f"expects {name} to have {count} results, got {given}")
-    return SizesMap(tuple(_expression(e, kernel) for e in found.results))
-
-
-_BINARY = {
-    ir.AffineAddExpr: "+",
-    ir.AffineMulExpr: "*",
-    ir.AffineCeilDivExpr: "ceildiv",
-    ir.AffineFloorDivExpr: "floordiv",
-    ir.AffineModExpr: "mod",
-}
-_DIVISIONS = (ir.AffineCeilDivExpr, ir.AffineFloorDivExpr, ir.AffineModExpr)
-
-
-def _expression(expression: Any, kernel: Any) -> Expression:
-    if (constant := mlir.cast(ir.AffineConstantExpr, expression)) is not None:
-        return int(constant.value)
-    if (dimension := mlir.cast(ir.AffineDimExpr, expression)) is not None:
-        return SIZE, int(dimension.position)
-    for kind, operation in _BINARY.items():
-        if (found := mlir.cast(kind, expression)) is not None:
-            divisor = mlir.cast(ir.AffineConstantExpr, found.rhs)
-            if kind in _DIVISIONS and (divisor is None or divisor.value < 1):
-                raise refuse(kernel, f"has a launch attribute that divides by {found.rhs}: {expression}")
-            return operation, _expression(found.lhs, kernel), _expression(found.rhs, kernel)
-    raise refuse(kernel, f"has a launch attribute with the expression {expression}, which can't be computed")
 
 
 def _record(compiled: Compiled) -> bytes:

@@ -1,0 +1,185 @@
+"""What builders are given from Python: each mistake is one WeftError, and none reaches MLIR's text."""
+
+import pytest
+
+import weft
+from weft.dialects import tile
+
+BLOCK = (32, 1, 1)
+
+
+def module_of(name="k", arguments=(), **options):
+    with weft.Module() as module, module.kernel(name, list(arguments), **{"block": BLOCK} | options):
+        pass
+    return module
+
+
+@pytest.mark.parametrize("given", [None, 3, b"module {}", ["module {}"], object()])
+def test_what_is_no_module_is_not_compiled(given):
+    with pytest.raises(weft.WeftError, match=r"module must be a weft\.Module, an MLIR module"):
+        weft.compile(given, arch="sm_80")
+
+
+@pytest.mark.parametrize("build", [weft.Module.func, weft.Module.kernel])
+def test_a_module_whose_body_raised_is_not_compiled(build):
+    module = weft.Module()
+    options = {"block": BLOCK} if build is weft.Module.kernel else {}
+    with pytest.raises(KeyError), module, build(module, "f", [], **options):
+        raise KeyError
+    with pytest.raises(weft.WeftError, match="whose block ended with KeyError: build it anew"):
+        weft.compile(module, arch="sm_80")
+
+
+@pytest.mark.parametrize("build", [weft.Module.func, weft.Module.kernel])
+def test_a_module_is_not_compiled_inside_of_its_own_function(build):
+    options = {"block": BLOCK} if build is weft.Module.kernel else {}
+    with (
+        weft.Module() as module,
+        build(module, "f", [], **options),
+        pytest.raises(weft.WeftError, match="found a function under construction"),
+    ):
+        weft.compile(module, arch="sm_80")
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        (None, "sequence of integers, got None"),
+        (3, "sequence of integers, got 3"),
+        ((1,), r"three integers \(x, y, z\), got 1"),
+        (("a", 1, 1), "three integers"),
+        ((1.5, 1, 1), "three integers"),
+        ((True, 1, 1), "three integers"),
+        ((0, 1, 1), r"in 1\.\.1024 on x, got 0"),
+        ((2**20, 1, 1), r"in 1\.\.1024 on x, got 1048576"),
+        ((1, 1, 65), r"in 1\.\.64 on z, got 65"),
+        ((2**64, 1, 1), "on x"),
+        ((32, 32, 2), "at most 1024 threads, got 2048"),
+    ],
+)
+def test_a_block_that_no_launch_can_have_is_refused(block, said):
+    with pytest.raises(weft.WeftError, match=f"block must .*{said}"):
+        module_of(block=block)
+
+
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        (3, "sequence of integers"),
+        ((1,), "three integers"),
+        ((-1, 1, 1), r"in 1\.\.2147483647 on x, got -1"),
+        ((1, 65536, 1), r"in 1\.\.65535 on y, got 65536"),
+        ((2**64, 1, 1), "on x"),
+    ],
+)
+def test_a_grid_that_no_launch_can_have_is_refused(grid, said):
+    with pytest.raises(weft.WeftError, match=f"grid must .*{said}"):
+        module_of(grid=grid)
+
+
+@pytest.mark.parametrize(
+    "chip", ['sm_80"', 'sm_80", features = "+ptx12', 'sm_80">, #x<"', "", "nope", "sm_80\ud800", 80, b"sm_80"]
+)
+def test_a_chip_that_is_none_is_refused(chip):
+    with pytest.raises(weft.WeftError, match="chip"):
+        module_of(chip=chip)
+
+
+@pytest.mark.parametrize("name", ["", None, 3, b"k", "k\ud800"])
+def test_a_name_that_is_none_is_refused(name):
+    with pytest.raises(weft.WeftError, match="name must be"):
+        module_of(name)
+    with weft.Module() as module, pytest.raises(weft.WeftError, match="name must be"), module.func(name, []):
+        pass
+
+
+@pytest.mark.parametrize("arguments", [None, 3, [3], ["f32"], [None]])
+def test_arguments_are_types(arguments):
+    with (
+        weft.Module() as module,
+        pytest.raises(weft.WeftError, match="arguments must be"),
+        module.func("f", arguments),
+    ):
+        pass
+
+
+def test_a_type_of_another_module_is_refused():
+    with weft.Module():
+        other = weft.memref("?x?", "f32")
+    with pytest.raises(weft.WeftError, match="of another one"):
+        module_of(arguments=[other])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (((4, 4), "tuple<" * 200_000), "element must be"),
+        (((4, 4), "f32>, memref<3xf32"), "element must be"),
+        (((4, 4), "f32, 5"), "element must be"),
+        (((4, 4), "\ud800"), "element must be"),
+        (((4, 4), None), "element must be"),
+        (((2**40, 4), "f32"), r"sizes must be in 1\.\.2147483647, got 1099511627776"),
+        ((("9" * 5000, 4), "f32"), "shape must hold"),
+        (((0, 4), "f32"), "sizes must be"),
+        (((-1, 4), "f32"), "sizes must be"),
+        (((1.5, 4), "f32"), "shape must hold integers"),
+        (((True, 4), "f32"), "shape must hold integers"),
+        (("4x4x", "f32"), "shape must hold integers"),
+        (((), "f32"), "at least one size"),
+        ((None, "f32"), "shape must be a sequence"),
+        (((4, 4), "f32", (1,)), "strides must be as many as sizes, 2, got 1"),
+        (((4, 4), "f32", (-1, 1)), "strides must be in"),
+        (((4, 4), "f32", (2**63, 1)), "strides must be in"),
+        (((4, 4), "f32", ("a", 1)), "strides must hold"),
+        (((4, 4), "f32", 3), "strides must be a sequence"),
+    ],
+)
+def test_a_matrix_that_no_launch_can_have_is_refused(given, said):
+    with weft.Module(), pytest.raises(weft.WeftError, match=said) as caught:
+        weft.memref(*given)
+    assert len(str(caught.value)) < 300
+
+
+KERNEL = """gpu.module @m {{
+  gpu.func @k(%a: memref<{shape}xf32>) kernel attributes {{known_block_size = array<i32: {block}>{more}}} {{
+    gpu.return
+  }}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"shape": "1099511627776x4"}, r"sizes must be in 1\.\.2147483647, got 1099511627776"),
+        ({"shape": "0x4"}, "sizes must be"),
+        ({"block": "1048576, 1, 1"}, r"block must be in 1\.\.1024 on x"),
+        ({"block": "32, 32, 2"}, "at most 1024 threads"),
+        ({"more": ", weft.grid = affine_map<(m, n) -> (-1, 1, 1)>"}, "grid must be"),
+        ({"more": ", weft.grid = affine_map<(m, n) -> (m - 4, n, 1)>"}, "grid must be"),
+    ],
+)
+def test_text_that_no_launch_can_have_is_refused_when_it_is_compiled(written, said):
+    text = KERNEL.format(**{"shape": "4x4", "block": "32, 1, 1", "more": ""} | written)
+    with pytest.raises(weft.WeftError, match=said) as caught:
+        weft.compile(text, arch="sm_80")
+    assert caught.value.diagnostics[0].location is not None
+
+
+def test_a_product_of_sizes_that_no_launch_can_have_is_refused():
+    matrix = "memref<1099511627776x64x{}>"
+    text = (
+        f"func.func @f(%a: {matrix.format('bf16')}, %b: memref<64x64xbf16>, %d: {matrix.format('f32')}) {{\n"
+        f'  "tile.matmul"(%a, %b, %d) : ({matrix.format("bf16")}, memref<64x64xbf16>, {matrix.format("f32")})'
+        " -> ()\n  return\n}"
+    )
+    with pytest.raises(weft.WeftError, match="sizes must be"):
+        weft.compile(text, arch="sm_90a")
+
+
+def test_an_attribute_with_a_lone_surrogate_is_refused():
+    with (
+        weft.Module() as module,
+        module.func("f", [weft.memref("?x?", "f32")] * 3) as (a, b, d),
+        pytest.raises(weft.WeftError, match="lone surrogate at 4"),
+    ):
+        tile.matmul(a, b, d, activation="relu\ud800")

@@ -1,0 +1,324 @@
+"""Threads, forked children, tasks and generators: each builds its own modules, or is told why not."""
+
+import asyncio
+import contextlib
+import contextvars
+import gc
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import weft
+from weft.mlir import arith, ir
+
+STORM = Path(__file__).with_name("thread_storm.py")
+REFUSED = "expected .* module"
+
+
+def storm(threads, turns, seconds):
+    # Nothing may come from the cache: it is what makes things that is tried.
+    done = subprocess.run(
+        [sys.executable, STORM, str(threads), str(turns)],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+        env={**os.environ, "WEFT_CACHE": "0", "CUDA_VISIBLE_DEVICES": ""},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+
+
+def test_eight_threads_compile_multiply_build_and_fork_at_once():
+    storm(8, 1, 240)
+
+
+@pytest.mark.slow
+def test_threads_hold_for_long():
+    for _ in range(10):
+        storm(8, 1, 600)
+    storm(8, 40, 1200)
+
+
+def numbers(count=3):
+    for number in range(count):
+        arith.constant(ir.IntegerType.get_signless(32), number)
+
+
+def kernel(module, name="k"):
+    return module.kernel(name, [], block=(32, 1, 1))
+
+
+def placed(module):
+    return module.mlir.operation.get_asm(enable_debug_info=True)
+
+
+def built():
+    with weft.Module() as module, kernel(module):
+        numbers()
+    return placed(module)
+
+
+def constants(module):
+    return str(module).count("arith.constant")
+
+
+def test_locations_are_those_of_the_caller_in_every_thread():
+    alone, found = built(), []
+    assert alone.count(f'"{__file__}"') >= 2
+    ready = threading.Barrier(4)
+
+    def work():
+        ready.wait()
+        found.extend(built() for _ in range(20))
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(found) == 80
+    # The frame of a thread's work isn't among the locations, but the builder's own is.
+    assert set(found) == {alone}
+
+
+def test_a_location_of_ones_own_is_kept():
+    with weft.Module() as module, kernel(module):
+        numbers(1)
+        with ir.Location.name("mine"):
+            numbers(1)
+    assert placed(module).count('loc("mine")') == 1
+
+
+def test_tasks_that_await_in_a_module_are_refused_rather_than_mixed():
+    modules, refusals = {}, []
+
+    async def build(name):
+        with weft.Module() as module, kernel(module, name):
+            modules[name] = module
+            numbers()
+            await asyncio.sleep(0)
+            try:
+                numbers()
+            except weft.WeftError as error:
+                refusals.append((name, str(error)))
+
+    async def main():
+        await asyncio.gather(build("a"), build("b"))
+
+    asyncio.run(main())
+    assert "@a" in str(modules["a"]) and "@b" not in str(modules["a"])
+    assert "@b" in str(modules["b"]) and "@a" not in str(modules["b"])
+    ((name, refusal),) = refusals  # the innermost goes on
+    assert name == "a" and "don't await or yield" in refusal and "test_threads.py" in refusal
+    assert constants(modules["a"]) == 3 and constants(modules["b"]) == 6
+    assert built()
+
+
+def test_tasks_that_do_not_await_in_a_module_build_as_they_like():
+    async def build():
+        await asyncio.sleep(0)
+        return built()
+
+    async def main():
+        return await asyncio.gather(*(build() for _ in range(8)))
+
+    assert set(asyncio.run(main())) == {built()}
+
+
+def test_a_task_that_is_started_in_a_module_is_not_its_builder():
+    async def main():
+        with weft.Module() as module, kernel(module):
+
+            async def inner():
+                with pytest.raises(weft.WeftError, match=REFUSED):
+                    numbers()
+                with pytest.raises(weft.WeftError, match=REFUSED):
+                    weft.memref("?x?", "f32")
+                with pytest.raises(weft.WeftError, match=REFUSED), module.func("other", []):
+                    pass
+                return built()
+
+            assert await asyncio.create_task(inner())
+            numbers()
+        return module
+
+    assert constants(asyncio.run(main())) == 3
+
+
+def test_a_task_without_a_module_does_not_build_in_another_ones():
+    async def main():
+        entered, over = asyncio.Event(), asyncio.Event()
+
+        async def owner():
+            with weft.Module() as module, kernel(module):
+                entered.set()
+                await over.wait()
+            return module
+
+        async def stranger():
+            await entered.wait()
+            with pytest.raises(weft.WeftError, match=REFUSED):
+                numbers()
+            with pytest.raises(weft.WeftError, match=REFUSED):
+                ir.Operation.create("some.op")
+            over.set()
+
+        module, _ = await asyncio.gather(owner(), stranger())
+        return module
+
+    assert constants(asyncio.run(main())) == 0
+
+
+def test_a_generator_does_not_build_in_the_module_of_its_caller():
+    def parts():
+        with weft.Module() as module, kernel(module, "inner"):
+            numbers(1)
+            yield module
+            with pytest.raises(weft.WeftError, match=REFUSED):
+                numbers()
+            yield module
+            numbers(1)
+
+    generator = parts()
+    inner = next(generator)
+    with weft.Module() as outer, kernel(outer, "outer"):
+        numbers(4)
+        next(generator)
+    assert constants(outer) == 4
+    assert list(generator) == []
+    assert constants(inner) == 2 and "@outer" not in str(inner)
+
+
+def test_two_generators_in_turn_do_not_mix():
+    def parts(made):
+        with weft.Module() as module, kernel(module):
+            made.append(module)
+            for _ in range(3):
+                numbers(1)
+                yield
+
+    made = []
+    first, second = parts(made), parts(made)
+    next(first), next(second)
+    with pytest.raises(weft.WeftError, match=REFUSED):
+        next(first)
+    assert list(second) == [None, None]
+    assert [constants(module) for module in made] == [1, 3]
+    assert built()
+
+
+def test_a_generator_that_is_dropped_leaves_no_trace():
+    def parts():
+        with weft.Module() as module, kernel(module):
+            yield
+
+    for _ in range(3):
+        generator = parts()
+        next(generator)
+        with weft.Module() as module, kernel(module):
+            del generator
+            numbers(2)
+        assert constants(module) == 2
+    assert ir.Context.current is None
+    assert built()
+
+
+def test_blocks_nest_in_helpers_of_every_kind():
+    @contextlib.contextmanager
+    def inner():
+        with weft.Module() as module, kernel(module):
+            yield module
+
+    def helper():
+        numbers(1)
+
+    with weft.Module() as outer, kernel(outer):
+        with inner() as module:
+            helper()
+        with contextlib.ExitStack() as stack:
+            other = stack.enter_context(weft.Module())
+            stack.enter_context(kernel(other))
+            helper()
+            contextvars.copy_context().run(helper)
+        assert weft.compile(module, arch="sm_80").ptx
+        numbers(3)
+        with weft.Module() as late:
+            late_part = weft.memref("?x?", "f32")
+            with late.func("f", [late_part]):
+                pass
+    assert [constants(each) for each in (outer, module, other)] == [3, 1, 2]
+
+
+def test_a_module_of_another_thread_is_refused():
+    failures = []
+
+    def work(module):
+        for enter in (lambda: module, lambda: kernel(module)):
+            try:
+                with enter():
+                    pass
+            except weft.WeftError as error:
+                failures.append(str(error))
+
+    with weft.Module() as module:
+        worker = threading.Thread(target=work, args=(module,))
+        worker.start()
+        worker.join()
+    assert len(failures) == 2 and all("this thread" in failure for failure in failures)
+    assert str(module).strip() == "module {\n}"
+
+
+def test_threads_compile_the_same_module(monkeypatch):
+    monkeypatch.setenv("WEFT_CACHE", "0")
+    with weft.Module() as module, kernel(module):
+        numbers(20)
+    found = []
+    workers = [
+        threading.Thread(target=lambda: found.append(weft.compile(module, arch="sm_80").llvm))
+        for _ in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(found) == 4 and len(set(found)) == 1
+
+
+def test_contexts_start_no_threads():
+    from weft.dialects import context
+
+    assert context().get_num_threads() == 1
+
+
+def test_a_value_outlives_its_module_and_then_both_go():
+    before = ir.Context._get_live_count()
+    for _ in range(3):
+        with weft.Module() as module, kernel(module):
+            value = arith.constant(ir.IntegerType.get_signless(32), 7)
+        assert ir.Context._get_live_count() == before + 1
+        del module
+        gc.collect()
+        assert "arith.constant 7" in str(value)
+        assert "gpu.module" in str(value.owner.parent.parent.operation)
+        del value
+    with weft.Module():
+        pass
+    gc.collect()
+    assert ir.Context._get_live_count() <= before + 1
+
+
+def test_an_argument_is_printed_after_its_module_is_gone():
+    def argument():
+        with weft.Module() as module, module.func("f", [weft.memref("?x?", "f32")]) as (a,):
+            pass
+        return a
+
+    kept = [argument() for _ in range(3)]
+    gc.collect()
+    for value in kept:
+        assert "memref<?x?xf32>" in str(value)
+        assert value.owner.owner.operation.name == "func.func"
