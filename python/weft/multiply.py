@@ -22,7 +22,7 @@ from weft.launcher import OVERLAP
 from weft.multiply_options import Options, check_groups, checked_activation
 from weft.padded_rows import Copied
 from weft.passes import choice
-from weft.plans import DESCRIBE, Handed, Plan, Plans, reach
+from weft.plans import DESCRIBE, Handed, Plan, Plans, one_by_one, reach
 
 _TOO_LARGE = 2**31
 # What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
@@ -95,10 +95,16 @@ def matmul(
     Makes no gradients: arrays of PyTorch that require them are refused where they would be made, and what
     PyTorch has saved of `out` for a backward pass changes unseen. Integers have `alpha` 1 and `beta` 0 or 1.
 
-    The launch is queued on `stream`, else on the current stream of PyTorch or CuPy, else on the default one,
-    of the arrays' GPU, and not waited for; but with arrays of JAX, which has no such stream, these are waited
-    for before it and the GPU after it. `schedule` (an object, or text as the attribute of `tile.matmul` has
-    it) is how the product is laid over the chip, chosen from its sizes without.
+    The launch is queued on `stream`, or else on the current stream of PyTorch or CuPy, or else on the default
+    stream, of the arrays' GPU, and not waited for. Where all arrays are JAX's, XLA queues it on its own
+    stream and nothing is waited for either. With `stream`, beside arrays of other libraries, or with rows
+    that must be copied, JAX's arrays are waited for before the launch and the GPU after it. `schedule` (an
+    object, or text as the attribute of `tile.matmul` has it) is how the product is laid over the chip, chosen
+    from its sizes without.
+
+    The first call for arrays of certain types, sizes, strides and alignment (to 16 bytes) plans the launch; a
+    later call with any such arrays only fills in their addresses. Up to 4096 plans are kept. Any number of
+    threads may call at the same time.
 
     Raises WeftError for arrays that don't fit, or that no kernel multiplies.
     """
@@ -106,7 +112,7 @@ def matmul(
         describe = DESCRIBE[type(a)]
         activation, more = None, _NO_MORE
         if c is None and epilogue is None and scales is None and groups is None:
-            found = describe(a, b, out)
+            found = describe(a, b, out) or one_by_one(a, b, out)
         else:
             bias = residual = scale_a = scale_b = None
             if epilogue is not None:
@@ -114,7 +120,7 @@ def matmul(
             if scales is not None:
                 scale_a, scale_b = scales
             more = c, groups, bias, residual, scale_a, scale_b
-            found = describe(a, b, out, *more)
+            found = describe(a, b, out, *more) or one_by_one(a, b, out, *more)
         # Only True and False are flags, though 1 and 0 are equal to them; zero has a sign.
         flags = id(transpose_a), id(transpose_b), id(promote)
         key: Any = found[0], flags, out_dtype, alpha or str(alpha), beta, schedule, activation

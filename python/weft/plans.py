@@ -99,17 +99,18 @@ Described = tuple[Any, ...]
 """A key, and the addresses of the arrays that are there, with one for the result: 0 where it isn't there."""
 
 
-class _Describers(dict[type, Callable[..., Described]]):
-    """By the type of `a`, what describes a, b, the result (or None) and further arrays (or None).
+class _Describers(dict[type, Callable[..., Described | None]]):
+    """By the type of `a`, what describes a, b, the result (or None) and further arrays (or None): it returns
+    None where `one_by_one` must.
 
     It raises WeftError, TypeError, ValueError, RuntimeError or AttributeError for what can't be told.
     """
 
-    def __missing__(self, kind: type) -> Callable[..., Described]:
-        found: Callable[..., Described] = _one_by_one
+    def __missing__(self, kind: type) -> Callable[..., Described | None]:
+        found: Callable[..., Described | None] = one_by_one
         library = kind.__module__.partition(".")[0]
-        if library == "torch" and torch_keys.describer() is not None:
-            found = _tensors
+        if library == "torch" and (describe := torch_keys.describer()) is not None:
+            found = describe
         elif library == "jaxlib":
             found = _of_jax
         self[kind] = found
@@ -119,13 +120,7 @@ class _Describers(dict[type, Callable[..., Described]]):
 DESCRIBE = _Describers()
 
 
-def _tensors(*arrays: Any) -> Described:
-    describe = torch_keys.describer()
-    assert describe is not None
-    return describe(*arrays) or _one_by_one(*arrays)
-
-
-def _one_by_one(a: Any, b: Any, out: Any, *more: Any) -> Described:
+def one_by_one(a: Any, b: Any, out: Any, *more: Any) -> Described:
     of_a, address_a = _one[type(a)](a)
     of_b, address_b = _one[type(b)](b)
     of_out, address_out = (None, 0) if out is None else _one[type(out)](out)
@@ -138,7 +133,7 @@ def _of_jax(a: Any, b: Any, out: Any, *more: Any) -> Described:
     """Of JAX's arrays alone, which have no addresses before they are computed."""
     given = [array for array in (a, b, *more) if array is not None]
     if out is not None or any(type(array) is not type(a) for array in given):
-        return _one_by_one(a, b, out, *more)
+        return one_by_one(a, b, out, *more)
     key = [None if x is None else (x.dtype, x.shape, x.sharding, x.is_deleted()) for x in (a, b, *more)]
     return tuple(key), 0, 0, 0
 
