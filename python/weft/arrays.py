@@ -56,6 +56,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 def mlir_type(dtype: npt.DTypeLike) -> str:
     """MLIR's spelling of the element type of a NumPy array."""
+    if not isinstance(dtype, (np.dtype, type, str)):  # of others, NumPy prints whatever they print
+        raise _unsupported(shown(dtype))
     try:
         known = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError):  # whatever NumPy makes of a text or an object
