@@ -14,7 +14,7 @@ _SHAPE = rf"<\s*(?:[mnk]\s*=\s*{_NUMBER}\s*,?\s*){{1,3}}>"
 _LARGE_SHAPE = re.compile(r"[mnk]\s*=\s*(?:0x|-|\d{5})")
 # Strings, comments and arrows are tokens so that no bracket is seen in them.
 _TOKEN = re.compile(
-    rf'(?P<raw>@[\w$.-]+\()?(?P<string>"(?:[^"\\\n]|\\.)*")|//.*|->'
+    rf'(?P<raw>@(?:[\w$.-]+\()?)?(?P<string>"(?:[^"\\\n]|\\.)*")|//.*|->'
     rf"|(?P<shape>{_SHAPE})|(?P<open>[(\[{{<])|(?P<close>[)\]}}>])"
     r"|%[\w$.-]++(?:\s|//.*\n)*#(?P<number>\d+)"
 )
@@ -37,7 +37,7 @@ def check(text: str, name: str) -> None:
                 raise _refusal(f"more than {_DEEPEST} brackets within each other", text, match.start(), name)
         elif match["shape"]:
             _check_shape(match, text, name)
-        elif match["string"] and not match["raw"]:  # a global's bytes, which follow its name, may be any
+        elif match["string"] and not match["raw"]:  # symbols, and the bytes behind a global's
             _check_string(match, text, name)
         elif match["close"]:
             _close(within, _OPENING[_CLOSING.index(match["close"])])

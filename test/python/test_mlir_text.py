@@ -20,7 +20,6 @@ def refused(text: str) -> WeftError:
     [
         (r'module attributes {a.b = "\FF"} {}', 26),
         (r'module attributes {"a.\C3" = 1} {}', 20),
-        (r'module @"\80" {}', 9),
         (r'module {} loc("\FF":1:1)', 15),
         (r'module attributes {a.b = "\"\\\ED\A0\80"} {}', 26),
     ],
@@ -31,10 +30,10 @@ def test_strings_that_are_no_text_are_refused(text: str, column: int) -> None:
     assert diagnostic.location == Location("-", 2, column)
 
 
-def test_strings_of_text_and_the_bytes_of_a_global_are_taken() -> None:
+def test_strings_of_text_symbols_and_the_bytes_of_a_global_are_taken() -> None:
     text = r"""
     // "\FF"
-    module attributes {a.b = "\C3\A9\00\\FF", a.c = "é"} {
+    module @"\80" attributes {a.b = "\C3\A9\00\\FF", a.c = "é"} {
       llvm.mlir.global constant @bytes("\FF\00\80") : !llvm.array<3 x i8>
     }
     """
