@@ -1,12 +1,12 @@
 """The base class of Weft's operations: an op is its fields and a `check`."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 from weft import mlir
-from weft.errors import Diagnostic, Location, WeftError
+from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ext, ir
 from weft.target import Target
@@ -254,15 +254,16 @@ def build(
     kind: Any,
     *,
     operands: Sequence[Any] | Sequence[Sequence[Any]] = (),
-    results: Sequence[Any] = (),
+    results: Sequence[Any] | Callable[[], Sequence[Any]] = (),
     attributes: dict[str, Any] | None = None,
 ) -> Any:
     """Builds an op at the insertion point and verifies it. Raises WeftError with the verifier's message.
 
     `operands` is a flat list, or a list of groups for an op with operand segments; attributes that are None,
-    or equal to the op's default, are left out.
+    or equal to the op's default, are left out. Where `results` follow from the types of operands, they are a
+    function, which is called when those are known to be values.
     """
-    _check_inside_a_module(kind)
+    check_inside_a_module(kind)
     given = {
         name: as_attribute(value)
         for name, value in (attributes or {}).items()
@@ -273,9 +274,11 @@ def build(
         operands = [value for group in operands for value in group]
     if wrong := _unusable(given, operands):
         raise WeftError(Diagnostic(f"'{kind.OPERATION_NAME}' op {wrong}", _here()))
-    op = ir.Operation.create(
-        kind.OPERATION_NAME, results=list(results), operands=list(operands), attributes=given
-    )
+    kinds = _result_types(results)
+    if strange := next((each for each in kinds if not isinstance(each, ir.Type)), None):
+        what = f"expects types of results to be MLIR types, got {shown(strange)}"
+        raise WeftError(Diagnostic(f"'{kind.OPERATION_NAME}' op {what}", _here()))
+    op = ir.Operation.create(kind.OPERATION_NAME, results=kinds, operands=list(operands), attributes=given)
     try:
         op.verify()
     except mlir.MLIRError as failure:
@@ -284,7 +287,19 @@ def build(
     return op.opview
 
 
-def _check_inside_a_module(kind: Any) -> None:
+def _result_types(given: Sequence[Any] | Callable[[], Sequence[Any]]) -> list[Any]:
+    """The types of results; a stand-in where operands aren't of types that they follow from, as the verifier
+    will say.
+    """
+    stand_in = ir.IntegerType.get_signless(1)
+    try:
+        found = given() if callable(given) else given
+    except AttributeError:
+        return [stand_in]
+    return [stand_in if each is None else each for each in found]
+
+
+def check_inside_a_module(kind: Any) -> None:
     """Raises WeftError where there is no place to build an op at."""
     try:
         _ = ir.InsertionPoint.current

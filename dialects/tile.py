@@ -465,4 +465,4 @@ def from_lane(lane: Any, fragment: Any) -> Any:
 
 def to_lane(fragment: Any) -> Any:
     """Builds `tile.to_lane` and returns the lane's vector."""
-    return build(ToLaneOp, operands=[fragment], results=[fragment.type.lane_type]).lane
+    return build(ToLaneOp, operands=[fragment], results=lambda: [fragment.type.lane_type]).lane

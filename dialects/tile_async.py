@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, build, check_inside_a_module
 from weft.dialects.tile_types import (
     ELEMENT_TYPES,
     MapType,
@@ -341,17 +341,19 @@ def tensor_map(
 ) -> Any:
     """Builds `tile.tensor_map` of a matrix, for buffers of type `tile`, and returns the map."""
     attributes = {"l2_promotion": l2_promotion, "l2_eviction": l2_eviction}
-    return build(TensorMapOp, operands=[matrix], results=[MapType.of(tile)], attributes=attributes).map
+    return build(
+        TensorMapOp, operands=[matrix], results=lambda: [MapType.of(tile)], attributes=attributes
+    ).map
 
 
 def member(batch: Any, index: Any) -> Any:
     """Builds `tile.member` and returns the map of one matrix."""
-    return build(MemberOp, operands=[batch, index], results=[batch.type]).map
+    return build(MemberOp, operands=[batch, index], results=lambda: [batch.type]).map
 
 
 def make_ring(stages: int, *, consumers: int) -> Any:
     """Builds `tile.make_ring` and returns the ring."""
-    return build(MakeRingOp, results=[RingType.of(stages)], attributes={"consumers": consumers}).ring
+    return build(MakeRingOp, results=lambda: [RingType.of(stages)], attributes={"consumers": consumers}).ring
 
 
 def acquire(ring: Any, stage: Any, phase: Any) -> None:
@@ -371,7 +373,9 @@ def await_(ring: Any, stage: Any, phase: Any) -> None:
 
 def full_barrier(ring: Any, stage: Any) -> Any:
     """Builds `tile.full_barrier` and returns the address."""
-    return build(FullBarrierOp, operands=[ring, stage], results=[ir.Type.parse("!llvm.ptr<3>")]).barrier
+    return build(
+        FullBarrierOp, operands=[ring, stage], results=lambda: [ir.Type.parse("!llvm.ptr<3>")]
+    ).barrier
 
 
 def release(ring: Any, stage: Any, *, by_warps: bool = False) -> None:
@@ -386,8 +390,11 @@ def release_peer(ring: Any, stage: Any, rank: Any, *, by_warps: bool = False) ->
 
 def advance(ring: Any, stage: Any, phase: Any) -> tuple[Any, Any]:
     """Builds `tile.advance` and returns the next stage and phase."""
-    i32 = ir.IntegerType.get_signless(32)
-    made = build(AdvanceOp, operands=[ring, stage, phase], results=[i32, i32])
+    made = build(
+        AdvanceOp,
+        operands=[ring, stage, phase],
+        results=lambda: [ir.IntegerType.get_signless(32)] * 2,
+    )
     return made.next_stage, made.next_phase
 
 
@@ -404,6 +411,7 @@ def store_async(tile: Any, destination: Any, row: Any, column: Any) -> None:
 @contextmanager
 def role(first: int, warpgroups: int, *, registers: int = 0) -> Iterator[Any]:
     """Builds `tile.role`; in the block, ops are built in its region. Yields the warpgroup's number there."""
+    check_inside_a_module(RoleOp)
     i64 = ir.IntegerType.get_signless(64)
     made = ir.Operation.create(
         RoleOp.OPERATION_NAME,
@@ -425,7 +433,7 @@ def gemm_async(
     return build(
         GemmAsyncOp,
         operands=[a, b, c, accumulate],
-        results=[c.type],
+        results=lambda: [c.type],
         attributes={"transpose_a": transpose_a, "transpose_b": transpose_b},
     ).d
 
@@ -435,7 +443,7 @@ def wait_gemm(*fragments: Any, pending: int = 0) -> list[Any]:
     made = build(
         WaitGemmOp,
         operands=list(fragments),
-        results=[f.type for f in fragments],
+        results=lambda: [f.type for f in fragments],
         attributes={"pending": pending},
     )
     return list(made.operation.results)
@@ -443,4 +451,4 @@ def wait_gemm(*fragments: Any, pending: int = 0) -> list[Any]:
 
 def pin(fragment: Any) -> Any:
     """Builds `tile.pin` and returns the fragment."""
-    return build(PinOp, operands=[fragment], results=[fragment.type]).pinned
+    return build(PinOp, operands=[fragment], results=lambda: [fragment.type]).pinned

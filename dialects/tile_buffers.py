@@ -180,19 +180,21 @@ def alloc(buffer_type: Any, *, over: Any = None) -> Any:
 
 def stage(buffer: Any, index: Any) -> Any:
     """Builds `tile.stage` and returns `buffer[index]`."""
-    return build(StageOp, operands=[buffer, index], results=[stage_type(buffer.type)]).tile
+    return build(StageOp, operands=[buffer, index], results=lambda: [stage_type(buffer.type)]).tile
 
 
 def slice_(buffer: Any, row: Any, column: Any, shape: Sequence[int]) -> Any:
     """Builds `tile.slice` and returns the part, of this shape."""
-    return build(SliceOp, operands=[buffer, row, column], results=[slice_type(buffer.type, shape)]).tile
+    return build(
+        SliceOp, operands=[buffer, row, column], results=lambda: [slice_type(buffer.type, shape)]
+    ).tile
 
 
 def peer(buffer: Any, rank: Any) -> Any:
     """Builds `tile.peer` and returns the peer's buffer."""
-    return build(PeerOp, operands=[buffer, rank], results=[peer_type(buffer.type)]).peer
+    return build(PeerOp, operands=[buffer, rank], results=lambda: [peer_type(buffer.type)]).peer
 
 
 def address(buffer: Any) -> Any:
     """Builds `tile.address` and returns the pointer."""
-    return build(AddressOp, operands=[buffer], results=[ir.Type.parse(_pointer(buffer.type))]).address
+    return build(AddressOp, operands=[buffer], results=lambda: [ir.Type.parse(_pointer(buffer.type))]).address

@@ -81,12 +81,16 @@ def claim(counters: Any, index: Any, party: Any, parties: Any, *, shares: int) -
     return build(
         ClaimOp,
         operands=[counters, index, party, parties],
-        results=[ir.IntegerType.get_signless(32)],
+        results=lambda: [ir.IntegerType.get_signless(32)],
         attributes={"shares": shares},
     ).claimed
 
 
 def await_others(counters: Any, index: Any, parties: Any) -> Any:
     """Builds `tile.await_others` and returns whether they have arrived."""
-    i1 = ir.IntegerType.get_signless(1)
-    return build(AwaitOthersOp, operands=[counters, index, parties], results=[i1]).arrived
+    made = build(
+        AwaitOthersOp,
+        operands=[counters, index, parties],
+        results=lambda: [ir.IntegerType.get_signless(1)],
+    )
+    return made.arrived

@@ -7,10 +7,12 @@ says which lane holds which element, and in which order. A buffer
 memrefs; `!tile.map<…>` is one as TMA copies its tiles. `!tile.ring<stages>` is the barriers of a pipeline.
 """
 
+import operator
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from weft.errors import WeftError, shown
 from weft.isa.chips import LANES, WARPS
 from weft.layout import Layout, LayoutError
 from weft.mlir import cast, ext, ir, strides
@@ -51,6 +53,26 @@ def _parsed(text: str) -> Layout:
     return Layout.parse(text)
 
 
+def _check_context(what: str) -> None:
+    """Raises WeftError where there is no context to have a type in."""
+    if ir.Context.current is None:
+        raise WeftError(f"{what} is made outside of any module: write 'with weft.Module()' around it")
+
+
+def _parts(shape: Sequence[int], element: Any, layout: Layout | str) -> tuple[Any, Any, Any]:
+    """A tile's shape, element type and layout as attributes."""
+    _check_context("a tile's type")
+    try:
+        extents = [operator.index(extent) for extent in shape]
+    except TypeError:
+        raise WeftError(f"shape must be a sequence of integers, got {shown(shape)}") from None
+    if not all(0 < extent < 2**31 for extent in extents):
+        raise WeftError(f"shape must have extents in 1..2147483647, got {shown(shape)}")
+    if not isinstance(element, ir.Type):
+        raise WeftError(f"element must be an MLIR type, got {shown(element)}")
+    return ir.DenseI64ArrayAttr.get(extents), element, LayoutAttr.of(layout)
+
+
 def _shape(kind: Any) -> tuple[int, ...]:
     return tuple(ir.DenseI64ArrayAttr(kind.extents))
 
@@ -73,7 +95,7 @@ class FragmentType(Tile.Type, name="fragment"):
     @staticmethod
     def of(shape: Sequence[int], element: Any, layout: Layout | str) -> Any:
         """The type of a tile of `shape` whose elements lie as `layout` says."""
-        return FragmentType.get(ir.DenseI64ArrayAttr.get(list(shape)), element, LayoutAttr.of(layout))
+        return FragmentType.get(*_parts(shape, element, layout))
 
     shape = property(_shape)
     element_type = property(_element_type)
@@ -110,9 +132,9 @@ class BufferType(Tile.Type, name="buffer"):
     @staticmethod
     def of(shape: Sequence[int], element: Any, layout: Layout | str, space: str = "shared") -> Any:
         """The type of a tile of `shape` in `space`, whose elements lie as `layout` says."""
-        return BufferType.get(
-            ir.DenseI64ArrayAttr.get(list(shape)), element, LayoutAttr.of(layout), ir.StringAttr.get(space)
-        )
+        if space not in ADDRESS_SPACES:
+            raise WeftError(f"space must be one of {', '.join(ADDRESS_SPACES)}, got {shown(space)}")
+        return BufferType.get(*_parts(shape, element, layout), ir.StringAttr.get(space))
 
     shape = property(_shape)
     element_type = property(_element_type)
@@ -172,6 +194,9 @@ class RingType(Tile.Type, name="ring"):
     @staticmethod
     def of(stages: int) -> Any:
         """The type of a ring of so many stages."""
+        _check_context("tile.ring")
+        if not isinstance(stages, int) or not 1 <= stages < 2**31:
+            raise WeftError(f"stages must be an integer in 1..2147483647, got {shown(stages)}")
         return RingType.get(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), stages))
 
     @property

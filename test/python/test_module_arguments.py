@@ -1,9 +1,15 @@
 """What builders are given from Python: each mistake is one WeftError, and none reaches MLIR's text."""
 
+import contextlib
+import inspect
+
 import pytest
 
 import weft
 from weft.dialects import tile
+from weft.mlir import ir
+
+LANES = "S[(8,4,4):(4@laneid,1@laneid,1)]"
 
 BLOCK = (32, 1, 1)
 
@@ -183,3 +189,54 @@ def test_an_attribute_with_a_lone_surrogate_is_refused():
         pytest.raises(weft.WeftError, match="lone surrogate at 4"),
     ):
         tile.matmul(a, b, d, activation="relu\ud800")
+
+
+TILE_BUILDERS = {
+    function.__name__: function
+    for function in vars(tile).values()
+    if inspect.isfunction(function)
+    and function.__module__.startswith("weft.dialects.tile")
+    and (function.__doc__ or "").startswith("Builds")
+}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("name", TILE_BUILDERS)
+def test_builders_of_tiles_refuse_what_they_cannot_build(name, inside):
+    builder = TILE_BUILDERS[name]
+    if inside and name in ("make_ring", "role", "wait_gemm"):
+        return  # numbers are what they take
+    parameters = inspect.signature(builder).parameters.values()
+    needed = [p for p in parameters if p.default is p.empty]
+    numbers = {p.name: 1 for p in needed if p.kind == p.KEYWORD_ONLY}
+    values = [1 for p in needed if p.kind == p.POSITIONAL_OR_KEYWORD]
+    with weft.Module() if inside else contextlib.nullcontext(), pytest.raises(weft.WeftError):
+        made = builder(*values, **numbers)
+        if hasattr(made, "__enter__"):
+            made.__enter__()
+
+
+def test_there_are_builders_to_try():
+    assert len(TILE_BUILDERS) > 25
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (((16, 8), "f16", LANES), "element must be an MLIR type"),
+        (((16, "a"), None, LANES), "shape must be a sequence of integers"),
+        (((16, 2**40), None, LANES), "shape must have extents"),
+        (((16, 8), None, "S[(8,4):(1@laneid"), "expected"),
+        (((16, 8), None, 3), "expected"),
+    ],
+)
+def test_a_fragment_of_a_wrong_layout_is_refused(given, said):
+    shape, element, layout = given
+    with weft.Module(), pytest.raises(weft.WeftError, match=said):
+        tile.FragmentType.of(shape, element or ir.F16Type.get(), layout)
+
+
+@pytest.mark.parametrize("stages", ["a", 0, 2**70, None])
+def test_a_ring_has_a_number_of_stages(stages):
+    with weft.Module(), pytest.raises(weft.WeftError, match="stages must be"):
+        tile.make_ring(stages, consumers=1)
