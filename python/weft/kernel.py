@@ -3,7 +3,7 @@
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +14,24 @@ from weft import arrays, late_imports, runtime, torch_tensors
 from weft.apart import compile_given
 from weft.arrays import ArrayView
 from weft.builder import Module
-from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError, shown
-from weft.isa import tensor_map
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
+from weft.kernel_arguments import (
+    Space,
+    aligned_to,
+    emulator_number,
+    gpu_number,
+    map_of,
+    misfit,
+    number_for,
+    packed,
+    parameters_of,
+    within,
+)
 from weft.launch import Launch, MemrefArgument, PointerArgument, ScalarArgument
-from weft.launch_limits import BLOCK_LIMITS, GRID_LIMITS, MOST_SIZE, MOST_THREADS
+from weft.launch_limits import BLOCK_LIMITS, GRID_LIMITS, MOST_THREADS
 from weft.launcher import Extents, Parameter
-from weft.map_parameters import MapParameter
 from weft.ptxas import Resources
 from weft.stages import Compiled, compile_module
 from weft.workspace import PerStream, Pool
@@ -30,22 +39,8 @@ from weft.workspace import PerStream, Pool
 if TYPE_CHECKING:
     from weft import emulator
 
-# MLIR scalar types as `struct` formats and as NumPy types.
-_SCALARS = {
-    "i1": ("?", np.bool_),
-    "i8": ("b", np.int8),
-    "i16": ("h", np.int16),
-    "i32": ("i", np.int32),
-    "i64": ("q", np.int64),
-    "index": ("q", np.int64),
-    "f16": ("e", np.float16),
-    "f32": ("f", np.float32),
-    "f64": ("d", np.float64),
-}
 _MOST_LAUNCHES = 1024  # kept of one kernel
 _EMULATED_MULTIPROCESSORS = 4  # few, so that CTAs that go from tile to tile do so at small sizes
-# What TMA calls elements of MLIR's types.
-_MAP_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "i32": "INT32"}
 
 
 def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
@@ -222,15 +217,15 @@ class Kernel:
             return self.for_any_rows.emulate(*args, grid=grid, block=block, **options)
         grid_, block_ = self.dimensions(views, grid, block, _EMULATED_MULTIPROCESSORS)
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
-        parameters = _parameters(self.launch, views, lambda view: buffers[id(view)], _emulator_number)
+        parameters = parameters_of(self.launch, views, lambda view: buffers[id(view)], emulator_number)
         spaces = self._workspaces(views, grid_)
         memories, self._emulated = self._emulated, []  # a launch that fails leaves none to the next
         if any(m.nbytes < s.nbytes for m, s in zip(memories, spaces, strict=False)) or not memories:
             memories = [np.zeros(s.nbytes, np.uint8) for s in spaces]
         for memory, space in zip(memories, spaces, strict=True):
-            parameters += [memory, memory, *(_emulator_number("index", n) for n in space.layout)]
+            parameters += [memory, memory, *(emulator_number("index", n) for n in space.layout)]
         maps = [
-            emulator.TensorMap(_tensor_map(views[m.matrix], m, 0), buffers[id(views[m.matrix])])
+            emulator.TensorMap(map_of(views[m.matrix], m, 0), buffers[id(views[m.matrix])])
             for m in self.launch.maps
         ]
         report = self._module.launch(
@@ -273,7 +268,7 @@ class Kernel:
         pairs = zip(views, self.launch.arguments, strict=True)
         return [size for view, want in pairs if isinstance(want, MemrefArgument) for size in view.shape]
 
-    def _workspaces(self, views: Sequence[Any], grid: runtime.Dim) -> list["_Space"]:
+    def _workspaces(self, views: Sequence[Any], grid: runtime.Dim) -> list["Space"]:
         """What a launch of this grid with these arguments gives the kernel beside them."""
         workspaces, count = self.launch.workspaces, math.prod(grid)
         if not workspaces:
@@ -281,7 +276,7 @@ class Kernel:
         if not workspaces[0].of_ctas:
             assert self.launch.grid is not None
             count = math.prod(self.launch.grid(self._sizes(views)))
-        return [_Space((count * w.rows, *w.row_shape), w.element_bytes) for w in workspaces]
+        return [Space((count * w.rows, *w.row_shape), w.element_bytes) for w in workspaces]
 
     def _block(self, given: Sequence[int] | None) -> runtime.Dim:
         """The block of a launch: the one that is compiled into the code, where there is one."""
@@ -320,20 +315,20 @@ class Kernel:
         for number, (arg, want) in enumerate(zip(args, wanted, strict=True)):
             what = f"kernel {self.name}, argument {number}"
             if isinstance(want, ScalarArgument):
-                views.append(_number(arg, want, what))
+                views.append(number_for(arg, want, what))
                 continue
             if isinstance(want, PointerArgument) and isinstance(arg, int) and 0 <= arg < 2**63:
                 views.append(arg)
                 continue
             found = arrays.view(arg)
-            if complaint := _misfit(found, want):
+            if complaint := misfit(found, want):
                 raise WeftError(f"{what}: {complaint}")
             views.append(found)
         return views
 
     def _run_on_gpu(self, views: Sequence[Any], grid: Any, block: Any, stream: Any) -> None:
         copies = [
-            runtime.DeviceArray.from_numpy(_packed(v))
+            runtime.DeviceArray.from_numpy(packed(v))
             if isinstance(v, ArrayView) and v.device == "cpu"
             else None
             for v in views
@@ -347,7 +342,7 @@ class Kernel:
             runtime.synchronize()
         for view, copy, want in zip(views, copies, self.launch.arguments, strict=True):
             if copy is not None and not isinstance(want, ScalarArgument) and want.writes:
-                view.numpy()[...] = _within(copy.to_numpy(), view)
+                view.numpy()[...] = within(copy.to_numpy(), view)
 
     def prepare(self, *args: Any) -> "Bound":
         """A launch with these arrays of one GPU and numbers, to be queued on it any number of times.
@@ -386,16 +381,16 @@ class Kernel:
         extents: Extents | None = None,
     ) -> runtime.Prepared:
         numbers = itertools.count()
-        args: list[runtime.Argument] = _parameters(
-            self.launch, views, lambda view: Parameter(bytes(8), next(numbers)), _gpu_number
+        args: list[runtime.Argument] = parameters_of(
+            self.launch, views, lambda view: Parameter(bytes(8), next(numbers)), gpu_number
         )
         of_argument = {n: i for i, n in enumerate(n for n, v in enumerate(views) if isinstance(v, ArrayView))}
         spaces, workspaces = self._workspaces(views, grid), None
         for number, space in enumerate(spaces, next(numbers)):
             pointer = Parameter(bytes(8), number)
-            args += [pointer, pointer, *(_gpu_number("index", n) for n in space.layout)]
+            args += [pointer, pointer, *(gpu_number("index", n) for n in space.layout)]
         for m in self.launch.maps:
-            args.append(Parameter(_tensor_map(views[m.matrix], m, 0).encode(), of_argument[m.matrix]))
+            args.append(Parameter(map_of(views[m.matrix], m, 0).encode(), of_argument[m.matrix]))
         if spaces:
             pool = self._pools.setdefault(runtime.current().ordinal, Pool())
             workspaces = PerStream(pool, [s.nbytes for s in spaces])
@@ -447,144 +442,3 @@ class Bound:
     def launch(self, stream: int) -> None:
         """Queue it on a stream of its GPU, by its handle, whatever GPU is the current one."""
         self.prepared.launch(stream, *self.addresses)
-
-
-def aligned_to(view: ArrayView) -> int:
-    """A number of bytes at whose multiples all rows begin: any that is a multiple of more is fine too.
-
-    Arrays of the CPU are copied to where they are aligned.
-    """
-    size = arrays.numpy_dtype(view.dtype).itemsize
-    starts = [s * size for n, s in zip(view.shape[:-1], view.strides, strict=False) if n > 1]
-    return math.gcd(*starts, 0 if view.device == "cpu" else view.address)
-
-
-def _tensor_map(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
-    """The map of a matrix for a kernel's parameter."""
-    *outer, columns = view.shape
-    size = arrays.numpy_dtype(view.dtype).itemsize
-    unit = tensor_map.ROW_BYTES
-    strides = [
-        # The stride of a single row is never used, but must be a legal one.
-        stride * size if count > 1 else ceil_div(columns * size, unit) * unit
-        for count, stride in zip(outer, view.strides, strict=False)
-    ]
-    return tensor_map.TensorMap(
-        address,
-        _MAP_TYPES.get(view.dtype, f"UINT{8 * size}"),
-        view.shape[::-1],
-        tuple(strides[::-1]),
-        (1,) * len(view.shape),
-        box=(*want.box[::-1], *[1] * (len(view.shape) - 2)),
-        swizzle=want.swizzle,
-        l2_promotion=want.l2_promotion,
-    )
-
-
-def _packed(view: ArrayView) -> Any:
-    """A CPU array's elements as far apart as they are, since the kernel may count on its strides."""
-    span = 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
-    flat = np.zeros(span, arrays.numpy_dtype(view.dtype))
-    _within(flat, view)[...] = view.numpy()
-    return flat
-
-
-def _within(flat: Any, view: ArrayView) -> Any:
-    """The elements of `view` in a flat array that spans them."""
-    # NumPy hands arrays to itself by a type's letter and width, which it doesn't understand of all fp8.
-    raw = flat.view(f"u{flat.itemsize}")
-    strides = [stride * flat.itemsize for stride in view.strides]
-    return np.lib.stride_tricks.as_strided(raw, view.shape, strides).view(flat.dtype)
-
-
-def _misfit(found: ArrayView, want: MemrefArgument | PointerArgument) -> str | None:
-    """Why an array can't be passed for a memref or pointer argument."""
-    if want.writes and found.readonly:
-        return "is written by the kernel, but the array is read-only"
-    if isinstance(want, PointerArgument):
-        if found.strides != arrays.contiguous_strides(found.shape):
-            return f"expects a contiguous array, whose address is passed, got strides {found.strides}"
-        return None
-    if found.dtype != want.dtype:
-        return f"expects elements of {want.dtype}, got {found.dtype}"
-    if len(found.shape) != len(want.shape) or any(
-        w is not None and w != f for w, f in zip(want.shape, found.shape, strict=True)
-    ):
-        shape = "x".join("?" if s is None else str(s) for s in want.shape)
-        return f"expects an array of shape {shape}, got {'x'.join(map(str, found.shape))}"
-    if any(not 1 <= size <= MOST_SIZE for size in found.shape):
-        return f"expects sizes from 1 to 2**31 - 1, got {found.shape}"
-    if min(found.strides, default=0) < 0:
-        return f"expects strides that aren't negative, got {found.strides}"
-    if want.contiguous and found.strides != arrays.contiguous_strides(found.shape):
-        return (
-            f"expects a contiguous array (or a kernel for memref<…, strided<…>>), got strides {found.strides}"
-        )
-    for dimension, (want_stride, stride) in enumerate(zip(want.strides, found.strides, strict=True)):
-        if want_stride is not None and found.shape[dimension] > 1 and stride != want_stride:
-            return f"expects stride {want_stride} in dimension {dimension}, got strides {found.strides}"
-    if want.writes and arrays.overlaps_itself(found):
-        return f"is written by the kernel, but elements share memory, with strides {found.strides}"
-    return None
-
-
-def _number(value: Any, want: ScalarArgument, what: str) -> Any:
-    if want.dtype not in _SCALARS:
-        raise WeftError(f"{what}: numbers of type {want.dtype} can't be passed")
-    if not isinstance(value, (int, float, np.number, np.bool_)):
-        raise WeftError(f"{what}: expects a number of type {want.dtype}, got {type(value).__name__}")
-    kind: Any = _SCALARS[want.dtype][1]
-    if issubclass(kind, np.floating):
-        if np.iscomplexobj(value) or (isinstance(value, int) and abs(value) >= 2**1024):
-            raise WeftError(f"{what}: expects a number of type {want.dtype}, got {shown(value)}")
-        return float(value)
-    least, most = (0, 1) if kind is np.bool_ else (np.iinfo(kind).min, np.iinfo(kind).max)
-    if isinstance(value, (float, np.inexact)) or not least <= value <= most:
-        raise WeftError(f"{what}: expects a whole number in {least}..{most}, got {shown(value)}")
-    return int(value)
-
-
-def _parameters(
-    launch: Launch,
-    views: Sequence[Any],
-    address: Callable[[ArrayView], Any],
-    number: Callable[[str, Any], Any],
-) -> list[Any]:
-    """The kernel's parameters: each memref as MLIR's descriptor (two pointers, an offset, sizes, strides)."""
-    flat: list[Any] = []
-    for want, view in zip(launch.arguments, views, strict=True):
-        if isinstance(want, ScalarArgument):
-            flat.append(number(want.dtype, view))
-        elif isinstance(want, PointerArgument):
-            flat.append(address(view) if isinstance(view, ArrayView) else number("index", view))
-        else:
-            pointer = address(view)
-            flat += [pointer, pointer]
-            flat += [number("index", n) for n in (0, *view.shape, *view.strides)]
-    return flat
-
-
-@dataclass(frozen=True)
-class _Space:
-    """Memory that a launch gives: a contiguous memref."""
-
-    shape: tuple[int, ...]
-    element_bytes: int
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.element_bytes
-
-    @property
-    def layout(self) -> tuple[int, ...]:
-        """What follows the pointers in the memref's descriptor: offset, sizes and strides."""
-        return (0, *self.shape, *arrays.contiguous_strides(self.shape))
-
-
-def _gpu_number(dtype: str, value: Any) -> runtime.Argument:
-    return _SCALARS[dtype][0], value
-
-
-def _emulator_number(dtype: str, value: Any) -> Any:
-    with np.errstate(over="ignore"):
-        return _SCALARS[dtype][1](value)

@@ -17,7 +17,8 @@ from weft.cuda_driver import api, call, context, entered
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError
 from weft.isa.tensor_map import ROW_BYTES
-from weft.kernel import Kernel, aligned_to
+from weft.kernel import Kernel
+from weft.kernel_arguments import aligned_to
 from weft.launcher import OVERLAP, Extents
 from weft.runtime import Prepared
 from weft.workspace import PerStream, Pool

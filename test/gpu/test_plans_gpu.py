@@ -151,7 +151,7 @@ for seed in range(4):
 assert [type(plan).__name__ for plan in multiply.plans._known.values()] == ["Handed"] * 2
 
 big = jnp.ones((8192, 8192), jnp.bfloat16) / 8192
-weft.matmul(big, big).block_until_ready()
+jax.block_until_ready((weft.matmul(big, big), big @ big))
 start, product = time.perf_counter(), big
 for _ in range(40):
     product = product @ big
