@@ -121,14 +121,11 @@ def _relay(said: IO[bytes] | None) -> None:
             shutil.copyfileobj(said, stderr)
 
 
-def _death(number: int, where: str, words: str, given: tuple[str, str] | None) -> Diagnostic:
-    """What to tell of a process that died of a signal in the phase `where`, having said `words`."""
+def _death(number: int, where: str, printed: str, given: tuple[str, str] | None) -> Diagnostic:
+    """The message about a process that a signal ended in the phase `where`; `printed` is its stderr."""
     from weft import reproducer
 
     name = signal.Signals(number).name
     if number == signal.SIGKILL:
         return Diagnostic(f"the system killed Weft ({name}) while {where}: it may have run out of memory")
-    reason = f"MLIR crashed ({name}) while {where}"
-    kept = reproducer.write(reason, words, given)
-    told = f"{reason}; this is a defect of MLIR or of Weft, whatever the input"
-    return Diagnostic(told, notes=reproducer.notes(kept, given))
+    return reproducer.crash(name, where, printed, given).diagnostics[0]

@@ -3,7 +3,6 @@
 import json
 import os
 import warnings
-import zlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,7 @@ from typing import Any
 from weft import cache, cache_keys, mlir, phase, reproducer, stages, worker
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn
-from weft.launch import Launch
 from weft.stages import Compiled
-from weft.target import Target
 
 TIMEOUT_SECONDS = 300.0
 NAME = "-"  # of a text without a file, in its locations
@@ -27,8 +24,9 @@ def compile_given(
     """What `stages.compile_module` makes of a module, a text or a Path. Raises WeftError as it does, and
     WeftInternalError where MLIR crashes on a text, or for an exception that nobody foresaw.
     """
+    name = str(given) if isinstance(given, Path) else name
     if isinstance(given, (str, Path)) and not phase.shared() and cache_keys.as_imported():
-        return _compiled_apart(given, arch, str(given) if isinstance(given, Path) else name, default, rows)
+        return _compiled_apart(given, arch, name, default, rows)
     try:
         return stages.compile_module(given, arch, name=name, default=default, rows=rows)
     except WeftError:
@@ -59,7 +57,7 @@ def _compiled_apart(
 
     def make() -> bytes:
         answer = _asked(given, options)
-        entry = zlib.compress(json.dumps(answer["compiled"]).encode(), 1)
+        entry = stages.to_entry(answer["compiled"])
         if not answer["lasting"]:
             raise _Passing(entry)
         return entry
@@ -72,7 +70,7 @@ def _compiled_apart(
         entry = cache.default().get_or_make("llvm", key, make)
     except _Passing as passing:
         entry = passing.entry
-    return _from_plain(json.loads(zlib.decompress(entry)))
+    return stages.of_entry(entry)
 
 
 class _Passing(Exception):
@@ -81,20 +79,6 @@ class _Passing(Exception):
     def __init__(self, entry: bytes) -> None:
         super().__init__()
         self.entry = entry
-
-
-def _plain(compiled: Compiled) -> dict[str, Any]:
-    launches = [launch.record() for launch in compiled.launches.values()]
-    kept = {name: getattr(compiled, name) for name in ("source", "name", "ptx_version", "llvm", "rows")}
-    return kept | {"target": str(compiled.target), "launches": launches}
-
-
-def _from_plain(plain: dict[str, Any]) -> Compiled:
-    launches = {launch.name: launch for launch in map(Launch.of_record, plain["launches"])}
-    major, minor = plain["ptx_version"]
-    target = Target.of(plain["target"])
-    source, name, llvm, rows = (plain[each] for each in ("source", "name", "llvm", "rows"))
-    return Compiled(source, name, target, (major, minor), llvm, launches, rows)
 
 
 def _asked(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -112,21 +96,14 @@ def _asked(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
         what = f"{options['name']}: MLIR didn't finish within {TIMEOUT_SECONDS:g} s"
         raise WeftError(what) from None
     except worker.DeathError as death:
-        raise _crash(death, given, options["name"]) from None
+        text = options["name"], _text(given)
+        raise reproducer.crash(death.cause, death.phase, death.said, text) from None
     for message in answer["warnings"]:
         warn(message)
     if "error" in answer:
         kind = WeftInternalError if answer["internal"] else WeftError
         raise kind(*map(_diagnostic, answer["error"]))
     return answer
-
-
-def _crash(death: worker.DeathError, given: str | Path, name: str) -> WeftInternalError:
-    text = name, _text(given)
-    reason = f"MLIR crashed ({death.cause}) while {death.phase}"
-    kept = reproducer.write(reason, death.said, text)
-    told = f"{reason}; this is a defect of MLIR or of Weft, whatever the input"
-    return WeftInternalError(Diagnostic(told, notes=reproducer.notes(kept, text)))
 
 
 def _diagnostic(plain: dict[str, Any]) -> Diagnostic:
@@ -156,7 +133,7 @@ def _compiled(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
     try:
         made = stages.compile_module(given, **options)
         module = mlir.parse(made.source, new_context(), made.name)
-        return {"compiled": _plain(made), "lasting": stages._says_all(module)}
+        return {"compiled": made.record(), "lasting": stages.decides_all(module)}
     except WeftError as error:
         return {"error": [asdict(d) for d in error.diagnostics], "internal": False}
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a report of a crash or an internal error needs, in one file: versions, command, phase and input."""
+"""Crashes and internal errors as messages, each with a file that holds all that a bug report needs."""
 
 import os
 import shlex
@@ -14,7 +14,7 @@ from weft.errors import Diagnostic, WeftInternalError
 
 
 def versions() -> str:
-    """Weft's version, and those of what it stands on."""
+    """The versions of Weft, its dependencies and Python."""
     from importlib.metadata import PackageNotFoundError, version
 
     found = [f"weft {weft.__version__}"]
@@ -27,9 +27,9 @@ def versions() -> str:
 
 
 def write(reason: str, details: str, given: tuple[str, str] | None) -> str:
-    """Writes the reproducer into the current directory, or a temporary one; returns where, as a sentence.
+    """Writes the reproducer to the current directory, or to a temporary one where that can't be written.
 
-    `given` is the input's name and its text.
+    Returns a sentence that names the file. `given` is the input's name and its text.
     """
     lines = [reason, versions(), f"command: {shlex.join(sys.argv)}", *details.strip().splitlines()]
     if given is not None:
@@ -49,26 +49,40 @@ def write(reason: str, details: str, given: tuple[str, str] | None) -> str:
 
 
 def text_of(path: Path) -> str:
-    """The text of an input file, as far as it can be had."""
+    """The text of an input file; a comment with the reason where it can't be read."""
     try:
         return path.read_text("utf-8", errors="replace")
     except OSError as failure:
         return f"// cannot be read: {failure.strerror}\n"
 
 
-def notes(kept: str, given: tuple[str, str] | None) -> tuple[Diagnostic, ...]:
-    """What is said below a crash or an internal error; `kept` is what `write` returned."""
-    about = f", on {given[0]}" if given else ""
-    return tuple(Diagnostic(text, severity="note") for text in (f"{versions()}{about}", kept))
-
-
 def internal_error(error: Exception, given: tuple[str, str] | None) -> WeftInternalError:
-    """The error that stands for one that nobody foresaw, with a reproducer written for it."""
+    """Writes a reproducer for an unexpected exception and returns the error to raise or report instead.
+
+    `given` is the name and the text of the input that led to it.
+    """
     where = phase.now()
     if isinstance(error, MemoryError):
-        return WeftInternalError(Diagnostic(f"out of memory while {where}", notes=notes("", given)[:1]))
+        return WeftInternalError(Diagnostic(f"out of memory while {where}", notes=(_versions(given),)))
     (what,) = traceback.format_exception_only(error)[-1:]
     reason = f"internal error while {where}: {what.strip()}"
-    kept = write(reason, "".join(traceback.format_exception(error)), given)
-    told = f"{reason}; this is a defect of Weft, whatever the input"
-    return WeftInternalError(Diagnostic(told, notes=notes(kept, given)))
+    return _defect(reason, "Weft", "".join(traceback.format_exception(error)), given)
+
+
+def crash(cause: str, where: str, printed: str, given: tuple[str, str] | None) -> WeftInternalError:
+    """Writes a reproducer for a process that died of `cause` in the phase `where`, and returns the error.
+
+    `printed` is the process's stderr, `given` the name and the text of its input.
+    """
+    return _defect(f"MLIR crashed ({cause}) while {where}", "MLIR or of Weft", printed, given)
+
+
+def _defect(reason: str, whose: str, details: str, given: tuple[str, str] | None) -> WeftInternalError:
+    kept = Diagnostic(write(reason, details, given), severity="note")
+    message = f"{reason}; this is a defect of {whose}, whatever the input"
+    return WeftInternalError(Diagnostic(message, notes=(_versions(given), kept)))
+
+
+def _versions(given: tuple[str, str] | None) -> Diagnostic:
+    about = f", on {given[0]}" if given else ""
+    return Diagnostic(f"{versions()}{about}", severity="note")

@@ -5,6 +5,7 @@ behind.
 import io
 import json
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,21 @@ class Compiled:
         """The machine code, disassembled. Raises WeftError with no disassembler installed."""
         return ptxas.disassemble(self.cubin)
 
+    def record(self) -> dict[str, Any]:
+        """What it is made of as plain values, from which `of_record` makes it again."""
+        kept = {name: getattr(self, name) for name in ("source", "name", "ptx_version", "llvm", "rows")}
+        launches = [launch.record() for launch in self.launches.values()]
+        return kept | {"target": str(self.target), "launches": launches}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> "Compiled":
+        """The module that such a record describes, also after a round trip through JSON."""
+        launches = [Launch.of_record(each) for each in record["launches"]]
+        major, minor = record["ptx_version"]
+        source, name, llvm, rows = (record[each] for each in ("source", "name", "llvm", "rows"))
+        target, by_name = Target.of(record["target"]), {launch.name: launch for launch in launches}
+        return cls(source, name, target, (major, minor), llvm, by_name, rows)
+
     def stages(self) -> tuple[str, ...]:
         """The passes that made the kernel, in order: what `ir` can show."""
         return tuple(str(e) for e in passes.elements(_pipeline(self.target, self.rows)))
@@ -155,26 +171,26 @@ def _is_module(given: Any) -> bool:
 def _compile(module: Any, target: Target, name: str, rows: str) -> Compiled:
     """What `compile_module` makes of a module."""
     kept = cache.default()
-    if kept.directory is None or not _says_all(module):
+    if kept.directory is None or not decides_all(module):
         return _lowered(module, target, name, rows)
     made: list[Compiled] = []
     placed = module.operation.get_asm(enable_debug_info=True)  # LLVM IR has the places of operations
 
     def lower() -> bytes:
         made.append(_lowered(module, target, name, rows))
-        return _record(made[0])
+        return to_entry(made[0].record())
 
     def key() -> cache.Key | None:
         decides = cache_keys.lowering()
         return decides and [placed, str(target), name, rows, *decides]
 
     entry = kept.get_or_make("llvm", key, lower)
-    return made[0] if made else _of_record(entry, str(module), name, target, rows)
+    return made[0] if made else of_entry(entry)
 
 
-def _says_all(module: Any) -> bool:
-    """Whether a module and Weft's code decide what it is lowered to. For a product without a schedule files
-    of tuned ones may.
+def decides_all(module: Any) -> bool:
+    """Whether only the module and Weft's code determine what it is lowered to. A product without a schedule
+    also depends on the user's files of tuned schedules.
     """
     return all("schedule" in op.attributes for op in operations(module, MatmulOp))
 
@@ -314,19 +330,14 @@ def _check_shared_bytes(module: Any, launches: dict[str, Launch], target: Target
             raise refuse(op, f"takes {count} bytes of shared memory: {limit}")
 
 
-def _record(compiled: Compiled) -> bytes:
-    """What a module was lowered to, but for what its caller has."""
-    launches = [launch.record() for launch in compiled.launches.values()]
-    record = {"ptx": compiled.ptx_version, "launches": launches, "llvm": compiled.llvm}
+def to_entry(record: Mapping[str, Any]) -> bytes:
+    """A record of a `Compiled` as the cache keeps it."""
     return zlib.compress(json.dumps(record).encode(), 1)
 
 
-def _of_record(entry: bytes, source: str, name: str, target: Target, rows: str) -> Compiled:
-    record = json.loads(zlib.decompress(entry))
-    launches = [Launch.of_record(each) for each in record["launches"]]
-    major, minor = record["ptx"]
-    by_name = {launch.name: launch for launch in launches}
-    return Compiled(source, name, target, (major, minor), record["llvm"], by_name, rows)
+def of_entry(entry: bytes) -> Compiled:
+    """What `to_entry` was given the record of."""
+    return Compiled.of_record(json.loads(zlib.decompress(entry)))
 
 
 def _packed(assembled: ptxas.Assembled) -> bytes:
