@@ -13,6 +13,7 @@ from weft.dialects.op import refuse
 from weft.dialects.roles import ROLES, title
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
+from weft.isa.launch_limits import MOST_SIZE
 from weft.launch import Launch, MemrefArgument
 from weft.mlir import cast, ir, operations
 
@@ -24,7 +25,7 @@ Shape = tuple[int, int, int]
 def shape_of(text: str) -> Shape:
     """The sizes in `MxNxK`. Raises WeftError for any other text."""
     parts = text.lower().split("x")
-    if len(parts) != 3 or not all(p.isascii() and p.isdigit() and 0 < int(p) < 2**31 for p in parts):
+    if len(parts) != 3 or not all(p.isascii() and p.isdigit() and 0 < int(p) <= MOST_SIZE for p in parts):
         raise WeftError(
             f"--shape expects MxNxK, three sizes from 1 to 2**31 - 1 (256x256x64, say), got '{text}'"
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
+from weft.isa.launch_limits import MOST_SIZE
 from weft.tools import cli
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ _FLOATS = ("f32", "f64")
 _HALVES = ("f16", "bf16")
 _NEW = re.compile(r"(random|zeros):(.*)")
 _SIZES = re.compile(r"(\d+(?:x\d+)*)(?:x([A-Za-z]\w*))?")
-_MOST = 2**31 - 1  # of one size
 _ARG_HELP = (
     "an argument, in order, or N=VALUE for argument N (from 0): FILE.npy (an array, written back if it "
     "changes), random:SIZES or zeros:SIZES for a new array (128x64, with its type 128x64xbf16), a number, "
@@ -179,7 +179,7 @@ def new_array(
     kind, sizes = asked.groups()
     match = _SIZES.fullmatch(sizes)
     shape = [int(size[:20]) for size in match[1].split("x")] if match else []
-    if match is None or not all(1 <= size <= _MOST for size in shape):
+    if match is None or not all(1 <= size <= MOST_SIZE for size in shape):
         raise WeftError(f"--arg {text}: expected sizes from 1 to 2**31 - 1 such as {kind}:128x64")
     named = match[2]
     if named is None and dtype is None:

@@ -2,15 +2,14 @@
 
 import itertools
 import math
-import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from weft import arrays, late_imports, runtime, torch_tensors
+from weft import arrays, late_imports, module_arguments, runtime, torch_tensors
 from weft.apart import compile_given
 from weft.arrays import ArrayView
 from weft.builder import Module
@@ -30,7 +29,6 @@ from weft.kernel_arguments import (
     within,
 )
 from weft.launch import Launch, MemrefArgument, PointerArgument, ScalarArgument
-from weft.launch_limits import BLOCK_LIMITS, GRID_LIMITS, MOST_THREADS
 from weft.launcher import Extents, Parameter
 from weft.ptxas import Resources
 from weft.stages import Compiled, compile_module
@@ -261,7 +259,7 @@ class Kernel:
                 tiles, ctas = math.prod(grid), math.prod(self.launch.cluster)
                 most = max(each * multiprocessors // ctas, 1) * ctas
                 grid = (min(tiles, most) if each else tiles, 1, 1)
-        return self._extents("grid", grid, GRID_LIMITS), self._block(block)
+        return self._extents(module_arguments.grid, grid), self._block(block)
 
     def _sizes(self, views: Sequence[Any]) -> list[int]:
         """The sizes of all memref arguments."""
@@ -284,26 +282,17 @@ class Kernel:
             given = self.launch.block
         if given is None:
             raise WeftError(f"kernel {self.name} doesn't say its block: pass block=(x, y, z)")
-        block = self._extents("block", given, BLOCK_LIMITS)
-        if math.prod(block) > MOST_THREADS:
-            raise WeftError(f"kernel {self.name}: a block of {block} has more than {MOST_THREADS} threads")
+        block = self._extents(module_arguments.block, given)
         if self.launch.block not in (None, block):
             raise WeftError(f"kernel {self.name} is compiled for a block of {self.launch.block}, got {block}")
         return block
 
-    def _extents(self, what: str, given: Any, limits: runtime.Dim) -> runtime.Dim:
-        """A grid or block as the three numbers that it must be."""
+    def _extents(self, checked: Callable[[Any], list[int]], given: Any) -> runtime.Dim:
+        """A grid or block, `checked` by one of `module_arguments`."""
         try:
-            x, y, z = map(operator.index, given)
-        except (TypeError, ValueError):
-            raise WeftError(
-                f"kernel {self.name}: expects a {what} of three integers (x, y, z), got {shown(given)}"
-            ) from None
-        for axis, count, limit in zip("xyz", (x, y, z), limits, strict=True):
-            if not 1 <= count <= limit:
-                raise WeftError(
-                    f"kernel {self.name}: a {what} of {shown((x, y, z))} isn't in 1..{limit} on {axis}"
-                )
+            x, y, z = checked(given)
+        except WeftError as error:
+            raise WeftError(f"kernel {self.name}: {error.diagnostics[0].message}") from None
         return x, y, z
 
     def _views(self, args: Sequence[Any]) -> list[Any]:

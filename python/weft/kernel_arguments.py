@@ -12,8 +12,8 @@ from weft.arrays import ArrayView
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError, shown
 from weft.isa import tensor_map
+from weft.isa.launch_limits import size_complaint
 from weft.launch import Launch, MemrefArgument, PointerArgument, ScalarArgument
-from weft.launch_limits import MOST_SIZE
 from weft.map_parameters import MapParameter
 
 # MLIR scalar types as `struct` formats and as NumPy types.
@@ -95,8 +95,9 @@ def misfit(found: ArrayView, want: MemrefArgument | PointerArgument) -> str | No
     ):
         shape = "x".join("?" if s is None else str(s) for s in want.shape)
         return f"expects an array of shape {shape}, got {'x'.join(map(str, found.shape))}"
-    if any(not 1 <= size <= MOST_SIZE for size in found.shape):
-        return f"expects sizes from 1 to 2**31 - 1, got {found.shape}"
+    for size in found.shape:
+        if complaint := size_complaint(size):
+            return f"{complaint}, in an array of shape {found.shape}"
     if min(found.strides, default=0) < 0:
         return f"expects strides that aren't negative, got {found.strides}"
     if want.contiguous and found.strides != arrays.contiguous_strides(found.shape):

@@ -6,6 +6,7 @@ from typing import Any
 from weft import mlir
 from weft.dialects.op import refuse
 from weft.errors import Diagnostic, WeftError
+from weft.isa.launch_limits import block_complaint, grid_complaint
 from weft.isa.suggest import did_you_mean
 from weft.kernel_functions import argument_types
 from weft.kernel_functions import block as block_of
@@ -20,7 +21,6 @@ from weft.launch import (
     ScalarArgument,
     SizesMap,
 )
-from weft.launch_limits import block_complaint, grid_complaint, size_complaint
 from weft.map_parameters import read_maps
 from weft.mlir import ir, llvm
 from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE
@@ -121,9 +121,6 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
         if found is None or found[1] not in (0, dynamic):
             raise WeftError(Diagnostic(f"{what}: it needs strides and no offset", place))
         shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
-        for size in shape:
-            if size is not None and (complaint := size_complaint(size)):
-                raise WeftError(Diagnostic(f"{what}: {complaint}", place))
         return MemrefArgument(
             str(kind.element_type),
             shape,

@@ -1,13 +1,14 @@
-"""What users give `weft.Module` and `weft.memref`, checked: bindings answer mistakes with C++ signatures."""
+"""Checks of what users give `weft.Module` and `weft.memref`: the bindings' own errors show C++ signatures."""
 
 import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import launch_limits, mlir
+from weft import mlir
 from weft.dialects.op import string_complaint
 from weft.errors import WeftError, shown
+from weft.isa import launch_limits
 from weft.mlir import ir
 from weft.target import Target
 
@@ -88,7 +89,7 @@ def _stride(given: object) -> int:
     if stride is None:
         raise WeftError(f"strides must hold integers and '?', got {shown(given)}")
     if not 0 <= stride <= _MOST_STRIDE:
-        raise WeftError(f"strides must be in 0..2**63 - 1, got {stride}")
+        raise WeftError(f"strides must be in 0..2**63 - 1, got {shown(stride)}")
     return stride
 
 

@@ -18,13 +18,13 @@ from weft.arrays import ArrayView
 from weft.dialects.roles import ROLES, extents
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, ceil_div
 from weft.errors import WeftError
+from weft.isa.launch_limits import size_complaint
 from weft.launcher import OVERLAP
 from weft.multiply_options import Options, check_groups, checked_activation
 from weft.padded_rows import Copied
 from weft.passes import choice
 from weft.plans import DESCRIBE, Handed, Plan, Plans, one_by_one, reach
 
-_TOO_LARGE = 2**31
 # What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
 _OUTPUTS = {"i8": "i32", "ui8": "i32", "f8E4M3FN": "bf16", "f8E5M2": "bf16"}
 
@@ -424,10 +424,8 @@ def _view(name: str, array: Any) -> ArrayView:
         view = arrays.view(array)
     except WeftError as error:
         raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
-    if not all(view.shape):
-        raise WeftError(f"weft.matmul: expects sizes of at least 1, got {name} of {_sizes(view)}")
-    if any(size >= _TOO_LARGE for size in view.shape):
-        raise WeftError(f"weft.matmul: expects sizes below 2**31, got {name} of {_sizes(view)}")
+    if complaint := next(filter(None, map(size_complaint, view.shape)), None):
+        raise WeftError(f"weft.matmul: {name}: {complaint}, in an array of {_sizes(view)}")
     # NumPy has negative ones for a single row, too, where they say nothing.
     strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
     if min(strides, default=0) < 0:

@@ -19,11 +19,11 @@ from weft.dialects.tile import AllocOp, MatmulOp
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa import identifiers
 from weft.isa.computed import computed
+from weft.isa.launch_limits import size_complaint
 from weft.isa.suggest import did_you_mean
-from weft.kernel_functions import is_lowered, kernels
+from weft.kernel_functions import argument_types, is_lowered, kernels
 from weft.launch import Launch
 from weft.launch_attributes import read_launch
-from weft.launch_limits import size_complaint
 from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.target import Target, told_of_default
@@ -263,8 +263,9 @@ def _check_names(module: Any) -> None:
 
 def _check_sizes(module: Any) -> None:
     """Raises WeftError for matrices of sizes that no launch can have."""
-    for function in operations(module, func.FuncOp, gpu.GPUFuncOp):
-        for kind in function.attributes["function_type"].value.inputs:
+    given = [(f, f.attributes["function_type"].value.inputs) for f in operations(module, func.FuncOp)]
+    for function, kinds in (*given, *((k, argument_types(k)) for k in kernels(module))):
+        for kind in kinds:
             for number in range(kind.rank) if isinstance(kind, ir.MemRefType) else ():
                 complaint = None if kind.is_dynamic_dim(number) else size_complaint(kind.shape[number])
                 if complaint:

@@ -106,7 +106,7 @@ def test_faults_give_one_and_name_the_file(emulate, tmp_path):
         (SCALE, [], "has 3 parameters, got 0 arguments"),
         (SCALE, ["--grid", "1,2,3,4"], "--grid expects one to three numbers"),
         (SCALE, ["--block", "-1"], "--block expects one to three numbers"),
-        (SCALE, ["--block", "0", *arguments("1", "2.0", "3")], "a block has 1 to 1024 threads"),
+        (SCALE, ["--block", "0", *arguments("1", "2.0", "3")], "block must be in 1..1024 on x, got 0"),
         (SCALE, ["--shared", "many"], "--shared expects a number from 0"),
         (SCALE, arguments("none.npy"), "cannot read 'none.npy'"),
         (SCALE, arguments("k.ptx.npy"), "cannot read 'k.ptx.npy'"),

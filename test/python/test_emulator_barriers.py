@@ -11,7 +11,7 @@ from weft import emulator
 
 @pytest.mark.parametrize("seed", [-1, "x", 1.5])
 def test_a_seed_is_a_number_from_0(seed):
-    with pytest.raises(weft.WeftError, match="seed is a number from 0, got"):
+    with pytest.raises(weft.WeftError, match=r"seed must be a whole number in 0\.\.\d+, got"):
         launch("ret;", seed=seed)
     launch("ret;", seed=np.int64(3))
 

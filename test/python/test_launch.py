@@ -97,13 +97,13 @@ BLOCK = "known_block_size = array<i32: 64, 1, 1>"
     "asked, said",
     [
         ({"block": (32, 1, 1)}, r"is compiled for a block of \(64, 1, 1\), got \(32, 1, 1\)"),
-        ({"block": 64}, r"expects a block of three integers \(x, y, z\), got 64"),
-        ({"block": ()}, r"expects a block of three integers \(x, y, z\), got \(\)"),
-        ({"block": (64, 1)}, "expects a block of three integers"),
-        ({"block": (64.0, 1, 1)}, "expects a block of three integers"),
-        ({"grid": (1, 1)}, r"expects a grid of three integers \(x, y, z\), got \(1, 1\)"),
-        ({"grid": 1}, "expects a grid of three integers"),
-        ({"grid": (1, 0, 1)}, r"a grid of \(1, 0, 1\) isn't in 1..65535 on y"),
+        ({"block": 64}, r"block must be a sequence of integers, got 64"),
+        ({"block": ()}, r"block must be three integers \(x, y, z\), got 0: \(\)"),
+        ({"block": (64, 1)}, "block must be three integers"),
+        ({"block": (64.0, 1, 1)}, "block must be three integers"),
+        ({"grid": (1, 1)}, r"grid must be three integers \(x, y, z\), got 2: \(1, 1\)"),
+        ({"grid": 1}, "grid must be a sequence of integers"),
+        ({"grid": (1, 0, 1)}, r"grid must be in 1\.\.65535 on y, got 0: \(1, 0, 1\)"),
     ],
 )
 def test_a_launch_of_other_sizes_is_refused(asked, said):
@@ -115,9 +115,9 @@ def test_a_launch_of_other_sizes_is_refused(asked, said):
 def test_a_block_that_the_kernel_does_not_say_has_at_most_1024_threads():
     kernel = weft.compile(kernel_of("", ""), arch="sm_80")
     for block, said in [
-        ((1024, 2, 1), "a block of (1024, 2, 1) has more than 1024 threads"),
-        ((2048, 1, 1), "a block of (2048, 1, 1) isn't in 1..1024 on x"),
-        ((1, 1, 65), "a block of (1, 1, 65) isn't in 1..64 on z"),
+        ((1024, 2, 1), "block must have at most 1024 threads, got 2048: (1024, 2, 1)"),
+        ((2048, 1, 1), "block must be in 1..1024 on x, got 2048"),
+        ((1, 1, 65), "block must be in 1..64 on z, got 65"),
         (None, "kernel k doesn't say its block: pass block=(x, y, z)"),
     ]:
         with pytest.raises(weft.WeftError) as caught:

@@ -60,6 +60,7 @@ def test_a_module_is_not_compiled_inside_of_its_own_function(build):
         ((2**20, 1, 1), r"in 1\.\.1024 on x, got 1048576"),
         ((1, 1, 65), r"in 1\.\.64 on z, got 65"),
         ((2**64, 1, 1), "on x"),
+        pytest.param((10**5000, 1, 1), "on x, got a number of 16610 bits", id="long"),
         ((32, 32, 2), "at most 1024 threads, got 2048"),
     ],
 )
@@ -126,6 +127,8 @@ def test_a_type_of_another_module_is_refused():
         (((4, 4), None), "element must be"),
         (((2**40, 4), "f32"), r"sizes must be in 1\.\.2147483647, got 1099511627776"),
         ((("9" * 5000, 4), "f32"), "shape must hold"),
+        (((10**5000, 4), "f32"), "sizes must be in .*, got a number of 16610 bits"),
+        (((4, 4), "f32", (10**5000, 1)), "strides must be in .*, got a number too long to print"),
         (((0, 4), "f32"), "sizes must be"),
         (((-1, 4), "f32"), "sizes must be"),
         (((1.5, 4), "f32"), "shape must hold integers"),

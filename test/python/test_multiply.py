@@ -248,6 +248,9 @@ def test_who_asks_for_a_kernel_that_there_is_not_is_told_where():
     assert refused.value.diagnostics[0].location.file == __file__
 
 
+NO_SIZE = "sizes must be in 1..2147483647, got 0, in an array of"
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -266,11 +269,20 @@ def test_who_asks_for_a_kernel_that_there_is_not_is_told_where():
         ),
         (lambda: told(out_dtype="f64"), "expects out_dtype to be one of f32, "),
         (lambda: told(out_dtype=np.float32), "got <class 'numpy.float32'>"),
-        (lambda: weft.matmul(small(0, 64), small(64, 8)), "expects sizes of at least 1, got a of 0 x 64"),
-        (lambda: weft.matmul(small(8, 0), small(0, 8)), "expects sizes of at least 1, got a of 8 x 0"),
-        (lambda: weft.matmul(small(8, 8), small(8, 0)), "expects sizes of at least 1, got b of 8 x 0"),
-        (lambda: told(out=small(8, 0)), "expects sizes of at least 1, got out of 8 x 0"),
-        (lambda: weft.matmul(small(0, 8, 8), small(8, 8)), "got a of 0 x 8 x 8"),
+        (
+            lambda: weft.matmul(small(0, 64), small(64, 8)),
+            f"a: {NO_SIZE} 0 x 64",
+        ),
+        (
+            lambda: weft.matmul(small(8, 0), small(0, 8)),
+            f"a: {NO_SIZE} 8 x 0",
+        ),
+        (
+            lambda: weft.matmul(small(8, 8), small(8, 0)),
+            f"b: {NO_SIZE} 8 x 0",
+        ),
+        (lambda: told(out=small(8, 0)), f"out: {NO_SIZE} 8 x 0"),
+        (lambda: weft.matmul(small(0, 8, 8), small(8, 8)), f"a: {NO_SIZE} 0 x 8 x 8"),
         (
             lambda: weft.matmul(small(8, 8)[::-1], small(8, 8)),
             "weft.matmul: expects a with strides that aren't negative, got (-8, 1) (copy it)",

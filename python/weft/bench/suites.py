@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 from weft.errors import WeftError
+from weft.isa.launch_limits import MOST_SIZE
 from weft.isa.suggest import did_you_mean
 
 
@@ -69,7 +70,7 @@ def shapes(text: str, grouped: bool = True) -> tuple[Shape, ...]:
     groups, m, most, n, k = (None if p is None else int(p) for p in (found.groups() if found else [None] * 5))
     sizes = [size for size in (m, n, k, most) if size is not None]
     other = groups is None and most is not None and not grouped
-    if m is None or n is None or k is None or other or not all(0 < size < 2**31 for size in sizes):
+    if m is None or n is None or k is None or other or not all(0 < size <= MOST_SIZE for size in sizes):
         of_groups = " 4@8192x4096x7168 for 4 groups of about 8192 rows,"
         of_groups += " 4@256/4096x4096x7168 for as many with room for 4096 rows each,"
         raise WeftError(

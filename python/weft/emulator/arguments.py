@@ -28,13 +28,13 @@ class Struct:
     """
 
     def __init__(self, size: int, fields: Mapping[int, object]) -> None:
-        self.size = _number("the size of a Struct", size, _MOST_PARAMETERS)
+        self.size = whole_number("the size of a Struct", size, _MOST_PARAMETERS)
         self.arrays: dict[int, npt.NDArray[np.generic]] = {}
         self._data = bytearray(self.size)
         if not isinstance(fields, Mapping):
             raise WeftError(f"the fields of a Struct are a dictionary by offset, got {shown(fields)}")
         for key, value in fields.items():
-            offset = _number("an offset in a Struct", key, self.size)
+            offset = whole_number("an offset in a Struct", key, self.size)
             what = f"field {offset} of a Struct"
             if isinstance(value, np.ndarray):
                 check_buffer(value, what)
@@ -91,13 +91,17 @@ def _is_beyond_owner(array: npt.NDArray[np.generic]) -> bool:
     return begin < first or end > last
 
 
-def _number(what: str, value: object, most: int) -> int:
+MOST_NUMBER = 2**63 - 1
+
+
+def whole_number(what: str, value: object, most: int = MOST_NUMBER) -> int:
+    """An integer in 0..`most`. Raises WeftError for anything else."""
     try:
         number = index(value)  # type: ignore[arg-type]
     except TypeError:
         number = -1
     if not 0 <= number <= most:
-        raise WeftError(f"{what} is a whole number in 0..{most}, got {shown(value)}")
+        raise WeftError(f"{what} must be a whole number in 0..{most}, got {shown(value)}")
     return number
 
 

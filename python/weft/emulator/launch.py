@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.arguments import Buffers, parameters
+from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, whole_number
 from weft.emulator.errors import Deadlock, Fault, PtxError
 from weft.emulator.machine import Machine, Totals
 from weft.emulator.memory import WINDOWS, Device, Segment, wrap
@@ -22,13 +22,12 @@ from weft.emulator.watch import Watch
 from weft.emulator.wave import Dim3, Grid, Launch, Wave
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS
+from weft.isa.launch_limits import MOST_THREADS, block_complaint, grid_complaint
 from weft.isa.suggest import did_you_mean
 
 Progress = Callable[[int, int], None]
 _WAVE_WARPS = 64
-_MAX_THREADS = 1024
 _MAX_CLUSTER = 16
-_MAX_GRID: Dim3 = (2**31 - 1, 65535, 65535)
 
 
 @dataclass(frozen=True)
@@ -95,9 +94,9 @@ class Module:
         Raises PtxError for instructions that aren't supported, Fault, Deadlock, and WeftError for a launch
         that doesn't fit the kernel.
         """
-        seed = None if seed is None else _count("seed", seed)
-        limit = None if max_instructions is None else _count("max_instructions", max_instructions)
-        shared_bytes = _count("shared_bytes", shared_bytes)
+        seed = None if seed is None else whole_number("seed", seed)
+        limit = None if max_instructions is None else whole_number("max_instructions", max_instructions)
+        shared_bytes = whole_number("shared_bytes", shared_bytes)
         sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
         if progress is not None and not callable(progress):
             raise WeftError(f"progress is a function of two numbers, got {shown(progress)}")
@@ -236,7 +235,7 @@ def _dims(what: str, dims: Any) -> Dim3:
         values = tuple(map(operator.index, dims if isinstance(dims, list | tuple | np.ndarray) else (dims,)))
     except TypeError:
         values = ()
-    if not 1 <= len(values) <= 3 or any(abs(n) > _MOST for n in values):
+    if not 1 <= len(values) <= 3 or any(abs(n) > MOST_NUMBER for n in values):
         raise WeftError(f"a {what} is a whole number, or one to three of them, got {shown(dims)}")
     x, y, z = (*values, 1, 1)[:3]
     return x, y, z
@@ -265,19 +264,6 @@ def _most_shared(target: str) -> int:
     return max(c.shared_bytes for c in CHIPS.values())
 
 
-_MOST = 2**63 - 1
-
-
-def _count(what: str, given: Any) -> int:
-    try:
-        number = operator.index(given)
-    except TypeError:
-        number = -1
-    if not 0 <= number <= _MOST:
-        raise WeftError(f"{what} is a number from 0, got {shown(given)}")
-    return number
-
-
 def _flag(what: str, given: Any) -> bool:
     if not isinstance(given, bool | np.bool_):
         raise WeftError(f"{what} is True or False, got {shown(given)}")
@@ -290,10 +276,8 @@ def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]
         raise WeftError(f"a grid of {launch.grid} blocks can't be cut into clusters of {launch.cluster}")
     if not (isinstance(launch.arithmetic, str) and launch.arithmetic in ("hardware", "exact")):
         raise WeftError(f"arithmetic is 'hardware' or 'exact', got {shown(launch.arithmetic)}")
-    if min(launch.block) < 1 or launch.threads > _MAX_THREADS:
-        raise WeftError(f"a block has 1 to {_MAX_THREADS} threads, got {launch.block}")
-    if any(not 1 <= n <= most for n, most in zip(launch.grid, _MAX_GRID, strict=True)):
-        raise WeftError(f"a grid has 1 to {_MAX_GRID} blocks, got {launch.grid}")
+    if complaint := block_complaint(launch.block) or grid_complaint(launch.grid):
+        raise WeftError(f"kernel '{kernel}': {complaint}")
     room = _most_shared(target)
     if launch.shared_bytes > room:
         raise WeftError(
@@ -303,7 +287,7 @@ def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]
     if required != launch.block:
         raise WeftError(f"kernel '{kernel}' requires blocks of {required}, got {launch.block}")
     most = 1
-    for extent in directives.get("maxntid", (_MAX_THREADS,)):
+    for extent in directives.get("maxntid", (MOST_THREADS,)):
         most *= extent
     if launch.threads > most:
         raise WeftError(f"kernel '{kernel}' allows {most} threads in a block, got {launch.threads}")

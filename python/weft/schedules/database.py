@@ -20,12 +20,12 @@ from weft.dialects.schedule import AnySchedule, Types, ceil_div, read_schedule
 from weft.dialects.tile_types import ELEMENT_TYPES
 from weft.errors import WeftError, warn
 from weft.isa.chips import CHIPS
+from weft.isa.launch_limits import MOST_SIZE
 from weft.target import Target
 
 VARIABLE = "WEFT_SCHEDULES"
 _CLASSES = (8, 16, 32, 64)  # of M; beyond them multiples of the last
 _TWINS = {"f16": "bf16", "bf16": "f16"}
-_MOST = 2**31 - 1  # of a size
 _ENCODING = "utf-8", "surrogateescape"  # what isn't UTF-8 is kept as it is
 
 
@@ -113,8 +113,8 @@ class Entry:
         given = self.product
         for name in ("m", "n", "k"):
             size = getattr(given, name)
-            if type(size) is not int or not 1 <= size <= _MOST:
-                return f"expects {name} to be an integer from 1 to {_MOST}, got {size!r}"
+            if type(size) is not int or not 1 <= size <= MOST_SIZE:
+                return f"expects {name} to be an integer from 1 to {MOST_SIZE}, got {size!r}"
         for f in fields(Types):
             value, kind = getattr(given.types, f.name), str if f.default is MISSING else type(f.default)
             if type(value) is not kind:

@@ -1,4 +1,4 @@
-"""What a launch can't exceed on any chip, and what is wrong with a block, a grid or a size that does."""
+"""Limits of a launch that hold on every chip, and the messages for blocks, grids and sizes beyond them."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ MOST_SIZE = 2**31 - 1  # of an array along one dimension: kernels and tensor map
 
 
 def block_complaint(block: Sequence[int]) -> str | None:
-    """What is wrong with the threads of a CTA on x, y and z."""
+    """Why no launch can have a CTA of so many threads on x, y and z; None where one can."""
     if found := _extents_complaint("block", block, BLOCK_LIMITS):
         return found
     if (threads := math.prod(block)) > MOST_THREADS:
@@ -19,13 +19,13 @@ def block_complaint(block: Sequence[int]) -> str | None:
 
 
 def grid_complaint(grid: Sequence[int]) -> str | None:
-    """What is wrong with the CTAs of a launch on x, y and z."""
+    """Why no launch can have so many CTAs on x, y and z; None where one can."""
     return _extents_complaint("grid", grid, GRID_LIMITS)
 
 
 def size_complaint(size: int) -> str | None:
-    """What is wrong with the size of an array along one dimension."""
-    return None if 1 <= size <= MOST_SIZE else f"sizes must be in 1..{MOST_SIZE}, got {size}"
+    """Why no kernel takes an array of that size along one dimension; None where one does."""
+    return None if 1 <= size <= MOST_SIZE else f"sizes must be in 1..{MOST_SIZE}, got {_text(size)}"
 
 
 def _extents_complaint(what: str, extents: Sequence[int], limits: Sequence[int]) -> str | None:
@@ -33,9 +33,14 @@ def _extents_complaint(what: str, extents: Sequence[int], limits: Sequence[int])
         return f"{what} must be three integers (x, y, z), got {len(extents)}: {_listed(extents)}"
     for axis, extent, most in zip("xyz", extents, limits, strict=True):
         if not 1 <= extent <= most:
-            return f"{what} must be in 1..{most} on {axis}, got {extent}: {_listed(extents)}"
+            return f"{what} must be in 1..{most} on {axis}, got {_text(extent)}: {_listed(extents)}"
     return None
 
 
 def _listed(extents: Sequence[int]) -> str:
-    return f"({', '.join(map(str, extents))})"
+    return f"({', '.join(map(_text, extents))})"
+
+
+def _text(number: int) -> str:
+    """The number; Python refuses to print those of thousands of digits."""
+    return str(number) if number.bit_length() <= 64 else f"a number of {number.bit_length()} bits"
