@@ -1,9 +1,8 @@
 """Weft's dialects. `context()` gives an MLIR context that knows them all."""
 
-import os
-import threading
 from typing import Any
 
+from weft import locks
 from weft.dialects.instruction import InstructionOp
 from weft.dialects.mma import Mma
 from weft.dialects.tcgen05 import Tcgen05
@@ -35,7 +34,7 @@ def context() -> Any:
 
 
 # `load` keeps the module that it works on in the class, where another thread would replace it meanwhile.
-_lock = threading.RLock()
+_lock = locks.reentrant()
 
 
 def _load(dialect: Any) -> None:
@@ -45,11 +44,3 @@ def _load(dialect: Any) -> None:
         dialect.load()
     finally:
         dialect._mlir_module = before  # or the class would keep the context
-
-
-def _after_fork() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

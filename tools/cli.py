@@ -196,14 +196,16 @@ def speaking_of(name: str) -> Iterator[None]:
     try:
         yield
     except WeftError as error:
-        raise WeftError(*(_renamed(d, name) for d in error.diagnostics)) from None
+        raise WeftError(*(renamed(d, "-", name) for d in error.diagnostics)) from None
 
 
-def _renamed(diagnostic: Diagnostic, name: str) -> Diagnostic:
+def renamed(diagnostic: Diagnostic, before: str, after: str) -> Diagnostic:
+    """The diagnostic and its notes, where locations in the file `before` are in the file `after`."""
     place = diagnostic.location
-    if place is not None and place.file == "-":
-        place = replace(place, file=name)
-    return replace(diagnostic, location=place, notes=tuple(_renamed(n, name) for n in diagnostic.notes))
+    if place is not None and place.file == before:
+        place = replace(place, file=after)
+    notes = tuple(renamed(note, before, after) for note in diagnostic.notes)
+    return replace(diagnostic, location=place, notes=notes)
 
 
 def write(path: str, data: str | bytes) -> None:

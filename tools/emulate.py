@@ -1,7 +1,7 @@
 """`weft emulate`: runs a kernel of any PTX or .mlir file on the CPU, and reports what GPUs let pass."""
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import Diagnostic, WeftError
@@ -150,14 +150,8 @@ def _tell(report: "Report", name: str, arguments: list[values.Argument], options
 
 
 def _of_file(error: WeftError, name: str) -> list[Diagnostic]:
-    """The error's messages, about the file that was read rather than the text."""
-    found: list[Diagnostic] = []
-    for diagnostic in error.diagnostics:
-        place = diagnostic.location
-        if place is not None and place.file == "<ptx>":
-            diagnostic = replace(diagnostic, location=replace(place, file=name))
-        found.append(diagnostic)
-    return found
+    """The error's messages, with locations in the file that was read."""
+    return [cli.renamed(diagnostic, "<ptx>", name) for diagnostic in error.diagnostics]
 
 
 def _number(text: str, option: str) -> int:

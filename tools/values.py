@@ -210,9 +210,7 @@ def filled(
         sizes = "x".join(map(str, shape))
         raise WeftError(f"an array of {sizes} takes too much memory: this machine has {present >> 30} GiB")
     flat = np.zeros(span, wanted) if kind == "zeros" else _random(span, wanted, seed)
-    # NumPy doesn't find every type of ml_dtypes again by its letter: strides are set on plain integers.
-    plain = flat.view(f"u{flat.itemsize}")
-    return np.lib.stride_tricks.as_strided(plain, shape, [s * flat.itemsize for s in steps]).view(wanted)
+    return arrays.strided(flat, shape, steps)
 
 
 def _random(count: int, dtype: "np.dtype[Any]", seed: int) -> "npt.NDArray[Any]":

@@ -120,6 +120,14 @@ def overlap(x: ArrayView, y: ArrayView) -> bool:
         return True
 
 
+def strided(flat: npt.NDArray[Any], shape: Sequence[int], strides: Sequence[int]) -> npt.NDArray[Any]:
+    """A view of a flat array with that shape and those strides, in elements."""
+    # as_strided passes the array on by its type's letter and width, which don't identify all fp8 types.
+    plain = flat.view(f"u{flat.itemsize}")
+    in_bytes = [stride * flat.itemsize for stride in strides]
+    return np.lib.stride_tricks.as_strided(plain, shape, in_bytes).view(flat.dtype)
+
+
 def overlaps_itself(view: ArrayView) -> bool:
     """Whether two elements of an array share memory, or may: what is written there depends on the order."""
     dimensions = sorted((abs(s), n) for n, s in zip(view.shape, view.strides, strict=True) if n > 1)

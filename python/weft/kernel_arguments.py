@@ -74,10 +74,7 @@ def packed(view: ArrayView) -> Any:
 
 def within(flat: Any, view: ArrayView) -> Any:
     """The elements of `view` in a flat array that spans them."""
-    # NumPy hands arrays to itself by a type's letter and width, which it doesn't understand of all fp8.
-    raw = flat.view(f"u{flat.itemsize}")
-    strides = [stride * flat.itemsize for stride in view.strides]
-    return np.lib.stride_tricks.as_strided(raw, view.shape, strides).view(flat.dtype)
+    return arrays.strided(flat, view.shape, view.strides)
 
 
 def misfit(found: ArrayView, want: MemrefArgument | PointerArgument) -> str | None:
