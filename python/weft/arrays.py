@@ -91,6 +91,10 @@ class ArrayView:
         return np.asarray(_Memory(self)).view(numpy_dtype(self.dtype))
 
 
+class Planned(ArrayView):
+    """An array that will have memory only when what is planned with it runs."""
+
+
 class _Memory:
     """Hands NumPy a view's memory as plain bytes of its elements' size, which bf16 needs."""
 
@@ -179,11 +183,12 @@ def view(array: object) -> ArrayView:
 
 
 # What another package's code raises where it is broken; whatever else it raises passes through.
-_BROKEN = (
+BROKEN = (
     ArithmeticError,
     AssertionError,
     AttributeError,
     BufferError,
+    ImportError,
     LookupError,
     RuntimeError,
     TypeError,
@@ -193,38 +198,42 @@ _BROKEN = (
 
 def _of_library(array: Any) -> ArrayView | None:
     """The view of an array by the protocol that its type has, if any."""
-    package = library(array)
-    if package == "torch":
-        return _of_torch(array)
-    if hasattr(array, "__weft_view__"):
-        made = array.__weft_view__()
-        if not isinstance(made, ArrayView):
-            raise WeftError(f"expected __weft_view__ to return an ArrayView, got {type(made).__name__}")
-        return made
-    if package == "cupy" and hasattr(array, "data"):
-        return _of_cupy(array)
-    if package == "jax" and hasattr(array, "__dlpack__"):
-        return _of_jax(array)
-    for protocol, read in (
-        ("__dlpack__", _of_dlpack),
+    from_library = library(array)
+    for attribute, read in (
+        ("device", _of_torch if from_library == "torch" else None),
+        ("__weft_view__", _of_weft),
+        ("data", _of_cupy if from_library == "cupy" else None),
+        ("__dlpack__", _of_jax if from_library == "jax" else _of_dlpack),
         ("__cuda_array_interface__", _of_cuda_array_interface),
     ):
         try:
-            if hasattr(array, protocol):
+            if read is not None and hasattr(array, attribute):
                 return read(array)
-        except _BROKEN as error:
+        except BROKEN as error:
             why = f"{type(error).__name__}: {error}"
-            raise WeftError(f"{protocol} of {type(array).__name__} doesn't work: {why}") from error
+            raise WeftError(f"{attribute} of {type(array).__name__} doesn't work: {why}") from error
     return None
+
+
+def _of_weft(array: Any) -> ArrayView:
+    made = array.__weft_view__()
+    if not isinstance(made, ArrayView):
+        raise WeftError(f"expected __weft_view__ to return an ArrayView, got {type(made).__name__}")
+    return made
 
 
 def library(array: object) -> str:
     """The package that an array's type comes from, by the name that it is imported by."""
-    name = type(array).__module__.partition(".")[0]
+    name = package(type(array))
     if name not in _LIBRARIES:  # a type that is derived from a library's is one of that library's
-        bases = (base.__module__.partition(".")[0] for base in type(array).__mro__)
+        bases = map(package, type(array).__mro__)
         name = next((found for found in bases if found in _LIBRARIES), name)
     return "jax" if name == "jaxlib" else name
+
+
+def package(kind: type) -> str:
+    """The package that a type says it comes from."""
+    return str(kind.__module__).partition(".")[0]  # a class may call anything its module
 
 
 _LIBRARIES = ("torch", "cupy", "jax", "jaxlib", "numpy")
@@ -444,19 +453,22 @@ def _of_dlpack(array: Any) -> ArrayView:
 
 
 _MOST_DIMENSIONS = 64  # NumPy's own limit
+# Their own prototypes: other libraries may have set those of `ctypes.pythonapi` as they need them.
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
+)
 
 
 def _dl_tensor(capsule: object) -> tuple[_DLTensor, bool]:
     """The tensor in a fresh capsule of either kind, and whether it's read-only."""
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    valid = ctypes.pythonapi.PyCapsule_IsValid
-    valid.argtypes = (ctypes.py_object, ctypes.c_char_p)
-    if valid(capsule, b"dltensor_versioned"):
-        managed = _DLManagedTensorVersioned.from_address(get(capsule, b"dltensor_versioned"))
+    if _is_valid(capsule, b"dltensor_versioned"):
+        managed = _DLManagedTensorVersioned.from_address(_pointer(capsule, b"dltensor_versioned"))
         if managed.major != 1:
             raise WeftError(f"expected DLPack 1, got version {managed.major}.{managed.minor}")
         return managed.tensor, bool(managed.flags & _READ_ONLY)
-    if valid(capsule, b"dltensor"):
-        return _DLTensor.from_address(get(capsule, b"dltensor")), False
+    if _is_valid(capsule, b"dltensor"):
+        return _DLTensor.from_address(_pointer(capsule, b"dltensor")), False
     raise WeftError("expected a DLPack capsule that nobody has consumed")

@@ -2,18 +2,20 @@
 
 import ctypes
 import functools
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 from weft import arrays, host_code, locks
-from weft.arrays import ArrayView
+from weft.arrays import ArrayView, Planned
 from weft.errors import WeftError
 from weft.plans import MOST
 from weft.runtime import Prepared
 
 _TARGET = "weft_launch"
+_AGAIN = 1
 _APART = 1 << 44  # between the arrays that a plan is made for: more than any GPU has
 # XLA may still run a product whose plan has gone.
 _alive: deque[Prepared] = deque(maxlen=2 * MOST)
@@ -25,11 +27,10 @@ def views(given: Sequence[Any]) -> list[ArrayView] | None:
     """What a kernel would see of JAX's arrays, at addresses that they don't have: a product of them waits for
     none. None where one isn't JAX's, or isn't on one GPU.
     """
-    import jax
-
+    jax: Any = sys.modules.get("jax")
     if not hasattr(jax, "ffi"):
         return None
-    found = []
+    found: list[ArrayView] = []
     for number, array in enumerate(given, 1):
         if arrays.library(array) != "jax" or isinstance(array, jax.core.Tracer) or array.is_deleted():
             return None
@@ -41,7 +42,7 @@ def views(given: Sequence[Any]) -> list[ArrayView] | None:
             return None
         strides = arrays.contiguous_strides(array.shape)
         address, ordinal = number * _APART, device.local_hardware_id
-        found.append(ArrayView(address, array.shape, strides, dtype, "cuda", ordinal, True, None))
+        found.append(Planned(address, array.shape, strides, dtype, "cuda", ordinal, True, None))
     return found
 
 
@@ -84,16 +85,19 @@ def _registered() -> None:
     jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(handler), platform="CUDA")
 
 
-def _settle(plan: int, stream: int, status: int) -> int | None:
-    """What the handler does about a status: None to queue the launch again, else where a message is."""
+def _settle(plan: int, stream: int, status: int, answer: int) -> None:
+    """Writes what the handler does about a status: `_AGAIN` to queue the launch again, or where a message is.
+    Nothing, because of an exception, is a failure without a message.
+    """
+    told = _AGAIN
     try:
         _launches[plan].provide(status, stream)
     except WeftError as error:
         message = ctypes.create_string_buffer(str(error.diagnostics[0].message).encode())
         _messages.append(message)
-        return ctypes.addressof(message)
-    return None
+        told = ctypes.addressof(message)
+    ctypes.c_uint64.from_address(answer).value = told
 
 
-_SETTLE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int)(_settle)
+_SETTLE = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int, ctypes.c_uint64)(_settle)
 """`_settle`, as compiled code calls it."""

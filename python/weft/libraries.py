@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from weft import arrays, runtime, torch_tensors
-from weft.arrays import ArrayView
+from weft.arrays import ArrayView, Planned
 from weft.errors import WeftError
 
 
 def empty(like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str) -> Any:
-    """A new array where another one is, of its library or for `handed_over`; for a view, one of no memory.
-    Raises WeftError for elements that the library doesn't have.
+    """A new array where another one is, of its library or for `handed_over`; of no memory where the
+    other has none yet. Raises WeftError for elements that the library doesn't have.
     """
     name = arrays.numpy_dtype(dtype).name
-    if isinstance(like, ArrayView):
+    if isinstance(like, Planned):
         strides = arrays.contiguous_strides(shape)
         return replace(like, address=0, shape=shape, strides=strides, dtype=dtype, readonly=False)
     if arrays.library(like) == "torch":
@@ -111,7 +111,7 @@ def stream_finder(given: Sequence[Any], device: int) -> Callable[[Any], int | No
     The answer is None while PyTorch records or differentiates calls, since that may have to be refused.
     """
     current = current_stream(given[0], device)
-    if arrays.library(given[0]) != "torch":
+    if all(arrays.library(array) != "torch" for array in given):
         return lambda stream: current() if stream is None else runtime.stream_handle(stream)
     import torch
     import torch.autograd.forward_ad as forward

@@ -1,6 +1,7 @@
 """`weft.matmul`: a matrix product of arrays, on the GPU that holds them."""
 
 from dataclasses import dataclass, replace
+from types import NoneType
 from typing import Any
 
 from weft import (
@@ -115,14 +116,16 @@ def matmul(
             found = describe(a, b, out) or one_by_one(a, b, out)
         else:
             bias = residual = scale_a = scale_b = None
+            if not isinstance(epilogue, _EPILOGUES) or not isinstance(scales, _SCALES):
+                raise TypeError
             if epilogue is not None:
                 bias, activation, residual = epilogue.bias, epilogue.activation, epilogue.residual
             if scales is not None:
                 scale_a, scale_b = scales
             more = c, groups, bias, residual, scale_a, scale_b
             found = describe(a, b, out, *more) or one_by_one(a, b, out, *more)
-        # Only True and False are flags, though 1 and 0 are equal to them; zero has a sign.
-        flags = id(transpose_a), id(transpose_b), id(promote)
+        # Only True and False are flags, and not all that equals a number is one; zero has a sign.
+        flags = id(transpose_a), id(transpose_b), id(promote), type(alpha), type(beta)
         key: Any = found[0], flags, out_dtype, alpha or str(alpha), beta, schedule, activation
         plan: Any = plans.get(key)
     except _UNKNOWN:  # `_planned` says what is wrong
@@ -148,7 +151,8 @@ def matmul(
 
 _NO_MORE: tuple[Any, ...] = ()
 # What a wrong argument may raise while a plan is looked for.
-_UNKNOWN = (WeftError, TypeError, ValueError, RuntimeError, AttributeError)
+_UNKNOWN = (WeftError, *arrays.BROKEN)
+_EPILOGUES, _SCALES = (Epilogue, NoneType), (tuple, list, NoneType)
 
 
 def _planned(
@@ -169,7 +173,8 @@ def _planned(
     if out is None and stream is None and arrays.library(a) == "jax":
         handed = _handed([a, b, *added.values()], list(added), activation, options)
         if handed is not None:
-            plans.add(key, handed)
+            if key is not None:
+                plans.add(key, handed)
             return handed.multiply(a, b, *added.values())
     given = _Given.of(a, b, out, added, activation, options)
     runtime.stream_handle(stream)  # refuses what is none
@@ -304,7 +309,7 @@ class _Given:
         a, b, d, *rest = self.views
         options, types, chip = self.options, self.types, self.chip
         schedule = options.schedule
-        assert not isinstance(schedule, str)  # `checked` has read it
+        assert not isinstance(schedule, str) and options.beta is not None  # as `checked` has them
         has_wgmma = chip in WarpgroupSchedule.chips(types)
         if has_wgmma:
             self._check_inside()
@@ -315,7 +320,7 @@ class _Given:
             schedule = choice.choose(m, n, k, types, chip, members)
         added = tuple((role, v.dtype, len(v.shape)) for role, v in zip(self.roles, rest, strict=True))
         ranks = len(a.shape), len(b.shape), len(d.shape)
-        what = options.alpha, options.beta, options.promote, self.activation
+        what = options.alpha.hex(), options.beta.hex(), options.promote, self.activation
         return product_kernel.compiled(types, ranks, added, self.transposed, *what, schedule, chip)
 
     def _check_inside(self) -> None:

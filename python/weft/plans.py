@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft import arrays, libraries, locks, runtime, torch_keys
+from weft import arrays, libraries, locks, runtime, torch_keys, torch_tensors
 from weft.arrays import ArrayView
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launcher import Extents
@@ -107,14 +107,14 @@ class _Describers(dict[type, Callable[..., Described | None]]):
     """
 
     def __missing__(self, kind: type) -> Callable[..., Described | None]:
-        found: Callable[..., Described | None] = one_by_one
-        library = kind.__module__.partition(".")[0]
+        library = arrays.package(kind)
         if library == "torch" and (describe := torch_keys.describer()) is not None:
-            found = describe
+            self[kind] = describe
         elif library == "jaxlib":
-            found = _of_jax
-        self[kind] = found
-        return found
+            self[kind] = _of_jax
+        else:
+            return one_by_one  # other types may come and go, and aren't kept
+        return self[kind]
 
 
 DESCRIBE = _Describers()
@@ -142,14 +142,14 @@ class _Ones(dict[type, Callable[[Any], tuple[Hashable, int]]]):
     """By the type of an array, what tells all of it that decides a plan, and its address."""
 
     def __missing__(self, kind: type) -> Callable[[Any], tuple[Hashable, int]]:
-        name = kind.__module__.partition(".")[0]
-        found: Callable[[Any], tuple[Hashable, int]] = _of_any
+        name = arrays.package(kind)
         if name == "torch" and kind.__name__ in ("Tensor", "Parameter"):
-            found = _of_torch
+            self[kind] = _of_torch
         elif name == "cupy" and kind.__name__ == "ndarray":
-            found = _of_cupy
-        self[kind] = found
-        return found
+            self[kind] = _of_cupy
+        else:
+            return _of_any
+        return self[kind]
 
 
 _one = _Ones()
@@ -157,6 +157,8 @@ _one = _Ones()
 
 def _of_torch(tensor: Any) -> tuple[Hashable, int]:
     address = tensor.data_ptr()
+    if tensor._is_zerotensor() or not torch_tensors.has_memory(tensor):
+        raise RuntimeError  # what it was planned for had
     lies = tensor.shape, tensor.stride(), address & _ALIGNED, tensor.get_device()
     return (tensor.dtype, *lies, tensor.is_neg(), tensor.requires_grad), address
 

@@ -16,7 +16,7 @@ def plain(types: Types, schedule: AnySchedule, chip: str) -> kernel.Kernel:
     """
     transposed = types.transposed[0], not types.transposed[1]
     scales = (("scale_a", "f32", 2), ("scale_b", "f32", 2)) if types.scaled else ()
-    what = 1.0, 0.0, types.promoted and not types.scaled, None
+    what = (1.0).hex(), (0.0).hex(), types.promoted and not types.scaled, None
     return compiled(types, (2, 2, 2), scales, transposed, *what, schedule, chip)
 
 
@@ -26,15 +26,16 @@ def compiled(
     ranks: tuple[int, int, int],
     added: tuple[tuple[str, str, int], ...],
     transposed: tuple[bool, bool],
-    alpha: float,
-    beta: float,
+    alpha: str,
+    beta: str,
     promote: bool,
     activation: str | None,
     schedule: AnySchedule | None,
     chip: str,
 ) -> kernel.Kernel:
     """The kernel of a product, compiled once: `ranks` of A, B and D, the (role, type, rank) of each of the
-    `added` arrays. Raises WeftError, with the caller's line, where there is none.
+    `added` arrays, `alpha` and `beta` as `float.hex` writes them, since -0.0 equals 0.0. Raises WeftError,
+    with the caller's line, where there is none.
     """
     with Module() as module:
         kinds = [*zip((types.a, types.b, types.d), ranks, strict=True), *((t, rank) for _, t, rank in added)]
@@ -49,8 +50,8 @@ def compiled(
                 activation=activation,
                 transpose_a=transposed[0],
                 transpose_b=transposed[1],
-                alpha=alpha,
-                beta=beta,
+                alpha=float.fromhex(alpha),
+                beta=float.fromhex(beta),
                 promote=promote,
                 schedule=schedule,
             )

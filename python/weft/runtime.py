@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from weft import arrays, cuda_driver, launcher
 from weft.cuda_driver import api, call, check, context, entered, primary, release
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 from weft.launcher import Parameter
 
 # A `struct` format character and its number ("P" for an address), a struct's bytes, say a tensor map's, or a
@@ -479,14 +479,22 @@ def _config(grid: Dim, block: Dim, shared_bytes: int, cluster: Dim, dependent: b
 
 
 def stream_handle(stream: Any) -> int:
-    """A stream's handle: a number, or an object of PyTorch, CuPy or with `__cuda_stream__`; None is 0."""
-    if stream is None:
-        return 0
-    if isinstance(stream, int):
-        return stream
-    if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
-    for name in ("cuda_stream", "ptr"):  # PyTorch, CuPy
-        if hasattr(stream, name):
-            return int(getattr(stream, name))
-    raise WeftError(f"expected a stream, got {type(stream).__name__}")
+    """A stream's handle: a number, or an object of PyTorch, CuPy or with `__cuda_stream__`; None is 0. Raises
+    WeftError for what is no stream.
+    """
+    handle = 0 if stream is None else stream
+    try:
+        if hasattr(stream, "__cuda_stream__"):
+            handle = int(stream.__cuda_stream__()[1])
+        else:
+            for name in ("cuda_stream", "ptr"):  # PyTorch, CuPy
+                if hasattr(stream, name):
+                    handle = int(getattr(stream, name))
+    except arrays.BROKEN as error:
+        why = f"{type(error).__name__}: {error}"
+        raise WeftError(f"expected a stream, got a {type(stream).__name__} that tells none: {why}") from error
+    if not isinstance(handle, int) or isinstance(handle, bool):
+        raise WeftError(f"expected a stream, got {type(stream).__name__}")
+    if not 0 <= handle < 2**64:
+        raise WeftError(f"expected a stream with a handle of 64 bits, from 0, got {shown(handle)}")
+    return handle

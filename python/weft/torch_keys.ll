@@ -10,12 +10,18 @@
   ptr, ; 3 None
   ptr, ; 4 True
   ptr, ; 5 "requires_grad"
-  ptr  ; 6 "is_neg"
+  ptr, ; 6 "is_neg"
+  ptr, ; 7 "dtype"
+  ptr, ; 8 the type int8
+  ptr  ; 9 the type uint8
 }
 %DLTensor = type { ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }
 ; data, device type, device, dimensions, type code, bits, lanes, shape, strides, byte offset
 
 @most.dimensions = internal constant i64 3
+; Tensors without memory (freed storage, zeros that were never made) begin at their offset. No memory that PyTorch
+; has for tensors is likely to begin so low; if one does, it only takes the longer way.
+@least.address = internal constant i64 1099511627776
 
 declare void @PyErr_Clear()
 declare ptr @PyBytes_FromStringAndSize(ptr, i64)
@@ -31,7 +37,7 @@ declare void @Py_IncRef(ptr)
 
 ; Python's describe(torch, a, b, out, *more) (METH_FASTCALL), where `torch` is the address of %Torch and what follows
 ; are tensors or None. Returns (key, *addresses), where `out` has an address of 0 for None, and others of None have
-; none; or None for what isn't a plain tensor of at most three dimensions.
+; none; or None for what isn't a plain tensor of at most three dimensions with memory of its own.
 define ptr @weft_describe(ptr %self, ptr %args, i64 %count) {
   %first = load ptr, ptr %args
   %number = call i64 @PyLong_AsUnsignedLongLong(ptr %first)
@@ -156,7 +162,33 @@ told:
   %code = load i8, ptr %code.at
   ; Only parts of complex numbers are negated lazily: bf16, fp8 and integers never are.
   %is.float = icmp eq i8 %code, 2
-  br i1 %is.float, label %ask, label %write
+  br i1 %is.float, label %ask, label %whole
+
+whole: ; PyTorch exports integers of 1 to 7 bits as if they had 8
+  %bits.at = getelementptr %DLTensor, ptr %tensor, i64 0, i32 5
+  %bits = load i8, ptr %bits.at
+  %is.integer = icmp ult i8 %code, 2
+  %is.byte = icmp eq i8 %bits, 8
+  %is.small = and i1 %is.integer, %is.byte
+  br i1 %is.small, label %which, label %write
+
+which:
+  %dtype.at = getelementptr %Torch, ptr %torch, i64 0, i32 7
+  %dtype.name = load ptr, ptr %dtype.at
+  %dtype = call ptr @PyObject_GetAttr(ptr %object, ptr %dtype.name)
+  %has.dtype = icmp ne ptr %dtype, null
+  br i1 %has.dtype, label %differ, label %refuse
+
+differ:
+  call void @Py_DecRef(ptr %dtype)
+  %signed.at = getelementptr %Torch, ptr %torch, i64 0, i32 8
+  %signed = load ptr, ptr %signed.at
+  %unsigned.at = getelementptr %Torch, ptr %torch, i64 0, i32 9
+  %unsigned = load ptr, ptr %unsigned.at
+  %is.signed = icmp eq ptr %dtype, %signed
+  %is.unsigned = icmp eq ptr %dtype, %unsigned
+  %is.plain.byte = or i1 %is.signed, %is.unsigned
+  br i1 %is.plain.byte, label %write, label %refuse
 
 ask:
   store ptr %object, ptr %call.args
@@ -176,6 +208,11 @@ write:
   %offset.at = getelementptr %DLTensor, ptr %tensor, i64 0, i32 9
   %offset = load i64, ptr %offset.at
   %address = add i64 %data, %offset
+  %least = load i64, ptr @least.address
+  %is.low = icmp ult i64 %address, %least
+  br i1 %is.low, label %refuse, label %put
+
+put:
   store i64 %address, ptr %address.at
   %type.bits = load i32, ptr %code.at ; code, bits and lanes
   %type = zext i32 %type.bits to i64
@@ -206,7 +243,7 @@ write:
   br label %next
 
 next:
-  %i = phi i64 [ 0, %write ], [ %following, %copy ]
+  %i = phi i64 [ 0, %put ], [ %following, %copy ]
   %more = icmp ult i64 %i, %dimensions
   br i1 %more, label %copy, label %done
 

@@ -22,6 +22,9 @@ class _Torch(ctypes.Structure):
         ("true", ctypes.py_object),
         ("requires_grad", ctypes.py_object),
         ("is_neg", ctypes.py_object),
+        ("dtype", ctypes.py_object),
+        ("int8", ctypes.py_object),
+        ("uint8", ctypes.py_object),
     )
 
 
@@ -64,6 +67,9 @@ def describer() -> Describe | None:
         True,
         sys.intern("requires_grad"),
         sys.intern("is_neg"),
+        sys.intern("dtype"),
+        torch.int8,
+        torch.uint8,
     )
     (describe,) = host_code.functions("torch_keys.ll", ["weft_describe"])
     bound = functools.partial(describe, ctypes.addressof(known))

@@ -30,7 +30,7 @@ def complaint(tensor: Any) -> str | None:
         return f"got one of layout {tensor.layout} (sparse, nested or blocked): call to_dense() on it first"
     if tensor.is_neg():
         return "got a lazily negated one: call resolve_neg() on it first"
-    if kind is not None and tensor.device.type != "meta" and not _has_memory(tensor):
+    if kind is not None and tensor.device.type != "meta" and not has_memory(tensor):
         return "got one whose storage was freed, or is smaller than the tensor"
     return None
 
@@ -94,7 +94,7 @@ def _unknown(*_: object) -> None:
     return None
 
 
-def _has_memory(tensor: Any) -> bool:
+def has_memory(tensor: Any) -> bool:
     """Whether the storage, which can be resized, still has all elements."""
     if tensor.is_contiguous():
         elements = tensor.numel()

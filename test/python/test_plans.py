@@ -1,14 +1,18 @@
 """Plans of `weft.matmul`: found by what arrays are, whichever objects they are."""
 
+import gc
 import threading
+import weakref
+from decimal import Decimal
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from fake_driver import MEMORY, GpuArray, two_gpus
 from one_product import MAPS, PARTS, PLAIN, text
 
 import weft
-from weft import multiply
+from weft import arrays, multiply, product_kernel
 from weft.arrays import ArrayView
 from weft.errors import WeftError
 from weft.plans import Plans
@@ -144,6 +148,106 @@ def test_the_result_may_be_what_is_added_at_the_same_address_alone(driver):
         with pytest.raises(WeftError, match=r"out overlaps c, .* but of the same place"):
             weft.matmul(a, b, c=c, beta=1.0, out=moved)
     assert len(driver.launched) == 4
+
+
+@pytest.mark.parametrize("number", [Decimal(1), 1 + 0j, np.True_, np.complex64(1), "0.0"], ids=repr)
+@pytest.mark.parametrize("option", ["alpha", "beta"])
+def test_what_equals_a_number_of_a_plan_is_not_taken_for_it(driver, option, number):
+    a, b, c = (new(driver, 64, 64) for _ in range(3))
+    for known in (1.0, 0.0):
+        weft.matmul(a, b, c=c, **{"beta": 1.0, option: known})
+    with pytest.raises(WeftError, match=f"{option} to be a real number"):
+        weft.matmul(a, b, c=c, **{"beta": 1.0, option: number})
+
+
+def test_what_looks_like_an_epilogue_or_scales_is_refused_with_a_plan_too(driver):
+    a, b, bias = new(driver, 64, 64), new(driver, 64, 64), new(driver, 64)
+    weft.matmul(a, b, epilogue=weft.Epilogue(bias=bias))
+    with pytest.raises(WeftError, match=r"expects epilogue to be a weft\.Epilogue, got SimpleNamespace"):
+        weft.matmul(a, b, epilogue=SimpleNamespace(bias=bias, activation=None, residual=None))
+    for scales in (iter([None, None]), {1: None, 2: None}, "ab"):
+        with pytest.raises(WeftError, match="expects scales to be a pair"):
+            weft.matmul(a, b, scales=scales)
+
+
+def test_zeros_of_either_sign_have_kernels_of_their_own(driver):
+    a, b = new(driver, 64, 64), new(driver, 64, 64)
+    for alpha in (0.0, -0.0):
+        weft.matmul(a, b, alpha=alpha)
+    assert product_kernel.compiled.cache_info().currsize == 2
+
+
+class Handle:
+    """An object that tells a stream, or tries."""
+
+    def __init__(self, **told):
+        vars(self).update(told)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        -1,
+        2**64,
+        10**5000,
+        True,
+        Handle(cuda_stream="x"),
+        Handle(cuda_stream=-1),
+        Handle(ptr=None),
+        Handle(__cuda_stream__=3),
+        Handle(__cuda_stream__=lambda: (0,)),
+    ],
+    ids=lambda stream: type(stream).__name__,
+)
+def test_what_is_no_stream_is_refused_with_and_without_a_plan(driver, stream):
+    a, b = new(driver, 64, 64), new(driver, 64, 64)
+    for _ in range(2):
+        with pytest.raises(WeftError, match="expected a stream"):
+            weft.matmul(a, b, stream=stream)
+        weft.matmul(a, b)
+
+
+class Raises:
+    """Equals nothing, is neither true nor false, and has no hash."""
+
+    def __hash__(self):
+        raise KeyError("hash")
+
+    def __bool__(self):
+        raise KeyError("bool")
+
+
+@pytest.mark.parametrize("option", ["alpha", "beta", "out_dtype", "schedule", "transpose_a", "stream", "c"])
+def test_options_that_raise_are_refused(driver, option):
+    with pytest.raises(WeftError):
+        weft.matmul(new(driver, 64, 64), new(driver, 64, 64), **{option: Raises()})
+
+
+@pytest.mark.parametrize("module", ["torch", "jax", "jaxlib.array", "cupy", None, 5])
+def test_a_type_of_any_module_is_refused(driver, module):
+    kind = type("ndarray", (), {"__module__": module, "data": 1, "device": 2, "__dlpack__": 3})
+    b = new(driver, 64, 64)
+    for a, other in ((kind(), b), (b, kind()), (kind(), kind())):
+        with pytest.raises(WeftError, match=r"weft\.matmul: [ab]: "):
+            weft.matmul(a, other)
+
+
+def test_types_that_come_and_go_are_not_kept(driver):
+    def call():
+        kind = type("Passing", (GpuArray,), {})
+        a, b = kind(driver, 0, 64, 64), kind(driver, 0, 64, 64)
+        weft.matmul(a, b)
+        return weakref.ref(kind)
+
+    gone = call()
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_result_for_views_has_memory(driver):
+    given = [new(driver, 64, 64) for _ in range(2)]
+    found = [weft.matmul(*map(arrays.view, given)) for _ in range(2)]
+    assert all(address >= MEMORY for address in (made.address for made in found))
 
 
 def test_epilogues_are_told_apart_by_what_they_add(driver):
