@@ -21,23 +21,23 @@ class _MethodDef(ctypes.Structure):
     )
 
 
+# Its own prototype: other libraries may have set that of `ctypes.pythonapi` as they need it.
+_new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
 _lock = locks.reentrant()
 _engines: dict[str, Any] = {}
-# Definitions are read for as long as there are functions of them.
-_methods: list[_MethodDef] = []
 
 
 def functions(file: str, names: Sequence[str]) -> list[Callable[..., Any]]:
     """Functions of a file of this package that follow METH_FASTCALL of Python's C API, as Python has them.
     They are kept until the process ends.
     """
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     made = []
     for name in names:
+        # The function's `self`: Python reads the definition for as long as there is the function.
         method = _MethodDef(name.encode(), address(file, name), _METH_FASTCALL, None)
-        _methods.append(method)
-        made.append(make(ctypes.addressof(method), None, None))
+        made.append(_new_function(ctypes.addressof(method), method, None))
     return made
 
 

@@ -18,6 +18,8 @@
 
 @misaligned = internal constant [72 x i8] c"weft.matmul: expected arrays of JAX that begin at multiples of 16 bytes\00"
 
+@failed = internal constant [66 x i8] c"weft.matmul: the launch failed, and so did the attempt to say why\00"
+
 declare i32 @weft_launch(ptr, ptr, i64)
 
 define ptr @weft_jax_launch(ptr %frame) {
@@ -59,6 +61,7 @@ run:
 
 define internal ptr @run(ptr %frame) {
   %stream.args = alloca %StreamArguments
+  %answer = alloca i64
   %inputs.at = getelementptr %Frame, ptr %frame, i64 0, i32 5, i32 2
   %inputs = load i64, ptr %inputs.at
   %buffers.at = getelementptr %Frame, ptr %frame, i64 0, i32 5, i32 4
@@ -130,15 +133,20 @@ launch:
 queued:
   ret ptr null
 
-settle: ; a message, or null to try again
+settle: ; writes where a message is, or 1 to try again; nothing where it raises an exception
   %settle.number = call i64 @attribute(ptr %frame, i64 1)
   %function = inttoptr i64 %settle.number to ptr
-  %message = call ptr %function(i64 %plan, i64 %handle, i32 %status)
-  %again = icmp eq ptr %message, null
+  store i64 0, ptr %answer
+  call void %function(i64 %plan, i64 %handle, i32 %status, ptr %answer)
+  %told = load i64, ptr %answer
+  %again = icmp eq i64 %told, 1
   br i1 %again, label %launch, label %refuse
 
 refuse:
-  %made = call ptr @error(ptr %frame, ptr %message)
+  %message = inttoptr i64 %told to ptr
+  %unknown.why = icmp eq ptr %message, null
+  %text = select i1 %unknown.why, ptr @failed, ptr %message
+  %made = call ptr @error(ptr %frame, ptr %text)
   ret ptr %made
 }
 

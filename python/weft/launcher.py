@@ -151,9 +151,10 @@ class Plan:
         pairs = zip(checked.spans, checked.in_place, strict=True)
         words = _words(offsets), _words(patches), _words([int(n) for pair in pairs for n in pair])
         self._workspaces = _Workspaces(workspaces)
-        self._kept = (config, block, *words)  # the plan points to all of it
+        driver = _driver()
+        self._kept = (driver, config, block, *words)  # the plan points to all of it
         self._plan = _Plan(
-            driver=ctypes.addressof(_driver()),
+            driver=ctypes.addressof(driver),
             context=context,
             function=function,
             config=int(config.getPtr()),

@@ -338,6 +338,18 @@ def test_what_is_no_dlpack_capsule_is_refused(made):
     )
 
 
+def test_prototypes_that_other_libraries_share_are_left_alone():
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    before = get.restype, get.argtypes
+    get.restype, get.argtypes = ctypes.c_char_p, (ctypes.c_int,)
+    try:
+        array = np.zeros(4, np.float32)
+        assert view(SimpleNamespace(__dlpack__=array.__dlpack__)).address == array.ctypes.data
+        assert (get.restype, get.argtypes) == (ctypes.c_char_p, (ctypes.c_int,))
+    finally:
+        get.restype, get.argtypes = before
+
+
 def test_classes_and_other_views_are_refused():
     assert "got the class ndarray" in refused(np.ndarray)
     assert "got the class ArrayView" in refused(ArrayView)

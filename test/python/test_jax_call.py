@@ -149,6 +149,15 @@ def test_an_error_of_the_driver_is_told_by_xla(driver):
     assert launch.asked == [(int(cuda.CUresult.CUDA_ERROR_INVALID_HANDLE), 5)]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_launch_that_is_gone_is_not_tried_for_ever(driver):
+    made = launcher.Plan(100, 201, cuda.CUlaunchConfig(), [Parameter(bytes(8), 0)], 1)
+    frame = Frame([16, 32], 48, [made.address, SETTLE])
+    assert handle(frame) == 0xE0
+    ((message, code),) = frame.messages
+    assert "the launch failed" in message and code == 13
+
+
 def test_a_prepared_launch_provides_workspaces_and_tells_errors(driver):
     loaded = runtime.load(b"", 0)
     prepared = loaded.prepare("f", (1, 1, 1), (32, 1, 1), [])

@@ -1,13 +1,15 @@
 """The compiled code that queues launches, with functions of this process in the driver's place."""
 
 import ctypes
+import gc
 import threading
+import weakref
 
 import pytest
 from cuda.bindings import driver as cuda
 from fake_driver import two_gpus
 
-from weft import launcher
+from weft import host_code, launcher
 from weft.launcher import MISCOUNTED, NO_WORKSPACE, OVERLAP, Extents, Parameter, Plan
 
 FUNCTION = 200  # a kernel of GPU 0, as the fake driver numbers them
@@ -71,6 +73,17 @@ def test_a_wrong_number_of_addresses_is_no_launch(driver):
         made.queue(0, -1)
     with pytest.raises(TypeError):
         made.queue(0, "1")
+
+
+def test_a_plan_keeps_what_it_points_to(driver):
+    table = weakref.ref(launcher._driver())
+    made = plan(driver, [], 0)
+    launcher._driver.cache_clear()
+    gc.collect()
+    assert table() is not None and made.queue(5) == 0
+    (function,) = host_code.functions("launcher.ll", ["weft_queue"])
+    # Python reads a function's definition as late as when the function is freed.
+    assert isinstance(function.__self__, host_code._MethodDef)
 
 
 def test_a_launch_enters_the_context_of_its_gpu(driver):
