@@ -46,12 +46,17 @@ def supervised(tool: str, body: Callable[[], int]) -> int:
         _hold_back(said)
         phase.share(memory)
         cli.keep_first_read(given)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, _interrupt_once)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_ENDING, signal.SIGCHLD})
         status = body()
         phase.enter("ending")
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # with its work done, it needs no KeyboardInterrupt
+        if signal.getsignal(signal.SIGINT) is _interrupt_once:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # with its work done, it needs no KeyboardInterrupt
         return status
     status, interrupted = _wait(child)
+    if interrupted:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the work has ended: another would spoil the status
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_ENDING, signal.SIGCHLD})
     if interrupted == signal.SIGINT:
         if status < 0:  # it had no time to say so
@@ -65,6 +70,14 @@ def supervised(tool: str, body: Callable[[], int]) -> int:
         return 1
     _relay(said)
     return status
+
+
+def _interrupt_once(number: int, frame: object) -> None:
+    """Interrupts the work, and ignores what follows: one that is sent to a group of processes arrives here
+    twice, also through the parent, and must not interrupt the message about the first.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _prints_ir() -> bool:

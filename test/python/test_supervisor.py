@@ -1,5 +1,7 @@
 """A tool whose process crashes, is interrupted or fails unforeseen ends in a message."""
 
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -143,6 +145,19 @@ def test_an_interrupt_ends_in_one_line(work: str, tmp_path: Path) -> None:
     process = started(PLANTED.format(work=f"print('begun', flush=True); {work}"), folder=tmp_path)
     assert process.stdout is not None and process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60) == ("", "weft-opt: interrupted\n")
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("seconds", [0, 0.05])
+def test_interrupts_that_arrive_twice_end_in_one_line(seconds: float, tmp_path: Path) -> None:
+    """Of a group of processes, the child gets the parent's too; and a user may press Ctrl-C again."""
+    process = started(PLANTED.format(work="print('begun', flush=True); time.sleep(60)"), folder=tmp_path)
+    assert process.stdout is not None and process.stdout.readline() == "begun\n"
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(seconds)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
     assert process.communicate(timeout=60) == ("", "weft-opt: interrupted\n")
     assert process.returncode == 130
 
