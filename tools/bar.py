@@ -1,5 +1,6 @@
 """A progress bar for what takes longer than a moment."""
 
+import sys
 import time
 from typing import Any, Self
 
@@ -7,8 +8,8 @@ _PATIENCE_SECONDS = 2.0
 
 
 class Bar:
-    """A bar on stderr, from the third second on, until its block ends; called with the steps that are done
-    and their total, which may change.
+    """A bar on stderr where that is a terminal, from the third second on, until its block ends; called with
+    the steps that are done and their total, which may change.
     """
 
     def __init__(self, label: str) -> None:
@@ -26,6 +27,8 @@ class Bar:
 
     def __call__(self, done: int, total: int) -> None:
         if self._shown is None:
+            if sys.stderr is None or not sys.stderr.isatty():  # a file would get empty lines
+                return
             if time.perf_counter() - self._start < _PATIENCE_SECONDS:
                 return
             self._show(total)

@@ -394,13 +394,24 @@ def test_a_chip_of_the_module_is_kept(tmp_path: Path, capfd: pytest.CaptureFixtu
 def test_the_bar_waits_before_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(bar.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(sys, "stderr", terminal := io.StringIO())
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
     with bar.Bar("label") as made:
         made(1, 100)
         assert made._shown is None
         now[0] = 2.5
         made(50, 100)
         assert made._shown.tasks[0].completed == 50
+
+
+def test_the_bar_leaves_nothing_in_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(bar.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(sys, "stderr", file := io.StringIO())
+    with bar.Bar("label") as made:
+        now[0] = 2.5
+        made(50, 100)
+    assert file.getvalue() == ""
 
 
 def test_operands_that_are_not_read_are_poisoned() -> None:
