@@ -6,6 +6,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 from weft.errors import WeftError
@@ -160,7 +161,7 @@ def array_of(text: str) -> Argument:
         array: npt.NDArray[np.generic] = np.load(path, allow_pickle=False)
     except OSError as failure:
         raise WeftError(f"cannot read '{path}': {failure.strerror or failure}") from None
-    except (ValueError, EOFError, SyntaxError):
+    except (ValueError, EOFError, SyntaxError, TokenError):
         raise WeftError(f"cannot read '{path}': no array as np.save writes it") from None
     if not isinstance(array, np.ndarray) or not array.ndim:
         raise WeftError(f"'{path}' holds no array of one or more dimensions")

@@ -48,6 +48,7 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     The chip is `arch` (`sm_90a`), else what the module names, else the GPU's, else sm_80. `kernel` picks one
     where the module has several. Raises WeftError, with places in the text, for whatever can't be compiled.
     """
+    _check_given(module, arch, kernel)
     default = None if arch else runtime.default_chip()
     given = module.finished() if isinstance(module, Module) else module
     made = compile_given(given, arch, default=default)
@@ -58,6 +59,16 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
         meant = did_you_mean(kernel, names)
         raise WeftError(f"{made.name}: no kernel '{kernel}': there is {', '.join(names)}{meant}")
     return Kernel(made, made.launches[kernel or names[0]])
+
+
+def _check_given(module: object, arch: object, kernel: object) -> None:
+    """Raises WeftError for arguments of `compile` of other kinds than it takes."""
+    if isinstance(module, str) and module.endswith(".mlir") and not set("{(\n").intersection(module):
+        raise WeftError(f"module must be .mlir text where it is a string: for a file, pass Path({module!r})")
+    if arch is not None and not isinstance(arch, str):
+        raise WeftError(f"arch must be the name of a chip, such as 'sm_90a', got {shown(arch)}")
+    if kernel is not None and not isinstance(kernel, str):
+        raise WeftError(f"kernel must be the name of a kernel in the module, got {shown(kernel)}")
 
 
 class Kernel:
@@ -253,7 +264,9 @@ class Kernel:
             raise WeftError(f"kernel {self.name}: the shapes of its arguments don't fit together: {shapes}")
         if grid is None:
             if self.launch.grid is None:
-                raise WeftError(f"kernel {self.name} doesn't say its grid: pass grid=(x, y, z)")
+                raise WeftError(
+                    f"kernel {self.name} doesn't set its grid: pass grid=(x, y, z), or --grid X,Y,Z"
+                )
             grid = self.launch.grid(sizes)
             if (each := self.launch.persistent) is not None:
                 tiles, ctas = math.prod(grid), math.prod(self.launch.cluster)
@@ -281,7 +294,9 @@ class Kernel:
         if given is None:
             given = self.launch.block
         if given is None:
-            raise WeftError(f"kernel {self.name} doesn't say its block: pass block=(x, y, z)")
+            raise WeftError(
+                f"kernel {self.name} doesn't set its block: pass block=(x, y, z), or --block X,Y,Z"
+            )
         block = self._extents(module_arguments.block, given)
         if self.launch.block not in (None, block):
             raise WeftError(f"kernel {self.name} is compiled for a block of {self.launch.block}, got {block}")
@@ -309,7 +324,10 @@ class Kernel:
             if isinstance(want, PointerArgument) and isinstance(arg, int) and 0 <= arg < 2**63:
                 views.append(arg)
                 continue
-            found = arrays.view(arg)
+            try:
+                found = arrays.view(arg)
+            except WeftError as error:
+                raise WeftError(f"{what}: {error}") from None
             if complaint := misfit(found, want):
                 raise WeftError(f"{what}: {complaint}")
             views.append(found)

@@ -124,13 +124,18 @@ class Compiled:
         done: list[str] = []
         for element in self.stages():
             done.append(element)
-            if element == after or element.split("{")[0] == after:
+            if after in (element, _bare(element)):
                 module = mlir.parse(self.source, new_context(), self.name)
                 _run(module, ",".join(done), self.name)
                 return str(module)
         stages = ("source", *self.stages())
-        meant = did_you_mean(after, [name for stage in stages for name in (stage, stage.split("{")[0])])
+        meant = did_you_mean(after, [name for stage in stages for name in (stage, _bare(stage))])
         raise WeftError(f"no stage '{after}': the stages are {', '.join(stages)}{meant}")
+
+
+def _bare(stage: str) -> str:
+    """The name of a stage's pass: without options, and without the operation that it is nested in."""
+    return stage.split("{")[0].rpartition("(")[2].rstrip(")")
 
 
 def compile_module(

@@ -88,6 +88,40 @@ def test_stages_show_the_ir_after_each_pass():
         kernel.ir("lower-nothing")
 
 
+def test_a_stage_is_named_without_the_operation_that_its_pass_is_nested_in():
+    kernel = weft.compile(text(), arch="sm_80")
+    nested = "gpu.module(convert-gpu-to-nvvm)"
+    assert kernel.ir("convert-gpu-to-nvvm") == kernel.ir(nested)
+    with pytest.raises(weft.WeftError, match="did you mean 'convert-gpu-to-nvvm'"):
+        kernel.ir("convert-gpu-to-nvm")
+
+
+@pytest.mark.parametrize(
+    ("module", "names", "said"),
+    [
+        (
+            "kernel.mlir",
+            {},
+            "module must be .mlir text where it is a string: for a file, pass Path('kernel.mlir')",
+        ),
+        (text(), {"arch": 90}, "arch must be the name of a chip, such as 'sm_90a', got 90"),
+        (text(), {"arch": ["sm_90"]}, "arch must be the name of a chip, such as 'sm_90a', got ['sm_90']"),
+        (text(), {"arch": 0}, "arch must be the name of a chip, such as 'sm_90a', got 0"),
+        (text(), {"kernel": 3}, "kernel must be the name of a kernel in the module, got 3"),
+    ],
+)
+def test_arguments_of_other_kinds_are_refused(module, names, said):
+    with pytest.raises(weft.WeftError) as caught:
+        weft.compile(module, **names)
+    assert str(caught.value) == said
+
+
+def test_what_is_no_array_is_told_with_its_number():
+    kernel = weft.compile(text(), arch="sm_80")
+    with pytest.raises(weft.WeftError, match=r"^kernel product, argument 1: expected an array .*, got list$"):
+        kernel(np.zeros((4, 4), np.float16), [1.0], None)
+
+
 def test_the_ir_names_the_target_that_it_is_lowered_for():
     kernel = weft.compile(text(), arch="sm_90a")
     assert re.search(r'gpu\.module @product \[#nvvm\.target<chip = "sm_90a"', kernel.ir("lower-gemm"))

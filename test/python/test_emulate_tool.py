@@ -123,8 +123,10 @@ def test_mistakes_are_told(emulate, text, options, message):
     assert status in (1, 2) and message in err
 
 
-def test_a_file_that_is_no_array(emulate, tmp_path):
-    (tmp_path / "x.npy").write_text("no array")
+# NumPy reads the second one's header with Python's tokenizer.
+@pytest.mark.parametrize("data", [b"no array", b"\x93NUMPY\x01\x00\x76\x00" + b"{" * 118])
+def test_a_file_that_is_no_array(emulate, tmp_path, data):
+    (tmp_path / "x.npy").write_bytes(data)
     status, _, err = emulate(SCALE, *arguments("x.npy", "1.0", "1"))
     assert status == 2 and "no array as np.save writes it" in err
 

@@ -118,7 +118,7 @@ def test_a_block_that_the_kernel_does_not_say_has_at_most_1024_threads():
         ((1024, 2, 1), "block must have at most 1024 threads, got 2048: (1024, 2, 1)"),
         ((2048, 1, 1), "block must be in 1..1024 on x, got 2048"),
         ((1, 1, 65), "block must be in 1..64 on z, got 65"),
-        (None, "kernel k doesn't say its block: pass block=(x, y, z)"),
+        (None, "kernel k doesn't set its block: pass block=(x, y, z), or --block X,Y,Z"),
     ]:
         with pytest.raises(weft.WeftError) as caught:
             kernel(on="emulator", grid=(1, 1, 1), block=block)

@@ -122,7 +122,7 @@ MISTAKES = {
     "random:32xi32 2 random:32xf32": "the kernel's argument has elements of i32, not of f32",
     "random:32xi32 2 7": "argument 2 of scale is memref<?xi32>: expected FILE.npy, random:",
     "random:32xi32 2 random:4x8": "kernel scale, argument 2: expects an array of shape ?, got 4x8",
-    "random:32xi32 2 random:32": "kernel scale doesn't say its grid",
+    "random:32xi32 2 random:32": "kernel scale doesn't set its grid: pass grid=(x, y, z), or --grid X,Y,Z",
     "-1 2 random:32": "argument 0 of scale is a pointer: expected an array, or an address from 0",
 }
 
