@@ -46,7 +46,11 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--against", default="cublas", metavar="LIST", help=f"of {','.join(PEERS)}; ratios are to the first")
     add("--samples", type=int, default=20, metavar="N", help="of each implementation, after a rest (20)")
     add("--sustained", action="store_true", help="also time them back to back, at the power limit")
-    add("--host", action="store_true", help="time how long calls occupy the host, every array a new object")
+    add(
+        "--host",
+        action="store_true",
+        help="measure the host time of calls, with new array objects in every call",
+    )
     add("--schedule", metavar="TEXT", help="what weft.matmul is to use (its own choice)")
     add("--json", metavar="FILE", help="keep all samples, the machine and the versions")
     add("--svg", metavar="FILE", help="draw ratios and a roofline")

@@ -1,4 +1,4 @@
-"""What every command-line tool shares: reading and writing files, and telling about mistakes as MLIR does."""
+"""What every command-line tool shares: reading and writing files, and reporting mistakes as MLIR does."""
 
 import json
 import math
@@ -53,7 +53,7 @@ class Parser(ArgumentParser):
 def guarded(tool: str, body: Callable[[], int]) -> int:
     """The exit status of `body`; a WeftError from it is printed and gives 1, a UsageError 2.
 
-    Any other exception is a defect of Weft's: it is told as one, with a reproducer, and gives 1.
+    Any other exception is a defect of Weft: it is reported as one, with a reproducer, and gives 1.
     """
     try:
         with _warnings_told_by(tool):
@@ -94,7 +94,7 @@ def keep_first_read(file: IO[bytes] | None) -> None:
 
 
 def kept_read(file: IO[bytes] | None) -> tuple[str, str] | None:
-    """What a process has read first that was told to keep it in `file`."""
+    """The first text that another process has read and kept in `file`."""
     if file is None or not file.seek(0, os.SEEK_END):
         return None
     file.seek(0)
@@ -218,7 +218,7 @@ def write(path: str, data: str | bytes) -> None:
 
 
 def check_writable(path: str) -> None:
-    """Raises WeftError where `write` would, as far as that can be told without a trace."""
+    """Raises WeftError where `write` would, as far as a check that leaves no file can find it."""
     _refused(path, system.check_writable)
 
 
@@ -248,7 +248,7 @@ def say(text: str) -> None:
 
 
 def _to_stdout(raw: bytes) -> None:
-    """Writes behind what was printed, so that a full disk is noticed here."""
+    """Writes after what was printed, so that a full disk is noticed here."""
     if sys.stdout is None:
         raise WeftError("cannot write: stdout is closed")
     try:
@@ -263,5 +263,5 @@ def _to_stdout(raw: bytes) -> None:
 
 
 def _abandon_stdout() -> None:
-    """Lets what stdout still holds go nowhere: Python would complain once more when it flushes it at exit."""
+    """Discards what stdout still buffers: otherwise Python would complain again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`weft completion`: what completes `weft` and `weft-opt` in a shell, made from their parsers."""
+"""`weft completion`: completions of `weft` and `weft-opt` for shells, made from their parsers."""
 
 import shlex
 from argparse import ArgumentParser, Namespace, _SubParsersAction
@@ -151,7 +151,7 @@ def zsh(parts: Sequence[Part], opt: Part) -> str:
     lines += [f"            {part.name}) _arguments {_zsh(part, part.words)};;" for part in commands]
     lines += ["        esac;;", "    esac", "}", f"_weft_opt() {{ _arguments {_zsh(opt, ())} }}"]
     lines += [
-        # A file of $fpath is the function of its name; else the text is sourced.
+        # A file in $fpath is called as the function of its name; otherwise the text is sourced.
         "if [[ $funcstack[1] == _weft ]]; then",
         '    [[ $service == weft-opt ]] && _weft_opt "$@" || _weft "$@"',
     ]
@@ -208,5 +208,5 @@ def _fish_quoted(text: str) -> str:
 SHELLS: dict[str, Callable[[Sequence[Part], Part], str]] = {"bash": bash, "zsh": zsh, "fish": fish}
 
 COMPLETION = Command(
-    "completion", "print what completes weft and weft-opt in bash, zsh or fish", _arguments, _run
+    "completion", "print completions of weft and weft-opt for bash, zsh or fish", _arguments, _run
 )

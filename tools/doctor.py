@@ -135,7 +135,7 @@ def examine() -> list[Finding]:
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print what is found as one JSON object")
+    parser.add_argument("--json", action="store_true", help="print the findings as one JSON object")
 
 
 def _run(options: Namespace) -> int:

@@ -21,12 +21,12 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--shape", metavar="MxNxK", help="the sizes that the types of a .mlir file's product leave open")
     add("--cluster", metavar="X[,Y[,Z]]", help="CTAs of a cluster of PTX (1)")
     add("--shared", metavar="BYTES", help="dynamic shared memory of PTX (0)")
-    add("--seed", metavar="N", help="makes warps take turns at random; of random arrays, too")
+    add("--seed", metavar="N", help="schedule warps at random; also the seed of random arrays")
     add("--no-sanitize", action="store_true", help="look for no mistakes")
-    add("--trace", metavar="FILE.json", help="writes a timeline for chrome://tracing or Perfetto")
+    add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or Perfetto")
     kinds = ("hardware", "exact")
     add("--arithmetic", choices=kinds, default="hardware", help="of matrix instructions (hardware)")
-    help_ = "as a launch that may begin before the one before has ended"
+    help_ = "launch as a dependent, which may begin before the previous launch has ended"
     add("--dependent", action="store_true", help=help_)
     add("--max-instructions", metavar="N", help="stop after N warp instructions")
     add("--json", action="store_true", help="print findings, counters and arrays as one JSON object")

@@ -1,4 +1,4 @@
-"""The .mlir text that a command is given, and the kernel in it that the user means."""
+"""The .mlir text that a command reads, and the kernel in it that the user picks."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The arguments of a launch: how `--arg` writes them, and where `--out` and `--save` keep them afterwards."""
+"""The arguments of a launch: reading them from `--arg`, and saving them for `--out` and `--save`."""
 
 import os
 import re
@@ -41,7 +41,7 @@ def add_to(parser: ArgumentParser) -> None:
         metavar="N=FILE.npy",
         action="append",
         default=[],
-        help="keep argument N as it is afterwards",
+        help="save argument N after the launch",
     )
     add("--grid", metavar="X[,Y[,Z]]", help="CTAs (default: what the kernel sets; 1 for PTX)")
     add("--block", metavar="X[,Y[,Z]]", help="threads of a CTA (default: what the kernel sets; 1 for PTX)")
@@ -113,7 +113,7 @@ def _plain_argument(text: str, seed: int) -> Argument:
 
 
 def number_of(text: str, argument: str) -> int | float:
-    """The number that a text is. Raises WeftError for another text of the `--arg argument`."""
+    """The number that a text spells. Raises WeftError, which quotes `--arg argument`, for any other text."""
     for read in (lambda t: int(t, 0), float):
         try:
             return read(text)

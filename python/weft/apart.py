@@ -1,4 +1,4 @@
-"""Compiles what a caller gives: text from outside in a process of its own, since MLIR crashes on some."""
+"""Compiles what callers pass: text and files in a separate process, since MLIR crashes on some of them."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn
 from weft.stages import Compiled
 
 TIMEOUT_SECONDS = 300.0
-NAME = "-"  # of a text without a file, in its locations
+NAME = "-"  # what locations in a text without a file call it
 
 _worker = worker.Worker(__name__, "MLIR's process")
 
@@ -21,8 +21,8 @@ _worker = worker.Worker(__name__, "MLIR's process")
 def compile_given(
     given: Any, arch: str | None, *, name: str = NAME, default: str | None, rows: str = "aligned"
 ) -> Compiled:
-    """What `stages.compile_module` makes of a module, a text or a Path. Raises WeftError as it does, and
-    WeftInternalError where MLIR crashes on a text, or for an exception that nobody foresaw.
+    """Compiles a module, a text or a Path as `stages.compile_module` does. Raises WeftError as that does, and
+    WeftInternalError for a crash of MLIR or an unexpected exception.
     """
     name = str(given) if isinstance(given, Path) else name
     if isinstance(given, (str, Path)) and not phase.shared() and cache_keys.as_imported():
@@ -42,17 +42,17 @@ def _text(given: Any) -> str:
 
 
 def _content(given: str | Path) -> str | bytes:
-    """What the other process reads, to the byte: files that are no UTF-8 may show the same text."""
+    """The bytes that the other process will read: files that aren't UTF-8 may decode to the same text."""
     try:
         return given.read_bytes() if isinstance(given, Path) else given
     except OSError as failure:
-        return f"cannot be read: {failure.strerror}"  # which isn't kept
+        return f"cannot be read: {failure.strerror}"  # an error, which is never kept
 
 
 def _compiled_apart(
     given: str | Path, arch: str | None, name: str, default: str | None, rows: str
 ) -> Compiled:
-    """What another process makes of it, or has made before."""
+    """The result of the separate process, or of an earlier one from the cache."""
     options = {"arch": arch, "name": name, "default": default, "rows": rows}
 
     def make() -> bytes:
@@ -74,7 +74,7 @@ def _compiled_apart(
 
 
 class _Passing(Exception):
-    """What was made depends on more than the cache's key has: it isn't kept."""
+    """Carries a result that must not be kept: it depends on more than the cache's key."""
 
     def __init__(self, entry: bytes) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class _Passing(Exception):
 
 
 def _asked(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
-    """The other process's answer. Raises the error that it has raised."""
+    """The other process's answer. Raises the error that was raised there."""
     request = {
         "path": str(given) if isinstance(given, Path) else None,
         "text": None if isinstance(given, Path) else given,
@@ -112,14 +112,14 @@ def _diagnostic(plain: dict[str, Any]) -> Diagnostic:
 
 
 def serve(phases: int) -> None:
-    """The work of the process."""
+    """Answers requests in the separate process."""
     worker.serve(_answer, phases)
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     for name in [name for name in os.environ if name.startswith("WEFT_")]:
         del os.environ[name]
-    os.environ.update(request["environment"] | {"WEFT_CACHE": "0"})  # who asks keeps what is worth it
+    os.environ.update(request["environment"] | {"WEFT_CACHE": "0"})  # the parent process has the cache
     os.chdir(request["folder"])
     given = request["text"] if request["path"] is None else Path(request["path"])
     with warnings.catch_warnings(record=True) as said:

@@ -30,7 +30,7 @@ Key = Sequence[str | bytes]
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """What is kept under one key, or a file that is to become such: when it was used, and its size."""
+    """A file of the cache, finished or not: when it was last used, and its size."""
 
     used: float
     bytes: int
@@ -46,9 +46,8 @@ class Cache:
     """Bytes by key in `directory`, any number of processes and threads at once; with no directory, nothing is
     kept.
 
-    A damaged entry is made again. A directory or an entry that belongs to another user or that others can
-    write is neither believed nor touched, at the cost of a warning; a directory that can't be written costs a
-    warning, too.
+    A damaged entry is made again. A directory or an entry that belongs to another user, or that others can
+    write, is neither read nor changed. That gives one warning, as does a directory that can't be written.
     """
 
     def __init__(self, directory: Path | None, *, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -64,10 +63,11 @@ class Cache:
         make: Callable[[], bytes],
         valid: Callable[[bytes], bool] = lambda data: True,
     ) -> bytes:
-        """The entry of that kind (say "cubin") and key, made where there is no `valid` one.
+        """The entry of that kind (such as "cubin") and key; `make` makes it if there is no `valid` one.
 
-        The key holds all that decides what `make` makes. Where that may change meanwhile, the key is a
-        function: None where it can't be told, and what is made is kept only if the key is still the same.
+        The key holds everything that the result of `make` depends on. If that may change meanwhile, the key
+        is a function: it returns None if the key is unknown, and the result is kept only if the key stays the
+        same.
         """
         if self.directory is None or (digest := _digest_of(kind, key)) is None:
             return make()
@@ -175,7 +175,7 @@ class Cache:
 
 
 class _NotOursError(Exception):
-    """A directory or an entry that we neither believe nor change, and what its owner can do about it."""
+    """A directory or an entry that must be neither read nor changed; the text has advice for its owner."""
 
 
 def _refuse_others(path: Path, status: os.stat_result, wanted: Callable[[int], bool]) -> None:

@@ -1,4 +1,4 @@
-"""What decides, beside the input, what each stage makes of it: a part of the cache's keys."""
+"""What each stage's output depends on besides its input: a part of the cache's keys."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from weft.cache import Key
 from weft.errors import warn
 
 _DECIDE = ("weft.isa", "weft.dialects", "weft.passes")
-_told: set[str] = set()
+_warned_of: set[str] = set()
 
 
 def lowering() -> Key | None:
-    """For LLVM IR from a module: Weft's code and the bindings', what passes and candidates are registered,
-    and functions that somebody put in the place of Weft's.
+    """The key for LLVM IR from a module: Weft's code, the bindings, the registered passes and candidates, and
+    functions that somebody put in the place of Weft's.
 
-    None, and a warning once, where it can't be told whether these do the same in another process.
+    None, with one warning, if it is unknown whether these do the same in another process.
     """
     code = loaded.identity(mlir.DISTRIBUTION)
     if code is None:
@@ -23,8 +23,8 @@ def lowering() -> Key | None:
     try:
         return code if own and not replaced else [*code, identity.digest(passes.registered(), replaced)]
     except identity.UnidentifiedError as error:
-        if str(error) not in _told:
-            _told.add(str(error))
+        if str(error) not in _warned_of:
+            _warned_of.add(str(error))
             warn(f"weft compiles uncached: a registered pass or candidate depends on {error}")
         return None
 
@@ -36,17 +36,17 @@ def as_imported() -> bool:
 
 
 def _own() -> tuple[bool, list[tuple[str, Any]]]:
-    """Whether nothing but Weft's own is registered, and what stands in the place of Weft's functions."""
+    """Whether only Weft's own passes are registered, and the functions that replace Weft's."""
     return passes.registered() == passes.OWN, identity.replaced(_DECIDE)
 
 
 def generating() -> Key | None:
-    """For PTX from LLVM IR: Weft's code, LLVM, and how much it optimises."""
+    """The key for PTX from LLVM IR: Weft's code, LLVM and its optimisation level."""
     code = loaded.identity(codegen.LIBRARY)
     return code and [*code, str(codegen.OPT_LEVEL)]
 
 
 def assembling() -> Key | None:
-    """For cubins from PTX: Weft's code and each ptxas that may serve."""
+    """The key for cubins from PTX: Weft's code and every ptxas that may be run."""
     code = loaded.identity()
     return code and [*code, *ptxas.identity()]

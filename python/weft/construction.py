@@ -1,4 +1,4 @@
-"""The `with` blocks in which each thread builds operations, and the line that asked for each operation.
+"""The `with` blocks in which each thread builds operations, and the source location of each operation.
 
 MLIR has one stack of contexts and insertion points per thread. A task that awaits inside a block, or a
 generator that yields there, leaves its entries to whatever runs next on that thread. So every operation that
@@ -99,7 +99,7 @@ def current() -> Block | None:
 
 
 def _settle() -> None:
-    """Drops what other threads, tasks or generators have left in another order than it was entered."""
+    """Drops blocks that other threads, tasks or generators have left out of order."""
     while (top := _thread.top) is not None and top.closed and top.pop():
         _thread.top = top.below
 
@@ -126,9 +126,8 @@ def _task() -> object:
 
 def _check(top: Block, frame: FrameType) -> None:
     if top.closed or _own() is not top or top.task is not _task() or not _innermost(top, frame):
-        found = (
-            f"expected a module of this task's own to be the innermost, found the one entered at {top.place}"
-        )
+        wanted = "expected the innermost module to be one that this task entered"
+        found = f"{wanted}, found the one entered at {top.place}"
         advice = "enter one in this task, and don't await or yield inside 'with weft.Module()'"
         raise WeftError(Diagnostic(f"{found}: {advice}", _place(_caller(frame))))
 

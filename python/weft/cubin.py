@@ -1,4 +1,4 @@
-"""What every cubin is, whichever ptxas made it: an ELF file for one chip, with the code of each kernel."""
+"""Checks cubins: each must be an ELF file for one chip that has the code of each kernel."""
 
 import re
 import struct

@@ -1,4 +1,4 @@
-"""What Weft raises for a user's mistake, with the place it was made, and what it warns of."""
+"""The errors that Weft raises for users' mistakes, with their source locations, and its warnings."""
 
 import numbers
 import sys
@@ -35,8 +35,8 @@ class Diagnostic:
 class WeftError(Exception):
     """A mistake in what Weft was given; `diagnostics` holds every message with its location.
 
-    As text it is the diagnostics, of which the first says "error: " behind its location only: a traceback
-    puts the exception's name before it.
+    Its text is the diagnostics. The first one starts with "error: " only after a location: tracebacks print
+    the exception's name before it.
     """
 
     def __init__(self, *diagnostics: Diagnostic | str) -> None:
@@ -48,7 +48,7 @@ _MOST_SHOWN = 80
 
 
 def shown(value: object) -> str:
-    """A value that a caller gave, as a message has it: one line, not long, whatever the value is."""
+    """A caller's value for a message: one short line, whatever the value is."""
     if not (_is_plain(value) or (isinstance(value, (list, tuple)) and all(map(_is_plain, value)))):
         return type(value).__qualname__
     try:
@@ -63,14 +63,14 @@ def _is_plain(value: object) -> bool:
 
 
 class WeftInternalError(WeftError):
-    """A defect of Weft's or of what it stands on: an exception that nobody foresaw, or a crash of MLIR.
+    """A defect of Weft or of its dependencies: an unexpected exception, or a crash of MLIR.
 
-    Its notes have the versions, and the file that a report of it needs.
+    Its notes list the versions, and the reproducer to attach to a bug report.
     """
 
 
 def warn(message: str) -> None:
-    """Warns of what a user may want to mend, at the line outside of Weft that has led here."""
+    """Warns of what a user may want to fix, at the line outside of Weft that led here."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "weft":
         frame, level = frame.f_back, level + 1

@@ -30,19 +30,19 @@ _engines: dict[str, Any] = {}
 
 
 def functions(file: str, names: Sequence[str]) -> list[Callable[..., Any]]:
-    """Functions of a file of this package that follow METH_FASTCALL of Python's C API, as Python has them.
+    """Functions in a file of this package that follow METH_FASTCALL of Python's C API, as Python callables.
     They are kept until the process ends.
     """
     made = []
     for name in names:
-        # The function's `self`: Python reads the definition for as long as there is the function.
+        # CPython reads a definition for as long as its function lives: it is the function's `self`.
         method = _MethodDef(name.encode(), address(file, name), _METH_FASTCALL, None)
         made.append(_new_function(ctypes.addressof(method), method, None))
     return made
 
 
 def address(file: str, name: str, uses: Sequence[str] = ()) -> int:
-    """Where a function of a file of this package is; it may call functions of the files that it `uses`."""
+    """The address of a function in a file of this package; `uses` has the files whose functions it calls."""
     with _lock:
         if file not in _engines:
             _engines[file] = _compiled(file, uses)

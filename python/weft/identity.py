@@ -1,4 +1,4 @@
-"""A digest of Python values by what they do, above all of functions that other packages register."""
+"""Digests that identify Python values by what they do, above all functions that other packages register."""
 
 import dataclasses
 import dis
@@ -21,19 +21,19 @@ _BUILTIN = (
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
 )
-# Of these packages a name says it all: the keys hold their versions, or they come with Python.
+# In these packages a name identifies a function: the keys hold their versions, or Python's.
 _KNOWN = frozenset({"weft", "numpy", mlir.DISTRIBUTION, *sys.stdlib_module_names}) - {"__main__"}
 _CLASS_NOISE = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"})
 
 
 class UnidentifiedError(Exception):
-    """A value of which it can't be told whether it does what another does."""
+    """A value that can't be compared with those of another process."""
 
 
 def digest(*values: Any) -> bytes:
-    """The same for values that do the same, in any process that has loaded the same files of Weft.
+    """Equal for values that do the same, in any process that has loaded the same files of Weft.
 
-    A function of another package counts with its code, its defaults, what it closes over, and all that its
+    A function of another package is identified by its code, its defaults, its closure and everything that its
     code names, down to Weft, Python and NumPy. Raises UnidentifiedError for what can't be followed.
     """
     walk = _Walk()
@@ -46,9 +46,9 @@ class _Walk:
     def __init__(self) -> None:
         self.state = hashlib.sha256()
         self.numbers: dict[int, int] = {}
-        self.held: list[Any] = []  # so that no id is given twice
+        self.held: list[Any] = []  # keeps every id unique
 
-    def say(self, *words: object) -> None:
+    def feed(self, *words: object) -> None:
         for word in words:
             text = str(word).encode("utf-8", "surrogatepass")
             self.state.update(len(text).to_bytes(8, "little") + text)
@@ -56,9 +56,9 @@ class _Walk:
     def add(self, value: Any) -> None:
         kind = type(value)
         if kind in _PLAIN:
-            self.say(kind.__name__, repr(value))
+            self.feed(kind.__name__, repr(value))
         elif id(value) in self.numbers:
-            self.say("again", self.numbers[id(value)])
+            self.feed("again", self.numbers[id(value)])
         else:
             self.numbers[id(value)] = len(self.numbers)
             self.held.append(value)
@@ -66,7 +66,7 @@ class _Walk:
 
     def all(self, what: str, values: Iterable[Any]) -> None:
         found = list(values)
-        self.say(what, len(found))
+        self.feed(what, len(found))
         for value in found:
             self.add(value)
 
@@ -74,7 +74,7 @@ class _Walk:
         if kind in (tuple, list):
             self.all(kind.__name__, value)
         elif kind in (set, frozenset):
-            self.say(kind.__name__, sorted(digest(each).hex() for each in value))
+            self.feed(kind.__name__, sorted(digest(each).hex() for each in value))
         elif kind in (dict, types.MappingProxyType):
             self.all("dict", (part for item in value.items() for part in item))
         elif isinstance(value, types.FunctionType):
@@ -112,7 +112,7 @@ class _Walk:
     def _named(self, what: str, module: str, name: str, value: Any) -> None:
         if module.partition(".")[0] not in _KNOWN:
             raise UnidentifiedError(f"{what} {name}")
-        self.say(what, module, name)
+        self.feed(what, module, name)
 
     def _builtin(self, value: Any) -> None:
         owner = getattr(value, "__self__", None)
@@ -121,33 +121,35 @@ class _Walk:
             module = value.__module__ if home is None else home.__module__
             self._named("builtin", module or "builtins", value.__qualname__, value)
         else:
-            self.say("builtin", value.__qualname__)
+            self.feed("builtin", value.__qualname__)
             self.add(owner)
 
     def _function(self, function: types.FunctionType) -> None:
         if known(function):
-            self.say("function", function.__module__, function.__qualname__, function.__code__.co_firstlineno)
+            self.feed(
+                "function", function.__module__, function.__qualname__, function.__code__.co_firstlineno
+            )
         else:
-            self.say("code")
+            self.feed("code")
             self._code(function.__code__)
             for name in sorted(_names(function.__code__)):
                 if name in function.__globals__:
-                    self.say("global", name)
+                    self.feed("global", name)
                     self.add(function.__globals__[name])
         self.all("given", (function.__defaults__, function.__kwdefaults__))
         self.all("closure", map(_content, function.__closure__ or ()))
 
     def _code(self, code: types.CodeType) -> None:
-        self.say(code.co_code.hex(), code.co_flags, code.co_argcount, code.co_kwonlyargcount)
-        self.say(code.co_posonlyargcount, code.co_exceptiontable.hex())
+        self.feed(code.co_code.hex(), code.co_flags, code.co_argcount, code.co_kwonlyargcount)
+        self.feed(code.co_posonlyargcount, code.co_exceptiontable.hex())
         self.all("names", (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars))
         self.all("constants", code.co_consts)
 
     def _class(self, kind: type) -> None:
         if kind.__module__.partition(".")[0] in _KNOWN:
-            self.say("class", kind.__module__, kind.__qualname__)
+            self.feed("class", kind.__module__, kind.__qualname__)
             return
-        self.say("class", kind.__qualname__)
+        self.feed("class", kind.__qualname__)
         self.all("bases", kind.__bases__)
         own = vars(kind)
         names = sorted(own.keys() - _CLASS_NOISE)
@@ -181,7 +183,7 @@ def replaced(packages: Iterable[str]) -> list[tuple[str, Any]]:
 
 
 def _foreign(function: types.FunctionType, own: dict[str, Any]) -> bool:
-    """Whether a function that was found in a module is neither its own nor from a package that we know."""
+    """Whether a function found in a module is neither the module's own nor from a known package."""
     home = function.__globals__
     return home is not own and home.get("__name__", "").partition(".")[0] not in _KNOWN
 
@@ -190,7 +192,7 @@ def _content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        return ...  # not yet given a value
+        return ...  # the variable has no value yet
 
 
 def _names(code: types.CodeType) -> set[str]:

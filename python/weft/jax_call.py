@@ -86,8 +86,8 @@ def _registered() -> None:
 
 
 def _settle(plan: int, stream: int, status: int, answer: int) -> None:
-    """Writes what the handler does about a status: `_AGAIN` to queue the launch again, or where a message is.
-    Nothing, because of an exception, is a failure without a message.
+    """Writes how to go on after a status: `_AGAIN` to queue the launch again, or the address of a message.
+    If it writes nothing, because of an exception, the launch fails without a message.
     """
     told = _AGAIN
     try:

@@ -45,8 +45,9 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     """Compiles one kernel of a module: a `weft.Module`, an MLIR module, .mlir text, or the Path of a .mlir
     file.
 
-    The chip is `arch` (`sm_90a`), else what the module names, else the GPU's, else sm_80. `kernel` picks one
-    where the module has several. Raises WeftError, with places in the text, for whatever can't be compiled.
+    The chip is the first that is known of: `arch` (such as "sm_90a"), the module's own, the GPU's, sm_80.
+    `kernel` picks one where the module has several. Raises WeftError with source locations for what can't be
+    compiled, and WeftInternalError with a reproducer where MLIR crashes. Any number of threads may compile.
     """
     _check_given(module, arch, kernel)
     default = None if arch else runtime.default_chip()
@@ -155,9 +156,9 @@ class Kernel:
 
         CPU arrays are copied to the GPU and back, and waited for. With GPU arrays the launch is queued on
         `stream` of their GPU, whichever is the current one; it is waited for with arrays of JAX alone, which
-        may use their memory again once they are dropped. `on` is "gpu" or "emulator"; without it the GPU is
-        taken where there is one. `grid` and `block` are needed where the kernel doesn't say them; a block it
-        says can't be another. Raises WeftError for arguments that don't fit.
+        may use their memory again once they are dropped. `on` is "gpu" or "emulator"; by default the GPU, if
+        there is one. `grid` and `block` are needed where the kernel doesn't specify them; a block that it
+        specifies can't be changed. Raises WeftError for arguments that don't fit.
         """
         if not (on is None or isinstance(on, str)):
             raise WeftError(f"a kernel runs on 'gpu' or 'emulator', not on {shown(on)}")

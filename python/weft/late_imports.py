@@ -1,4 +1,4 @@
-"""Imports that wait until something needs them, without harm to processes that are forked meanwhile."""
+"""Imports at the first use, safe against forks of other threads."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ _lock = threading.RLock()
 
 @contextmanager
 def whole() -> Iterator[None]:
-    """In the block no other thread forks: a child would wait forever for modules that are half imported."""
+    """No other thread forks during the block: a child would wait forever for half-imported modules."""
     with _lock:
         yield
 

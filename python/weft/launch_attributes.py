@@ -1,4 +1,4 @@
-"""What the attributes of a kernel say about its launch."""
+"""Reads the attributes of a kernel that describe its launch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ from weft.workspace_parameters import read_workspaces
 
 
 def read_launch(kernel: Any) -> Launch:
-    """What a kernel says about its launch. Raises WeftError for launch attributes that don't fit it."""
+    """The launch that a kernel's attributes describe. Raises WeftError for attributes that don't fit it."""
     attributes = kernel.operation.attributes
     for name in attributes:
         if name.startswith("weft.") and name not in _LAUNCH_ATTRIBUTES:

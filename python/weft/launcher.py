@@ -15,9 +15,9 @@ from weft import host_code, locks
 from weft.cuda_driver import entry
 
 # Statuses of a launch; above 0 are the driver's.
-NO_WORKSPACE = -1  # on its stream
-MISCOUNTED = -2  # addresses
-OVERLAP = -3  # of what is written and what is read, as far as their ends tell
+NO_WORKSPACE = -1  # for its stream yet
+MISCOUNTED = -2  # the addresses
+OVERLAP = -3  # of the written array and one that is read, by their first and last bytes
 _ALIGNMENT = 64  # of each parameter: a tensor map needs it
 _DRIVER = (
     "cuCtxGetCurrent",
@@ -33,8 +33,8 @@ _DRIVER = (
 class Extents:
     """What a launch checks of the arrays that it is given: the one `written` shares no memory with others.
 
-    `spans` has the bytes from each address to the end of its array; `in_place` tells which arrays may be the
-    written one, at the same address.
+    `spans` has the bytes from each address to the end of its array; `in_place` has for each array whether it
+    may be the written one, at the same address.
     """
 
     spans: tuple[int, ...]
@@ -179,7 +179,7 @@ class Plan:
 
     @property
     def queue_apart(self) -> Callable[..., int]:
-        """The same, after a look at the extents."""
+        """The same, but returns OVERLAP where the extents overlap."""
         return self._bound(_compiled()[1])
 
     def _bound(self, function: Callable[..., int]) -> Callable[..., int]:

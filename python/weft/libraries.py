@@ -1,4 +1,4 @@
-"""What libraries are asked for their arrays: new ones, where their memory is, and the current stream."""
+"""Asks array libraries for new arrays, for addresses and for current streams."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ def empty(like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str) -> Any
 def maker(
     like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str
 ) -> tuple[Callable[[], Any], Callable[[Any], int]]:
-    """How to make arrays like those of `empty` again and again, and how to ask them for their address."""
+    """A function that makes arrays like those of `empty`, and one that returns such an array's address."""
     name = arrays.numpy_dtype(dtype).name
     if arrays.library(like) == "torch":
         import torch
@@ -92,7 +92,7 @@ def wants_gradients(array: Any) -> bool:
 
 
 def current_stream(array: Any, device: int) -> Callable[[], int]:
-    """How to ask an array's library for its current stream."""
+    """A function that returns the current stream of an array's library."""
     if arrays.library(array) == "torch":
         import torch
 
@@ -105,10 +105,10 @@ def current_stream(array: Any, device: int) -> Callable[[], int]:
 
 
 def stream_finder(given: Sequence[Any], device: int) -> Callable[[Any], int | None]:
-    """For arrays like those given, how to tell the handle of the stream that a call names, or of the current
-    one where it names None.
+    """For arrays like those given, a function that returns the handle of the stream that a call names, or of
+    the library's current stream where it names None.
 
-    The answer is None while PyTorch records or differentiates calls, since that may have to be refused.
+    It returns None while PyTorch records or differentiates calls, since such a call may have to be refused.
     """
     current = current_stream(given[0], device)
     if all(arrays.library(array) != "torch" for array in given):

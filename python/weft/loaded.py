@@ -1,7 +1,7 @@
-"""Which code this process has loaded, Weft's own and its libraries', for the keys of what is kept on disk.
+"""Identifies the code that this process has loaded, Weft's and its libraries', for the cache's keys.
 
-A process goes on with what it has loaded while a new version is installed over it. So the state of every file
-is recorded before the file is imported, and its content counts only while that state is the same.
+A process goes on with the code that it has loaded while a new version is installed over it. So the state of
+every file is recorded before the file is imported, and its content is used only while the state is unchanged.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ from weft.errors import warn
 
 _PACKAGES = ("weft", "weft.dialects", "weft.passes")
 _APART = ("emulator", "bench", "tuning", "tools")
-"""Packages that have no part in what a module is compiled to."""
+"""Packages that don't affect what a module is compiled to."""
 
 State = tuple[int, int, int, int]
 
 
 def _state(path: "Path | os.DirEntry[str]") -> State | None:
-    """Changes whenever somebody writes or replaces a file, even one who sets its times back."""
+    """Changes with every write to a file and with its replacement, even if its times are set back."""
     try:
         status = path.stat()
     except OSError:
@@ -45,16 +45,16 @@ class Files:
         self.states = {Path(name): state for name, state in found}
 
     def changed(self) -> Path | None:
-        """A file that is another by now, if there is one."""
+        """A file that has changed since then, if there is one."""
         return next((path for path, state in self.states.items() if _state(path) != state), None)
 
     def described(self) -> str:
-        """The files' names and states, which are others for another version."""
+        """The files' names and states, which differ between versions."""
         return repr([(str(path), state and state[:3]) for path, state in self.states.items()])
 
     def digest(self) -> bytes:
         """Of the files' names and contents: the same wherever the same version is installed."""
-        import hashlib  # 5 ms that only those who compile should pay
+        import hashlib  # takes 5 ms, and only compiling needs it
 
         found = hashlib.sha256()
         for path in self.states:
@@ -63,7 +63,7 @@ class Files:
 
 
 def _entries(folder: str | Path) -> "list[os.DirEntry[str]]":
-    """What is in a folder: nothing where it is none, in an archive for instance."""
+    """The entries of a folder; none where it isn't a folder, such as in an archive."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         return list(entries)
     return []
@@ -92,15 +92,15 @@ _warned = False
 
 
 def watch(library: str, *folders: str) -> None:
-    """Counts the Python files and shared objects in a library's folders, before it is loaded."""
+    """Records the Python files and shared objects in a library's folders, before the library is loaded."""
     if library not in _libraries:
         entries = (entry for folder in folders for entry in _entries(folder))
         _libraries[library] = Files(entry for entry in entries if entry.name.endswith((".py", ".so")))
 
 
 def identity(*libraries: str) -> list[str | bytes] | None:
-    """What tells the loaded code of Weft and of some watched libraries from any other; None, and a warning
-    once, where their files have changed.
+    """Identifies the loaded code of Weft and of some watched libraries; None, with one warning, if their
+    files have changed.
     """
     global _content, _warned
     content, files = _content, [_libraries[name] for name in libraries]
@@ -118,7 +118,7 @@ def identity(*libraries: str) -> list[str | bytes] | None:
 
 
 def _changed(libraries: Iterable[Files]) -> Path | str | None:
-    """A file that may be another than the one which was loaded, if there is one."""
+    """A file that may differ from the one that was loaded, if there is one."""
     for files in (_own_files, *libraries):
         if (path := files.changed()) is not None:
             return path
@@ -126,7 +126,7 @@ def _changed(libraries: Iterable[Files]) -> Path | str | None:
 
 
 def _unknown() -> Iterator[str]:
-    """Modules of Weft that take part and weren't there when the files were recorded."""
+    """Loaded modules of Weft that affect compilation and whose files weren't recorded."""
     for name, module in list(sys.modules.items()):
         parts = name.split(".")
         if parts[0] == "weft" and not (len(parts) > 1 and parts[1] in _APART):

@@ -1,4 +1,4 @@
-"""Locks that a forked child finds open, whichever thread of its parent held them."""
+"""Locks that are free in a forked child, whichever thread of its parent held them."""
 
 import os
 import threading
@@ -9,14 +9,14 @@ _made: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def lock() -> threading.Lock:
-    """A lock for state that a child can use as it finds it."""
+    """A lock for state that a forked child can use even if the fork interrupted a change to it."""
     made = threading.Lock()
     _made.add(made)
     return made
 
 
 def reentrant() -> Any:
-    """The same, which a thread that holds it may take again."""
+    """The same, but a thread that holds it may take it again."""
     made = threading.RLock()
     _made.add(made)
     return made

@@ -62,46 +62,49 @@ def matmul(
     schedule: AnySchedule | str | None = None,
     stream: Any = None,
 ) -> Any:
-    """`alpha * a @ b + beta * c` of matrices: a M x K (K x M with `transpose_a`), b K x N (N x K with
-    `transpose_b`), c and the result M x N. An `epilogue` adds to it, in f32 (i32) like all before the result
-    is rounded.
+    """`alpha * a @ b + beta * c`, with an optional epilogue.
 
-    A dimension before these makes a batch, of the result too: all arrays that have it have as many matrices,
-    and one without it, or with one matrix, is every product's. `groups`, of int32, makes products of
-    different sizes. Beside an `a` without a batch and a `b` with one it says for each row of `a` which `b` it
-    is multiplied by (a negative number: none, and its row of the result is left alone); 128 rows from a
-    multiple of 128 on must have the same, the last of them maybe a negative one, whose rows of the result are
-    unspecified then. Beside a batch of `a` it says for each product how many of its rows there are: what the
-    others hold is unspecified.
+    `a` is M x K (K x M with `transpose_a`), `b` is K x N (N x K with `transpose_b`), `c` and the result are
+    M x N. The `epilogue` is computed in f32 (i32 for integers) before the result is rounded.
 
-    fp8 may have float32 `scales` of `a` (M x ceil(K / 128), its columns together: `strides[-2] == 1`) and of
-    `b` (ceil(N / 128) x ceil(K / 128), N first also where `b` has K first): each product of 128 elements
-    along K is scaled by both before products are added up. Those, and with `promote` those of fp8 without
-    scales, are added up in f32; else the tensor cores add up products of fp8, with about 13 bits of fraction.
+    One more dimension in front makes a batch. All arrays that have it, and the result, have the same number
+    of matrices; an array without it, or with one matrix, takes part in every product.
 
-    Takes arrays of PyTorch, CuPy, JAX and NumPy, and whatever has DLPack or `__cuda_array_interface__`: all
-    on one GPU, or all on the CPU, whence they are copied (with no GPU, the emulator multiplies them). `out`
-    (not JAX's, which never change) gets the result, else a new array of `a`'s library does, of type
-    `out_dtype` (MLIR's name; by default that of `a`, bf16 for fp8, i32 for i8 and ui8). `out` may be `c` or
-    the residual, element for element, but shares no memory with other arrays. A result of fp8 is rounded to
-    the nearest, beyond the range to the largest number. `beta` must be given with `c`; without `c` it
-    scales what `out` holds.
+    `groups` (int32) makes products of different sizes. With a batch of `b` alone, it holds the number of the
+    `b` for each row of `a`; a negative number leaves the row of the result unchanged. All 128 rows from a
+    multiple of 128 on must have the same number, except that the last of them may have negative ones: their
+    rows of the result are then unspecified. With a batch of `a`, it holds the number of rows of each product
+    that are computed; the other rows of the result are unspecified.
 
-    Elements are f16, bf16, f32 (multiplied as tf32), fp8, i8 and ui8. All but f16 and bf16 need sm_90a, with
-    `a` as M x K and `b` as N x K (or the transpose of such a matrix): tensor cores read them with K inside
-    alone. Sizes are at least 1, and strides not negative. Fast kernels take rows at multiples of 16 bytes: a
-    slower one takes other rows of f16 and bf16; for the rest, groups and `transpose_a` arrays with such rows
-    are copied to others on each call.
+    `scales` are two float32 arrays for fp8: of `a` M x ceil(K / 128), with contiguous columns
+    (`strides[-2] == 1`), and of `b` ceil(N / 128) x ceil(K / 128), N first even where `b` has K first. Both
+    scale the product of each 128 elements along K before these are added in f32. Without scales, `promote`
+    adds products of fp8 in f32; otherwise the tensor cores add them with about 13 bits of fraction.
 
-    Makes no gradients: arrays of PyTorch that require them are refused where they would be made, and what
-    PyTorch has saved of `out` for a backward pass changes unseen. Integers have `alpha` 1 and `beta` 0 or 1.
+    Arrays are those of PyTorch, CuPy, JAX and NumPy, and any others with DLPack or
+    `__cuda_array_interface__`. All must be on one GPU or all on the CPU, from where they are copied to the
+    GPU; without a GPU, the emulator multiplies them. The result is written to `out` (which can't be JAX's) or
+    to a new array of `a`'s library. Its elements are of type `out_dtype` (MLIR's name; by default that of
+    `a`, but bf16 for fp8 and i32 for i8 and ui8). `out` may be `c` or the residual, element for element, but
+    must not share memory with other arrays, nor its elements with each other. A result in fp8 is rounded to
+    the nearest number and saturates. `beta` must be given with `c`; without `c` it scales the contents of
+    `out`.
 
-    The launch is queued on `stream`, or else on the current stream of PyTorch or CuPy, or else on the default
-    stream, of the arrays' GPU, and not waited for. Where all arrays are JAX's, XLA queues it on its own
-    stream and nothing is waited for either. With `stream`, beside arrays of other libraries, or with rows
-    that must be copied, JAX's arrays are waited for before the launch and the GPU after it. `schedule` (an
-    object, or text as the attribute of `tile.matmul` has it) is how the product is laid over the chip, chosen
-    from its sizes without.
+    Elements are f16, bf16, f32 (multiplied as tf32), fp8, i8 and ui8. All except f16 and bf16 need sm_90a,
+    with `a` as M x K and `b` as N x K (or transposes of such matrices), since tensor cores read them K-major
+    only. Integers need `alpha` 1 and `beta` 0 or 1. Sizes must be in 1..2**31 - 1, and strides must not be
+    negative. Fast kernels need rows at multiples of 16 bytes. A slower kernel takes other rows of f16 and
+    bf16; other types, groups and `transpose_a` have arrays with such rows copied in each call.
+
+    No gradients are computed. Arrays of PyTorch are refused where PyTorch would record gradients for them,
+    and PyTorch doesn't notice that `out` changes.
+
+    The launch is queued and not waited for: on `stream`, by default the current stream of PyTorch or CuPy,
+    and for other libraries the default stream of the arrays' GPU. Where all arrays are JAX's, XLA queues it
+    on its own stream and nothing is waited for either. With `stream`, with arrays of other libraries, or with
+    rows that must be copied, JAX's arrays are waited for before the launch, and the GPU after it. `schedule`
+    (an object, or text as the attribute of `tile.matmul` has it) sets tiles, stages and the like; by default
+    it is chosen from the sizes.
 
     The first call for arrays of certain types, sizes, strides and alignment (to 16 bytes) plans the launch; a
     later call with any such arrays only fills in their addresses. Up to 4096 plans are kept. Any number of

@@ -1,4 +1,4 @@
-"""What Weft is doing at the moment, for whoever must tell what a process died of."""
+"""What Weft is doing at the moment, for messages about a process that has died."""
 
 import os
 from contextvars import ContextVar
@@ -41,7 +41,7 @@ def share(memory: Memory) -> None:
 
 
 def shared() -> bool:
-    """Whether another process watches this one, so that its death costs no caller anything."""
+    """Whether another process supervises this one, so that its death harms no caller."""
     return _shared is not None
 
 

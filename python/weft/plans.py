@@ -1,6 +1,6 @@
-"""What `weft.matmul` has worked out for arrays, found by their types, sizes, strides and alignment.
+"""The launches that `weft.matmul` has prepared, found by the arrays' types, sizes, strides and alignment.
 
-Nothing here depends on which objects the arrays are: a program's activations are new ones on every call.
+The identity of array objects plays no part: a program's activations are new objects in every call.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -23,9 +23,9 @@ _ALIGNED = ROW_BYTES - 1  # no kernel asks for rows at multiples of more
 class Plan:
     """A launch for any arrays of one description.
 
-    `queue(stream, *addresses)` returns a status of `weft.launcher`. `stream` tells the handle of the stream
-    that a call names, or None where the arrays must be looked at again. `new` makes an array for the result,
-    and `address` tells where that is.
+    `queue(stream, *addresses)` returns a status of `weft.launcher`. `stream` returns the handle of the stream
+    that a call names, or None where the arrays must be checked again. `new` makes an array for the result,
+    and `address` returns its address.
     """
 
     queue: Callable[..., int]
@@ -103,7 +103,7 @@ class _Describers(dict[type, Callable[..., Described | None]]):
     """By the type of `a`, what describes a, b, the result (or None) and further arrays (or None): it returns
     None where `one_by_one` must.
 
-    It raises WeftError, TypeError, ValueError, RuntimeError or AttributeError for what can't be told.
+    It raises WeftError, TypeError, ValueError, RuntimeError or AttributeError for what it can't describe.
     """
 
     def __missing__(self, kind: type) -> Callable[..., Described | None]:
@@ -139,7 +139,7 @@ def _of_jax(a: Any, b: Any, out: Any, *more: Any) -> Described:
 
 
 class _Ones(dict[type, Callable[[Any], tuple[Hashable, int]]]):
-    """By the type of an array, what tells all of it that decides a plan, and its address."""
+    """By the type of an array, a function that returns its part of a plan's key, and its address."""
 
     def __missing__(self, kind: type) -> Callable[[Any], tuple[Hashable, int]]:
         name = arrays.package(kind)

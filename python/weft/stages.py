@@ -148,8 +148,9 @@ def compile_module(
 ) -> Compiled:
     """Takes a module (an `ir.Module`, .mlir text, or a Path) down to LLVM IR for a chip.
 
-    The chip is `arch`, else the one that the module's `gpu.module` names, else `default`. `rows` of matrices
-    may be "aligned" for the fastest kernel, or "any". Raises WeftError with the place of each mistake.
+    The chip is `arch`, or otherwise the one that the module's `gpu.module` names, or otherwise `default`.
+    `rows` of matrices may be "aligned" for the fastest kernel, or "any". Raises WeftError with the source
+    location of each mistake.
     """
     if isinstance(module, Path):
         name, module = str(module), mlir.parse_file(module, new_context())

@@ -1,4 +1,4 @@
-"""Programs, files in memory for them, and the operating system's refusals as errors that say what to do."""
+"""Runs programs, with files in memory, and turns the operating system's errors into messages with advice."""
 
 import errno
 import os
@@ -39,12 +39,12 @@ def death(status: int) -> str:
     if -status == signal.SIGXFSZ:
         return f"{reason}, {signal.strsignal(-status)}; {_ADVICE[errno.EFBIG]}"
     if -status == signal.SIGKILL:
-        return f"{reason}, {signal.strsignal(-status)}, perhaps since memory ran out"
+        return f"{reason}, {signal.strsignal(-status)}, perhaps because memory ran out"
     return reason
 
 
 class MemoryFile:
-    """A file that is nowhere on a disk. It is gone with the last process that has it, however that ends."""
+    """A file in memory. It is freed when the last process that has it open ends, however that ends."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -55,13 +55,13 @@ class MemoryFile:
         return f"/proc/self/fd/{self.descriptor}"
 
     def write(self, data: bytes) -> None:
-        """Adds to the file."""
+        """Appends to the file."""
         left = memoryview(data)
         while left:
             left = left[os.write(self.descriptor, left) :]
 
     def content(self) -> bytes:
-        """All that was written, by whichever process."""
+        """Everything that any process has written."""
         parts, at = [], 0
         while part := os.pread(self.descriptor, 1 << 24, at):
             parts.append(part)
@@ -71,7 +71,7 @@ class MemoryFile:
 
 @contextmanager
 def memory_file(data: bytes = b"") -> Iterator[MemoryFile]:
-    """A file in memory with that content. Raises WeftError where there can be none."""
+    """A file in memory with that content. Raises WeftError if the system can't provide one."""
     try:
         descriptor = os.memfd_create("weft")
     except OSError as error:
@@ -128,7 +128,7 @@ def run(
 
 
 def python(*arguments: str) -> list[str]:
-    """The command that runs Python as this process does, without what lies in the current directory."""
+    """A command that runs this Python, without importing from the current directory."""
     return [sys.executable, "-P", *arguments]
 
 
@@ -151,7 +151,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raises the OSError that `write` would, as far as that can be told without a trace."""
+    """Raises the OSError that `write` would raise, as far as a check that leaves no file can find it."""
     target = _target(path)
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

@@ -1,4 +1,4 @@
-"""What decides the launch of a product of PyTorch's tensors, told by compiled code (`torch_keys.ll`)."""
+"""Keys of plans for PyTorch's tensors, from compiled code (`torch_keys.ll`)."""
 
 import ctypes
 import functools
@@ -45,8 +45,10 @@ class _ExchangeApi(ctypes.Structure):
 
 @functools.cache
 def describer() -> Describe | None:
-    """`describe(a, b, out, *more)` of tensors, or None for those that aren't there: a tuple of a key and of
-    their addresses, with 0 for no `out`; or None for what needs a closer look. None where PyTorch is too old.
+    """`describe(a, b, out, *more)`, whose arguments are tensors or None; or None where PyTorch is too old.
+
+    It returns a key and the tensors' addresses, with 0 for no `out`; or None for tensors that must be checked
+    in Python.
     """
     torch = sys.modules["torch"]
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)

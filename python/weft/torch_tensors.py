@@ -68,7 +68,7 @@ def _stands_for_others(kind: Any, tensor: Any) -> str | None:
 
 @functools.cache
 def _private() -> dict[str, Callable[..., Any]]:
-    """Questions to PyTorch by their names there; one that a version doesn't have is answered by None."""
+    """PyTorch's functions by their names there; one that this version lacks is replaced by `_unknown`."""
     torch = sys.modules["torch"]
     names = (
         "torch._C._dynamo.eval_frame.get_eval_frame_callback",

@@ -6,7 +6,7 @@ from weft import mlir
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import ext, gpu, ir, operations
 
-# Upstream's dialects that the pipelines lower; what they leave of one is named when it's translated.
+# Upstream's dialects that the pipelines lower. Translation to LLVM IR names any operation that is left.
 _LOWERED = (
     *("builtin", "func", "gpu", "nvvm", "llvm", "scf", "cf", "arith", "math", "index", "ub"),
     *("memref", "vector", "affine"),
@@ -22,9 +22,9 @@ _HINTS = {
 
 
 def check(module: Any) -> None:
-    """Raises WeftError, with places, for operations that nothing lowers in the kernels of a module.
+    """Raises WeftError, with locations, for operations in a module's kernels that no pass lowers.
 
-    In a module without any, all operations count: one of them may be what should become the kernel.
+    In a module without kernels, all operations are checked: one may be meant to become the kernel.
     """
     kernels = operations(module, gpu.GPUModuleOp) or ([] if _has_product(module) else [module])
     found: list[Diagnostic] = []
@@ -51,6 +51,6 @@ def _complaint(op: Any) -> Diagnostic:
     dialect, _, name = op.name.partition(".")
     hint = _HINTS.get(dialect)
     if any(product in name for product in _PRODUCTS):
-        hint = 'write "tile.matmul", which Weft makes a kernel of'
+        hint = 'write "tile.matmul" instead, which becomes a kernel'
     message = f"'{op.name}' op isn't lowered by any pass of Weft"
     return Diagnostic(f"{message}: {hint}" if hint else message, mlir.location(op.location))

@@ -1,4 +1,4 @@
-"""Processes for what may crash: each answers requests on a socket, and is replaced when it dies."""
+"""Processes for code that may crash: each answers requests on a socket, and is replaced when it dies."""
 
 import atexit
 import contextlib
@@ -18,7 +18,7 @@ from typing import Any
 
 from weft import phase, system
 
-# The modules that this process would load, from wherever it does.
+# Imports what this process would import, from the same folders.
 _SERVE = (
     "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "importlib.import_module(sys.argv[2]).serve(int(sys.argv[3]))"
@@ -48,8 +48,8 @@ class DeathError(Exception):
 class Worker:
     """A process that calls `module.serve`: started by the first request, one request at a time.
 
-    Any thread may ask. A forked child has a process of its own; all end with the process that uses them,
-    however that comes about.
+    Any thread may ask. A forked child has a process of its own. Each ends with the process that uses it,
+    however that one ends.
     """
 
     def __init__(self, module: str, name: str) -> None:
@@ -61,7 +61,7 @@ class Worker:
         _workers.add(self)
 
     def ask(self, request: Message, timeout: float) -> tuple[Message, str]:
-        """The answer, and what was printed meanwhile. Raises DeathError, and TimeoutError after so long."""
+        """The answer, and what the process printed. Raises DeathError or TimeoutError."""
         with self._lock:
             if self.process is not None and not self.process.alive():
                 self.process.stop(kill=False)
@@ -77,7 +77,7 @@ class Worker:
             except (EOFError, OSError):
                 raise DeathError(process.status(), process.said(), process.phase()) from None
             finally:
-                # Also after an interrupt: the next caller needs one that isn't in a conversation.
+                # Also after an interrupt: the next caller needs a process that isn't answering a request.
                 if self.process is None:
                     process.stop(kill=True)
 
@@ -99,12 +99,12 @@ class _Process:
     """A worker's process; it ends when our end of its socket closes."""
 
     def __init__(self, module: str, name: str) -> None:
-        """Raises WeftError where the system has no room for one more process."""
+        """Raises WeftError if the system can't start one more process."""
         with ExitStack() as undo:
             try:
                 self._socket, theirs = socket.socketpair()
                 undo.callback(self._socket.close)
-                # Files, not pipes: nobody need drain them. Both ends share an offset.
+                # Files, not pipes: nobody has to drain them. Both ends share an offset.
                 self._said = os.fdopen(os.memfd_create("weft-said"), "w+b")
                 undo.callback(self._said.close)
                 self._phases = os.fdopen(os.memfd_create("weft-phases"), "w+b", buffering=0)
@@ -189,7 +189,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def serve(answer: Callable[[Message], Message], phases: int) -> None:
-    """A worker's work: answers the requests on the socket that is its stdin, until that closes.
+    """Runs in the worker: answers the requests on the socket that is its stdin, until that closes.
 
     `phases` is the descriptor that the module's own `serve` got.
     """
@@ -199,7 +199,7 @@ def serve(answer: Callable[[Message], Message], phases: int) -> None:
     phase.share(mmap.mmap(phases, _PHASE_BYTES))
     with socket.socket(fileno=0) as channel:
         while message := _receive(channel):
-            # Should we hang while the parent is killed, this ends us.
+            # Ends a worker that hangs after its parent was killed.
             signal.alarm(int(message["timeout"]) + _GRACE_SECONDS)
             reply = answer(message["request"])
             signal.alarm(0)

@@ -119,7 +119,7 @@ def test_what_cant_be_told_is_never_kept(kept, patch):
     patch.setattr(
         lower_gemm, "CANDIDATES", (replace(first, lower=lambda op: (state, first.lower(op))[1]), *others)
     )
-    patch.setattr(cache_keys, "_told", set())
+    patch.setattr(cache_keys, "_warned_of", set())
     with pytest.warns(
         UserWarning, match="uncached: a registered pass or candidate depends on .*ndarray"
     ) as told:

@@ -1,4 +1,4 @@
-"""How long calls occupy the host: `weft.matmul` beside each library's own call, every array a new object."""
+"""The host time of `weft.matmul` beside each library's own call, with new array objects in every call."""
 
 import gc
 import json
@@ -141,8 +141,8 @@ def _torch() -> list[Pair]:
     add("with out= / mm", of(matmul, new_a, new_b, out=new_d), of(mm, new_a, new_b, out=new_d))
     linear = functional.linear
     add("transpose_b=True / linear", of(matmul, new_a, new_w, transpose_b=True), of(linear, new_a, new_w))
-    turned = w.t
-    add("matmul(a, w.t()) / mm", of(matmul, new_a, turned), of(mm, new_a, turned))
+    transposed = w.t
+    add("matmul(a, w.t()) / mm", of(matmul, new_a, transposed), of(mm, new_a, transposed))
     add("bias / linear", of(with_bias, new_a, new_w, new_bias), of(linear, new_a, new_w, new_bias))
     same = of(matmul, lambda: a, lambda: b, out=lambda: d)
     add("the same objects, out= / mm", same, of(mm, lambda: a, lambda: b, out=lambda: d))
@@ -153,7 +153,7 @@ def _torch() -> list[Pair]:
 
 
 def _threads(call: Any, fresh: Sequence[Callable[[], Any]]) -> Callable[[int], list[Call]]:
-    """One call that has four threads make as many calls together: the time is that of each thread's share."""
+    """A first call that makes all of them, in four threads, and others that do nothing."""
     a, b, _, d, _ = fresh
 
     def calls(count: int) -> list[Call]:

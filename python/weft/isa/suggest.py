@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, to put behind a message; nothing where no known name is near."""
+    """`; did you mean 'x'?`, to append to a message; nothing where no known name is similar."""
     from difflib import get_close_matches  # milliseconds that only a mistake should cost
 
     spelled = {each.lower(): each for each in known}
