@@ -133,10 +133,12 @@ class AddressOp(Op, dialect=Tile, name="address"):
     def check(self) -> str | None:
         if not is_buffer(self.buffer):
             return f"expects a tile.buffer, got {self.buffer.type}"
+        if found := tile_complaint([self.buffer]):
+            return found
         want = _pointer(self.buffer.type)
-        if str(self.address.type) != want:
-            return f"expects to return {want}, got {self.address.type}"
-        return tile_complaint([self.buffer])
+        return (
+            None if str(self.address.type) == want else f"expects to return {want}, got {self.address.type}"
+        )
 
 
 def _pointer(buffer: Any) -> str:

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import shown
+from weft.layout_arguments import PRINTABLE, Shape, flatten, unflatten, whole
 from weft.layout_arguments import LayoutError as LayoutError
-from weft.layout_arguments import Shape, flatten, unflatten, whole
 from weft.layout_swizzle import SWIZZLES as SWIZZLES
 from weft.layout_swizzle import Swizzle as Swizzle
 
@@ -46,7 +46,7 @@ class Iter:
 
     def __post_init__(self) -> None:
         _known(self.axis)
-        whole("an iterator", (self.extent, self.stride))
+        whole("an iterator", (self.extent, self.stride), PRINTABLE)
         if self.extent < 1 or self.stride < 0:
             raise LayoutError(f"iterator {self} needs a positive extent and a stride that is not negative")
         if max(self.extent, self.stride) > _MOST:

@@ -14,16 +14,16 @@ class LayoutError(WeftError):
     """A layout that can't be read, or an operation whose result no layout expresses."""
 
 
-_LARGEST = 2**63
+PRINTABLE = 10**100  # what a message may show, where it says what is too large
 
 
-def whole(what: str, values: Any) -> tuple[int, ...]:
-    """A shape or coordinates as plain integers. Raises LayoutError for what is none."""
+def whole(what: str, values: Any, bound: int = 2**63) -> tuple[int, ...]:
+    """A shape or coordinates as plain integers below a bound. Raises LayoutError for what is none."""
     try:
         numbers = tuple(map(operator.index, values))
     except (TypeError, NotImplementedError):  # the second of a memoryview's dimensions
-        numbers = (_LARGEST,)
-    if any(abs(number) >= _LARGEST for number in numbers):
+        numbers = (bound,)
+    if any(abs(number) >= bound for number in numbers):
         raise LayoutError(f"{what} is a tuple of whole numbers, got {shown(values)}")
     return numbers
 

@@ -1714,3 +1714,11 @@ func.func @far_apart(%v: vector<4xf32>) {
   %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
   return
 }
+
+// -----
+
+func.func @address_in_unknown_memory(%buffer: !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "nowhere">) {
+  // expected-error @below {{has a buffer in unknown memory 'nowhere': it is one of shared, cluster}}
+  %0 = "tile.address"(%buffer) : (!tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "nowhere">) -> !llvm.ptr<3>
+  return
+}
