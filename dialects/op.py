@@ -1,8 +1,10 @@
 """The base class of Weft's operations: an op is its fields and a `check`."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from numbers import Real
 from typing import Any
 
 from weft import mlir
@@ -287,6 +289,15 @@ def build(
     return op.opview
 
 
+def as_float(value: Any) -> Any:
+    """A number as the floating-point number that an attribute takes; the verifier refuses anything else."""
+    is_real = isinstance(value, Real)
+    try:
+        return float(value) if is_real else value
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _result_types(given: Sequence[Any] | Callable[[], Sequence[Any]]) -> list[Any]:
     """The types of results; a stand-in where operands aren't of types that they follow from, as the verifier
     will say.
@@ -314,10 +325,11 @@ def _unusable(attributes: Mapping[str, Any], operands: Iterable[Any]) -> str | N
         if isinstance(value, str):
             return f"attribute '{name}' {string_complaint(value)}"
         if not isinstance(value, ir.Attribute):
-            return f"expects attribute '{name}' to be a string, a number or an MLIR attribute, got {value!r}"
+            wanted = "a string, a number or an MLIR attribute"
+            return f"expects attribute '{name}' to be {wanted}, got {shown(value)}"
     for value in operands:
         if not isinstance(value, ir.Value):
-            return f"expects operands to be MLIR values, got {value!r}"
+            return f"expects operands to be MLIR values, got {shown(value)}"
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.instruction import judge
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, as_float, build
 from weft.dialects.tile_async import (
     acquire,
     advance,
@@ -404,7 +404,7 @@ def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta
         GemmOp,
         operands=[a, b, *([] if c is None else [c])],
         results=[d_type],
-        attributes={"alpha": float(alpha), "beta": float(beta)},
+        attributes={"alpha": as_float(alpha), "beta": as_float(beta)},
     ).d
 
 

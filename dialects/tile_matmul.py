@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Any
 
 from weft.dialects.given_schedule import given_schedule
-from weft.dialects.op import Op, build
+from weft.dialects.op import Op, as_float, build
 from weft.dialects.roles import (
     OUTPUT_TYPES,
     ROLES,
@@ -285,7 +285,7 @@ def matmul(
     given |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups}
     extra = {role: value for role, value in given.items() if value is not None}
     values = list(extra.values())
-    if len({value.type for value in values}) > 1:
+    if len({getattr(value, "type", None) for value in values}) > 1:  # what is no value, `build` refuses
         kind = AnyType.get()
         values = [build(OperandOp, operands=[value], results=[kind]).operand for value in values]
     said = None if list(extra) in ([], ["c"]) else ir.ArrayAttr.get([ir.StringAttr.get(r) for r in extra])
@@ -295,8 +295,8 @@ def matmul(
         attributes={
             "transpose_a": transpose_a,
             "transpose_b": transpose_b,
-            "alpha": float(alpha),
-            "beta": float(beta),
+            "alpha": as_float(alpha),
+            "beta": as_float(beta),
             "promote": promote,
             "schedule": chosen and chosen.attribute(),
             "roles": said,

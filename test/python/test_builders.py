@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import weft
-from weft.dialects import mma, tcgen05, wgmma, wmma
+from weft.dialects import mma, tcgen05, tile, wgmma, wmma
 from weft.dialects.op import Op
 
 BUILDERS = [
@@ -43,4 +44,25 @@ def test_a_mistake_is_told_where_it_was_made(builder, mistake):
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.message.startswith(f"'{name}' op ")
     assert diagnostic.location is not None
+    assert Path(diagnostic.location.file).name == "test_builders.py"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"alpha": "x"}, "'tile.matmul' op expects attribute 'alpha' to be a float, got \"x\""),
+        ({"beta": [1]}, "'tile.matmul' op expects attribute 'beta' to be a string, a number or an MLIR"),
+        ({"alpha": 10**400}, "'tile.matmul' op expects alpha to be finite in f32, got inf"),
+        ({"c": np.zeros((8, 8))}, "'tile.matmul' op expects operands to be MLIR values, got ndarray"),
+        ({"c": 1, "bias": np.zeros(8)}, "'tile.matmul' op expects operands to be MLIR values, got 1"),
+    ],
+    ids=["alpha", "beta", "large", "array", "number"],
+)
+def test_a_product_of_what_does_not_fit_is_refused(given, said):
+    with pytest.raises(weft.WeftError) as caught, weft.Module() as module:
+        types = [weft.memref("?x?", element) for element in ("f16", "f16", "f32")]
+        with module.func("product", types) as (a, b, d):
+            tile.matmul(a, b, d, **given)
+    (diagnostic,) = caught.value.diagnostics
+    assert diagnostic.message.startswith(said)
     assert Path(diagnostic.location.file).name == "test_builders.py"
