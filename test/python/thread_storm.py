@@ -22,13 +22,14 @@ PATIENCE_SECONDS = 100
 
 
 def compiled(number):
-    """The PTX of a product."""
+    """The LLVM IR and the PTX of a product, with its debug information."""
     kind = ("bf16", "f16")[number % 2]
     with weft.Module() as module:
         matrices = [weft.memref("?x?", t) for t in (kind, kind, "f32")]
         with module.func("matmul", matrices) as (a, b, d):
             tile.matmul(a, b, d, schedule=QUICK)
-    return weft.compile(module, arch="sm_80").ptx
+    kernel = weft.compile(module, arch="sm_80")
+    return f"{kernel.llvm}{kernel.ptx}"
 
 
 def multiplied(number):
