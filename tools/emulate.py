@@ -2,14 +2,14 @@
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from weft.errors import Diagnostic, WeftError
 from weft.tools import cli, values
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
-    from weft.emulator import Finding, Report
+    from weft.emulator import Deadlock, Fault, Finding, Report
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -45,6 +45,7 @@ def _run(options: Namespace) -> int:
             report, arguments = _emulate_ptx(options, text, name)
     except (Fault, Deadlock) as error:
         cli.report(_of_file(error, name), "weft")
+        _tell_findings(error, name, options)
         return 1
     except WeftError as error:
         cli.report(_of_file(error, name), "weft")
@@ -147,6 +148,21 @@ def _tell(report: "Report", name: str, arguments: list[values.Argument], options
     lines.append(count if sanitized else "mistakes weren't looked for (--no-sanitize)")
     cli.say("\n".join(lines))
     return 1 if report.findings else 0
+
+
+def _tell_findings(error: "Fault | Deadlock", name: str, options: Namespace) -> None:
+    """Prints what was found before an error ended the launch: its cause, often."""
+    from weft.emulator import Deadlock
+
+    findings = cast("tuple[Finding, ...]", error.findings)
+    if options.json:
+        told = None if options.no_sanitize else [finding_json(finding) for finding in findings]
+        cli.say_json({"error": error.diagnostics[0].message, "findings": told})
+        return
+    rule = "deadlock" if isinstance(error, Deadlock) else error.rule
+    for finding in findings:
+        if finding.rule != rule:  # the error itself has been reported
+            cli.say(f"{name}: {finding}")
 
 
 def _of_file(error: WeftError, name: str) -> list[Diagnostic]:

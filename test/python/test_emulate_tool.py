@@ -1,5 +1,6 @@
 """`weft emulate`: its arguments, what it prints and writes, and its exit status."""
 
+import json
 import subprocess
 import sys
 
@@ -95,6 +96,34 @@ def test_faults_give_one_and_name_the_file(emulate, tmp_path):
         SCALE, "--block", "32", "--max-instructions", "3", *arguments("x.npy", "1.0", "3")
     )
     assert status == 1 and "instruction limit of 3" in err
+
+
+UNWRITTEN = """.version 8.4
+.target sm_80
+.address_size 64
+.visible .entry unwritten(.param .u64 out)
+{
+  .shared .align 4 .b8 memory[128];
+  .reg .b32 %r<2>;
+  .reg .b64 %rd<2>;
+  ld.shared.u32 %r1, [memory];
+  ld.param.u64 %rd1, [out];
+  st.global.u32 [%rd1 + 4096], %r1;
+  ret;
+}
+"""
+
+
+def test_findings_before_a_fault_are_told(emulate):
+    status, out, err = emulate(UNWRITTEN, "--arg", "zeros:4xf32")
+    assert status == 1 and "error: out-of-bounds global access" in err
+    assert "uninitialised-shared" in out and "out-of-bounds" not in out
+    status, out, err = emulate(UNWRITTEN, "--arg", "zeros:4xf32", "--json")
+    told = json.loads(out)
+    assert status == 1 and told["error"].startswith("out-of-bounds global access")
+    assert [finding["rule"] for finding in told["findings"]] == ["uninitialised-shared", "out-of-bounds"]
+    _, out, _ = emulate(UNWRITTEN, "--arg", "zeros:4xf32", "--json", "--no-sanitize")
+    assert json.loads(out)["findings"] is None
 
 
 @pytest.mark.parametrize(
