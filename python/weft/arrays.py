@@ -313,14 +313,14 @@ def _of_cuda_array_interface(array: Any) -> ArrayView:
     """Raises WeftError for an interface that isn't as Numba's documentation of it has it."""
     interface = array.__cuda_array_interface__
     if not isinstance(interface, Mapping):
-        raise _broken_interface(f"is a dictionary, got {type(interface).__name__}")
+        raise _broken_interface(f"must be a dictionary, got {type(interface).__name__}")
     if lacking := [key for key in ("shape", "typestr", "data") if key not in interface]:
-        raise _broken_interface(f"has shape, typestr and data, got none of {', '.join(lacking)}")
+        raise _broken_interface(f"must have shape, typestr and data, lacks {', '.join(lacking)}")
     if interface.get("mask") is not None:
         raise WeftError("expected a plain array, got a masked one")
     typestr = interface["typestr"]
     if not isinstance(typestr, str) or not _TYPESTR.fullmatch(typestr):
-        raise _broken_interface(f"has a typestr like '<f4', got {typestr!r}")
+        raise _broken_interface(f"must have a typestr like '<f4', got {typestr!r}")
     try:
         dtype = np.dtype(typestr)
     except TypeError:
@@ -328,7 +328,7 @@ def _of_cuda_array_interface(array: Any) -> ArrayView:
     shape = _whole_numbers("shape", interface["shape"])
     strides, data = interface.get("strides"), interface["data"]
     if not isinstance(data, (tuple, list)) or len(data) != 2:
-        raise _broken_interface(f"has data of an address and whether it is read-only, got {data!r}")
+        raise _broken_interface(f"must have an address and a read-only flag as data, got {data!r}")
     (address,) = _whole_numbers("data", data[:1])
     in_bytes = None if strides is None else _whole_numbers("strides", strides)
     in_elements = (
@@ -347,7 +347,7 @@ def _whole_numbers(what: str, values: Any) -> tuple[int, ...]:
     try:
         return tuple(index(value) for value in values)
     except TypeError:
-        raise _broken_interface(f"has whole numbers in {what}, got {values!r}") from None
+        raise _broken_interface(f"must have whole numbers in {what}, got {values!r}") from None
 
 
 def _plausible(view: ArrayView) -> ArrayView:

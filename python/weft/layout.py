@@ -82,7 +82,7 @@ class Layout:
     def parse(text: str) -> "Layout":
         """Reads what `str` prints; LayoutError names the column, from 1, and what was expected there."""
         if not isinstance(text, str):
-            raise LayoutError(f"a layout is read from text, got {shown(text)}")
+            raise LayoutError(f"a layout must be read from text, got {shown(text)}")
         return _Reader(text).layout()
 
     def __str__(self) -> str:
@@ -263,9 +263,7 @@ class Layout:
     def is_bijective(self, axis_extents: Mapping[str, int], element_bits: int | None = None) -> bool:
         """Whether each place of the box, from 0 to each extent, is hit exactly once, replicas counted."""
         if not isinstance(axis_extents, Mapping):
-            raise LayoutError(
-                f"a box has an extent for each axis, as a dictionary, got {shown(axis_extents)}"
-            )
+            raise LayoutError(f"a box must be a dictionary of extents by axis, got {shown(axis_extents)}")
         extents = whole("a box", list(axis_extents.values()))
         box = dict.fromkeys(AXES, 1) | dict(zip(map(_known, axis_extents), extents, strict=True))
         if prod(it.extent for it in self.shard + self.replica) != prod(box.values()):
@@ -371,7 +369,7 @@ def _table(iters: Iterable[Iter]) -> npt.NDArray[np.int64]:
     iters = tuple(iters)
     if (points := prod(it.extent for it in iters)) > _MOST_POINTS:
         raise LayoutError(
-            f"a layout of {points} places can't be looked at place by place: {_notation(iters)}"
+            f"a layout of {points} elements is too large to list element by element: {_notation(iters)}"
         )
     table = np.zeros((1, len(AXES)), np.int64)
     for it in iters:

@@ -1,4 +1,4 @@
-"""Shapes and coordinates: what the methods of a layout are given, and what they raise otherwise."""
+"""Checks the shapes and coordinates that a layout's methods are given."""
 
 import operator
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def whole(what: str, values: Any, bound: int = 2**63) -> tuple[int, ...]:
     except (TypeError, NotImplementedError):  # the second of a memoryview's dimensions
         numbers = (bound,)
     if any(abs(number) >= bound for number in numbers):
-        raise LayoutError(f"{what} is a tuple of whole numbers, got {shown(values)}")
+        raise LayoutError(f"{what} must be a tuple of whole numbers, got {shown(values)}")
     return numbers
 
 

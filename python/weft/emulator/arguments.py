@@ -32,7 +32,7 @@ class Struct:
         self.arrays: dict[int, npt.NDArray[np.generic]] = {}
         self._data = bytearray(self.size)
         if not isinstance(fields, Mapping):
-            raise WeftError(f"the fields of a Struct are a dictionary by offset, got {shown(fields)}")
+            raise WeftError(f"the fields of a Struct must be a dictionary by offset, got {shown(fields)}")
         for key, value in fields.items():
             offset = whole_number("an offset in a Struct", key, self.size)
             what = f"field {offset} of a Struct"
@@ -67,21 +67,21 @@ _PLAIN = "biufcV"
 
 
 def check_buffer(array: npt.NDArray[np.generic], what: str) -> None:
-    """Raises WeftError for an array whose memory isn't its elements' bits, as a kernel would read them."""
+    """Raises WeftError for an array whose memory doesn't hold its elements as a kernel would read them."""
     if isinstance(array, np.ma.MaskedArray):
         raise WeftError(f"{what} is a masked array: give its data and its mask")
     if array.dtype.hasobject or array.dtype.kind not in _PLAIN:
-        raise WeftError(f"{what} is an array of {array.dtype}, which is no type of numbers")
+        raise WeftError(f"{what} is an array of {array.dtype}, which isn't a type of numbers")
     if not array.dtype.isnative:
         raise WeftError(
-            f"{what} is an array of {array.dtype}, whose bytes are in the other order: convert it"
+            f"{what} is an array of {array.dtype}, whose bytes are swapped: convert it to the native order"
         )
     if array.size and _is_beyond_owner(array):
         raise WeftError(f"{what} is an array whose strides, {array.strides}, reach beyond its memory")
 
 
 def _is_beyond_owner(array: npt.NDArray[np.generic]) -> bool:
-    """Whether strides that someone has set lead out of the memory of the array that owns it, if one does."""
+    """Whether an array's strides lead out of the memory of the array that owns it."""
     owner: object = array
     while not (isinstance(owner, np.ndarray) and owner.flags.owndata):
         owner = getattr(owner, "base", None)
@@ -107,7 +107,7 @@ def whole_number(what: str, value: object, most: int = MOST_NUMBER) -> int:
 
 def _scalar(value: np.generic, what: str) -> bytes:
     if value.dtype.hasobject or value.dtype.kind not in _PLAIN:
-        raise WeftError(f"{what} is a {value.dtype}, which is no number")
+        raise WeftError(f"{what} is a {value.dtype}, which isn't a number")
     return value.tobytes()
 
 
@@ -235,7 +235,9 @@ def _encode(value: object, formal: Variable, what: str) -> bytes:
         try:
             return _float(float(value), formal.type)
         except OverflowError:
-            raise WeftError(f"{what} is {shown(value)}, which is no number of type .{formal.type}") from None
+            raise WeftError(
+                f"{what} is {shown(value)}, which isn't a number of type .{formal.type}"
+            ) from None
     if isinstance(value, float):
         # LLVM declares float parameters by their width alone.
         if formal.size not in (4, 8):

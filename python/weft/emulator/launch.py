@@ -99,9 +99,9 @@ class Module:
         shared_bytes = whole_number("shared_bytes", shared_bytes)
         sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
         if progress is not None and not callable(progress):
-            raise WeftError(f"progress is a function of two numbers, got {shown(progress)}")
+            raise WeftError(f"progress must be a function of two numbers, got {shown(progress)}")
         if trace is not None and not isinstance(trace, str | os.PathLike):
-            raise WeftError(f"trace is a path, got {shown(trace)}")
+            raise WeftError(f"trace must be a path, got {shown(trace)}")
         program = self._program(kernel)
         dynamic = program.shared_dynamic - program.shared_static + shared_bytes if shared_bytes else 0
         total = program.shared_static + dynamic
@@ -236,7 +236,7 @@ def _dims(what: str, dims: Any) -> Dim3:
     except TypeError:
         values = ()
     if not 1 <= len(values) <= 3 or any(abs(n) > MOST_NUMBER for n in values):
-        raise WeftError(f"a {what} is a whole number, or one to three of them, got {shown(dims)}")
+        raise WeftError(f"{what} must be one to three whole numbers, got {shown(dims)}")
     x, y, z = (*values, 1, 1)[:3]
     return x, y, z
 
@@ -266,7 +266,7 @@ def _most_shared(target: str) -> int:
 
 def _flag(what: str, given: Any) -> bool:
     if not isinstance(given, bool | np.bool_):
-        raise WeftError(f"{what} is True or False, got {shown(given)}")
+        raise WeftError(f"{what} must be True or False, got {shown(given)}")
     return bool(given)
 
 
@@ -275,7 +275,7 @@ def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]
     if any(g % c for g, c in zip(launch.grid, launch.cluster, strict=True)):
         raise WeftError(f"a grid of {launch.grid} blocks can't be cut into clusters of {launch.cluster}")
     if not (isinstance(launch.arithmetic, str) and launch.arithmetic in ("hardware", "exact")):
-        raise WeftError(f"arithmetic is 'hardware' or 'exact', got {shown(launch.arithmetic)}")
+        raise WeftError(f"arithmetic must be 'hardware' or 'exact', got {shown(launch.arithmetic)}")
     if complaint := block_complaint(launch.block) or grid_complaint(launch.grid):
         raise WeftError(f"kernel '{kernel}': {complaint}")
     room = _most_shared(target)
