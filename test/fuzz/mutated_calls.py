@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import built_calls
+
 # Whatever a caller may give in place of something else; `_names` has the names.
 _ODD = str.split("""
     None True False 0 1 -1 2 3 7 8 128 2**15 2**31-1 2**31 -2**31 2**40 2**63 2**64 -2**70 10**5000 0.5 -0.0
@@ -240,13 +242,8 @@ def _call(chance: random.Random) -> tuple[str, list[str], dict[str, str]]:
     return what, args, {name: value for name, value in given.items() if value not in odd.get(name, ())}
 
 
-def _type(chance: random.Random) -> tuple[str, list[str], dict[str, str]]:
-    return chance.choice(
-        (
-            ("types.FragmentType.of", [_odd(chance, "(16,16)"), _odd(chance, "'f16'"), _layout(chance)], {}),
-            ("types.BufferType.of", [_odd(chance, "(16,16)"), _odd(chance, "'f16'"), _layout(chance)], {}),
-        )
-    )
+def _built(chance: random.Random) -> tuple[str, list[str], dict[str, str]]:
+    return built_calls.make(chance, _odd, _layout)  # type: ignore[no-any-return]
 
 
 def _layout(chance: random.Random) -> str:
@@ -324,7 +321,7 @@ def make(number: int) -> str:
     """The input of this number."""
     chance = random.Random(number)
     kinds = (_product, _product, _product, _call, _call, _of_layout, _of_layout, _emulated, _emulated, _other)
-    what, args, options = chance.choice(kinds)(chance)
+    what, args, options = chance.choice((*kinds, _built, _built, _built))(chance)
     return json.dumps([what, args, options])
 
 
@@ -356,18 +353,14 @@ def _compiling(really: bool) -> Iterator[None]:
 
 def attempt(text: str) -> str:
     """Calls it."""
-    import weft
     from weft.errors import WeftError
 
     what, args, options = json.loads(text)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            if what == "memref" or what.startswith("types."):
-                with weft.Module():
-                    function = weft.memref if what == "memref" else _value(what)
-                    function(*map(_value, args), **{name: _value(v) for name, v in options.items()})
-                return f"{what} made"
+            if what.startswith(("weft.memref", "types.", "tile.", "module.")):
+                return built_calls.attempt(what, _value, args, options)
             given = [_value(each) for each in args]
             named = {name: _value(each) for name, each in options.items()}
             with _compiling(what != "weft.matmul" or zlib.crc32(text.encode()) % 40 == 0):
@@ -389,12 +382,12 @@ def _function(what: str) -> Any:
     return _value(what)
 
 
-def _value(expression: str) -> Any:
+def _value(expression: str, scope: dict[str, Any] | None = None) -> Any:
     """The value of an expression of an input; errors of Weft pass, those of NumPy and PyTorch don't."""
     from weft.errors import WeftError
 
     try:
-        return eval(expression, _names())  # of this file's own making
+        return eval(expression, _names() | (scope or {}))  # of this file's own making
     except WeftError:
         raise
     except Exception as error:
