@@ -249,7 +249,9 @@ def as_attribute(value: Any) -> Any:
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    return default is not None and bool(default == value)  # an MLIR attribute can't be compared with None
+    # Arrays have no truth, and an MLIR attribute cannot be compared with None.
+    comparable = default is not None and isinstance(value, (str, int, float, ir.Attribute))
+    return comparable and bool(default == value)
 
 
 def build(
@@ -277,8 +279,8 @@ def build(
     if wrong := _unusable(given, operands):
         raise WeftError(Diagnostic(f"'{kind.OPERATION_NAME}' op {wrong}", _here()))
     kinds = _result_types(results)
-    if strange := next((each for each in kinds if not isinstance(each, ir.Type)), None):
-        what = f"expects types of results to be MLIR types, got {shown(strange)}"
+    if strange := [each for each in kinds if not isinstance(each, ir.Type)]:
+        what = f"expects types of results to be MLIR types, got {shown(strange[0])}"
         raise WeftError(Diagnostic(f"'{kind.OPERATION_NAME}' op {what}", _here()))
     op = ir.Operation.create(kind.OPERATION_NAME, results=kinds, operands=list(operands), attributes=given)
     try:

@@ -1,6 +1,6 @@
 """The ops of the `tile` dialect that make buffers, take parts of them, and say where they are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -182,21 +182,26 @@ def alloc(buffer_type: Any, *, over: Any = None) -> Any:
 
 def stage(buffer: Any, index: Any) -> Any:
     """Builds `tile.stage` and returns `buffer[index]`."""
-    return build(StageOp, operands=[buffer, index], results=lambda: [stage_type(buffer.type)]).tile
+    return build(StageOp, operands=[buffer, index], results=_typed(buffer, stage_type)).tile
 
 
 def slice_(buffer: Any, row: Any, column: Any, shape: Sequence[int]) -> Any:
     """Builds `tile.slice` and returns the part, of this shape."""
-    return build(
-        SliceOp, operands=[buffer, row, column], results=lambda: [slice_type(buffer.type, shape)]
-    ).tile
+    results = _typed(buffer, lambda whole: slice_type(whole, shape))
+    return build(SliceOp, operands=[buffer, row, column], results=results).tile
 
 
 def peer(buffer: Any, rank: Any) -> Any:
     """Builds `tile.peer` and returns the peer's buffer."""
-    return build(PeerOp, operands=[buffer, rank], results=lambda: [peer_type(buffer.type)]).peer
+    return build(PeerOp, operands=[buffer, rank], results=_typed(buffer, peer_type)).peer
 
 
 def address(buffer: Any) -> Any:
     """Builds `tile.address` and returns the pointer."""
-    return build(AddressOp, operands=[buffer], results=lambda: [ir.Type.parse(_pointer(buffer.type))]).address
+    results = _typed(buffer, lambda kind: ir.Type.parse(_pointer(kind)))
+    return build(AddressOp, operands=[buffer], results=results).address
+
+
+def _typed(buffer: Any, result: Callable[[Any], Any]) -> Callable[[], list[Any]]:
+    """The type of an op's result by that of its buffer; none for what is no buffer, as the verifier says."""
+    return lambda: [result(buffer.type) if is_buffer(buffer) and not tile_complaint([buffer]) else None]

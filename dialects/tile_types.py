@@ -170,6 +170,9 @@ class MapType(Tile.Type, name="map"):
     @staticmethod
     def of(tile: Any) -> Any:
         """The type of a matrix that is copied to and from buffers of type `tile`."""
+        if not isinstance(tile, BufferType):
+            found = tile if isinstance(tile, ir.Type) else shown(tile)
+            raise WeftError(f"a tile.map is of a tile.buffer's type, got {found}")
         return MapType.get(tile.extents, tile.element, tile.map)
 
     shape = property(_shape)

@@ -72,7 +72,7 @@ def memref(shape: object, element: object, strides: object) -> Any:
 
 
 def _size(given: object) -> int:
-    if given == "?":
+    if isinstance(given, str) and given == "?":
         return int(ir.ShapedType.get_dynamic_size())
     size = int(given) if isinstance(given, str) and _SIZE.fullmatch(given) else _integer(given)
     if size is None:
@@ -83,7 +83,7 @@ def _size(given: object) -> int:
 
 
 def _stride(given: object) -> int:
-    if given == "?":
+    if isinstance(given, str) and given == "?":
         return int(ir.ShapedType.get_dynamic_stride_or_offset())
     stride = int(given) if isinstance(given, str) and _SIZE.fullmatch(given) else _integer(given)
     if stride is None:

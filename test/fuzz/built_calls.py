@@ -17,7 +17,7 @@ _KINDS = {
     "pointer": "pointer",
     "type": "Buffer Stages A16 B16 D32",
 }
-# Functions of `tile`, and the kinds of their arguments; ~ begins an option.
+# Functions of `tile`, and the kinds of their arguments; ~ begins an option, ! one that must be given.
 _BUILDERS = {
     "alloc": "type ~over:buffer",
     "address": "buffer",
@@ -41,7 +41,7 @@ _BUILDERS = {
     "matmul": "matrix matrix matrix ~alpha:number ~bias:matrix ~activation:text ~schedule:text ~promote:flag",
     "tensor_map": "matrix type ~l2_promotion:text ~l2_eviction:text",
     "member": "map i32",
-    "make_ring": "count ~consumers:count",
+    "make_ring": "count !consumers:count",
     "acquire": "ring i32 i32",
     "await_": "ring i32 i32",
     "advance": "ring i32 i32",
@@ -49,7 +49,7 @@ _BUILDERS = {
     "full_barrier": "ring i32",
     "release": "ring i32 ~by_warps:flag",
     "release_peer": "ring i32 i32 ~by_warps:flag",
-    "claim": "matrix index i32 i32 ~shares:count",
+    "claim": "matrix index i32 i32 !shares:count",
     "await_others": "matrix index i32",
 }
 _PLAIN = {
@@ -80,10 +80,10 @@ def _argument(chance: random.Random, odd: Odd, kind: str) -> str:
 
 def _tile(chance: random.Random, odd: Odd, _: Any) -> Any:
     name = chance.choice(sorted(_BUILDERS))
-    given = [each for each in _BUILDERS[name].split() if not each.startswith("~")]
-    options = [each[1:].split(":") for each in _BUILDERS[name].split() if each.startswith("~")]
-    if chance.random() < 0.5 and name != "make_ring":
-        options = []
+    marked = {mark: [each for each in _BUILDERS[name].split() if each[0] == mark] for mark in "~!"}
+    given = [each for each in _BUILDERS[name].split() if each[0] not in marked]
+    left_out = marked["~"] if chance.random() < 0.5 else []
+    options = [each[1:].split(":") for mark in marked for each in marked[mark] if each not in left_out]
     return (
         f"tile.{name}",
         [_argument(chance, odd, kind) for kind in given],

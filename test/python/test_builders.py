@@ -8,6 +8,8 @@ import pytest
 import weft
 from weft.dialects import mma, tcgen05, tile, wgmma, wmma
 from weft.dialects.op import Op
+from weft.dialects.tile_types import MapType
+from weft.mlir import ir
 
 BUILDERS = [
     pytest.param(value, id=f"{dialect.__name__.rpartition('.')[2]}.{name}")
@@ -66,3 +68,31 @@ def test_a_product_of_what_does_not_fit_is_refused(given, said):
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.message.startswith(said)
     assert Path(diagnostic.location.file).name == "test_builders.py"
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda a, i: tile.slice_(a, i, i, (8, 8)), "'tile.slice' op expects tile.buffer operand and result"),
+        (lambda a, i: tile.stage(a, i), "'tile.stage' op expects tile.buffer operand and result"),
+        (lambda a, i: tile.peer(a, i), "'tile.peer' op expects tile.buffer operand and result"),
+        (lambda a, i: tile.address(a), "'tile.address' op expects a tile.buffer, got memref<?x?xf16>"),
+        (
+            lambda a, i: tile.from_lane(i, False),
+            "'tile.from_lane' op expects types of results to be MLIR types",
+        ),
+        (
+            lambda a, i: tile.matmul(a, a, a, promote=np.zeros(4)),
+            "'tile.matmul' op expects attribute 'promote'",
+        ),
+        (lambda a, i: MapType.of(a.type), "a tile.map is of a tile.buffer's type, got memref<?x?xf16>"),
+        (lambda a, i: MapType.of(2), "a tile.map is of a tile.buffer's type, got 2"),
+    ],
+    ids=["slice", "stage", "peer", "address", "no type", "array", "map", "map of a number"],
+)
+def test_operations_of_what_is_no_buffer_are_refused(build, said):
+    with pytest.raises(weft.WeftError) as caught, weft.Module() as module:
+        i32 = ir.IntegerType.get_signless(32)
+        with module.func("f", [weft.memref("?x?", "f16"), i32]) as (a, i):
+            build(a, i)
+    assert caught.value.diagnostics[0].message.startswith(said)

@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 
+import numpy as np
 import pytest
 
 import weft
@@ -141,6 +142,9 @@ def test_a_type_of_another_module_is_refused():
         (((4, 4), "f32", (2**63, 1)), "strides must be in"),
         (((4, 4), "f32", ("a", 1)), "strides must hold"),
         (((4, 4), "f32", 3), "strides must be a sequence"),
+        (((4, 4), "f32", np.zeros((2, 2))), "strides must hold integers"),
+        ((np.zeros((2, 2)), "f32"), "shape must hold integers"),
+        ((np.zeros(4, "f4,i4"), "f32"), "shape must hold integers"),
     ],
 )
 def test_a_matrix_that_no_launch_can_have_is_refused(given, said):
