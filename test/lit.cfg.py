@@ -2,6 +2,7 @@
 
 # ruff: noqa: F821 (lit hands `config` in)
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -19,9 +20,13 @@ config.excludes = ["python", "gpu", "fuzz", "Inputs"]
 config.test_source_root = str(root)
 config.test_exec_root = str(root.parent / "build" / "test")
 
-# The tools are those beside the Python that runs lit, whatever PATH says; FileCheck is PyPI's port.
-scripts = Path(sys.executable).parent
-config.environment["PATH"] = os.pathsep.join([str(scripts), os.environ.get("PATH", os.defpath)])
+# The tools are those of the Python that runs lit, whatever PATH says; FileCheck is PyPI's port. All answer
+# from one process that has imported them; test/python/test_tools.py runs them as programs.
+sys.path.insert(0, str(root))
+scripts = importlib.import_module("warm_tools").install(root.parent / "build" / "tools")
+sys.path.pop(0)
+beside = Path(sys.executable).parent
+config.environment["PATH"] = os.pathsep.join([str(scripts), str(beside), os.environ.get("PATH", os.defpath)])
 config.substitutions += [
     (r"\bFileCheck\b", str(scripts / "filecheck")),
     ("%examples", str(root.parent / "examples")),

@@ -1,0 +1,116 @@
+"""Serves lit with weft, weft-opt and FileCheck from one process that has imported them: each call is a fork.
+
+A tool's imports take half a second of a processor, and lit calls tools some five hundred times. The programs
+that `install` writes hand their arguments, directory, environment and standard streams to the server.
+"""
+
+import array
+import atexit
+import contextlib
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+# Runs with no site and no imports but these, in a twentieth of a second.
+_CLIENT = """#!{python} -IS
+import _socket, array, json, os, sys
+server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+server.connect({path!r})
+request = json.dumps([{tool!r}, sys.argv[1:], os.getcwd(), dict(os.environ)]).encode()
+streams = [(1, 1, array.array("i", [0, 1, 2]))]  # SOL_SOCKET, SCM_RIGHTS
+server.sendmsg([len(request).to_bytes(8, "little")], streams)
+sent = 0
+while sent < len(request):
+    sent += server.send(request[sent:])
+status = server.recv(1)
+os._exit(status[0] if status else 134)
+"""
+TOOLS = ("weft", "weft-opt", "filecheck")
+
+
+def install(folder: Path) -> Path:
+    """Starts a server that ends with this process, and returns a folder with programs that call it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{os.getpid()}.socket"
+    path.unlink(missing_ok=True)
+    for tool in TOOLS:
+        program = folder / tool
+        program.write_text(_CLIENT.format(python=sys.executable, path=os.fspath(path), tool=tool))
+        program.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.fspath(path))
+        listening.listen(64)
+        # The pipe closes when lit ends, however it ends.
+        subprocess.Popen(
+            [sys.executable, __file__, str(listening.fileno())],
+            stdin=subprocess.PIPE,
+            pass_fds=[listening.fileno()],
+        )
+    return folder
+
+
+def serve(listening: socket.socket) -> None:
+    """Forks for each call, until stdin closes."""
+    mains = _mains()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        ready, _, _ = select.select([listening, 0], [], [])
+        if 0 in ready:
+            return
+        call, _ = listening.accept()
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listening.close()
+            os._exit(_answer(call, mains))
+        call.close()
+
+
+def _mains():
+    for late in ("filecheck.main", "weft.emulator", "weft.stages", "weft.tools.opt", "weft.tools.run"):
+        importlib.import_module(late)
+    programs = {"weft": "weft.tools.weft", "weft-opt": "weft.tools.weft_opt", "filecheck": "filecheck.main"}
+    return {tool: importlib.import_module(program).main for tool, program in programs.items()}
+
+
+def _answer(call, mains) -> int:
+    """Runs a tool as the caller's process would, and tells its status."""
+    streams = array.array("i")
+    head, ancillary, _, _ = call.recvmsg(8, socket.CMSG_LEN(3 * streams.itemsize))
+    streams.frombytes(ancillary[0][2])
+    size, data = int.from_bytes(head, "little"), b""
+    while len(data) < size:
+        data += call.recv(size - len(data))
+    tool, arguments, directory, environment = json.loads(data)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [tool, *arguments]
+    waiting = os.getpid()
+    try:
+        status = mains[tool]()
+    except SystemExit as exit_:
+        status = exit_.code
+        if isinstance(status, str):
+            print(status, file=sys.stderr)
+            status = 1
+    status = int(status or 0) & 255
+    atexit._run_exitfuncs()
+    with contextlib.suppress(OSError):  # of a reader that has gone
+        sys.stdout.flush()
+        sys.stderr.flush()
+    if os.getpid() == waiting:  # a tool's work returns here too, in a process that the tool has forked
+        call.send(bytes([status]))
+    return status
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
