@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from weft import stages
+from weft import launch_attributes
 from weft.isa import tables
 from weft.isa.claims import CLAIMS
 from weft.tools import isa, isa_docs, isa_rows, op_docs, weft
@@ -25,7 +25,7 @@ def test_the_pages_of_operations_are_made_from_them():
 
 
 def test_the_page_of_tile_operations_has_every_launch_attribute():
-    for name in stages._LAUNCH_ATTRIBUTES:
+    for name in launch_attributes._LAUNCH_ATTRIBUTES:
         assert f"`{name}`" in op_docs.pages()["tile.md"], name
 
 

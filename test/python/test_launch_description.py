@@ -12,7 +12,7 @@ from one_product import SCHEDULES, text
 import weft
 from weft import arrays, emulator
 from weft.isa import tensor_map
-from weft.kernel import _tensor_map
+from weft.kernel_arguments import map_of as map_of_view
 
 MULTIPROCESSORS = 4
 OPERATIONS = {
@@ -95,7 +95,7 @@ def test_what_l2_reads_at_once_is_said_and_encoded(parts, promotion):
     assert [each["l2_promotion"] for each in kernel.launch.description()["maps"]] == [promotion] * 2
     view = arrays.view(np.zeros((64, 64), np.float16))
     for each in kernel.launch.maps:
-        assert tensor_map.TensorMap.decode(_tensor_map(view, each, 4096).encode()).l2_promotion == promotion
+        assert tensor_map.TensorMap.decode(map_of_view(view, each, 4096).encode()).l2_promotion == promotion
 
 
 def test_numbers_are_parameters_of_their_types():

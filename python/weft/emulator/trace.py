@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft import system
+import weft.system as system
 from weft.emulator.memory import Access
 from weft.emulator.program import Program
 from weft.emulator.types import Bools
