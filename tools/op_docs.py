@@ -97,6 +97,7 @@ means needs the same.
 | `weft.tensor_maps` | the maps that follow the arguments; `--lower-tma` writes it |
 | `weft.persistent` | `weft.grid` counts tiles; at most so many CTAs for each multiprocessor (0: all) |
 | `weft.dependent` | the kernel waits itself for what was queued before it |
+| `weft.arguments` | the types of the arguments of a lowered kernel (`--record-arguments` adds it) |
 | `weft.workspace` | rows of memory for each tile that the last memref arguments have |
 | `weft.cta_workspace` | likewise for each CTA |
 
