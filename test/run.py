@@ -1,6 +1,8 @@
-"""Runs every test: lit over the .mlir files, then pytest, which runs the linters too.
+"""Runs the tests: lit over the .mlir files, then pytest, which runs the linters too.
 
-`lit` or `pytest` as an argument runs that one alone. The exit status is 0 only if all that ran passed.
+`lit` or `pytest` as an argument runs that one alone, `slow` the tests that take minutes, which are left out
+otherwise: about an hour of mutated input and more cases of what the others test. The exit status is 0 only if
+all that ran passed.
 """
 
 import subprocess
@@ -15,16 +17,18 @@ SUITES = {
     # A process per core, which takes tests from others when its own are done; beyond eight memory is short.
     "pytest": [sys.executable, "-m", "pytest", "-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"],
 }
+SLOW = {"slow": [*SUITES["pytest"], "-m", "slow"]}
 
 
 def main(names: list[str]) -> int:
-    if unknown := sorted(set(names) - set(SUITES)):
-        print(f"no suite '{unknown[0]}': there is {', '.join(SUITES)}", file=sys.stderr)
+    suites = SUITES | SLOW
+    if unknown := sorted(set(names) - set(suites)):
+        print(f"no suite '{unknown[0]}': there is {', '.join(suites)}", file=sys.stderr)
         return 1
     failed = []
     for name in names or SUITES:
         print(f"== {name}", flush=True)
-        if subprocess.run(SUITES[name], cwd=ROOT, check=False).returncode:
+        if subprocess.run(suites[name], cwd=ROOT, check=False).returncode:
             failed.append(name)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

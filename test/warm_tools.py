@@ -90,6 +90,9 @@ def _answer(call, mains) -> int:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    # As Python makes them at its start, for what these streams are.
+    sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", closefd=False, errors="backslashreplace", buffering=1)
     os.chdir(directory)
     os.environ.clear()
     os.environ.update(environment)
