@@ -1,6 +1,8 @@
 """What holds for all tests of pytest, and for the processes that they start."""
 
+import gc
 import os
+from collections import Counter
 
 import pytest
 
@@ -18,3 +20,21 @@ def _lowered_anew(request):
         monkeypatch.setattr("weft.stages.decides_all", lambda module: False)
         # Another process would not have the change.
         monkeypatch.setattr("weft.cache_keys.as_imported", lambda: False)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Of the cases of a test that is marked `sampled(n)`, the default run has one in n."""
+    seen = Counter()
+    for item in items:
+        if (marker := item.get_closest_marker("sampled")) is not None:
+            number = seen[item.path, item.originalname]
+            seen[item.path, item.originalname] += 1
+            if number % marker.args[0]:
+                item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish():
+    """Keeps what collection has made out of later collections of garbage, which some tests ask for."""
+    gc.collect()
+    gc.freeze()

@@ -173,6 +173,7 @@ def test_a_wrong_row_of_any_group_is_caught(
 # Implementations
 
 
+@pytest.mark.sampled(2)
 @BOTH
 @pytest.mark.parametrize("inputs", ["bf16", "e4m3-block"])
 def test_ours_multiplies_groups(made: Problem, inputs: str, torch: Any) -> None:
@@ -183,6 +184,7 @@ def test_ours_multiplies_groups(made: Problem, inputs: str, torch: Any) -> None:
     assert problem.check(made, sets).passed
 
 
+@pytest.mark.sampled(3)
 @BOTH
 @pytest.mark.parametrize("inputs", [name for name in INPUTS if name != "e4m3-block"])
 def test_cublas_multiplies_group_after_group(made: Problem, inputs: str, torch: Any) -> None:

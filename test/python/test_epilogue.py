@@ -107,6 +107,7 @@ class Product:
         return expected.compare(given["d"]).ratio
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("activation", roles.ACTIVATIONS)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_every_activation_in_every_kernel(schedule, activation):
@@ -116,6 +117,7 @@ def test_every_activation_in_every_kernel(schedule, activation):
     assert product.ratio(kernel, (8, 8, 8)) <= 1.0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_everything_that_can_be_added(schedule):
     added = (("c", "f32"), ("bias", "f32"), ("residual", "bf16"))
@@ -157,6 +159,7 @@ def activated(name: str, x: np.ndarray) -> np.ndarray:
     return d
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", roles.ACTIVATIONS)
 def test_an_activation_is_as_near_as_its_bound_says(name):
     x = np.random.default_rng(5).uniform(-6, 6, (192, 192)).astype(np.float32)
@@ -194,6 +197,7 @@ def test_the_tables_of_activations_agree():
     assert set(roles.ACTIVATIONS) == set(reference.ACTIVATIONS) == set(activations._ACTIVATIONS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("d", ["f8E4M3FN", "f8E5M2"])
 @pytest.mark.parametrize("schedule", [*SCHEDULES[:1], of(64, 64, 64, swap=True), *SCHEDULES[2:4]], ids=str)
 def test_results_of_fp8(schedule, d):
@@ -219,6 +223,7 @@ def test_what_is_beyond_fp8_becomes_its_largest(d, largest):
     assert (found[0] == largest).all() and (found[1] == -largest).all() and (found[2:] == 64.0).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("a", "b"), [("ui8", "ui8"), ("ui8", "i8"), ("i8", "ui8"), ("i8", "i8")])
 @pytest.mark.parametrize("schedule", [of(64, 64, 128), of(64, 16, 128, swap=True)], ids=str)
 def test_bytes_of_either_sign(schedule, a, b):

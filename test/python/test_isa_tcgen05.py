@@ -36,6 +36,7 @@ F16 = Mma("f16", 1)
 LLVM_PTX = (9, 0)  # the newest that LLVM 22.1 writes
 
 
+@pytest.mark.sampled(3)
 @FAMILIES
 def test_ptxas_agrees(family):
     count = 300 if family.name.startswith("tcgen05.mma") else 75
@@ -455,6 +456,7 @@ def test_fences_have_their_kinds():
 # Fragments
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("family", [LD, ST, LD_RED], ids=lambda family: family.name)
 def test_fragment_maps_are_bijections(family):
     for form in family.table:

@@ -24,6 +24,7 @@ BITS = wgmma.MmaAsync("m64n64k256", "b1", "b1", "s32", bit_op="and.popc")
 SPARSE = wgmma.MmaAsyncSparse("m64n64k32", "bf16", "bf16", "f32")
 
 
+@pytest.mark.sampled(2)
 @PRODUCTS
 def test_ptxas_agrees(family):
     points = certify.sample(family, wgmma.NEAR[family.name], 500, ("sm_90a",))

@@ -289,6 +289,7 @@ def test_lint_says_of_a_form_what_its_table_says(table):
                 assert verdict.reason.startswith(meant.reason)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_107a", "sm_120a"])
 def test_ten_thousand_instructions_take_less_than_ten_seconds(chip):
     lines = []

@@ -185,6 +185,7 @@ def test_constants_are_found_everywhere_and_nothing_else_is():
     assert ".visible .func" in codegen.to_ptx(text, "sm_80", (8, 4)).ptx
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("name", ["alpha", "beta"])
 def test_any_alpha_and_beta_scale_a_product(name, value):
