@@ -60,6 +60,7 @@ def attempt(seed):
     return "ran"
 
 
+@pytest.mark.slow
 def test_the_reading_finds_every_kernel():
     for name, chip in FILES:
         source = text(name, chip)

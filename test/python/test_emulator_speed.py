@@ -32,6 +32,7 @@ def of_triton(chip, k):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chip", ["sm_90", "sm_100"])
 def test_products_of_triton(chip):
     runs = [of_triton(chip, k) for k in (2 * SIZE, 4 * SIZE)]

@@ -25,6 +25,7 @@ DENSE = [
 SHAPES = [(1, 64, 16), (1, 128, 16), (1, 128, 48), (2, 128, 64), (2, 256, 64)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize(("kind", "a_type", "b_type", "d_type"), DENSE)
 def test_types(kind, a_type, b_type, d_type, a):
@@ -43,6 +44,7 @@ def test_the_largest_shape():
     check(Case("f16", 128, 256, a_type="f16", swizzle=("32B", "32B")))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("transpose", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
 @pytest.mark.parametrize(

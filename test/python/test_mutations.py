@@ -135,6 +135,7 @@ def answers() -> list[dict[str, Any]]:
     return _answers()
 
 
+@pytest.mark.slow
 def test_each_mutation_gets_a_result_or_a_diagnostic(answers: list[dict[str, Any]]) -> None:
     assert len(answers) == 2 * COUNT
     for answer in answers:

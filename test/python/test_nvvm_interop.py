@@ -160,6 +160,7 @@ def products(ptx):
     return [" ".join(re.sub(r"%\w+|\bp\b", "%", line).split()) for line in lines]
 
 
+@pytest.mark.sampled(3)
 @EACH
 def test_there_and_back_is_the_identity(family):
     for chip, forms in placed(family, sample(family)).items():
@@ -269,6 +270,7 @@ def both_routes(tmp_path_factory):
     return routes(tmp_path_factory.mktemp("upstream"), sample)
 
 
+@pytest.mark.sampled(3)
 @EACH
 def test_both_routes_call_the_same_intrinsics(family, both_routes):
     found = [rest for which, *rest in both_routes.values() if which is family]
