@@ -5,6 +5,7 @@ import re
 import time
 
 import numpy as np
+import pytest
 from emulator_corpus import PTX, text
 from test_emulator_text import mutate
 
