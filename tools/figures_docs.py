@@ -13,7 +13,7 @@ from weft.bench.problem import INPUTS
 from weft.bench.report import MODES, Report
 from weft.errors import WeftError
 
-_FOLDER = Path(__file__).parents[1] / "benchmarks"
+_FOLDER = Path(__file__).resolve().parents[1] / "benchmarks"
 _BEGIN, _END = "<!-- figures: python -m weft.tools.figures_docs -->\n", "<!-- end of figures -->\n"
 _WEFT = "weft"
 

@@ -15,7 +15,7 @@ from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import InstructionOp
 from weft.mlir import ext
 
-_ROOT = Path(__file__).parents[1]
+_ROOT = Path(__file__).resolve().parents[1]
 _ABOUT = """\
 # Operations
 
