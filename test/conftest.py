@@ -22,6 +22,13 @@ def _lowered_anew(request):
         monkeypatch.setattr("weft.cache_keys.as_imported", lambda: False)
 
 
+@pytest.fixture
+def patch():
+    """pytest's own fixture by another name: under that one, no test keeps what is lowered."""
+    with pytest.MonkeyPatch.context() as made:
+        yield made
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Of the cases of a test that is marked `sampled(n)`, the default run has one in n."""

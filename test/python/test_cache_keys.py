@@ -25,13 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def patch():
-    """pytest's own fixture by another name: under that no test keeps what is lowered."""
-    with pytest.MonkeyPatch.context() as made:
-        yield made
-
-
-@pytest.fixture
 def kept(tmp_path, patch):
     """Counts the entries of a kind."""
     patch.setenv("WEFT_CACHE_DIR", str(tmp_path / "cache"))

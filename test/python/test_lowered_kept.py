@@ -12,13 +12,6 @@ from weft.launch import Launch
 
 
 @pytest.fixture
-def patch():
-    """pytest's own fixture by another name: under that no test keeps what is lowered."""
-    with pytest.MonkeyPatch.context() as made:
-        yield made
-
-
-@pytest.fixture
 def kept(tmp_path, patch):
     """Names the entries that there are of what modules were lowered to."""
     patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
