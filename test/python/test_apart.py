@@ -52,6 +52,7 @@ def works() -> bool:
     return weft.compile(PRODUCT.format(f"schedule = {{{SCHEDULE}}}"), arch="sm_80").name == "f"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", [CRASHES_IN_PARSER, CRASHES_IN_VERIFIER], ids=["parser", "verifier"])
 def test_a_crash_is_an_error_with_a_reproducer(text: str, tmp_path: Path) -> None:
     with pytest.raises(WeftInternalError, match=r"MLIR crashed \(SIG\w+\) while parsing -;") as caught:

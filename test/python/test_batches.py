@@ -40,7 +40,7 @@ def wrong(schedule, ranks, shape, output="bf16", beta=0.0):
     return int((d.astype(np.float64) != want).sum())
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -59,6 +59,7 @@ def test_every_product_of_a_batch_is_right(schedule, ranks):
     assert not wrong(schedule, ranks, (2, 40, 24, 72), "f32", beta=2.0)
 
 
+@pytest.mark.slow
 def test_a_batch_whose_rows_tma_cannot_copy():
     assert not wrong(of(64, 64, 64, 1), (3, 3, 3), (3, 33, 31, 71), "f32")
 

@@ -326,6 +326,7 @@ def test_a_right_result_passes_and_a_wrong_one_is_caught(
 # Compiling
 
 
+@pytest.mark.slow
 def test_what_will_be_measured_is_compiled_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     small = [Problem(64, 64, 64, each, each) for each in ("bf16", "f16")]

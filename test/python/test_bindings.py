@@ -102,6 +102,7 @@ def test_without_any_the_message_says_what_to_install_and_what_was_found(tmp_pat
         bindings.choose(("mlir", "no_such_package"), "pip install it")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", ["no package", "raises OSError"])
 def test_doctor_says_what_is_left(case, tmp_path):
     files, reason = STAND_INS[case]

@@ -74,7 +74,7 @@ SCHEDULES = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_blocks_are_scaled_in_every_schedule(schedule):
     kernel = compiled(schedule, (2, 2, 2, 2, 2))
@@ -104,7 +104,7 @@ IN_PARTS = (  # the next block is awaited behind the last part's sums
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("schedule", "products"), [*((s, 2) for s in IN_FLIGHT), *((s, 1) for s in IN_PARTS)], ids=str
 )
@@ -119,7 +119,7 @@ def test_blocks_are_added_up_however_many_there_are(schedule, products):
         assert (d == a @ b.T).all(), blocks
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize(("warpgroups", "swap"), [(1, False), (1, True), (2, False), (2, True), (3, False)])
 def test_two_products_take_no_more_registers_than_there_are(warpgroups, swap, scaled):
@@ -142,6 +142,7 @@ def test_nothing_in_the_loop_waits_for_the_product_that_was_started_last():
     assert waits and all("gsb0, 0x1" in line for line in waits)
 
 
+@pytest.mark.slow
 def test_a_loop_around_parts_branches_while_a_product_is_under_way():
     kernel = compiled(of(256, 128, cluster=(1, 2)), (2, 2, 2, 2, 2))
     assert not kernel.resources.spill_stores and "serialized" not in kernel.compiled.assembled.log
@@ -168,7 +169,7 @@ UNIFORM = (
 )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("schedule", UNIFORM, ids=str)
 def test_descriptors_are_reckoned_in_uniform_registers(schedule):
     """ptxas does so where it knows that a warp's lanes have the same: else a product waits for some 40
@@ -187,7 +188,7 @@ GROUPED = (
 )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", GROUPED, ids=str)
 def test_rows_with_a_matrix_of_their_own(schedule):
     counts = (100, 0, 128, 30)  # the rest of each 128 rows has none
@@ -204,7 +205,7 @@ def test_rows_with_a_matrix_of_their_own(schedule):
     assert np.isnan(d[128:256]).all()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", GROUPED, ids=str)
 def test_products_with_rows_of_their_own(schedule):
     counts = np.array((100, 0, 128, 30), np.int32)
@@ -281,6 +282,7 @@ def test_a_scale_of_the_block_before_is_caught(monkeypatch, warpgroups):
     assert (d != a @ b.T).any()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("schedule", [of(256, 32, swap=True), of(128, 128), of(128, 192, splits=2)], ids=str)
 def test_more_blocks_of_k_than_a_warp_has_lanes(schedule):

@@ -160,6 +160,7 @@ def test_fragments_loaded_from_buffers_are_what_their_layouts_say():
     assert run(LOADS) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fill", [4, 8, 16])
 def test_buffers_filled_asynchronously_hold_the_same(fill):
     whole = [load for load in LOADS if all(extent & (extent - 1) == 0 for extent in load.shape)]
@@ -226,7 +227,7 @@ def misplaced(layout: str, fill: int) -> int:
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("fill", [0, 16])
 def test_elements_lie_in_shared_memory_where_the_layout_says(layout, fill):

@@ -28,8 +28,8 @@ SHAPES = ((64, 128), (128, 64), (64, 64))
 
 
 @pytest.fixture
-def driver(monkeypatch):
-    with two_gpus(monkeypatch) as driver:
+def driver(patch):
+    with two_gpus(patch) as driver:
         yield driver
 
 
@@ -37,7 +37,7 @@ def matrices(driver: FakeDriver, gpu: int) -> list[GpuArray]:
     return [GpuArray(driver, gpu, *shape) for shape in SHAPES]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("schedule", [None, SHARED_OUT], ids=["plain", "with a workspace"])
 @pytest.mark.parametrize("before", [[], [100], [101]], ids=["no context", "GPU 0", "GPU 1"])
 @pytest.mark.parametrize("gpu", [0, 1])

@@ -335,6 +335,7 @@ def test_grid_wide_rounds_progress_across_clusters(seed):
     assert (out == 3 * 96).all()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("chip", chips("warps"))
 @pytest.mark.parametrize("seed", [None, 7])
 def test_cooperative_groups_synchronise_a_grid(chip, seed):
@@ -374,6 +375,7 @@ DONE:
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ctas_take_over_those_that_have_not_begun(seed):
     # 300 blocks are more than begin together, so that some of the work is taken over.
@@ -388,6 +390,7 @@ CANCEL_ALL = (
 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_takes_over_another_together(seed):
     # The CTA of rank 0 asks for both, and each does the part of its own rank.

@@ -8,7 +8,7 @@ from weft.isa.certify import Entry, kernel_text
 from weft.isa.chips import CHIPS
 from weft.isa.tables import FAMILIES
 
-MANY = 100
+MANY = 40
 # sm_107's own: their descriptors aren't published, and no LLVM or GPU knows them.
 ONLY_107 = {"sm_107a", "sm_107f"}
 

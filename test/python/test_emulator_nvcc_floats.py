@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
+import pytest
 from emulator_corpus import everywhere, launch, reals, rng, since
 
 BF16 = ml_dtypes.bfloat16
@@ -14,6 +15,7 @@ def each(function, *values):
     return np.array([function(*(float(v) for v in at)) for at in zip(*values, strict=True)])
 
 
+@pytest.mark.sampled(2)
 @everywhere
 def test_single_precision_functions(chip):
     x, y = reals(np.float32)

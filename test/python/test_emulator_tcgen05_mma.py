@@ -32,6 +32,7 @@ def test_types(kind, a_type, b_type, d_type, a):
     check(Case(kind, 128, 32, a_type=a_type, b_type=b_type, d_type=d_type, a=a))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("kind", ["f16", "tf32", "f8f6f4", "i8"])
 @pytest.mark.parametrize(("group", "m", "n"), SHAPES)
@@ -146,6 +147,7 @@ SCALED = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("kind", "a_type", "b_type", "vec", "blocks", "name"), SCALED)
 @pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 32), (1, 128, 256), (2, 128, 64), (2, 256, 64)])
 def test_block_scales(kind, a_type, b_type, vec, blocks, name, group, m, n):
@@ -175,6 +177,7 @@ def test_scaled_operands_in_tensor_memory(kind, a):
     check(Case(kind, 128, 32, a_type=name, a=a, scale={"vec": vec, "blocks": blocks, "type": "ue8m0"}))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("kind", "vec", "blocks", "ids"),
     [
@@ -209,6 +212,7 @@ SPARSE = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize(("kind", "name", "d_type", "selectors"), SPARSE)
 @pytest.mark.parametrize(("group", "m"), [(1, 64), (1, 128), (2, 128), (2, 256)])
@@ -230,6 +234,7 @@ def test_sparse_with_scales(kind, group, m):
 # Weight stationary
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("m", [32, 64, 128])
 @pytest.mark.parametrize("n", [64, 128])

@@ -14,6 +14,7 @@ from weft.isa.tcgen05_descriptors import BlockScaledDescriptor
 SWIZZLES = ("none", "32B", "64B", "128B")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("major", ["kk", "km", "mk", "mm"])
 @pytest.mark.parametrize(("of_a", "of_b"), [(a, b) for a in SWIZZLES for b in SWIZZLES if a != b])
 def test_operands_with_swizzles_of_their_own(of_a, of_b, major):

@@ -274,6 +274,7 @@ def test_a_whole_product():
         assert (product(Gemm((2, 2), (32, 16)), 128, 64, 96, seed)[2] == d).all()
 
 
+@pytest.mark.slow
 def test_a_large_product_is_quick_and_its_cost_linear():
     gemm = Gemm((2, 4), (64, 32))
     _, once, _ = product(gemm, 256, 256, 256)

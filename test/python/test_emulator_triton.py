@@ -191,6 +191,7 @@ KINDS = {
 }
 
 
+@pytest.mark.sampled(3)
 @compiled(*KINDS)
 def test_products(name, chip):
     kind, out = KINDS[name]
@@ -242,6 +243,7 @@ def test_products_through_descriptors(name, chip):
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
+@pytest.mark.sampled(3)
 @compiled("persistent_matmul", "persistent_matmul_ws")
 def test_persistent_products(name, chip):
     m, n, k = 256, 128, 128
@@ -258,6 +260,7 @@ SCALED = {
 }
 
 
+@pytest.mark.sampled(3)
 @compiled(*SCALED)
 def test_scaled_products(name, chip):
     kind, scale, group = SCALED[name]

@@ -107,7 +107,7 @@ class Product:
         return expected.compare(given["d"]).ratio
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("activation", roles.ACTIVATIONS)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_every_activation_in_every_kernel(schedule, activation):
@@ -117,7 +117,7 @@ def test_every_activation_in_every_kernel(schedule, activation):
     assert product.ratio(kernel, (8, 8, 8)) <= 1.0
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_everything_that_can_be_added(schedule):
     added = (("c", "f32"), ("bias", "f32"), ("residual", "bf16"))
@@ -125,6 +125,7 @@ def test_everything_that_can_be_added(schedule):
     assert product.ratio(product.compiled(schedule), (136, 104, 72)) <= 1.0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("added", ["bias", "residual"])
 def test_one_operand_and_no_activation(added):
     product = Product("f16", "f16", "f16", ((added, "f16"),))
@@ -132,6 +133,7 @@ def test_one_operand_and_no_activation(added):
         assert product.ratio(product.compiled(schedule), (40, 72, 64)) <= 1.0
 
 
+@pytest.mark.slow
 def test_sizes_that_nothing_divides():
     product = Product(d="bf16", added=(("bias", "f16"), ("residual", "f32")), activation="gelu")
     kernel = product.compiled(SCHEDULES[0])
@@ -177,6 +179,7 @@ def test_a_bound_of_an_activation_is_not_met_by_another():
     assert (np.abs(activated("gelu", x) - want) > bound).any()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "want"),
     [
@@ -197,7 +200,7 @@ def test_the_tables_of_activations_agree():
     assert set(roles.ACTIVATIONS) == set(reference.ACTIVATIONS) == set(activations._ACTIVATIONS)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("d", ["f8E4M3FN", "f8E5M2"])
 @pytest.mark.parametrize("schedule", [*SCHEDULES[:1], of(64, 64, 64, swap=True), *SCHEDULES[2:4]], ids=str)
 def test_results_of_fp8(schedule, d):
@@ -205,6 +208,7 @@ def test_results_of_fp8(schedule, d):
     assert product.ratio(product.compiled(schedule), (72, 96, 136)) <= 1.0
 
 
+@pytest.mark.slow
 def test_fp8_from_fp8_and_from_rows_of_any_alignment():
     product = Product("f8E4M3FN", "f8E5M2", "f8E4M3FN")
     assert product.ratio(product.compiled(of(64, 64, 128)), (40, 48, 144)) <= 1.0
@@ -223,7 +227,7 @@ def test_what_is_beyond_fp8_becomes_its_largest(d, largest):
     assert (found[0] == largest).all() and (found[1] == -largest).all() and (found[2:] == 64.0).all()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(("a", "b"), [("ui8", "ui8"), ("ui8", "i8"), ("i8", "ui8"), ("i8", "i8")])
 @pytest.mark.parametrize("schedule", [of(64, 64, 128), of(64, 16, 128, swap=True)], ids=str)
 def test_bytes_of_either_sign(schedule, a, b):
@@ -231,6 +235,7 @@ def test_bytes_of_either_sign(schedule, a, b):
     assert product.ratio(product.compiled(schedule), (72, 80, 144)) == 0
 
 
+@pytest.mark.slow
 def test_the_largest_tile_with_everything_spills_nothing():
     added = (("c", "f32"), ("bias", "f32"), ("residual", "f32"))
     for d in ("f32", "bf16"):

@@ -36,7 +36,7 @@ F16 = Mma("f16", 1)
 LLVM_PTX = (9, 0)  # the newest that LLVM 22.1 writes
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @FAMILIES
 def test_ptxas_agrees(family):
     count = 300 if family.name.startswith("tcgen05.mma") else 75
@@ -45,6 +45,7 @@ def test_ptxas_agrees(family):
     assert certify.disagreements(tcgen05, family, points) == []
 
 
+@pytest.mark.sampled(4)
 @FAMILIES
 def test_ptx_versions_are_the_first(family):
     few = dict(list(family.table.items())[:: max(1, len(family.table) // 60)])
@@ -91,6 +92,7 @@ def printed(chip, forms):
     return [re.findall(r"^\s*(tcgen05\.[\w.:]+)", body, re.MULTILINE) for body in bodies]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("chip", ["sm_100a", "sm_103a", "sm_110f"])
 def test_llvm_prints_every_form_as_stated(chip):
     for family in tcgen05.FAMILIES:
@@ -456,6 +458,7 @@ def test_fences_have_their_kinds():
 # Fragments
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("family", [LD, ST, LD_RED], ids=lambda family: family.name)
 def test_fragment_maps_are_bijections(family):

@@ -94,18 +94,18 @@ def test_every_fragment_that_mma_takes_can_be_loaded_and_what_it_gives_stored():
 
 
 def test_h200_fragments_hold_every_element_as_often_as_they_have_room():
-    for form in wmma.LOAD.table:
-        layout = Layout.parse(wmma.h200_layout(form.shape, form.fragment, form.type))
-        registers = form.operands[0]
+    fragments = {(form.shape, form.fragment, form.type): form.operands[0] for form in wmma.LOAD.table}
+    for (shape, fragment, kind), registers in fragments.items():
+        layout = Layout.parse(wmma.h200_layout(shape, fragment, kind))
         places = [
             (place.get("laneid", 0), place.get("m", 0))
             for index in range(layout.size)
             for place in layout.places(index)
         ]
-        bits = {"f16": 16, "bf16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}.get(form.type, 32)
+        bits = {"f16": 16, "bf16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}.get(kind, 32)
         room = {(lane, i) for lane in range(32) for i in range(registers.count * 32 // bits)}
         assert layout.size == registers.shape[0] * registers.shape[1]
-        assert len(places) == len(room) and set(places) == room, form
+        assert len(places) == len(room) and set(places) == room, (shape, fragment, kind)
 
 
 @FAMILIES

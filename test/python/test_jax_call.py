@@ -61,8 +61,8 @@ class Frame:
 
 
 @pytest.fixture
-def driver(monkeypatch):
-    with two_gpus(monkeypatch) as fake:
+def driver(patch):
+    with two_gpus(patch) as fake:
         fake.stack = [100]
         yield fake
 
@@ -92,6 +92,7 @@ def test_a_launch_is_queued_on_xlas_stream_with_the_result_third(driver):
     assert addresses(driver) == [16, 32, 48, 64]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("stage", [0, 1, 2])
 def test_stages_before_the_execution_do_nothing(driver, stage):
     assert handle(Frame([16, 32, 64], 48, [plan(driver).address, SETTLE], stage=stage)) is None

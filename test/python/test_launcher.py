@@ -17,8 +17,8 @@ MAP = bytes(range(128))
 
 
 @pytest.fixture
-def driver(monkeypatch):
-    with two_gpus(monkeypatch) as fake:
+def driver(patch):
+    with two_gpus(patch) as fake:
         fake.stack = [100]
         yield fake
 
@@ -113,6 +113,7 @@ def test_each_stream_and_graph_has_its_own_workspaces(driver):
     assert made.queue(100, 1) == 0 and driver.given[-1] == [word(1000), word(1), word(0)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("addresses", "apart"),
     [

@@ -31,7 +31,7 @@ def product(request):
     return weft.compile(text, arch=request.param)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_a_stage_leaves_is_taken_again(product, stage):
     again = weft.compile(product.ir(stage), arch=product.chip)

@@ -268,6 +268,7 @@ def test_what_ptxas_takes_beyond_the_tables_is_told():
 # Agreement with the tables
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("family", tables.FAMILIES, ids=lambda family: family.name)
 def test_every_legal_form_is_legal_as_it_is_written(family):
     for form, support in family.table.items():
@@ -289,6 +290,7 @@ def test_lint_says_of_a_form_what_its_table_says(table):
                 assert verdict.reason.startswith(meant.reason)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_107a", "sm_120a"])
 def test_ten_thousand_instructions_take_less_than_ten_seconds(chip):

@@ -58,6 +58,7 @@ def patterns(kind: str) -> np.ndarray:
     return np.concatenate(few).view(dtype)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", list(TYPES))
 def test_every_constant_keeps_its_bits(kind):
     values = patterns(kind)
@@ -185,7 +186,7 @@ def test_constants_are_found_everywhere_and_nothing_else_is():
     assert ".visible .func" in codegen.to_ptx(text, "sm_80", (8, 4)).ptx
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("name", ["alpha", "beta"])
 def test_any_alpha_and_beta_scale_a_product(name, value):

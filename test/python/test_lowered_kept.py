@@ -22,6 +22,7 @@ def not_again(*_):
     raise AssertionError("is lowered once more")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_passes_run_once(schedule, kept, patch):
     first = weft.compile(text(schedule), arch="sm_90a")
@@ -48,6 +49,7 @@ def test_a_launch_comes_back_from_json_as_it_was(schedule):
         assert back.requires(sizes) == launch.requires(sizes)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "other",
     [

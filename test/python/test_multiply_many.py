@@ -114,6 +114,7 @@ def test_scales_of_blocks():
     assert (found == want).all()
 
 
+@pytest.mark.slow
 def test_promoted_sums_are_exact_where_others_are_not():
     a, b = np.ones((64, 512), F8), np.ones((16, 512), F8)
     a[:, 0] = b[:, 0] = 128
@@ -136,6 +137,7 @@ def test_rows_of_one_matrix_each_with_one_of_several():
     assert (out[128:256] == 7).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("schedule", [None, SCHEDULE, WarpgroupSchedule((64, 64, 128), 1, 3, swap=True)])
 def test_rows_that_fill_a_group_up_may_have_a_negative_number(schedule):
     a, b = small(384, 256, dtype=F8), small(3, 72, 256, dtype=F8)
@@ -157,6 +159,7 @@ def test_products_of_different_sizes():
         assert (out[number, :count] == doubles(a[number, :count]) @ doubles(b[number])).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", [97, 2**31 - 1])
 @pytest.mark.parametrize("schedule", [None, WarpgroupSchedule((64, 64, 64), 1, 3, swap=True)])
 def test_more_rows_than_a_product_has_are_all_of_them(monkeypatch, number, schedule):

@@ -147,6 +147,7 @@ def test_each_mutation_gets_a_result_or_a_diagnostic(answers: list[dict[str, Any
         )
 
 
+@pytest.mark.slow
 def test_mutations_reach_every_depth(answers: list[dict[str, Any]]) -> None:
     """Else the test above would say little."""
     accepted = [a for a in answers if a["status"] == 0]

@@ -22,7 +22,7 @@ from weft.mlir import ir, llvm, operations
 from weft.passes import nvvm_to_weft, weft_to_nvvm
 from weft.passes.upstream import PAIRS
 
-MANY = 200
+MANY = 60
 LLVM_CHIPS = [name for name, chip in CHIPS.items() if chip.llvm and chip.number >= 75]
 LOWER = "lower-wmma,lower-mma,lower-wgmma,lower-tcgen05"
 FAMILIES = [pair.ours.family for pair in PAIRS]

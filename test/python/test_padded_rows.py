@@ -34,6 +34,7 @@ def scales(*shape):
     return np.exp2(RNG.integers(-1, 2, shape)).astype(np.float32)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [F8, np.int8, np.uint8, np.float32])
 @pytest.mark.parametrize("shape", [(33, 41, 67), (1, 1, 1), (5, 48, 64), (64, 3, 16), (7, 16, 31)])
 def test_sizes_of_any_number(dtype, shape):
@@ -42,6 +43,7 @@ def test_sizes_of_any_number(dtype, shape):
     assert (weft.matmul(a, b, transpose_b=True) == doubles(a) @ doubles(b).T).all()
 
 
+@pytest.mark.slow
 def test_batches_of_any_size():
     a, b, c = small(3, 5, 67), small(3, 7, 67), small(3, 5, 7, dtype=np.float32)
     product = doubles(a) @ doubles(b).transpose(0, 2, 1)
@@ -65,6 +67,7 @@ def test_nothing_but_the_result_is_written(beta):
     assert (memory == before).all()
 
 
+@pytest.mark.slow
 def test_scales_of_any_size():
     a, b, of_a, of_b = small(9, 259), small(131, 259), scales(3, 9).T, scales(2, 3)
     found = weft.matmul(a, b, transpose_b=True, scales=(of_a, of_b), out_dtype="f32")
@@ -75,6 +78,7 @@ def test_scales_of_any_size():
     assert (with_others == doubles(a) @ doubles(b).T).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [F8, np.float16, BF16])
 def test_groups_of_any_size(dtype):
     a, b = small(256, 35, dtype=dtype), small(2, 21, 35, dtype=dtype)
@@ -105,6 +109,7 @@ class F8Array(GpuArray):
         self.__cuda_array_interface__["typestr"] = typestr
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("before", [[], [101]])
 def test_copies_are_queued_around_the_kernel(monkeypatch, before):
     with two_gpus(monkeypatch) as driver:
@@ -150,6 +155,7 @@ def test_calls_of_one_kernel_may_copy_other_arguments_and_keep_none(monkeypatch)
         assert gone() is None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("shape", "strides", "count"),
     [

@@ -19,8 +19,8 @@ from weft.plans import Plans
 
 
 @pytest.fixture
-def driver(monkeypatch):
-    with two_gpus(monkeypatch) as fake:
+def driver(patch):
+    with two_gpus(patch) as fake:
         yield fake
 
 
@@ -51,6 +51,7 @@ def test_new_arrays_of_the_same_kind_take_the_same_plan(driver, monkeypatch):
     assert len(planned) == 1 and len(driver.launched) == 5
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("schedule", "chip"), [(PLAIN, "sm_80"), (MAPS, "sm_90a"), (PARTS, "sm_90a")])
 def test_a_launch_gets_the_addresses_of_its_own_arrays(driver, schedule, chip):
     kernel = weft.compile(text(schedule), arch=chip)
@@ -81,6 +82,7 @@ def test_results_are_new_and_of_their_own(driver):
     assert len({made.address for made in found}) == 3 and len(multiply.plans) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "other",
     [
@@ -150,6 +152,7 @@ def test_the_result_may_be_what_is_added_at_the_same_address_alone(driver):
     assert len(driver.launched) == 4
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", [Decimal(1), 1 + 0j, np.True_, np.complex64(1), "0.0"], ids=repr)
 @pytest.mark.parametrize("option", ["alpha", "beta"])
 def test_what_equals_a_number_of_a_plan_is_not_taken_for_it(driver, option, number):
@@ -217,12 +220,14 @@ class Raises:
         raise KeyError("bool")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("option", ["alpha", "beta", "out_dtype", "schedule", "transpose_a", "stream", "c"])
 def test_options_that_raise_are_refused(driver, option):
     with pytest.raises(WeftError):
         weft.matmul(new(driver, 64, 64), new(driver, 64, 64), **{option: Raises()})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("module", ["torch", "jax", "jaxlib.array", "cupy", None, 5])
 def test_a_type_of_any_module_is_refused(driver, module):
     kind = type("ndarray", (), {"__module__": module, "data": 1, "device": 2, "__dlpack__": 3})

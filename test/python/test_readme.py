@@ -1,5 +1,6 @@
 """What the documentation says is so: its Python runs, its commands work and print what it shows."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -14,6 +15,9 @@ from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
 from weft.passes.select_schedule import SCHEDULES, SMALL
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "test"))
+warm_tools = importlib.import_module("warm_tools")
+sys.path.pop(0)
 DOCS = ROOT / "docs"
 PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
 # Names of values and registers, which any change before them renumbers.
@@ -32,16 +36,24 @@ def cases(kind):
     ]
 
 
-def run(command, tmp_path):
-    """Runs a command as a reader would, but without a GPU, and returns what it prints."""
-    if not (tmp_path / "examples").exists():
-        (tmp_path / "examples").symlink_to(ROOT / "examples")
-    scripts = Path(sys.executable).parent
-    place = {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "WEFT_CACHE_DIR": str(tmp_path / "cache")}
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """A folder with the examples, and an environment with the tools of `warm_tools.py` and no GPU."""
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    tools, beside = warm_tools.install(folder / "tools"), Path(sys.executable).parent
+    path = os.pathsep.join([str(tools), str(beside), os.environ["PATH"]])
+    place = {"PATH": path, "WEFT_CACHE_DIR": str(folder / "cache"), "CUDA_VISIBLE_DEVICES": ""}
+    return folder, os.environ | place
+
+
+def run(command, reader):
+    """Runs a command as a reader would and returns what it prints."""
+    folder, environment = reader
     done = subprocess.run(
         command,
-        cwd=tmp_path,
-        env=os.environ | place | {"CUDA_VISIBLE_DEVICES": ""},
+        cwd=folder,
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
@@ -51,8 +63,8 @@ def run(command, tmp_path):
     return done.stdout
 
 
-def shell(line, tmp_path):
-    return run(["bash", "-o", "pipefail", "-c", line], tmp_path)
+def shell(line, reader):
+    return run(["bash", "-o", "pipefail", "-c", line], reader)
 
 
 def missing(excerpt, output):
@@ -67,8 +79,8 @@ def missing(excerpt, output):
 
 
 @pytest.mark.parametrize("code", cases("python"))
-def test_python_examples_run(code, tmp_path):
-    run([sys.executable, "-c", code], tmp_path)
+def test_python_examples_run(code, reader):
+    run([sys.executable, "-c", code], reader)
 
 
 PROGRAMS = [case for case in cases("mlir") if case.values[0].startswith("func.func")]
@@ -84,16 +96,16 @@ COMMANDS = [line for b in blocks(PAGES[0], "sh") for line in b.splitlines() if "
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_the_commands_of_the_readme_work(line, tmp_path):
-    assert shell(line, tmp_path)
+def test_the_commands_of_the_readme_work(line, reader):
+    assert shell(line, reader)
 
 
 @pytest.mark.parametrize("page", ["walkthrough.md", "walkthrough-sm_90a.md"])
-def test_the_walkthrough_shows_what_its_commands_print(page, tmp_path):
+def test_the_walkthrough_shows_what_its_commands_print(page, reader):
     for block in blocks(DOCS / page, "console"):
         for step in block.removeprefix("$ ").split("\n$ "):
             line, *excerpt = step.splitlines()
-            lacking = missing(excerpt, shell(line, tmp_path))
+            lacking = missing(excerpt, shell(line, reader))
             assert lacking is None, f"'{line}' doesn't print: {lacking}"
 
 

@@ -216,6 +216,7 @@ def write(path: Path, n: int, count: int) -> None:
         database.keep(path, entry(replace(PRODUCT, m=m, n=n)))
 
 
+@pytest.mark.slow
 def test_writers_at_the_same_time_lose_nothing(tmp_path):
     context = multiprocessing.get_context("spawn")
     kept, count = tmp_path / "kept", 40

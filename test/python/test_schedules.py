@@ -73,6 +73,7 @@ SCHEDULES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_every_schedule_gives_the_right_product(schedule, transpose_b):
@@ -82,6 +83,7 @@ def test_every_schedule_gives_the_right_product(schedule, transpose_b):
         assert not product.wrong(kernel, shape, gap), (shape, gap)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("outputs, c", [("f32", "f16"), ("f16", "f32"), ("bf16", "bf16"), ("f16", None)])
 def test_types_and_scales_of_the_epilogue(outputs, c):
     product = Product("bf16", outputs, c, alpha=0.5, beta=2.0 if c else 0.0)

@@ -59,6 +59,7 @@ def test_sums_take_the_place_of_the_stages():
     assert kernel.shared_bytes == split.shared_bytes(f32)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "schedule", [of(64, 32, 64, 1, splits=2), of(64, 16, 64, 1, splits=2, swap=True)], ids=str
 )
@@ -98,6 +99,7 @@ GLOBAL = (
 )
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("schedule", GLOBAL, ids=str)
 @pytest.mark.parametrize("outputs", ["bf16", "f32"])
 def test_parts_that_are_added_up_in_global_memory(schedule, outputs):
@@ -141,6 +143,7 @@ def test_who_stops_to_wait_leaves_its_share_to_the_last(monkeypatch):
     assert np.isfinite(waiting).all() and np.array_equal(waiting, stopping)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("multiprocessors", [4, 8])
 def test_parts_of_a_tile_run_at_the_same_time(monkeypatch, multiprocessors):
     """Of four tiles of four parts one fits, or two: no warp stops to wait."""
@@ -184,6 +187,7 @@ def test_global_splits_are_chosen_where_they_win():
     assert {s.global_splits for s in full} == {1}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -221,6 +225,7 @@ def test_what_is_added_after_the_parts(schedule, columns):
     assert np.array_equal(found, np.maximum(sums + bias, 0) + rest)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "schedule", [of(64, 64, 128, 1, splits=2), of(64, 64, 128, 1, global_splits=3)], ids=str
 )
@@ -244,6 +249,7 @@ def test_parts_of_products_with_scales_of_blocks(schedule):
     assert np.array_equal(found, whole)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fields", [{"splits": 2}, {"global_splits": 2}], ids=str)
 def test_three_warpgroups_meet_before_they_add_up(fields):
     """The barriers of each warpgroup and of all are different ones."""

@@ -69,6 +69,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("shape", "ctas", "parts"), CASES)
 def test_a_product_is_right_launch_after_launch(small, shape, ctas, parts):
     tiles = up(shape[0], 64) * up(shape[1], 64)
@@ -91,6 +92,7 @@ SCHEDULES = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 @pytest.mark.parametrize("outputs", ["bf16", "f32"])
 def test_every_block_and_epilogue(schedule, outputs):
@@ -102,6 +104,7 @@ def test_every_block_and_epilogue(schedule, outputs):
         assert not product.wrong(kernel, shape), shape
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("product", "schedule"),
     [
@@ -119,6 +122,7 @@ def test_every_kind_of_sum(product, schedule):
         assert not product.wrong(kernel, (200, 72, blocks * schedule.block[2] + 16)), blocks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("swap", [False, True])
 def test_what_is_added_to_the_sums(swap):
     """Bias, activation and residual, scales of blocks, and a batch whose tiles follow each other."""
@@ -156,6 +160,7 @@ def numbers(m: int, n: int, k: int):
 MANY = (320, 64, 640), 40  # more CTAs than the emulator begins at a time: five tiles in eight parts
 
 
+@pytest.mark.slow
 def test_ctas_need_not_run_at_the_same_time(monkeypatch):
     """Who has a first part adds up. Where it doesn't wait for those that come later it leaves that to the
     last of them, and says so: by an atomic operation more. Bits are the same.

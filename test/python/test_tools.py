@@ -196,6 +196,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("shell", "complaint"),
     [
@@ -348,6 +349,7 @@ def test_an_element_that_was_not_written_fails(
     assert "some elements aren't finite" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_seed_fixes_the_inputs(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     seen: list[bytes] = []
 

@@ -151,6 +151,7 @@ def test_variants_are_legal_and_change_something() -> None:
     assert [s.group for s in variants(swapped, replace(PRODUCT, m=1))] == [1, 4]
 
 
+@pytest.mark.slow
 def test_the_fastest_is_found_beyond_the_model_and_its_own_is_timed(
     bench: Bench, records: partial.Partial
 ) -> None:
@@ -273,6 +274,7 @@ def test_the_result_is_kept_and_found(bench: Bench, tmp_path: Path, monkeypatch:
     assert written(choice.choose(512, 512, 512, PRODUCT.types, "sm_90a")) == entry.schedule != OWN
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("before", "after", "searched_again"),
     [
@@ -356,6 +358,7 @@ def killed(product: Product, schedule: str) -> str | None:
     return None
 
 
+@pytest.mark.slow
 def test_a_schedule_that_ends_its_process_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "compiled", killed)
     with compiling.Compiler(1) as compiler:

@@ -100,6 +100,7 @@ SCHEDULES = (
 UNIFORM = (*SCHEDULES, of(128, 128, 64, global_splits=2), of(64, 64, 64, 1, 4, global_splits=2))
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("schedule", UNIFORM, ids=str)
 def test_descriptors_are_reckoned_in_uniform_registers(schedule):
     """Brought there from others, the two of each of a product's instructions would take up to four more."""
@@ -107,6 +108,7 @@ def test_descriptors_are_reckoned_in_uniform_registers(schedule):
     assert len(found) <= 3, "\n".join(found)  # those of a barrier's place
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_a_product_is_right_in_every_schedule(schedule):
     product = Product()
@@ -119,6 +121,7 @@ def test_a_product_is_right_in_every_schedule(schedule):
         assert not product.wrong(kernel, shape), shape
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("seed", [*range(12), 46])
 def test_warps_may_run_in_any_order(seed):
     """Groups of warps part at a barrier and meet at a product: two of them may have lanes of one warp."""
@@ -129,6 +132,7 @@ def test_warps_may_run_in_any_order(seed):
     assert (d == 512).all()
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
 @pytest.mark.parametrize(
     "schedule",
@@ -140,6 +144,7 @@ def test_either_side_may_have_k_outside(schedule, transposed):
     assert not product.wrong(product.compiled(schedule), (136, 200, 104))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("inputs", "outputs"),
     [
@@ -162,6 +167,7 @@ def test_types_that_only_warpgroups_multiply(inputs, outputs, depth):
 PROMOTED = Product("f8E4M3FN", "bf16", promote=True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -203,6 +209,7 @@ def test_rows_that_tma_cannot_copy_need_types_that_mma_multiplies():
         product.wrong(product.compiled(of(64, 64, 128, 1)), (64, 64, 130))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("outputs", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize(
     "schedule", [of(128, 64, 64), of(64, 64, 64, 1, swap=True), of(64, 32, 64, 1, splits=2)], ids=str
@@ -275,6 +282,7 @@ def test_the_model_prefers_what_an_h200_prefers():
     assert heuristic.choose(64, 4096, 7168, scaled).splits == 2
 
 
+@pytest.mark.slow
 def test_rows_that_tma_cannot_copy_take_another_kernel():
     product = Product("f16", "f32")
     kernel = product.compiled(of(128, 64, 64))
@@ -321,6 +329,7 @@ def test_sums_read_before_their_wait_are_caught(monkeypatch):
         Product().wrong(Product().compiled(of(64, 64, 64, 1, 2)), (64, 64, 64))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "schedule", [of(128, 64, 64), of(64, 64, 64, 1, 4), of(64, 24, 64, 1, 4, swap=True)], ids=str
 )
