@@ -31,7 +31,7 @@ while sent < len(request):
 status = server.recv(1)
 os._exit(status[0] if status else 134)
 """
-TOOLS = ("weft", "weft-opt", "filecheck")
+TOOLS = ("weft", "weft-opt", "filecheck", "warm-python")
 
 
 def install(folder: Path) -> Path:
@@ -75,7 +75,13 @@ def _mains():
     for late in ("filecheck.main", "weft.emulator", "weft.stages", "weft.tools.opt", "weft.tools.run"):
         importlib.import_module(late)
     programs = {"weft": "weft.tools.weft", "weft-opt": "weft.tools.weft_opt", "filecheck": "filecheck.main"}
-    return {tool: importlib.import_module(program).main for tool, program in programs.items()}
+    mains = {tool: importlib.import_module(program).main for tool, program in programs.items()}
+    return mains | {"warm-python": _run_code}
+
+
+def _run_code() -> None:
+    """`warm-python -c CODE`"""
+    exec(compile(sys.argv[2], "<string>", "exec"), {"__name__": "__main__"})
 
 
 def _answer(call, mains) -> int:

@@ -67,6 +67,7 @@ EMULATED = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("product", EMULATED, ids=str)
 def test_small_cases_in_the_emulator(product):
     kernel = product.compiled()
@@ -120,6 +121,7 @@ def test_a_changed_operand_is_seen(monkeypatch, kernels):
     assert "a was written" in found
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("regime", "value", "message"),
     [

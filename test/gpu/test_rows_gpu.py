@@ -36,9 +36,8 @@ def test_the_numbers_are_those_of_numpy(group):
     assert [fault for fault in faults if fault] == []
 
 
-@pytest.mark.parametrize(
-    "group", [pytest.param(g, marks=[pytest.mark.slow] if g in ("wgmma", "wgmma.sp") else []) for g in GROUPS]
-)
+@pytest.mark.sampled(4)
+@EACH
 def test_the_kernels_assemble(group):
     kernels = compiled(group)
     assert len(kernels) == len(GROUPS[group]())

@@ -40,7 +40,7 @@ def wrong(schedule, ranks, shape, output="bf16", beta=0.0):
     return int((d.astype(np.float64) != want).sum())
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(
     "schedule",
     [

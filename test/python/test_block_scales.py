@@ -265,6 +265,7 @@ def test_products_added_up_before_they_are_done_are_caught(monkeypatch):
         emulated(kernel, Operands(64, 64, 256), np.zeros((64, 64), np.float32))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("warpgroups", [1, 2])
 def test_a_scale_of_the_block_before_is_caught(monkeypatch, warpgroups):
     """Planted: B's scales aren't read ahead, so that each block has those of the one before."""

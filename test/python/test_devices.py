@@ -64,6 +64,7 @@ def test_a_call_that_differs_in_what_is_no_number_is_refused(driver):
     assert len(driver.launched) == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("says", [True, False], ids=["a view says its GPU", "the driver is asked"])
 def test_a_kernel_is_launched_on_the_gpu_of_its_arrays(driver, says):
     kernel = weft.compile(PRODUCT, arch="sm_90a")

@@ -54,6 +54,7 @@ def atomic(returns, operation, kind):
     return module(f".visible .entry k(.param .u64 p) {{ {body} }}", "sm_100a")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("returns", [True, False])
 @pytest.mark.parametrize("operation", LEGAL)
 def test_operations_have_the_types_of_the_isa_alone(operation, returns):

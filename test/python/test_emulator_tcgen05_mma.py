@@ -25,7 +25,7 @@ DENSE = [
 SHAPES = [(1, 64, 16), (1, 128, 16), (1, 128, 48), (2, 128, 64), (2, 256, 64)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize(("kind", "a_type", "b_type", "d_type"), DENSE)
 def test_types(kind, a_type, b_type, d_type, a):
@@ -45,7 +45,7 @@ def test_the_largest_shape():
     check(Case("f16", 128, 256, a_type="f16", swizzle=("32B", "32B")))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("transpose", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ SCALED = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("kind", "a_type", "b_type", "vec", "blocks", "name"), SCALED)
 @pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 32), (1, 128, 256), (2, 128, 64), (2, 256, 64)])
 def test_block_scales(kind, a_type, b_type, vec, blocks, name, group, m, n):
@@ -212,7 +212,7 @@ SPARSE = [
 ]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize(("kind", "name", "d_type", "selectors"), SPARSE)
 @pytest.mark.parametrize(("group", "m"), [(1, 64), (1, 128), (2, 128), (2, 256)])
@@ -222,6 +222,7 @@ def test_sparse(kind, name, d_type, selectors, group, m, a):
         check(case)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["mxf8f6f4", "mxf4", "mxf4nvf4"])
 @pytest.mark.parametrize(("group", "m"), [(1, 128), (2, 256)])
 def test_sparse_with_scales(kind, group, m):
@@ -234,7 +235,7 @@ def test_sparse_with_scales(kind, group, m):
 # Weight stationary
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("m", [32, 64, 128])
 @pytest.mark.parametrize("n", [64, 128])

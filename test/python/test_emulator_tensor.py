@@ -129,6 +129,7 @@ def operands(name, k, regime, seed, warps=2):
     return a.astype(kind), b.astype(kind), c.astype(np.float32)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "k"), [("f16", 8), ("f16", 16), ("bf16", 8), ("bf16", 16)])
 @pytest.mark.parametrize("regime", ["plain", "wide", "cancel", "tiny", "zero"])
 @pytest.mark.parametrize(("target", "fraction", "step"), [("sm_80", 24, 8), ("sm_90", 25, 16)])

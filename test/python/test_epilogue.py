@@ -161,7 +161,7 @@ def activated(name: str, x: np.ndarray) -> np.ndarray:
     return d
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", roles.ACTIVATIONS)
 def test_an_activation_is_as_near_as_its_bound_says(name):
     x = np.random.default_rng(5).uniform(-6, 6, (192, 192)).astype(np.float32)

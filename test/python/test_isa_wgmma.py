@@ -56,6 +56,7 @@ def test_a_form_that_no_chip_has_is_noticed():
     assert len(certify.disagreements(wgmma, family, [(wrong, "sm_90a"), (S8, "sm_90a")])) == 2
 
 
+@pytest.mark.sampled(2)
 @PRODUCTS
 def test_immediates_have_the_values_that_ptxas_takes(family):
     forms = [form for form in family.table if form.shape.startswith("m64n8k") and not form.satfinite]

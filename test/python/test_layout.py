@@ -306,6 +306,7 @@ def test_canonical_merges_contiguous_iterators() -> None:
     assert parse("S[(4,2):(2@laneid,1)]").canonical() == parse("S[(4,2):(2@laneid,1)]")
 
 
+@pytest.mark.slow
 @unhurried
 @given(shaped(), shaped())
 def test_tile_adds_outer_steps_of_one_span(

@@ -49,7 +49,7 @@ def test_a_launch_comes_back_from_json_as_it_was(schedule):
         assert back.requires(sizes) == launch.requires(sizes)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "other",
     [

@@ -63,6 +63,7 @@ def test_alpha_beta_and_what_they_scale():
     assert (weft.matmul(a, b, c=c, beta=0, alpha=np.float32(0.5)) == 0.5 * product).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("dtype", "result"),
     [
@@ -89,6 +90,7 @@ def test_an_epilogue_of_everything():
     assert (found == np.maximum(total, 0) + residual.astype(np.float64)).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("given", [{"bias": 16}, {"activation": "relu"}, {"residual": (8, 16)}])
 def test_an_epilogue_of_one_thing(given):
     a, b = small(8, 32, dtype=np.int8), small(16, 32, dtype=np.uint8)

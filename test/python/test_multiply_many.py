@@ -31,6 +31,7 @@ def spread(a, of_rows, of_columns):
     return np.repeat(np.repeat(doubles(a), of_rows, -2), of_columns, -1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "shapes", [((3, 16, 32), (3, 32, 24)), ((3, 16, 32), (32, 24)), ((16, 32), (3, 32, 24))]
 )

@@ -81,6 +81,7 @@ def test_copies_run_as_far_ahead_as_there_are_stages(spans, monkeypatch):
     assert ahead(pipeline_docs.timeline(pipeline_docs.traced(pipeline_docs.kernel()))) == 2
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_never_given_back_is_noticed():
     """Planted: a trace without one of the phases that end when a stage is free."""
     events = pipeline_docs.traced(pipeline_docs.kernel())

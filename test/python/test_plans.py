@@ -41,10 +41,10 @@ def new(driver, *shape, gpu=0, strides=None, offset=0):
     return made
 
 
-def test_new_arrays_of_the_same_kind_take_the_same_plan(driver, monkeypatch):
+def test_new_arrays_of_the_same_kind_take_the_same_plan(driver, patch):
     planned = []
     of = multiply.Plan.of
-    monkeypatch.setattr(multiply.Plan, "of", lambda *given: planned.append(given) or of(*given))
+    patch.setattr(multiply.Plan, "of", lambda *given: planned.append(given) or of(*given))
     for _ in range(5):
         a, b, out = new(driver, 64, 128), new(driver, 128, 96), new(driver, 64, 96)
         assert weft.matmul(a, b, out=out) is out
@@ -101,6 +101,7 @@ def test_what_a_kernel_depends_on_makes_another_plan(driver, other):
     assert len(multiply.plans) == 2 and [g for g, _ in driver.launched] == [0, gpu]
 
 
+@pytest.mark.slow
 def test_options_make_plans_and_flags_are_no_numbers(driver):
     a, b = new(driver, 64, 64), new(driver, 64, 64)
     for options in (
@@ -187,6 +188,7 @@ class Handle:
         vars(self).update(told)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "stream",
     [

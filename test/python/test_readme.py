@@ -80,7 +80,7 @@ def missing(excerpt, output):
 
 @pytest.mark.parametrize("code", cases("python"))
 def test_python_examples_run(code, reader):
-    run([sys.executable, "-c", code], reader)
+    run(["warm-python", "-c", code], reader)
 
 
 PROGRAMS = [case for case in cases("mlir") if case.values[0].startswith("func.func")]

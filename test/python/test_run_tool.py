@@ -127,6 +127,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ["run", "emulate"])
 @pytest.mark.parametrize("given", MISTAKES)
 def test_mistakes_in_arguments_are_one_message(weft, command, given):

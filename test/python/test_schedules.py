@@ -73,7 +73,7 @@ SCHEDULES = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_every_schedule_gives_the_right_product(schedule, transpose_b):
@@ -111,6 +111,7 @@ def test_pairs_written_past_an_odd_row_are_caught(monkeypatch):
         product.wrong(product.compiled(SCHEDULES[0]), (16, 15, 23), 9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("chosen", "arch"),
     [

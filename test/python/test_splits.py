@@ -99,7 +99,7 @@ GLOBAL = (
 )
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("schedule", GLOBAL, ids=str)
 @pytest.mark.parametrize("outputs", ["bf16", "f32"])
 def test_parts_that_are_added_up_in_global_memory(schedule, outputs):
@@ -187,7 +187,7 @@ def test_global_splits_are_chosen_where_they_win():
     assert {s.global_splits for s in full} == {1}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "schedule",
     [

@@ -69,7 +69,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(("shape", "ctas", "parts"), CASES)
 def test_a_product_is_right_launch_after_launch(small, shape, ctas, parts):
     tiles = up(shape[0], 64) * up(shape[1], 64)
@@ -92,7 +92,7 @@ SCHEDULES = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 @pytest.mark.parametrize("outputs", ["bf16", "f32"])
 def test_every_block_and_epilogue(schedule, outputs):
@@ -104,7 +104,7 @@ def test_every_block_and_epilogue(schedule, outputs):
         assert not product.wrong(kernel, shape), shape
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("product", "schedule"),
     [

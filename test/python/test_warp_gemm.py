@@ -61,6 +61,7 @@ def test_the_python_example_runs(capsys):
     assert float(shown[1].removeprefix("largest error: ")) < 1e-5
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "m, n, k, element, accumulate, shape",
     [

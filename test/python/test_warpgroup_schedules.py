@@ -108,7 +108,7 @@ def test_descriptors_are_reckoned_in_uniform_registers(schedule):
     assert len(found) <= 3, "\n".join(found)  # those of a barrier's place
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_a_product_is_right_in_every_schedule(schedule):
     product = Product()
@@ -132,7 +132,7 @@ def test_warps_may_run_in_any_order(seed):
     assert (d == 512).all()
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
 @pytest.mark.parametrize(
     "schedule",
@@ -144,7 +144,7 @@ def test_either_side_may_have_k_outside(schedule, transposed):
     assert not product.wrong(product.compiled(schedule), (136, 200, 104))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("inputs", "outputs"),
     [
@@ -167,7 +167,7 @@ def test_types_that_only_warpgroups_multiply(inputs, outputs, depth):
 PROMOTED = Product("f8E4M3FN", "bf16", promote=True)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "schedule",
     [
