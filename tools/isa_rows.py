@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from weft.isa.certify import ptx_registers
+from weft.isa.assembler import ptx_registers
 from weft.isa.chips import CHIPS, ChipSet, describe, since
 from weft.isa.family import Family, Registers, Support
 from weft.isa.mma_fragments import mnk

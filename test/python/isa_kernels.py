@@ -7,7 +7,7 @@ from typing import Any
 from weft import codegen, mlir, passes
 from weft.dialects import INSTRUCTION_OPS, context
 from weft.dialects.instruction import struct_of
-from weft.isa.certify import operand_text, ptx_registers
+from weft.isa.assembler import operand_text, ptx_registers
 from weft.isa.family import Family, Form, Registers
 from weft.isa.tables import HEADS
 from weft.mlir import gpu, ir, llvm

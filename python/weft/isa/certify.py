@@ -12,281 +12,29 @@ import argparse
 import importlib
 import os
 import random
-import re
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
-from functools import cache
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import islice, product
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from weft.isa.assembler import (
+    LAST,
+    SCREENED,
+    VERSIONS,
+    Entry,
+    Point,
+    Version,
+    operand_text,
+    ptx_registers,
+    verdicts,
+)
 from weft.isa.chips import CHIPS
-from weft.isa.family import Family, Form, Registers, Support
+from weft.isa.family import Family, Support
 
-Point = tuple[Form, str]
-Version = tuple[int, int]
-
-# The PTX versions since Volta; ptxas 12.9, the last for sm_70 and sm_72, knows those up to 8.8.
-VERSIONS: tuple[Version, ...] = (
-    *((6, minor) for minor in range(6)),
-    *((7, minor) for minor in range(9)),
-    *((8, minor) for minor in range(9)),
-    *((9, minor) for minor in range(6)),
-)
-LAST = {False: (9, 5), True: (8, 8)}
-THREADS = 2
-KERNELS = 256
-SCREENED = 8192
-TIMEOUT_SECONDS = 300
-
-
-def verdicts(
-    points: Iterable[Point],
-    *,
-    version: Version | None = None,
-    immediates: Mapping[str, int] | None = None,
-    prologue: str = "",
-    directives: str = "",
-) -> dict[Point, str | None]:
-    """What ptxas says of each form on its chip: None where it assembles, else its first complaint.
-
-    Operands are written as `Form.assembly` has them: `{a}` is a bare register where there is one and a list
-    where there are more, `{{{a}}}` a list in any case. The PTX version is the newest that the chip's ptxas
-    knows unless `version` is given. `immediates` gives operands constant values by name (else immediates have
-    their first legal one), `prologue` is PTX that runs before the instruction in each kernel, `directives`
-    stand between a kernel's parameters and its body.
-    """
-    by_chip: dict[str, list[Form]] = defaultdict(list)
-    for form, chip in dict.fromkeys(points):
-        by_chip[chip].append(form)
-    entries: dict[Form, Entry] = {}
-
-    def judge(chunk: tuple[str, list[Form]]) -> dict[Point, str | None]:
-        chip, forms = chunk
-        texts = [entries.get(form) or entries.setdefault(form, Entry.of(form, immediates)) for form in forms]
-        found = assemble(texts, chip, version, prologue, directives)
-        return {(form, chip): verdict for form, verdict in zip(forms, found, strict=True)}
-
-    chunks = [
-        (chip, forms[i : i + SCREENED])
-        for chip, forms in by_chip.items()
-        for i in range(0, len(forms), SCREENED)
-    ]
-    with ThreadPoolExecutor(THREADS) as pool:
-        return {point: verdict for part in pool.map(judge, chunks) for point, verdict in part.items()}
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One instruction with registers of its own: its line of PTX, the registers by kind, those it reads, and
-    those it writes.
-    """
-
-    line: str
-    registers: Mapping[str, int]
-    read: tuple[tuple[str, str], ...]
-    written: tuple[tuple[str, str], ...]
-
-    @staticmethod
-    def of(form: Form, immediates: Mapping[str, int] | None = None) -> "Entry":
-        """The instruction that `form` spells."""
-        used: dict[str, int] = defaultdict(int)
-        texts: dict[str, list[str]] = {}
-        read, written = [], []
-        for operand in form.operands:
-            constant = (immediates or {}).get(operand.name)
-            if constant is not None or operand.role == "immediate":
-                texts[operand.name] = [str(operand.values[0] if constant is None else constant)]
-                continue
-            kind, count = ptx_registers(operand)
-            names = [f"%{kind}_{used[kind] + i}" for i in range(count)]
-            used[kind] += count
-            texts[operand.name] = names
-            if operand.role != "out":
-                read += [(kind, name) for name in names]
-            if operand.role in ("out", "inout"):
-                written += [(kind, name) for name in names]
-        return Entry(f"{form.ptx} {operand_text(form, texts)};", used, tuple(read), tuple(written))
-
-
-def _declarations(registers: Mapping[str, int]) -> str:
-    used = " ".join(f".reg .{kind} %{kind}_<{count}>;" for kind, count in registers.items())
-    return f".reg .b64 %p; .reg .b32 %t; {used} ld.param.u64 %p, [p];"
-
-
-def kernel_text(entry: Entry, prologue: str, directives: str) -> str:
-    """A kernel without its name, in three lines: registers that are loaded, the instruction, results that are
-    stored.
-    """
-    loads = (_load(kind, name, f"[%p+{8 * i}]") for i, (kind, name) in enumerate(entry.read))
-    stores = (_store(kind, name, f"[%p+{8 * i}]") for i, (kind, name) in enumerate(entry.written))
-    return (
-        f"(.param .u64 p) {directives} {{ {_declarations(entry.registers)} {' '.join(loads)} {prologue}\n"
-        f"{entry.line}\n"
-        f"{' '.join(stores)} ret; }}\n"
-    )
-
-
-def operand_text(form: Form, names: Mapping[str, Sequence[str]]) -> str:
-    """The operand list of `form.assembly` with these registers: `{{{a}}}` is always a list in braces, `{a}`
-    where it has several registers.
-    """
-    listed = set(re.findall(r"\{\{\{(\w+)\}\}\}", form.assembly))
-    texts = {name: ", ".join(registers) for name, registers in names.items()}
-    bare = {name for name, registers in names.items() if len(registers) == 1 or name in listed}
-    return form.assembly.format(**{n: text if n in bare else f"{{{text}}}" for n, text in texts.items()})
-
-
-_PTX_TYPES = {"f32": "f32", "f64": "f64", "i1": "pred", "i128": "b128"}
-
-
-def ptx_registers(operand: Registers) -> tuple[str, int]:
-    """The PTX type and number of an operand's registers: a vector of up to 32 bits shares one."""
-    count, kind = operand.count, operand.type
-    if vector := re.fullmatch(r"vector<(\d+)x(\w+)>", kind):
-        bits = int(vector[1]) * int(re.sub(r"\D", "", vector[2]))
-        if bits <= 32:
-            return f"b{bits}", count
-        count, kind = count * int(vector[1]), vector[2]
-    if pointer := re.fullmatch(r"(?:!llvm\.)?ptr(?:<(\d+)>)?", kind):
-        # Tensor memory has 32-bit addresses; LLVM's pointers to the other spaces have 64.
-        return ("b32" if pointer[1] == "6" else "b64"), count
-    if kind in _PTX_TYPES:
-        return _PTX_TYPES[kind], count
-    if bits := int(re.sub(r"\D", "", kind) or 0):
-        return f"b{max(bits, 16)}", count
-    raise ValueError(f"no PTX register holds {operand.name} of type {kind}")
-
-
-def _load(kind: str, name: str, at: str) -> str:
-    if kind == "pred":
-        return f"ld.global.b32 %t, {at}; setp.ne.b32 {name}, %t, 0;"
-    return f"ld.global.{kind} {name}, {at};"
-
-
-def _store(kind: str, name: str, at: str) -> str:
-    if kind == "pred":
-        return f"selp.b32 %t, 1, 0, {name}; st.volatile.global.b32 {at}, %t;"
-    return f"st.volatile.global.{kind} {at}, {name};"
-
-
-_HEAD, _LINES = 3, 3
-
-
-def assemble(
-    entries: Sequence[Entry],
-    chip: str,
-    version: Version | None = None,
-    prologue: str = "",
-    directives: str = "",
-) -> list[str | None]:
-    """ptxas's verdict on each instruction: None where it assembles in a kernel, else its first complaint."""
-    major, minor = version or LAST[CHIPS[chip].number < 75]
-    head = f".version {major}.{minor}\n.target {chip}\n.address_size 64\n"
-    found: dict[int, str | None] = {}
-    if len(entries) > KERNELS:
-        found.update(_screen(entries, chip, head, prologue, directives))
-    left = [i for i in range(len(entries)) if i not in found]
-    todo = [left[i : i + KERNELS] for i in range(0, len(left), KERNELS)]
-    while todo:
-        part = todo.pop()
-        kernels = (kernel_text(entries[i], prologue, directives) for i in part)
-        status, log = _run(head + "".join(f".visible .entry k{i}{k}" for i, k in enumerate(kernels)), chip)
-        refused = {part[i]: text for i, text in _complaints(log)} if status else {}
-        if status == 0:
-            found.update(dict.fromkeys(part))
-        elif refused:
-            found.update(refused)
-            rest = [i for i in part if i not in refused]
-            todo += [rest] if rest else []
-        elif len(part) == 1:
-            found[part[0]] = log.strip() or f"ptxas ended with status {status}"
-        else:
-            # A complaint about no line: an internal error, which ends the others' judgement too.
-            todo += [part[: len(part) // 2], part[len(part) // 2 :]]
-    return [found[i] for i in range(len(entries))]
-
-
-def _screen(
-    entries: Sequence[Entry], chip: str, head: str, prologue: str, directives: str
-) -> dict[int, str | None]:
-    """What ptxas refuses as soon as it has read it, from one kernel with all the instructions: much faster
-    than a kernel each. Its last line is wrong, so that nothing is compiled.
-    """
-    registers: dict[str, int] = defaultdict(int)
-    for entry in entries:
-        for kind, count in entry.registers.items():
-            registers[kind] = max(registers[kind], count)
-    lines = "".join(f"{entry.line}\n" for entry in entries)
-    _, log = _run(
-        f"{head}.visible .entry k(.param .u64 p) {directives} {{ {_declarations(registers)} {prologue}\n"
-        f"{lines}mov.b32 %t, %p;\nret; }}\n",
-        chip,
-    )
-    first = _HEAD + 2
-    found = ((int(m["line"]) - first, m["text"]) for m in _COMPLAINT.finditer(log) if m["line"])
-    return {i: text for i, text in reversed(list(found)) if 0 <= i < len(entries)}
-
-
-_COMPLAINT = re.compile(
-    r"^ptxas (?:.*?, line (?P<line>\d+); )?(?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE
-)
-
-
-# ptxas makes library calls of some wmma; where there is no such function, its lines are another text's.
-_LIBRARY = re.compile(r"Unknown symbol|Parsing error|formal parameter|requires call prototype")
-
-
-def _complaints(log: str) -> Iterator[tuple[int, str]]:
-    """The numbers of the kernels that ptxas complains about and why, their first complaint last."""
-    if _LIBRARY.search(log):
-        return
-    for match in reversed(list(_COMPLAINT.finditer(log))):
-        named = re.search(r"\bk(\d+)\b", match["text"])
-        if match["line"] and int(match["line"]) > _HEAD:
-            yield (int(match["line"]) - _HEAD - 1) // _LINES, match["text"]
-        elif match["line"]:
-            raise ValueError(f"ptxas refuses the header: {match['text']}")
-        elif named:
-            yield int(named[1]), match["text"]
-
-
-def _run(text: str, chip: str) -> tuple[int, str]:
-    with tempfile.TemporaryDirectory(prefix="weft-") as directory:
-        Path(directory, "k.ptx").write_text(text, encoding="utf-8")
-        command = [_ptxas(CHIPS[chip].number < 75), f"-arch={chip}", "-O3", "k.ptx", "-o", "k.cubin"]
-        try:
-            done = subprocess.run(
-                command, cwd=directory, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
-            return -1, f"ptxas didn't finish within {TIMEOUT_SECONDS} s"
-        return done.returncode, done.stdout + done.stderr
-
-
-@cache
-def _ptxas(volta: bool) -> str:
-    """The ptxas of CUDA 13, or that of CUDA 12 for the chips that 13 dropped: the one that $WEFT_PTXAS (for
-    12, $WEFT_PTXAS_12) names, in this virtual environment, or on the path.
-    """
-    variable, folder = ("WEFT_PTXAS_12", "cuda_nvcc") if volta else ("WEFT_PTXAS", "cu13")
-    here = Path(sys.prefix).glob(f"lib/python*/site-packages/nvidia/{folder}/bin/ptxas")
-    found = os.environ.get(variable) or next((str(path) for path in here), None)
-    if found is None and not volta:
-        found = shutil.which("ptxas")
-    if found is None:
-        version, package = (
-            ("12 (for sm_70 and sm_72)", "nvidia-cuda-nvcc-cu12") if volta else ("13", "nvidia-cuda-nvcc")
-        )
-        raise FileNotFoundError(f"no ptxas of CUDA {version}: install {package}, or set {variable}")
-    return found
+__all__ = ["Entry", "check", "disagreements", "operand_text", "ptx_registers", "sample", "verdicts"]
 
 
 def cross(family: Family[Any], near: Mapping[str, Sequence[object]]) -> Iterator[Any]:

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from weft.isa import tables
-from weft.isa.certify import ptx_registers
+from weft.isa.assembler import ptx_registers
 from weft.isa.family import Family, Registers, Verdict
 from weft.isa.scan import Instruction, listed, split_operands
 from weft.isa.types import ELEMENT_TYPES

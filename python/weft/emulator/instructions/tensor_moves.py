@@ -18,7 +18,7 @@ from weft.emulator.table import Collective, Table
 from weft.emulator.tensor_memory import COLUMN_MASK, LANE_SHIFT, Numbers, check
 from weft.emulator.types import TYPES, Array
 from weft.isa import tcgen05_copy
-from weft.isa.certify import ptx_registers
+from weft.isa.assembler import ptx_registers
 from weft.isa.family import Registers
 
 table = Table()
