@@ -35,6 +35,7 @@ from weft.passes.pipeline import (
     pass_names,
 )
 from weft.passes.record_arguments import RECORD_ARGUMENTS
+from weft.passes.refuse_unlowered import REFUSE_UNLOWERED
 from weft.passes.select_schedule import SELECT_SCHEDULE
 from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
 
@@ -55,6 +56,7 @@ PASSES = {
         LOWER_FRAGMENTS,
         NVVM_TO_WEFT,
         WEFT_TO_NVVM,
+        REFUSE_UNLOWERED,
         LOWER_WMMA,
         LOWER_MMA,
         LOWER_WGMMA,

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from weft import system
+from weft import __version__, system
 from weft.errors import WeftError
 from weft.tools import cli
 from weft.tools.command import Command
@@ -139,17 +139,15 @@ def _arguments(parser: ArgumentParser) -> None:
 
 
 def _run(options: Namespace) -> int:
-    from importlib.metadata import version
-
     system = os.uname()
     findings = examine()
     missing = [f.name for f in findings if f.required and not f.present]
     if options.json:
         found = [{"name": f.name, "state": f.mark, "required": f.required, "text": f.text} for f in findings]
-        told = {"weft": version("weft"), "python": sys.version.split()[0]}
+        told = {"weft": __version__, "python": sys.version.split()[0]}
         cli.say_json({**told, "system": f"{system.sysname} {system.machine}", "findings": found})
         return 1 if missing else 0
-    cli.say(f"weft {version('weft')}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
+    cli.say(f"weft {__version__}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
     for finding in findings:
         cli.say(f"{finding.mark:<8} {finding.name:<9} {finding.text}")
     if missing:

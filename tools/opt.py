@@ -3,11 +3,10 @@
 import re
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
 
-from weft import mlir, passes, phase
+from weft import __version__, mlir, passes, phase
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
@@ -19,7 +18,7 @@ _SPLIT = re.compile(r"^// -----[ \t]*(?:\n|\Z)", re.MULTILINE)
 
 def version() -> str:
     """Weft's version and that of the bindings."""
-    return f"weft {version_of('weft')} on {mlir.version()}"
+    return f"weft {__version__} on {mlir.version()}"
 
 
 def listing() -> str:

@@ -121,9 +121,11 @@ class Cache:
     def check(self) -> None:
         """Raises WeftError, or the system's OSError, where nothing can be kept."""
         if self.directory is not None:
-            _make(self.directory)
-            if (complaint := _complaint(self.directory, self.directory.stat(), stat.S_ISDIR)) is not None:
-                raise WeftError(complaint)
+            try:
+                _make(self.directory)
+                _refuse_others(self.directory, self.directory.stat(), stat.S_ISDIR)
+            except _NotOursError as error:
+                raise WeftError(str(error)) from None
             with tempfile.TemporaryFile(dir=self.directory):
                 pass
 
@@ -234,6 +236,10 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _make(directory: Path) -> None:
+    if directory.is_symlink() and not directory.exists():
+        raise _NotOursError(
+            f"{directory} is a link to a directory that doesn't exist: make it, or remove the link"
+        )
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # the user's alone
 
 
@@ -242,13 +248,20 @@ def default() -> Cache:
     if os.environ.get("WEFT_CACHE") == "0":
         return _cache(None)
     if given := os.environ.get("WEFT_CACHE_DIR"):
-        return _cache(Path(given).absolute())
+        return _cache(_named(given))
     with late_imports.whole():
         import platformdirs
 
     directory = Path(platformdirs.user_cache_dir("weft"))
     # "~" stays as it is for a user whom the system doesn't know: that would be a directory of this name here.
     return _cache(directory if directory.is_absolute() else None)
+
+
+def _named(directory: str) -> Path:
+    """The directory that WEFT_CACHE_DIR names; "~" is the home directory where the shell has left it in."""
+    with contextlib.suppress(RuntimeError):  # a user without one
+        return Path(directory).expanduser().absolute()
+    return Path(directory).absolute()
 
 
 @functools.cache

@@ -208,6 +208,21 @@ def test_prune_leaves_what_isnt_ours(tmp_path):
     assert set(tmp_path.iterdir()) == {other, fresh}
 
 
+def test_a_link_to_no_directory_is_told(tmp_path):
+    (tmp_path / "kept").symlink_to(tmp_path / "gone")
+    kept = Cache(tmp_path / "kept")
+    with pytest.warns(UserWarning, match=r"kept is a link to a directory that doesn't exist: make it"):
+        assert kept.get_or_make("x", ["k"], lambda: b"made") == b"made"
+    with pytest.raises(WeftError, match="is a link to a directory that doesn't exist"):
+        kept.check()
+
+
+def test_a_tilde_that_the_shell_has_left_is_the_home_directory(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("WEFT_CACHE_DIR", "~/kept")
+    assert cache.default().directory == tmp_path / "kept"
+
+
 def test_the_environment_says_where_and_whether(tmp_path, monkeypatch):
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     assert cache.default().directory == tmp_path

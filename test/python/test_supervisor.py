@@ -150,6 +150,22 @@ def test_an_interrupt_ends_in_one_line(work: str, tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
+@pytest.mark.parametrize("tool", ["weft", "weft_opt"])
+def test_an_interrupt_of_the_imports_leaves_no_traceback(tool: str, tmp_path: Path) -> None:
+    (tmp_path / "imported.py").write_text(f"""\
+import importlib, os, signal, sys, time
+from weft.tools import start
+def slowly(name):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+start.import_module = slowly
+sys.exit(start.{tool}())
+""")
+    program = [sys.executable, str(tmp_path / "imported.py")]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
 @pytest.mark.parametrize("seconds", [0, 0.05])
 def test_interrupts_that_arrive_twice_end_in_one_line(seconds: float, tmp_path: Path) -> None:
     """Of a group of processes, the child gets the parent's too; and a user may press Ctrl-C again."""

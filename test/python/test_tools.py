@@ -1,3 +1,4 @@
+import importlib.metadata
 import io
 import os
 import subprocess
@@ -448,3 +449,17 @@ def test_the_doctor_fails_only_for_what_is_required(
     monkeypatch.setattr(doctor, "_CHECKS", (("heart", True, missing),))
     assert weft.main(["doctor"]) == 1
     assert "MISSING  heart     not found: get it there\nMissing: heart.\n" in capfd.readouterr().out
+
+
+def test_the_doctor_needs_no_metadata(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Weft runs from a folder on the path, too, that no installer knows."""
+
+    def unknown(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", unknown)
+    monkeypatch.setattr(doctor, "_CHECKS", ())
+    assert weft.main(["doctor"]) == 0
+    assert capfd.readouterr().out.startswith("weft 0.1.0, Python 3.")

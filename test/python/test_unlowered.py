@@ -43,6 +43,18 @@ def test_an_operation_that_nothing_lowers_is_named(
     assert f"{file}:{line}:{2 * line - 1}: error: {told}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("text", "line"), [(FUNCTION, 2), (KERNEL, 3)], ids=["function", "kernel"])
+@pytest.mark.parametrize("flag", ["--weft", "--weft-to-llvm"])
+def test_weft_opt_names_it_where_all_is_to_be_lowered(
+    flag: str, text: str, line: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.mlir"
+    file.write_text(text)
+    assert weft_opt.main([str(file), flag]) == 1
+    told = "'linalg.matmul' op isn't lowered by any pass of Weft: write \"tile.matmul\""
+    assert capsys.readouterr().err.startswith(f"{file}:{line}:{2 * line - 1}: error: {told}")
+
+
 @pytest.mark.parametrize("dialect", OTHERS)
 def test_each_dialect_that_nothing_lowers_is_named(dialect: str) -> None:
     text = KERNEL.replace(MATMUL, f"%x = {OTHERS[dialect]}")
