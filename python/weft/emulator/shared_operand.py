@@ -19,7 +19,7 @@ from weft.layout import Swizzle
 
 CHUNK = 16
 PACKED = {"b6x16_p32": (6, 0), "b4x16_p64": (4, 2)}
-"""How many bits an element has of which 16 take 16 bytes, and where in its byte one goes when unpacked."""
+"""Bits of an element of which 16 take 16 bytes, and the bit of a byte that tcgen05 unpacks it to."""
 Offsets = npt.NDArray[np.int64]
 
 # The widths of the modes, their patterns, and the rows after which one repeats.

@@ -31,8 +31,8 @@ def ldmatrix(op: Op) -> Collective:
     slots = _registers(op, op.operand(0), matrices.count, writes=True)
     held = fragment_index(*_one(form))
     rows = matrices.shape[0] * matrices.shape[1]
-    source = PACKED.get(form.type.removeprefix("b8x16."))
-    in_order = np.array_equal(held, np.arange(len(held))) and source is None
+    bits, _ = PACKED.get(form.type.removeprefix("b8x16."), (0, 0))
+    in_order = np.array_equal(held, np.arange(len(held))) and not bits
     used = np.arange(32) < rows
     storage = np.uint16 if form.type == "b16" else np.uint8
 
@@ -40,8 +40,9 @@ def ldmatrix(op: Op) -> Collective:
         reading = lanes if rows == 32 else lanes.narrowed(lanes.enabled() & used)
         loaded = lanes.wave.memory.load(reading, address.space, address(lanes), _ROW, line)
         octets: Array = loaded.view(np.uint8).reshape(lanes.warps, 32, _ROW)[:, :rows]
-        if source is not None:
-            octets = unpacked(np.ascontiguousarray(octets), *source)
+        if bits:
+            # In the low bits of its byte, even where mma.sync reads it from bits 2 to 5 (e2m1).
+            octets = unpacked(np.ascontiguousarray(octets), bits)
         if not in_order:
             elements = octets.reshape(lanes.warps, -1).view(storage)
             octets = elements.reshape(lanes.warps, form.num, -1).take(held, axis=2)
