@@ -9,6 +9,7 @@ from tma_reference import Form, Im2col, Interleaved, Tiled
 
 from weft import emulator
 from weft.errors import WeftError
+from weft.isa import tensor_map as isa
 
 RNG = np.random.default_rng(14)
 MEMORY = 1024
@@ -210,6 +211,42 @@ def test_maps_in_constant_and_global_memory():
     tma.run(text, "sm_90a", [spec.map(memory), np.zeros(MEMORY, np.uint8), out])
     box = tma.loaded(spec, memory, spec.elements(START[3]))
     np.testing.assert_array_equal(out, tma.in_shared(box, "none", 0, region))
+
+
+def test_a_map_of_a_large_tensor():
+    """Encoders set bit 21 of the second word for tensors of 128 KiB and more, CuTe's on every chip; code
+    that ptxas makes of a new address clears it.
+    """
+    spec = BEFORE
+    memory = tma.memory_of(RNG, spec)
+    words = np.frombuffer(spec.map(memory).encode(0x7F0000000000), np.uint64).copy()
+    plain = isa.TensorMap.decode(words.tobytes())
+    words[1] |= np.uint64(1 << 21)
+    assert isa.TensorMap.decode(words.tobytes()) == plain
+    region = tma.region_of(spec.bytes)
+    scratch, out = np.zeros(MEMORY + len(memory), np.uint8), np.zeros(region, np.uint8)
+    scratch[MEMORY:] = memory
+    # The kernel replaces the address, as the launch doesn't know that of its buffer.
+    fields = [("global_address", None, "b64", "%rd10")]
+    tma.run(kernel(fields, spec, ".global"), "sm_90a", [words.tobytes(), scratch, out])
+    box = tma.loaded(spec, memory, spec.elements(START[3]))
+    np.testing.assert_array_equal(out, tma.in_shared(box, "none", 0, region))
+    assert not scratch[:128].view(np.uint64)[1] & np.uint64(1 << 21)
+
+
+def test_maps_that_say_nothing():
+    """The third bit of the swizzle mode is where ptxas's code for sm_103a puts it."""
+    words = np.frombuffer(BEFORE.map(np.zeros(BEFORE.extent, np.uint8)).encode(0), np.uint64).copy()
+    for word, bits, complaint in (
+        (1, 1 << 22, "of swizzle mode 4: it has 0 to 3 here"),
+        (1, 7 << 4, "of 8 dimensions: it has 1 to 5"),
+        (1, 15 << 7, "of an element type that there isn't"),
+        (1, 3 << 11, "of interleave 3: it has 0 to 2"),
+    ):
+        wrong = words.copy()
+        wrong[word] |= np.uint64(bits)
+        with pytest.raises(ValueError, match=complaint):
+            isa.TensorMap.decode(wrong.tobytes())
 
 
 TILED = {

@@ -94,7 +94,8 @@ class Slot:
 @dataclass(frozen=True)
 class Field:
     """A field as `tensormap.replace` names it, with as many ordinals as it `counts`. `places` are those of an
-    ordinal, and the map has the value less `less`, or the code of an element type.
+    ordinal, and the map has the value less `less`, or the code of an element type. Replacing it clears the
+    bits `clears`, as ptxas's code does.
     """
 
     places: Callable[[int], tuple[Slot, ...]]
@@ -102,6 +103,7 @@ class Field:
     less: int = 0
     bits: int = 32
     codes: bool = False
+    clears: tuple[Slot, ...] = ()
 
     def stored(self, value: int) -> int:
         """What the map has for a value."""
@@ -146,8 +148,11 @@ def _dim(ordinal: int) -> tuple[Slot, ...]:
     return (Slot(4 + ordinal // 2, 32 * (ordinal % 2), 32),)
 
 
+# Encoders set it for tensors of 128 KiB and more (CUTLASS clears it in smaller ones' maps where a driver set
+# it). What a copy takes doesn't depend on it.
+_LARGE = Slot(1, 21, 1)
 FIELDS = {
-    "global_address": Field(lambda i: (Slot(0, 0, 64),), bits=64),
+    "global_address": Field(lambda i: (Slot(0, 0, 64),), bits=64, clears=(_LARGE,)),
     "rank": Field(lambda i: (Slot(1, 4, 3),)),
     "box_dim": Field(_box, MAX_RANK, less=1),
     "global_dim": Field(_dim, MAX_RANK, less=1),
@@ -155,7 +160,7 @@ FIELDS = {
     "element_stride": Field(lambda i: (Slot(6, 32 + 3 * i, 3),), MAX_RANK, less=1),
     "elemtype": Field(lambda i: (Slot(1, 7, 4), Slot(1, 16, 1, 9)), codes=True),
     "interleave_layout": Field(lambda i: (Slot(1, 11, 2),)),
-    "swizzle_mode": Field(lambda i: (Slot(1, 13, 2), Slot(1, 21, 1, 2))),
+    "swizzle_mode": Field(lambda i: (Slot(1, 13, 2), Slot(1, 22, 1, 2))),
     "swizzle_atomicity": Field(lambda i: (Slot(1, 19, 2),)),
     "fill_mode": Field(lambda i: (Slot(1, 15, 1),)),
     "l2_promotion": Field(lambda i: (Slot(1, 17, 2),)),
@@ -332,8 +337,14 @@ class TensorMap:
 
         rank, number, interleave = read("rank")[0] + 1, read("elemtype")[0], read("interleave_layout")[0]
         swizzle = read("swizzle_mode")[0]
-        if rank > MAX_RANK or number not in _BY_NUMBER or interleave > 2 or swizzle >= len(SWIZZLES):
-            raise ValueError("a tensor map with a rank, an element type or a layout that there isn't")
+        if rank > MAX_RANK:
+            raise ValueError(f"a tensor map of {rank} dimensions: it has 1 to {MAX_RANK}")
+        if number not in _BY_NUMBER:
+            raise ValueError("a tensor map of an element type that there isn't")
+        if interleave >= len(INTERLEAVES):
+            raise ValueError(f"a tensor map of interleave {interleave}: it has 0 to {len(INTERLEAVES) - 1}")
+        if swizzle >= len(SWIZZLES):
+            raise ValueError(f"a tensor map of swizzle mode {swizzle}: it has 0 to {len(SWIZZLES) - 1} here")
         tiled = cls(
             read("global_address")[0],
             _BY_NUMBER[number].name,

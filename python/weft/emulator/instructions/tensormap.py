@@ -49,6 +49,17 @@ def replace(op: Op) -> Step:
             old = memory.load(lanes, address.space, at, _WORD, line)
             put = (new >> np.uint64(slot.drop)) << np.uint64(slot.low) & mask
             memory.store(lanes, address.space, at, old & ~mask | put, _WORD, line)
+        for slot in field.clears:
+            at = begin + np.uint64(_WORD * slot.word)
+            mask = np.uint64(((1 << slot.bits) - 1) << slot.low)
+            memory.store(
+                lanes,
+                address.space,
+                at,
+                memory.load(lanes, address.space, at, _WORD, line) & ~mask,
+                _WORD,
+                line,
+            )
 
     return run
 
