@@ -214,6 +214,7 @@ class Case:
             f"tcgen05.mma{ws}{'.sp' if self.sparse else ''}.cta_group::{self.group}.kind::{self.kind}{vec}"
         )
         lane = self.base << 16
+        high = [number << 30 for number in (self.scale or {}).get("high", (0, 0))]
         body = f"""
           mad.wide.u32 %image, %c, {ROOM}, %image; mad.wide.u32 %memory, %c, {512 * 512}, %memory;
           mad.wide.u32 %out, %c, {512 * 512}, %out;
@@ -232,7 +233,7 @@ class Case:
           or.b64 %rd8, %rd7, {descriptors[0]};
           add.u64 %rd9, %rd7, {self.offset_b >> 4}; or.b64 %rd9, %rd9, {descriptors[-1]};
           add.u32 %r239, %t, {D + lane}; add.u32 %r240, %t, {A + lane}; add.u32 %r241, %t, {METADATA + lane};
-          add.u32 %r242, %t, {SCALE_A}; add.u32 %r243, %t, {SCALE_B};
+          add.u32 %r242, %t, {SCALE_A + high[0]}; add.u32 %r243, %t, {SCALE_B + high[1]};
           mov.u32 %r244, {self.idesc()}; setp.eq.u32 %p7, 1, {int(keeps)};
           {commands}
           setp.eq.and.u32 %p2, %c, 0, %p1;

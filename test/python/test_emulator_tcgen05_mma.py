@@ -169,6 +169,12 @@ def test_scale_ids(kind, vec, blocks, ids):
     check(Case(kind, 128, 64, a_type=name, scale=scale))
 
 
+def test_scale_addresses_with_the_scale_id_on_top():
+    """CUTLASS keeps the byte of a scale in the two upper bits of its address, and passes them on."""
+    scale = {"vec": "block32", "blocks": 1, "type": "ue8m0", "ids": (1, 2), "high": (1, 2)}
+    check(Case("mxf8f6f4", 128, 64, a_type="e4m3", scale=scale))
+
+
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("kind", ["mxf8f6f4", "mxf4", "mxf4nvf4"])
 def test_scaled_operands_in_tensor_memory(kind, a):
@@ -186,10 +192,16 @@ def test_scaled_operands_in_tensor_memory(kind, a):
         ("mxf4nvf4", "block16", 6, (2, 0)),
     ],
 )
-@pytest.mark.parametrize("n", [64, 256])
-def test_long_k(kind, vec, blocks, ids, n):
+@pytest.mark.parametrize(("group", "m", "n"), [(2, 256, 64), (2, 256, 256), (1, 128, 64), (2, 128, 64)])
+def test_long_k(kind, vec, blocks, ids, group, m, n):
     scale = {"vec": vec, "blocks": blocks, "type": "ue8m0", "ids": ids}
-    check(Case(kind, 256, n, a_type="e2m1", group=2, k=96, scale=scale, target="sm_103a"))
+    check(Case(kind, m, n, a_type="e2m1", group=group, k=96, scale=scale, target="sm_103a"))
+
+
+def test_long_k_in_one_cta():
+    """CUTLASS's SM103_MXF4_ULTRA_SS_VS."""
+    scale = {"vec": "block16", "blocks": 6, "type": "ue4m3"}
+    check(Case("mxf4nvf4", 128, 64, a_type="e2m1", k=96, scale=scale, target="sm_103a"))
 
 
 def test_scales_must_be_copied_to_all_parts():

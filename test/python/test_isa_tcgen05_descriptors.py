@@ -211,7 +211,8 @@ def test_limits_of_the_instruction_descriptor(change, complaint):
             {"transpose_a": True},
             "takes a transpose for kinds f16, tf32, f8f6f4, i8, mxf8f6f4 only, found mxf4nvf4",
         ),
-        (NVF4, {"k": 96}, "takes k 96 for a dense mxf4 or mxf4nvf4 of cta_group::2 only"),
+        (NVF4, {"k": 96, "sparse": True}, "takes k 96 for a dense mxf4 or mxf4nvf4 only"),
+        (NVF4, {"k": 96, "m": 64}, "has no m 64 for kind mxf4nvf4 with cta_group::1: it is one of 128"),
         (NVF4, {"k": 32}, "has no k 32: it is one of 0, 64, 96"),
     ],
 )

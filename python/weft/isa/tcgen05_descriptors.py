@@ -60,9 +60,7 @@ def _steps(first: int, last: int, step: int) -> tuple[int, ...]:
     return tuple(range(first, last + 1, step))
 
 
-def legal_m(
-    kind: str, cta_group: int, *, sparse: bool = False, ws: bool = False, k: int = 0
-) -> tuple[int, ...]:
+def legal_m(kind: str, cta_group: int, *, sparse: bool = False, ws: bool = False) -> tuple[int, ...]:
     """The legal M, of the pair of CTAs where `cta_group` is 2."""
     if ws:
         return (32, 64, 128)
@@ -70,7 +68,7 @@ def legal_m(
         return (64, 128) if cta_group == 1 else (128, 256)
     if cta_group == 1:
         return (128,)
-    return (256,) if sparse or k == _LONG_K else (128, 256)
+    return (256,) if sparse else (128, 256)
 
 
 def legal_n(
@@ -243,7 +241,7 @@ class BlockScaledDescriptor:
         scaled = tuple(name for name, kind in KINDS.items() if kind.scales is not None)
         if verdict := one_of("kind", self.kind, scaled):
             return verdict
-        long = self.kind != "mxf8f6f4" and not self.sparse and self.cta_group == 2
+        long = self.kind != "mxf8f6f4" and not self.sparse
         given = f" for kind {self.kind}"
         return first(
             on_chip(chip),
@@ -256,9 +254,8 @@ class BlockScaledDescriptor:
                 f"with scale_vec {' or '.join(_BY_SIXTEEN)} only, found {self.scale_vec or 'none'}",
             ),
             one_of("k", self.k, (0, KINDS[self.kind].k * (2 if self.sparse else 1), _LONG_K)),
-            takes(
-                self.k != _LONG_K or long, f"k {_LONG_K}", "for a dense mxf4 or mxf4nvf4 of cta_group::2 only"
-            ),
+            # The ISA has it for a pair of CTAs with M 256 alone; CUTLASS uses every shape of the shorter K.
+            takes(self.k != _LONG_K or long, f"k {_LONG_K}", "for a dense mxf4 or mxf4nvf4 only"),
             takes_long_rows(self.k == _LONG_K, f"k {_LONG_K}", chip),
             _shape(self),
             _operands(self),
@@ -312,7 +309,7 @@ def _shape(descriptor: _Descriptor) -> Verdict | None:
     ws = isinstance(descriptor, InstructionDescriptor) and descriptor.ws
     if verdict := one_of("cta_group", group, (1,) if ws else (1, 2), " with weight stationary" if ws else ""):
         return verdict
-    m = legal_m(kind, group, sparse=sparse, ws=ws, k=0 if ws else descriptor.k)
+    m = legal_m(kind, group, sparse=sparse, ws=ws)
     n = legal_n(kind, group, sparse=sparse, ws=ws, transpose_b=descriptor.transpose_b)
     given = (
         f" for {'sparse ' if sparse else ''}kind {kind} with cta_group::{group}"

@@ -23,6 +23,7 @@ from weft.isa.types import ELEMENT_TYPES
 
 _HALF_LANES = 16
 _PARTS = np.arange(4)
+_SCALE_ADDRESS = (1 << 30) - 1
 _FORMATS = {bits: (name, shift) for name, (bits, shift) in PACKED.items()}
 """How elements of fewer than 8 bits lie in shared memory, and how far up in the byte that they have in tensor
 memory, by their bits.
@@ -166,6 +167,9 @@ class Matrices:
     def _address(self, operand: str) -> tuple[int, int]:
         """Lane and column of an operand's address."""
         address = int(self.given[operand])
+        if operand.startswith("scale"):
+            # CUTLASS passes the byte of a scale on in the upper bits; the instruction descriptor has it, too.
+            address &= _SCALE_ADDRESS
         lane = address >> LANE_SHIFT & COLUMN_MASK
         if lane and not (self.path.half and lane == _HALF_LANES and not operand.startswith("scale")):
             legal = "0 or 16" if self.path.half else "0"
