@@ -398,8 +398,12 @@ def _lane_complaint(fragment: Any, lane: Any) -> str | None:
     return None if lane.type == want else f"expects {want} for a lane of {fragment.type}, got {lane.type}"
 
 
-def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta: float = 0.0) -> Any:
-    """Builds `tile.gemm` and returns D of type `d_type`. Raises WeftError where the tiles don't fit."""
+def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta: float | None = None) -> Any:
+    """Builds `tile.gemm` and returns D of type `d_type`. A C that is given is added, unless `beta` has
+    another factor for it (0.0: it isn't read). Raises WeftError where the tiles don't fit.
+    """
+    if beta is None:
+        beta = 0.0 if c is None else 1.0
     return build(
         GemmOp,
         operands=[a, b, *([] if c is None else [c])],

@@ -267,7 +267,7 @@ def matmul(
     transpose_a: bool = False,
     transpose_b: bool = False,
     alpha: float = 1.0,
-    beta: float = 0.0,
+    beta: float | None = None,
     bias: Any | None = None,
     activation: str | None = None,
     residual: Any | None = None,
@@ -277,9 +277,11 @@ def matmul(
     groups: Any | None = None,
     schedule: AnySchedule | str | None = None,
 ) -> Any:
-    """Builds `tile.matmul` (see `MatmulOp`); a schedule may be text, as the attribute is written. Raises
-    WeftError where the operands don't fit.
+    """Builds `tile.matmul` (see `MatmulOp`); a schedule may be text, as the attribute is written. A C that is
+    given is added, unless `beta` has another factor for it. Raises WeftError where the operands don't fit.
     """
+    if beta is None:
+        beta = 0.0 if c is None else 1.0
     chosen = given_schedule(schedule)
     given = {"c": c, "bias": bias, "residual": residual}
     given |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups}

@@ -35,7 +35,7 @@ def build(
             left = load(a, a_type, group, pair)
             right = load(b, b_type, pair, group)
             start = load(c[0], d_type, group, pair) if accumulate else None
-            total = tile.gemm(left, right, start, d_type, beta=float(accumulate))
+            total = tile.gemm(left, right, start, d_type)
             store(total, d, group, pair)
     return module
 

@@ -224,7 +224,7 @@ class MmaKernel:
         """One block of K: a warp's share of a stage, one atom of K at a time."""
         for k in range(0, self.schedule.block[2], self.form.mnk[2]):
             a, b = self.a.load(stage_a, start_m, k), self.b.load(stage_b, start_n, k)
-            accumulator = tile.gemm(a, b, accumulator, self.accumulator_type, beta=1.0)
+            accumulator = tile.gemm(a, b, accumulator, self.accumulator_type)
         return accumulator
 
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:

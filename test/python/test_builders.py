@@ -96,3 +96,14 @@ def test_operations_of_what_is_no_buffer_are_refused(build, said):
         with module.func("f", [weft.memref("?x?", "f16"), i32]) as (a, i):
             build(a, i)
     assert caught.value.diagnostics[0].message.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "beta"), [(True, {}, 1), (True, {"beta": 0.0}, 0), (False, {}, 0)]
+)
+def test_a_c_that_is_given_is_added(given, options, beta):
+    with weft.Module() as module:
+        matrix = weft.memref("?x?", "bf16")
+        with module.func("product", [matrix] * 4) as (a, b, d, c):
+            tile.matmul(a, b, d, c if given else None, **options)
+    assert ("beta = 1.000000e+00" in str(module)) == bool(beta)
