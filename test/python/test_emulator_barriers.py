@@ -69,6 +69,47 @@ def test_named_barriers_and_arrive():
         assert out.tolist() == [0] * 32 + [42] * 32 + [0] * 32
 
 
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_threads_beyond_a_barriers_count_come_to_its_next_phase(seed):
+    """Two phases of two warps each; with a count of three, the fourth warp waits for ever, as on a GPU."""
+    body = "setp.lt.u32 %p1, %r2, 70; bar.red.popc.u32 %r6, 1, {count}, %p1; st.global.u32 [%rd2], %r6; ret;"
+    out, _ = launch(body.format(count=64), 128, 128, seed=seed)
+    assert (out[::32] == out[31::32]).all() and out[::32].sum() == 2 * 70
+    with pytest.raises(emulator.Deadlock, match="barrier 1, to which 1 of 3 warps have come"):
+        launch(body.format(count=96), 128, 128, seed=seed)
+
+
+def test_arrivals_beyond_a_barriers_count_go_to_its_next_phase():
+    """Three warps arrive at once for a phase of two warps and one more: a fourth makes the second whole."""
+    body = """
+      setp.lt.u32 %p1, %r2, 96;
+      @%p1 bar.arrive 1, 64;
+      @%p1 bra DONE;
+      bar.sync 1, 64;
+    DONE:
+      bar.sync 0;
+      st.global.u32 [%rd2], 1; ret;
+    """
+    out, _ = launch(body, 128, 128)
+    assert out.all()
+    with pytest.raises(emulator.Deadlock, match="barrier 1, to which 1 of 2 warps have come"):
+        launch(body.replace("96;", "64;").replace("bra DONE", "ret"), 96, 96)
+
+
+def test_warps_that_count_otherwise_are_told():
+    body = """
+      setp.lt.u32 %p1, %r2, 32;
+      @%p1 bra FIRST;
+      bar.sync 1, 96; ret;
+    FIRST:
+      bar.sync 1, 64; ret;
+    """
+    with pytest.raises(emulator.Fault, match=r"barrier 1 is waited for by (64|96) threads, at line \d+ by"):
+        launch(body, 96, 96)
+    # A barrier with no count waits for all.
+    launch(body.replace("1, 64", "1").replace("1, 96", "1, 64"), 64, 64)
+
+
 def test_arriving_where_no_one_waits_is_no_deadlock():
     out, _ = launch("bar.arrive 3, 128; st.global.u32 [%rd2], 1; ret;")
     assert (out == 1).all()

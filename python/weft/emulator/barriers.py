@@ -1,11 +1,12 @@
 """The barriers of the CTAs of a wave, numbered 0 to 15 in each, and `bar.warp.sync`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.errors import Fault
 from weft.emulator.groups import Frame, Group
 from weft.emulator.lanes import Lanes
 from weft.emulator.types import Array, Bools
@@ -39,6 +40,10 @@ class Waiting:
     after: int
     reduction: Reduction | None
 
+    def of(self, warps: Bools) -> "Waiting":
+        """The part that is of these warps."""
+        return replace(self, threads=self.threads & warps[:, None])
+
 
 @dataclass(eq=False)
 class Barrier:
@@ -50,15 +55,37 @@ class Barrier:
     lines: npt.NDArray[np.intp]
     """Where each of the threads was when it arrived."""
     waiting: list[Waiting] = field(default_factory=list)
-    votes: int = 0
-    voters: int = 0
+
+    def came(self, live: Bools, more: Bools | None = None) -> Bools:
+        """The warps that count, or would if `more` came: all of their live threads have come. `live` is of
+        the CTA's warps.
+        """
+        arrived = self.arrived if more is None else self.arrived | more
+        whole: Bools = np.logical_and(arrived.any(axis=1), (arrived | ~live).all(axis=1))
+        return whole
 
     def complete(self, live: Bools) -> bool:
-        """A warp counts when all of its live threads have come; `live` is of the CTA's warps."""
-        came = self.arrived.any(axis=1) & (self.arrived | ~live).all(axis=1)
+        came = self.came(live)
         if self.needed is None:
             return bool((came | ~live.any(axis=1)).all())
         return int(np.count_nonzero(came)) >= self.needed
+
+    def admitted(self, more: Bools, live: Bools) -> Bools:
+        """Those of `more` that come to this phase: once it has its warps, the others come to the next."""
+        if self.needed is None:
+            return more
+        new = self.came(live, more) & ~self.came(live)
+        late = new & (np.cumsum(new) > self.needed - np.count_nonzero(self.came(live)))
+        mine: Bools = np.where(late[:, None], False, more)
+        return mine
+
+    def votes(self, rows: slice) -> tuple[int, int]:
+        """How many of the threads that wait with a predicate have a true one, and how many those are; `rows`
+        are the CTA's warps in the wave.
+        """
+        asked = [(p.threads, p.reduction.value[rows]) for p in self.waiting if p.reduction is not None]
+        yes = sum(int(np.count_nonzero(threads & value)) for threads, value in asked)
+        return yes, sum(int(np.count_nonzero(threads)) for threads, _ in asked)
 
 
 class Barriers:
@@ -91,24 +118,38 @@ class Barriers:
         threads = lanes.threads()
         for cta in dict.fromkeys(wave.cta_of_row[lanes.row_numbers()].tolist()):
             rows = wave.rows_of(cta)
-            mine = threads[rows]
-            barrier = self.pending.get((cta, number))
-            if barrier is None:
-                none = np.zeros_like(mine)
-                barrier = self.pending[cta, number] = Barrier(needed, line, none, none.astype(np.intp))
-            if wave.watch is not None and aligned:
-                self._tell_divergence(barrier, mine, rows, line)
-            barrier.arrived = barrier.arrived | mine
-            barrier.lines[mine] = line
-            if reduction is not None:
-                barrier.votes += int(np.count_nonzero(mine & reduction.value[rows]))
-                barrier.voters += int(np.count_nonzero(mine))
-            if not waits and wave.watch is not None:
-                wave.watch.came(barrier, self._in_wave(mine, rows))
-            if waits:
-                barrier.waiting.append(Waiting(mine, group.frame, after, reduction))
-            self._check(cta, number)
+            rest = threads[rows]
+            while rest.any():
+                barrier = self._barrier(cta, number, needed, line)
+                mine = barrier.admitted(rest, wave.live[rows])
+                rest = rest & ~mine
+                if wave.watch is not None and aligned:
+                    self._tell_divergence(barrier, mine, rows, line)
+                barrier.arrived = barrier.arrived | mine
+                barrier.lines[mine] = line
+                if waits:
+                    barrier.waiting.append(Waiting(mine, group.frame, after, reduction))
+                elif wave.watch is not None:
+                    wave.watch.came(barrier, self._in_wave(mine, rows))
+                self._check(cta, number)
         return -1 if waits else after
+
+    def _barrier(self, cta: int, number: int, needed: int | None, line: int) -> Barrier:
+        """The phase of a barrier that threads come to now. Fault where they count others than who came."""
+        wave = self.machine.wave
+        rows = wave.rows_of(cta)
+        barrier = self.pending.get((cta, number))
+        if barrier is None:
+            none = np.zeros_like(wave.live[rows])
+            barrier = self.pending[cta, number] = Barrier(needed, line, none, none.astype(np.intp))
+        elif barrier.needed != needed:
+            everyone = {len(wave.live[rows]), int(np.count_nonzero(wave.live[rows].any(axis=1)))}
+            here, there = (everyone if n is None else {n} for n in (needed, barrier.needed))
+            if not here & there:
+                counts = [f"{32 * max(n)} threads" for n in (here, there)]
+                what = f"barrier {number} is waited for by {counts[0]}, at line {barrier.line} by {counts[1]}"
+                raise Fault(what, line)
+        return barrier
 
     def _tell_divergence(self, barrier: Barrier, mine: Bools, rows: slice, line: int) -> None:
         """Threads come for which others of their warps have come from elsewhere, or again."""
@@ -140,6 +181,8 @@ class Barriers:
         if not barrier.complete(wave.live[rows]):
             return
         del self.pending[cta, number]
+        if barrier.needed is not None:
+            self._leave_over(cta, number, barrier)
         if wave.watch is not None:
             released = np.zeros_like(barrier.arrived)
             for part in barrier.waiting:
@@ -150,10 +193,26 @@ class Barriers:
         for part in barrier.waiting:
             lanes = Lanes.of(wave, self._in_wave(part.threads, rows))
             if part.reduction is not None:
-                value, kind = part.reduction.of(barrier.votes, barrier.voters)
+                value, kind = part.reduction.of(*barrier.votes(rows))
                 full: Array = np.full((lanes.warps, 32), value, kind)
                 lanes.write(part.reduction.result, full)
             self.machine.put(Group(part.after, part.frame, lanes))
+
+    def _leave_over(self, cta: int, number: int, barrier: Barrier) -> None:
+        """Leaves warps of which only some threads have come to the next phase of a complete barrier."""
+        wave = self.machine.wave
+        rows = wave.rows_of(cta)
+        came = barrier.came(wave.live[rows])
+        late = barrier.arrived & ~came[:, None]
+        if not late.any():
+            return
+        after = self.pending[cta, number] = replace(barrier, arrived=late, lines=barrier.lines.copy())
+        after.waiting = [part.of(~came) for part in barrier.waiting if (part.threads & late).any()]
+        barrier.waiting = [part.of(came) for part in barrier.waiting if (part.threads & ~late).any()]
+        barrier.arrived = barrier.arrived & came[:, None]
+        waiting = np.logical_or.reduce([part.threads for part in after.waiting] or [np.zeros_like(late)])
+        if wave.watch is not None and (late & ~waiting).any():
+            wave.watch.came(after, self._in_wave(late & ~waiting, rows))
 
     def _in_wave(self, threads: Bools, rows: slice) -> Bools:
         full = np.zeros((self.machine.wave.warps, 32), np.bool_)
