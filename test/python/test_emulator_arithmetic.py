@@ -5,6 +5,7 @@
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -69,3 +70,20 @@ def test_another_rule_is_seen():
     name = next(n for n in NAMES if "m16n16k8.f32.tf32" in n)
     want = TILES[f"{name} d"]
     assert (computed(name, accumulation.Accumulation(25)).reshape(want.shape) != want).any()
+
+
+def test_terms_are_cut_below_the_least_exponent_of_f32():
+    """Products with exponents below -126 are aligned to -126: what is more than `fraction` bits below is lost."""
+    how = accumulation.of_wgmma("bf16")
+    types = "bf16", "bf16", "f32", "f32"
+
+    def total(bits_below: int) -> float:
+        """The sum of 16 products of 2 to the power -126 - bits_below."""
+        one, other = (ml_dtypes.bfloat16(2.0**power) for power in (-100, 100 - 126 - bits_below))
+        a = np.full((1, 1, 16), one).view(np.uint16)
+        b = np.full((1, 16, 1), other).view(np.uint16)
+        c = np.zeros((1, 1, 1), np.uint32)
+        return float(multiply_accumulate(a, b, c, types, how).view(np.float32)[0, 0, 0])
+
+    assert total(how.fraction) == 16 * 2.0 ** (-126 - how.fraction)
+    assert total(how.fraction + 1) == 0.0

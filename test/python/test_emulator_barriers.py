@@ -253,3 +253,22 @@ def test_warp_syncs_at_different_places_match():
     for seed in (None, 5):
         out, _ = launch(body, seed=seed)
         assert (out == 1).all()
+
+
+@pytest.mark.parametrize("ctas", [1, 2])
+def test_a_warpgroup_without_all_four_warps_never_multiplies(ctas):
+    """Warps of the next CTA, which lie beside those of this one in the emulator, don't stand for its own."""
+    given = module(
+        """
+        .visible .entry kernel()
+        {
+          .reg .f32 %f<4>; .reg .b64 %d;
+          mov.b64 %d, 0;
+          wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3}, %d, %d, 0, 1, 1, 0, 0;
+          ret;
+        }
+        """,
+        target="sm_90a",
+    )
+    with pytest.raises(emulator.Deadlock, match="wgmma"):
+        given.launch("kernel", grid=ctas, block=64, args=[])

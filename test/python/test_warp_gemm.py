@@ -142,3 +142,13 @@ def fragment(rows: int, columns: int, element: str):
 def made(kind):
     zeros = ir.DenseElementsAttr.get_splat(kind.lane_type, ir.FloatAttr.get(kind.element_type, 0.0))
     return tile.from_lane(arith.constant(kind.lane_type, zeros), kind)
+
+
+def test_a_beta_of_two_is_refused():
+    text = (EXAMPLES / "warp_gemm.mlir").read_text()
+    zeros = "%zeros = arith.constant dense<0.0> : vector<4xf32>"
+    c = '%c = "tile.from_lane"(%zeros) : (vector<4xf32>) -> !D'
+    gemm = '%d = "tile.gemm"(%a, %b, %c) {beta = 2.0 : f32} : (!A, !B, !D) -> !D'
+    given = text.replace('%d = "tile.gemm"(%a, %b) : (!A, !B) -> !D', f"{zeros}\n{c}\n{gemm}")
+    with pytest.raises(weft.WeftError, match=r"beta: needs beta 0\.0 or 1\.0, got 2\.0"):
+        weft.compile(given, arch="sm_80")

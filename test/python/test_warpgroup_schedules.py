@@ -2,6 +2,7 @@
 clusters, sizes that don't divide; each in text, PTX and numbers. A finding of the sanitizer ends a run.
 """
 
+import math
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -10,6 +11,7 @@ import pytest
 from machine_code import brought_to_uniform_registers
 
 import weft
+from weft import arrays
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.passes import heuristic, lower_gemm_async, wgmma_kernel
@@ -356,3 +358,25 @@ def test_a_copy_before_the_launch_before_is_done_is_caught(monkeypatch):
     product = Product()
     with pytest.raises(AssertionError, match="griddepcontrol-wait"):
         product.wrong(product.compiled(of(64, 64, 64, 1)), (64, 64, 64))
+
+
+def test_a_cluster_is_launched_whole_on_fewer_multiprocessors():
+    """A cluster of eight CTAs on a GPU, or in the emulator, of four multiprocessors."""
+    product = Product()
+    kernel = product.compiled(of(64, 64, 64, 1, 3, cluster=(4, 2)))
+    assert math.prod(kernel.launch.cluster) == 8
+    a, b, d = (arrays.view(np.zeros((rows, 128), ml_dtypes.bfloat16)) for rows in (256, 128, 256))
+    for multiprocessors in (1, 4, 8):
+        grid, _ = kernel.dimensions((a, b, d), multiprocessors=multiprocessors)
+        assert math.prod(grid) == 8
+    assert not product.wrong(kernel, (300, 130, 200))
+
+
+def test_columns_far_beyond_the_product_are_no_candidates():
+    """A block's columns are fewer than twice those of the product, or than 32."""
+    types = Types("bf16", "bf16", "bf16")
+    for n in (8, 40, 96, 200):
+        found = {
+            s.block[1] for s in heuristic.candidates(4096, n, 4096, types, Target.of("sm_90a")) if not s.swap
+        }
+        assert max(found) < 2 * max(n, 16)

@@ -53,7 +53,7 @@ def collective(made: Collective, after: int) -> End:
                 return -1
             if members is None and machine.wave.watch is not None:
                 _tell_divergence(machine, group)
-        if made.warpgroup and group.lanes.rows is not None and not machine.gather_warpgroups(group):
+        if made.warpgroup and not machine.gather_warpgroups(group):
             return -1
         step(group.lanes)
         return after

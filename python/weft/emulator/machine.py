@@ -253,6 +253,8 @@ class Machine:
     def gather_warpgroups(self, group: Group) -> bool:
         """Whether all four warps are there of each warpgroup that has any; those of others wait."""
         wave = self.wave
+        if group.lanes.rows is None and wave.launch.warps % 4 == 0:
+            return True  # every warp of whole warpgroups
         rows = group.lanes.row_numbers()
         here = np.zeros(wave.warps, np.bool_)
         here[rows] = True
@@ -260,7 +262,8 @@ class Machine:
         missing = np.zeros(len(rows), np.bool_)
         for at in range(4):
             mate = np.minimum(first + at, wave.warps - 1)
-            missing |= ~here[mate] | (wave.cta_of_row[mate] != wave.cta_of_row[rows])
+            there = (first + at < wave.warps) & here[mate] & (wave.cta_of_row[mate] == wave.cta_of_row[rows])
+            missing |= ~there
         return not missing.any() or self._hold_back(group, rows[missing])
 
     def _hold_back(self, group: Group, rows: "np.ndarray[Any, np.dtype[np.intp]]") -> bool:
