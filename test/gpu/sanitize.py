@@ -1,8 +1,9 @@
 """Runs a kernel of every kind once, at small sizes, for compute-sanitizer to watch:
 
-    compute-sanitizer --tool memcheck --error-exitcode 1 python test/gpu/sanitize.py
+    compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 python test/gpu/sanitize.py
 
-(or racecheck, or synccheck). Prints what it runs; the exit status is 1 where a result is wrong, too. Run it
+(or racecheck, or synccheck). The number of parameters of a kernel is only found by asking for one too many,
+which memcheck would report. Prints what it runs; the exit status is 1 where a result is wrong, too. Run it
 once without, so that the kernels are compiled and kept.
 """
 

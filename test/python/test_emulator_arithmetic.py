@@ -73,7 +73,7 @@ def test_another_rule_is_seen():
 
 
 def test_terms_are_cut_below_the_least_exponent_of_f32():
-    """Products with exponents below -126 are aligned to -126: what is more than `fraction` bits below is lost."""
+    """Products with exponents below -126 are aligned to -126: bits further down than `fraction` are lost."""
     how = accumulation.of_wgmma("bf16")
     types = "bf16", "bf16", "f32", "f32"
 
