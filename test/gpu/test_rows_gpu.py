@@ -36,8 +36,9 @@ def test_the_numbers_are_those_of_numpy(group):
     assert [fault for fault in faults if fault] == []
 
 
-@pytest.mark.sampled(4)
-@EACH
+@pytest.mark.parametrize(
+    "group", [pytest.param(g, marks=[] if g == "mma.sp" else [pytest.mark.slow]) for g in GROUPS]
+)
 def test_the_kernels_assemble(group):
     kernels = compiled(group)
     assert len(kernels) == len(GROUPS[group]())

@@ -22,7 +22,8 @@ from weft.mlir import ir, llvm, operations
 from weft.passes import nvvm_to_weft, weft_to_nvvm
 from weft.passes.upstream import PAIRS
 
-MANY = 60
+MANY = 200
+FEW = 60  # of those that go both ways, by default
 LLVM_CHIPS = [name for name, chip in CHIPS.items() if chip.llvm and chip.number >= 75]
 LOWER = "lower-wmma,lower-mma,lower-wgmma,lower-tcgen05"
 FAMILIES = [pair.ours.family for pair in PAIRS]
@@ -267,7 +268,7 @@ def disagreements(forms, ours, theirs):
 
 @pytest.fixture(scope="module")
 def both_routes(tmp_path_factory):
-    return routes(tmp_path_factory.mktemp("upstream"), sample)
+    return routes(tmp_path_factory.mktemp("upstream"), lambda family: sample(family, FEW))
 
 
 @pytest.mark.sampled(3)
