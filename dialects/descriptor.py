@@ -20,6 +20,7 @@ class DescriptorOp(Op):
     """
 
     record = UNSET
+    decided_by_kind = True
 
     @classmethod
     def __init_subclass__(cls, *, record: Any = None, **arguments: Any) -> None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from functools import lru_cache, partial
 from inspect import get_annotations
 from typing import Any
 
+from weft.dialects.kinds import Check
 from weft.dialects.op import Op, build
 from weft.errors import WeftError
 from weft.isa.family import Family, Registers
@@ -54,6 +56,7 @@ class InstructionOp(Op):
 
     family = UNSET
     derived = {}  # noqa: RUF012 (an annotation would make it a field)
+    decided_by_kind = True
 
     @classmethod
     def __init_subclass__(
@@ -112,7 +115,7 @@ class InstructionOp(Op):
         form = cls._spelled(groups, given)
         if form is None or form not in cls.family.table:
             return [ir.IntegerType.get_signless(32) for f in cls._fields if isinstance(f, ext.ResultDef)]
-        return [struct_of(operand) for operand in form.operands if operand.role in ("out", "inout")]
+        return [struct_of(operand) for operand in _results_of(form)]
 
     @classmethod
     def _spelled(cls, groups: Mapping[str, list[Any]], given: Mapping[str, Any]) -> Any:
@@ -177,6 +180,10 @@ class InstructionOp(Op):
                 return found
         return self._stray_operand(form)
 
+    def rechecks(self) -> tuple[Check, ...]:
+        limited = [o for o in self.form.operands if o.role == "in" and o.values]
+        return tuple(partial(_constants_complaint, operand) for operand in limited)
+
     def _stray_operand(self, form: Any) -> str | None:
         """An operand or immediate that this form of the instruction has no place for."""
         known = [operand.name for operand in form.operands]
@@ -186,6 +193,11 @@ class InstructionOp(Op):
             if name not in known and name != "inouts":
                 return f"takes no {name} here: its operands are {', '.join(known)}"
         return None
+
+
+@lru_cache(maxsize=1024)
+def _results_of(form: Any) -> tuple[Registers, ...]:
+    return tuple(operand for operand in form.operands if operand.role in ("out", "inout"))
 
 
 def attribute_class(annotation: Any) -> Any:
@@ -208,6 +220,10 @@ def _immediate_complaint(operand: Registers, got: int) -> str | None:
     if not operand.values or got in operand.values:
         return None
     return f"expects {operand.name} to be {_one_of(operand.values)}, got {got}"
+
+
+def _constants_complaint(operand: Registers, op: Any) -> str | None:
+    return _constant_complaint(operand, op.values(operand.name))
 
 
 def _constant_complaint(operand: Registers, values: Sequence[Any]) -> str | None:

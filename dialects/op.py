@@ -8,6 +8,7 @@ from numbers import Real
 from typing import Any
 
 from weft import mlir
+from weft.dialects.kinds import Check, Kind, kind_on, known, module_with_target
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ext, ir
@@ -50,6 +51,8 @@ class Op(ext.Operation):
     """
 
     optional = {}  # noqa: RUF012 (an annotation would make it a field)
+    # Whether attributes, types of operands and results, and target decide all of `check` but `rechecks`.
+    decided_by_kind = False
 
     def check(self) -> str | None:
         """What is wrong with this op, as the rest of the sentence that begins with its name."""
@@ -69,14 +72,21 @@ class Op(ext.Operation):
                 setattr(cls, group.name, property(lambda self, place=place: self.operands[place]))
             setattr(cls, groups[-1].name, property(lambda self: self.operands[count:]))
 
+    def rechecks(self) -> tuple[Check, ...]:
+        """The parts of `check` that another op of the same kind may fail although this one passed."""
+        return ()
+
     @staticmethod
     def verify_invariants(op: Any) -> bool:
         """MLIR's entry: emits `check`'s complaint at the op's location."""
-        with op.location:
-            try:
-                message = _miscounted(op) or _undeclared(op) or (op.check() if _checks.get() else None)
-            except WeftError as error:  # of an unknown chip around the op
-                message = error.diagnostics[0].message
+        if not (op.decided_by_kind and _checks.get()):
+            message = _complaint(op)
+        else:
+            kind, sound = kind_of(op.operation), known(op.operation.context).sound
+            if kind in sound:
+                message = next((wrong for recheck in sound[kind] if (wrong := recheck(op))), None)
+            elif (message := _complaint(op)) is None:
+                sound[kind] = op.rechecks()
         if message is None:
             return True
         op.location.emit_error(f"'{op.operation.name}' op {message}")
@@ -95,20 +105,43 @@ class Op(ext.Operation):
         return target_of(self.operation) if chip is None else Target.of(chip)
 
 
+def kind_of(op: Any) -> Kind:
+    """What an operation has in common with others that are verified and lowered alike."""
+    module = _chip.get() or module_with_target(op)
+    named = module if module is None or isinstance(module, str) else hash(module.attributes["targets"])
+    return kind_on(op, named)
+
+
+def _complaint(op: Any) -> str | None:
+    """What is wrong with an op, by its declaration or by its `check`."""
+    with op.location:
+        try:
+            return _miscounted(op) or _undeclared(op) or (op.check() if _checks.get() else None)
+        except WeftError as error:  # of an unknown chip around the op
+            return error.diagnostics[0].message
+
+
 def target_of(op: Any) -> Target | None:
     """The target that the `gpu.module` around `op` names, None without one. Raises WeftError for an unknown
     chip.
     """
-    while op is not None:
-        if op.name == "gpu.module" and "targets" in op.attributes:
-            texts = [str(entry) for entry in op.attributes["targets"]]
-            chips = list(dict.fromkeys(_chip_in(text) for text in texts if "#nvvm.target" in text))
-            if len(chips) > 1:
-                message = f"gpu.module has several NVVM targets, {', '.join(chips)}: Weft takes one"
-                raise WeftError(Diagnostic(message, mlir.location(op.location)))
-            return _target(chips[0], op) if chips else None
-        op = op.parent and op.parent.operation
-    return None
+    module = module_with_target(op)
+    if module is None:
+        return None
+    targets = module.attributes["targets"]
+    found = known(op.context).targets
+    if hash(targets) not in found:
+        found[hash(targets)] = _named_target(module, targets)
+    return found[hash(targets)]
+
+
+def _named_target(module: Any, targets: Any) -> Target | None:
+    texts = [str(entry) for entry in targets]
+    chips = list(dict.fromkeys(_chip_in(text) for text in texts if "#nvvm.target" in text))
+    if len(chips) > 1:
+        message = f"gpu.module has several NVVM targets, {', '.join(chips)}: Weft takes one"
+        raise WeftError(Diagnostic(message, mlir.location(module.location)))
+    return _target(chips[0], module) if chips else None
 
 
 def _target(chip: str, holder: Any) -> Target:

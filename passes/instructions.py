@@ -1,15 +1,17 @@
 """How every operation that is one instruction is lowered: to an intrinsic or inline PTX, as its row says."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import struct_type
-from weft.dialects.op import refuse
+from weft.dialects.kinds import Kind
+from weft.dialects.op import kind_of, refuse
 from weft.isa.family import Registers, arguments, immediates
 from weft.isa.mma import UNSELECTABLE
-from weft.mlir import arith, ir, llvm, vector
+from weft.mlir import arith, ext, ir, llvm, vector
 from weft.passes.pass_ import rewrite
 
 # LLVM's constraint letters for the registers of inline PTX.
@@ -22,20 +24,81 @@ _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 
 def lower_all(module: Any, kinds: Sequence[Any]) -> None:
     """Lowers every operation of these classes. Raises WeftError on a chip that LLVM doesn't know."""
-    rewrite(module, kinds, _lower)
+    calls: dict[Kind, _Call | None] = {}
+    rewrite(module, kinds, lambda op: _lower(op, calls))
 
 
-def _lower(op: Any) -> list[Any]:
+def _lower(op: Any, calls: dict[Kind, "_Call | None"]) -> list[Any]:
+    kind = kind_of(op.operation)
+    if kind not in calls:
+        calls[kind] = _call_of(op)
+    call = calls[kind]
+    if call is not None:
+        return call.built(op.operation)
+    return [_descriptor(op)] if isinstance(op, DescriptorOp) else _inline(op, op.form)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The call of an intrinsic that replaces each op of one kind.
+
+    An argument is the number of an operand of the op, or the attribute of a constant.
+    """
+
+    arguments: Sequence[Any]
+    results: Sequence[Any]
+    attributes: Mapping[str, Any]
+
+    def built(self, op: Any) -> list[Any]:
+        given = op.operands
+        values = [given[a] if isinstance(a, int) else llvm.mlir_constant(a) for a in self.arguments]
+        # Upstream's own builder takes five times as long.
+        name = llvm.CallIntrinsicOp.OPERATION_NAME
+        made = ir.Operation.create(name, results=self.results, operands=values, attributes=self.attributes)
+        return list(made.results)
+
+
+def _call_of(op: Any) -> _Call | None:
+    """The call of its form's intrinsic that an op becomes: operands in the intrinsic's order, then the flags
+    that it takes. None where it becomes something else.
+    """
     if op.target is not None and not op.target.chip.llvm:
         raise refuse(op, f"can't be lowered for {op.target}: LLVM 22.1 generates no code for it")
-    return [_descriptor(op)] if isinstance(op, DescriptorOp) else _instruction(op)
-
-
-def _instruction(op: Any) -> list[Any]:
+    if isinstance(op, DescriptorOp):
+        return None
     form = op.form
-    chip = op.target.chip.name if op.target else None
-    by_llvm = form.intrinsic and chip not in UNSELECTABLE.get(form, ())
-    return _call(op, form) if by_llvm else _inline(op, form)
+    if not form.intrinsic or (op.target and op.target.chip.name in UNSELECTABLE.get(form, ())):
+        return None
+    inputs = {operand.name: operand for operand in form.operands if operand.role != "out"}
+    numbers, values = _operand_numbers(op), list[Any]()
+    for name in arguments(form):
+        if inputs[name].role == "immediate":
+            values.append(_constant(inputs[name].type, op.attribute(name)))
+        else:
+            values += numbers[name]
+    values += [_constant(kind, value) for kind, value in immediates(form)]
+    attributes = {
+        "intrin": ir.StringAttr.get(form.intrinsic),
+        "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(values), 0]),
+    }
+    return _Call(values, [result.type for result in op.operation.results], attributes)
+
+
+def _operand_numbers(op: Any) -> dict[str, list[int]]:
+    """Where the registers of each operand stand among the operands of the operation."""
+    found, first = dict[str, list[int]](), 0
+    for field in op._fields:
+        if isinstance(field, ext.OperandDef):
+            count = len(op.values(field.name))
+            found[field.name] = list(range(first, first + count))
+            first += count
+    return found
+
+
+def _constant(kind: str, value: int) -> Any:
+    """The attribute of a constant of an LLVM type."""
+    return ir.IntegerAttr.get(ir.Type.parse(kind), value)
 
 
 def _descriptor(op: DescriptorOp) -> Any:
@@ -56,26 +119,6 @@ def _descriptor(op: DescriptorOp) -> Any:
 def _signed(word: int, bits: int) -> int:
     """The same bits as a signed number, which MLIR's constants are."""
     return word - (1 << bits) if word >> (bits - 1) else word
-
-
-def _call(op: Any, form: Any) -> list[Any]:
-    """A call of the form's intrinsic: operands in its order, then the flags that it takes."""
-    inputs = {operand.name: operand for operand in form.operands if operand.role != "out"}
-    values = []
-    for name in arguments(form):
-        if inputs[name].role == "immediate":
-            values.append(_constant(inputs[name].type, op.attribute(name)))
-        else:
-            values += op.values(name)
-    values += [_constant(kind, value) for kind, value in immediates(form)]
-    kinds = [result.type for result in op.operation.results]
-    result = llvm.call_intrinsic(kinds[0] if kinds else None, form.intrinsic, values, [], [])
-    return [result] if kinds else []
-
-
-def _constant(kind: str, value: int) -> Any:
-    found = ir.Type.parse(kind)
-    return llvm.mlir_constant(ir.IntegerAttr.get(found, value))
 
 
 def _inline(op: Any, form: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from weft.dialects import mma, tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, CopyOp, CopyOutOp, LoadOp, LoadRowOp, StoreOp, is_buffer, is_map
-from weft.isa.chips import LANES, WARPGROUP
+from weft.isa.chips import WARPGROUP
 from weft.isa.matrix_moves import STMATRIX
 from weft.layout import LayoutError
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
@@ -24,22 +24,23 @@ MATRIX = 8  # rows and columns of what one ldmatrix register holds
 
 def run(module: Any) -> None:
     """Lowers every copy, load and store of a tile."""
-    for kind, lower in (
-        (CopyAsyncOp, _copy_async),
-        (CopyOp, _copy),
-        (CopyOutOp, _copy_out),
-        (LoadOp, _load),
-        (LoadRowOp, _load_row),
-        (StoreOp, _store),
-    ):
-        for op in operations(module, kind):
-            if kind is CopyAsyncOp and is_map(op.source):
-                raise refuse(op, "copies by TMA: run --lower-tma before --lower-copies")
-            with ir.InsertionPoint(op), op.location:
-                result = lower(op)
-            if result is not None:
-                op.results[0].replace_all_uses_with(result)
-            op.operation.erase()
+    lowerings = {
+        CopyAsyncOp: _copy_async,
+        CopyOp: _copy,
+        CopyOutOp: _copy_out,
+        LoadOp: _load,
+        LoadRowOp: _load_row,
+        StoreOp: _store,
+    }
+    kinds = list(lowerings)
+    for op in sorted(operations(module, *kinds), key=lambda op: kinds.index(type(op))):
+        if isinstance(op, CopyAsyncOp) and is_map(op.source):
+            raise refuse(op, "copies by TMA: run --lower-tma before --lower-copies")
+        with ir.InsertionPoint(op), op.location:
+            result = lowerings[type(op)](op)
+        if result is not None:
+            op.results[0].replace_all_uses_with(result)
+        op.operation.erase()
 
 
 def _copy_async(op: CopyAsyncOp) -> None:
@@ -289,43 +290,21 @@ def _stored(fragment: Any) -> Callable[[int, int], Any]:
     return run
 
 
-def _matrices(op: Any, kind: Any) -> tuple[list[tuple[int, int]], bool]:
+def _matrices(op: Any, kind: Any) -> tuple[Sequence[tuple[int, int]], bool]:
     """The 8x8 matrix of each register, by its first row and column in the fragment, and whether ldmatrix
     transposes.
     """
     if kind.element_type.width != 16 or kind.registers % 2:
         raise refuse(op, f"expects a fragment of 16-bit elements in pairs, got {kind}")
     try:
-        lanes = places.lane_elements(kind.layout, kind.shape)
+        found, by_column = places.matrices(kind.layout, kind.shape)
     except LayoutError as error:
         raise refuse(op, f"has a fragment that ldmatrix can't move: {error.diagnostics[0].message}") from None
-    found: list[tuple[int, int]] = []
-    directions: set[bool | None] = set()
-    for register in range(0, kind.registers, 2):
-        row, column = lanes[0][register]
-        held = [[lanes[lane][register + i] for i in range(2)] for lane in range(LANES)]
-        directions.add(_direction(row, column, held))
-        found.append((row, column))
-    if len(directions) != 1 or None in directions:
+    if by_column is None:
         raise refuse(
             op, f"expects registers that hold 8x8 matrices as ldmatrix loads them, got {kind.layout}"
         )
-    return found, directions.pop() != _transposes(op)
-
-
-def _direction(row: int, column: int, held: Sequence[Sequence[tuple[int, ...]]]) -> bool | None:
-    """Whether the lanes' pairs run down the columns of the matrix at (`row`, `column`); None for neither."""
-    for by_column in (False, True):
-        wanted = [[_element(row, column, lane, i, by_column) for i in range(2)] for lane in range(LANES)]
-        if held == wanted:
-            return by_column
-    return None
-
-
-def _element(row: int, column: int, lane: int, i: int, by_column: bool) -> tuple[int, int]:
-    """Element `i` of a lane's pair in a matrix at (`row`, `column`), along a row or down a column."""
-    outer, inner = lane // 4, 2 * (lane % 4) + i
-    return (row + inner, column + outer) if by_column else (row + outer, column + inner)
+    return found, by_column != _transposes(op)
 
 
 def _together(matrices: Sequence[tuple[int, int]]) -> int:

@@ -47,19 +47,12 @@ class Pass:
 
     def _check_survivors(self, root: Any) -> None:
         """Raises WeftError for an op that the pass should have lowered and has not."""
-        ops = {kind.OPERATION_NAME for kind in self.lowers if hasattr(kind, "OPERATION_NAME")}
-        dialects = {kind.DIALECT_NAMESPACE for kind in self.lowers if not hasattr(kind, "OPERATION_NAME")}
-        left: list[Any] = []
-
-        def visit(op: Any) -> Any:
-            if op.name in ops or op.name.partition(".")[0] in dialects:
-                left.append(op)
-                return ir.WalkResult.INTERRUPT
-            return ir.WalkResult.ADVANCE
-
-        if self.lowers:
-            root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-        if left:
+        kinds = [
+            kind
+            for each in self.lowers
+            for kind in ([each] if hasattr(each, "OPERATION_NAME") else each.operations)
+        ]
+        if kinds and (left := operations(root, *kinds)):
             raise refuse(left[0], f"survives --{self.flag}")
 
 

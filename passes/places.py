@@ -2,7 +2,7 @@
 stand for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -286,6 +286,36 @@ def lane_elements(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[tuple[i
     return tuple(tuple(layout.lane_elements(each, shape)) for each in range(LANES))
 
 
+@lru_cache(maxsize=256)
+def matrices(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...], bool | None]:
+    """The first row and column of the 8x8 matrix of each register, and whether the lanes' pairs run down the
+    columns of all of them; None where they run otherwise.
+    """
+    lanes = lane_elements(layout, shape)
+    found, directions = list[tuple[int, int]](), set[bool | None]()
+    for register in range(0, len(lanes[0]), 2):
+        row, column = lanes[0][register]
+        held = [[lanes[lane][register + i] for i in range(2)] for lane in range(LANES)]
+        directions.add(_direction(row, column, held))
+        found.append((row, column))
+    return tuple(found), directions.pop() if len(directions) == 1 else None
+
+
+def _direction(row: int, column: int, held: Sequence[Sequence[tuple[int, ...]]]) -> bool | None:
+    """Whether the lanes' pairs run down the columns of the matrix at (`row`, `column`); None for neither."""
+    for by_column in (False, True):
+        wanted = [[_element(row, column, lane, i, by_column) for i in range(2)] for lane in range(LANES)]
+        if held == wanted:
+            return by_column
+    return None
+
+
+def _element(row: int, column: int, lane: int, i: int, by_column: bool) -> tuple[int, int]:
+    """Element `i` of a lane's pair in a matrix at (`row`, `column`), along a row or down a column."""
+    outer, inner = lane // 4, 2 * (lane % 4) + i
+    return (row + inner, column + outer) if by_column else (row + outer, column + inner)
+
+
 @dataclass(frozen=True)
 class LaneDigit:
     """One digit of a coordinate that depends on the lane, or on the warp in its warpgroup:
@@ -298,6 +328,7 @@ class LaneDigit:
     axis: str = "laneid"
 
 
+@lru_cache(maxsize=256)
 def lane_digits(layout: Layout, shape: tuple[int, ...]) -> tuple[tuple[LaneDigit, ...], ...] | None:
     """For each dimension, how a lane's first element follows from its number; None where digits can't be told
     apart.

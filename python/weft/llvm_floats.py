@@ -27,14 +27,19 @@ _TOKEN = re.compile(
 )
 
 
+# In most lines of a kernel no constant begins: numbers there are parts of names and of types.
+_BEGINNING = re.compile(rf"(?<![\w$.])(?:{_LITERAL.pattern})")
+
+
 def respelled(text: str) -> str:
     """The LLVM IR with every constant that LLVM 22.1 would refuse, or misread, as bits."""
-    return "\n".join(_line(line) if _may_have_literal(line) else line for line in text.split("\n"))
+    return "\n".join([_line(line) if _may_have_literal(line) else line for line in text.split("\n")])
 
 
 def _may_have_literal(line: str) -> bool:
-    # Most of a kernel's text is types of structures, which the pattern takes long to go through.
-    return any(mark in line for mark in (".", "f0x", "inf", "nan")) and _LITERAL.search(line) is not None
+    # The pattern takes long to go through the types of structures, which are most of a kernel's text.
+    marked = "." in line or "f0x" in line or "inf" in line or "nan" in line
+    return marked and _BEGINNING.search(line) is not None
 
 
 def _line(line: str) -> str:

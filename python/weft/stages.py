@@ -14,7 +14,7 @@ from weft import cache, cache_keys, codegen, mlir, passes, phase, ptxas, unlower
 from weft import cubin as elf
 from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
-from weft.dialects.op import refuse, target_of
+from weft.dialects.op import kind_of, refuse, target_of
 from weft.dialects.tile import AllocOp, MatmulOp
 from weft.errors import Diagnostic, Location, WeftError, shown
 from weft.isa import identifiers
@@ -152,6 +152,7 @@ def compile_module(
     `rows` of matrices may be "aligned" for the fastest kernel, or "any". Raises WeftError with the source
     location of each mistake.
     """
+    ours = isinstance(module, Path | str)
     if isinstance(module, Path):
         name, module = str(module), mlir.parse_file(module, new_context())
     elif isinstance(module, str):
@@ -164,7 +165,7 @@ def compile_module(
     _check_sizes(module)
     target, assumed = _target(module, arch, default)
     try:
-        return _compile(module, target, name, rows)
+        return _compile(module, target, name, rows, ours=ours)
     except WeftError as error:
         raise (told_of_default(error, target) if assumed else error) from None
 
@@ -174,16 +175,16 @@ def _is_module(given: Any) -> bool:
     return known and given.operation.name == "builtin.module"
 
 
-def _compile(module: Any, target: Target, name: str, rows: str) -> Compiled:
-    """What `compile_module` makes of a module."""
+def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -> Compiled:
+    """What `compile_module` makes of a module. One that is `ours` may be changed."""
     kept = cache.default()
     if kept.directory is None or not decides_all(module):
-        return _lowered(module, target, name, rows)
+        return _lowered(module if ours else _apart(module), target, name, rows)
     made: list[Compiled] = []
     placed = module.operation.get_asm(enable_debug_info=True)  # LLVM IR has the places of operations
 
     def lower() -> bytes:
-        made.append(_lowered(module, target, name, rows))
+        made.append(_lowered(module if ours else _apart(module), target, name, rows))
         return to_entry(made[0].record())
 
     def key() -> cache.Key | None:
@@ -201,9 +202,13 @@ def decides_all(module: Any) -> bool:
     return all("schedule" in op.attributes for op in operations(module, MatmulOp))
 
 
-def _lowered(given: Any, target: Target, name: str, rows: str) -> Compiled:
-    """The module as LLVM IR, and what its kernels' launches need."""
-    module = _apart(given)
+def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
+    """The module as LLVM IR, which is what becomes of the given one, and what its kernels' launches need."""
+    with mlir.only_reachable_blocks(module):
+        return _lowered_in_place(module, target, name, rows)
+
+
+def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Compiled:
     source = str(module)
     _check_shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
     elements = [str(e) for e in passes.elements(_pipeline(target, rows))]
@@ -220,7 +225,8 @@ def _lowered(given: Any, target: Target, name: str, rows: str) -> Compiled:
     if not launches:
         what = "a kernel (a gpu.func with the attribute 'kernel') or an llvm.func with 'nvvm.kernel'"
         raise WeftError(f"{name}: expected {what}, found none")
-    version = max((target.ptx, *(op.ptx_version for op in operations(module, *INSTRUCTION_OPS))))
+    instructions = {kind_of(op.operation): op for op in operations(module, *INSTRUCTION_OPS)}
+    version = max((target.ptx, *(op.ptx_version for op in instructions.values())))
     if any(map(is_lowered, found)):  # no operation is left that says what PTX an intrinsic needs
         version = max(version, codegen.LAST_PTX)
     # Calls that our own passes haven't written name what they like, with operands as they like.

@@ -1,12 +1,16 @@
 """The one import of MLIR, and the hazards that it tames."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 import weft
 from weft import codegen, mlir
 from weft.dialects import context
+from weft.dialects.mma import SyncOp
 from weft.errors import Location, WeftError
+from weft.stages import compile_module
 
 
 def test_a_parse_error_has_its_place():
@@ -105,3 +109,49 @@ def test_a_translation_that_takes_too_long_is_given_up(monkeypatch):
     monkeypatch.setattr(mlir, "_PATIENCE_SECONDS", 0.001)
     with pytest.raises(WeftError, match=r"MLIR's translation didn't finish within 0\.001 s"):
         mlir.translate(module, apart=True)
+
+
+UNREACHABLE = """
+gpu.module @m [#nvvm.target<chip = "sm_80">] {
+  gpu.func @f() kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %h = arith.constant dense<1.0> : vector<2xf16>
+    %f = arith.constant 1.0 : f32
+    %x = SYNC
+    gpu.return
+  ^bb1:
+    %y = SYNC
+    gpu.return
+  }
+}
+""".replace(
+    "SYNC",
+    """"mma.sync"(%h, %h, %h, %f, %f, %f, %f) {
+      shape = "m16n8k8", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32",
+      operandSegmentSizes = array<i32: 2, 1, 4>
+    } : (vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32)
+      -> !llvm.struct<(f32, f32, f32, f32)>""",
+)
+
+
+def test_operations_in_unreachable_blocks_are_found():
+    """MLIR's search by patterns passes over them, and its translation would end the process."""
+    module = mlir.parse(UNREACHABLE, context())
+    with mlir.only_reachable_blocks(module):
+        assert len(mlir.operations(module, SyncOp)) == 2
+    assert "mma.sync" not in compile_module(UNREACHABLE).llvm
+
+
+@pytest.mark.parametrize("reachable", [False, True])
+def test_operations_come_in_the_order_of_the_text(reachable):
+    lines = UNREACHABLE.partition("  ^bb1")[0] + "}\n}"
+    inside = "scf.if %c {\n scf.if %c {\n %a = arith.constant 1 : i32\n }\n %b = arith.constant 2 : i32\n }\n"
+    text = lines.replace("gpu.return", f"%c = arith.constant true\n{inside}gpu.return")
+    module = mlir.parse(text, context())
+    with mlir.only_reachable_blocks(module) if reachable else nullcontext():
+        found = mlir.operations(module, mlir.arith.ConstantOp, mlir.scf.IfOp)
+        names = [op.operation.name.partition(".")[2] for op in found][2:]
+        assert names == ["constant", "if", "if", "constant", "constant"]
+        constants = [str(op.value) for op in mlir.operations(module, mlir.arith.ConstantOp)][2:]
+        assert constants == ["true", "1 : i32", "2 : i32"]
+        (function,) = mlir.operations(module, mlir.gpu.GPUFuncOp)
+        assert mlir.operations(function, mlir.gpu.GPUFuncOp) == [function]
