@@ -28,7 +28,10 @@ from weft.passes.correspondence import (
 
 def _kind_dropped(form: Any) -> str | None:
     """With a kind and without one there are forms of the same operands: upstream takes the one without."""
-    if form.kind and replace(form, kind="") in SPARSE.table:
+    if form.intrinsic is None:
+        return f"LLVM has no intrinsic for {form.ptx}"
+    plain = replace(form, kind="")
+    if form.kind and plain in SPARSE.table and plain.intrinsic:
         return f"upstream's translation drops the kind of {form.a_type} and {form.b_type} with {form.d_type}"
     return None
 

@@ -3,6 +3,7 @@
 import random
 import re
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from isa_printed import printed
@@ -15,6 +16,7 @@ from weft.isa.types import ELEMENT_TYPES
 
 FAMILIES = {family.name: family for family in mma.FAMILIES}
 FORMS = [(family, form) for family in mma.FAMILIES for form in family.forms()]
+F64_SHAPES = ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")
 SAMPLE = 2000
 by_family = pytest.mark.parametrize("family", mma.FAMILIES, ids=list(FAMILIES))
 
@@ -58,13 +60,31 @@ def test_ptxas_agrees_on_the_whole_cross_product(name):
     assert certify.check(mma, FAMILIES[name], list(CHIPS), None)
 
 
+def test_doubles_are_rounded_as_ptxas_takes_it():
+    table = mma.SYNC.table
+    for shape, first in zip(F64_SHAPES, ("sm_80", "sm_90", "sm_90", "sm_90"), strict=True):
+        for rounding in ("rn", "rz", "rm", "rp"):
+            form = sync(shape, "f64", "f64", rounding=rounding)
+            assert table[form].chips == since(first)
+            assert mma.parse_sync(form.ptx) == form
+    verdict = mma.SYNC.judge(sync("m16n8k16", rounding="rn"))
+    assert verdict.rule == "rounding" and verdict.reason == "rounding rn needs f64, got f16"
+    assert mma.parse_sync("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rn.rz") is None
+
+
+def test_fp8_with_ordered_metadata_needs_no_kind_for_f16_sums():
+    form = sparse("m16n8k64", "e4m3", "f16")
+    points = [(form, chip) for chip in CHIPS]
+    taken = {chip for (_, chip), complaint in certify.verdicts(points).items() if complaint is None}
+    assert mma.SPARSE.table[form].chips == taken
+
+
 def test_what_ptxas_takes_and_the_tables_lack_is_still_so():
     examples = [
         (sync("m16n8k32", "e4m3", kind="f8f6f4"), "sm_100a"),
         (sync("m16n8k32", "s4", "s32", bit_op="xor.popc"), "sm_80"),
         (sync("m8n8k4", "bf16"), "sm_80"),
         (sparse("m16n8k64", "e4m3", kind="f8f6f4"), "sm_100a"),
-        (sparse("m16n8k64", "e4m3", "f16"), "sm_120a"),
     ]
     assert len(examples) == len(mma.UNPUBLISHED)
     for (form, chip), entry in zip(examples, mma.UNPUBLISHED, strict=True):
@@ -139,12 +159,19 @@ def test_llvm_prints_each_form_exactly_once_as_the_table_spells_it():
         if form.intrinsic is not None
     ]
     found = printed(points)
-    assert len(found) == len(FORMS) - 3
+    assert len(found) == len(FORMS) - 23
     assert {point: opcodes for point, opcodes in found.items() if opcodes != [point[0].ptx]} == {}
 
 
-def test_llvm_has_no_intrinsic_for_three_forms():
-    assert [form.ptx for _, form in FORMS if form.intrinsic is None] == [
+def test_llvm_has_no_intrinsic_for_roundings_and_some_narrow_types():
+    lacking = [form for _, form in FORMS if form.intrinsic is None]
+    rounded = [form for form in lacking if getattr(form, "rounding", "")]
+    assert [form.shape for form in rounded] == [m for m in F64_SHAPES for _ in range(4)]
+    assert [form.ptx for form in lacking if form not in rounded] == [
+        *(
+            f"mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f16.{a}.{b}.f16"
+            for a, b in product(("e4m3", "e5m2"), repeat=2)
+        ),
         "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue8m0",
         "mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X"
         ".f32.e2m1.e2m1.f32.ue8m0",
@@ -308,10 +335,10 @@ def test_what_is_no_form_is_not_read(opcode):
         ),
         (
             "mma.sp",
-            sparse("m16n8k64", "e4m3", "f16"),
+            sparse("m16n8k64", "e4m3", "f16", ordered=False),
             None,
-            "kind",
-            "e4m3 with f16 accumulators needs kind f8f6f4, got none",
+            "ordered",
+            "e4m3 with f16 accumulators needs ordered metadata (sp::ordered_metadata), got sp",
         ),
         (
             "mma.sp",

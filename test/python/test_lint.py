@@ -163,11 +163,55 @@ def test_orders_and_aliases_are_legal_on_later_chips(line, chip):
     assert verdicts(line, chip) == [None]
 
 
+F64_LINE = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rz {%q0, %q1}, {%q2}, {%q3}, {%q0, %q1};"
+HALF = "{%r0, %r1, %r2, %r3}"
+HALVES = "{%r0, %r1, %r2, %r3, %r4, %r5, %r6, %r7}"
+SHORT = f"wmma.mma.sync.aligned.row.col.m16n16k16.f16.f16 {HALF}, {HALVES}, {HALVES}, {HALF};"
+CTA = "ldmatrix.sync.aligned.m8n8.x1.shared::cta.b16 {%r0}, [%r1];"
+COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.multicast::cluster.b64 [%d0], %h0;"
+S8 = "mma.sync.aligned.m8n8k16.row.col.satfinite.s32.s8.s8.s32 {%r0, %r1}, {%r2}, {%r3}, {%r4, %r5};"
+SPELLED = [
+    ("sm_80", "9.0", F64_LINE, True),
+    ("sm_80", "9.0", F64_LINE.replace(".rz", ".rz.rn"), False),
+    ("sm_80", "9.0", F64_LINE.replace(".rz", ".rna"), False),
+    ("sm_80", "9.0", SHORT, True),
+    ("sm_80", "9.0", SHORT.replace("f16.f16", "f16.f16.f16.f16"), False),
+    ("sm_80", "7.7", CTA, False),
+    ("sm_80", "7.8", CTA, True),
+    ("sm_80", "7.7", CTA.replace("::cta", ""), True),
+    ("sm_80", "9.0", S8, True),
+    ("sm_80", "9.0", S8.replace(".row", ".satfinite.row"), True),
+    ("sm_80", "9.0", S8.replace(".row", ".row.row"), False),
+    ("sm_107a", "9.4", COMMIT, True),
+    ("sm_107a", "9.4", COMMIT.replace(".b64", ".multicast::cluster::32b.b64"), False),
+]
+
+
+@pytest.mark.parametrize("chip, version, line, legal", SPELLED)
+def test_spellings_are_judged_as_ptxas_does(chip, version, line, legal):
+    head = f".version {version}\n.target {chip}\n"
+    (verdict,) = verdicts(head + line, chip)
+    assert (verdict is None) == legal
+    assert (
+        assembles(f"{head}.address_size 64\n.visible .entry k() {{ {REGISTERS}\n{line}\nret; }}", chip)
+        == legal
+    )
+
+
+@pytest.mark.parametrize("line", [CTA.replace(".b16", ".b16.row"), COMMIT.replace(".b64", ".b2.b64")])
+def test_what_ptxas_ignores_is_refused_and_named(line):
+    chip = "sm_100a"
+    (verdict,) = verdicts(line, chip)
+    assert "(ptxas ignores ." in verdict.reason
+    text = f".version 9.0\n.target {chip}\n.address_size 64\n.visible .entry k() {{ {REGISTERS}\n{line}\n}}"
+    assert assembles(text, chip)
+
+
 # Operands: each line is held to ptxas too.
 
 REGISTERS = (
     ".reg .b32 %r<40>; .reg .f32 %f<40>; .reg .b64 %d<9>; .reg .pred %p<4>; .reg .b16 %h<4>;"
-    ".reg .v2 .b32 vector; .shared .align 128 .b8 symbol[1024];"
+    ".reg .f64 %q<4>; .reg .v2 .b32 vector; .shared .align 128 .b8 symbol[1024];"
 )
 OPERANDS = [
     ("sm_90a", F16_LINE, None),

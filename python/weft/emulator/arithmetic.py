@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator import floats
+from weft.emulator.directed import in_mode
 from weft.emulator.floats import Doubles, encode, fma_f64
 from weft.emulator.minifloats import values
 from weft.emulator.types import Array, Bools
@@ -63,6 +64,7 @@ def multiply_accumulate(
     *,
     satfinite: bool = False,
     bit_op: str = "",
+    rounding: str = "",
     scales: tuple[Doubles, Doubles] | None = None,
     absent: Bools | None = None,
 ) -> Array:
@@ -80,7 +82,7 @@ def multiply_accumulate(
         return _wrapped(product + c.view(np.int32), satfinite)
     left, right, total = decode(a, a_type), decode(b, b_type), decode(c, c_type)
     if a_type == "f64":
-        return _chain(left, right, total)
+        return _chain(left, right, total, rounding or "rn")
     if how is None:
         if scales is not None:
             left, right = left * _spread(scales[0], left, 2), right * _spread(scales[1], right, 1)
@@ -128,11 +130,12 @@ def _popcounts(a: Array, b: Array, bit_op: str) -> Array:
     return both.astype(np.int64)
 
 
-def _chain(left: Doubles, right: Doubles, total: Doubles) -> Array:
+def _chain(left: Doubles, right: Doubles, total: Doubles, mode: str) -> Array:
     """Of several NaN that of b is kept, else the sum's, else a's; one that is made is negative."""
+    fma = fma_f64 if mode == "rn" else in_mode("fma", mode)
     for k in range(left.shape[2]):
         a, b = map(np.ascontiguousarray, np.broadcast_arrays(left[:, :, k, None], right[:, k, None, :]))
-        value = fma_f64(a, b, total)
+        value = fma(a, b, total)
         unordered = np.isnan(value)
         if unordered.any():
             made = np.full(value.shape, _MADE_NAN)

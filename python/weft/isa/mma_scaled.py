@@ -156,7 +156,9 @@ def _sparse_scaled() -> Iterator[tuple[SparseScaled, Support]]:
 def _read(opcode: str, sparse: bool) -> tuple[mma_tokens.Opcode, Scaled] | None:
     """The opcode's parts, and its form if it were dense."""
     found = mma_tokens.read(opcode)
-    if found is None or found.sparse != sparse or not found.block_scale or found.satfinite or found.bit_op:
+    if found is None or found.sparse != sparse or not found.block_scale:
+        return None
+    if found.satfinite or found.bit_op or found.rounding:
         return None
     if len(found.types) != 5 or len(found.layouts) != 2:
         return None

@@ -52,7 +52,9 @@ class Sparse:
         return f"mma.{sparse}.sync.aligned.{self.shape}.{layouts}{kind}{satfinite}.{types}"
 
     @property
-    def intrinsic(self) -> str:
+    def intrinsic(self) -> str | None:
+        if self.kind == "" and self.d_type == "f16" and self.a_type in FP8.split():
+            return None
         ordered = "ordered.metadata." if self.ordered else ""
         kind = f"kind.{self.kind}." if self.kind else ""
         satfinite = "satfinite." if self.satfinite else ""
@@ -104,6 +106,7 @@ _ROWS = (
     _Row("m16n8k32 m16n8k64",  "s8 u8", "s32.s32",         since("sm_80"), (7, 1)),
     _Row("m16n8k64 m16n8k128", "s4 u4", "s32.s32",         since("sm_80"), (7, 1)),
     _Row("m16n8k64",           FP8,     "f32.f32",         since("sm_89"), (8, 4)),
+    _Row("m16n8k64",           FP8,     "f16.f16",         NARROW,         None,   (8, 7)),
     _Row("m16n8k64", f"{FP8} {FP6_FP4}", "f16.f16 f32.f32", NARROW,        None,   (8, 7), "f8f6f4"),
 )
 # fmt: on
@@ -125,7 +128,9 @@ def _forms() -> Iterator[tuple[Sparse, Support]]:
 def parse_sparse(opcode: str, operands: Sequence[str] = ()) -> Sparse | None:
     """The form that a PTX opcode spells, legal or not; None where it isn't an unscaled `mma.sp`."""
     found = mma_tokens.read(opcode)
-    if found is None or not found.sparse or found.block_scale or found.scale_vec or found.bit_op:
+    if found is None or not found.sparse or found.block_scale:
+        return None
+    if found.scale_vec or found.bit_op or found.rounding:
         return None
     if len(found.types) != 4 or len(found.layouts) != 2:
         return None
@@ -139,14 +144,17 @@ def _satfinite(form: Sparse) -> Verdict | None:
 
 
 def _kind(form: Sparse) -> Verdict | None:
-    if form.kind == "" and form.d_type == "f16" and form.a_type in FP8.split():
-        return Verdict("kind", f"{form.a_type} with f16 accumulators needs kind f8f6f4, got none")
     return kind_verdict(form.kind, form.a_type, form.b_type)
 
 
 def _ordered(form: Sparse) -> Verdict | None:
-    if form.kind and not form.ordered:
+    if form.ordered:
+        return None
+    if form.kind:
         return Verdict("ordered", f"kind {form.kind} needs ordered metadata (sp::ordered_metadata), got sp")
+    if form.d_type == "f16" and form.a_type in FP8.split():
+        needs = "needs ordered metadata (sp::ordered_metadata), got sp"
+        return Verdict("ordered", f"{form.a_type} with f16 accumulators {needs}")
     return None
 
 
@@ -189,15 +197,6 @@ def _kind_ignored(form: Sparse, chip: str) -> bool:
     return form.a_type in FP8.split() and form.kind != "" and support is not None and chip in support.chips
 
 
-def _kind_omitted(form: Sparse, chip: str) -> bool:
-    support = SPARSE.table.get(replace(form, kind="f8f6f4"))
-    fp8 = {form.a_type, form.b_type} <= set(FP8.split())
-    return fp8 and form.kind != "f8f6f4" and support is not None and chip in support.chips
-
-
 UNPUBLISHED = (
-    Unpublished("mma.sp", _kind_ignored, "ptxas ignores any kind on e4m3 and e5m2 with f32 accumulators"),
-    Unpublished(
-        "mma.sp", _kind_omitted, "e4m3 and e5m2 with f16 accumulators and without kind f8f6f4 or with another"
-    ),
+    Unpublished("mma.sp", _kind_ignored, "ptxas ignores any kind on e4m3 and e5m2, where no kind is needed"),
 )

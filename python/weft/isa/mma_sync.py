@@ -23,7 +23,8 @@ NARROW = only("sm_120a", "sm_120f", "sm_121a", "sm_121f")
 class Sync:
     """One form of dense `mma.sync`: `d = a * b + c` over one warp. Types, shape and modifiers are PTX tokens.
 
-    `bit_op` is b1's (`xor.popc` or `and.popc`), `kind` is `f8f6f4` or empty.
+    `bit_op` is b1's (`xor.popc` or `and.popc`), `kind` is `f8f6f4` or empty, `rounding` is f64's (`rn`, `rz`,
+    `rm` or `rp`; empty means `rn`).
     """
 
     shape: str
@@ -36,6 +37,7 @@ class Sync:
     satfinite: bool = False
     bit_op: str = ""
     kind: str = ""
+    rounding: str = ""
 
     @property
     def ptx(self) -> str:
@@ -44,10 +46,13 @@ class Sync:
         types = f"{self.d_type}.{self.a_type}.{self.b_type}.{self.c_type}"
         bit_op = f".{self.bit_op}" if self.bit_op else ""
         layouts = f"{self.a_layout}.{self.b_layout}"
-        return f"mma.sync.aligned.{self.shape}.{layouts}{kind}{satfinite}.{types}{bit_op}"
+        rounding = f".{self.rounding}" if self.rounding else ""
+        return f"mma.sync.aligned.{self.shape}.{layouts}{kind}{satfinite}.{types}{bit_op}{rounding}"
 
     @property
-    def intrinsic(self) -> str:
+    def intrinsic(self) -> str | None:
+        if self.rounding:
+            return None
         bit_op = f"{self.bit_op}." if self.bit_op else ""
         kind = f"kind.{self.kind}." if self.kind else ""
         satfinite = "satfinite." if self.satfinite else ""
@@ -143,10 +148,11 @@ def _forms() -> Iterator[tuple[Sync, Support]]:
         inputs = row.inputs.split()
         # What overflows a 32-bit integer may be clamped.
         clamps = (False, True) if ELEMENT_TYPES[inputs[0]].kind in ("int", "uint") else (False,)
+        roundings = ("", *mma_tokens.ROUNDINGS) if inputs == ["f64"] else ("",)
         axes = (row.shapes.split(), inputs, inputs, row.results.split(), row.layouts.split(), clamps)
-        for shape, a, b, result, layout, satfinite in product(*axes):
+        for shape, a, b, result, layout, satfinite, rounding in product(*axes, roundings):
             (d, c), (rows, columns) = result.split("."), layout.split(".")
-            form = Sync(shape, a, b, c, d, rows, columns, satfinite, row.bit_op, row.kind)
+            form = Sync(shape, a, b, c, d, rows, columns, satfinite, row.bit_op, row.kind, rounding)
             yield form, Support(row.chips, row.ptx)
 
 
@@ -159,7 +165,8 @@ def parse_sync(opcode: str, operands: Sequence[str] = ()) -> Sync | None:
         return None
     d, a, b, c = found.types
     rows, columns = found.layouts
-    return Sync(found.shape, a, b, c, d, rows, columns, found.satfinite, found.bit_op, found.kind)
+    flags = (found.satfinite, found.bit_op, found.kind, found.rounding)
+    return Sync(found.shape, a, b, c, d, rows, columns, *flags)
 
 
 def _bit_op(form: Sync) -> Verdict | None:
@@ -222,6 +229,12 @@ def results_verdict(inputs: str, d_type: str, c_type: str, rows: Iterable[str]) 
     return None
 
 
+def _rounding(form: Sync) -> Verdict | None:
+    if form.rounding and form.a_type != "f64":
+        return Verdict("rounding", f"rounding {form.rounding} needs f64, got {form.a_type}")
+    return None
+
+
 def _inputs(form: Sync) -> Verdict | None:
     return inputs_verdict(form.a_type, form.b_type, (row.inputs for row in _ROWS))
 
@@ -231,7 +244,7 @@ def _results(form: Sync) -> Verdict | None:
     return results_verdict(form.a_type, form.d_type, form.c_type, rows)
 
 
-_RULES = (_bit_op, _kind, _satfinite, _inputs, _results, _layouts)
+_RULES = (_bit_op, _kind, _satfinite, _rounding, _inputs, _results, _layouts)
 SYNC = Family("mma.sync", Sync, _forms, parse_sync, _RULES)
 
 FAMILIES = (SYNC,)

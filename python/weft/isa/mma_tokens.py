@@ -22,11 +22,13 @@ class Opcode:
     ordered: bool
     block_scale: bool
     scale_vec: str
+    rounding: str = ""
 
 
 _SHAPE = re.compile(r"m\d+n\d+k\d+")
 _FLAGS = {"sync", "aligned", "satfinite", "sp", "sp::ordered_metadata", "block_scale"}
 _BIT_OPS = ("xor", "and", "or", "popc")
+ROUNDINGS = ("rn", "rz", "rm", "rp")
 
 
 def read(opcode: str) -> Opcode | None:
@@ -42,11 +44,13 @@ def read(opcode: str) -> Opcode | None:
     bit_ops = [t for t in tokens if t in _BIT_OPS]
     kinds = [t for t in tokens if t.startswith("kind::")]
     scales = [t for t in tokens if t.startswith("scale_vec::")]
-    known = {*_FLAGS, *shapes, *layouts, *types, *bit_ops, *kinds, *scales}
+    roundings = [t for t in tokens if t in ROUNDINGS]
+    known = {*_FLAGS, *roundings, *shapes, *layouts, *types, *bit_ops, *kinds, *scales}
     single = (
         len(shapes) == 1
         and len(kinds) <= 1
         and len(scales) <= 1
+        and len(roundings) <= 1
         and not {"sp", "sp::ordered_metadata"} <= {*tokens}
     )
     if not single or not {"sync", "aligned"} <= set(tokens) or not known.issuperset(tokens):
@@ -63,4 +67,5 @@ def read(opcode: str) -> Opcode | None:
         ordered=ordered,
         block_scale="block_scale" in tokens,
         scale_vec=scales[0].removeprefix("scale_vec::") if scales else "",
+        rounding="".join(roundings),
     )

@@ -309,7 +309,10 @@ def parse_commit(opcode: str, operands: Sequence[str] = ()) -> Commit | None:
     group = take_number(tokens, r"cta_group::(\d+)")
     space = take(tokens, r"shared(?:::\w+)?")
     named = take_number(tokens, r"multicast::cluster::(\d+)b")
-    multicast = 16 if take(tokens, "multicast::cluster") else named
+    plain = take(tokens, "multicast::cluster")
+    if named and plain:
+        return None
+    multicast = 16 if plain else named
     form = Commit(group, space, multicast, take(tokens, "sync_restrict::(.+)"))
     return None if tokens else form
 

@@ -317,6 +317,8 @@ def parse_mma(opcode: str, operands: Sequence[str] = ()) -> Mma | None:
     if len(types) != 4:
         return None
     d, a, b, c = types
+    if len(groups["type"]) == 4 and a == b == F16.name:
+        return None  # f16 is spelled by its accumulators alone
     a_layout, b_layout = groups["layout"]
     bit_op = ".".join(t for t in groups["op"] if t != "satfinite")
     return Mma(groups["shape"][0], a, b, c, d, a_layout, b_layout, bit_op, "satfinite" in groups["op"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
 
-from weft.isa import tables
+from weft.isa import spellings, tables
 from weft.isa.assembler import ptx_registers
 from weft.isa.family import Family, Registers, Verdict
 from weft.isa.scan import Instruction, listed, split_operands
@@ -24,7 +24,7 @@ def judge(found: Instruction, chip: str | None, version: tuple[int, int] | None 
     """
     if not found.ended:
         return Verdict("syntax", "isn't ended by a semicolon")
-    opcode = _once(found.opcode)
+    opcode = spellings.once(found.opcode)
     spelled = tables.read(opcode, found.operands)
     if spelled is None:
         return unread(found.opcode, chip)
@@ -32,14 +32,7 @@ def judge(found: Instruction, chip: str | None, version: tuple[int, int] | None 
     verdict = _judge_form(family.name, form, chip, version) or operands_verdict(form, found.operands)
     if verdict is None and (twice := _twice(opcode)):
         return Verdict("modifiers", f"has .{twice} twice", (form.ptx,))
-    return verdict
-
-
-def _once(opcode: str) -> str:
-    """The opcode without what ptxas lets repeat: `.sync` anywhere, and `.satfinite` of `wmma.mma`."""
-    parts = opcode.split(".")
-    may = {"sync", "satfinite"} if parts[:2] == ["wmma", "mma"] else {"sync"}
-    return ".".join(p for i, p in enumerate(parts) if p not in may or p not in parts[:i])
+    return verdict or _version_verdict(spellings.since(opcode), version)
 
 
 def _twice(opcode: str) -> str:
@@ -56,11 +49,14 @@ def _judge_form(name: str, form: Any, chip: str | None, version: tuple[int, int]
         known = tables.unpublished(family, form, chip) if chip is not None else None
         taken = f" (ptxas assembles it: {known.reason})" if known else ""
         return replace(verdict, reason=verdict.reason + taken, nearest=tuple(dict.fromkeys(verdict.nearest)))
-    needed = family.table[form].ptx
-    if version is not None and version < needed:
-        wanted, given = (f"{major}.{minor}" for major, minor in (needed, version))
-        return Verdict("ptx", f"needs PTX {wanted}: the text's version is {given}", (f".version {wanted}",))
-    return None
+    return _version_verdict(family.table[form].ptx, version)
+
+
+def _version_verdict(needed: tuple[int, int], version: tuple[int, int] | None) -> Verdict | None:
+    if version is None or version >= needed:
+        return None
+    wanted, given = (f"{major}.{minor}" for major, minor in (needed, version))
+    return Verdict("ptx", f"needs PTX {wanted}: the text's version is {given}", (f".version {wanted}",))
 
 
 @cache
@@ -270,7 +266,8 @@ def unread(opcode: str, chip: str | None) -> Verdict:
     bag = _bag(opcode)
     if unknown := [token for token, _ in bag if (token, 0) not in everywhere.having]:
         names = ", ".join(f".{token}" for token in dict.fromkeys(unknown))
-        return Verdict("modifier", f"has modifiers that no {head} instruction has: {names}", nearest)
+        reason = f"has modifiers that no {head} instruction has: {names}"
+        return Verdict("modifier", reason + _ignored(opcode), nearest)
     closest = _bag(everywhere.nearest(opcode, 1)[0])
     differences = [
         f"{what} {', '.join(f'.{token}' for token, _ in tokens)}"
@@ -281,4 +278,13 @@ def unread(opcode: str, chip: str | None) -> Verdict:
         if tokens
     ]
     how = f": beside {nearest[0]} it {' and '.join(differences)}" if differences and nearest else ""
-    return Verdict("spelling", f"isn't spelled as any instruction is{how}", nearest)
+    return Verdict("spelling", f"isn't spelled as any instruction is{how}{_ignored(opcode)}", nearest)
+
+
+def _ignored(opcode: str) -> str:
+    """Which modifiers ptxas ignores, so that it assembles what would be legal without them."""
+    tokens = [token for token in spellings.ignored(opcode) if token in opcode.split(".")]
+    rest = spellings.once(spellings.without(opcode, tokens))
+    if not tokens or (spelled := tables.read(rest)) is None or spelled[1] not in spelled[0].table:
+        return ""
+    return f" (ptxas ignores {', '.join(f'.{token}' for token in tokens)})"

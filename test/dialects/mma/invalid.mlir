@@ -287,8 +287,8 @@ func.func @sparse_shape(%h: vector<2xf16>, %f: f32, %w: i32) {
 // -----
 
 func.func @sparse_fp8_with_f16(%w: i32, %h: vector<2xf16>) {
-  // expected-error @below {{'mma.sp_sync' op e4m3 with f16 accumulators needs kind f8f6f4, got none}}
-  %0 = "mma.sp_sync"(%w, %w, %w, %w, %w, %w, %w, %w, %h, %h, %w) {shape = "m16n8k64", a_type = "e4m3", b_type = "e4m3", c_type = "f16", d_type = "f16", operandSegmentSizes = array<i32: 4, 4, 2, 1>} : (i32, i32, i32, i32, i32, i32, i32, i32, vector<2xf16>, vector<2xf16>, i32) -> !llvm.struct<(vector<2xf16>, vector<2xf16>)>
+  // expected-error @below {{'mma.sp_sync' op e4m3 with f16 accumulators needs ordered metadata (sp::ordered_metadata), got sp}}
+  %0 = "mma.sp_sync"(%w, %w, %w, %w, %w, %w, %w, %w, %h, %h, %w) {shape = "m16n8k64", a_type = "e4m3", b_type = "e4m3", c_type = "f16", d_type = "f16", ordered = false, operandSegmentSizes = array<i32: 4, 4, 2, 1>} : (i32, i32, i32, i32, i32, i32, i32, i32, vector<2xf16>, vector<2xf16>, i32) -> !llvm.struct<(vector<2xf16>, vector<2xf16>)>
   return
 }
 

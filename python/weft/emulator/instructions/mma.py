@@ -47,6 +47,7 @@ def mma(op: Op) -> Collective:
     scales = _scales(op, form, placed, operands)
     rule = _rule(op, form)
     satfinite, bit_op = getattr(form, "satfinite", False), getattr(form, "bit_op", "")
+    rounding = getattr(form, "rounding", "")
 
     def run(lanes: Lanes) -> None:
         how = rule if lanes.wave.launch.arithmetic == "hardware" else None
@@ -61,6 +62,7 @@ def mma(op: Op) -> Collective:
             how,
             satfinite=satfinite,
             bit_op=bit_op,
+            rounding=rounding,
             scales=scales(lanes) if scales else None,
             absent=absent,
         )
