@@ -194,6 +194,9 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
                 raise WeftError(
                     f"argument {at} of kernel '{kernel}' is an array, its parameter has {size} bytes"
                 )
+            if formals[at].type.is_float:
+                kind = formals[at].type
+                raise WeftError(f"argument {at} of kernel '{kernel}' is an array, its parameter a .{kind}")
             check_buffer(arg, f"argument {at} of kernel '{kernel}'")
             arrays[at,] = arg
         elif isinstance(arg, TensorMap) and isinstance(arg.buffer, np.ndarray):
@@ -219,6 +222,9 @@ def _encode(value: object, formal: Variable, what: str) -> bytes:
         if len(data := _bytes(value, what)) != formal.size:
             raise WeftError(f"{what} has {len(data)} bytes, its parameter {formal.size}")
         return data
+    is_float = isinstance(value, float) or (isinstance(value, np.generic) and value.dtype.kind not in "biuV")
+    if is_float and formal.type.kind in "us":
+        raise WeftError(f"{what} is a float, its parameter an integer or a pointer, .{formal.type}")
     if isinstance(value, np.generic):
         data = _scalar(value, what)
         if len(data) == formal.size and not formal.type.is_float:

@@ -24,9 +24,12 @@ from weft.emulator.syntax import (
     Vector,
 )
 from weft.emulator.types import TYPES, Type
+from weft.errors import shown
 
 _T = TypeVar("_T")
 _MAX_VARIABLE = 1 << 30
+_INTEGER_BITS = 64
+_MOST_DIGITS = 70
 _OPAQUE = {".texref", ".samplerref", ".surfref"}
 
 
@@ -83,6 +86,10 @@ class DeclarationReader:
             if self.take().kind == "end":
                 self.fail("';'")
 
+    def refuse(self, message: str) -> NoReturn:
+        """Says what is wrong with the token that comes next."""
+        raise PtxError(message, self.token.line, self.token.column)
+
     def fail(self, wanted: str) -> NoReturn:
         token = self.token
         got = f"'{token.text}'" if token.text else "the end of the text"
@@ -97,7 +104,16 @@ class DeclarationReader:
 
     def integer(self, wanted: str) -> int:
         sign = -1 if self.accept("-") else 1
-        return sign * _integer(self.kind("integer", wanted).text)
+        return sign * self._constant(wanted)
+
+    def _constant(self, wanted: str) -> int:
+        """The value of an integer, which has no more than 64 bits."""
+        token = self.kind("integer", wanted)
+        value = _integer(token.text)
+        if value is None or value >> _INTEGER_BITS:
+            what = f"a constant has at most {_INTEGER_BITS} bits, got {shown(token.text)}"
+            raise PtxError(what, token.line, token.column)
+        return value
 
     def number(self, wanted: str) -> Integer | Float:
         place = self.place
@@ -107,7 +123,7 @@ class DeclarationReader:
             negative ^= text == "-"
             flip |= text == "~"
         if self.token.kind == "integer":
-            value = _integer(self.take().text)
+            value = self._constant("a number")
             value = ~value if flip else value
             return Integer(-value if negative else value, place)
         text = self.kind("float", wanted).text
@@ -339,10 +355,11 @@ class DeclarationReader:
         return SymbolValue(name, offset, generic, size, place, skip)
 
 
-def _integer(text: str) -> int:
+def _integer(text: str) -> int | None:
+    """The value; None for one with more digits than a constant can have."""
     text = text.rstrip("U")
-    if len(text) > 70:
-        return 0
+    if len(text) > _MOST_DIGITS:
+        return None
     if text[:2].lower() in ("0x", "0b"):
         return int(text, 0)
     octal = len(text) > 1 and text[0] == "0" and not set(text) & set("89")

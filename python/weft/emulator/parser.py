@@ -19,6 +19,8 @@ from weft.emulator.syntax import (
     Tree,
     Variable,
 )
+from weft.isa.chips import CHIPS, NEWEST_PTX, OLDER_TARGETS, PTX_VERSIONS, TARGET_OPTIONS
+from weft.isa.family import unknown_chip
 
 _STATE_SPACES = ("global", "shared", "const", "local", "param")
 _MODULE_SPACES = ("global", "shared", "const")
@@ -51,12 +53,18 @@ class _Reader(DeclarationReader):
             major, dot, minor = self.token.text.partition(".")
             if not (dot and major.isdecimal() and minor.isdecimal()):
                 self.fail("a version")
-            self.take()
             tree.version = int(major), int(minor)
+            if tree.version not in PTX_VERSIONS:
+                newest = ".".join(map(str, NEWEST_PTX))
+                self.refuse(f"no PTX version {self.token.text} is known: the newest one is {newest}")
+            self.take()
         elif text == ".target":
             self.take()
-            names = self.listed(lambda: self.kind("name", "a target").text)
-            tree.target = names[0]
+            tree.target = self._chip(tree.version)
+            while self.accept(","):
+                if self.token.text not in TARGET_OPTIONS:
+                    self.fail(f"one of {', '.join(TARGET_OPTIONS)} after the chip")
+                self.take()
         elif text == ".address_size":
             self.take()
             if self.integer("an address size") != 64:
@@ -71,6 +79,17 @@ class _Reader(DeclarationReader):
             self._table(self.scope)
         elif not (linkage and self.accept(";")):
             self.fail("a directive")
+
+    def _chip(self, version: tuple[int, int]) -> str:
+        """The chip that `.target` names."""
+        name = self.token.text.replace("compute_", "sm_", 1)
+        if name not in CHIPS and name not in OLDER_TARGETS:
+            self.refuse(f".target {unknown_chip(name)}")
+        if name in CHIPS and version < CHIPS[name].ptx:
+            first, given = (".".join(map(str, v)) for v in (CHIPS[name].ptx, version))
+            self.refuse(f".target {name} needs .version {first} or later, got {given}")
+        self.take()
+        return name
 
     # Functions
 

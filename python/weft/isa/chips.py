@@ -84,6 +84,18 @@ CHIPS = {
     for name, ptx, cta, sm, threads in _ROWS
 }
 
+_OLDER = "10 11 12 13 20 21 30 32 35 37 50 52 53 60 61 62 82 101 101f 101a"
+OLDER_TARGETS = tuple(f"sm_{number}" for number in _OLDER.split())
+"""What else `.target` may name, as ptxas 13.5 does: chips without a row, and sm_110 by its first name."""
+TARGET_OPTIONS = ("debug", "texmode_unified", "texmode_independent", "map_f64_to_f32")
+"""What may follow the chip in `.target`."""
+
+#  major: the last minor version that ptxas 13.5 knows
+_LAST_MINOR = {1: 5, 2: 3, 3: 2, 4: 3, 5: 1, 6: 5, 7: 8, 8: 8, 9: 5}
+PTX_VERSIONS = frozenset((major, minor) for major, last in _LAST_MINOR.items() for minor in range(last + 1))
+"""The versions of PTX, as `.version` has them."""
+NEWEST_PTX = max(PTX_VERSIONS)
+
 MOST_SHARED_BYTES = max(chip.shared_bytes for chip in CHIPS.values())  # of a CTA, on any chip
 
 ChipSet = frozenset[str]
@@ -92,6 +104,19 @@ ChipSet = frozenset[str]
 def register_share(threads: int) -> int:
     """The registers that each of so many threads has where they share a multiprocessor's: a multiple of 8."""
     return min(REGISTERS // threads, THREAD_REGISTERS) // 8 * 8
+
+
+def can_run(chip: str, target: str) -> bool:
+    """Whether a GPU of `chip`, whichever of its variants names it, runs PTX for `target`: its own, for `f`
+    that of an earlier chip of its family, and that of any earlier chip for a name with neither letter.
+    """
+    given = CHIPS[chip].number
+    if target not in CHIPS:
+        return target.removeprefix("sm_").isdecimal()
+    wanted, variant = CHIPS[target].number, CHIPS[target].variant
+    if variant == "a":
+        return given == wanted
+    return given >= wanted and (variant != "f" or given // 10 == wanted // 10)
 
 
 def since(first: str) -> ChipSet:
