@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from weft.emulator import Deadlock, Fault, Finding, Report
 
 
+LIMIT = 100_000_000
+"""The warp instructions after which the tools end a launch: minutes for a loop without end."""
+
+
 def _arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="PTX, or a .mlir file, which is compiled first; - is stdin")
@@ -28,7 +32,9 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--arithmetic", choices=kinds, default="hardware", help="of matrix instructions (hardware)")
     help_ = "launch as a dependent, which may begin before the previous launch has ended"
     add("--dependent", action="store_true", help=help_)
-    add("--max-instructions", metavar="N", help="stop after N warp instructions")
+    add("--chip", metavar="CHIP", help="the GPU to run as, for what differs (default: the PTX's target)")
+    limit = f"stop after N warp instructions ({LIMIT:,}); 0 sets no limit"
+    add("--max-instructions", metavar="N", help=limit)
     add("--json", action="store_true", help="print findings, counters and arrays as one JSON object")
 
 
@@ -117,7 +123,8 @@ def _options(options: Namespace) -> dict[str, Any]:
         "seed": None if options.seed is None else _number(options.seed, "--seed"),
         "arithmetic": options.arithmetic,
         "trace": options.trace,
-        "max_instructions": None if limit is None else _number(limit, "--max-instructions"),
+        "max_instructions": (LIMIT if limit is None else _number(limit, "--max-instructions")) or None,
+        "chip": options.chip,
         "dependent": options.dependent,
     }
 
@@ -126,6 +133,13 @@ def finding_json(finding: "Finding") -> dict[str, Any]:
     """A finding as JSON has it."""
     found = asdict(finding)
     return found | {"thread": finding.thread and str(finding.thread)}
+
+
+def error_json(error: "Fault | Deadlock") -> dict[str, Any]:
+    """What ended a launch, and what was found before, as JSON has it."""
+    findings = cast("tuple[Finding, ...]", error.findings)
+    told = [finding_json(finding) for finding in findings]
+    return {"error": error.diagnostics[0].message, "passed": False, "findings": told}
 
 
 def _tell(report: "Report", name: str, arguments: list[values.Argument], options: Namespace) -> int:
@@ -156,8 +170,7 @@ def _tell_findings(error: "Fault | Deadlock", name: str, options: Namespace) -> 
 
     findings = cast("tuple[Finding, ...]", error.findings)
     if options.json:
-        told = None if options.no_sanitize else [finding_json(finding) for finding in findings]
-        cli.say_json({"error": error.diagnostics[0].message, "findings": told})
+        cli.say_json(error_json(error) | ({"findings": None} if options.no_sanitize else {}))
         return
     rule = "deadlock" if isinstance(error, Deadlock) else error.rule
     for finding in findings:

@@ -47,7 +47,7 @@ def _run(options: Namespace) -> int:
         prepared = replace(prepared, kernel=prepared.kernel.taking(*prepared.operands))
         if note and not options.json:
             cli.say(note)
-        told = _launch(prepared, on, *asked)
+        told = _launched(prepared, on, asked, as_json=options.json)
     values.keep(prepared.arguments, options.out, files)
     if options.json:
         cli.say_json({**told, "note": note or None})
@@ -88,6 +88,20 @@ def _misfit(kernel: "Kernel") -> str | None:
     except WeftError:
         return f"{device.name} is {device.chip} and takes no code for {kernel.chip}"
     return None
+
+
+def _launched(prepared: "Prepared", on: str, asked: tuple[Any, Any], *, as_json: bool) -> dict[str, Any]:
+    """Runs the kernel; what ends it in the emulator is told as JSON, too, before it is raised."""
+    from weft.emulator import Deadlock, Fault
+    from weft.tools.emulate import error_json
+
+    try:
+        return _launch(prepared, on, *asked)
+    except (Fault, Deadlock) as error:
+        if as_json:
+            kernel = prepared.kernel
+            cli.say_json({"kernel": kernel.name, "chip": kernel.chip, "on": on} | error_json(error))
+        raise
 
 
 def _launch(prepared: "Prepared", on: str, grid: Any, block: Any) -> dict[str, Any]:
@@ -154,11 +168,12 @@ def _resident(operand: "Array") -> Any:
 
 
 def _in_emulator(prepared: "Prepared", grid: Any, block: Any) -> dict[str, Any]:
-    from weft.tools.emulate import finding_json
+    from weft.tools.emulate import LIMIT, finding_json
 
     start, kernel = time.perf_counter(), prepared.kernel
     with Bar(f"emulating {kernel.name}") as bar:
-        report = kernel.emulate(*prepared.operands, grid=grid, block=block, progress=bar)
+        operands = prepared.operands
+        report = kernel.emulate(*operands, grid=grid, block=block, progress=bar, max_instructions=LIMIT)
     seconds = time.perf_counter() - start
     findings = [finding_json(finding) for finding in report.findings]
     return {"instructions": report.instructions, "seconds": seconds, "findings": findings}

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from weft import arrays, late_imports, module_arguments, runtime, torch_tensors
 from weft.apart import compile_given
 from weft.arrays import ArrayView
 from weft.builder import Module
-from weft.errors import WeftError, shown
+from weft.errors import WeftError, shown, warn
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.kernel_arguments import (
@@ -37,6 +38,8 @@ from weft.workspace import PerStream, Pool
 if TYPE_CHECKING:
     from weft import emulator
 
+_FINDINGS = ("warn", "error", "ignore")
+_MOST_TOLD = 5  # findings of a launch
 _MOST_LAUNCHES = 1024  # kept of one kernel
 _EMULATED_MULTIPROCESSORS = 4  # few, so that CTAs that go from tile to tile do so at small sizes
 
@@ -150,6 +153,7 @@ class Kernel:
         block: Sequence[int] | None = None,
         stream: Any = None,
         on: str | None = None,
+        findings: str = "warn",
     ) -> None:
         """Runs the kernel with one array or number for each argument; what it writes is in the arrays
         afterwards.
@@ -158,19 +162,24 @@ class Kernel:
         `stream` of their GPU, whichever is the current one; it is waited for with arrays of JAX alone, which
         may use their memory again once they are dropped. `on` is "gpu" or "emulator"; by default the GPU, if
         there is one. `grid` and `block` are needed where the kernel doesn't specify them; a block that it
-        specifies can't be changed. Raises WeftError for arguments that don't fit.
+        specifies can't be changed. `findings` says what becomes of the mistakes that the emulator's sanitizer
+        finds: "warn", "error" (after the arrays are written) or "ignore"; on a GPU nothing looks for them.
+        Raises WeftError for arguments that don't fit.
         """
         if not (on is None or isinstance(on, str)):
             raise WeftError(f"a kernel runs on 'gpu' or 'emulator', not on {shown(on)}")
+        if findings not in _FINDINGS:
+            raise WeftError(f"findings must be one of {', '.join(_FINDINGS)}, got {shown(findings)}")
         on = on or ("gpu" if runtime.available() is None else "emulator")
         if on == "emulator":
-            self.emulate(*args, grid=grid, block=block)
+            report = self.emulate(*args, grid=grid, block=block, sanitize=findings != "ignore")
+            self._tell(report.findings, findings)
             return
         if on != "gpu":
             raise WeftError(f"a kernel runs on 'gpu' or 'emulator', not on '{on}'")
         views = self._views(args)
         if self._misaligned(views):
-            self.for_any_rows(*args, grid=grid, block=block, stream=stream, on=on)
+            self.for_any_rows(*args, grid=grid, block=block, stream=stream, on=on, findings=findings)
             return
         with runtime.on(runtime.holder(views)):
             grid_, block_ = self.dimensions(views, grid, block, self.multiprocessors())
@@ -211,14 +220,35 @@ class Kernel:
         *args: Any,
         grid: Sequence[int] | None = None,
         block: Sequence[int] | None = None,
-        **options: Any,
+        sanitize: bool = True,
+        arithmetic: str = "hardware",
+        max_instructions: int | None = None,
+        seed: int | None = None,
+        chip: str | None = None,
+        trace: "str | os.PathLike[str] | None" = None,
+        progress: "emulator.Progress | None" = None,
+        dependent: bool | None = None,
     ) -> "emulator.Report":
         """Runs the kernel's PTX in the emulator on CPU arrays, which it updates, and returns the emulator's
         report.
 
-        `options` are those of `emulator.Module.launch`: `progress` is called with the number of CTAs that are
-        done and their total; `seed` has warps take turns at random; `trace` is a file to write a timeline to.
+        The options are those of `emulator.Module.launch`: `sanitize` looks for mistakes; `arithmetic="exact"`
+        adds in float32 where hardware truncates; `max_instructions` ends in Fault after so many warp
+        instructions; `seed` has warps take turns at random; `chip` is the GPU that it runs as, by default
+        that of its PTX; `trace` is a file to write a timeline to; `progress` is called with the number of
+        CTAs that are done and their total; `dependent` says whether the launch before may go on beside it, by
+        default as the kernel does.
         """
+        options: dict[str, Any] = {
+            "sanitize": sanitize,
+            "arithmetic": arithmetic,
+            "max_instructions": max_instructions,
+            "seed": seed,
+            "chip": chip,
+            "trace": trace,
+            "progress": progress,
+            "dependent": self.launch.dependent if dependent is None else dependent,
+        }
         with late_imports.whole():
             from weft import emulator
 
@@ -244,10 +274,22 @@ class Kernel:
             block=block_,
             args=[*parameters, *maps],
             shared_bytes=self.shared_bytes,
-            **{"dependent": self.launch.dependent} | options,
+            **options,
         )
         self._emulated = memories
         return report
+
+    def _tell(self, findings: "tuple[emulator.Finding, ...]", how: str) -> None:
+        """Warns of what the sanitizer has found, or raises it as WeftError."""
+        if not findings:
+            return
+        count = f"{len(findings)} mistake{'' if len(findings) == 1 else 's'}"
+        more = f"; and {len(findings) - _MOST_TOLD} more" if len(findings) > _MOST_TOLD else ""
+        what = f"kernel {self.name}: the emulator found {count}: "
+        what += "; ".join(map(str, findings[:_MOST_TOLD])) + more
+        if how == "error":
+            raise WeftError(what)
+        warn(what)
 
     def dimensions(
         self,

@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from weft.tools import emulate as tool_emulate
+
 HEAD = ".version 8.4\n.target sm_80\n.address_size 64\n"
 SCALE = (
     HEAD
@@ -124,6 +126,23 @@ def test_findings_before_a_fault_are_told(emulate):
     assert [finding["rule"] for finding in told["findings"]] == ["uninitialised-shared", "out-of-bounds"]
     _, out, _ = emulate(UNWRITTEN, "--arg", "zeros:4xf32", "--json", "--no-sanitize")
     assert json.loads(out)["findings"] is None
+
+
+def test_a_loop_without_end_ends(emulate, monkeypatch):
+    monkeypatch.setattr(tool_emulate, "LIMIT", 5000)
+    loop = ".version 8.4\n.target sm_80\n.visible .entry k() { L: bra L; }"
+    status, _, err = emulate(loop)
+    assert status == 1 and "reached the instruction limit of 5000" in err
+    status, _, err = emulate(loop, "--max-instructions", "70")
+    assert status == 1 and "reached the instruction limit of 70" in err
+    assert emulate(loop.replace("L: bra L", "ret"), "--max-instructions", "0")[0] == 0
+
+
+def test_a_chip_runs_what_it_can(emulate):
+    text = ".version 8.4\n.target sm_90a\n.visible .entry k() { ret; }"
+    assert emulate(text, "--chip", "sm_90")[0] == 0
+    status, _, err = emulate(text, "--chip", "sm_100a")
+    assert status == 2 and "chip must be one that runs PTX for sm_90a, got sm_100a" in err
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from weft import arrays, emulator
 from weft.errors import WeftError
+from weft.isa.chips import can_run
 
 KERNEL = """.version 8.8
 .target sm_100a
@@ -192,3 +193,58 @@ def test_text_that_is_none_is_refused(text):
     with pytest.raises(WeftError, match="expects PTX as text, got"):
         emulator.Module(text)
     gc.collect()
+
+
+@pytest.mark.parametrize("value", [1.5, np.float32(1.5), np.float64(1.5), np.float16(1)])
+def test_a_float_is_no_pointer_and_no_integer(value):
+    for number in (0, 3):
+        assert "is a float, its parameter an integer or a pointer, .u" in refused(number, value)
+
+
+def test_an_array_is_no_number():
+    text = KERNEL.replace(".param .f32 f", ".param .f64 f")
+    with pytest.raises(WeftError, match=r"argument 1 of kernel 'k' is an array, its parameter a \.f64"):
+        emulator.Module(text).launch("k", args=[np.zeros(4), np.zeros(4), bytes(16), 3, bytes(128)])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"grid": 1.5}, "grid must be one to three whole numbers, got 1.5"),
+        ({"block": 1.5}, "block must be one to three whole numbers, got 1.5"),
+        ({"shared_bytes": 1.5}, "shared_bytes must be a whole number in 0.."),
+        ({"max_instructions": -1}, "max_instructions must be a whole number in 0.."),
+        ({"chip": "sm_999"}, "chip knows no chip 'sm_999'"),
+        ({"chip": 90}, "chip knows no chip '90'"),
+        ({"chip": "sm_90"}, "chip must be one that runs PTX for sm_100a, got sm_90"),
+        ({"chip": "sm_103a"}, "chip must be one that runs PTX for sm_100a, got sm_103a"),
+    ],
+    ids=str,
+)
+def test_options_of_a_launch(options, said):
+    assert said in refused(**options)
+
+
+@pytest.mark.parametrize("given", [None, b"x"])
+def test_a_module_is_text(given):
+    with pytest.raises(WeftError, match="expects PTX as text, got"):
+        emulator.Module(given)
+
+
+def test_which_chips_run_which_ptx():
+    runs = {
+        "sm_80": ("sm_80", "sm_90", "sm_90a", "sm_121a"),
+        "sm_61": ("sm_70", "sm_90a"),
+        "sm_90a": ("sm_90", "sm_90a"),
+        "sm_100f": ("sm_100", "sm_100a", "sm_103", "sm_103a"),
+        "sm_120f": ("sm_120", "sm_121"),
+    }
+    for target, chips in runs.items():
+        assert all(can_run(chip, target) for chip in chips)
+    for chip, target in (
+        ("sm_80", "sm_86"),
+        ("sm_120", "sm_100f"),
+        ("sm_103", "sm_100a"),
+        ("sm_100", "sm_103f"),
+    ):
+        assert not can_run(chip, target)

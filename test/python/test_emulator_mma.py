@@ -50,7 +50,7 @@ def c_words(matrix):
     ).view(np.uint32)
 
 
-def run(opcode, words, tail="", outs=4, target=CHIP):
+def run(opcode, words, tail="", outs=4, target=CHIP, chip=None):
     """One warp's D, `[32, outs]` words: `words` are its registers, operand after operand."""
     given = np.concatenate([np.asarray(w, np.uint32).reshape(32, -1) for w in words], axis=1)
     count = given.shape[1]
@@ -73,7 +73,7 @@ def run(opcode, words, tail="", outs=4, target=CHIP):
       ret;
     }}"""
     out = np.zeros((32, outs), np.uint32)
-    module(text, target).launch("k", block=32, args=[np.ascontiguousarray(given), out])
+    module(text, target).launch("k", block=32, args=[np.ascontiguousarray(given), out], chip=chip)
     return out
 
 
@@ -83,6 +83,27 @@ def d_matrix(out):
         g, t = divmod(lane, 4)
         d[g, 2 * t : 2 * t + 2], d[g + 8, 2 * t : 2 * t + 2] = out.view(np.float32)[lane].reshape(2, 2)
     return d
+
+
+@pytest.mark.parametrize(
+    ("chip", "total"), [(None, 1), ("sm_80", 1), ("sm_86", 1), ("sm_90a", 1 + 2**-23), ("sm_120", 1 + 2**-23)]
+)
+def test_the_chip_that_runs_it_decides_on_sums(chip, total):
+    """Four products of 2**-25 beside 1: chips before sm_90 keep one bit less of each."""
+    a, b = np.zeros((16, 16), np.float16), np.zeros((8, 16), np.float16)
+    a[:, :4], b[:, :4] = 2.0**-12, 2.0**-13
+    # Every lane's registers hold k 2t and 2t + 1, then those plus 8.
+    lanes = np.arange(32) % 4 < 2
+    words_a, words_b = np.zeros((32, 4), np.uint32), np.zeros((32, 2), np.uint32)
+    words_a[lanes, :2] = a[0, :2].view(np.uint32)
+    words_b[lanes, 0] = b[0, :2].view(np.uint32)
+    out = run(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+        [words_a, words_b, np.ones((32, 4), np.float32).view(np.uint32)],
+        target="sm_80",
+        chip=chip,
+    )
+    assert (d_matrix(out) == np.float32(total)).all()
 
 
 def small(rng, shape):

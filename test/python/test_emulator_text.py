@@ -13,6 +13,7 @@ from emulator_gemm import Gemm, to_ptx
 from emulator_ptx import module
 
 from weft import emulator
+from weft.emulator import left_out
 from weft.errors import WeftError
 
 HEAD = ".version 8.6\n.target sm_80, texmode_independent\n.address_size 64\n"
@@ -324,3 +325,50 @@ def test_the_emulator_reads_ptx_and_isa_alone():
             for name in names:
                 own = name.partition(".")[0] in sys.stdlib_module_names
                 assert own or name.startswith(allowed), f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("sm_80", "sm_999", r"<ptx>:2:9: error: \.target knows no chip 'sm_999'"),
+        ("sm_80", "sm_80, foo", "expected one of debug, .* after the chip, got 'foo'"),
+        ("8.6", "99.9", r"<ptx>:1:10: error: no PTX version 99\.9 is known: the newest one is 9\.5"),
+        ("8.6", "7.9", r"no PTX version 7\.9 is known"),
+        ("sm_80", "sm_120f", r"\.target sm_120f needs \.version 8\.8 or later, got 8\.6"),
+        ("NUMBER", "12345678901234567890123456789012", "a constant has at most 64 bits, got '1234"),
+        ("NUMBER", "18446744073709551616", "a constant has at most 64 bits"),
+        ("NUMBER", "1" * 80, "a constant has at most 64 bits"),
+    ],
+)
+def test_what_no_assembler_takes_is_refused(old, new, said):
+    text = """.version 8.6
+.target sm_80
+.address_size 64
+.visible .entry k() { .reg .b64 %rd1; mov.b64 %rd1, NUMBER; ret; }"""
+    assert emulator.Module(text.replace("NUMBER", "18446744073709551615")).kernels == ("k",)
+    with pytest.raises(emulator.PtxError, match=said):
+        emulator.Module(text.replace(old, new).replace("NUMBER", "1"))
+
+
+@pytest.mark.parametrize("target", ["sm_52", "sm_70", "sm_90", "sm_75, debug", "compute_80"])
+def test_older_chips_are_targets(target):
+    emulator.Module(f".version 8.0\n.target {target}\n.address_size 64\n")
+
+
+def test_what_is_left_out_is_listed():
+    """Each is refused with its reason, which the documentation has, too."""
+    page = (Path(__file__).parents[2] / "docs" / "emulator.md").read_text(encoding="utf-8")
+    for name, why in left_out.LEFT_OUT.items():
+        assert f"`{name}`" in page and why in page
+    for opcode, why in {
+        "tex.2d.v4.f32.s32": "textures and surfaces aren't emulated",
+        "suld.b.1d.b32.trap": "textures and surfaces aren't emulated",
+        "istypep.texref": "textures and surfaces aren't emulated",
+        "multimem.ld_reduce.global.add.f32": "multicast objects",
+        "fma.rn.oob.f16": "operands out of bounds",
+        "st.bulk.weak.shared::cta": "filling shared memory",
+        "shfl.up.b32": r"it needs \.sync",
+    }.items():
+        text = f".version 8.6\n.target sm_100a\n.visible .entry k() {{ .reg .b32 %r; {opcode} %r; ret; }}"
+        with pytest.raises(emulator.PtxError, match=f"{re.escape(opcode)}: .*{why}"):
+            emulator.Module(text).launch("k")

@@ -154,6 +154,18 @@ def test_mistakes_in_options_are_one_message(weft, options):
         assert status in (1, 2) and OPTIONS[options] in err, err
 
 
+def test_a_fault_is_told_as_json(weft):
+    """The kernel reads past the array of its first argument."""
+    text = SCALE.replace("BLOCK", BLOCK)
+    given = args("random:16xi32", "2", "random:32")
+    for command in ("run", "emulate"):
+        status, out, err = weft(command, text, *given, "--grid", "1", "--json")
+        told = json.loads(out)
+        assert status == 1 and not told["passed"] and "error: out-of-bounds global access" in err
+        assert told["error"].startswith("out-of-bounds global access")
+        assert [finding["rule"] for finding in told["findings"]] == ["out-of-bounds"]
+
+
 def test_options_of_ptx_are_not_for_programs_nor_the_other_way_round(weft, tmp_path):
     status, _, err = weft("emulate", SMALL, "--shared", "3")
     assert status == 2 and "--shared is for PTX: a .mlir file's kernel sets it itself" in err

@@ -6,8 +6,19 @@ report = module.launch("kernel", grid=(4, 1, 1), block=(128, 1, 1), args=[array,
 
 from weft.emulator.arguments import Struct
 from weft.emulator.errors import Deadlock, Fault, PtxError, Thread
-from weft.emulator.launch import Module, Report
+from weft.emulator.launch import Module, Progress, Report
 from weft.emulator.sanitizer import Finding
 from weft.emulator.tensor_map import TensorMap
 
-__all__ = ["Deadlock", "Fault", "Finding", "Module", "PtxError", "Report", "Struct", "TensorMap", "Thread"]
+__all__ = [
+    "Deadlock",
+    "Fault",
+    "Finding",
+    "Module",
+    "Progress",
+    "PtxError",
+    "Report",
+    "Struct",
+    "TensorMap",
+    "Thread",
+]

@@ -60,9 +60,14 @@ class FunctionCode:
 
 
 class Op:
-    """One instruction to decode. A modifier that no one takes, and a wrong operand, end in PtxError."""
+    """One instruction to decode. A modifier that no one takes, and a wrong operand, end in PtxError.
 
-    def __init__(self, instruction: Instruction, prefix: str, code: FunctionCode, target: str) -> None:
+    The module's `target` decides what is legal, the `chip` that it runs as what numbers come out.
+    """
+
+    def __init__(
+        self, instruction: Instruction, prefix: str, code: FunctionCode, target: str, chip: str
+    ) -> None:
         self.instruction = instruction
         self.opcode = instruction.opcode
         self.modifiers = instruction.opcode[len(prefix) :].split(".")[1:]
@@ -73,7 +78,7 @@ class Op:
         self.operands = instruction.operands
         self.code = code
         self.slots = code.slots
-        self.target = target
+        self.target, self.chip = target, chip
         self.line = instruction.place.line
         self.next = -1
         """The block after this instruction, for those that end one; `block` is the one that it is in."""

@@ -21,11 +21,13 @@ from weft.emulator.syntax import Function, SymbolValue, Variable
 from weft.emulator.watch import Watch
 from weft.emulator.wave import Dim3, Grid, Launch, Wave
 from weft.errors import WeftError, shown
-from weft.isa.chips import CHIPS
+from weft.isa.chips import CHIPS, Chip, can_run
+from weft.isa.family import unknown_chip
 from weft.isa.launch_limits import MOST_THREADS, block_complaint, grid_complaint
 from weft.isa.suggest import did_you_mean
 
 Progress = Callable[[int, int], None]
+"""Is called with the number of CTAs that are done, and of all."""
 _WAVE_WARPS = 64
 _MAX_CLUSTER = 16
 
@@ -54,7 +56,7 @@ class Module:
         self._tree = parse(ptx)
         self._text = ptx
         self._device = Device()
-        self._programs: dict[str, Program] = {}
+        self._programs: dict[tuple[str, str], Program] = {}
         self._map_variables()
 
     @property
@@ -79,16 +81,20 @@ class Module:
         sanitize: bool = True,
         seed: int | None = None,
         arithmetic: str = "hardware",
-        trace: str | None = None,
+        trace: str | os.PathLike[str] | None = None,
         max_instructions: int | None = None,
         dependent: bool = False,
         progress: Progress | None = None,
+        chip: str | None = None,
     ) -> Report:
         """Runs a kernel over a grid and returns when all of it is done.
 
         An ndarray argument is a device buffer, updated in place; numbers take the parameter's type; bytes
         fill a by-value parameter. `seed` makes warps take turns, and asynchronous operations end, at random;
         `arithmetic="exact"` makes matrix instructions add in float32 without the hardware's truncation.
+        `chip` names the GPU that it runs as, such as "sm_90a" for PTX for sm_80, whose sums and limits may
+        differ; without it, that of the module's target. `max_instructions` ends a launch in Fault after so
+        many warp instructions; without it, an endless loop that does something runs for ever.
         `dependent`: as a programmatic dependent launch, what was launched before may go on beside it, so that
         the sanitizer reports global memory that is touched before griddepcontrol.wait.
         Raises PtxError for instructions that aren't supported, Fault, Deadlock, and WeftError for a launch
@@ -102,7 +108,8 @@ class Module:
             raise WeftError(f"progress must be a function of two numbers, got {shown(progress)}")
         if trace is not None and not isinstance(trace, str | os.PathLike):
             raise WeftError(f"trace must be a path, got {shown(trace)}")
-        program = self._program(kernel)
+        room = _most_shared(self.target) if chip is None else _chip(chip, self.target).shared_bytes
+        program = self._program(kernel, chip or self.target)
         dynamic = program.shared_dynamic - program.shared_static + shared_bytes if shared_bytes else 0
         total = program.shared_static + dynamic
         directives = self._tree.functions[kernel].directives
@@ -113,7 +120,7 @@ class Module:
         launch = Launch(
             blocks, _dims("block", block), total, dynamic, arithmetic, clusters, explicit, dependent
         )
-        _check(launch, kernel, directives, self.target)
+        _check(launch, kernel, directives, room)
         device = self._device.copy()
         buffers = Buffers(device)
         device.params = Segment("param", 0, parameters(program, args, buffers, kernel), writable=False)
@@ -132,18 +139,18 @@ class Module:
         counters = _counters(program, totals) | observers.counters()
         return Report(totals.instructions, counters, observers.findings(), "".join(device.printed))
 
-    def _program(self, kernel: str) -> Program:
+    def _program(self, kernel: str, chip: str) -> Program:
         if not isinstance(kernel, str):
             raise WeftError(f"expects a kernel's name, got {shown(kernel)}")
-        if kernel not in self._programs:
+        if (kernel, chip) not in self._programs:
             entry = self._tree.functions.get(kernel)
             if entry is None or not entry.is_entry:
                 raise WeftError(
                     f"the module has no kernel '{kernel}': it has {', '.join(self.kernels) or 'none'}"
                     f"{did_you_mean(kernel, self.kernels)}"
                 )
-            self._programs[kernel] = Program(self._tree, entry)
-        return self._programs[kernel]
+            self._programs[kernel, chip] = Program(self._tree, entry, chip)
+        return self._programs[kernel, chip]
 
     def _map_variables(self) -> None:
         constants = [v for v in self._tree.variables if v.space == "const"]
@@ -256,6 +263,15 @@ def _cluster(given: Dim3, kernel: str, directives: Mapping[str, tuple[int, ...]]
     return given, size > 1 or bool(fixed) or "explicitcluster" in directives
 
 
+def _chip(given: Any, target: str) -> Chip:
+    """The chip that a launch names, which must run the module's PTX."""
+    if not (isinstance(given, str) and given in CHIPS):
+        raise WeftError(f"chip {unknown_chip(given if isinstance(given, str) else shown(given))}")
+    if not can_run(given, target):
+        raise WeftError(f"chip must be one that runs PTX for {target}, got {given}")
+    return CHIPS[given]
+
+
 def _most_shared(target: str) -> int:
     """The shared memory that a block can have on the chips that run the module."""
     chip = CHIPS.get(target)
@@ -270,15 +286,14 @@ def _flag(what: str, given: Any) -> bool:
     return bool(given)
 
 
-def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]], target: str) -> None:
-    """Refuses what a driver refuses."""
+def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]], room: int) -> None:
+    """Refuses what a driver refuses; `room` is the shared memory that a block can have."""
     if any(g % c for g, c in zip(launch.grid, launch.cluster, strict=True)):
         raise WeftError(f"a grid of {launch.grid} blocks can't be cut into clusters of {launch.cluster}")
     if not (isinstance(launch.arithmetic, str) and launch.arithmetic in ("hardware", "exact")):
         raise WeftError(f"arithmetic must be 'hardware' or 'exact', got {shown(launch.arithmetic)}")
     if complaint := block_complaint(launch.block) or grid_complaint(launch.grid):
         raise WeftError(f"kernel '{kernel}': {complaint}")
-    room = _most_shared(target)
     if launch.shared_bytes > room:
         raise WeftError(
             f"kernel '{kernel}' needs {launch.shared_bytes} bytes of shared memory, a block has {room}"

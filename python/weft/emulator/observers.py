@@ -1,5 +1,7 @@
 """Who looks on at a launch: the sanitizer, the trace, or both."""
 
+import os
+
 from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.program import Program
 from weft.emulator.sanitizer import Finding, Findings, Sanitizer, instrumented
@@ -13,7 +15,12 @@ class Observers:
     """Makes the watch of each wave, and gathers what they found; `trace` is the file to write, if any."""
 
     def __init__(
-        self, text: str, program: Program, launch: Launch, sanitize: bool, trace: str | None
+        self,
+        text: str,
+        program: Program,
+        launch: Launch,
+        sanitize: bool,
+        trace: "str | os.PathLike[str] | None",
     ) -> None:
         self._found = Findings(text)
         self._sanitize = sanitize

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from weft.emulator import flow
+from weft.emulator import flow, left_out
 from weft.emulator.decode import FunctionCode, Op
 from weft.emulator.ends import collective, jump, leave, skip
 from weft.emulator.errors import PtxError
@@ -65,11 +65,11 @@ class Program:
     """A kernel ready to run: blocks, the widths of its register slots, and what its CTAs need.
 
     `shared_static` counts bytes of declared shared memory; dynamic shared memory follows it, at
-    `shared_dynamic`.
+    `shared_dynamic`. `chip` is the one that it runs as.
     """
 
-    def __init__(self, tree: Tree, entry: Function) -> None:
-        self.target = tree.target
+    def __init__(self, tree: Tree, entry: Function, chip: str) -> None:
+        self.target, self.chip = tree.target, chip
         self.slots = Slots()
         self.blocks: list[Block] = []
         self.codes: dict[str, FunctionCode] = {}
@@ -170,7 +170,7 @@ class Program:
     def _decode_one(self, code: FunctionCode, at: int, instruction: Instruction, after: int) -> None:
         block = self.blocks[at]
         prefix, decoder = _decoder(instruction)
-        op = Op(instruction, prefix, code, self.target)
+        op = Op(instruction, prefix, code, self.target, self.chip)
         op.next, op.block = after, at
         made = decoder(op)
         op.done()
@@ -212,6 +212,8 @@ def _lay_out_frame(code: FunctionCode) -> None:
 
 
 def _decoder(instruction: Instruction) -> tuple[str, Callable[[Op], Step | Collective | End]]:
+    if why := left_out.reason(instruction.opcode):
+        raise PtxError(f"{instruction.opcode}: {why}", *instruction.place)
     found = TABLE.find(instruction.opcode)
     if found is None:
         raise PtxError(f"unsupported instruction '{instruction.opcode}'", *instruction.place)

@@ -1,6 +1,7 @@
 """The trace of a launch: a timeline that Chrome's and Perfetto's viewers open, and counters."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ class Recorder:
     Raises WeftError at once for a file that can't be written: a launch takes long.
     """
 
-    def __init__(self, path: str, program: Program, launch: Launch) -> None:
+    def __init__(self, path: "str | os.PathLike[str]", program: Program, launch: Launch) -> None:
         self.path, self.program, self.launch = Path(path), program, launch
         self._written(system.check_writable)
         self.events: list[dict[str, Any]] = []
@@ -87,11 +88,12 @@ class Recorder:
 
     def counters(self) -> dict[str, int]:
         """Instructions by class, tensor operations, bank conflicts, and how many blocks a chip holds."""
-        return dict(sorted(self.counts.items())) | _occupancy(self.program.target, self.launch)
+        return dict(sorted(self.counts.items())) | _occupancy(self.program.chip, self.launch)
 
     def write(self) -> None:
         """Writes the file, whole or not at all. Raises WeftError where it can't be written."""
         other = {"counters": self.counters(), "dropped events": self.dropped, "target": self.program.target}
+        other |= {"chip": self.program.chip}
         content = {"traceEvents": self.events, "displayTimeUnit": "ns", "otherData": other}
         self._written(lambda path: system.write(path, json.dumps(content).encode()))
 

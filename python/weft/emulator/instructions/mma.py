@@ -119,8 +119,8 @@ def _rule(op: Op, form: Any) -> Accumulation:
 
 
 def chip_number(op: Op) -> int:
-    """The number in the name of the module's chip."""
-    return CHIPS[op.target].number if op.target in CHIPS else 0
+    """The number in the name of the chip that the kernel runs as."""
+    return CHIPS[op.chip].number if op.chip in CHIPS else 0
 
 
 def _scales(

@@ -1,0 +1,24 @@
+"""What PTX has and the emulator leaves out, with the reason that a program is refused with."""
+
+_TEXTURES = "textures and surfaces aren't emulated"
+_MULTICAST = "multicast objects of several GPUs aren't emulated"
+
+LEFT_OUT = {
+    **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"), _TEXTURES),
+    "multimem": _MULTICAST,
+    "st.bulk": "filling shared memory in bulk isn't emulated",
+    "ld.async": "asynchronous loads aren't emulated",
+    "fma.oob": "results for operands out of bounds aren't emulated",
+    "shfl": "it needs .sync from sm_70 on",
+    "vote": "it needs .sync from sm_70 on",
+}
+"""Instructions by their first words, or by an opcode and a modifier that stands anywhere behind it."""
+
+
+def reason(opcode: str) -> str | None:
+    """Why an instruction isn't executed; None for one that isn't listed."""
+    first, *modifiers = opcode.split(".")
+    if first in ("shfl", "vote") and "sync" in modifiers:
+        return None
+    found = (LEFT_OUT.get(name) for name in (first, *(f"{first}.{modifier}" for modifier in modifiers)))
+    return next((why for why in found if why is not None), None)
