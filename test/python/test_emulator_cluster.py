@@ -397,6 +397,7 @@ def test_a_cluster_takes_over_another_together(seed):
     body = f"""
       setp.eq.u32 %p1, %r0, 0; setp.eq.u32 %p5, %r2, 0; and.pred %p5, %p1, %p5;
       @%p1 mbarrier.init.shared.b64 [bar], 1;
+      @%p1 fence.mbarrier_init.release.cluster;
       {SYNC}
       mov.u32 %r20, %ctaid.x; mov.u32 %r22, 0;
     WORK:
@@ -433,6 +434,7 @@ def test_clusters_of_one_launch_run_together_and_all_run():
       @%p1 atom.shared::cluster.add.u32 %r7, [%r6], 1;
       {SYNC}
       ld.shared::cluster.u32 %r8, [%r6]; st.global.u32 [%rd2], %r8;
+      {SYNC}
     """
     out, _ = launch(body, (3, 4, 20), (1, 4, 2), block=96)
     assert (out == 8).all()

@@ -58,8 +58,10 @@ def test_generic_addresses_and_other_orders_of_modifiers():
       mov.u64 %rd3, bar; cvta.shared.u64 %rd3, %rd3;
       mbarrier.init.b64 [%rd3], 1;
       mbarrier.arrive.release.cluster.b64 %rd4, [%rd3];
+    WAIT:
       mbarrier.try_wait.parity.acquire.cluster.b64 %p1, [%rd3], 0, 0x989680;
-      @%p1 mbarrier.test_wait.acquire.cta.b64 %p2, [%rd3], %rd4;
+      @!%p1 bra WAIT;
+      mbarrier.test_wait.acquire.cta.b64 %p2, [%rd3], %rd4;
       selp.u32 %r9, 1, 0, %p2; st.global.u32 [%rd2], %r9;
     """
     assert launch(body, 1, 1)[0].tolist() == [1]

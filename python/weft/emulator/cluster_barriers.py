@@ -45,9 +45,10 @@ class ClusterBarriers:
             raise Fault("barrier.cluster.arrive again before barrier.cluster.wait", line, thread)
         self.arrived = self.arrived | threads
         watch = self.machine.wave.watch
-        if watch is not None and not relaxed:
+        if watch is not None:
+            came = watch.came_relaxed if relaxed else watch.came
             for cluster, mine in self._by_cluster(threads):
-                watch.came(self._phases[cluster], mine)
+                came(self._phases[cluster], mine)
         self._check(line)
 
     def wait(self, group: "Group", after: int, line: int) -> int:

@@ -61,6 +61,16 @@ def collective(made: Collective, after: int) -> End:
     return End(run, (after,), made)
 
 
+def together(machine: "Machine", group: "Group") -> bool:
+    """Whether the whole warps of a group are there, as an `.aligned` instruction takes them."""
+    if group.lanes.mask is not None:
+        if not machine.gather(group, None):
+            return False
+        if machine.wave.watch is not None:
+            _tell_divergence(machine, group)
+    return True
+
+
 def _tell_divergence(machine: "Machine", group: "Group") -> None:
     """A whole warp was to come, and threads that are missing now have exited or never were."""
     lanes = group.lanes

@@ -101,6 +101,7 @@ class Machine:
                     return False
                 stop += _TURN
         if ready or self.barriers.waited_for() or self.clusters.waiting:
+            self._tell_lacking()
             raise Deadlock(self.waiting())
         while wave.delayed:
             wave.deliver()
@@ -366,6 +367,13 @@ class Machine:
                 ]
 
     # Deadlock
+
+    def _tell_lacking(self) -> None:
+        """Tells of the groups that wait for lanes or warps that an `.aligned` instruction takes."""
+        for group in self.ready.values():
+            block, watch = self.program.blocks[group.block], self.wave.watch
+            if watch is not None and group.stalled and not group.awaits and block.whole:
+                watch.divergence(block.waits, group.lanes.threads(), block.line)
 
     def waiting(self) -> list[str]:
         """One line for every warp that waits, or goes round in a loop, and one for every mbarrier."""

@@ -59,6 +59,8 @@ class Mbarriers:
         self.phases = 0
         self.alive: dict[tuple[int, int], int] = {}
         """The barriers between init and inval, with the line of their init."""
+        self.turned: set[tuple[int, int]] = set()
+        """The barriers that have completed a phase."""
         self.waiting: dict[tuple[int, int], dict[Group, None]] = {}
 
     # The operations
@@ -75,6 +77,7 @@ class Mbarriers:
             )
         self._place(cta, offset, line)
         self.alive[cta, offset] = line
+        self.turned.discard((cta, offset))
         self._put(cta, offset, State(count, count, 0, 0))
         self._tell("init", cta, offset, threads, line)
         self._wake(cta, offset)
@@ -182,6 +185,7 @@ class Mbarriers:
             return
         self._put(cta, offset, state._replace(pending=state.expected, parity=state.parity ^ 1))
         self.phases += 1
+        self.turned.add((cta, offset))
         self._tell("phase", cta, offset, None, line)
         self._wake(cta, offset)
 

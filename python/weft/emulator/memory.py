@@ -171,6 +171,8 @@ class Memory:
         self._threads = 32 * len(cta_of_row)
         self.strong = False
         """Whether what is accessed now is volatile, relaxed, acquire or release: threads may meet there."""
+        self.by_unit = False
+        """Whether what is stored now comes from the unit that gives out tensor memory."""
         self.storing: Array | None = None
         """What a plain store writes, while its access is told to who looks on."""
         self.bytes: dict[str, int] = {}

@@ -4,7 +4,7 @@ import os
 
 from weft.emulator.errors import Deadlock, Fault
 from weft.emulator.program import Program
-from weft.emulator.sanitizer import Finding, Findings, Sanitizer, instrumented
+from weft.emulator.sanitizer import Finding, Findings, Kernel, Sanitizer, instrumented
 from weft.emulator.trace import Recorder
 from weft.emulator.watch import Several, Watch
 from weft.emulator.wave import Launch, Wave
@@ -33,7 +33,7 @@ class Observers:
         """The watch of a wave that begins; None where nobody looks on."""
         watches: list[Watch] = []
         if self._sanitize:
-            watches.append(Sanitizer(wave, self._found, calls=len(self.program.codes) > 1))
+            watches.append(Sanitizer(wave, self._found, Kernel.of(self.program)))
         if self._recorder is not None:
             watches.append(self._recorder.watch(wave))
         return Several(watches) if len(watches) > 1 else watches[0] if watches else None

@@ -57,6 +57,8 @@ class Block:
     line: int = 0
     waits: str = ""
     """The opcode that ends the block, where that is more than going on."""
+    whole: bool = False
+    """Whether that takes whole warps, or warpgroups, together."""
     members: int | None = None
     """The slot of the member mask, where the block is a collective instruction that has one."""
 
@@ -172,6 +174,7 @@ class Program:
         prefix, decoder = _decoder(instruction)
         op = Op(instruction, prefix, code, self.target, self.chip)
         op.next, op.block = after, at
+        opcode = instruction.opcode.split(".")
         made = decoder(op)
         op.done()
         block.opcodes.append(prefix)
@@ -184,6 +187,7 @@ class Program:
             block.end = collective(made, after) if isinstance(made, Collective) else made
             block.waits, block.line = prefix, instruction.place.line
             block.members = made.members if isinstance(made, Collective) else None
+            block.whole = (isinstance(made, Collective) and made.members is None) or "aligned" in opcode
             if guard is not None:
                 block.end = skip(block.end, *guard, after)
         else:

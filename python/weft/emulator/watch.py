@@ -58,6 +58,9 @@ class Watch:
     def came(self, barrier: object, threads: Bools) -> None:
         """Threads arrive at a barrier and go on (bar.arrive, barrier.cluster.arrive)."""
 
+    def came_relaxed(self, barrier: object, threads: Bools) -> None:
+        """Threads arrive with `.relaxed` and go on: only what a fence published before is passed on."""
+
     def passed(self, barrier: object, threads: Bools) -> None:
         """Threads go on from a barrier: what others did before they `came` there, has happened before."""
 
@@ -75,6 +78,9 @@ class Watch:
 
     def waited(self, threads: Bools, line: int) -> None:
         """Threads have waited for the launches before (griddepcontrol.wait)."""
+
+    def registers_changed(self, grows: bool, count: int, threads: Bools, line: int) -> None:
+        """Warps ask for so many registers for each thread (setmaxnreg.inc), or keep so many (.dec)."""
 
     def tensor_memory(self, event: str, cta: int, column: int, columns: int, line: int) -> None:
         """Columns of tensor memory: alloc, dealloc, relinquish."""

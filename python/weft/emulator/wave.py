@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from weft.emulator.sanitizer.registers import RegisterState
     from weft.emulator.watch import Watch
 
+_SPURIOUS = 0.1
 Dim3 = tuple[int, int, int]
 
 
@@ -124,6 +125,10 @@ class Wave:
         self.watch: Watch | None = None
         self.registers: RegisterState | None = None
         """What the sanitizer knows of registers."""
+        self.failed_waits: set[tuple[int, bool]] | None = None
+        """The lines of waits for mbarriers that have failed for no reason, as they may, each for a fresh one
+        and for one that has completed a phase; None: none shall.
+        """
         self.random: random.Random | None = None
         self.delayed: list[Callable[[], None]] = []
         self.cta_numbers: npt.NDArray[np.intp] = np.array(cta_numbers)
@@ -174,6 +179,15 @@ class Wave:
         """Lets one operation that was put off take effect."""
         assert self.random is not None
         self.delayed.pop(self.random.randrange(len(self.delayed)))()
+
+    def fails(self, line: int, turned: bool) -> bool:
+        """Whether a wait for an mbarrier fails although its phase is complete."""
+        if self.failed_waits is None:
+            return False
+        if (line, turned) not in self.failed_waits:
+            self.failed_waits.add((line, turned))
+            return True
+        return self.random is not None and self.random.random() < _SPURIOUS
 
     def cluster_rank(self, cta: int) -> int:
         """The rank in its cluster of the wave's CTA number `cta`."""

@@ -102,7 +102,7 @@ def copy(op: Op) -> Step:
         for one, at, cta in lanes.singles():
             count = _checked(one, int(sizes[at]), int(places[at]), int(begins[at]), line)
             if isinstance(source, SharedPlace):
-                data = _from_shared(one, int(begins[at]), count, line)
+                data = _from_shared(one, int(begins[at]), count, line, _mark(int(marks[at]), stride))
             else:
                 left, right = (int(edge[at]) for edge in edges) if edges else (0, 0)
                 data = _from_global(one, int(begins[at]), count, line, left, right)
@@ -175,11 +175,19 @@ def _from_global(one: Lanes, address: int, size: int, line: int, left: int, righ
     return out
 
 
-def _from_shared(one: Lanes, place: int, size: int, line: int) -> Octets:
+def _mark(place: int, stride: int) -> tuple[int, int]:
+    """The CTA and the offset of an mbarrier."""
+    cta, offset = divmod(place, stride)
+    return cta, offset
+
+
+def _from_shared(
+    one: Lanes, place: int, size: int, line: int, barrier: tuple[int, int] | None = None
+) -> Octets:
     cta, offset = divmod(place, one.wave.memory.shared_stride)
     offsets = offset + np.arange(size)
     shared = bulk_memory.bounded(one, cta, offsets, line)
-    tell_shared(one, "load", cta, offsets, line)
+    tell_shared(one, "load", cta, offsets, line, barrier)
     return shared[offsets]
 
 
@@ -222,9 +230,9 @@ def reduce(op: Op) -> Step:
         begins, stride = source.of(lanes), lanes.wave.memory.shared_stride
         for one, at, _ in lanes.singles():
             count = _checked(one, int(sizes[at]), int(places[at]), int(begins[at]), line)
-            data = _from_shared(one, int(begins[at]), count, line)
+            own, mark = _mark(int(marks[at]), stride)
+            data = _from_shared(one, int(begins[at]), count, line, (own, mark))
             owner, offset = divmod(int(places[at]), stride)
-            own, mark = divmod(int(marks[at]), stride)
             arrive(one, data, (owner,), offset + np.arange(count), (own, mark), False, line, write=write)
 
     return run

@@ -11,7 +11,7 @@ from weft.emulator.groups import Group
 from weft.emulator.lanes import Lanes
 from weft.emulator.steps import compute, nothing, tell
 from weft.emulator.syntax import Name, Targets
-from weft.emulator.table import End, Step, Table
+from weft.emulator.table import Collective, End, Step, Table
 from weft.emulator.types import U32, U64
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ def griddepcontrol(op: Op) -> Step:
     return tell(lambda watch, threads: watch.waited(threads, op.line)) if which == "wait" else nothing
 
 
-@table.step("setmaxnreg")
-def setmaxnreg(op: Op) -> Step:
-    """Registers are plenty."""
-    op.choice(["inc", "dec"])
+@table.collective("setmaxnreg")
+def setmaxnreg(op: Op) -> Collective:
+    """Registers are plenty: whether a CTA would have them is for the sanitizer."""
+    grows = op.choice(["inc", "dec"]) == "inc"
     op.flag("sync")
     op.flag("aligned")
     op.type("u32")
@@ -103,7 +103,7 @@ def setmaxnreg(op: Op) -> Step:
     count = op.immediate(0)
     if count % 8 or not 24 <= count <= 256:
         op.fail(f"expects 24 to 256 registers, a multiple of 8, got {count}")
-    return nothing
+    return Collective(tell(lambda watch, threads: watch.registers_changed(grows, count, threads, op.line)))
 
 
 @table.step("nanosleep")

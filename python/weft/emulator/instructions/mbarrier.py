@@ -197,7 +197,8 @@ def pending_count(op: Op) -> Step:
 def wait(op: Op) -> End:
     """`mbarrier.try_wait{.parity}… done, [barrier], state or parity{, time}`; test_wait too.
 
-    Both may answer False at any time. As a False only makes a program ask again, they let others go first.
+    try_wait may answer False at any time, and does so once or twice where the sanitizer looks on. As a False
+    only makes a program ask again, they let others go first.
     """
     by_parity = op.flag("parity")
     barrier = BarrierOperand(op, 1, _modifiers(op))
@@ -207,7 +208,8 @@ def wait(op: Op) -> End:
     if len(op.operands) == 4:
         op.source(3, U32)
     after, line = op.next, op.line
-    patience = WAIT_TICKS if op.prefix == "mbarrier.try_wait" else TEST_TICKS
+    tries = op.prefix == "mbarrier.try_wait"
+    patience = WAIT_TICKS if tries else TEST_TICKS
 
     def run(machine: "Machine", group: Group) -> int:
         lanes = group.lanes
@@ -216,6 +218,9 @@ def wait(op: Op) -> End:
         parity = asked & np.uint32(1) if by_parity else asked >> np.uint64(63)
         done = _completed(lanes, places, parity, line)
         count = int(np.count_nonzero(done))
+        if count and tries and lanes.wave.fails(line, _turned(lanes, places, done)):
+            lanes.write(result, np.zeros_like(done))
+            return after
         if count == lanes.active or group.gave_up:
             group.gave_up = False
             lanes.write(result, done)
@@ -245,6 +250,12 @@ def _completed(lanes: Lanes, places: Addresses, parity: Array, line: int) -> Boo
             mbarriers.state(*divmod(int(place), stride), line)
     done: Bools = ((words >> np.uint64(63)) != parity) & enabled
     return done
+
+
+def _turned(lanes: Lanes, places: Addresses, done: Bools) -> bool:
+    """Whether the first barrier whose wait succeeds has ever completed a phase."""
+    first = divmod(int(places[done][0]), lanes.wave.memory.shared_stride)
+    return first in lanes.wave.mbarriers.turned
 
 
 def _observe(lanes: Lanes, places: Addresses, done: Bools, line: int) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from weft.emulator.barriers import BARRIERS, Reduction
 from weft.emulator.decode import Op
+from weft.emulator.ends import together
 from weft.emulator.errors import Fault
 from weft.emulator.groups import Group
 from weft.emulator.lanes import Lanes
@@ -50,7 +51,7 @@ def _barrier(
     count = op.source(first + 1, U32) if counted else 0
     after, line = op.next, op.line
 
-    def together(machine: "Machine", group: Group) -> int:
+    def come(machine: "Machine", group: Group) -> int:
         lanes = group.lanes
         barrier = _uniform(machine, group, number, line)
         needed = _uniform(machine, group, count, line) if count else None
@@ -71,9 +72,9 @@ def _barrier(
     def run(machine: "Machine", group: Group) -> int:
         parts = _same_barrier(group, number, count)
         if len(parts) == 1:
-            return together(machine, group)
+            return come(machine, group)
         for lanes in parts:
-            if together(machine, Group(group.block, group.frame, lanes)) >= 0:
+            if come(machine, Group(group.block, group.frame, lanes)) >= 0:
                 machine.put(Group(after, group.frame, lanes))
         return -1
 
@@ -110,30 +111,38 @@ def warp_sync(op: Op) -> Collective:
     return Collective(told, op.source(0, U32))
 
 
-@table.end("barrier.cluster.arrive")
+@table.wait("barrier.cluster.arrive")
 def cluster_arrive(op: Op) -> End:
     """`barrier.cluster.arrive{.release | .relaxed}{.aligned}`."""
     relaxed = op.flag("relaxed")
     op.flag("release")
-    op.flag("aligned")
+    aligned = op.flag("aligned")
     op.count(0)
     after, line = op.next, op.line
 
     def run(machine: "Machine", group: Group) -> int:
+        if aligned and not together(machine, group):
+            return -1
         machine.clusters.arrive(group, line, relaxed)
         return after
 
     return End(run, (after,))
 
 
-@table.end("barrier.cluster.wait")
+@table.wait("barrier.cluster.wait")
 def cluster_wait(op: Op) -> End:
     """`barrier.cluster.wait{.acquire}{.aligned}`."""
     op.flag("acquire")
-    op.flag("aligned")
+    aligned = op.flag("aligned")
     op.count(0)
     after, line = op.next, op.line
-    return End(lambda machine, group: machine.clusters.wait(group, after, line), (after,))
+
+    def run(machine: "Machine", group: Group) -> int:
+        if aligned and not together(machine, group):
+            return -1
+        return machine.clusters.wait(group, after, line)
+
+    return End(run, (after,))
 
 
 _ORDERS = ("sc", "acq_rel", "acquire", "release")

@@ -77,7 +77,10 @@ def alloc(op: Op) -> End:
         if served.any():
             first = served & (np.arange(32) == 0)
             writing = lanes.narrowed(first)
-            lanes.wave.memory.store(writing, address.space, address(lanes), columns, 4, line)
+            memory = lanes.wave.memory
+            memory.by_unit = True
+            memory.store(writing, address.space, address(lanes), columns, 4, line)
+            memory.by_unit = False
         waiting = lanes.enabled() & ~served
         if not waiting.any():
             return after

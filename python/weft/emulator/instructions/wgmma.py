@@ -19,7 +19,7 @@ from weft.emulator.instructions.sparse import Sparse
 from weft.emulator.lanes import Lanes
 from weft.emulator.steps import tell
 from weft.emulator.syntax import Operand
-from weft.emulator.table import Collective, Step, Table
+from weft.emulator.table import Collective, Table
 from weft.emulator.types import U64, Array
 from weft.isa import accumulation, mma_fragments, wgmma
 from weft.isa.descriptors import MatrixDescriptor
@@ -146,25 +146,25 @@ def _matrix(
     return matrix.T if transposed else matrix
 
 
-@table.step("wgmma.fence")
-def fence(op: Op) -> Step:
+@table.collective("wgmma.fence")
+def fence(op: Op) -> Collective:
     op.flag("sync", "aligned")
     op.count(0)
-    return tell(lambda watch, threads: watch.fence("wgmma", threads, op.line))
+    return Collective(tell(lambda watch, threads: watch.fence("wgmma", threads, op.line)))
 
 
-@table.step("wgmma.commit_group")
-def commit_group(op: Op) -> Step:
+@table.collective("wgmma.commit_group")
+def commit_group(op: Op) -> Collective:
     op.flag("sync", "aligned")
     op.count(0)
-    return tell(lambda watch, threads: watch.async_commit("wgmma", threads, op.line))
+    return Collective(tell(lambda watch, threads: watch.async_commit("wgmma", threads, op.line)))
 
 
-@table.step("wgmma.wait_group")
-def wait_group(op: Op) -> Step:
+@table.collective("wgmma.wait_group")
+def wait_group(op: Op) -> Collective:
     op.flag("sync", "aligned")
     op.count(1)
     pending = op.immediate(0)
     if pending < 0:
         op.fail(f"can't leave {pending} groups pending")
-    return tell(lambda watch, threads: watch.async_done("wgmma", threads, op.line, pending))
+    return Collective(tell(lambda watch, threads: watch.async_done("wgmma", threads, op.line, pending)))

@@ -1,16 +1,21 @@
 """The sanitizer of a wave: hears its events and compares them with what the threads may rely on."""
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from weft.emulator.errors import Fault, Thread
 from weft.emulator.memory import Access
+from weft.emulator.program import Program
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
+from weft.emulator.sanitizer.dataflow import ignored_waits
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.launch_before import LaunchBefore
+from weft.emulator.sanitizer.mbarrier_uses import MbarrierUses
 from weft.emulator.sanitizer.races import Races
+from weft.emulator.sanitizer.register_pool import RegisterPool
 from weft.emulator.sanitizer.registers import RegisterState
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
 from weft.emulator.types import Bools
@@ -18,7 +23,34 @@ from weft.emulator.watch import Offsets, Watch
 from weft.emulator.wave import Wave
 
 _FEW = 8
+_RELEASES = ("acq_rel.", "sc.", "release.")
 _OWN_PROXY = ("bulk", "st.async", "wgmma", "tcgen05")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What a program says of itself that rules depend on.
+
+    `calls`: it has functions; `tensor_fences`: which of tcgen05.fence::before_thread_sync and
+    ::after_thread_sync it has, since compilers that have none order tensor memory by barriers alone;
+    `most_registers` is what `.maxnreg` gives a thread; `ignored_waits` are the lines of waits for mbarriers
+    whose result nothing reads.
+    """
+
+    calls: bool = False
+    tensor_fences: frozenset[str] = frozenset()
+    most_registers: int | None = None
+    ignored_waits: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, program: Program) -> "Kernel":
+        """What a program says."""
+        opcodes = {opcode for block in program.blocks for opcode in block.opcodes}
+        fences = frozenset(
+            kind for kind in ("before", "after") if f"tcgen05.fence::{kind}_thread_sync" in opcodes
+        )
+        most = program.entry.function.directives.get("maxnreg")
+        return cls(len(program.codes) > 1, fences, most[0] if most else None, ignored_waits(program))
 
 
 class Sanitizer(Watch):
@@ -28,20 +60,25 @@ class Sanitizer(Watch):
     found, and no warp that communicates by its lanes' lock step is blamed.
     """
 
-    def __init__(self, wave: Wave, findings: Findings, calls: bool = False) -> None:
+    def __init__(self, wave: Wave, findings: Findings, kernel: Kernel = Kernel()) -> None:
         self.wave, self.findings = wave, findings
-        self.clocks = VectorClocks(wave.warps)
+        self.clocks = VectorClocks(wave.warps, kernel.tensor_fences)
         self.races = Races(wave, self.clocks, findings)
-        self.tensor = TensorMemory(wave, self.clocks, findings)
+        self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
+        self.mbarriers = MbarrierUses(wave, self.clocks, findings)
+        self.pool = RegisterPool(wave, findings, kernel.most_registers)
         self.registers = wave.registers = RegisterState(wave, self.clocks, findings)
         dependent = wave.launch.dependent
         self.launch_before = LaunchBefore(wave, self.clocks, findings) if dependent else None
         self._locations: dict[Hashable, Clocks] = {}
         self._barriers: dict[tuple[int, int], tuple[Clocks, Clocks]] = {}
         self._came: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
-        self._initialised: dict[tuple[int, int], int] = {}
+        self._made_visible: dict[int, Clocks] = {}
+        self._ended: Bools = np.zeros(len(wave.cta_numbers), np.bool_)
         self._local: Bools = np.zeros((0, 0), np.bool_)
-        self._calls = calls
+        self._calls = kernel.calls
+        self._ignored_waits = kernel.ignored_waits
+        wave.failed_waits = {(line, turned) for line in kernel.ignored_waits for turned in (False, True)}
 
     # Accesses
 
@@ -51,6 +88,8 @@ class Sanitizer(Watch):
         if access.kind == "atomic" or self.wave.memory.strong:
             self._synchronise(access)
         if access.segment is self.wave.memory.shared:
+            if self.wave.launch.cluster_size > 1 and self._ended.any():
+                self._access_ended(access)
             if access.kind == "async":
                 self.races.copy(access)
             elif access.kind == "load":
@@ -139,6 +178,10 @@ class Sanitizer(Watch):
         if self.launch_before is not None and mbarrier is not None:
             pending, done = self._of(mbarrier)
             self._barriers[mbarrier] = self.launch_before.told(threads, pending), done
+        if mbarrier is not None:
+            self._use(mbarrier, rows_of(threads), line, proxy)
+            column = self.clocks.column(("mbarrier", *mbarrier), True)
+            self.mbarriers.unit_uses(mbarrier, column, self.clocks.times[column] + 1, line)
         if space == "tensor":
             for row in rows_of(threads).tolist():
                 self.tensor.access(kind, proxy, cta, offsets, row, line)
@@ -159,7 +202,7 @@ class Sanitizer(Watch):
             if kind == "load":
                 self.races.unit_reads(column, row, places, line)
             else:
-                self.races.unit_writes(column, row, places, line)
+                self.races.unit_writes(column, row, places, line, proxy == "bulk")
 
     def _unit(self, proxy: str, row: int) -> tuple[str, int]:
         """Whose groups an asynchronous operation belongs to: a warp's, those of wgmma a warpgroup's."""
@@ -193,22 +236,30 @@ class Sanitizer(Watch):
             rows_of(threads), self.clocks.empty() if clock is None else clock
         )
 
+    def came_relaxed(self, barrier: object, threads: Bools) -> None:
+        """Only what a fence has made visible before is passed on."""
+        clock = self._came.get(barrier, self.clocks.empty())
+        for row in rows_of(threads).tolist():
+            if row in self._made_visible:
+                clock = np.maximum(self.clocks.fitted(clock), self.clocks.fitted(self._made_visible[row]))
+        self._came[barrier] = clock
+
     def passed(self, barrier: object, threads: Bools) -> None:
         if (clock := self._came.get(barrier)) is not None:
             self.clocks.acquire(rows_of(threads), clock)
 
     def mbarrier(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
         key = cta, offset
-        if event == "init":
-            self._init(key, line, threads)
-        elif event == "inval":
-            self._initialised.pop(key, None)
-        elif event in ("arrive", "complete_tx", "expect_tx") and threads is not None:
+        if event in ("init", "inval"):
+            change = self.mbarriers.init if event == "init" else self.mbarriers.inval
+            change(key, int(rows_of(threads)[0]) if threads is not None else 0, line)
+        elif event in ("arrive", "expect_tx") and threads is not None:
             rows = rows_of(threads)
+            self._use(key, rows, line)
             if event == "arrive":
                 self._arrive(key, rows)
         elif event == "commit":
-            self._commit(key, threads)
+            self._commit(key, threads, line)
         elif event == "phase":
             both = (self.clocks.fitted(clock) for clock in self._of(key))
             self._barriers[key] = self.clocks.empty(), np.maximum(*both)
@@ -216,6 +267,10 @@ class Sanitizer(Watch):
             self.clocks.times[column] += 1
         elif event == "observe" and threads is not None:
             rows = rows_of(threads)
+            self._use(key, rows, line)
+            if line in self._ignored_waits:
+                message = f"nothing uses the result of the wait for the mbarrier at 0x{offset:x}"
+                self.findings.add("wait-ignored", message, line, self._first(threads), offset)
             self.clocks.acquire(rows, self._of(key)[1])
             column = self.clocks.column(("mbarrier", *key), True)
             for row in rows.tolist():
@@ -225,18 +280,44 @@ class Sanitizer(Watch):
         found = self._barriers.get(key)
         return found if found is not None else (self.clocks.empty(), self.clocks.empty())
 
-    def _init(self, key: tuple[int, int], line: int, threads: Bools | None) -> None:
-        if key in self._initialised:
-            thread = self._first(threads) if threads is not None else None
-            message = f"the mbarrier at 0x{key[1]:x} was initialised at line {self._initialised[key]}"
-            self.findings.add("mbarrier-init-twice", message, line, thread, key[1])
-        self._initialised[key] = line
-
     def _arrive(self, key: tuple[int, int], rows: Rows) -> None:
         pending, done = self._of(key)
         self._barriers[key] = self.clocks.release(rows, pending), done
 
-    def _commit(self, key: tuple[int, int], threads: Bools | None) -> None:
+    def _use(self, key: tuple[int, int], rows: Rows, line: int, proxy: str = "") -> None:
+        """Threads, or units for them, use an mbarrier."""
+        self.mbarriers.use(key, rows, line, proxy)
+        if self._ended[key[0]]:
+            message = f"the mbarrier at 0x{key[1]:x} is used after its CTA has ended"
+            thread = self.wave.thread(int(rows[0]), 0)
+            self.findings.add("cluster-exit", message, line, thread, key[1])
+
+    def _access_ended(self, access: Access) -> None:
+        """Threads reach for shared memory of CTAs that may have ended."""
+        ctas = (access.places // np.uint64(self.wave.memory.shared_stride)).astype(np.intp)
+        gone = self._ended[np.minimum(ctas, len(self._ended) - 1)] & access.lanes.enabled()
+        if gone.any():
+            at, lane = divmod(int(gone.argmax()), 32)
+            address = int(access.address[at, lane])
+            thread = self.wave.thread(int(access.lanes.row_numbers()[at]), lane)
+            message = f"shared memory at 0x{address:x} is touched after its CTA has ended"
+            count = int(np.count_nonzero(gone))
+            self.findings.add("cluster-exit", message, access.line, thread, address, count)
+
+    def exited(self, threads: Bools, line: int) -> None:
+        live = self.wave.live
+        for cta in dict.fromkeys(self.wave.cta_of_row[rows_of(threads)].tolist()):
+            rows = self.wave.rows_of(cta)
+            if not live[rows].any():
+                known = self.clocks.of(np.arange(rows.start, rows.stop))
+                self._ended[cta] = True
+                self.races.ended(cta, known)
+                self.mbarriers.ended(cta, known)
+
+    def registers_changed(self, grows: bool, count: int, threads: Bools, line: int) -> None:
+        self.pool.changed(grows, count, rows_of(threads), line)
+
+    def _commit(self, key: tuple[int, int], threads: Bools | None, line: int) -> None:
         """Asynchronous units have done what threads (None: some of the cluster) issued so far."""
         size = self.wave.launch.warps * self.wave.launch.cluster_size
         first = key[0] // self.wave.launch.cluster_size * size
@@ -244,24 +325,42 @@ class Sanitizer(Watch):
         proxies = ("cp.async", "tcgen05") if threads is not None else ("tcgen05",)
         pending, done = self._of(key)
         if threads is not None:
+            self._use(key, rows, line, "tcgen05")
+            if self.clocks.layers > 2:
+                self.clocks.fence_tensor(rows, before=True)
             pending = self.clocks.release(rows, pending)
         for name in [(proxy, row) for proxy in proxies for row in rows.tolist()]:
             column = self.clocks.find(name)
             if column is not None:
                 self.clocks.times[column] += 1
                 pending = self.clocks.fitted(pending)
-                pending[0, column] = self.clocks.times[column]
+                pending[[0, *range(2, self.clocks.layers)], column] = self.clocks.times[column]
+                self.mbarriers.unit_uses(key, column, self.clocks.times[column], line)
         self._barriers[key] = pending, done
 
     def fence(self, kind: str, threads: Bools, line: int) -> None:
         shared = kind.startswith(("proxy.async", "proxy.tensormap")) and kind != "proxy.async.global"
+        rows = rows_of(threads)
         if shared or kind == "proxy.alias":
-            self.clocks.fence(rows_of(threads))
+            self.clocks.fence(rows)
         elif kind == "wgmma":
-            self.registers.fence(rows_of(threads))
+            self.registers.fence(rows)
+        elif kind.startswith("tcgen05::") and self.clocks.layers > 2:
+            self.clocks.fence_tensor(rows, before=kind == "tcgen05::before_thread_sync")
+        strong = kind.startswith(_RELEASES) and not kind.endswith(".cta")
+        if strong or kind == "mbarrier_init" or kind.startswith("proxy.async"):
+            self.mbarriers.fence(rows)
+        for row in rows.tolist() if strong or kind == "mbarrier_init" else ():
+            before = self._made_visible.get(row, self.clocks.empty())
+            one = np.array([row])
+            self._made_visible[row] = self.clocks.of(one) if strong else self.mbarriers.inits(row, before)
+        if strong:
+            self.clocks.step(rows)
 
     def divergence(self, name: str, threads: Bools, line: int) -> None:
-        message = f"{name} is executed by a part of a warp, and takes all of it"
+        rows = rows_of(threads)
+        unit = "warpgroup" if threads[rows].all() else "warp"
+        message = f"{name} is executed by a part of a {unit}, and takes all of it"
         self.findings.add("divergent-aligned", message, line, self._first(threads))
 
     def tensor_memory(self, event: str, cta: int, column: int, columns: int, line: int) -> None:
@@ -269,6 +368,7 @@ class Sanitizer(Watch):
 
     def done(self) -> None:
         self.tensor.done()
+        self.pool.done()
         mbarriers = self.wave.mbarriers
         for (cta, offset), line in sorted(mbarriers.alive.items()):
             try:

@@ -22,13 +22,18 @@ class VectorClocks:
     same for what is visible to the asynchronous proxy, too.
 
     The first columns are the warps'; more are those of asynchronous units, one for each whose end is awaited
-    on its own. Both clocks are joined together wherever threads synchronise.
+    on its own. All layers are joined together wherever threads synchronise. With `tensor_fences` there are
+    one more, of what was followed by tcgen05.fence::before_thread_sync; `met` is what of that a warp itself
+    has received before a tcgen05.fence::after_thread_sync.
     """
 
-    def __init__(self, warps: int) -> None:
+    def __init__(self, warps: int, tensor_fences: frozenset[str] = frozenset()) -> None:
         self.warps = warps
         self.width = warps
-        self._both: Clocks = np.zeros((2, warps, warps + _ROOM), np.int32)
+        self.layers = 3 if tensor_fences else 2
+        self._published = 2 if "before" in tensor_fences else 0
+        self._both: Clocks = np.zeros((self.layers, warps, warps + _ROOM), np.int32)
+        self.met: Clocks = np.zeros((warps, warps + _ROOM), np.int32)
         every = np.arange(warps)
         self._both[0, every, every] = 1
         self._columns: dict[Hashable, int] = {}
@@ -55,8 +60,9 @@ class VectorClocks:
             at = self._columns[name] = self.width
             self.width += 1
             if self.width > self._both.shape[2]:
-                more = np.zeros((2, self.warps, self.width), np.int32)
+                more = np.zeros((self.layers, self.warps, self.width), np.int32)
                 self._both = np.concatenate([self._both, more], axis=2)
+                self.met = np.concatenate([self.met, more[0]], axis=1)
                 self.through_proxy = np.concatenate([self.through_proxy, np.zeros(self.width, np.bool_)])
             self.names[at], self.times[at] = name, 0
             self.through_proxy[at] = through_proxy
@@ -68,7 +74,12 @@ class VectorClocks:
 
     def empty(self) -> Clocks:
         """A clock that knows nothing, for `release` and `acquire`."""
-        return np.zeros((2, self._both.shape[2]), np.int32)
+        return np.zeros((self.layers, self._both.shape[2]), np.int32)
+
+    def of(self, rows: Rows) -> Clocks:
+        """What any of the warps knows, as a clock of its own."""
+        joined: Clocks = self._both[:, rows].max(axis=1)
+        return joined
 
     def release(self, rows: Rows, clock: Clocks) -> Clocks:
         """`clock` joined with what the warps know; what they do from here on is later."""
@@ -95,6 +106,19 @@ class VectorClocks:
         """Makes what the warps know visible to the asynchronous proxy."""
         self._both[1, rows] = self._both[0, rows]
         self.step(rows)
+
+    @property
+    def published(self) -> Clocks:
+        """What was followed by tcgen05.fence::before_thread_sync; in a kernel that has none, all."""
+        published: Clocks = self._both[self._published]
+        return published
+
+    def fence_tensor(self, rows: Rows, before: bool) -> None:
+        """tcgen05.fence::before_thread_sync or ::after_thread_sync of these warps."""
+        if before:
+            self._both[2, rows] = np.maximum(self._both[2, rows], self._both[0, rows])
+        else:
+            self.met[rows] = np.maximum(self.met[rows], self._both[self._published, rows])
 
     def learn(self, row: int, column: int, time: int) -> None:
         """A warp gets to know that a unit is done up to a time."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from weft.emulator.program import Program, Traffic
 
+_WAITS = ("mbarrier.test_wait", "mbarrier.try_wait")
 _PICKS = ("prmt", "and", "lop3", "bfe", "bfi")
 
 
@@ -112,3 +113,32 @@ def _matrix(program: Program) -> set[int]:
             if found & copy:
                 found |= copy
     return found
+
+
+def ignored_waits(program: Program) -> frozenset[int]:
+    """The lines of waits for mbarriers whose result no instruction reads on any path."""
+    found: set[int] = set()
+    for block in program.blocks:
+        if block.waits in _WAITS and block.end is not None and block.traffic[-1].writes:
+            result = block.traffic[-1].writes[0]
+            if not _is_read(program, result, block.end.targets):
+                found.add(block.line)
+    return frozenset(found)
+
+
+def _is_read(program: Program, slot: int, starts: tuple[int, ...]) -> bool:
+    """Whether a path from one of these blocks reads a register before it is written again."""
+    waiting, seen = list(starts), set(starts)
+    while waiting:
+        block = program.blocks[waiting.pop()]
+        goes_on = True
+        for traffic in block.traffic:
+            if slot in traffic.reads or (traffic.guard is not None and traffic.guard[0] == slot):
+                return True
+            if slot in traffic.writes and traffic.guard is None:
+                goes_on = False
+                break
+        targets = block.end.targets if goes_on and block.end is not None else ()
+        waiting += [target for target in targets if target not in seen]
+        seen.update(targets)
+    return False

@@ -1,17 +1,22 @@
 """Accesses to shared memory, each compared with the last ones to the same granules."""
 
+from collections.abc import Hashable
+
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.memory import Access
-from weft.emulator.sanitizer.clocks import VectorClocks
+from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.shadow import NEVER, Index, Shadow
 from weft.emulator.types import Array, Bools
 from weft.emulator.wave import Wave
 
 Rows = npt.NDArray[np.intp]
+Lines = npt.NDArray[np.int32]
 _LANE_ROWS = 32
+_OWN_WAITS = ("cp.async", "wgmma")
+"""Units that a warp needn't wait for before its end: nothing of theirs outlives it."""
 
 
 class Races:
@@ -61,15 +66,28 @@ class Races:
                 self._blame_write(access, index, bad, count, "written")
         self._after_reads(access, index, rows, count)
         shadow = self.shadow
-        shadow.writer[index] = rows
-        shadow.written[index] = self.clocks.known[rows, rows]
+        if self.wave.memory.by_unit:
+            self._by_unit(index, rows)
+        else:
+            shadow.writer[index] = rows
+            shadow.written[index] = self.clocks.known[rows, rows]
         shadow.write_line[index] = access.line
-        if not ordered and len(rows) and rows[0] != rows[-1]:
+        if not (ordered or self.wave.memory.by_unit) and len(rows) and rows[0] != rows[-1]:
             mixed = shadow.writer[index] != rows
             if mixed.any():
                 mixed &= np.repeat(self._disagree(access), count)
             if mixed.any():
                 self._tell("shared-race", "is written by two warps at once", access, mixed, count)
+
+    def _by_unit(self, index: Index, rows: Rows) -> None:
+        """The unit that allocates tensor memory writes for warps, which go on when it has."""
+        for row in np.unique(rows).tolist():
+            column = self.clocks.column(("tcgen05.alloc", row), True)
+            self.clocks.times[column] += 1
+            time = self.clocks.times[column]
+            self.clocks.learn(row, column, time)
+            mine = index[rows == row]
+            self.shadow.writer[mine], self.shadow.written[mine] = column, time
 
     def copy(self, access: Access) -> None:
         """`cp.async` writes, at any time before its group is waited for."""
@@ -133,12 +151,12 @@ class Races:
                         f"is written, and read by another warp at line {line} with nothing that orders them"
                     )
                     self._tell("shared-race", what, access, bad, count)
-        if shadow.has_units:
-            bad = shadow.taken[index] > known[rows, shadow.unit[index]]
-            if bad.any():
-                line = int(shadow.read_line[index[int(bad.argmax())]])
+        if len(shadow.unit):
+            held: Bools = np.logical_or.reduce(shadow.taken[:, index] > known[rows, shadow.unit[:, index]])
+            if held.any():
+                line = int(shadow.read_line[index[int(held.argmax())]])
                 what = f"is written while the operation of line {line} may still read it"
-                self._tell("async-source-overwritten", what, access, bad, count)
+                self._tell("async-source-overwritten", what, access, held, count)
 
     def _blame_write(self, access: Access, index: Index, bad: Bools, count: int, verb: str) -> None:
         """Says of each kind of last write what is wrong."""
@@ -171,28 +189,42 @@ class Races:
         """An asynchronous unit begins to read for a warp, which must know what it reads to be written."""
         shadow, clocks = self.shadow, self.clocks
         index = shadow.covered(places)
-        time, writer = shadow.written[index], shadow.writer[index]
-        late: Bools = time > clocks.known[row, writer]
+        late: Bools = shadow.written[index] > clocks.known[row, shadow.writer[index]]
         if late.any():
             self._unit_blame(row, index, late, line, "read")
-        hidden: Bools = ~late
+        self._hidden(row, index, late, line, "read")
+        slot = shadow.slot(self._in_cluster(clocks.names[column]))
+        shadow.unit[slot, index], shadow.taken[slot, index] = column, clocks.times[column] + 1
+        shadow.read_line[index] = line
+
+    def _in_cluster(self, name: Hashable) -> Hashable:
+        """A unit's name by the rank of its warp, or of its mbarrier's CTA, so that clusters share rows."""
+        assert isinstance(name, tuple)
+        if name[0] == "mbarrier":
+            return name[0], name[1] % self.wave.launch.cluster_size, name[2]
+        return name[0], name[1] % self._per_cluster
+
+    def _hidden(self, row: int, index: Index, late: Bools, line: int, verb: str) -> None:
+        """The asynchronous proxy may not see what the warp itself knows to be written."""
+        shadow, clocks = self.shadow, self.clocks
+        time, writer = shadow.written[index], shadow.writer[index]
+        hidden: Bools = ~late & (time != NEVER) & ~clocks.through_proxy[writer]
         hidden &= time > clocks.fenced[row, writer]
-        hidden &= ~clocks.through_proxy[writer]
         if hidden.any():
             written = int(shadow.write_line[index[int(hidden.argmax())]])
-            what = f"is read with no fence.proxy.async since its write at line {written}"
+            what = f"is {verb} with no fence.proxy.async since its write at line {written}"
             self._unit_tell("missing-proxy-fence", what, row, index, hidden, line)
-        shadow.unit[index], shadow.taken[index] = column, clocks.times[column] + 1
-        shadow.read_line[index], shadow.has_units = line, True
 
-    def unit_writes(self, column: int, row: int, places: Index, line: int) -> None:
-        """An asynchronous unit begins to write for a warp."""
+    def unit_writes(self, column: int, row: int, places: Index, line: int, through_proxy: bool) -> None:
+        """An asynchronous unit begins to write for a warp, `through_proxy` past what threads see."""
         shadow, clocks = self.shadow, self.clocks
         index = shadow.covered(places)
         late: Bools = shadow.written[index] > clocks.known[row, shadow.writer[index]]
         late &= shadow.written[index] != NEVER
         if late.any():
             self._unit_blame(row, index, late, line, "written")
+        if through_proxy:
+            self._hidden(row, index, late, line, "overwritten")
         begin = row // self._per_cluster * self._per_cluster
         seen = clocks.known[row, begin : begin + self._per_cluster]
         read = np.logical_or.reduce(shadow.reads[index] > seen, axis=1)
@@ -200,7 +232,7 @@ class Races:
             before = int(shadow.read_line[index[int(read.argmax())]])
             what = f"is written, and read at line {before} with nothing that orders them"
             self._unit_tell("shared-race", what, row, index, read, line)
-        taken: Bools = shadow.taken[index] > clocks.known[row, shadow.unit[index]]
+        taken: Bools = (shadow.taken[:, index] > clocks.known[row, shadow.unit[:, index]]).any(axis=0)
         if taken.any():
             before = int(shadow.read_line[index[int(taken.argmax())]])
             what = f"is written while the operation of line {before} may still read it"
@@ -230,6 +262,51 @@ class Races:
         address = place % self.wave.memory.shared_stride
         message = f"shared memory at 0x{address:x} {what}"
         self.findings.add(rule, message, line, self.wave.thread(row, 0), address, int(np.count_nonzero(bad)))
+
+    # The end of a CTA
+
+    def ended(self, cta: int, known: Clocks) -> None:
+        """A CTA has ended, whose threads know `known`: others and units must be done with its memory."""
+        shadow = self.shadow
+        begin = cta * self.wave.memory.shared_stride // shadow.granule
+        part = slice(begin, begin + -(-self.wave.memory.shared_size // shadow.granule))
+        rows = self.wave.rows_of(cta)
+        others = np.ones(self.clocks.width, np.bool_)
+        others[rows] = False
+        for column, name in self.clocks.names.items():
+            others[column] = not (isinstance(name, tuple) and name[0] in _OWN_WAITS)
+        written, writer = shadow.written[part], shadow.writer[part]
+        late: Bools = (written != NEVER) & (written > known[0, writer]) & others[writer]
+        self._unfinished(cta, late, writer, shadow.write_line[part], "written")
+        for taken, unit in zip(shadow.taken, shadow.unit, strict=True):
+            late = (taken[part] > known[0, unit[part]]) & others[unit[part]]
+            self._unfinished(cta, late, unit[part], shadow.read_line[part], "read")
+        if self._per_cluster > self.wave.launch.warps:
+            first = rows.start // self._per_cluster * self._per_cluster
+            ranks = np.flatnonzero(others[first : first + self._per_cluster])
+            read = shadow.reads[part][:, ranks] > known[0, first + ranks]
+            late = read.any(axis=1)
+            if late.any():
+                reader = first + ranks[read[int(late.argmax())].argmax()]
+                self._unfinished(cta, late, np.full(len(late), reader), shadow.read_line[part], "read")
+
+    def _unfinished(self, cta: int, late: Bools, column: Index, lines: Lines, verb: str) -> None:
+        if not late.any():
+            return
+        first = int(late.argmax())
+        by, line, address = int(column[first]), int(lines[first]), first * self.shadow.granule
+        count = int(np.count_nonzero(late))
+        thread = self.wave.thread(by if by < self.wave.warps else self.wave.rows_of(cta).start, 0)
+        if by < self.wave.warps:
+            what = f"is {verb} by another CTA with nothing that orders its own CTA's end after that"
+            self.findings.add(
+                "cluster-exit", f"shared memory at 0x{address:x} {what}", line, thread, address, count
+            )
+            return
+        what = f"may still be {verb} by an asynchronous unit when its CTA ends"
+        self.findings.add(
+            "async-at-exit", f"shared memory at 0x{address:x} {what}", line, thread, address, count
+        )
 
 
 def _differ(a: Array, b: Array) -> Bools:

@@ -4,6 +4,8 @@ A granule is as small as the smallest access so far, so that a kernel that moves
 one entry where one that stores bytes pays for 16.
 """
 
+from collections.abc import Hashable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,13 +13,15 @@ Index = npt.NDArray[np.intp]
 Times = npt.NDArray[np.int32]
 NEVER = (1 << 31) - 1
 _COARSEST = 16
+_MOST_UNITS = 16
 
 
 class Shadow:
     """`writer` is the clock column of the last write and `written` its time, NEVER where there is none.
 
     `reads` has the last time at which each warp of the cluster has read, `unit` and `taken` the last read by
-    an asynchronous unit. `write_line` and `read_line` are lines of the PTX.
+    each of some asynchronous units, one row for each of the cluster's. `write_line` and `read_line` are lines
+    of the PTX.
     """
 
     def __init__(self, size: int, readers: int) -> None:
@@ -28,17 +32,28 @@ class Shadow:
         self.write_line: Times = np.zeros(count, np.int32)
         self.read_line: Times = np.zeros(count, np.int32)
         self.reads: Times = np.zeros((count, readers), np.int32)
-        self.unit: npt.NDArray[np.intp] = np.zeros(count, np.intp)
-        self.taken: Times = np.zeros(count, np.int32)
-        self.has_units = False
+        self.unit: npt.NDArray[np.intp] = np.zeros((0, count), np.intp)
+        self.taken: Times = np.zeros((0, count), np.int32)
+        self._slots: dict[Hashable, int] = {}
+
+    def slot(self, name: Hashable) -> int:
+        """The row of `unit` and `taken` that is a unit's."""
+        at = self._slots.get(name)
+        if at is None:
+            at = self._slots[name] = len(self._slots) % _MOST_UNITS
+            if at == len(self.unit):
+                more = np.zeros((1, self.unit.shape[1]), np.intp)
+                self.unit = np.concatenate([self.unit, more])
+                self.taken = np.concatenate([self.taken, more.astype(np.int32)])
+        return at
 
     def refine(self, width: int) -> None:
         """Makes granules no larger than `width`, a power of two."""
         if width >= self.granule:
             return
         times = self.granule // width
-        self.writer, self.unit = np.repeat(self.writer, times), np.repeat(self.unit, times)
-        self.written, self.taken = np.repeat(self.written, times), np.repeat(self.taken, times)
+        self.writer, self.written = np.repeat(self.writer, times), np.repeat(self.written, times)
+        self.unit, self.taken = np.repeat(self.unit, times, axis=1), np.repeat(self.taken, times, axis=1)
         self.write_line, self.read_line = np.repeat(self.write_line, times), np.repeat(self.read_line, times)
         self.reads = np.repeat(self.reads, times, axis=0)
         self.granule = width

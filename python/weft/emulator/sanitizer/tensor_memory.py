@@ -18,22 +18,25 @@ Times = npt.NDArray[np.int32]
 
 class Shadow:
     """Of one CTA. The last write and the last read of a cell are known by the column of the clocks that tells
-    of their end, the time in it, and the line.
+    of their end, the time in it, the line, and the warp.
     """
 
     def __init__(self) -> None:
         self.allocated: npt.NDArray[np.int32] = np.zeros(COLUMNS, np.int32)
         self.filled: Bools = np.zeros((LANES, COLUMNS), np.bool_)
         self.permit = 0
-        self.writes: Times = np.zeros((3, LANES, COLUMNS), np.int32)
-        self.reads: Times = np.zeros((3, LANES, COLUMNS), np.int32)
+        self.writes: Times = np.zeros((4, LANES, COLUMNS), np.int32)
+        self.reads: Times = np.zeros((4, LANES, COLUMNS), np.int32)
 
 
 class TensorMemory:
     """By CTA of the wave; a CTA that has none costs nothing."""
 
-    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
+    def __init__(
+        self, wave: Wave, clocks: VectorClocks, findings: Findings, fences: frozenset[str] = frozenset()
+    ) -> None:
         self.wave, self.clocks, self.findings = wave, clocks, findings
+        self._fences = fences
         self._of: dict[int, Shadow] = {}
 
     def event(self, event: str, cta: int, column: int, columns: int, line: int) -> None:
@@ -92,8 +95,30 @@ class TensorMemory:
                 done = "read" if kind == "load" else "written"
                 what = f"is {done} before line {since}, where it is {verb}, was waited for"
                 self._tell("tmem-race", what, flat[late], row, line)
+            if self._fences:
+                self._fenced(before, cells, flat, row, line, late)
         last = here.writes if kind == "store" else here.reads
-        last[0][cells], last[1][cells], last[2][cells] = column, self.clocks.times[column] + 1, line
+        last[0][cells], last[1][cells] = column, self.clocks.times[column] + 1
+        last[2][cells], last[3][cells] = line, row
+
+    def _fenced(
+        self,
+        before: Times,
+        cells: Index,
+        flat: npt.NDArray[np.intp],
+        row: int,
+        line: int,
+        late: Bools,
+    ) -> None:
+        """What another warp did has passed both fences, as far as the kernel has them."""
+        clocks = self.clocks
+        owner, time = before[0][cells], before[1][cells]
+        passed = clocks.met[row] if "after" in self._fences else clocks.published[row]
+        bare: Bools = ~late & (before[3][cells] != row) & (time > passed[owner])
+        if bare.any():
+            since = int(before[2][cells][int(bare.argmax())])
+            what = f"is touched after line {since}, with no tcgen05.fence before and after what orders them"
+            self._tell("tcgen05-fence", what, flat[bare], row, line)
 
     def _tell(self, rule: str, what: str, cells: npt.NDArray[np.intp], row: int, line: int) -> None:
         address = int(cells[0])

@@ -1,0 +1,120 @@
+"""Whether threads can rely on it that mbarriers are used after their init and before their inval."""
+
+from dataclasses import dataclass, field
+
+from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
+from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.wave import Wave
+
+_NEED_FENCE = ("bulk", "tcgen05")
+"""Units that may not see an mbarrier of another CTA without a fence; threads see it after a barrier."""
+_UNITS = ("bulk", "st.async")
+"""Those of whose use an mbarrier's phase itself tells."""
+Key = tuple[int, int]
+"""CTA of the wave, and offset in its shared memory."""
+
+
+@dataclass(eq=False)
+class _Life:
+    """An mbarrier from its init on: the warp that did it and when, and the last use by each clock column.
+
+    `fenced` is a column and a time: who knows that knows of a fence.mbarrier_init, or a stronger one, since.
+    """
+
+    line: int
+    row: int
+    time: int
+    fenced: tuple[int, int] | None = None
+    uses: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class MbarrierUses:
+    """The mbarriers of a wave. A use is any operation but a wait that fails."""
+
+    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
+        self.wave, self.clocks, self.findings = wave, clocks, findings
+        self._lives: dict[Key, _Life] = {}
+        self._unfenced: dict[int, list[_Life]] = {}
+
+    def init(self, key: Key, row: int, line: int) -> None:
+        """A warp initialises a barrier."""
+        known = self._lives.get(key)
+        if known is not None:
+            message = f"the mbarrier at 0x{key[1]:x} was initialised at line {known.line}"
+            self.findings.add("mbarrier-init-twice", message, line, self.wave.thread(row, 0), key[1])
+        made = self._lives[key] = _Life(line, row, int(self.clocks.known[row, row]))
+        self._unfenced.setdefault(row, []).append(made)
+
+    def inval(self, key: Key, row: int, line: int) -> None:
+        """A warp invalidates a barrier, which all uses must have happened before."""
+        life = self._lives.pop(key, None)
+        if life is None:
+            return
+        late = [used for used in life.uses.items() if used[1][0] > self.clocks.known[row, used[0]]]
+        if late:
+            since = late[0][1][1]
+            what = f"is invalidated, and used at line {since} with nothing that orders them"
+            self._tell("mbarrier-race", key, what, row, line)
+
+    def use(self, key: Key, rows: Rows, line: int, proxy: str = "") -> None:
+        """Warps use a barrier, or the asynchronous unit `proxy` does for them."""
+        life = self._lives.get(key)
+        if life is None:
+            return
+        known = self.clocks.known
+        for row in rows.tolist():
+            fenced = life.fenced is not None and known[row, life.fenced[0]] >= life.fenced[1]
+            if not fenced:
+                self._unordered(key, life, row, line, proxy)
+            if proxy not in _UNITS:
+                life.uses[row] = int(known[row, row]), line
+
+    def unit_uses(self, key: Key, column: int, time: int, line: int) -> None:
+        """An asynchronous unit will arrive at a barrier, at a time of its own column."""
+        if (life := self._lives.get(key)) is not None:
+            life.uses[column] = time, line
+
+    def _unordered(self, key: Key, life: _Life, row: int, line: int, proxy: str) -> None:
+        if life.time > self.clocks.known[row, life.row]:
+            what = f"is used, and initialised at line {life.line} with nothing that orders them"
+            self._tell("mbarrier-race", key, what, row, line)
+        elif proxy in _NEED_FENCE and self.wave.cta_of_row[row] != key[0]:
+            what = f"of another CTA is used with no fence.mbarrier_init since its init at line {life.line}"
+            self._tell("mbarrier-init-fence", key, what, row, line)
+
+    def fence(self, rows: Rows) -> None:
+        """Warps have made their inits visible to the cluster."""
+        for row in rows.tolist():
+            lives = self._unfenced.pop(row, None)
+            if lives:
+                column = self.clocks.column(("mbarrier.init", row), True)
+                self.clocks.times[column] += 1
+                time = self.clocks.times[column]
+                self.clocks.learn(row, column, time)
+                for life in lives:
+                    life.fenced = column, time
+
+    def inits(self, row: int, clock: Clocks) -> Clocks:
+        """`clock` with what a fence.mbarrier_init of the warp has made visible."""
+        column = self.clocks.find(("mbarrier.init", row))
+        made = self.clocks.fitted(clock).copy()
+        if column is not None:
+            made[0, column] = self.clocks.known[row, column]
+        return made
+
+    def ended(self, cta: int, known: Clocks) -> None:
+        """A CTA has ended, whose threads know `known`."""
+        rows = self.wave.rows_of(cta)
+        for key, life in self._lives.items():
+            if key[0] != cta:
+                continue
+            for column, (time, line) in life.uses.items():
+                inside = rows.start <= column < rows.stop
+                if not inside and time > known[0, column]:
+                    what = "is used by another CTA with nothing that orders its own CTA's end after that"
+                    row = column if column < self.wave.warps else rows.start
+                    self._tell("cluster-exit", key, what, row, line)
+
+    def _tell(self, rule: str, key: Key, what: str, row: int, line: int) -> None:
+        message = f"the mbarrier at 0x{key[1]:x} {what}"
+        self.findings.add(rule, message, line, self.wave.thread(row, 0), key[1])

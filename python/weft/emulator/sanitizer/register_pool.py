@@ -1,0 +1,45 @@
+"""Whether the registers that setmaxnreg asks for are there: those with which the CTA began."""
+
+from weft.emulator.sanitizer.clocks import Rows
+from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.wave import Wave
+from weft.isa.chips import register_share
+
+
+class RegisterPool:
+    """By CTA of the wave, the registers of each warp's threads; `setmaxnreg.inc` waits until enough are free.
+
+    `most` is what `.maxnreg` gives a thread, None where the compiler chooses.
+    """
+
+    def __init__(self, wave: Wave, findings: Findings, most: int | None) -> None:
+        self.wave, self.findings = wave, findings
+        self._first = register_share(wave.launch.threads) if most is None else most
+        self._held: dict[int, int] = {}
+        self._short: dict[int, tuple[int, int, int]] = {}
+
+    def changed(self, grows: bool, count: int, rows: Rows, line: int) -> None:
+        """Warps ask for `count` registers for each thread, or give back those above."""
+        for row in rows.tolist():
+            had = self._held.get(row, self._first)
+            if count != had and (count > had) != grows:
+                verb = "inc asks for fewer" if grows else "dec asks for more"
+                self._tell(f"{verb} registers than the {had} that the warp has: {count}", row, line)
+            self._held[row] = count
+        for cta in dict.fromkeys(self.wave.cta_of_row[rows].tolist()):
+            warps = range(*self.wave.rows_of(cta).indices(self.wave.warps))
+            asked = sum(self._held.get(row, self._first) for row in warps)
+            if asked <= self._first * len(warps):
+                self._short.pop(cta, None)
+            elif grows or cta in self._short:
+                self._short[cta] = int(rows[0]), line if grows else self._short[cta][1], asked
+
+    def done(self) -> None:
+        """The CTAs have ended: who still waits for registers, waits for ever on a GPU."""
+        for row, line, asked in self._short.values():
+            pool = self._first * self.wave.launch.warps
+            what = f"the CTA's warps ask for {asked * 32} registers, it began with {pool * 32}"
+            self._tell(what, row, line)
+
+    def _tell(self, what: str, row: int, line: int) -> None:
+        self.findings.add("register-pool", f"setmaxnreg: {what}", line, self.wave.thread(row, 0))

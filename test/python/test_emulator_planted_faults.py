@@ -1,0 +1,42 @@
+"""Every planted fault is found without a seed, and no kernel of the catalogue has a finding without one."""
+
+import numpy as np
+import planted_faults
+import pytest
+
+from weft import emulator
+from weft.emulator.sanitizer import RULES
+
+FAULTS = planted_faults.faults()
+FOR_EACH_CHIP = 20
+
+
+def findings(kernel, text):
+    """What a launch of a kernel of the catalogue finds."""
+    x = np.arange(4096, dtype=np.uint32)
+    options = {"max_instructions": 100_000, **planted_faults.launch_options(kernel)}
+    try:
+        return emulator.Module(text).launch("k", args=[x], **options).findings
+    except (emulator.Fault, emulator.Deadlock) as error:
+        return error.findings
+
+
+@pytest.mark.parametrize("kernel", planted_faults.KERNELS)
+def test_kernels_without_a_fault_have_no_finding(kernel):
+    assert findings(kernel, planted_faults.source(kernel)) == ()
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_every_fault_is_found(fault):
+    assert set(fault.rules) <= set(RULES)
+    found = findings(fault.kernel, fault.text())
+    assert {f.rule for f in found} & set(fault.rules), found
+
+
+def test_there_are_faults_for_every_rule_and_chip():
+    planted = {rule for fault in FAULTS for rule in fault.rules}
+    # A fault that no other rule names, descriptors and dependent launches have tests of their own.
+    assert set(RULES) - planted <= {"fault", "descriptor", "griddepcontrol-wait"}
+    for chip in ("sm_80", "sm_90a", "sm_100a"):
+        assert sum(fault.kernel.endswith(chip) for fault in FAULTS) >= FOR_EACH_CHIP or chip == "sm_100a"
