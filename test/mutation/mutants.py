@@ -1,0 +1,133 @@
+"""Small changes of the source that a test should notice: each is one node of a file's syntax tree."""
+
+import ast
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_SWAPPED = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.FloorDiv,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.FloorDiv,
+    ast.LShift: ast.RShift,
+    ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd,
+    ast.BitXor: ast.BitOr,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+}
+_EXTREMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change at a line of a file, from 1 on: `before` becomes `after` where `column` says."""
+
+    path: str
+    line: int
+    column: int
+    before: str
+    after: str
+    text: str
+    """The whole file, changed."""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}: {self.before} -> {self.after}"
+
+
+def of_file(root: Path, path: str) -> Iterator[Mutant]:
+    """Every mutant of a file, in the order of its syntax tree."""
+    source = (root / path).read_text("utf-8")
+    tree = ast.parse(source)
+    for node in _code(tree):
+        for change in _changes(node):
+            if (made := _applied(source, node, change, path)) is not None:
+                yield made
+
+
+def chosen(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
+    """So many of them, the same for the same seed and source."""
+    return random.Random(seed).sample(mutants, min(count, len(mutants)))
+
+
+def _code(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run: no docstrings, no annotations, no text of messages and no imports for checkers."""
+    for name, value in ast.iter_fields(tree):
+        if name in ("annotation", "returns", "type_params"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.JoinedStr | ast.Raise | ast.Assert | ast.Import | ast.ImportFrom):
+                continue
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
+            if isinstance(child, ast.AST):
+                yield child
+                yield from _code(child)
+
+
+def _changes(node: ast.AST) -> Iterator[Callable[[], tuple[ast.AST, ast.AST]]]:
+    """Functions that return the part of the source that is replaced, and by what."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _SWAPPED:
+        yield lambda: (node, ast.Compare(node.left, [_SWAPPED[type(node.ops[0])]()], node.comparators))
+    elif isinstance(node, ast.BinOp) and type(node.op) in _SWAPPED and not _is_text(node):
+        yield lambda: (node, ast.BinOp(node.left, _SWAPPED[type(node.op)](), node.right))
+    elif isinstance(node, ast.BoolOp):
+        yield lambda: (node, ast.BoolOp(_SWAPPED[type(node.op)](), node.values))
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
+        yield lambda: (node, node.operand)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield lambda: (node, ast.Constant(not node.value))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int):
+        yield lambda: (node, ast.Constant(node.value + 1))
+        if node.value > 1:
+            yield lambda: (node, ast.Constant(node.value - 1))
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _EXTREMES:
+        yield lambda: (node.func, ast.Name(_EXTREMES[node.func.id]))
+    elif isinstance(node, ast.If | ast.IfExp):
+        yield lambda: (node.test, ast.Constant(True))
+        yield lambda: (node.test, ast.Constant(False))
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        yield lambda: (node.value, ast.Constant(None))
+
+
+def _is_text(node: ast.BinOp) -> bool:
+    """Whether strings or lists are joined, so that another operator could only raise."""
+    texts = (ast.JoinedStr, ast.List, ast.Tuple, ast.ListComp)
+    return any(
+        isinstance(side, texts) or (isinstance(side, ast.Constant) and isinstance(side.value, str))
+        for side in (node.left, node.right)
+    )
+
+
+def _applied(
+    source: str, node: ast.AST, change: Callable[[], tuple[ast.AST, ast.AST]], path: str
+) -> Mutant | None:
+    part, new = change()
+    before, after = ast.get_source_segment(source, part), ast.unparse(new)
+    if before is None or "\n" in before:
+        return None
+    lines = source.splitlines(keepends=True)
+    row = part.lineno - 1  # type: ignore[attr-defined]
+    line = lines[row].encode()
+    start, end = part.col_offset, part.end_col_offset  # type: ignore[attr-defined]
+    lines[row] = (line[:start] + f"({after})".encode() + line[end:]).decode()
+    text = "".join(lines)
+    try:
+        compile(text, path, "exec")
+    except SyntaxError:  # of a place that takes no parentheses
+        return None
+    return Mutant(path, row + 1, start + 1, before, after, text)

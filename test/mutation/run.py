@@ -1,0 +1,197 @@
+"""Mutation testing of `isa`, `emulator` and `passes`: which small changes of the source no test notices.
+
+    pip install coverage
+    python test/mutation/run.py cover --processes 2       which tests run which lines; build/mutation has it
+    python test/mutation/run.py try --count 500 --seed 1  mutants at random, each in a copy of the checkout
+
+`try` runs the tests that run a mutant's line, the quickest first, until one fails. It prints the survivors
+and leaves all outcomes in build/mutation/outcomes-SEED.jsonl, where a later run goes on. A survivor is a test
+to write, unless the change makes no difference: `equivalent.txt` lists those, each with its reason.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+import mutants
+from mutants import Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "mutation"
+UNDER = ("python/weft/isa", "python/weft/emulator", "passes")
+_MOST_TESTS = 40
+_PATIENCE_SECONDS = 240
+_ALL_PASSED = 0  # a status of pytest
+
+
+def cover(processes: int) -> None:
+    """Runs the default tests with coverage, each process some files of them."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    for old in BUILD.glob("lines-*.json"):
+        old.unlink()
+    files = sorted((ROOT / "test" / "python").glob("test_*.py"))
+    running = []
+    for number in range(processes):
+        out = BUILD / f"lines-{number}.json"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n0",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "line_contexts",
+        ]
+        place = {"PYTHONPATH": str(Path(__file__).parent), "WEFT_MUTATION_LINES": str(out)}
+        command += map(str, files[number::processes])
+        running.append(subprocess.Popen(command, cwd=ROOT, env=os.environ | place))
+    for process in running:
+        process.wait()
+
+
+def tests_by_line() -> tuple[dict[str, dict[int, list[str]]], dict[str, float]]:
+    """For each file and line the tests that run it, and the seconds of each test."""
+    found: dict[str, dict[int, list[str]]] = {}
+    seconds: dict[str, float] = {}
+    for path in sorted(BUILD.glob("lines-*.json")):
+        said = json.loads(path.read_text())
+        seconds |= said["seconds"]
+        for file, lines in said["lines"].items():
+            into = found.setdefault(file, {})
+            for line, names in lines.items():
+                into.setdefault(int(line), []).extend(names)
+    return found, seconds
+
+
+def tests_of(mutant: Mutant, lines: dict[int, list[str]], seconds: dict[str, float]) -> list[str]:
+    """The quickest tests that run a mutant's line. For one that runs when the file is imported, some of all
+    tests that run any line of it.
+    """
+    if own := lines[mutant.line]:
+        return sorted(own, key=lambda test: seconds.get(test, 0.0))[:_MOST_TESTS]
+    every = sorted({test for names in lines.values() for test in names})
+    return every[:: len(every) // _MOST_TESTS + 1]
+
+
+def copy(number: int) -> Path:
+    """A copy of the checkout's files, with the links of an editable install, in which mutants are made."""
+    made = BUILD / f"copy-{number}"
+    shutil.rmtree(made, ignore_errors=True)
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.splitlines():
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, made / name)
+    for name in ("dialects", "passes", "tools"):
+        (made / "python" / "weft" / name).symlink_to(f"../../{name}")
+    return made
+
+
+def pytest(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs pytest over a copy; raises TimeoutExpired."""
+    environment = os.environ | {
+        "PYTHONPATH": str(place / "python"),
+        "WEFT_CACHE_DIR": str(place / "cache"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *arguments]
+    return subprocess.run(
+        command,
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+def outcome(mutant: Mutant, tests: list[str], place: Path) -> str:
+    """What the tests say of a mutant in a copy of the checkout: "killed", "survived" or "timeout"; "broken"
+    where the test that fails does so without the mutant, too.
+    """
+    file = place / mutant.path
+    kept = file.read_text("utf-8")
+    file.write_text(mutant.text, "utf-8")
+    try:
+        done = pytest(place, "-x", *tests)
+    except subprocess.TimeoutExpired:
+        return "timeout"
+    finally:
+        file.write_text(kept, "utf-8")
+    if done.returncode == _ALL_PASSED:
+        return "survived"
+    failed = re.findall(r"^(?:FAILED|ERROR) (\S+\.py(?:::\w+)?)", done.stdout, re.MULTILINE)
+    if failed and failed[0] not in _sound and pytest(place, *failed[:1]).returncode != _ALL_PASSED:
+        return "broken"
+    _sound.update(failed[:1])
+    return "killed"
+
+
+_sound: set[str] = set()
+"""Tests that have passed in a copy without a mutant."""
+
+
+def attempt(count: int, seed: int, processes: int) -> int:
+    """Tries mutants and prints what came of them; the exit status is 1 where one survived."""
+    lines, seconds = tests_by_line()
+    equivalent = set(_equivalent())
+    every = [m for path in sorted(lines) for m in mutants.of_file(ROOT, path) if m.line in lines[path]]
+    log = BUILD / f"outcomes-{seed}.jsonl"
+    known = dict(map(json.loads, log.read_text().splitlines())) if log.exists() else {}
+    places: SimpleQueue[Path] = SimpleQueue()
+    for number in range(processes):
+        places.put(copy(number))
+
+    def one(mutant: Mutant) -> tuple[str, str]:
+        if (name := str(mutant)) in known:
+            return name, known[name]
+        place = places.get()
+        try:
+            result = outcome(mutant, tests_of(mutant, lines[mutant.path], seconds), place)
+        finally:
+            places.put(place)
+        with log.open("a") as file:
+            file.write(json.dumps([name, result]) + "\n")
+        return name, result
+
+    with ThreadPoolExecutor(processes) as pool:
+        found = list(pool.map(one, mutants.chosen(every, count, seed)))
+    survivors = [name for name, result in found if result == "survived" and name not in equivalent]
+    print(*survivors, sep="\n")
+    print(f"{len(found)} of {len(every)} mutants, {len(survivors)} survived")
+    return 1 if survivors else 0
+
+
+def _equivalent() -> list[str]:
+    """Mutants that make no difference."""
+    path = Path(__file__).parent / "equivalent.txt"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Which small changes of the source no test notices.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    covering, trying = commands.add_parser("cover"), commands.add_parser("try")
+    trying.add_argument("--count", type=int, default=500)
+    trying.add_argument("--seed", type=int, default=1)
+    for each in (covering, trying):
+        each.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    if options.command == "cover":
+        cover(options.processes)
+        return 0
+    return attempt(options.count, options.seed, options.processes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
