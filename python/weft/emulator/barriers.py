@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.deadlock import Wait
 from weft.emulator.errors import Fault
 from weft.emulator.groups import Frame, Group
 from weft.emulator.lanes import Lanes
@@ -259,15 +260,16 @@ class Barriers:
         """Whether a thread waits at a barrier; one to which threads only came is none's concern."""
         return any(barrier.waiting for barrier in self.pending.values())
 
-    def describe(self) -> list[str]:
-        """One line for each warp that waits at a barrier."""
-        lines: list[str] = []
+    def describe(self) -> list[Wait]:
+        """The warps that wait at a barrier."""
+        waits: list[Wait] = []
         for (cta, number), barrier in self.pending.items():
             rows = self.machine.wave.rows_of(cta)
             came = int(np.count_nonzero(barrier.arrived.any(axis=1)))
             wanted = "all" if barrier.needed is None else barrier.needed
-            where = f"at line {barrier.line} at barrier {number}, to which {came} of {wanted} warps have come"
+            what = f"at barrier {number}, to which {came} of {wanted} warps have come"
             for part in barrier.waiting:
                 lanes = Lanes.of(self.machine.wave, self._in_wave(part.threads, rows))
-                lines += self.machine.describe(lanes, where)
-        return lines
+                line = int(barrier.lines[part.threads][0])
+                waits += self.machine.describe(lanes, line, f"at line {line}", what)
+        return waits

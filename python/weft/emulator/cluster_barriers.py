@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.emulator.barriers import Waiting
+from weft.emulator.deadlock import Wait
 from weft.emulator.errors import Fault
 from weft.emulator.groups import Group
 from weft.emulator.lanes import Lanes
@@ -112,11 +113,15 @@ class ClusterBarriers:
                 lanes = Lanes.of(self.machine.wave, ready)
                 self.machine.put(Group(part.after, part.frame, lanes))
 
-    def describe(self) -> list[str]:
-        """One line for each warp that waits."""
-        wave = self.machine.wave
-        lines: list[str] = []
+    def describe(self) -> list[Wait]:
+        """The warps that wait, each with those of its cluster that have not arrived."""
+        machine, wave = self.machine, self.machine.wave
+        waits: list[Wait] = []
         for part, line in self.waiting:
-            where = f"at line {line} (barrier.cluster.wait) for threads of its cluster that have not arrived"
-            lines += self.machine.describe(Lanes.of(wave, part.threads), where)
-        return lines
+            for cluster, mine in self._by_cluster(part.threads):
+                rows = slice(cluster * self._rows, (cluster + 1) * self._rows)
+                missing = int(np.count_nonzero(wave.live[rows] & ~(self.arrived | self.open)[rows]))
+                what = f"for threads of its cluster: {missing} of them have not arrived"
+                at = f"at line {line} (barrier.cluster.wait)"
+                waits += machine.describe(Lanes.of(wave, mine), line, at, what)
+        return waits

@@ -55,11 +55,14 @@ class Fault(WeftError):
 
 
 class Deadlock(WeftError):
-    """No warp can go on; `waiting` has one line for every warp that waits."""
+    """No warp can go on; `waiting` has one line for every warp that waits, and for every mbarrier that one
+    waits for. The message, `report`, tells likes together. `line` is that of the first.
+    """
 
-    def __init__(self, waiting: Sequence[str]) -> None:
+    def __init__(self, waiting: Sequence[str], report: Sequence[str], line: int) -> None:
         self.findings: tuple[object, ...] = ()
-        self._tell(waiting)
+        self.line = line
+        self._tell(waiting, report)
 
     def say_sources(self, sources: Mapping[int, str]) -> None:
         """Says which line of its source, file:line, each PTX line comes from, where `sources` has it."""
@@ -68,9 +71,11 @@ class Deadlock(WeftError):
             source = sources.get(int(found[1]))
             return f"{found[0]} ({source})" if source else found[0]
 
-        self._tell([re.sub(r"\bline (\d+)", placed, line) for line in self.waiting])
+        told = [
+            [re.sub(r"\bline (\d+)", placed, line) for line in lines] for lines in (self.waiting, self.report)
+        ]
+        self._tell(*told)
 
-    def _tell(self, waiting: Sequence[str]) -> None:
-        self.waiting = tuple(waiting)
-        shown = [*waiting[:64], *([f"and {len(waiting) - 64} more"] if len(waiting) > 64 else [])]
-        super().__init__("deadlock: no warp can go on\n  " + "\n  ".join(shown))
+    def _tell(self, waiting: Sequence[str], report: Sequence[str]) -> None:
+        self.waiting, self.report = tuple(waiting), tuple(report)
+        super().__init__("deadlock: no warp can go on\n  " + "\n  ".join(report))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, whole_number
+from weft.emulator.deadlock import stuck
 from weft.emulator.errors import Deadlock, Fault, PtxError
 from weft.emulator.machine import Machine, Totals
 from weft.emulator.memory import WINDOWS, Device, Segment, wrap
@@ -222,7 +223,7 @@ def _run(
             idle = idle + 1 if now == before else 0
             before = now
             if idle > _IDLE_TURNS * (len(live) + 9):
-                raise Deadlock([line for machine, _ in live for line in machine.waiting()])
+                raise stuck([wait for machine, _ in live for wait in machine.waiting()])
 
 
 def _turn(machine: Machine, wave: Wave) -> bool:

@@ -13,7 +13,8 @@ import numpy as np
 
 from weft.emulator.barriers import Barriers
 from weft.emulator.cluster_barriers import ClusterBarriers
-from weft.emulator.errors import Deadlock, Fault
+from weft.emulator.deadlock import Awaited, Wait, stages, stuck
+from weft.emulator.errors import Fault
 from weft.emulator.groups import CallSite, Frame, Group, Key, Priority, Transfer
 from weft.emulator.lanes import Lanes
 from weft.emulator.mbarrier import TEST_TICKS
@@ -102,7 +103,7 @@ class Machine:
                 stop += _TURN
         if ready or self.barriers.waited_for() or self.clusters.waiting:
             self._tell_lacking()
-            raise Deadlock(self.waiting())
+            raise stuck(self.waiting())
         while wave.delayed:
             wave.deliver()
         if watch is not None:
@@ -375,30 +376,52 @@ class Machine:
             if watch is not None and group.stalled and not group.awaits and block.whole:
                 watch.divergence(block.waits, group.lanes.threads(), block.line)
 
-    def waiting(self) -> list[str]:
-        """One line for every warp that waits, or goes round in a loop, and one for every mbarrier."""
-        lines: list[str] = []
+    def waiting(self) -> list[Wait]:
+        """Every warp that waits, or goes round in a loop."""
+        waits: list[Wait] = []
         for group in self.ready.values():
             block = self.program.blocks[group.block]
             if not group.stalled:
-                lines += self.describe(group.lanes, f"near line {block.line} for memory that no one changes")
+                near = f"near line {block.line}"
+                waits += self.describe(group.lanes, block.line, near, "for memory that no one changes")
                 continue
             what = _AWAITED.get(block.waits, "other lanes of its warp")
-            if group.awaits:
-                what = " and ".join(
-                    f"the mbarrier at 0x{offset:x} of block {self.wave.cta(self.wave.rows_of(cta).start)}"
-                    for cta, offset in group.awaits
-                )
-            lines += self.describe(group.lanes, f"at line {block.line} ({block.waits}) for {what}")
-        lines += self.barriers.describe() + self.clusters.describe()
-        return sorted(lines) + self.wave.mbarriers.describe()
+            at, awaits = f"at line {block.line} ({block.waits})", self._awaited(group)
+            waits += self.describe(group.lanes, block.line, at, "" if awaits else f"for {what}", awaits)
+        return [*waits, *self.barriers.describe(), *self.clusters.describe()]
 
-    def describe(self, lanes: Lanes, where: str) -> list[str]:
-        """One line for each warp of `lanes`."""
-        lines: list[str] = []
+    def _awaited(self, group: Group) -> dict[int, list[Awaited]]:
+        """The mbarriers that a group waits for, by the first CTA of their cluster."""
+        wave, found = self.wave, dict[int, list[Awaited]]()
+        for cta, offset in group.awaits:
+            made = [(at, line) for (owner, at), line in wave.mbarriers.alive.items() if owner == cta]
+            state, block = wave.mbarriers.state(cta, offset, 0), wave.cta(wave.rows_of(cta).start)
+            awaited = Awaited(block, wave.cluster_rank(cta), offset, state, stages(made).get(offset))
+            found.setdefault(wave.cluster_ctas(cta).start, []).append(awaited)
+        return found
+
+    def describe(
+        self, lanes: Lanes, line: int, at: str, what: str, awaits: dict[int, list[Awaited]] | None = None
+    ) -> list[Wait]:
+        """One for each warp of `lanes`; of `awaits` those mbarriers that its own cluster has."""
+        wave, waits = self.wave, list[Wait]()
         enabled = lanes.enabled()
-        for at, row in enumerate(lanes.row_numbers()):
-            count = int(np.count_nonzero(enabled[at]))
-            warp, cta = int(self.wave.warp_of_row[row]), self.wave.cta(int(row))
-            lines.append(f"block {cta} warp {warp} ({count} lanes) waits {where}")
-        return lines
+        for position, row in enumerate(lanes.row_numbers().tolist()):
+            cta = int(wave.cta_of_row[row])
+            first = wave.cluster_ctas(cta).start
+            seen = tuple((awaits or {}).get(first, ()))
+            own = tuple(b for b in seen if b.block == wave.cta(row)) or seen
+            waits.append(
+                Wait(
+                    wave.cta(wave.rows_of(first).start),
+                    wave.cta(row),
+                    wave.cluster_rank(cta),
+                    int(wave.warp_of_row[row]),
+                    int(np.count_nonzero(enabled[position])),
+                    at,
+                    what,
+                    own,
+                    line,
+                )
+            )
+        return waits

@@ -202,15 +202,3 @@ class Mbarriers:
     def _wake(self, cta: int, offset: int) -> None:
         for group in self.waiting.pop((cta, offset), {}):
             group.stalled = False
-
-    def describe(self) -> list[str]:
-        """One line for each barrier, with its state."""
-        lines: list[str] = []
-        for cta, offset in sorted(self.alive):
-            state = State.of(int(self._place(cta, offset, 0)[0]))
-            block = self.wave.cta(self.wave.rows_of(cta).start)
-            lines.append(
-                f"mbarrier at 0x{offset:x} of block {block}: phase parity {state.parity}, "
-                f"{state.pending} of {state.expected} arrivals pending, transaction count {state.tx}"
-            )
-        return lines

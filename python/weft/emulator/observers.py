@@ -49,7 +49,7 @@ class Observers:
         if isinstance(error, Fault):
             self._found.add(error.rule, error.reason, error.line, error.thread, error.address)
         else:
-            self._found.add("deadlock", str(error), 0)
+            self._found.add("deadlock", str(error), error.line)
         return self.findings()
 
     def findings(self) -> tuple[Finding, ...]:
