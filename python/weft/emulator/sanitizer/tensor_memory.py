@@ -12,21 +12,40 @@ from weft.emulator.wave import Wave
 _UNIT = "tcgen05"
 """The proxy of mma, cp and shift, which one thread issues and which are done in their order."""
 
+_ROOM = 256
 Index = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 Times = npt.NDArray[np.int32]
 
 
 class Shadow:
-    """Of one CTA. The last write and the last read of a cell are known by the column of the clocks that tells
-    of their end, the time in it, the line, and the warp.
-    """
+    """Of one CTA. The last write and the last read of a cell are known by the number of the operation."""
 
     def __init__(self) -> None:
         self.allocated: npt.NDArray[np.int32] = np.zeros(COLUMNS, np.int32)
         self.filled: Bools = np.zeros((LANES, COLUMNS), np.bool_)
         self.permit = 0
-        self.writes: Times = np.zeros((4, LANES, COLUMNS), np.int32)
-        self.reads: Times = np.zeros((4, LANES, COLUMNS), np.int32)
+        self.writes: Times = np.zeros((LANES, COLUMNS), np.int32)
+        self.reads: Times = np.zeros((LANES, COLUMNS), np.int32)
+        self._numbers: dict[tuple[int, int, int, int], int] = {}
+        self._operations: Times = np.zeros((4, _ROOM), np.int32)
+
+    def number(self, column: int, time: int, line: int, row: int) -> int:
+        """The number of an operation: the column of the clocks that tells of its end, its time there, its
+        line and its warp.
+        """
+        key = column, time, line, row
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._numbers) + 1
+            if number == self._operations.shape[1]:
+                self._operations = np.concatenate([self._operations, np.zeros_like(self._operations)], axis=1)
+            self._operations[:, number] = key
+        return number
+
+    def between(self, numbers: Times) -> tuple[int, Times]:
+        """The least of some numbers, and the operations from there to the greatest."""
+        first = int(numbers.min())
+        return first, self._operations[:, first : int(numbers.max()) + 1]
 
 
 class TensorMemory:
@@ -86,39 +105,29 @@ class TensorMemory:
         for before, verb in ((here.writes, "written"), (here.reads, "read")):
             if verb == "read" and kind == "load":
                 continue
-            owner, time = before[0][cells], before[1][cells]
+            numbers = before[cells]
+            first, (owner, time, lines, rows) = here.between(numbers)
             late: Bools = time > self.clocks.known[row, owner]
             if proxy == _UNIT:
                 late &= owner != column
-            if late.any():
-                since = int(before[2][cells][int(late.argmax())])
-                done = "read" if kind == "load" else "written"
+            bare = self._bare(row, owner, time, rows) & ~late if self._fences else late
+            done = "read" if kind == "load" else "written"
+            if late.any() and (touched := late[numbers - first]).any():
+                since = int(lines[numbers[int(touched.argmax())] - first])
                 what = f"is {done} before line {since}, where it is {verb}, was waited for"
-                self._tell("tmem-race", what, flat[late], row, line)
-            if self._fences:
-                self._fenced(before, cells, flat, row, line, late)
-        last = here.writes if kind == "store" else here.reads
-        last[0][cells], last[1][cells] = column, self.clocks.times[column] + 1
-        last[2][cells], last[3][cells] = line, row
+                self._tell("tmem-race", what, flat[touched], row, line)
+            if self._fences and bare.any() and (touched := bare[numbers - first]).any():
+                since = int(lines[numbers[int(touched.argmax())] - first])
+                what = f"is {done} after line {since}, where it is {verb}, with no tcgen05.fence at each side"
+                self._tell("tcgen05-fence", what, flat[touched], row, line)
+        number = here.number(column, self.clocks.times[column] + 1, line, row)
+        (here.writes if kind == "store" else here.reads)[cells] = number
 
-    def _fenced(
-        self,
-        before: Times,
-        cells: Index,
-        flat: npt.NDArray[np.intp],
-        row: int,
-        line: int,
-        late: Bools,
-    ) -> None:
-        """What another warp did has passed both fences, as far as the kernel has them."""
-        clocks = self.clocks
-        owner, time = before[0][cells], before[1][cells]
-        passed = clocks.met[row] if "after" in self._fences else clocks.published[row]
-        bare: Bools = ~late & (before[3][cells] != row) & (time > passed[owner])
-        if bare.any():
-            since = int(before[2][cells][int(bare.argmax())])
-            what = f"is touched after line {since}, with no tcgen05.fence before and after what orders them"
-            self._tell("tcgen05-fence", what, flat[bare], row, line)
+    def _bare(self, row: int, owner: Times, time: Times, rows: Times) -> Bools:
+        """Which operations of other warps have not passed both fences, as far as the kernel has them."""
+        passed = self.clocks.met[row] if "after" in self._fences else self.clocks.published[row]
+        bare: Bools = (rows != row) & (time > passed[owner])
+        return bare
 
     def _tell(self, rule: str, what: str, cells: npt.NDArray[np.intp], row: int, line: int) -> None:
         address = int(cells[0])
