@@ -1,11 +1,13 @@
 """`weft emulate`: runs a kernel of any PTX or .mlir file on the CPU, and reports what GPUs let pass."""
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from weft.errors import Diagnostic, WeftError
-from weft.tools import cli, values
+from weft.errors import Diagnostic, WeftError, warn
+from weft.tools import cli, sarif, values
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
@@ -26,7 +28,10 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--cluster", metavar="X[,Y[,Z]]", help="CTAs of a cluster of PTX (1)")
     add("--shared", metavar="BYTES", help="dynamic shared memory of PTX (0)")
     add("--seed", metavar="N", help="schedule warps at random; also the seed of random arrays")
+    help_ = "launch without a seed, then with N seeds, and print each distinct finding with its seed"
+    add("--seeds", metavar="N", help=help_)
     add("--no-sanitize", action="store_true", help="look for no mistakes")
+    add("--ignore", metavar="RULE", action="append", default=[], help="leave out findings of a rule")
     add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or Perfetto")
     kinds = ("hardware", "exact")
     add("--arithmetic", choices=kinds, default="hardware", help="of matrix instructions (hardware)")
@@ -35,6 +40,8 @@ def _arguments(parser: ArgumentParser) -> None:
     add("--chip", metavar="CHIP", help="the GPU to run as, for what differs (default: the PTX's target)")
     limit = f"stop after N warp instructions ({LIMIT:,}); 0 sets no limit"
     add("--max-instructions", metavar="N", help=limit)
+    add("--time-limit", metavar="SECONDS", help="stop after so many seconds")
+    add("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
     add("--json", action="store_true", help="print findings, counters and arrays as one JSON object")
 
 
@@ -77,7 +84,8 @@ def _emulate_program(options: Namespace, text: str) -> "tuple[Report, list[value
     files = values.saved(options, prepared.arguments)
     if not limits["dependent"]:
         del limits["dependent"]  # the kernel knows
-    report = prepared.kernel.emulate(*prepared.operands, grid=grid, block=block, **limits)
+    launch = partial(prepared.kernel.emulate, *prepared.operands, grid=grid, block=block)
+    report = _launched(launch, prepared.arguments, options, limits)
     values.keep(prepared.arguments, options.out, files)
     return report, prepared.arguments
 
@@ -100,17 +108,49 @@ def _emulate_ptx(options: Namespace, text: str, name: str) -> "tuple[Report, lis
             raise WeftError(f"'{name}' has {len(module.kernels)} kernels ({listed}): pick one with --kernel")
         (kernel,) = module.kernels
     grid, block = values.grid_and_block(options)
-    report = module.launch(
+    launch = partial(
+        module.launch,
         kernel,
         grid=grid or 1,
         block=block or 1,
         cluster=1 if options.cluster is None else values.dims(options.cluster, "cluster"),
         args=[argument.value for argument in arguments],
         shared_bytes=shared,
-        **limits,
     )
+    report = _launched(launch, arguments, options, limits)
     values.keep(arguments, options.out, files)
     return report, arguments
+
+
+def _launched(
+    launch: "Callable[..., Report]",
+    arguments: list[values.Argument],
+    options: Namespace,
+    limits: dict[str, Any],
+) -> "Report":
+    """Launches once, or with `--seeds` in many interleavings, whose findings are the report's."""
+    if options.seeds is None:
+        return launch(**limits)
+    import numpy as np
+
+    from weft.emulator import explore
+
+    if limits["seed"] is not None or options.no_sanitize or options.trace:
+        raise WeftError("--seeds goes without --seed, --no-sanitize and --trace")
+    count = _number(options.seeds, "--seeds")
+    arrays = [argument.value for argument in arguments if isinstance(argument.value, np.ndarray)]
+
+    def run(seed: int | None, seconds: float | None) -> "Report":
+        return launch(**{**limits, "seed": seed, "max_seconds": seconds})
+
+    made = explore(run, arrays, count, limits["max_seconds"])
+    if made.seeds < count:
+        warn(f"the time limit ended the search after {made.seeds} of {count} seeds")
+    if made.report is None:
+        assert made.error is not None
+        made.error.findings = made.findings
+        raise made.error
+    return replace(made.report, findings=made.findings)
 
 
 def _options(options: Namespace) -> dict[str, Any]:
@@ -126,6 +166,8 @@ def _options(options: Namespace) -> dict[str, Any]:
         "max_instructions": (LIMIT if limit is None else _number(limit, "--max-instructions")) or None,
         "chip": options.chip,
         "dependent": options.dependent,
+        "ignore": options.ignore,
+        "max_seconds": None if options.time_limit is None else _seconds(options.time_limit),
     }
 
 
@@ -144,6 +186,8 @@ def error_json(error: "Fault | Deadlock") -> dict[str, Any]:
 
 def _tell(report: "Report", name: str, arguments: list[values.Argument], options: Namespace) -> int:
     """Prints what the kernel printed, what was found and what was counted."""
+    if options.sarif is not None:
+        sarif.write(options.sarif, report.findings, name)
     sanitized, told = not options.no_sanitize, values.described(arguments)
     if options.json:
         findings = [finding_json(finding) for finding in report.findings]
@@ -169,6 +213,8 @@ def _tell_findings(error: "Fault | Deadlock", name: str, options: Namespace) -> 
     from weft.emulator import Deadlock
 
     findings = cast("tuple[Finding, ...]", error.findings)
+    if options.sarif is not None:
+        sarif.write(options.sarif, findings, name)
     if options.json:
         cli.say_json(error_json(error) | ({"findings": None} if options.no_sanitize else {}))
         return
@@ -181,6 +227,16 @@ def _tell_findings(error: "Fault | Deadlock", name: str, options: Namespace) -> 
 def _of_file(error: WeftError, name: str) -> list[Diagnostic]:
     """The error's messages, with locations in the file that was read."""
     return [cli.renamed(diagnostic, "<ptx>", name) for diagnostic in error.diagnostics]
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise WeftError(f"--time-limit expects a number of seconds, got '{text}'")
+    return value
 
 
 def _number(text: str, option: str) -> int:

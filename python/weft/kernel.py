@@ -228,6 +228,8 @@ class Kernel:
         trace: "str | os.PathLike[str] | None" = None,
         progress: "emulator.Progress | None" = None,
         dependent: bool | None = None,
+        ignore: Sequence[str] = (),
+        max_seconds: float | None = None,
     ) -> "emulator.Report":
         """Runs the kernel's PTX in the emulator on CPU arrays, which it updates, and returns the emulator's
         report.
@@ -237,7 +239,8 @@ class Kernel:
         instructions; `seed` has warps take turns at random; `chip` is the GPU that it runs as, by default
         that of its PTX; `trace` is a file to write a timeline to; `progress` is called with the number of
         CTAs that are done and their total; `dependent` says whether the launch before may go on beside it, by
-        default as the kernel does.
+        default as the kernel does; `ignore` names rules of the sanitizer to leave out; `max_seconds` ends in
+        TimeLimit.
         """
         options: dict[str, Any] = {
             "sanitize": sanitize,
@@ -248,6 +251,8 @@ class Kernel:
             "trace": trace,
             "progress": progress,
             "dependent": self.launch.dependent if dependent is None else dependent,
+            "ignore": ignore,
+            "max_seconds": max_seconds,
         }
         with late_imports.whole():
             from weft import emulator

@@ -198,3 +198,96 @@ def test_a_dependent_launch_must_wait(emulate):
     assert status == 0 and "mistakes weren't looked for" in out and "no findings" not in out
     status, _, err = emulate(SCALE, "--no-sanitize", "--dependent", *arguments("x.npy", "f32:2", "u32:64"))
     assert status == 2 and "--dependent is for the sanitizer" in err
+
+
+RACE = (
+    HEAD
+    + """.visible .entry k(.param .u64 x)
+{
+  .reg .b32 %r<6>; .reg .b64 %d<3>; .shared .align 8 .b8 s[512];
+  .loc 1 42 7
+  mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, s; add.u32 %r2, %r2, %r3;
+  st.shared.u32 [%r2], %r1;
+  xor.b32 %r2, %r2, 128;
+  ld.shared.u32 %r4, [%r2];
+  ret;
+}
+.file 1 "kernel.cu"
+"""
+)
+# Which warp comes first decides whether the second one's wait is needed.
+LATE = (
+    HEAD
+    + """.visible .entry k(.param .u64 x)
+{
+  .reg .b32 %r<6>; .reg .b64 %d<3>; .reg .pred %p<3>; .shared .align 8 .b8 s[512];
+  ld.param.u64 %d0, [x]; mov.u32 %r1, %tid.x; setp.ge.u32 %p0, %r1, 32;
+  @%p0 bra SECOND;
+  st.relaxed.gpu.global.u32 [%d0], 1;
+  ret;
+SECOND:
+  ld.relaxed.gpu.global.u32 %r2, [%d0];
+  setp.eq.u32 %p1, %r2, 0;
+  @%p1 ld.shared.u32 %r3, [s];
+  ret;
+}
+"""
+)
+
+
+def test_findings_are_written_as_sarif(emulate, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(64, np.uint32))
+    status, _, _ = emulate(RACE, "--block", "64", "--arg", "x.npy", "--sarif", "found.sarif")
+    assert status == 1
+    found = json.loads((tmp_path / "found.sarif").read_text())
+    (run,) = found["runs"]
+    assert found["version"] == "2.1.0"
+    assert {"shared-race", "deadlock"} <= {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    (result,) = run["results"]
+    assert result["ruleId"] == "shared-race"
+    place = result["locations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": "kernel.cu"}, "region": {"startLine": 42}}
+    assert result["relatedLocations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "k.ptx"
+
+
+def test_sarif_has_what_ended_the_launch(emulate, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(64, np.uint32))
+    text = RACE.replace("[%r2];\n  ret", "[%r2+512];\n  ret")
+    status, _, _ = emulate(text, "--block", "64", "--arg", "x.npy", "--sarif", "found.sarif")
+    (run,) = json.loads((tmp_path / "found.sarif").read_text())["runs"]
+    assert [result["ruleId"] for result in run["results"]] == ["out-of-bounds"]
+    assert status == 1
+
+
+def test_rules_are_left_out_by_name(emulate, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(64, np.uint32))
+    status, _, _ = emulate(RACE, "--block", "64", "--arg", "x.npy", "--ignore", "shared-race")
+    assert status == 0
+    status, _, err = emulate(RACE, "--block", "64", "--arg", "x.npy", "--ignore", "shared-rage")
+    assert status == 2
+    assert "did you mean 'shared-race'" in err
+
+
+def test_seeds_show_what_the_first_launch_does_not(emulate, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(64, np.uint32))
+    options = ("--block", "64", "--arg", "x.npy", "--out", "out", "--json")
+    _, out, _ = emulate(LATE, *options)
+    assert json.loads(out)["findings"] == []
+    status, out, _ = emulate(LATE, *options, "--seeds", "8")
+    (found,) = json.loads(out)["findings"]
+    assert status == 1
+    assert found["rule"] == "uninitialised-shared"
+    assert found["seed"] in range(8)
+    alone, out, _ = emulate(LATE, *options, "--seed", str(found["seed"]))
+    assert alone == 1
+    assert [each["rule"] for each in json.loads(out)["findings"]] == [found["rule"]]
+
+
+def test_a_time_limit_ends_an_endless_loop(emulate):
+    text = HEAD + ".visible .entry k() { .reg .b32 %r<2>; mov.u32 %r0, 0; L: add.u32 %r0, %r0, 1; bra L; }"
+    status, _, err = emulate(text, "--time-limit", "0.2", "--max-instructions", "0")
+    assert status == 1
+    assert "reached the time limit of 0.2 s" in err
+    status, _, err = emulate(text, "--time-limit", "soon")
+    assert status == 2
+    assert "--time-limit expects a number of seconds, got 'soon'" in err

@@ -5,13 +5,15 @@ report = module.launch("kernel", grid=(4, 1, 1), block=(128, 1, 1), args=[array,
 """
 
 from weft.emulator.arguments import Struct
-from weft.emulator.errors import Deadlock, Fault, PtxError, Thread
+from weft.emulator.errors import Deadlock, Fault, PtxError, Thread, TimeLimit
+from weft.emulator.explore import Exploration, explore
 from weft.emulator.launch import Module, Progress, Report
 from weft.emulator.sanitizer import Finding
 from weft.emulator.tensor_map import TensorMap
 
 __all__ = [
     "Deadlock",
+    "Exploration",
     "Fault",
     "Finding",
     "Module",
@@ -21,4 +23,6 @@ __all__ = [
     "Struct",
     "TensorMap",
     "Thread",
+    "TimeLimit",
+    "explore",
 ]

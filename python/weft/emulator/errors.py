@@ -54,6 +54,10 @@ class Fault(WeftError):
         super().__init__(Diagnostic(self.reason + where + source, place))
 
 
+class TimeLimit(Fault):
+    """A launch took longer than it was given."""
+
+
 class Deadlock(WeftError):
     """No warp can go on; `waiting` has one line for every warp that waits, and for every mbarrier that one
     waits for. The message, `report`, tells likes together. `line` is that of the first.

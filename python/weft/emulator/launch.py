@@ -17,7 +17,7 @@ from weft.emulator.memory import WINDOWS, Device, Segment, wrap
 from weft.emulator.observers import Observers
 from weft.emulator.parser import parse
 from weft.emulator.program import Program, layout
-from weft.emulator.sanitizer import Finding
+from weft.emulator.sanitizer import Finding, ignored_rules
 from weft.emulator.syntax import Function, SymbolValue, Variable
 from weft.emulator.watch import Watch
 from weft.emulator.wave import Dim3, Grid, Launch, Wave
@@ -87,6 +87,8 @@ class Module:
         dependent: bool = False,
         progress: Progress | None = None,
         chip: str | None = None,
+        ignore: Sequence[str] = (),
+        max_seconds: float | None = None,
     ) -> Report:
         """Runs a kernel over a grid and returns when all of it is done.
 
@@ -95,7 +97,8 @@ class Module:
         `arithmetic="exact"` makes matrix instructions add in float32 without the hardware's truncation.
         `chip` names the GPU that it runs as, such as "sm_90a" for PTX for sm_80, whose sums and limits may
         differ; without it, that of the module's target. `max_instructions` ends a launch in Fault after so
-        many warp instructions; without it, an endless loop that does something runs for ever.
+        many warp instructions; without it, an endless loop that does something runs for ever. `max_seconds`
+        ends it in TimeLimit. `ignore` names rules of the sanitizer whose findings are left out.
         `dependent`: as a programmatic dependent launch, what was launched before may go on beside it, so that
         the sanitizer reports global memory that is touched before griddepcontrol.wait.
         Raises PtxError for instructions that aren't supported, Fault, Deadlock, and WeftError for a launch
@@ -105,6 +108,7 @@ class Module:
         limit = None if max_instructions is None else whole_number("max_instructions", max_instructions)
         shared_bytes = whole_number("shared_bytes", shared_bytes)
         sanitize, dependent = _flag("sanitize", sanitize), _flag("dependent", dependent)
+        ignored = ignored_rules(ignore)
         if progress is not None and not callable(progress):
             raise WeftError(f"progress must be a function of two numbers, got {shown(progress)}")
         if trace is not None and not isinstance(trace, str | os.PathLike):
@@ -126,8 +130,8 @@ class Module:
         buffers = Buffers(device)
         device.params = Segment("param", 0, parameters(program, args, buffers, kernel), writable=False)
         device.map_workspace()
-        totals = Totals(len(program.blocks), limit)
-        observers = Observers(self._text, program, launch, sanitize, trace)
+        totals = Totals(len(program.blocks), limit, _seconds(max_seconds))
+        observers = Observers(self._text, program, launch, sanitize, trace, ignored)
         try:
             with np.errstate(all="ignore"):
                 _run(observers.program, launch, device, totals, seed, progress, observers.watch)
@@ -279,6 +283,14 @@ def _most_shared(target: str) -> int:
     if chip is not None and chip.variant:
         return chip.shared_bytes
     return max(c.shared_bytes for c in CHIPS.values())
+
+
+def _seconds(given: Any) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not given >= 0:
+        raise WeftError(f"max_seconds must be a number from 0, got {shown(given)}")
+    return float(given)
 
 
 def _flag(what: str, given: Any) -> bool:

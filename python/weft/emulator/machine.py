@@ -7,6 +7,7 @@ gets a slice of its own, so that none starves: a thread that spins until another
 """
 
 import random
+import time
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from weft.emulator.barriers import Barriers
 from weft.emulator.cluster_barriers import ClusterBarriers
 from weft.emulator.deadlock import Awaited, Wait, stages, stuck
-from weft.emulator.errors import Fault
+from weft.emulator.errors import Fault, TimeLimit
 from weft.emulator.groups import CallSite, Frame, Group, Key, Priority, Transfer
 from weft.emulator.lanes import Lanes
 from weft.emulator.mbarrier import TEST_TICKS
@@ -35,11 +36,18 @@ _AWAITED = {"tcgen05.alloc": "columns of tensor memory that are free"}
 class Totals:
     """What a launch has executed so far, over all of its waves; `limit` is in warp instructions."""
 
-    def __init__(self, blocks: int, limit: int | None) -> None:
+    def __init__(self, blocks: int, limit: int | None, seconds: float | None = None) -> None:
+        self.seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
         self.instructions = 0
         self.limit = limit if limit is not None else 1 << 62
         self.runs = [0] * blocks
         self.bytes: dict[str, int] = {}
+
+    def check_time(self, line: int) -> None:
+        """Raises TimeLimit when the launch has taken longer than it may."""
+        if self._end is not None and time.monotonic() > self._end:
+            raise TimeLimit(f"reached the time limit of {self.seconds:g} s", line)
 
 
 class Machine:
@@ -86,6 +94,8 @@ class Machine:
                 watch.executed(group.block, lanes.row_numbers(), wave.ticks)
             if totals.instructions > totals.limit:
                 raise Fault(f"reached the instruction limit of {totals.limit}", block.line)
+            if totals.seconds is not None:
+                totals.check_time(block.line)
             assert block.end is not None
             after = block.end.run(self, group)
             if after < 0:

@@ -2,7 +2,7 @@
 
 import os
 
-from weft.emulator.errors import Deadlock, Fault
+from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.program import Program
 from weft.emulator.sanitizer import Finding, Findings, Kernel, Sanitizer, instrumented
 from weft.emulator.trace import Recorder
@@ -21,8 +21,9 @@ class Observers:
         launch: Launch,
         sanitize: bool,
         trace: "str | os.PathLike[str] | None",
+        ignored: frozenset[str] = frozenset(),
     ) -> None:
-        self._found = Findings(text)
+        self._found = Findings(text, ignored)
         self._sanitize = sanitize
         self.program = instrumented(program) if sanitize else program
         """The program to run."""
@@ -46,6 +47,8 @@ class Observers:
         error.say_sources(self._found.sources)
         if not self._sanitize:
             return ()
+        if isinstance(error, TimeLimit):
+            return self.findings()
         if isinstance(error, Fault):
             self._found.add(error.rule, error.reason, error.line, error.thread, error.address)
         else:

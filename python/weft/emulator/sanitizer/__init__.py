@@ -1,7 +1,7 @@
 """Finds what a GPU lets pass: races, missing waits and fences, state that is read and was never written."""
 
 from weft.emulator.sanitizer.checker import Kernel, Sanitizer
-from weft.emulator.sanitizer.findings import RULES, Finding, Findings
+from weft.emulator.sanitizer.findings import RULES, Finding, Findings, ignored_rules
 from weft.emulator.sanitizer.registers import instrumented
 
-__all__ = ["RULES", "Finding", "Findings", "Kernel", "Sanitizer", "instrumented"]
+__all__ = ["RULES", "Finding", "Findings", "Kernel", "Sanitizer", "ignored_rules", "instrumented"]

@@ -1,9 +1,12 @@
 """What the sanitizer says: its rules, and the findings of a launch."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from weft.emulator.errors import Thread
+from weft.errors import WeftError, shown
 from weft.isa.computed import computed
+from weft.isa.suggest import did_you_mean
 
 RULES: dict[str, str] = {
     "fault": "The launch ended in a fault that no other rule names.",
@@ -49,7 +52,7 @@ class Finding:
     """One kind of mistake at one line of the PTX.
 
     `source` is file:line where the PTX has it, else empty; `thread` and `address` are those of the first of
-    `count` times.
+    `count` times. `seed` is that of the launch, where `explore` has tried several.
     """
 
     rule: str
@@ -59,18 +62,32 @@ class Finding:
     thread: Thread | None = None
     address: int | None = None
     count: int = 1
+    seed: int | None = None
 
     def __str__(self) -> str:
         where = f" ({self.source})" if self.source else ""
         who = f" in {self.thread}" if self.thread else ""
-        return f"line {self.line}{where}: {self.rule}: {self.message}{who}"
+        seed = "" if self.seed is None else f" (seed {self.seed})"
+        return f"line {self.line}{where}: {self.rule}: {self.message}{who}{seed}"
+
+
+def ignored_rules(names: object) -> frozenset[str]:
+    """The rules to leave out, by their names. Raises WeftError for one that there isn't."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise WeftError(f"ignore must be a list of rules, got {shown(names)}")
+    listed = list(names)
+    for name in listed:
+        if name not in RULES:
+            hint = did_you_mean(name, RULES) if isinstance(name, str) else ""
+            raise WeftError(f"ignore must name rules of the sanitizer, got {shown(name)}{hint}")
+    return frozenset(listed)
 
 
 class Findings:
     """Those of a launch: one for each rule and line, and no more than `_MOST`."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    def __init__(self, text: str, ignored: frozenset[str] = frozenset()) -> None:
+        self._text, self._ignored = text, ignored
         self._found: dict[tuple[str, int], Finding] = {}
 
     @computed
@@ -89,6 +106,8 @@ class Findings:
     ) -> None:
         """Notes a mistake that was made `count` times."""
         assert rule in RULES
+        if rule in self._ignored:
+            return
         known = self._found.get((rule, line))
         if known is not None:
             self._found[rule, line] = replace(known, count=known.count + count)

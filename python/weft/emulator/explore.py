@@ -1,0 +1,71 @@
+"""Many interleavings of one launch, and what the sanitizer finds in any of them."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy.typing as npt
+
+from weft.emulator.errors import Deadlock, Fault, TimeLimit
+from weft.emulator.launch import Report
+from weft.emulator.sanitizer import Finding
+
+Arrays = Sequence[npt.NDArray[Any]]
+Run = Callable[[int | None, float | None], Report]
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """What came of launches without a seed and with seeds from 0 on.
+
+    `report` is that of the first launch, or `error` what ended it; the arrays are as it left them.
+    `findings` are distinct: each rule and line once, with the first seed that shows it. `seeds` counts those
+    that were tried, fewer than asked for where the time was over.
+    """
+
+    report: Report | None
+    error: Fault | Deadlock | None
+    findings: tuple[Finding, ...]
+    seeds: int
+
+
+def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = None) -> Exploration:
+    """Launches a kernel by `run(seed, seconds left)` without a seed, then with each of `seeds` seeds.
+
+    A seed makes warps take turns and asynchronous operations end at random, and waits for mbarriers fail now
+    and then. Every launch begins with `arrays` as they are given.
+    """
+    end = None if max_seconds is None else time.monotonic() + max_seconds
+    given = [array.copy() for array in arrays]
+    found: dict[tuple[str, int], Finding] = {}
+    report, error = _launch(run, None, end, found)
+    results, tried = [array.copy() for array in arrays], 0
+    for seed in range(seeds):
+        if end is not None and time.monotonic() >= end:
+            break
+        for array, value in zip(arrays, given, strict=True):
+            array[...] = value
+        if isinstance(_launch(run, seed, end, found)[1], TimeLimit):
+            break
+        tried += 1
+    for array, value in zip(arrays, results, strict=True):
+        array[...] = value
+    ordered = sorted(found.values(), key=lambda f: (f.line, f.rule))
+    return Exploration(report, error, tuple(ordered), tried)
+
+
+def _launch(
+    run: Run, seed: int | None, end: float | None, found: dict[tuple[str, int], Finding]
+) -> tuple[Report | None, Fault | Deadlock | None]:
+    """One launch, whose findings join those that were found."""
+    left = None if end is None else max(0.0, end - time.monotonic())
+    report, error = None, None
+    try:
+        report = run(seed, left)
+        findings = report.findings
+    except (Fault, Deadlock) as caught:
+        error, findings = caught, cast("tuple[Finding, ...]", caught.findings)
+    for finding in findings:
+        found.setdefault((finding.rule, finding.line), replace(finding, seed=seed))
+    return report, error

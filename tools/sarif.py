@@ -1,0 +1,58 @@
+"""Findings of the emulator's sanitizer as SARIF 2.1.0, which code hosts and editors show beside the code."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.errors import WeftError
+
+if TYPE_CHECKING:
+    from weft.emulator import Finding
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def write(path: str, findings: "Sequence[Finding]", name: str) -> None:
+    """Writes findings about the PTX file `name`. Raises WeftError where the file can't be written."""
+    try:
+        Path(path).write_text(json.dumps(document(findings, name), indent=2) + "\n")
+    except OSError as error:
+        raise WeftError(f"can't write '{path}': {error.strerror}") from None
+
+
+def document(findings: "Sequence[Finding]", name: str) -> dict[str, Any]:
+    """One run of one tool, with its rules and a result for each finding."""
+    from weft.emulator.sanitizer import RULES
+
+    rules = [{"id": rule, "shortDescription": {"text": text}} for rule, text in RULES.items()]
+    driver = {"name": "weft emulate", "rules": rules}
+    results = [_result(finding, name) for finding in findings]
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": results}],
+    }
+
+
+def _result(finding: "Finding", name: str) -> dict[str, Any]:
+    """A finding at its line of the source, where the PTX names one, with that of the PTX beside it."""
+    ptx = _location(name, finding.line)
+    file, _, line = finding.source.rpartition(":")
+    facts = {"count": finding.count, "thread": finding.thread and str(finding.thread)}
+    facts |= {"address": finding.address, "seed": finding.seed}
+    return {
+        "ruleId": finding.rule,
+        "level": "error",
+        "message": {"text": finding.message},
+        "locations": [_location(file, int(line)) if file else ptx],
+        **({"relatedLocations": [ptx]} if file else {}),
+        "properties": {key: value for key, value in facts.items() if value is not None},
+    }
+
+
+def _location(file: str, line: int) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": Path(file).as_posix()}}
+    if line:
+        place["region"] = {"startLine": line}
+    return {"physicalLocation": place}
