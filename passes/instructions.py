@@ -176,8 +176,8 @@ def _split(value: Any) -> Iterator[Any]:
     """The registers of a value: the members of a struct, the elements of a vector, a pair as 32 bits."""
     kind = str(value.type)
     if kind.startswith("!llvm.struct<("):
-        for place, member in enumerate(kind[len("!llvm.struct<(") : -2].split(", ")):
-            yield from _split(llvm.extractvalue(ir.Type.parse(member), value, [place]))
+        for place, member in enumerate(_members(kind)):
+            yield from _split(_extract(member, value, place))
     elif _PACKED.fullmatch(kind):
         yield llvm.bitcast(ir.IntegerType.get_signless(32), value)
     elif _VECTOR.fullmatch(kind):
@@ -190,6 +190,28 @@ def _split(value: Any) -> Iterator[Any]:
         yield value
 
 
+def _members(struct: str) -> list[Any]:
+    """The types of a struct's members."""
+    texts = struct[len("!llvm.struct<(") : -2].split(", ")
+    types = {text: ir.Type.parse(text) for text in set(texts)}
+    return [types[text] for text in texts]
+
+
+# Wide accumulators have hundreds of members; upstream's own builders take four times as long.
+
+
+def _extract(kind: Any, struct: Any, place: int) -> Any:
+    at = {"position": ir.DenseI64ArrayAttr.get([place])}
+    name = llvm.ExtractValueOp.OPERATION_NAME
+    return ir.Operation.create(name, results=[kind], operands=[struct], attributes=at).result
+
+
+def _insert(struct: Any, member: Any, place: int) -> Any:
+    at = {"position": ir.DenseI64ArrayAttr.get([place])}
+    name = llvm.InsertValueOp.OPERATION_NAME
+    return ir.Operation.create(name, results=[struct.type], operands=[struct, member], attributes=at).result
+
+
 def assembly(text: str, letters: Sequence[str], values: Sequence[Any], kinds: Sequence[str]) -> list[Any]:
     """The registers, of these types, that inline PTX with these constraints returns."""
     kind = struct_type(kinds) if kinds else None
@@ -198,7 +220,8 @@ def assembly(text: str, letters: Sequence[str], values: Sequence[Any], kinds: Se
     )
     if len(kinds) < 2:
         return [result] * len(kinds)
-    return [llvm.extractvalue(ir.Type.parse(each), result, [i]) for i, each in enumerate(kinds)]
+    types = {each: ir.Type.parse(each) for each in set(kinds)}
+    return [_extract(types[each], result, i) for i, each in enumerate(kinds)]
 
 
 def join(kind: Any, words: Iterator[Any]) -> Any:
@@ -206,8 +229,8 @@ def join(kind: Any, words: Iterator[Any]) -> Any:
     text = str(kind)
     if text.startswith("!llvm.struct<("):
         packed = llvm.mlir_undef(kind)
-        for place, member in enumerate(text[len("!llvm.struct<(") : -2].split(", ")):
-            packed = llvm.insertvalue(packed, join(ir.Type.parse(member), words), [place])
+        for place, member in enumerate(_members(text)):
+            packed = _insert(packed, join(member, words), place)
         return packed
     if _PACKED.fullmatch(text):
         return llvm.bitcast(kind, next(words))
