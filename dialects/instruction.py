@@ -178,6 +178,10 @@ class InstructionOp(Op):
                 found = found or _constant_complaint(operand, values)
             if found:
                 return found
+        if results:
+            got = len(self.operation.results)
+            count = got - len(results)
+            return f"expects {count} result{'' if count == 1 else 's'} here, got {got}"
         return self._stray_operand(form)
 
     def rechecks(self) -> tuple[Check, ...]:

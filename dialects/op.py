@@ -71,6 +71,13 @@ class Op(ext.Operation):
             for place, group in enumerate(groups[:-1]):
                 setattr(cls, group.name, property(lambda self, place=place: self.operands[place]))
             setattr(cls, groups[-1].name, property(lambda self: self.operands[count:]))
+        results = [f for f in cls._fields if isinstance(f, ext.ResultDef)]
+        if any(f.variadicity != ext.Variadicity.single for f in results[-1:]):
+            cls._ODS_RESULT_SEGMENTS = None
+            for place, field in enumerate(results[:-1]):
+                setattr(cls, field.name, property(lambda self, place=place: self.results[place]))
+            rest = len(results) - 1
+            setattr(cls, results[-1].name, property(lambda self: self.results[rest:]))
 
     def rechecks(self) -> tuple[Check, ...]:
         """The parts of `check` that another op of the same kind may fail although this one passed."""

@@ -134,6 +134,18 @@ class LdRedOp(InstructionOp, dialect=Tcgen05, name="ld_red", family=copy.LD_RED,
     reduced: ext.Result[Any]
 
 
+class LdSpcompressOp(InstructionOp, dialect=Tcgen05, name="ld_spcompress", family=copy.LD_SPCOMPRESS):
+    """`tcgen05.ld.spcompress`: as `tcgen05.ld` of f32, of which the larger (or smaller) two of every four
+    columns are kept; two bits of `metadata` say which each one was. With `red` also each lane's columns
+    reduced to one value.
+    """
+
+    address: ext.Operand[Any]
+    metadata: ext.Result[Any]
+    data: ext.Result[Any]
+    reduced: Sequence[ext.Result[Any]]
+
+
 _MMA_AXES = {
     "a": _memory_of_a,
     "disable_output_lane": _mask_registers,
@@ -286,6 +298,7 @@ shift = ShiftOp.make
 ld = LdOp.make
 st = StOp.make
 ld_red = LdRedOp.make
+ld_spcompress = LdSpcompressOp.make
 mma = MmaOp.make
 sp_mma = SpMmaOp.make
 mma_block_scale = MmaBlockScaleOp.make

@@ -8,8 +8,8 @@ from typing import Any
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import struct_type
 from weft.dialects.kinds import Kind
-from weft.dialects.op import kind_of, refuse
-from weft.isa.family import Registers, arguments, immediates
+from weft.dialects.op import kind_of
+from weft.isa.family import Registers, arguments, immediates, operand_text
 from weft.isa.mma import UNSELECTABLE
 from weft.mlir import arith, ext, ir, llvm, vector
 from weft.passes.pass_ import rewrite
@@ -23,7 +23,7 @@ _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
 
 
 def lower_all(module: Any, kinds: Sequence[Any]) -> None:
-    """Lowers every operation of these classes. Raises WeftError on a chip that LLVM doesn't know."""
+    """Lowers every operation of these classes."""
     calls: dict[Kind, _Call | None] = {}
     rewrite(module, kinds, lambda op: _lower(op, calls))
 
@@ -62,13 +62,9 @@ def _call_of(op: Any) -> _Call | None:
     """The call of its form's intrinsic that an op becomes: operands in the intrinsic's order, then the flags
     that it takes. None where it becomes something else.
     """
-    if op.target is not None and not op.target.chip.llvm:
-        raise refuse(op, f"can't be lowered for {op.target}: LLVM 22.1 generates no code for it")
-    if isinstance(op, DescriptorOp):
+    if isinstance(op, DescriptorOp) or not _has_intrinsic(op):
         return None
     form = op.form
-    if not form.intrinsic or (op.target and op.target.chip.name in UNSELECTABLE.get(form, ())):
-        return None
     inputs = {operand.name: operand for operand in form.operands if operand.role != "out"}
     numbers, values = _operand_numbers(op), list[Any]()
     for name in arguments(form):
@@ -83,6 +79,14 @@ def _call_of(op: Any) -> _Call | None:
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(values), 0]),
     }
     return _Call(values, [result.type for result in op.operation.results], attributes)
+
+
+def _has_intrinsic(op: Any) -> bool:
+    """Whether LLVM can select an intrinsic of the op's form on the chip that it generates code for."""
+    if op.form.intrinsic is None or op.target is None:
+        return op.form.intrinsic is not None
+    chip = op.target.chip.generated_as
+    return chip in op.family.table[op.form].chips and chip not in UNSELECTABLE.get(op.form, ())
 
 
 def _operand_numbers(op: Any) -> dict[str, list[int]]:
@@ -123,7 +127,7 @@ def _signed(word: int, bits: int) -> int:
 
 def _inline(op: Any, form: Any) -> list[Any]:
     """The instruction as inline PTX; what it updates is tied to its results."""
-    texts: dict[str, str] = {}
+    names: dict[str, list[str]] = {}
     letters: list[str] = []
     values: list[Any] = []
     tied: list[Any] = []
@@ -132,7 +136,7 @@ def _inline(op: Any, form: Any) -> list[Any]:
     def place(operand: Registers, words: Sequence[str], prefix: str = "") -> None:
         first = len(letters)
         letters.extend(prefix + LETTERS[word] for word in words)
-        texts[operand.name] = ", ".join(f"${first + i}" for i in range(len(words)))
+        names[operand.name] = [f"${first + i}" for i in range(len(words))]
 
     for operand in form.operands:
         if operand.role in ("out", "inout"):
@@ -147,12 +151,12 @@ def _inline(op: Any, form: Any) -> list[Any]:
             place(operand, [str(word.type) for word in given])
             values += given
         elif operand.role == "immediate":
-            texts[operand.name] = str(op.attribute(operand.name))
+            names[operand.name] = [str(op.attribute(operand.name))]
     # Tied inputs come last: `$n` counts outputs and the other inputs alone. They are the first outputs.
     letters += [str(i) for i in range(len(tied))]
     if _reaches_memory(form):
         letters.append("~{memory}")
-    text = f"{form.ptx} {form.assembly.format(**texts)}".rstrip() + ";"
+    text = f"{form.ptx} {operand_text(form, names)}".rstrip() + ";"
     words = iter(assembly(text, letters, values + tied, kinds))
     return [join(each.type, words) for each in op.operation.results]
 

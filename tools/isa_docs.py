@@ -38,6 +38,11 @@ the {count} chips from {first} on; the last column counts them. The tables agree
 reason why the table leaves it out. Beyond that, ptxas overlooks stray modifiers, such as `.b8x16` on any
 `tcgen05` instruction; `weft lint` doesn't. It judges opcodes and operands as they are written, not the types
 with which registers are declared.
+
+Weft lowers a form to LLVM's intrinsic where LLVM 22.1 has one that prints it, otherwise to inline PTX; the
+column "intrinsics" counts the first, and each page lists the second. LLVM 22.1 knows no sm_107: it generates
+code for sm_103, and the text names sm_107. Every form that both have is lowered there as on sm_103, and what
+sm_107 alone has is inline PTX.
 """
 
 
@@ -54,16 +59,22 @@ def points(table: Table, family: Family[Any]) -> int:
     return prod(map(len, axes)) * len(CHIPS)
 
 
+def intrinsics(family: Family[Any]) -> int:
+    """How many forms LLVM has an intrinsic for."""
+    return sum(form.intrinsic is not None for form in family.table)
+
+
 def _index() -> str:
     lines = [
         _ABOUT.format(count=len(CHIPS), first=next(iter(CHIPS))),
         *_markdown(
-            ("table", "instruction", "forms", "rows", "since PTX", "chips", "points"),
+            ("table", "instruction", "forms", "intrinsics", "rows", "since PTX", "chips", "points"),
             [
                 (
                     f"[{table.name}]({table.name}.md)",
                     f"`{family.name}`",
                     f"{len(family.table):,}",
+                    f"{intrinsics(family):,}",
                     str(len(rows(family))),
                     version_text(min(support.ptx for support in family.table.values())),
                     chips_text(family.chips()),
@@ -74,7 +85,8 @@ def _index() -> str:
             ],
         ),
         "",
-        f"Together {sum(len(f.table) for f in tables.FAMILIES):,} forms and "
+        f"Together {sum(len(f.table) for f in tables.FAMILIES):,} forms, "
+        f"{sum(map(intrinsics, tables.FAMILIES)):,} of them intrinsics, and "
         f"{sum(points(t, f) for t in TABLES for f in t.families):,} points.",
         "",
     ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from weft import loaded, worker
 from weft.errors import Diagnostic, Location, WeftError
+from weft.isa.chips import CHIPS
 
 TIMEOUT_SECONDS = 300
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -35,13 +36,15 @@ def to_ptx(llvm_ir: str, chip: str, ptx_version: tuple[int, int], *, opt_level: 
     """Optimise `llvm_ir` (0 to 3) and generate code for `chip` ("sm_90a"), in any thread or forked process.
 
     Loops aren't unrolled: the passes have done that where it helps. Inline PTX may need a newer version than
-    LLVM writes: then the text says so, which is all that changes. Whatever LLVM refuses is a WeftError.
+    LLVM writes, or a chip that it doesn't know: then code is generated for the nearest that it has, and only
+    the version and target that the text names change. Whatever LLVM refuses is a WeftError.
     """
     if "\0" in llvm_ir:
         raise WeftError("LLVM IR: a NUL byte in the text")
     newer = ptx_version > LAST_PTX and ptx_version[0] == LAST_PTX[0]
     written = LAST_PTX if newer else ptx_version
-    request = _Request(llvm_ir, chip, "".join(map(str, written)), opt_level)
+    known = CHIPS[chip].generated_as if chip in CHIPS else chip
+    request = _Request(llvm_ir, known, "".join(map(str, written)), opt_level)
     answer, said = _ask(request)
     if unknown := _unknown_target(said, request):
         raise WeftError(unknown)
@@ -50,11 +53,12 @@ def to_ptx(llvm_ir: str, chip: str, ptx_version: tuple[int, int], *, opt_level: 
     # To LLVM an intrinsic that it doesn't know is an external function like any other.
     if external := re.search(r"^\.extern \.func\b.*?\b(llvm\.[\w.]+)", answer["ptx"], re.MULTILINE):
         raise WeftError(f"LLVM has no intrinsic {external[1]}")
-    return Generated(answer["ptx"].replace(_directive(written), _directive(ptx_version), 1), answer["ir"])
+    ptx = answer["ptx"].replace(_directives(written, known), _directives(ptx_version, chip), 1)
+    return Generated(ptx, answer["ir"])
 
 
-def _directive(version: tuple[int, int]) -> str:
-    return f".version {version[0]}.{version[1]}\n"
+def _directives(version: tuple[int, int], chip: str) -> str:
+    return f".version {version[0]}.{version[1]}\n.target {chip}"
 
 
 @dataclass(frozen=True)

@@ -328,8 +328,6 @@ def _target(module: Any, arch: str | None, default: str | None) -> tuple[Target,
     for other in named:
         if other != target:
             raise WeftError(f"the module is for {other}, not for {target}")
-    if not target.chip.llvm:
-        raise WeftError(f"LLVM 22.1 generates no code for {target}")
     return target, arch is None and not named
 
 

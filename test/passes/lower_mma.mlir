@@ -168,3 +168,13 @@ func.func @uses(%h: vector<2xf16>, %f: f32) -> f32 {
   // CHECK: return %[[E]]
   return %1 : f32
 }
+
+// LLVM 22.1 knows no sm_107: it generates code for sm_103a, which has the form.
+gpu.module @sm_107 [#nvvm.target<chip = "sm_107a">] {
+  // CHECK-LABEL: @sync_on_sm_107(
+  gpu.func @sync_on_sm_107(%h: vector<2xf16>, %f: f32) kernel {
+    // CHECK: llvm.call_intrinsic "llvm.nvvm.mma.m16n8k8.row.col.f32.f32"
+    %0 = "mma.sync"(%h, %h, %h, %f, %f, %f, %f) {shape = "m16n8k8", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 2, 1, 4>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
+    gpu.return
+  }
+}

@@ -254,3 +254,25 @@ func.func @shared_memory_descriptor(%s: !llvm.ptr<3>) {
     i64
   return
 }
+
+// LLVM 22.1 knows no sm_107: it generates code for sm_103a, and what that lacks is inline PTX.
+gpu.module @sm_107 [#nvvm.target<chip = "sm_107a">] {
+  // CHECK-LABEL: @on_sm_107(
+  // CHECK-SAME: %[[S:[a-z0-9]+]]: !llvm.ptr<3>, %[[W:[a-z0-9]+]]: i32, %[[T:[a-z0-9]+]]: !llvm.ptr<6>, %[[L:[a-z0-9]+]]: i64, %[[C:[a-z0-9]+]]: i1, %[[M:[a-z0-9]+]]: vector<4xi32>
+  gpu.func @on_sm_107(%s: !llvm.ptr<3>, %w: i32, %t: !llvm.ptr<6>, %l: i64, %c: i1, %m: vector<4xi32>) kernel {
+    // CHECK: llvm.call_intrinsic "llvm.nvvm.tcgen05.wait.ld"() : () -> ()
+    "tcgen05.wait"() {kind = "ld"} : () -> ()
+    // CHECK: llvm.inline_asm has_side_effects "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster::32b.b64 [$0], $1;", "l,r,~{memory}"
+    "tcgen05.commit"(%s, %w) {cta_group = 1 : i64} : (!llvm.ptr<3>, i32) -> ()
+    // CHECK: llvm.inline_asm has_side_effects "tcgen05.mma.cta_group::1.kind::f8f6f4.decompress::lut::b.collector::a::discard.collector::b::fill [$0], $1, $2, [$3], $4, $5;", "r,l,l,r,r,b,~{memory}"
+    "tcgen05.mma"(%t, %l, %l, %t, %w, %c) {kind = "f8f6f4", cta_group = 1 : i64, collector_b = "fill", decompress = "lut::b", operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, !llvm.ptr<6>, i32, i1) -> ()
+    // Several registers are a list.
+    // CHECK: "tcgen05.mma.cta_group::1.kind::ti16.collector::a::discard [$0], $1, $2, $3, {$4, $5, $6, $7}, $8;"
+    "tcgen05.mma"(%t, %l, %l, %w, %m, %c) {kind = "ti16", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, vector<4xi32>, i1) -> ()
+    // CHECK: "tcgen05.ld.red.spcompress.sync.aligned.32x32b.x4.max.sp::2:4.f32.b2 {$0}, {$1, $2}, $3, [$4];", "=r,=f,=f,=f,r,~{memory}"
+    %metadata, %data, %reduced = "tcgen05.ld_spcompress"(%t) {num = 4 : i64, op = "max", red = true} : (!llvm.ptr<6>) -> (i32, vector<2xf32>, f32)
+    // CHECK: "tcgen05.ld.spcompress.sync.aligned.32x32b.x4.min.sp::2:4.abs.f32.b2 {$0}, {$1, $2}, [$3];"
+    %metadata2, %data2 = "tcgen05.ld_spcompress"(%t) {num = 4 : i64, op = "min", abs = true} : (!llvm.ptr<6>) -> (i32, vector<2xf32>)
+    gpu.return
+  }
+}

@@ -7,8 +7,8 @@ from typing import Any
 from weft import codegen, mlir, passes
 from weft.dialects import INSTRUCTION_OPS, context
 from weft.dialects.instruction import struct_of
-from weft.isa.assembler import operand_text, ptx_registers
-from weft.isa.family import Family, Form, Registers
+from weft.isa.assembler import ptx_registers
+from weft.isa.family import Family, Form, Registers, operand_text
 from weft.isa.tables import HEADS
 from weft.mlir import gpu, ir, llvm
 

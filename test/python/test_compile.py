@@ -203,7 +203,6 @@ def kernel_of(body: str = "", arguments: str = "", target: str = "", kernel: str
 REFUSED = {
     "unknown chip": (text(), "sm_99", "target knows no chip 'sm_99': it is one of sm_70,"),
     "old chip": (text(), "sm_75", "-:2:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80"),
-    "chip without LLVM": (text(), "sm_107", "LLVM 22.1 generates no code for sm_107"),
     "types": (text("f64"), "sm_80", "-:2:3: error: 'tile.matmul' op expects A of element type f16 or bf16"),
     "schedule": (
         text(schedule=of_block(8, 32, 32)),

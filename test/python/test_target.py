@@ -2,7 +2,7 @@ import pytest
 
 from weft import codegen, ptxas
 from weft.errors import WeftError
-from weft.isa.chips import CHIPS, KIB, describe, only, since
+from weft.isa.chips import CHIPS, KIB, Chip, describe, only, since
 from weft.target import Target
 
 KERNEL = "define ptx_kernel void @k() { ret void }"
@@ -65,10 +65,27 @@ def test_llvm_writes_code_for_each_chip_that_says_so(name):
     assert f".version {target.ptx[0]}.{target.ptx[1]}\n.target {name}\n" in made
 
 
-@pytest.mark.parametrize("name", [n for n, chip in CHIPS.items() if not chip.llvm])
-def test_llvm_refuses_each_chip_that_says_so(name):
-    with pytest.raises(WeftError):
+UNKNOWN_TO_LLVM = pytest.mark.parametrize("name", [n for n, chip in CHIPS.items() if not chip.llvm])
+
+
+@UNKNOWN_TO_LLVM
+def test_llvm_refuses_each_chip_that_says_so(name, monkeypatch):
+    monkeypatch.setattr(Chip, "generated_as", property(lambda chip: chip.name))
+    with pytest.raises(WeftError, match=f"LLVM doesn't know processor {name}"):
         codegen.to_ptx(KERNEL, name, NEWEST_LLVM)
+
+
+@UNKNOWN_TO_LLVM
+def test_a_chip_unknown_to_llvm_gets_the_code_of_the_nearest_before_it(name):
+    target = Target.of(name)
+    assert target.chip.generated_as == name.replace("107", "103")
+    made = codegen.to_ptx(KERNEL, name, target.ptx).ptx
+    assert f".version 9.4\n.target {name}\n" in made
+    assert ptxas.assemble(made, name).kernels
+
+
+def test_code_for_a_chip_that_llvm_knows_is_its_own():
+    assert all(chip.generated_as == name for name, chip in CHIPS.items() if chip.llvm)
 
 
 def test_the_ptx_version_is_the_chips_first_and_no_lower_than_8_4():

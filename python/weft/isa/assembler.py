@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from weft.isa.chips import CHIPS
-from weft.isa.family import Form, Registers
+from weft.isa.family import Form, Registers, operand_text
 
 Point = tuple[Form, str]
 Version = tuple[int, int]
@@ -118,16 +118,6 @@ def kernel_text(entry: Entry, prologue: str, directives: str) -> str:
         f"{entry.line}\n"
         f"{' '.join(stores)} ret; }}\n"
     )
-
-
-def operand_text(form: Form, names: Mapping[str, Sequence[str]]) -> str:
-    """The operand list of `form.assembly` with these registers: `{{{a}}}` is always a list in braces, `{a}`
-    where it has several registers.
-    """
-    listed = set(re.findall(r"\{\{\{(\w+)\}\}\}", form.assembly))
-    texts = {name: ", ".join(registers) for name, registers in names.items()}
-    bare = {name for name, registers in names.items() if len(registers) == 1 or name in listed}
-    return form.assembly.format(**{n: text if n in bare else f"{{{text}}}" for n, text in texts.items()})
 
 
 _PTX_TYPES = {"f32": "f32", "f64": "f64", "i1": "pred", "i128": "b128"}

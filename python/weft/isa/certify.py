@@ -27,12 +27,11 @@ from weft.isa.assembler import (
     Entry,
     Point,
     Version,
-    operand_text,
     ptx_registers,
     verdicts,
 )
 from weft.isa.chips import CHIPS
-from weft.isa.family import Family, Support
+from weft.isa.family import Family, Support, operand_text
 
 __all__ = ["Entry", "check", "disagreements", "operand_text", "ptx_registers", "sample", "verdicts"]
 

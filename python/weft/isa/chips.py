@@ -21,7 +21,7 @@ class Chip:
 
     `ptx` is the first PTX version that names it; `shared_bytes` the shared memory one CTA can have,
     `sm_shared_bytes` what a multiprocessor has for all its CTAs, `sm_threads` the threads it holds at once.
-    `llvm` tells whether LLVM 22.1 generates code for it.
+    `llvm` tells whether LLVM 22.1 knows it.
     """
 
     name: str
@@ -40,6 +40,14 @@ class Chip:
     def variant(self) -> str:
         """`a` (this chip alone), `f` (its family) or nothing (every later chip runs it too)."""
         return self.name.removeprefix("sm_").lstrip("0123456789")
+
+    @property
+    def generated_as(self) -> str:
+        """The chip that LLVM 22.1 generates code for: this one, or the nearest before it of its variant that
+        LLVM knows. What that one lacks is inline PTX; the text names this chip.
+        """
+        alike = [c for c in CHIPS.values() if c.llvm and c.variant == self.variant]
+        return max((c for c in alike if c.number <= self.number), key=lambda chip: chip.number).name
 
     @property
     def registers(self) -> int:

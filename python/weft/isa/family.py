@@ -7,7 +7,7 @@ lowering, emulator, lint, docs, tests).
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from heapq import nsmallest
@@ -90,6 +90,16 @@ def immediates(form: Form) -> tuple[tuple[str, int], ...]:
     """LLVM type and value of the flags that follow the arguments in the intrinsic."""
     own: tuple[tuple[str, int], ...] = getattr(form, "immediates", ())
     return own
+
+
+def operand_text(form: Form, names: Mapping[str, Sequence[str]]) -> str:
+    """The operand list of `form.assembly` with these registers: `{{{a}}}` is always a list in braces, `{a}`
+    where it has several registers.
+    """
+    listed = set(re.findall(r"\{\{\{(\w+)\}\}\}", form.assembly))
+    texts = {name: ", ".join(registers) for name, registers in names.items()}
+    bare = {name for name, registers in names.items() if len(registers) == 1 or name in listed}
+    return form.assembly.format(**{n: text if n in bare else f"{{{text}}}" for n, text in texts.items()})
 
 
 F = TypeVar("F", bound=Form)

@@ -1019,8 +1019,8 @@ func.func @scaled_descriptor_transpose() {
 // -----
 
 func.func @scaled_descriptor_k() {
-  // expected-error @below {{'tcgen05.block_scaled_descriptor' op takes k 96 for a dense mxf4 or mxf4nvf4 of cta_group::2 only}}
-  %0 = "tcgen05.block_scaled_descriptor"() {kind = "mxf4", m = 128 : i64, n = 64 : i64, a_type = "e2m1", b_type = "e2m1", k = 96 : i64} : () -> i32
+  // expected-error @below {{'tcgen05.block_scaled_descriptor' op takes k 96 for a dense mxf4 or mxf4nvf4 only}}
+  %0 = "tcgen05.block_scaled_descriptor"() {kind = "mxf4", sparse = true, m = 128 : i64, n = 64 : i64, a_type = "e2m1", b_type = "e2m1", k = 96 : i64} : () -> i32
   return
 }
 
@@ -1090,4 +1090,34 @@ func.func @shared_descriptor_address(%s: !llvm.ptr<6>) {
   // expected-error @below {{'tcgen05.shared_memory_descriptor' op expects an address in shared memory (!llvm.ptr<3>), got !llvm.ptr<6>}}
   %0 = "tcgen05.shared_memory_descriptor"(%s) : (!llvm.ptr<6>) -> i64
   return
+}
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_107a">] {
+  gpu.func @spcompress_without_red_reduces_nothing(%t: !llvm.ptr<6>) kernel {
+    // expected-error @below {{'tcgen05.ld_spcompress' op expects 2 results here, got 3}}
+    %m, %d, %r = "tcgen05.ld_spcompress"(%t) {num = 4 : i64, op = "max"} : (!llvm.ptr<6>) -> (i32, vector<2xf32>, f32)
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_107a">] {
+  gpu.func @spcompress_with_red_reduces(%t: !llvm.ptr<6>) kernel {
+    // expected-error @below {{'tcgen05.ld_spcompress' op expects to return f32, got nothing}}
+    %m, %d = "tcgen05.ld_spcompress"(%t) {num = 4 : i64, op = "max", red = true} : (!llvm.ptr<6>) -> (i32, vector<2xf32>)
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_103a">] {
+  gpu.func @spcompress_is_for_sm_107(%t: !llvm.ptr<6>) kernel {
+    // expected-error @below {{'tcgen05.ld_spcompress' op needs sm_107a: sm_103a has no form of tcgen05.ld.spcompress}}
+    %m, %d = "tcgen05.ld_spcompress"(%t) {num = 4 : i64, op = "max"} : (!llvm.ptr<6>) -> (i32, vector<2xf32>)
+    gpu.return
+  }
 }

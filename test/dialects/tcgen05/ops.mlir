@@ -343,3 +343,15 @@ func.func @shared_memory_descriptor(%s: !llvm.ptr<3>) {
     (!llvm.ptr<3>) -> i64
   return
 }
+
+// Two of every four columns, and which: the third result is there with `red` alone.
+// CHECK-LABEL: gpu.module @ld_spcompress
+gpu.module @ld_spcompress [#nvvm.target<chip = "sm_107a">] {
+  gpu.func @ld_spcompress(%t: !llvm.ptr<6>) kernel {
+    // CHECK: "tcgen05.ld_spcompress"(%{{.*}}) {num = 64 : i64, op = "max"} : (!llvm.ptr<6>) -> (vector<2xi32>, vector<32xf32>)
+    %m0, %d0 = "tcgen05.ld_spcompress"(%t) {num = 64 : i64, op = "max"} : (!llvm.ptr<6>) -> (vector<2xi32>, vector<32xf32>)
+    // CHECK: "tcgen05.ld_spcompress"(%{{.*}}) {nan = true, num = 4 : i64, op = "min", red = true} : (!llvm.ptr<6>) -> (i32, vector<2xf32>, f32)
+    %m1, %d1, %r1 = "tcgen05.ld_spcompress"(%t) {num = 4 : i64, op = "min", red = true, nan = true} : (!llvm.ptr<6>) -> (i32, vector<2xf32>, f32)
+    gpu.return
+  }
+}
