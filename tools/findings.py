@@ -14,6 +14,7 @@ from weft.tools import cli
 
 # Chips from before tensor cores: no instruction is legal there, which the tables say by themselves.
 _OLDER = re.compile(r"sm_[1-6]\d")
+_MOST_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,10 @@ class Finding:
     instruction: str
     verdict: Verdict | None
     subject: str
+
+    def is_stray(self) -> bool:
+        """Whether this is a statement that isn't PTX's at all."""
+        return self.verdict is not None and self.verdict.rule == "instruction"
 
     def json(self) -> str:
         """The finding as one line of JSON."""
@@ -148,5 +153,18 @@ def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
     text = cli.read(path)
     if not cli.is_ptx(path, text):
         return lint_mlir(text, path, chip), f"on {chip}" if chip else "on the chips of its modules"
-    chip = chip or _chip_of(text, cli.name_of(path))
-    return lint_ptx(text, chip), f"on {chip}" if chip else "on some chip (it names none: give --arch)"
+    name = cli.name_of(path)
+    chip = chip or _chip_of(text, name)
+    found = lint_ptx(text, chip)
+    if not scan.is_ptx(text) and all(finding.is_stray() for finding in found):
+        raise _no_ptx(text, name)
+    return found, f"on {chip}" if chip else "on some chip (it names none: give --arch)"
+
+
+def _no_ptx(text: str, name: str) -> WeftError:
+    """The complaint about a text without one word of PTX, at its first."""
+    words = scan.code(text).split(maxsplit=1)
+    got = f"got {words[0][:_MOST_SHOWN]!r}" if words else "got none"
+    before = text[: scan.code(text).index(words[0])] if words else ""
+    place = Location(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
+    return WeftError(Diagnostic(f"expected PTX (a directive or an instruction), {got}", place))

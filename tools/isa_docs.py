@@ -36,8 +36,9 @@ at a sample of them. A point is a combination of the axes' values and of near mi
 the {count} chips from {first} on; the last column counts them. The tables agreed with ptxas 12.9.86 and
 13.5.37 at every one of these points. What ptxas takes and PTX doesn't have stands on each page with the
 reason why the table leaves it out. Beyond that, ptxas overlooks stray modifiers, such as `.b8x16` on any
-`tcgen05` instruction; `weft lint` doesn't. It judges opcodes and operands as they are written, not the types
-with which registers are declared.
+`tcgen05` instruction; `weft lint` doesn't. It judges operands by the registers that the text declares, as
+ptxas does, but for three things that ptxas overlooks: a predicate in a fragment or as metadata, a special
+register as a result or an address, and a vector where one register belongs.
 
 Weft lowers a form to LLVM's intrinsic where LLVM 22.1 has one that prints it, otherwise to inline PTX; the
 column "intrinsics" counts the first, and each page lists the second. LLVM 22.1 knows no sm_107: it generates

@@ -30,6 +30,8 @@ def _run(options: Namespace) -> int:
     else:
         count = f"{len(findings)} instruction{'' if len(findings) == 1 else 's'}"
         summary = f"{name}: {count}, {len(illegal) or 'none'} illegal {where}"
+        if not findings:
+            summary = f"{name}: no tensor-core instruction to judge {where}"
         lines = [*(finding.text(name) for finding in illegal), summary]
     if lines:
         cli.say("\n".join(lines))

@@ -10,8 +10,9 @@ from assembling import assembles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.isa import certify, scan, tables, written
+from weft.isa import assembler, certify, scan, tables, written
 from weft.isa.chips import CHIPS
+from weft.isa.opcodes import OTHER
 from weft.tools import findings, weft
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -396,3 +397,50 @@ def test_no_change_of_a_few_characters_breaks_it(data):
         )
     for finding in findings.lint_ptx(text, "sm_100a"):
         finding.json()
+
+
+# Text that holds none of the instructions
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n// mma.sync\n", "hello world\n", "{};;{", "1 2 3;", "\u00e9t\u00e9;"]
+)
+def test_what_is_no_ptx_is_an_error(tmp_path, capsys, text):
+    status, said = lint(tmp_path, capsys, text)
+    assert (status, said.out) == (2, "")
+    assert "error: expected PTX (a directive or an instruction), got " in said.err
+
+
+def test_statements_that_no_instruction_begins_like_are_findings():
+    text = f"{HEAD}.visible .entry k()\n{{ mam.sync.aligned; .loc 1 2 3\n  wgma.fence; ???; L: @%p ret;\n}}"
+    found = findings.lint_ptx(text)
+    assert [(f.line, f.column, f.instruction) for f in found] == [
+        (4, 3, "mam.sync.aligned"),
+        (5, 3, "wgma.fence"),
+        (5, 15, "???"),
+    ]
+    assert str(found[0].verdict) == "isn't an instruction of PTX; did you mean 'mma'?"
+
+
+def test_a_file_without_such_an_instruction_is_told_apart_from_one_without_a_mistake(tmp_path, capsys):
+    status, said = lint(tmp_path, capsys, f"{HEAD}.visible .entry k() {{ ret; }}")
+    assert (status, said.out) == (0, f"{tmp_path}/a.ptx: no tensor-core instruction to judge on sm_90a\n")
+    status, said = lint(tmp_path, capsys, "module {}", name="a.mlir")
+    assert (status, said.out.split(": ")[1][:31]) == (0, "no tensor-core instruction to j")
+
+
+# ptxas knows these with a modifier alone.
+NAMED_WITH_MODIFIERS = (
+    *("brx", "clmad", "clusterlaunchcontrol", "cp", "createpolicy", "mad24", "madc", "mbarrier", "mul24"),
+    *("multimem", "setmaxnreg", "setsmemsize", "shf", "suld", "sured", "sust", "tensormap"),
+)
+
+
+def test_ptxas_knows_each_other_instruction():
+    """It says of a name that it doesn't know that it doesn't; what else it says is about operands."""
+    unknown = "Not a name of any known instruction"
+    entries = [assembler.Entry(f"{head};", {}, (), ()) for head in ("hello", *sorted(OTHER))]
+    found = assembler.assemble(entries, "sm_100a")
+    assert found[0] and unknown in found[0]
+    names = [e.line for e, said in zip(entries[1:], found[1:], strict=True) if said and unknown in said]
+    assert set(names) <= {f"{head};" for head in NAMED_WITH_MODIFIERS}

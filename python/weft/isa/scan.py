@@ -1,23 +1,52 @@
-"""Finds the tensor-core instructions in PTX text, whatever stands around them."""
+"""Finds the tensor-core instructions in PTX text, and what it declares where they are, whatever stands around
+them.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
+from weft.isa.opcodes import OTHER
+from weft.isa.scope import Scope, Symbols
 from weft.isa.tables import HEADS
 
 # What a statement can't be read through: comments, and strings (file names, inline text).
 _HIDDEN = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"[^\"\n]*\"", re.DOTALL)
+# Directives that no semicolon ends.
+_UNENDED = re.compile(
+    r"(?<![\w.%$])\.(?:version\s+[\d.]+|address_size\s+\d+|target\s+\w+(?:\s*,\s*\w+)*"
+    r"|file\s+\d+(?:\s*,\s*\d+)*"
+    r"|loc\s+\d+\s+\d+\s+\d+(?:\s*,\s*function_name\s+[\w$]+(?:\s*\+\s*\d+)?"
+    r"\s*,\s*inlined_at\s+\d+\s+\d+\s+\d+)?)"
+)
 # A dot ends no token and whitespace may stand before one: `mma.sync .aligned`.
 _OPCODE = re.compile(rf"(?<![\w.%$])(?:{'|'.join(HEADS)})(?:\s*\.[\w:]+)+")
+_DIRECTIVE = re.compile(
+    r"(?<![\w.%$])\.(?:version|target|address_size|entry|func|reg|shared|global|const|local|param|pragma)\b"
+)
 _TARGET = re.compile(r"(?<![\w.%$])\.target\s+(?:\w+\s*,\s*)*?(sm_\w+)")
 _VERSION = re.compile(r"(?<![\w.%$])\.version\s+(\d+)\.(\d+)")
 
+# A statement or what stands before a block: labels and a guard, the first word and its modifiers, and the
+# rest, in which braces hold no semicolon; then what ends it.
+_STATEMENT = re.compile(
+    r"""\s*+(?:[\w$%]++\s*+:(?!:)\s*+)*+ (?:@\s*+!?\s*+[\w$%.]++\s++)?+
+    (?P<head>[A-Za-z_][\w$]*+)?+ (?P<modifiers>(?:\s*+\.[\w:]++)*+)
+    (?P<rest>[^;{}]*+(?:\{[^;{}]*+\}[^;{}]*+)*+)
+    (?P<end>[;{}]|\Z)""",
+    re.VERBOSE,
+)
+# Every tensor-core opcode has one of these in it.
+_MARKS = tuple(head for head in HEADS if not any(other != head and other in head for other in HEADS))
+# What no statement, list or initialiser begins with.
+_NO_STATEMENT = re.compile(r"\s*[^\s\w{}(),=+.\[\]<>:|~%$@;-]")
+_MOST_SHOWN = 60
 
-@dataclass(frozen=True)
-class Instruction:
+
+class Instruction(NamedTuple):
     """One instruction in a text: where it stands (from 1), its opcode, and its operands as written; `ended`
-    tells whether a semicolon ends it.
+    tells whether a semicolon ends it, `scope` what the text declares there.
     """
 
     line: int
@@ -25,25 +54,71 @@ class Instruction:
     opcode: str
     operands: tuple[str, ...]
     ended: bool = True
+    scope: Scope | None = None
 
 
-def _shown(text: str) -> str:
-    """The text with blanks for what isn't code; lines and columns stay."""
-    return _HIDDEN.sub(lambda hidden: re.sub(r"[^\n]", " ", hidden.group()), text)
+@lru_cache(maxsize=2)
+def code(text: str) -> str:
+    """The text with blanks for comments and strings; lines and columns stay."""
+    return _HIDDEN.sub(_blank, text)
+
+
+def _blank(hidden: re.Match[str]) -> str:
+    text = hidden.group()
+    return re.sub(r"[^\n]", " ", text) if "\n" in text else " " * len(text)
 
 
 def instructions(text: str) -> Iterator[Instruction]:
-    """The instructions of the four families, and those that move fragments, in the order of the text."""
-    shown = _shown(text)
-    line, start = 1, 0
-    found = list(_OPCODE.finditer(shown))
-    for match, after in zip(found, [*(m.start() for m in found[1:]), len(shown)], strict=False):
-        line += shown.count("\n", start, match.start())
-        start = match.start()
-        column = start - shown.rfind("\n", 0, start)
-        opcode = "".join(match.group().split())
-        operands, end, _ = shown[match.end() : after].partition(";")
-        yield Instruction(line, column, opcode, split_operands(operands), bool(end))
+    """The instructions of the four families, and those that move fragments, in the order of the text; and
+    statements that no instruction of PTX begins like.
+    """
+    shown = _UNENDED.sub(_blank, code(text))
+    scope, outer = Scope(Symbols(shown)), list[Scope]()
+    lines = _Lines(shown)
+    for match in _STATEMENT.finditer(shown):
+        head, modifiers, rest, end = match.groups("")
+        if any(mark in rest for mark in _MARKS) and (inside := [*_inside(shown, match)]):
+            for at, opcode, operands, ended in inside:
+                yield Instruction(*lines.at(at), opcode, operands, ended, scope)
+        elif head in HEADS:
+            place = lines.at(match.start("head"))
+            opcode = head + "".join(modifiers.split())
+            yield Instruction(*place, opcode, split_operands(rest), end == ";", scope)
+        elif (head and head not in OTHER) or (not modifiers and _NO_STATEMENT.match(rest)):
+            at = match.start("head") if head else match.start("rest")
+            word = shown[at : match.end()].split(maxsplit=1)[0].rstrip(";")[:_MOST_SHOWN]
+            yield Instruction(*lines.at(at), word, (), True, scope)
+        if end == "{":
+            outer.append(scope)
+        if ".reg" in modifiers or ".reg" in rest:
+            scope = scope.declaring(f"{modifiers} {rest}".strip())
+        if end == "}" and outer:
+            scope = outer.pop()
+
+
+class _Lines:
+    """Lines and columns of places in a text that are asked for in order."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.line, self.seen = text, 1, 0
+
+    def at(self, place: int) -> tuple[int, int]:
+        self.line += self.text.count("\n", self.seen, place)
+        self.seen = place
+        return self.line, place - self.text.rfind("\n", 0, place)
+
+
+def _inside(shown: str, match: re.Match[str]) -> Iterator[tuple[int, str, tuple[str, ...], bool]]:
+    """The instructions in a statement that has several, none but the last ended: where each begins, its
+    opcode, its operands, and whether it is ended. Nothing for a statement with one instruction.
+    """
+    start, stop = match.start("head") if match["head"] else match.start("rest"), match.end("rest")
+    found = list(_OPCODE.finditer(shown, start, stop))
+    if not found or (len(found) == 1 and found[0].start() == start):
+        return
+    for opcode, after in zip(found, [*(m.start() for m in found[1:]), stop], strict=True):
+        ended = after == stop and match["end"] == ";"
+        yield opcode.start(), "".join(opcode[0].split()), split_operands(shown[opcode.end() : after]), ended
 
 
 def split_operands(text: str) -> tuple[str, ...]:
@@ -66,13 +141,20 @@ def listed(operand: str) -> Sequence[str]:
     return [operand]
 
 
+def is_ptx(text: str) -> bool:
+    """Whether a text has a directive or an instruction of PTX."""
+    shown = code(text)
+    heads = (match["head"] for match in _STATEMENT.finditer(_UNENDED.sub(_blank, shown)))
+    return _DIRECTIVE.search(shown) is not None or any(head in HEADS or head in OTHER for head in heads)
+
+
 def target(text: str) -> str | None:
     """The chip that the text's first `.target` names."""
-    match = _TARGET.search(_shown(text))
+    match = _TARGET.search(code(text))
     return match.group(1) if match else None
 
 
 def version(text: str) -> tuple[int, int] | None:
     """The PTX version that the text's first `.version` names."""
-    match = _VERSION.search(_shown(text))
+    match = _VERSION.search(code(text))
     return (int(match[1]), int(match[2])) if match else None

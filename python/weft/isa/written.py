@@ -1,21 +1,17 @@
 """Judges instructions as PTX text has them: opcode and operands, on a chip and in a version of PTX."""
 
-import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Any
 
 from weft.isa import spellings, tables
-from weft.isa.assembler import ptx_registers
-from weft.isa.family import Family, Registers, Verdict
-from weft.isa.scan import Instruction, listed, split_operands
+from weft.isa.family import Family, Verdict
+from weft.isa.opcodes import OTHER
+from weft.isa.operands import operands_verdict
+from weft.isa.scan import Instruction
+from weft.isa.suggest import did_you_mean
 from weft.isa.types import ELEMENT_TYPES
-
-_NUMBER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?")
-_FLOAT = re.compile(r"[-+]?(\d+\.\d*(e[-+]?\d+)?|0[fFdD][0-9a-fA-F]{8,16})")
-_NAME = re.compile(r"[A-Za-z_$%][\w$%.]*")
 
 
 def judge(found: Instruction, chip: str | None, version: tuple[int, int] | None = None) -> Verdict | None:
@@ -24,15 +20,25 @@ def judge(found: Instruction, chip: str | None, version: tuple[int, int] | None 
     """
     if not found.ended:
         return Verdict("syntax", "isn't ended by a semicolon")
+    if found.opcode.partition(".")[0] not in tables.HEADS:
+        return no_instruction(found.opcode)
     opcode = spellings.once(found.opcode)
     spelled = tables.read(opcode, found.operands)
     if spelled is None:
         return unread(found.opcode, chip)
     family, form = spelled
-    verdict = _judge_form(family.name, form, chip, version) or operands_verdict(form, found.operands)
+    verdict = _judge_form(family.name, form, chip, version) or operands_verdict(
+        family.name, form, found.operands, found.scope
+    )
     if verdict is None and (twice := _twice(opcode)):
         return Verdict("modifiers", f"has .{twice} twice", (form.ptx,))
     return verdict or _version_verdict(spellings.since(opcode), version)
+
+
+def no_instruction(opcode: str) -> Verdict:
+    """The complaint about a statement that no instruction of PTX begins like."""
+    hint = did_you_mean(opcode.partition(".")[0], [*tables.HEADS, *OTHER])
+    return Verdict("instruction", f"isn't an instruction of PTX{hint}")
 
 
 def _twice(opcode: str) -> str:
@@ -62,144 +68,6 @@ def _version_verdict(needed: tuple[int, int], version: tuple[int, int] | None) -
 @cache
 def _family(name: str) -> Family[Any]:
     return next(family for family in tables.FAMILIES if family.name == name)
-
-
-# Operands
-
-
-def operands_verdict(form: Any, operands: Sequence[str]) -> Verdict | None:
-    """What is wrong with the operands of a legal form, as written: how many there are, braces and brackets,
-    how many registers are in a list, which values constants have. None where nothing is.
-    """
-    slots = _slots(form)
-    if len(operands) != len(slots):
-        return Verdict(
-            "operands", f"takes {_counted(len(slots), 'operand')}, got {len(operands)}", _shown(form)
-        )
-    for slot, operand in zip(slots, operands, strict=True):
-        if verdict := _slot_verdict(form, slot, operand):
-            return verdict
-    return None
-
-
-Slot = tuple[str, tuple[Registers, ...]]
-
-
-@lru_cache(maxsize=1 << 14)
-def _slots(form: Any) -> tuple[Slot, ...]:
-    """What `form.assembly` lists: the bracket or brace around each, and the form's operands in it."""
-    named = {operand.name: operand for operand in form.operands}
-    text = form.assembly.format(**{name: f"\0{name}\0" for name in named})
-    return tuple(
-        (slot[0] if slot[0] in "[{" else "", tuple(named[n] for n in re.findall("\0(\\w+)\0", slot)))
-        for slot in split_operands(text)
-    )
-
-
-def _shown(form: Any) -> tuple[str, ...]:
-    """The form with the names of its operands."""
-    names = {operand.name: operand.name for operand in form.operands}
-    return (f"{form.ptx} {form.assembly.format(**names)}".strip(),)
-
-
-def _slot_verdict(form: Any, slot: Slot, operand: str) -> Verdict | None:
-    bracket, wanted = slot
-    if not _is_whole(operand):
-        return Verdict("syntax", f"has an operand that can't be read: '{operand}'")
-    if (bracket == "[") != operand.startswith("["):
-        inside = "an address in brackets" if bracket else "no address in brackets"
-        return Verdict("operands", f"takes {inside} for {wanted[0].name}, got {operand}", _shown(form))
-    if bracket == "[":
-        return None
-    if len(wanted) > 1:
-        parts = listed(operand)
-        if not operand.startswith("{") or len(parts) != len(wanted):
-            names = ", ".join(o.name for o in wanted)
-            return Verdict("operands", f"takes {{{names}}} in braces, got {operand}", _shown(form))
-        pairs = zip(wanted, parts, strict=True)
-        return next((v for one, part in pairs if (v := _constant_verdict(one, part))), None)
-    (one,) = wanted
-    return _list_verdict(form, one, operand, bracket == "{") or _constant_verdict(one, operand)
-
-
-def _list_verdict(form: Any, wanted: Registers, operand: str, braced: bool) -> Verdict | None:
-    count = 1 if wanted.role == "immediate" else ptx_registers(wanted)[1]
-    if not operand.startswith("{"):
-        # The name of a vector variable stands for its registers; it can't be seen here how many they are.
-        if (braced or count > 1) and not (count in (2, 4) and _NAME.fullmatch(operand)):
-            return Verdict(
-                "operands", f"takes {wanted.name} as a list in braces, got {operand}", _shown(form)
-            )
-        return None
-    got = len(listed(operand))
-    if got != count:
-        return Verdict(
-            "registers", f"takes {_counted(count, 'register')} for {wanted.name}, got {got}", _shown(form)
-        )
-    return None
-
-
-# The most that a constant can be in place of a register of few bits.
-_MOST = {"i1": 1, "i16": (1 << 16) - 1}
-
-
-def _constant_verdict(wanted: Registers, operand: str) -> Verdict | None:
-    if not wanted.values:
-        match, most = _NUMBER.fullmatch(operand), _MOST.get(wanted.type)
-        if match is None or most is None or 0 <= _value(*match.groups()) <= most:
-            return None
-        return Verdict(wanted.name, f"takes {wanted.name} from 0 to {most}, got {operand}", (str(most),))
-    if match := _NUMBER.fullmatch(operand):
-        value = _value(*match.groups())
-        if value in wanted.values:
-            return None
-        return Verdict(
-            wanted.name,
-            f"takes {wanted.name} {_one_of(wanted.values)}, got {operand}",
-            _nearest(wanted, value),
-        )
-    if wanted.role == "immediate" and (_NAME.fullmatch(operand) or _FLOAT.fullmatch(operand)):
-        return Verdict(
-            wanted.name, f"takes a constant for {wanted.name}, {_one_of(wanted.values)}, got {operand}"
-        )
-    return None
-
-
-def _is_whole(operand: str) -> bool:
-    """Whether braces and brackets close, around something, and each part of a list is there."""
-    for opening, closing in ("{}", "[]"):
-        if operand.startswith(opening) != operand.endswith(closing):
-            return False
-    inside = operand.strip("{}[]")
-    return not set(inside) & set("{}[]") and all(part.strip() for part in inside.split(","))
-
-
-def _value(sign: str, digits: str) -> int:
-    base = {"0x": 16, "0b": 2}.get(digits[:2].lower())
-    octal = re.fullmatch("0[0-7]+", digits) is not None
-    value = int(digits[2:], base) if base else int(digits, 8 if octal else 10)
-    return -value if sign == "-" else value
-
-
-def _one_of(values: Sequence[int]) -> str:
-    if (
-        len(values) < 3
-        or (step := values[1] - values[0]) <= 0
-        or values[-1] != values[0] + step * (len(values) - 1)
-    ):
-        return ", ".join(map(str, values))
-    return f"{values[0]} to {values[-1]}" + (f" by {step}" if step > 1 else "")
-
-
-def _nearest(wanted: Registers, value: int) -> tuple[str, ...]:
-    values = wanted.values
-    if len(values) > 1 << 10:  # a range that is no list
-        return (str(min(max(value, values[0]), values[-1])),)
-    return tuple(str(v) for v in sorted(values, key=lambda v: (abs(v - value), v))[:2])
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 # Opcodes that no family reads

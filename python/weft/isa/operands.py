@@ -1,0 +1,329 @@
+"""Judges the operands of an instruction as PTX text has them: how many there are, braces and brackets,
+constants, and the registers that the text declares.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from weft.isa import scope as scopes
+from weft.isa.assembler import ptx_registers
+from weft.isa.constants import value_of
+from weft.isa.family import Registers, Verdict
+from weft.isa.identifiers import NAME
+from weft.isa.register_types import Accepted, accepted
+from weft.isa.scan import listed, split_operands
+from weft.isa.scope import Scope, Symbols
+from weft.isa.suggest import did_you_mean
+
+_NAME = re.compile(rf"(?:{NAME})(?:\.\w+)?", re.ASCII)
+_BASE = re.compile(r"([^+.]*?)\s*(?:\+\s*([-+]?\s*[\w%$.]+)\s*)?", re.ASCII)
+_NOTHING = Scope(Symbols(""))
+
+# What ptxas takes in braces though the ISA has no list there.
+_BRACED = ("metadata", "scale_a", "scale_b", "reduced")
+# Registers of 32 bits that one list may mix: those without a type and those of one other.
+_UNTYPED = {".b16", ".b32", ".b64"}
+_FLOATS = {".f16", ".f16x2", ".f32", ".f64"}
+_ALIKE = {".u8": ".s8", ".u16": ".s16", ".u32": ".s32", ".u64": ".s64"}
+
+
+class Slot(NamedTuple):
+    """One operand that `form.assembly` lists: the bracket or brace around it, and the form's operands in it
+    with what may be written for each.
+    """
+
+    bracket: str
+    wanted: tuple[Registers, ...]
+    accepted: tuple[Accepted, ...]
+
+
+def operands_verdict(
+    family: str, form: Any, operands: Sequence[str], scope: Scope | None = None
+) -> Verdict | None:
+    """What is wrong with the operands of a legal form, as written: how many there are, braces and brackets,
+    how many registers are in a list, which values constants have, and what `scope` declares the registers
+    as. None where nothing is.
+    """
+    slots = _slots(family, form)
+    if len(operands) != len(slots):
+        return Verdict(
+            "operands", f"takes {_counted(len(slots), 'operand')}, got {len(operands)}", _shown(form)
+        )
+    for slot, operand in zip(slots, operands, strict=True):
+        if verdict := _slot_verdict(form, slot, operand, scope or _NOTHING):
+            return verdict
+    return None
+
+
+def signature(operand: str, scope: Scope) -> str:
+    """What a verdict depends on of an operand: two with the same signature are right or wrong alike."""
+    found = scope.signatures.get(operand)
+    if found is None:
+        inside = operand.strip("{}[]")
+        if operand.startswith("["):
+            parts = [_address_kind(inside, scope)]
+        else:
+            parts = [scope.kind(part.strip()) for part in inside.split(",")]
+        whole = "" if _is_whole(operand) else "broken"
+        found = scope.signatures[operand] = (
+            f"{operand[:1] if operand[:1] in '[{' else ''}{whole}{','.join(parts)}"
+        )
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def _slots(family: str, form: Any) -> tuple[Slot, ...]:
+    named = {operand.name: operand for operand in form.operands}
+    text = form.assembly.format(**{name: f"\0{name}\0" for name in named})
+    return tuple(_slot(family, form, named, slot) for slot in split_operands(text))
+
+
+def _slot(family: str, form: Any, named: dict[str, Registers], text: str) -> Slot:
+    wanted = tuple(named[name] for name in re.findall("\0(\\w+)\0", text))
+    bracket = text[0] if text[0] in "[{" else ""
+    return Slot(bracket, wanted, tuple(accepted(family, form, one) for one in wanted))
+
+
+def _shown(form: Any) -> tuple[str, ...]:
+    """The form with the names of its operands."""
+    names = {operand.name: operand.name for operand in form.operands}
+    return (f"{form.ptx} {form.assembly.format(**names)}".strip(),)
+
+
+def _slot_verdict(form: Any, slot: Slot, operand: str, scope: Scope) -> Verdict | None:
+    wanted = slot.wanted
+    if not _is_whole(operand):
+        return Verdict("syntax", f"has an operand that can't be read: '{operand}'")
+    if (slot.bracket == "[") != operand.startswith("["):
+        inside = "an address in brackets" if slot.bracket else "no address in brackets"
+        return Verdict("operands", f"takes {inside} for {wanted[0].name}, got {operand}", _shown(form))
+    if slot.bracket == "[":
+        return _address_verdict(wanted[0], slot.accepted[0], operand, scope)
+    if len(wanted) > 1:
+        parts = listed(operand)
+        if not operand.startswith("{") or len(parts) != len(wanted):
+            names = ", ".join(o.name for o in wanted)
+            return Verdict("operands", f"takes {{{names}}} in braces, got {operand}", _shown(form))
+        each = zip(wanted, slot.accepted, parts, strict=True)
+        return next(
+            (v for one, takes, part in each if (v := _registers_verdict(one, takes, part, scope))), None
+        )
+    (one,), (takes,) = wanted, slot.accepted
+    if verdict := _list_verdict(form, one, operand, slot.bracket == "{", scope):
+        return verdict
+    return _registers_verdict(one, takes, operand, scope)
+
+
+def _list_verdict(form: Any, wanted: Registers, operand: str, braced: bool, scope: Scope) -> Verdict | None:
+    """Braces around what is a list, and around nothing else; as many registers as there must be."""
+    count = 1 if wanted.role == "immediate" else ptx_registers(wanted)[1]
+    if not operand.startswith("{"):
+        if (braced or count > 1) and not _is_vector(operand, count, scope):
+            return Verdict(
+                "operands", f"takes {wanted.name} as a list in braces, got {operand}", _shown(form)
+            )
+        return None
+    got = len(listed(operand))
+    if got != count:
+        return Verdict(
+            "registers", f"takes {_counted(count, 'register')} for {wanted.name}, got {got}", _shown(form)
+        )
+    if not braced and count == 1 and wanted.name not in _BRACED:
+        return Verdict("operands", f"takes {wanted.name} without braces, got {operand}", _shown(form))
+    return None
+
+
+def _is_vector(operand: str, count: int, scope: Scope) -> bool:
+    """Whether a bare name may stand for so many registers: a vector does."""
+    kind = scope.kind(operand)
+    return kind.startswith(f".v{count}.") or (count in (2, 4) and kind == scopes.UNKNOWN)
+
+
+def _registers_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Scope) -> Verdict | None:
+    """The registers of an operand, one by one and together."""
+    parts = listed(operand)
+    for part in parts:
+        if verdict := _word_verdict(wanted, takes, part, scope):
+            return verdict
+    if wanted.role == "immediate":
+        return None
+    kinds = [scope.kind(part) for part in parts]
+    if set(kinds) == {scopes.DISCARDED}:
+        return Verdict("register", f"takes a register for {wanted.name}, got nothing but {scopes.DISCARDED}")
+    vectors = [part for part, kind in zip(parts, kinds, strict=True) if kind.startswith(".v")]
+    if vectors and (operand.startswith("{") or ptx_registers(wanted)[1] == 1):
+        return Verdict("register", f"takes a register for {wanted.name}, got {vectors[0]}, a vector")
+    return _types_verdict(wanted, takes, parts, kinds)
+
+
+def _types_verdict(
+    wanted: Registers, takes: Accepted, parts: Sequence[str], kinds: Sequence[str]
+) -> Verdict | None:
+    """Whether registers may be declared as they are. Those without a type mix with those of any one type of
+    their size, and make the list one without a type.
+    """
+    declared = [(re.sub(r"^\.v\d", "", k), part) for k, part in zip(kinds, parts, strict=True) if k[0] == "."]
+    plain = [kind for kind, _ in declared if kind in _UNTYPED]
+    alike = {_ALIKE.get(kind, kind) for kind in takes.types}
+    wrong = [
+        (kind, part)
+        for kind, part in declared
+        if _ALIKE.get(kind, kind) not in alike and not (plain and _bits(kind) == _bits(takes.types[0]))
+    ]
+    if wrong:
+        return _wrong_type(wanted, takes, wrong[0][1], wrong[0][0])
+    typed = dict.fromkeys(_ALIKE.get(kind, kind) for kind, _ in declared if kind not in _UNTYPED)
+    if len(typed) > 1:
+        return Verdict(
+            "register", f"takes registers of one type for {wanted.name}, got {' and '.join(typed)}"
+        )
+    return None
+
+
+def _bits(kind: str) -> int:
+    """The size of a register of a type; of a predicate 0."""
+    size = re.search(r"\d+", kind)
+    return int(size[0]) * (2 if kind.endswith("x2") else 1) if size else 0
+
+
+def _word_verdict(wanted: Registers, takes: Accepted, word: str, scope: Scope) -> Verdict | None:
+    """What is wrong with one register or constant, whatever the type of the register is."""
+    if verdict := _constant_verdict(wanted, word):
+        return verdict
+    kind = scope.kind(word)
+    if kind == scopes.UNDECLARED:
+        return _undeclared(word, scope)
+    if wanted.role == "immediate":
+        return None if kind[0] == "=" and kind != scopes.REAL else _no_constant(wanted, word)
+    if kind == scopes.UNKNOWN:
+        return None
+    if kind == scopes.SPECIAL:
+        return None if takes.special and not word.endswith("64") else _no_register(wanted, word)
+    if kind == scopes.ADDRESS:
+        sum_of_one = wanted.type == "i64" and _BASE.fullmatch(word) is not None
+        return None if sum_of_one and word[0] != "-" else _no_register(wanted, word)
+    if kind == scopes.DISCARDED:
+        return None if takes.discard else _no_register(wanted, word)
+    if kind[0] == "=":
+        fits = not _FLOATS.isdisjoint(takes.types) if kind == scopes.REAL else takes.constant
+        return None if wanted.role == "in" and fits else _no_register(wanted, word)
+    if kind[0] == "!":
+        return (
+            None
+            if kind in ("!.pred", f"!{scopes.UNKNOWN}") and takes.types == (".pred",)
+            else (_no_register(wanted, word))
+        )
+    if kind[0] == "@":
+        return _no_register(wanted, word)
+    return None
+
+
+def _address_kind(inside: str, scope: Scope) -> str:
+    base = _BASE.fullmatch(inside)
+    return f"{scope.kind(base[1])}{'+' if base[2] else ''}" if base else "broken"
+
+
+def _address_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Scope) -> Verdict | None:
+    """What is wrong with an address in brackets: a register or, outside tensor memory, a variable; and what
+    is added to it.
+    """
+    found = _BASE.fullmatch(operand.strip("[]").strip())
+    if found is None:
+        return Verdict("syntax", f"takes a register or a variable and an offset as address, got {operand}")
+    word, offset = found.groups()
+    kind = scope.kind(word)
+    if kind == scopes.UNDECLARED:
+        return _undeclared(word, scope)
+    if offset and value_of(re.sub(r"\s", "", offset)) is None:
+        return Verdict("operands", f"takes a constant offset in an address, got {operand}")
+    if kind == scopes.UNKNOWN or kind in takes.types:
+        return None
+    if kind[0] == ".":
+        return _wrong_type(wanted, takes, word, kind)
+    space = {"!llvm.ptr<1>": "global", "!llvm.ptr<3>": "shared", "!llvm.ptr": ""}.get(wanted.type)
+    if kind[0] == "@" and space is not None:
+        if kind[1:] in ((space,) if space else ("shared", "global", "const", "local")):
+            return None
+        where = f"{space} memory" if space else "memory"
+        return Verdict("operands", f"takes an address in {where} for {wanted.name}, got {word} in {kind[1:]}")
+    return _no_register(wanted, word)
+
+
+def _wrong_type(wanted: Registers, takes: Accepted, word: str, kind: str) -> Verdict:
+    types = takes.types if len(takes.types) < 8 else takes.types[:6]
+    return Verdict("register", f"takes {_or(types)} for {wanted.name}, got {word} of {kind}")
+
+
+def _no_constant(wanted: Registers, word: str) -> Verdict:
+    return Verdict(wanted.name, f"takes a constant for {wanted.name}, {_one_of(wanted.values)}, got {word}")
+
+
+def _no_register(wanted: Registers, word: str) -> Verdict:
+    return Verdict("register", f"takes a register for {wanted.name}, got {word}")
+
+
+def _undeclared(word: str, scope: Scope) -> Verdict:
+    name = word.lstrip("!").strip()
+    if (many := scope.range_of(name)) and many[1]:
+        stem, count = many
+        declared = f"{stem}<{count}> declares {stem}0 to {stem}{count - 1}"
+        return Verdict("undeclared", f"needs its registers declared, got {name}: {declared}")
+    hint = did_you_mean(name, scope.names())
+    return Verdict("undeclared", f"needs its registers declared before it, got {name}{hint}")
+
+
+def _or(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+# The most that a constant can be in place of a register of few bits.
+_MOST = {"i1": 1, "i16": (1 << 16) - 1}
+
+
+def _constant_verdict(wanted: Registers, operand: str) -> Verdict | None:
+    if not wanted.values:
+        value, most = value_of(operand), _MOST.get(wanted.type)
+        if value is None or most is None or 0 <= value <= most:
+            return None
+        return Verdict(wanted.name, f"takes {wanted.name} from 0 to {most}, got {operand}", (str(most),))
+    if (value := value_of(operand)) is not None:
+        if value in wanted.values:
+            return None
+        return Verdict(
+            wanted.name,
+            f"takes {wanted.name} {_one_of(wanted.values)}, got {operand}",
+            _nearest(wanted, value),
+        )
+    return None
+
+
+def _is_whole(operand: str) -> bool:
+    """Whether braces and brackets close, around something, and each part of a list is there."""
+    for opening, closing in ("{}", "[]"):
+        if operand.startswith(opening) != operand.endswith(closing):
+            return False
+    inside = operand.strip("{}[]")
+    return not set(inside) & set("{}[]") and all(part.strip() for part in inside.split(","))
+
+
+def _one_of(values: Sequence[int]) -> str:
+    if (
+        len(values) < 3
+        or (step := values[1] - values[0]) <= 0
+        or values[-1] != values[0] + step * (len(values) - 1)
+    ):
+        return ", ".join(map(str, values))
+    return f"{values[0]} to {values[-1]}" + (f" by {step}" if step > 1 else "")
+
+
+def _nearest(wanted: Registers, value: int) -> tuple[str, ...]:
+    values = wanted.values
+    if len(values) > 1 << 10:  # a range that is no list
+        return (str(min(max(value, values[0]), values[-1])),)
+    return tuple(str(v) for v in sorted(values, key=lambda v: (abs(v - value), v))[:2])
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,109 @@
+"""The types with which PTX registers may be declared for each operand: what ptxas takes, which for many
+operands is more than their type and for some of tcgen05's is less.
+"""
+
+from typing import Any, NamedTuple
+
+from weft.isa.family import Registers
+
+_WORDS = (".b32", ".s32", ".u32")
+_ANY_WORDS = (*_WORDS, ".f32", ".f16x2")
+_LONGS = (".b64", ".s64", ".u64")
+_POINTERS = (*_WORDS, *_LONGS)
+_SHORTS = (".b16", ".s16", ".u16")
+# ptxas widens an address in shared memory, where the opcode names that space.
+_NARROW = (".b8", ".s8", ".u8", *_SHORTS)
+
+_FLOATS = ("f16", "bf16", "tf32", "e4m3", "e5m2")
+_SPECIAL_FAMILIES = ("mma", "wmma.mma", "wgmma", "stmatrix")
+_DISCARDING = ("mma", "wmma", "ldmatrix")
+_UNTYPED_FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
+
+
+class Accepted(NamedTuple):
+    """The register types that an operand takes, the plainest first; `constant` tells whether an integer may
+    stand for it, `discard` whether `_` may, `special` whether a special register may.
+    """
+
+    types: tuple[str, ...]
+    constant: bool = False
+    discard: bool = False
+    special: bool = False
+
+
+def accepted(family: str, form: Any, operand: Registers) -> Accepted:
+    """What may be written for `operand` of a form. For an address it is what the registers in the brackets
+    may be.
+    """
+    found = _accepted(family, form, operand)
+    if operand.role == "out":
+        return found._replace(discard=family.startswith(_DISCARDING))
+    special = operand.count > 1 and family.startswith(_SPECIAL_FAMILIES) and found.types[0] != ".b64"
+    return found._replace(special=special)
+
+
+def _accepted(family: str, form: Any, operand: Registers) -> Accepted:
+    name, kind = operand.name, operand.type
+    given = operand.role == "in"
+    if kind.startswith("!llvm.ptr"):
+        return Accepted(_addresses(family, kind), family == "tcgen05.dealloc")
+    if kind == "i1":
+        return Accepted((".pred",), True)
+    if kind == "f64":
+        return Accepted((".f64", *_LONGS), given)
+    if kind == "i16":
+        return Accepted(_SHORTS if name == "mask" else (*_SHORTS, ".f16"), True)
+    if kind == "i64":
+        return Accepted(_LONGS, True)
+    if name in ("stride", "columns", "idesc", "mask"):
+        return Accepted(_WORDS, name != "columns" or bool(operand.values))
+    if family.startswith("tcgen05"):
+        return Accepted(_ANY_WORDS, (given and name == "disable_output_lane") or kind.startswith("vector"))
+    if name in ("metadata", "scale_a", "scale_b") or family in _UNTYPED_FAMILIES:
+        return Accepted(_ANY_WORDS, family == "stmatrix" and operand.count > 1)
+    return _fragment(family, form, operand)
+
+
+def _addresses(family: str, pointer: str) -> tuple[str, ...]:
+    """Of registers that hold an address in tensor memory (address space 6), in shared memory, or in any."""
+    if pointer != "!llvm.ptr<6>":
+        narrow = family in ("ldmatrix", "stmatrix") and pointer == "!llvm.ptr<3>"
+        return (*_POINTERS, *_NARROW) if narrow else _POINTERS
+    if family.startswith("tcgen05.mma"):
+        return (".b32",)
+    return (*_WORDS, ".f16x2") if family in ("tcgen05.cp", "tcgen05.shift") else _WORDS
+
+
+def _fragment(family: str, form: Any, operand: Registers) -> Accepted:
+    """Of a matrix fragment: by the type of its elements, which matters little to `mma.sp`."""
+    element = _element(form, operand.name)
+    given = operand.role == "in"
+    if element == "f32":
+        lax = family == "mma.sp" and form.a_type in ("f16", "bf16", "tf32")
+        return Accepted(_ANY_WORDS if lax else (".f32", ".b32"))
+    if element == "f16":
+        return Accepted((".b32", ".f16x2"), given)
+    if element == "s32":
+        return Accepted(_WORDS, given)
+    if family.startswith("wgmma"):
+        return Accepted((".b32", ".f16x2") if element in _FLOATS else _ANY_WORDS, given)
+    if family.endswith("block_scale"):
+        return Accepted((".b32",), given)
+    if family.startswith("wmma"):
+        return Accepted(_wmma(family, element), given)
+    if family == "mma.sync" and element in ("bf16", "tf32"):
+        return Accepted((".b32",), given)
+    if family == "mma.sync" and form.shape == "m8n8k16" and operand.name == "a":
+        return Accepted(_WORDS, given)
+    return Accepted(_ANY_WORDS, given)
+
+
+def _wmma(family: str, element: str) -> tuple[str, ...]:
+    if element in ("bf16", "tf32"):
+        return (".b32",)
+    return _ANY_WORDS if family == "wmma.load" and element in ("s4", "u4", "b1") else _WORDS
+
+
+def _element(form: Any, operand: str) -> str:
+    """The type of the elements in an operand that is a fragment."""
+    return str(getattr(form, f"{operand}_type", None) or getattr(form, "type", ""))

@@ -1,0 +1,171 @@
+"""What a PTX text declares, block by block: the registers that an instruction sees, and their types."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from weft.isa.constants import FLOAT, value_of
+from weft.isa.identifiers import NAME, PREDEFINED
+
+_DECLARATION = re.compile(r"\.reg\s+(?:\.(v[24])\s+)?(\.\w+)\s+([^;(){}]*)")
+_DECLARED = re.compile(rf"({NAME})\s*(?:<\s*(\d+)\s*>)?", re.ASCII)
+_NAME = re.compile(NAME, re.ASCII)
+_ELEMENT = re.compile(rf"({NAME})\.([xyzwrgba])", re.ASCII)
+_VARIABLE = re.compile(
+    r"(?<![^\s(,;{}])\.(shared|global|const|local|param)(?:::\w+)?(?=[\s.])([^;={}()]*)", re.ASCII
+)
+_LAST_NAME = re.compile(rf"(?<![\w.%$])({NAME})\s*(?:\[[^]]*\]\s*)*$", re.ASCII)
+
+# PTX ISA, "Special Registers"; those of several kinds have a number or an axis at their end.
+_SPECIAL = re.compile(
+    r"%(?:(?:tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)(?:\.[xyzw])?"
+    r"|laneid|warpid|nwarpid|smid|nsmid|gridid|is_explicit_cluster|cluster_n?ctarank"
+    r"|lanemask_(?:eq|le|lt|ge|gt)|clock(?:_hi|64)?|pm\d(?:_64)?|envreg\d+|globaltimer(?:_lo|_hi)?"
+    r"|reserved_smem_\w+|(?:total|aggr|dynamic)_smem_size|current_graph_exec)"
+)
+
+UNKNOWN = "any"
+"""The kind of a name in a text that declares none: it may be a register of any type."""
+
+UNDECLARED, DISCARDED, SPECIAL, REAL, EXPRESSION, ADDRESS = "undeclared", "_", "special", "=.", "=()", "+"
+"""Kinds of what is no register: a name that nothing declares, `_`, a special register, a float, an expression
+of constants, and one of a register or a variable and a constant.
+"""
+
+
+class _Registers(NamedTuple):
+    """`.reg .v4 .b32 %r<5>`: the type, the width (1 for a scalar), and how many there are (None for one)."""
+
+    type: str
+    width: int
+    number: int | None
+
+
+class Scope:
+    """The names that are declared at one point of a text. Scopes don't change: a declaration gives a new one.
+
+    `symbols` has the state spaces of the text's variables and parameters by name.
+    """
+
+    def __init__(self, symbols: "Symbols", parent: "Scope | None" = None, declaration: str = "") -> None:
+        self._symbols, self._parent = symbols, parent
+        self._own: dict[str, _Registers] = {}
+        self._derived: dict[str, Scope] = {}
+        self.kinds: dict[str, str] = {}
+        """The kinds of words that were asked for."""
+        self.signatures: dict[str, str] = {}
+        """Those of whole operands, which `weft.isa.operands` keeps here."""
+        for match in _DECLARATION.finditer(declaration):
+            width = int(match[1][1]) if match[1] else 1
+            for name, count in _DECLARED.findall(match[3]):
+                self._own[f"{name}<>" if count else name] = _Registers(
+                    match[2], width, int(count) if count else None
+                )
+
+    def declaring(self, text: str) -> "Scope":
+        """The scope after the `.reg` declarations in a text."""
+        found = self._derived.get(text)
+        if found is None:
+            found = self._derived[text] = Scope(self._symbols, self, text)
+        return found
+
+    def kind(self, word: str) -> str:
+        """What a word of an operand is: a register's type (`.b32`, `.v4.b32` for a vector), `!.pred`, `=5`
+        for an integer, `@shared` for a variable, or one of the kinds above.
+        """
+        if (found := self.kinds.get(word)) is None:
+            found = self.kinds[word] = self._kind(word)
+        return found
+
+    def _kind(self, word: str) -> str:
+        if word == DISCARDED:
+            return word
+        if word.startswith("!"):
+            return f"!{self.kind(word[1:].strip())}"
+        if (value := value_of(word)) is not None:
+            return f"={value}"
+        if FLOAT.fullmatch(word):
+            return REAL
+        return self._named(word) or self._expression(word)
+
+    def _named(self, word: str) -> str:
+        """The kind of a name; nothing for what is none."""
+        if registers := self.registers(word):
+            return registers.type if registers.width == 1 else f".v{registers.width}{registers.type}"
+        if element := _ELEMENT.fullmatch(word):
+            registers = self.registers(element[1])
+            if registers and registers.width > "xyzwrgba".index(element[2]) % 4:
+                return registers.type
+        if _SPECIAL.fullmatch(word):
+            return SPECIAL
+        if not (_NAME.fullmatch(word) or element):
+            return ""
+        if space := self._symbols.spaces.get(word):
+            return f"@{space}"
+        if word in PREDEFINED:
+            return EXPRESSION
+        return UNDECLARED if self._symbols.declares else UNKNOWN
+
+    def _expression(self, word: str) -> str:
+        kinds = {self._named(name) for name in re.findall(r"[A-Za-z_$%][\w$%.]*", word)}
+        if UNDECLARED in kinds:
+            return UNDECLARED
+        return ADDRESS if kinds - {EXPRESSION} else EXPRESSION
+
+    def registers(self, name: str) -> _Registers | None:
+        """What declares a register, alone or as one of many; None where nothing does."""
+        stem = name.rstrip("0123456789")
+        digits = name[len(stem) :]
+        index = int(digits) if digits and (digits == "0" or digits[0] != "0") else None
+        scope: Scope | None = self
+        while scope is not None:
+            if found := scope._own.get(name):
+                return found
+            # `%r1<5>` declares %r10 to %r14: a stem may end in digits.
+            while index is not None:
+                for cut in range(len(stem), len(name)):
+                    many = scope._own.get(f"{name[:cut]}<>")
+                    number = name[cut:]
+                    if many and (number == "0" or number[0] != "0") and int(number) < (many.number or 0):
+                        return many
+                break
+            scope = scope._parent
+        return None
+
+    def range_of(self, name: str) -> tuple[str, int] | None:
+        """The declared range whose stem a name has, and how many registers it has, for messages."""
+        stem = name.rstrip("0123456789")
+        scope: Scope | None = self
+        while scope is not None:
+            if many := scope._own.get(f"{stem}<>"):
+                return stem, many.number or 0
+            scope = scope._parent
+        return None
+
+    def names(self) -> list[str]:
+        """The names that are declared one by one, and the first of each range."""
+        parents = self._parent.names() if self._parent else []
+        return [*parents, *(name.replace("<>", "0") for name in self._own)]
+
+
+class Symbols:
+    """The state spaces of all variables and parameters of a text by their names, wherever they are; and
+    whether the text declares registers or has functions, so that a name without a declaration is a mistake.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.declares = re.search(r"(?<![\w.%$])\.(?:reg|entry|func)\b", text) is not None
+        self._spaces: dict[str, str] | None = None
+
+    @property
+    def spaces(self) -> Mapping[str, str]:
+        """Read when the first name is asked for that is no register."""
+        if self._spaces is None:
+            self._spaces = {
+                name[1]: match[1]
+                for match in _VARIABLE.finditer(self._text)
+                for part in match[2].split(",")
+                if (name := _LAST_NAME.search(part.strip()))
+            }
+        return self._spaces

@@ -1,0 +1,113 @@
+"""`weft lint` judges operands by what the text declares: each rule is held to ptxas."""
+
+import pytest
+
+from weft.isa import assembler, scan, written
+
+TYPES = ("pred", "b16", "s16", "u16", "f16", "f16x2", "b32", "s32", "u32", "f32", "b64", "s64", "u64", "f64")
+REGISTERS = "".join(f".reg .{kind} %{kind}_<{8 if kind == 'pred' else 150}>;" for kind in TYPES) + (
+    ".reg .v2 .b32 pair; .reg .v4 .b32 four; .reg .v4 .f32 fours; .shared .align 128 .b8 shared[1024];"
+)
+F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+D = "{%f32_0, %f32_1, %f32_2, %f32_3}"
+A = "{%b32_0, %b32_1, %b32_2, %b32_3}"
+B = "{%b32_4, %b32_5}"
+WGMMA = "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+MMA = "tcgen05.mma.cta_group::1.kind::f16"
+COMMIT = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
+WS = "tcgen05.mma.ws.cta_group::1.kind::f16"
+LONG = "{%b64_0, %b64_1, %b64_2, %b64_3}"
+F64 = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"
+DOUBLES = "{%f64_0, %f64_1}"
+ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32"
+
+# fmt: off
+LINES = [
+    # What fits: the operand's own type, registers without a type, and lists that mix those with one other.
+    ("sm_90a", f"{F16} {D}, {A}, {B}, {D};", None),
+    ("sm_90a", f"{F16} {A}, {A}, {B}, {A};", None),
+    ("sm_90a", f"{F16} {D}, {{%f16x2_0, %f16x2_1, %f16x2_2, %f16x2_3}}, {B}, {D};", None),
+    ("sm_90a", f"{F16} {D}, {{%f32_0, %b32_1, %b32_2, %b32_3}}, {B}, {D};", None),
+    ("sm_90a", f"{F16} {{_, %f32_1, %f32_2, _}}, {A}, {B}, {D};", None),
+    ("sm_90a", "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {_, %b32_1}, [%b32_0];", None),
+    ("sm_90a", f"{F16} {D}, four, {B}, fours;", None),
+    ("sm_90a", f"{F16} {D}, {{four.x, four.y, four.z, four.w}}, {{pair.x, pair.y}}, {D};", None),
+    ("sm_90a", f"{{ .reg .b32 x, y; {F16} {D}, {A}, {{x, y}}, {D}; }}", None),
+    ("sm_90a", f"{WGMMA} {D}, %u64_0, %s64_1, %pred_0, 1, 1, 0, 0;", None),
+    ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%f32_0}, [%u32_1+-16];", None),
+    ("sm_100a", f"{MMA} [%b32_0 + 16], %b64_0, %b64_1, %u32_1, !%pred_0;", None),
+    ("sm_100a", f"{COMMIT} [shared+8], %u16_0;", None),
+    # 32 bits where 64 belong, and the other way round.
+    ("sm_90a", f"{WGMMA} {D}, %b32_0, %b64_1, %pred_0, 1, 1, 0, 0;", "register"),
+    ("sm_90a", f"{WGMMA} {D}, %b64_0, %f64_1, %pred_0, 1, 1, 0, 0;", "register"),
+    ("sm_100a", f"{MMA} [%b32_0], %b64_0, %u32_1, %b32_1, %pred_0;", "register"),
+    ("sm_100a", f"{MMA} [%b64_0], %b64_0, %b64_1, %b32_1, %pred_0;", "register"),
+    ("sm_100a", f"{MMA} [%u32_0], %b64_0, %b64_1, %b32_1, %pred_0;", "register"),
+    ("sm_100a", f"{MMA} [%b32_0], %b64_0, %b64_1, %b64_1, %pred_0;", "register"),
+    ("sm_100a", "tcgen05.cp.cta_group::1.128x256b [%b32_0], %b32_1;", "register"),
+    ("sm_90a", f"{F16} {D}, {{%b64_0, %b32_1, %b32_2, %b32_3}}, {B}, {D};", "register"),
+    # Masks.
+    ("sm_100a", f"{COMMIT} [%b32_0], %b32_1;", "register"),
+    ("sm_100a", f"{WS} [%b32_0], %b64_0, %b64_1, %b32_1, %pred_0, %b32_1;", "register"),
+    ("sm_100a", f"{MMA} [%b32_0], %b64_0, %b64_1, %b32_1, {LONG}, %pred_0;", "register"),
+    # Types of fragments.
+    ("sm_90a", f"{F16} {D}, {D}, {B}, {D};", "register"),
+    ("sm_90a", f"{F16} {D}, {A}, {B}, {{%s32_0, %s32_1, %s32_2, %s32_3}};", "register"),
+    ("sm_90a", f"{F16} {D}, {A}, {B}, {{%f32_0, %s32_1, %b32_2, %b32_3}};", "register"),
+    ("sm_90a", f"{F16} {D}, {A}, {B}, {{%f32_0, 0, %f32_2, %f32_3}};", "register"),
+    ("sm_90a", f"{F16} {D}, fours, {B}, {D};", "register"),
+    ("sm_80", f"{F64} {DOUBLES}, {{%f64_0}}, {{%f32_0}}, {DOUBLES};", "register"),
+    # Names without a declaration, or before it.
+    ("sm_90a", f"{F16} {D}, {A}, {{%b32_4, %q}}, {D};", "undeclared"),
+    ("sm_90a", f"{F16} {D}, {A}, {{%b32_4, %b32_150}}, {D};", "undeclared"),
+    ("sm_90a", f"{{ .reg .b32 x; }} {F16} {D}, {A}, {{%b32_4, x}}, {D};", "undeclared"),
+    ("sm_90a", f"{F16} {D}, {A}, {{%b32_4, x}}, {D}; .reg .b32 x;", "undeclared"),
+    ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%b32_0}, [nowhere];", "undeclared"),
+    # `_` and constants where a register must be.
+    ("sm_90a", f"{F16} {D}, {A}, {{%b32_4, _}}, {D};", "register"),
+    ("sm_90a", f"{F16} {{_, _, _, _}}, {A}, {B}, {D};", "register"),
+    ("sm_90a", f"{WGMMA} {{_, %f32_1, %f32_2, %f32_3}}, %b64_0, %b64_1, %pred_0, 1, 1, 0, 0;", "register"),
+    ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {_}, [%b32_0];", "register"),
+    ("sm_90a", "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {0, %b32_1}, [%b32_0];", "register"),
+    ("sm_100a", "tcgen05.ld.sync.aligned.32x32b.x2.b32 {_, %b32_1}, [%b32_0];", "register"),
+    # Predicates.
+    ("sm_90a", f"{WGMMA} {D}, %b64_0, %b64_1, %b32_0, 1, 1, 0, 0;", "register"),
+    ("sm_100a", f"{MMA} [%b32_0], %b64_0, %b64_1, %b32_1, %b32_2;", "register"),
+    # Braces and brackets.
+    ("sm_90a", f"{F16} {D}, {A}, %b32_4, {D};", "operands"),
+    ("sm_90a", f"{F16} {D}, pair, {B}, {D};", "operands"),
+    ("sm_90a", f"{WGMMA} {D}, {{%b64_0}}, %b64_1, %pred_0, 1, 1, 0, 0;", "operands"),
+    ("sm_90a", f"{WGMMA} {D}, %b64_0, {{%b64_1}}, %pred_0, 1, 1, 0, 0;", "operands"),
+    ("sm_90a", f"{WGMMA} {D}, %b64_0, [%b64_1], %pred_0, 1, 1, 0, 0;", "operands"),
+    ("sm_90a", "movmatrix.sync.aligned.m8n8.trans.b16 {%b32_0}, %b32_1;", "operands"),
+    ("sm_100a", "tcgen05.dealloc.cta_group::1.sync.aligned.b32 [%b32_0], 32;", "operands"),
+    # Addresses.
+    ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%b32_0}, [%f32_1];", "register"),
+    ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%b32_0}, [64];", "register"),
+    ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%b32_0}, [shared+%b32_1];", "operands"),
+    ("sm_90a", "wmma.load.a.sync.aligned.row.m16n16k16.global.s8 {%b32_0, %b32_1}, [shared];", "operands"),
+    ("sm_100a", f"{ALLOC} [%b16_0], 32;", "register"),
+]
+# fmt: on
+
+
+def judged(chip, line):
+    """lint's verdict on the one tensor-core instruction of a line that stands in a kernel."""
+    text = f".visible .entry k(.param .u64 p) {{ {REGISTERS}\n{line}\nret; }}"
+    (found,) = scan.instructions(text)
+    return written.judge(found, chip, (9, 4))
+
+
+def assembled(chip, lines):
+    """What ptxas says of each line in a kernel of its own."""
+    entries = [assembler.Entry(line, {}, (), ()) for line in lines]
+    return assembler.assemble(entries, chip, prologue=REGISTERS)
+
+
+@pytest.mark.parametrize("chip", dict.fromkeys(chip for chip, _, _ in LINES))
+def test_registers_are_judged_as_ptxas_does(chip):
+    lines = {line: rule for where, line, rule in LINES if where == chip}
+    for (line, rule), complaint in zip(lines.items(), assembled(chip, list(lines)), strict=True):
+        verdict = judged(chip, line)
+        assert (verdict and verdict.rule) == rule, (line, verdict)
+        assert (complaint is None) == (rule is None), (line, complaint)
