@@ -214,7 +214,7 @@ def _bad_segments(op: Any) -> str | None:
     """Operand groups whose sizes don't add up, which the accessors would read past."""
     if not op._ODS_OPERAND_SEGMENTS:
         return None
-    groups = [f.name for f in op._fields if isinstance(f, ext.OperandDef)]
+    groups = [group.name for group in _operand_groups(op)]
     attributes = op.operation.attributes
     if "operandSegmentSizes" not in attributes:
         return f"expects 'operandSegmentSizes' with the number of operands in {', '.join(groups)}"
@@ -226,7 +226,16 @@ def _bad_segments(op: Any) -> str | None:
             f"expects 'operandSegmentSizes' of {len(groups)} groups ({', '.join(groups)}) that sum to "
             f"{len(op.operation.operands)}, got {sizes}"
         )
+    for name, group, size in zip(groups, _operand_groups(op), sizes, strict=True):
+        if group.variadicity == ext.Variadicity.single and size != 1:
+            return f"expects one operand in the group {name} of 'operandSegmentSizes', got {size}"
+        if group.variadicity == ext.Variadicity.optional and size > 1:
+            return f"expects at most one operand in the group {name} of 'operandSegmentSizes', got {size}"
     return None
+
+
+def _operand_groups(op: Any) -> list[Any]:
+    return [field for field in op._fields if isinstance(field, ext.OperandDef)]
 
 
 _KINDS = {

@@ -452,3 +452,34 @@ again:
     beyond = text.replace("st.local.u32 [%l3], 1000", "st.local.u32 [%l3+1048576], 1000")
     with pytest.raises(emulator.Fault, match="out-of-bounds local access"):
         module(beyond).launch("k", block=40, args=[out])
+
+
+def test_pairs_may_be_compared_into_one_predicate():
+    """It is that of the low halves, as in ptxas's HSETP2, with and without another predicate."""
+    low, high = 0x3C00, 0x4000  # 1.0 and 2.0
+    pairs = np.array([a | b << 16 for a in (low, high) for b in (low, high)], np.uint32)
+    out = np.zeros((4, 2), np.uint32)
+    body = """
+      .reg .pred %p<5>; .reg .b32 %r<8>; .reg .b64 %d<4>;
+      ld.param.u64 %d0, [in]; ld.param.u64 %d1, [out];
+      mov.u32 %r0, %tid.x;
+      setp.ge.u32 %p0, %r0, 4;
+      @%p0 bra END;
+      mul.wide.u32 %d2, %r0, 4; add.s64 %d2, %d2, %d0; ld.global.u32 %r1, [%d2];
+      mov.u32 %r2, 0x40004000;
+      setp.ge.f16x2 %p1, %r1, %r2;
+      setp.ne.u32 %p2, %r0, 3;
+      setp.ge.and.f16x2 %p3, %r1, %r2, %p2;
+      selp.u32 %r3, 1, 0, %p1;
+      selp.u32 %r4, 1, 0, %p3;
+      mul.wide.u32 %d3, %r0, 8; add.s64 %d3, %d3, %d1;
+      st.global.v2.u32 [%d3], {%r3, %r4};
+    END:
+      ret;
+    """
+    head = ".version 8.0 .target sm_80 .address_size 64 "
+    text = f"{head} .visible .entry k(.param .u64 in, .param .u64 out) {{{body}}}"
+    emulator.Module(text).launch("k", grid=1, block=33, args=[pairs, out])
+    held = [(pair & 0xFFFF) == high for pair in pairs]
+    assert out[:, 0].tolist() == held
+    assert out[:, 1].tolist() == [each and number != 3 for number, each in enumerate(held)]

@@ -389,3 +389,11 @@ func.func @descriptor_attribute(%s: !llvm.ptr<3>) {
   %0 = "wgmma.descriptor"(%s) {stride = 1024 : i64} : (!llvm.ptr<3>) -> i64
   return
 }
+
+// -----
+
+func.func @group_without_its_operand(%d: !llvm.struct<(f32, f32, f32, f32)>, %a: i64, %s: i1) {
+  // expected-error @below {{'wgmma.mma_async' op expects one operand in the group inouts of 'operandSegmentSizes', got 0}}
+  %0 = "wgmma.mma_async"(%d, %a, %a, %s) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", operandSegmentSizes = array<i32: 0, 2, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
+  return
+}

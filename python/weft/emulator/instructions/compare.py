@@ -83,10 +83,9 @@ def setp(op: Op) -> Step:
     first, second = op.pair(0)
     result = op.destination(first, PRED)
     sources = [op.source(1, kind), op.source(2, kind)]
-    if second is None and not combine:
+    packed = kind.name.endswith("x2")  # one result is that of the low halves
+    if second is None and not combine and not packed:
         return compute(result, compare, *sources)
-    if second is None and kind.name.endswith("x2"):
-        op.fail("needs two results")
     other = op.destination(second, PRED) if second is not None else op.slots.scrap(PRED)
     third, negated = op.predicate(3) if combine else (0, False)
     if combine:
@@ -94,7 +93,7 @@ def setp(op: Op) -> Step:
 
     def function(x: Array, y: Array, *rest: Bools) -> tuple[Array, Array]:
         held = compare(x, y)
-        both = (held[..., 0::2], held[..., 1::2]) if kind.name.endswith("x2") else (held, ~held)
+        both = (held[..., 0::2], held[..., 1::2]) if packed else (held, ~held)
         if not rest:
             return np.ascontiguousarray(both[0]), np.ascontiguousarray(both[1])
         with_ = rest[0] ^ negated
