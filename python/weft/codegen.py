@@ -32,18 +32,21 @@ class Generated:
     ir: str
 
 
-def to_ptx(llvm_ir: str, chip: str, ptx_version: tuple[int, int], *, opt_level: int = OPT_LEVEL) -> Generated:
+def to_ptx(
+    llvm_ir: str, chip: str, ptx_version: tuple[int, int], *, opt_level: int = OPT_LEVEL, instead: bool = True
+) -> Generated:
     """Optimise `llvm_ir` (0 to 3) and generate code for `chip` ("sm_90a"), in any thread or forked process.
 
     Loops aren't unrolled: the passes have done that where it helps. Inline PTX may need a newer version than
     LLVM writes, or a chip that it doesn't know: then code is generated for the nearest that it has, and only
-    the version and target that the text names change. Whatever LLVM refuses is a WeftError.
+    the version and target that the text names change (`instead`: or LLVM is given the chip as it is).
+    Whatever LLVM refuses is a WeftError.
     """
     if "\0" in llvm_ir:
         raise WeftError("LLVM IR: a NUL byte in the text")
     newer = ptx_version > LAST_PTX and ptx_version[0] == LAST_PTX[0]
     written = LAST_PTX if newer else ptx_version
-    known = CHIPS[chip].generated_as if chip in CHIPS else chip
+    known = CHIPS[chip].generated_as if instead and chip in CHIPS else chip
     request = _Request(llvm_ir, known, "".join(map(str, written)), opt_level)
     answer, said = _ask(request)
     if unknown := _unknown_target(said, request):

@@ -11,7 +11,6 @@ from collections import defaultdict
 from dataclasses import replace
 
 import pytest
-from isa_kernels import OPERATIONS, module
 
 from weft import codegen, mlir, passes, ptxas, stages
 from weft.dialects.instruction import InstructionOp
@@ -21,6 +20,7 @@ from weft.isa.chips import CHIPS
 from weft.mlir import ir, llvm, operations
 from weft.passes import nvvm_to_weft, weft_to_nvvm
 from weft.passes.upstream import PAIRS
+from weft.tools.form_kernels import OPERATIONS, module
 
 MANY = 200
 FEW = 60  # of those that go both ways, by default

@@ -6,9 +6,7 @@ import re
 from collections import defaultdict
 from itertools import combinations
 
-import isa_kernels
 import pytest
-from isa_kernels import OPERATIONS, found, kernels, module, wanted
 
 import weft
 from weft import ptxas
@@ -18,6 +16,8 @@ from weft.isa.chips import CHIPS
 from weft.isa.tables import FAMILIES
 from weft.mlir import ir
 from weft.target import Target
+from weft.tools import form_kernels
+from weft.tools.form_kernels import OPERATIONS, found, kernels, module, wanted
 
 SPELLED = [family for family in FAMILIES if family.name in OPERATIONS]
 EACH = pytest.mark.parametrize("family", SPELLED, ids=lambda family: family.name)
@@ -64,7 +64,7 @@ def modules(forms):
     for (chip, version), members in groups.items():
         for i in range(0, len(members), KERNELS):
             part = members[i : i + KERNELS]
-            yield part, chip, isa_kernels.to_ptx(module(chip, part), chip, version)
+            yield part, chip, form_kernels.to_ptx(module(chip, part), chip, version)
 
 
 def faults(forms):
@@ -91,7 +91,7 @@ def placed(family, table):
 
 def text_of(family, form, chip):
     """The PTX of one form's kernel."""
-    ptx = isa_kernels.to_ptx(module(chip, [(family, form)]), chip, version_of(chip, family.table[form]))
+    ptx = form_kernels.to_ptx(module(chip, [(family, form)]), chip, version_of(chip, family.table[form]))
     (text,) = kernels(ptx)
     return text
 

@@ -237,7 +237,7 @@ def _complaints(log: str) -> Iterator[tuple[int, str]]:
 def _run(text: str, chip: str) -> tuple[int, str]:
     with tempfile.TemporaryDirectory(prefix="weft-") as directory:
         Path(directory, "k.ptx").write_text(text, encoding="utf-8")
-        command = [_ptxas(CHIPS[chip].number < 75), f"-arch={chip}", "-O3", "k.ptx", "-o", "k.cubin"]
+        command = [ptxas(CHIPS[chip].number < 75), f"-arch={chip}", "-O3", "k.ptx", "-o", "k.cubin"]
         try:
             done = subprocess.run(
                 command, cwd=directory, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
@@ -248,7 +248,7 @@ def _run(text: str, chip: str) -> tuple[int, str]:
 
 
 @cache
-def _ptxas(volta: bool) -> str:
+def ptxas(volta: bool) -> str:
     """The ptxas of CUDA 13, or that of CUDA 12 for the chips that 13 dropped: the one that $WEFT_PTXAS (for
     12, $WEFT_PTXAS_12) names, in this virtual environment, or on the path.
     """
