@@ -2,9 +2,8 @@
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa import scan, written
@@ -17,8 +16,7 @@ _OLDER = re.compile(r"sm_[1-6]\d")
 _MOST_SHOWN = 40
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One instruction of a file: where it is, how it is spelled, and what is wrong with it, if anything."""
 
     line: int
@@ -54,11 +52,8 @@ class Finding:
 def lint_ptx(text: str, chip: str | None = None) -> list[Finding]:
     """Judges every tensor-core instruction of a PTX text, on `chip` or on the one that the text names."""
     chip = chip or scan.target(text)
-    version = scan.version(text)
-    return [
-        Finding(i.line, i.column, i.opcode, written.judge(i, chip, version), f"'{i.opcode}'")
-        for i in scan.instructions(text)
-    ]
+    judge = written.Judge(chip, scan.version(text))
+    return [Finding(i.line, i.column, i.opcode, judge(i), f"'{i.opcode}'") for i in scan.instructions(text)]
 
 
 def lint_mlir(text: str, path: str, chip: str | None = None) -> list[Finding]:

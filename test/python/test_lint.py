@@ -354,6 +354,37 @@ def test_ten_thousand_instructions_take_less_than_ten_seconds(chip):
     assert time.process_time() - started < 10
 
 
+def kernel(chip, lines):
+    registers = ".reg .b32 %r<999>; .reg .f32 %f<999>; .reg .b64 %d<99>; .reg .pred %p<9>;"
+    body = "\n".join(lines)
+    return f".version 9.0\n.target {chip}\n.visible .entry k()\n{{\n{registers}\n{body}\nret;\n}}\n"
+
+
+def registers(random_number, kind, count):
+    first = random_number.randrange(999 - count)
+    return f"{{{', '.join(f'%{kind}{first + i}' for i in range(count))}}}"
+
+
+def different_lines(count):
+    """Instructions with registers at random, as an unrolled loop has them."""
+    number = random.Random(0)
+    for _ in range(count // 2):
+        d, a, b = (registers(number, kind, n) for kind, n in (("f", 4), ("r", 4), ("r", 2)))
+        yield f"{F16} {d}, {a}, {b}, {d};"
+        yield f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {a}, [%r{number.randrange(999)}+16];"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lines", [[F16_LINE] * 20_000, [*different_lines(20_000)]])
+def test_twenty_thousand_instructions_take_less_than_a_second(lines):
+    text = kernel("sm_90a", lines)
+    started = time.process_time()
+    found = findings.lint_ptx(text)
+    assert time.process_time() - started < 1
+    assert len(found) == 20_000
+    assert not any(finding.verdict for finding in found)
+
+
 # Text that is no PTX
 
 WORDS = st.sampled_from(

@@ -1,8 +1,14 @@
 """`weft lint` judges operands by what the text declares: each rule is held to ptxas."""
 
+import lzma
+from pathlib import Path
+
 import pytest
 
 from weft.isa import assembler, scan, written
+from weft.tools import findings
+
+CORPUS = sorted((Path(__file__).parents[1] / "emulator" / "ptx").glob("*.ptx.xz"))
 
 TYPES = ("pred", "b16", "s16", "u16", "f16", "f16x2", "b32", "s32", "u32", "f32", "b64", "s64", "u64", "f64")
 REGISTERS = "".join(f".reg .{kind} %{kind}_<{8 if kind == 'pred' else 150}>;" for kind in TYPES) + (
@@ -111,3 +117,33 @@ def test_registers_are_judged_as_ptxas_does(chip):
         verdict = judged(chip, line)
         assert (verdict and verdict.rule) == rule, (line, verdict)
         assert (complaint is None) == (rule is None), (line, complaint)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.name)
+def test_kernels_of_other_compilers_have_no_findings(path):
+    """They assemble; `wmma` of f64 is refused by decision."""
+    found = findings.lint_ptx(lzma.decompress(path.read_bytes()).decode())
+    wrong = [finding.text(path.name) for finding in found if finding.verdict]
+    assert [text for text in wrong if ".m8n8k4.f64" not in text] == []
+
+
+def test_a_judge_of_many_says_what_judge_says():
+    """Of lines that differ in names alone, and of those that are right in one block and wrong in the next."""
+    block = f"{{ .reg .b32 x<2>; {F16} {D}, {A}, {{x0, x1}}, {D}; }}"
+    text = "\n".join([block, block.replace(".b32 x", ".b64 x"), block.replace("x<2>", "x<1>"), block])
+    text = f".visible .entry k() {{ {REGISTERS}\n{text}\n}}"
+    rules = [finding.verdict and finding.verdict.rule for finding in findings.lint_ptx(text, "sm_90a")]
+    assert rules == [None, "register", "undeclared", None]
+    expected = [written.judge(found, "sm_90a") for found in scan.instructions(text)]
+    assert [verdict and verdict.rule for verdict in expected] == rules
+
+
+def test_an_undeclared_register_is_told_apart_by_what_is_declared():
+    (verdict,) = [f.verdict for f in findings.lint_ptx(f".reg .b32 %r<4>; {ONE.format('%r4')}", "sm_90a")]
+    assert str(verdict) == "needs its registers declared, got %r4: %r<4> declares %r0 to %r3"
+    (verdict,) = [f.verdict for f in findings.lint_ptx(f".reg .b32 row; {ONE.format('rov')}", "sm_90a")]
+    assert str(verdict) == "needs its registers declared before it, got rov; did you mean 'row'?"
+
+
+ONE = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{{}}}, [0];"

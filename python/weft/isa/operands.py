@@ -3,7 +3,7 @@ constants, and the registers that the text declares.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,7 +19,8 @@ from weft.isa.suggest import did_you_mean
 
 _NAME = re.compile(rf"(?:{NAME})(?:\.\w+)?", re.ASCII)
 _BASE = re.compile(r"([^+.]*?)\s*(?:\+\s*([-+]?\s*[\w%$.]+)\s*)?", re.ASCII)
-_NOTHING = Scope(Symbols(""))
+NOTHING_DECLARED = Scope(Symbols(""))
+"""The scope of a text without declarations."""
 
 # What ptxas takes in braces though the ISA has no list there.
 _BRACED = ("metadata", "scale_a", "scale_b", "reduced")
@@ -52,24 +53,26 @@ def operands_verdict(
             "operands", f"takes {_counted(len(slots), 'operand')}, got {len(operands)}", _shown(form)
         )
     for slot, operand in zip(slots, operands, strict=True):
-        if verdict := _slot_verdict(form, slot, operand, scope or _NOTHING):
+        if verdict := _slot_verdict(form, slot, operand, scope or NOTHING_DECLARED):
             return verdict
     return None
 
 
 def signature(operand: str, scope: Scope) -> str:
-    """What a verdict depends on of an operand: two with the same signature are right or wrong alike."""
+    """What a verdict depends on of an operand: where one is right, others with the same signature are too."""
     found = scope.signatures.get(operand)
     if found is None:
-        inside = operand.strip("{}[]")
-        if operand.startswith("["):
-            parts = [_address_kind(inside, scope)]
+        kinds, inside = scope.kinds, operand[1:-1]
+        if operand[:1] == "{" and operand[-1] == "}":
+            try:
+                found = "{" + ",".join(map(kinds.__getitem__, inside.split(", ")))
+            except KeyError:
+                found = "{" + ",".join(scope.kind(part.strip()) for part in inside.split(","))
+        elif operand[:1] == "[" and operand[-1] == "]":
+            found = f"[{_address_kind(inside.strip(), scope)}"
         else:
-            parts = [scope.kind(part.strip()) for part in inside.split(",")]
-        whole = "" if _is_whole(operand) else "broken"
-        found = scope.signatures[operand] = (
-            f"{operand[:1] if operand[:1] in '[{' else ''}{whole}{','.join(parts)}"
-        )
+            found = scope.kind(operand)
+        scope.signatures[operand] = found
     return found
 
 
@@ -142,39 +145,38 @@ def _is_vector(operand: str, count: int, scope: Scope) -> bool:
 
 
 def _registers_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Scope) -> Verdict | None:
-    """The registers of an operand, one by one and together."""
+    """The registers of an operand, one by one and together; the first of each kind stands for the others."""
     parts = listed(operand)
+    kinds: dict[str, str] = {}
     for part in parts:
-        if verdict := _word_verdict(wanted, takes, part, scope):
+        kinds.setdefault(scope.kind(part), part)
+    for kind, part in kinds.items():
+        if verdict := _word_verdict(wanted, takes, kind, part, scope):
             return verdict
     if wanted.role == "immediate":
         return None
-    kinds = [scope.kind(part) for part in parts]
     if set(kinds) == {scopes.DISCARDED}:
         return Verdict("register", f"takes a register for {wanted.name}, got nothing but {scopes.DISCARDED}")
-    vectors = [part for part, kind in zip(parts, kinds, strict=True) if kind.startswith(".v")]
+    vectors = [part for kind, part in kinds.items() if kind.startswith(".v")]
     if vectors and (operand.startswith("{") or ptx_registers(wanted)[1] == 1):
         return Verdict("register", f"takes a register for {wanted.name}, got {vectors[0]}, a vector")
-    return _types_verdict(wanted, takes, parts, kinds)
+    return _types_verdict(wanted, takes, kinds)
 
 
-def _types_verdict(
-    wanted: Registers, takes: Accepted, parts: Sequence[str], kinds: Sequence[str]
-) -> Verdict | None:
-    """Whether registers may be declared as they are. Those without a type mix with those of any one type of
-    their size, and make the list one without a type.
+def _types_verdict(wanted: Registers, takes: Accepted, kinds: Mapping[str, str]) -> Verdict | None:
+    """Whether registers may be declared as they are, by their kinds. Those without a type mix with those of
+    any one type of their size, and make the list one without a type.
     """
-    declared = [(re.sub(r"^\.v\d", "", k), part) for k, part in zip(kinds, parts, strict=True) if k[0] == "."]
-    plain = [kind for kind, _ in declared if kind in _UNTYPED]
+    declared = {
+        kind[3:] if kind[:2] == ".v" else kind: part for kind, part in kinds.items() if kind[0] == "."
+    }
+    plain = not _UNTYPED.isdisjoint(declared)
     alike = {_ALIKE.get(kind, kind) for kind in takes.types}
-    wrong = [
-        (kind, part)
-        for kind, part in declared
-        if _ALIKE.get(kind, kind) not in alike and not (plain and _bits(kind) == _bits(takes.types[0]))
-    ]
-    if wrong:
-        return _wrong_type(wanted, takes, wrong[0][1], wrong[0][0])
-    typed = dict.fromkeys(_ALIKE.get(kind, kind) for kind, _ in declared if kind not in _UNTYPED)
+    for kind, part in declared.items():
+        mixes = plain and _bits(kind) == _bits(takes.types[0])
+        if _ALIKE.get(kind, kind) not in alike and not mixes:
+            return _wrong_type(wanted, takes, part, kind)
+    typed = dict.fromkeys(_ALIKE.get(kind, kind) for kind in declared if kind not in _UNTYPED)
     if len(typed) > 1:
         return Verdict(
             "register", f"takes registers of one type for {wanted.name}, got {' and '.join(typed)}"
@@ -188,11 +190,10 @@ def _bits(kind: str) -> int:
     return int(size[0]) * (2 if kind.endswith("x2") else 1) if size else 0
 
 
-def _word_verdict(wanted: Registers, takes: Accepted, word: str, scope: Scope) -> Verdict | None:
+def _word_verdict(wanted: Registers, takes: Accepted, kind: str, word: str, scope: Scope) -> Verdict | None:
     """What is wrong with one register or constant, whatever the type of the register is."""
-    if verdict := _constant_verdict(wanted, word):
+    if kind[0] == "=" and (verdict := _constant_verdict(wanted, word)):
         return verdict
-    kind = scope.kind(word)
     if kind == scopes.UNDECLARED:
         return _undeclared(word, scope)
     if wanted.role == "immediate":
@@ -200,10 +201,9 @@ def _word_verdict(wanted: Registers, takes: Accepted, word: str, scope: Scope) -
     if kind == scopes.UNKNOWN:
         return None
     if kind == scopes.SPECIAL:
-        return None if takes.special and not word.endswith("64") else _no_register(wanted, word)
+        return None if takes.special else _no_register(wanted, word)
     if kind == scopes.ADDRESS:
-        sum_of_one = wanted.type == "i64" and _BASE.fullmatch(word) is not None
-        return None if sum_of_one and word[0] != "-" else _no_register(wanted, word)
+        return None if wanted.type == "i64" else _no_register(wanted, word)
     if kind == scopes.DISCARDED:
         return None if takes.discard else _no_register(wanted, word)
     if kind[0] == "=":
@@ -215,14 +215,15 @@ def _word_verdict(wanted: Registers, takes: Accepted, word: str, scope: Scope) -
             if kind in ("!.pred", f"!{scopes.UNKNOWN}") and takes.types == (".pred",)
             else (_no_register(wanted, word))
         )
-    if kind[0] == "@":
-        return _no_register(wanted, word)
-    return None
+    return _no_register(wanted, word) if kind[0] != "." else None
 
 
 def _address_kind(inside: str, scope: Scope) -> str:
     base = _BASE.fullmatch(inside)
-    return f"{scope.kind(base[1])}{'+' if base[2] else ''}" if base else "broken"
+    if base is None:
+        return "broken"
+    offset = base[2] and ("+" if value_of(re.sub(r"\s", "", base[2])) is not None else "?")
+    return f"{scope.kind(base[1])}{offset or ''}"
 
 
 def _address_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Scope) -> Verdict | None:

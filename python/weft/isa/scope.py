@@ -10,6 +10,7 @@ from weft.isa.identifiers import NAME, PREDEFINED
 _DECLARATION = re.compile(r"\.reg\s+(?:\.(v[24])\s+)?(\.\w+)\s+([^;(){}]*)")
 _DECLARED = re.compile(rf"({NAME})\s*(?:<\s*(\d+)\s*>)?", re.ASCII)
 _NAME = re.compile(NAME, re.ASCII)
+_SUM = re.compile(rf"(?:{NAME})\s*\+\s*[-+]?\w+", re.ASCII)
 _ELEMENT = re.compile(rf"({NAME})\.([xyzwrgba])", re.ASCII)
 _VARIABLE = re.compile(
     r"(?<![^\s(,;{}])\.(shared|global|const|local|param)(?:::\w+)?(?=[\s.])([^;={}()]*)", re.ASCII
@@ -27,9 +28,10 @@ _SPECIAL = re.compile(
 UNKNOWN = "any"
 """The kind of a name in a text that declares none: it may be a register of any type."""
 
-UNDECLARED, DISCARDED, SPECIAL, REAL, EXPRESSION, ADDRESS = "undeclared", "_", "special", "=.", "=()", "+"
-"""Kinds of what is no register: a name that nothing declares, `_`, a special register, a float, an expression
-of constants, and one of a register or a variable and a constant.
+UNDECLARED, DISCARDED, REAL, EXPRESSION, ADDRESS, UNREADABLE = "undeclared", "_", "=.", "=()", "+", "~"
+SPECIAL, LONG_SPECIAL = "special", "special64"
+"""Kinds of what is no register: a name that nothing declares, `_`, a float, an expression of constants, a
+name and a constant added to it, and what is none of these; a special register of 32 bits, and one of 64.
 """
 
 
@@ -48,8 +50,8 @@ class Scope:
     """
 
     def __init__(self, symbols: "Symbols", parent: "Scope | None" = None, declaration: str = "") -> None:
-        self._symbols, self._parent = symbols, parent
-        self._own: dict[str, _Registers] = {}
+        self._symbols = symbols
+        self._declared: dict[str, _Registers] = dict(parent._declared) if parent else {}
         self._derived: dict[str, Scope] = {}
         self.kinds: dict[str, str] = {}
         """The kinds of words that were asked for."""
@@ -58,7 +60,7 @@ class Scope:
         for match in _DECLARATION.finditer(declaration):
             width = int(match[1][1]) if match[1] else 1
             for name, count in _DECLARED.findall(match[3]):
-                self._own[f"{name}<>" if count else name] = _Registers(
+                self._declared[f"{name}<>" if count else name] = _Registers(
                     match[2], width, int(count) if count else None
                 )
 
@@ -97,7 +99,7 @@ class Scope:
             if registers and registers.width > "xyzwrgba".index(element[2]) % 4:
                 return registers.type
         if _SPECIAL.fullmatch(word):
-            return SPECIAL
+            return LONG_SPECIAL if word.endswith("64") else SPECIAL
         if not (_NAME.fullmatch(word) or element):
             return ""
         if space := self._symbols.spaces.get(word):
@@ -110,42 +112,31 @@ class Scope:
         kinds = {self._named(name) for name in re.findall(r"[A-Za-z_$%][\w$%.]*", word)}
         if UNDECLARED in kinds:
             return UNDECLARED
-        return ADDRESS if kinds - {EXPRESSION} else EXPRESSION
+        if word and not kinds - {EXPRESSION}:
+            return EXPRESSION
+        return ADDRESS if _SUM.fullmatch(word) else UNREADABLE
 
     def registers(self, name: str) -> _Registers | None:
         """What declares a register, alone or as one of many; None where nothing does."""
+        if found := self._declared.get(name):
+            return found
         stem = name.rstrip("0123456789")
-        digits = name[len(stem) :]
-        index = int(digits) if digits and (digits == "0" or digits[0] != "0") else None
-        scope: Scope | None = self
-        while scope is not None:
-            if found := scope._own.get(name):
-                return found
-            # `%r1<5>` declares %r10 to %r14: a stem may end in digits.
-            while index is not None:
-                for cut in range(len(stem), len(name)):
-                    many = scope._own.get(f"{name[:cut]}<>")
-                    number = name[cut:]
-                    if many and (number == "0" or number[0] != "0") and int(number) < (many.number or 0):
-                        return many
-                break
-            scope = scope._parent
+        # `%r1<5>` declares %r10 to %r14: a stem may end in digits.
+        for cut in range(len(stem), len(name)):
+            many, number = self._declared.get(f"{name[:cut]}<>"), name[cut:]
+            if many and (number == "0" or number[0] != "0") and int(number) < (many.number or 0):
+                return many
         return None
 
     def range_of(self, name: str) -> tuple[str, int] | None:
         """The declared range whose stem a name has, and how many registers it has, for messages."""
         stem = name.rstrip("0123456789")
-        scope: Scope | None = self
-        while scope is not None:
-            if many := scope._own.get(f"{stem}<>"):
-                return stem, many.number or 0
-            scope = scope._parent
-        return None
+        many = self._declared.get(f"{stem}<>")
+        return (stem, many.number or 0) if many else None
 
     def names(self) -> list[str]:
         """The names that are declared one by one, and the first of each range."""
-        parents = self._parent.names() if self._parent else []
-        return [*parents, *(name.replace("<>", "0") for name in self._own)]
+        return [name.replace("<>", "0") for name in self._declared]
 
 
 class Symbols:

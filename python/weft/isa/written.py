@@ -3,13 +3,15 @@
 from collections import Counter
 from dataclasses import replace
 from functools import cache, lru_cache
+from threading import Lock
 from typing import Any
 
 from weft.isa import spellings, tables
 from weft.isa.family import Family, Verdict
 from weft.isa.opcodes import OTHER
-from weft.isa.operands import operands_verdict
+from weft.isa.operands import NOTHING_DECLARED, operands_verdict, signature
 from weft.isa.scan import Instruction
+from weft.isa.scope import Scope
 from weft.isa.suggest import did_you_mean
 from weft.isa.types import ELEMENT_TYPES
 
@@ -33,6 +35,37 @@ def judge(found: Instruction, chip: str | None, version: tuple[int, int] | None 
     if verdict is None and (twice := _twice(opcode)):
         return Verdict("modifiers", f"has .{twice} twice", (form.ptx,))
     return verdict or _version_verdict(spellings.since(opcode), version)
+
+
+class Judge:
+    """`judge` on one chip and in one version, for many instructions: those that differ in the names of their
+    registers alone are judged once.
+    """
+
+    def __init__(self, chip: str | None, version: tuple[int, int] | None = None) -> None:
+        self._chip, self._version = chip, version
+        self._legal = _legal_on(chip, version)
+        self._refused: dict[tuple[str, tuple[str, ...], Scope | None], Verdict] = {}
+
+    def __call__(self, found: Instruction) -> Verdict | None:
+        """The verdict on one instruction."""
+        _, _, opcode, operands, ended, scope = found
+        seen = (scope or NOTHING_DECLARED).signatures
+        try:
+            kinds = (opcode, ended, *map(seen.__getitem__, operands))
+        except KeyError:
+            kinds = (opcode, ended, *(signature(one, scope or NOTHING_DECLARED) for one in operands))
+        if kinds in self._legal:
+            return None
+        # What is refused is named as it is written.
+        verdict = self._refused.get((opcode, operands, scope))
+        if verdict is None:
+            verdict = judge(found, self._chip, self._version)
+            if verdict:
+                self._refused[opcode, operands, scope] = verdict
+            else:
+                self._legal.add(kinds)
+        return verdict
 
 
 def no_instruction(opcode: str) -> Verdict:
@@ -63,6 +96,30 @@ def _version_verdict(needed: tuple[int, int], version: tuple[int, int] | None) -
         return None
     wanted, given = (f"{major}.{minor}" for major, minor in (needed, version))
     return Verdict("ptx", f"needs PTX {wanted}: the text's version is {given}", (f".version {wanted}",))
+
+
+class _Legal:
+    """Signatures of legal instructions, the latest of them; any thread may add one."""
+
+    def __init__(self) -> None:
+        self._lock, self._known = Lock(), set[tuple[object, ...]]()
+
+    def __contains__(self, kinds: tuple[object, ...]) -> bool:
+        return kinds in self._known
+
+    def add(self, kinds: tuple[object, ...]) -> None:
+        with self._lock:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known = set()
+            self._known.add(kinds)
+
+
+_MOST_KNOWN = 1 << 15
+
+
+@lru_cache(maxsize=64)
+def _legal_on(chip: str | None, version: tuple[int, int] | None) -> _Legal:
+    return _Legal()
 
 
 @cache
