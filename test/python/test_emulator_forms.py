@@ -22,7 +22,7 @@ def chip_of(support):
 def decoded(form, chip):
     """Decodes a kernel with the form; raises PtxError for one that the emulator doesn't know."""
     text = HEAD.format(target=chip) + f".visible .entry k {kernel_text(Entry.of(form), '', '')}"
-    emulator.Module(text)._program("k")
+    emulator.Module(text)._program("k", chip)
 
 
 @pytest.mark.sampled(2)
