@@ -192,11 +192,16 @@ def _undeclared(op: Any) -> str | None:
         if field.name not in attributes:
             return f"expects the attribute '{field.name}'"
         wanted = field.constraint
-        if wanted is not Any and not isinstance(attributes[field.name], wanted):
-            return f"expects attribute '{field.name}' to be {_kind(wanted)}, got {attributes[field.name]}"
+        given = attributes[field.name]
+        if wanted is ir.IntegerAttr and isinstance(given, wanted) and not mlir.is_integer(given):
+            return f"expects attribute '{field.name}' to be {mlir.INTEGER}, got {given}"
+        if wanted is not Any and not isinstance(given, wanted):
+            return f"expects attribute '{field.name}' to be {_kind(wanted)}, got {given}"
     for name, default in op.optional.items():
         if name in attributes and not _fits(attributes[name], default):
-            return f"expects attribute '{name}' to be {_kind_of(default)}, got {attributes[name]}"
+            wide = isinstance(attributes[name], ir.IntegerAttr) and type(default) is int
+            wanted = mlir.INTEGER if wide else _kind_of(default)
+            return f"expects attribute '{name}' to be {wanted}, got {attributes[name]}"
     return _unknown(op) or _bad_segments(op)
 
 
@@ -258,8 +263,10 @@ def _kind_of(default: Any) -> str:
 
 def _fits(attribute: Any, default: Any) -> bool:
     if default is None:
-        return True
-    wanted = {bool: ir.BoolAttr, int: ir.IntegerAttr, float: ir.FloatAttr, str: ir.StringAttr}[type(default)]
+        return not isinstance(attribute, ir.IntegerAttr) or mlir.is_integer(attribute)
+    if type(default) is int:
+        return mlir.is_integer(attribute)
+    wanted = {bool: ir.BoolAttr, float: ir.FloatAttr, str: ir.StringAttr}[type(default)]
     return isinstance(attribute, wanted)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from typing import Any, ClassVar, Self
 
+from weft import mlir
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ir
@@ -59,4 +60,6 @@ def _value(name: str, attribute: Any, count: int | None, flag: bool) -> Any:
         return bool(attribute.value)
     if not isinstance(attribute, ir.IntegerAttr) or isinstance(attribute, ir.BoolAttr):
         raise WeftError(f"expects schedule field '{name}' to be an integer, got {attribute}")
+    if not mlir.is_integer(attribute):
+        raise WeftError(f"expects schedule field '{name}' to be {mlir.INTEGER}, got {attribute}")
     return attribute.value

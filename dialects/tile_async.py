@@ -21,6 +21,7 @@ from weft.dialects.tile_types import (
     tensor_complaint,
     tile_complaint,
 )
+from weft.errors import shown
 from weft.isa import wgmma
 from weft.isa.l2_cache import CREATEPOLICY, NORMAL
 from weft.isa.tensor_map import L2_PROMOTIONS, one_of
@@ -87,8 +88,9 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
     def check(self) -> str | None:
         if not isinstance(self.ring.type, RingType):
             return f"expects to return a tile.ring, got {self.ring.type}"
-        if not 1 <= self.ring.type.stages <= MOST_RING_STAGES:
-            return f"expects a ring of 1 to {MOST_RING_STAGES} stages, got {self.ring.type.stages}"
+        stages = self.ring.type.stages
+        if not 1 <= stages <= MOST_RING_STAGES:
+            return f"expects a ring of 1 to {MOST_RING_STAGES} stages, got {shown(stages)}"
         if self.consumers.value < 1:
             return f"expects at least one consumer, got {self.consumers.value}"
         return None

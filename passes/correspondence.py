@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from weft import mlir
 from weft.isa.computed import computed
 from weft.mlir import ir, llvm, nvvm
 
@@ -337,7 +338,7 @@ def constant(value: Any) -> int | None:
     if isinstance(owner, ir.Block) or owner.name not in ("llvm.mlir.constant", "arith.constant"):
         return None
     attribute = owner.attributes["value"]
-    return int(attribute.value) if isinstance(attribute, (ir.BoolAttr, ir.IntegerAttr)) else None
+    return int(attribute.value) if mlir.is_integer(attribute) else None
 
 
 _SWEPT = ("llvm.mlir.constant", "arith.constant", "llvm.mlir.undef", "llvm.insertelement")

@@ -96,6 +96,8 @@ def _count(kernel: Any, name: str) -> int | None:
     given = _given(kernel, name, ir.IntegerAttr, "an integer")
     if given is None:
         return None
+    if not mlir.is_integer(given):
+        raise refuse(kernel, f"expects {name} to be {mlir.INTEGER}, got {given}")
     if given.value < 0:
         raise refuse(kernel, f"expects {name} of at least 0, got {given.value}")
     return int(given.value)

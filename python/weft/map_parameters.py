@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from itertools import takewhile
 from typing import Any
 
+from weft import mlir
 from weft.dialects.op import refuse
 from weft.isa.tensor_map import L2_PROMOTIONS, MOST_BOX, SWIZZLES, one_of
 from weft.mlir import ir
@@ -58,6 +59,8 @@ def _read_map(kernel: Any, given: Any) -> MapParameter:
     found = {named.name: named.attr for named in given} if isinstance(given, ir.DictAttr) else {}
     if list(found) != names or not all(isinstance(found[n], kinds.get(n, ir.StringAttr)) for n in names):
         raise refuse(kernel, f"expects {MAPS} to say {', '.join(names)} of each map, got {given}")
+    if not mlir.is_integer(found["matrix"]):
+        raise refuse(kernel, f"expects {MAPS} to have {mlir.INTEGER} as matrix, got {found['matrix']}")
     swizzle, promotion = found["swizzle"].value, found["l2_promotion"].value
     wrong = one_of("swizzle", swizzle, SWIZZLES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
     if wrong:

@@ -133,6 +133,17 @@ def cast(kind: Any, value: Any) -> Any:
         return None
 
 
+INTEGER = "an integer of at most 64 bits"
+
+
+def is_integer(attribute: Any) -> bool:
+    """Whether an attribute is an integer of at most 64 bits: Python can't print those of thousands."""
+    if not isinstance(attribute, ir.IntegerAttr):
+        return False
+    kind = cast(ir.IntegerType, attribute.type)
+    return kind is None or kind.width <= 64
+
+
 def diagnostic(info: Any, name: str | None) -> Diagnostic:
     return Diagnostic(
         info.message + _meant(info.message),
