@@ -1,11 +1,15 @@
 """`weft lint` judges operands by what the text declares: each rule is held to ptxas."""
 
 import lzma
+import random
+from collections import Counter, defaultdict
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from weft.isa import assembler, scan, written
+from weft.isa import assembler, scan, tables, written
+from weft.isa.family import operand_text
 from weft.tools import findings
 
 CORPUS = sorted((Path(__file__).parents[1] / "emulator" / "ptx").glob("*.ptx.xz"))
@@ -147,3 +151,42 @@ def test_an_undeclared_register_is_told_apart_by_what_is_declared():
 
 
 ONE = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{{}}}, [0];"
+
+
+def uniform(form, operand, kind):
+    """The line of a form with all registers of one operand declared with one type."""
+    texts, used = {}, Counter()
+    for other in form.operands:
+        if other.role == "immediate":
+            texts[other.name] = [str(other.values[0])]
+            continue
+        own, count = assembler.ptx_registers(other)
+        own = kind if other.name == operand.name else own
+        texts[other.name] = [
+            f"%{own}_{(used[own] + i) % (8 if own == 'pred' else 150)}" for i in range(count)
+        ]
+        used[own] += count
+    return f"{form.ptx} {operand_text(form, texts)};"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", tables.FAMILIES, ids=lambda family: family.name)
+def test_each_type_of_each_operand_is_judged_as_ptxas_does(family):
+    """Of forms taken at random; predicates for data aside, which ptxas takes here and there."""
+    forms = random.Random(0).sample(list(family.forms()), min(12, len(family.table)))
+    lines = defaultdict(dict)
+    for form in forms:
+        chip = max(family.table[form].chips, key=lambda name: (name == "sm_90a", name))
+        for operand, kind in product(form.operands, TYPES):
+            if operand.role != "immediate" and (kind != "pred" or operand.type == "i1"):
+                lines[chip][uniform(form, operand, kind)] = None
+    for chip, at in lines.items():
+        for line, complaint in zip(
+            at, (one for part in parts(list(at)) for one in assembled(chip, part)), strict=True
+        ):
+            verdict = judged(chip, line)
+            assert (verdict is None) == (complaint is None), (line, verdict, complaint)
+
+
+def parts(lines, size=assembler.KERNELS):
+    return [lines[i : i + size] for i in range(0, len(lines), size)]
