@@ -3,7 +3,7 @@
 // RUN: weft isa | FileCheck %s
 // CHECK:     table {{ +}}instruction {{ +}}forms {{ +}}first in PTX
 // CHECK:     wmma {{ +}}wmma.load
-// CHECK:     mma {{ +}}mma.sync {{ +}}144 {{ +}}6.4 {{ +}}sm_70 or later
+// CHECK:     mma {{ +}}mma.sync {{ +}}160 {{ +}}6.4 {{ +}}sm_70 or later
 // CHECK:     wgmma {{ +}}wgmma.mma_async {{.*}} sm_90a
 // CHECK:     tcgen05 {{ +}}tcgen05.mma.ws.sp
 
@@ -12,7 +12,7 @@
 // TURING-NOT: {{stmatrix|wgmma|tcgen05}}
 
 // RUN: weft isa mma | FileCheck %s --check-prefix=MMA
-// MMA:      mma.sync  144 forms
+// MMA:      mma.sync  160 forms
 // MMA-NEXT: PTX   mma.sync.aligned.SHAPE.{row,col}.{row,col}
 // MMA-NEXT: LLVM  llvm.nvvm.mma
 // MMA:      m16n8k8 {{ +}}A,B f16; C,D f32 {{ +}}d 4 f32, a 2 f16x2

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 from weft.isa.chips import CHIPS
@@ -184,6 +185,8 @@ def assemble(
             todo += [rest] if rest else []
         elif len(part) == 1:
             found[part[0]] = log.strip() or f"ptxas ended with status {status}"
+        elif (alone := _suspect(log)) is not None and alone < len(part):
+            todo += [[part[alone]], part[:alone] + part[alone + 1 :]]
         else:
             # A complaint about no line: an internal error, which ends the others' judgement too.
             todo += [part[: len(part) // 2], part[len(part) // 2 :]]
@@ -220,11 +223,19 @@ _COMPLAINT = re.compile(
 _LIBRARY = re.compile(r"Unknown symbol|Parsing error|formal parameter|requires call prototype")
 
 
+def _suspect(log: str) -> int | None:
+    """The number of the kernel of the first complaint, if its line is this text's and not a library's."""
+    first = _COMPLAINT.search(log)
+    line = int(first["line"] or 0) if first else 0
+    return (line - _HEAD - 1) // _LINES if line > _HEAD else None
+
+
 def _complaints(log: str) -> Iterator[tuple[int, str]]:
-    """The numbers of the kernels that ptxas complains about and why, their first complaint last."""
-    if _LIBRARY.search(log):
-        return
-    for match in reversed(list(_COMPLAINT.finditer(log))):
+    """The numbers of the kernels that ptxas complains about and why, their first complaint last; none from
+    the first on that may be about a library's text.
+    """
+    ours = list(takewhile(lambda match: not _LIBRARY.search(match["text"]), _COMPLAINT.finditer(log)))
+    for match in reversed(ours):
         named = re.search(r"\bk(\d+)\b", match["text"])
         if match["line"] and int(match["line"]) > _HEAD:
             yield (int(match["line"]) - _HEAD - 1) // _LINES, match["text"]

@@ -2,7 +2,7 @@
 
 `python -m weft.isa.certify [MODULE ...] [--family NAME] [--sample N] [--chips sm_90a,…] [--jobs N]` checks
 tables: the whole cross-product of their axes' values with the near misses that the module names, on every
-chip.
+chip. With `--mutations N` it checks how opcodes are read instead, on N changed spellings of each family.
 
 A table module offers `FAMILIES`; `NEAR`, the values in no row that are tried on each axis, by family and
 axis; and `UNPUBLISHED`, what ptxas takes and the table leaves out.
@@ -31,7 +31,8 @@ from weft.isa.assembler import (
     verdicts,
 )
 from weft.isa.chips import CHIPS
-from weft.isa.family import Family, Support, operand_text
+from weft.isa.compared import compare, report
+from weft.isa.family import Family, Support, operand_text, unknown_chip
 
 __all__ = ["Entry", "check", "disagreements", "operand_text", "ptx_registers", "sample", "verdicts"]
 
@@ -56,7 +57,7 @@ def sample(
     values = {a: tuple(dict.fromkeys((*family.values(a), *near.get(a, ())))) for a in family.axes}
     points = []
     for i in range(count):
-        changes = rng.sample(family.axes, (0, 1, len(family.axes))[i % 3])
+        changes = rng.sample(family.axes, min((0, 1, len(family.axes))[i % 3], len(family.axes)))
         base = legal[rng.randrange(len(legal))]
         fields = {a: rng.choice(values[a]) if a in changes else getattr(base, a) for a in family.axes}
         points.append((family.form(**fields), chips[rng.randrange(len(chips))]))
@@ -150,6 +151,19 @@ def check(
     return not wrong and not versions
 
 
+def check_spellings(
+    family: Family[Any], chips: Sequence[str], count: int, seed: int = 0, jobs: int | None = None
+) -> bool:
+    """Ask ptxas about `count` changed spellings of a family's forms on each chip, print those that it takes
+    and the tables lack and the other way round, and say whether there are none.
+    """
+    lines = list(report(compare(family, chips, count, seed, jobs or os.cpu_count() or 1)))
+    for line in lines:
+        print(line)
+    print(f"{family.name}: {count} spellings on {len(chips)} chips, {len(lines)} differ", flush=True)
+    return not lines
+
+
 def _near(module: ModuleType, family: Family[Any]) -> Mapping[str, Sequence[object]]:
     found: Mapping[str, Sequence[object]] = getattr(module, "NEAR", {}).get(family.name, {})
     return found
@@ -193,18 +207,34 @@ _MODULES = ("wmma", "mma", "wgmma", "tcgen05")
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its status is 1 where a table and ptxas differ."""
     parser = argparse.ArgumentParser(prog="python -m weft.isa.certify", description=__doc__)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help="of weft.isa: mma, …; all if left out")
+    parser.add_argument(
+        "modules", nargs="*", metavar="MODULE", help=f"of weft.isa: {', '.join(_MODULES)}; all if left out"
+    )
     parser.add_argument("--family", action="append", help="only this one (may be repeated)")
     parser.add_argument("--sample", type=int, help="so many points, not the whole cross-product")
+    parser.add_argument("--mutations", type=int, help="so many changed spellings of each family, not points")
+    parser.add_argument("--seed", type=int, default=0, help="of the changes; 0 if left out")
     parser.add_argument("--chips", default=",".join(CHIPS), help="names with commas; every chip if left out")
     parser.add_argument("--jobs", type=int, help="processes; one for each core if left out")
     options = parser.parse_args(arguments)
+    chips = options.chips.split(",")
+    for wrong in (name for name in options.modules if name not in _MODULES):
+        parser.error(f"no module of tables '{wrong}': there is {', '.join(_MODULES)}")
+    for wrong in (chip for chip in chips if chip not in CHIPS):
+        parser.error(f"the table {unknown_chip(wrong)}")
+    modules = [importlib.import_module(f"weft.isa.{name}") for name in options.modules or _MODULES]
+    families = [(module, family) for module in modules for family in module.FAMILIES]
+    names = [family.name for _, family in families]
+    for wrong in (name for name in options.family or () if name not in names):
+        parser.error(f"no family '{wrong}': there is {', '.join(names)}")
     right = True
-    for name in options.modules or _MODULES:
-        module = importlib.import_module(f"weft.isa.{name}")
-        for family in module.FAMILIES:
-            if not options.family or family.name in options.family:
-                right &= check(module, family, options.chips.split(","), options.sample, options.jobs)
+    for module, family in families:
+        if options.family and family.name not in options.family:
+            continue
+        if options.mutations is None:
+            right &= check(module, family, chips, options.sample, options.jobs)
+        else:
+            right &= check_spellings(family, chips, options.mutations, options.seed, options.jobs)
     return 0 if right else 1
 
 

@@ -6,11 +6,12 @@ The shape of an operand is that in memory: matrices, rows as the lanes' addresse
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from weft.isa.chips import ChipSet, only, since
 from weft.isa.family import Family, Registers, Support
+from weft.isa.unpublished import Unpublished
 
 # The byte formats came with sm_100 and are for one chip or one family only.
 BYTES = only(
@@ -237,6 +238,18 @@ STMATRIX = Family("stmatrix", Stmatrix, _stmatrix_forms, parse_stmatrix)
 MOVMATRIX = Family("movmatrix", Movmatrix, _movmatrix_forms, parse_movmatrix)
 
 FAMILIES = (LDMATRIX, STMATRIX, MOVMATRIX)
+
+
+def _uncounted(form: Ldmatrix | Stmatrix, chip: str) -> bool:
+    counted = replace(form, num=1)
+    support = LDMATRIX.table.get(counted) if isinstance(counted, Ldmatrix) else STMATRIX.table.get(counted)
+    return form.num in (8, 16, 32, 64, 128) and support is not None and chip in support.chips
+
+
+UNPUBLISHED = tuple(
+    Unpublished(family.name, _uncounted, "ptxas takes counts that only tcgen05 has, and counts the registers")
+    for family in (LDMATRIX, STMATRIX)
+)
 
 NEAR = {
     "ldmatrix": {"shape": ("m16n8", "m8n32"), "num": (3, 8), "type": ("b32", "b8x16")},

@@ -50,5 +50,5 @@ __all__ = [
 _MODULES = (mma_sync, mma_sparse, mma_scaled, matrix_moves)
 NEAR = {name: axes for module in _MODULES for name, axes in module.NEAR.items()}
 UNSELECTABLE = mma_sync.UNSELECTABLE
-UNPUBLISHED = mma_sync.UNPUBLISHED + mma_sparse.UNPUBLISHED
+UNPUBLISHED = mma_sync.UNPUBLISHED + mma_sparse.UNPUBLISHED + matrix_moves.UNPUBLISHED
 FAMILIES = tuple(family for module in _MODULES for family in module.FAMILIES)

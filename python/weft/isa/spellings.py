@@ -14,6 +14,12 @@ _LAYOUTS = ("row", "col")
 _OBJECTS = ("pred", "texref")
 _NARROW = ("b4", "u4", "s4", "b1", "bf16", "tf32", "bf16x2", "s2", "u2")
 
+SOMETIMES_IGNORED = frozenset({"v2", "v4", "v8", "b2", *_NARROW})
+"""What ptxas ignores in some places: a type behind a full list of types, the size of a vector operand."""
+
+DEFAULTS = {"wmma.load": "f16"}
+"""What ptxas 12.9 takes an opcode without, and means."""
+
 #  The first words of the opcode, and what ptxas 13.5 takes there and ignores, wherever it stands.
 _IGNORED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wmma.mma", (*_PACKED, *_OBJECTS)),

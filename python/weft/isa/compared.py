@@ -1,0 +1,118 @@
+"""Holds the reading of PTX text to ptxas: what `written` says of mutants, and what ptxas says."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from weft.isa import scan, spellings, tables, written
+from weft.isa.assembler import LAST, Entry, assemble
+from weft.isa.chips import CHIPS, describe
+from weft.isa.family import Family
+from weft.isa.mutations import DECLARATIONS, Mutant, mutants
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An instruction that ptxas takes on `chip` and the tables refuse, or the other way round: `complaint` is
+    the reason of the one that refuses it.
+    """
+
+    line: str
+    chip: str
+    taken: bool
+    complaint: str
+
+
+def differences(made: Sequence[Mutant], chip: str) -> list[Difference]:
+    """Where ptxas and the tables differ on these mutants, without what ptxas is known to take beyond PTX."""
+    read = [(mutant, found) for mutant in made if (found := _instruction(mutant.line))]
+    version = LAST[CHIPS[chip].number < 75]
+    complaints = assemble([mutant.entry for mutant, _ in read], chip, version, DECLARATIONS)
+    differing = []
+    for (mutant, found), complaint in zip(read, complaints, strict=True):
+        verdict = written.judge(found, chip, version)
+        if (verdict is None) == (complaint is None):
+            continue
+        if verdict is None:
+            if _registers(mutant.line) != _registers(_own(found)):
+                continue  # registers of other types, whose declarations nothing here reads
+            differing.append(Difference(mutant.line, chip, False, (complaint or "").split("\n")[0]))
+        elif not _known(found, chip, version):
+            differing.append(Difference(mutant.line, chip, True, verdict.reason))
+    return differing
+
+
+def _instruction(line: str) -> scan.Instruction | None:
+    """The line's only instruction; None where a mutation left no opcode that the scan knows."""
+    found = list(scan.instructions(line))
+    return found[0] if len(found) == 1 else None
+
+
+def _own(found: scan.Instruction) -> str:
+    """The instruction that the form of a legal one is tried as."""
+    spelled = tables.read(spellings.once(found.opcode), found.operands)
+    assert spelled is not None, found
+    return Entry.of(spelled[1]).line
+
+
+def _registers(line: str) -> list[str]:
+    """The types of a line's registers, which their names say."""
+    return re.findall(r"%([a-z]+\d*)_", line)
+
+
+def _known(found: scan.Instruction, chip: str, version: tuple[int, int]) -> bool:
+    """Whether it is known of what PTX lacks that ptxas takes it: a form, or modifiers that it ignores."""
+    opcode = spellings.once(found.opcode)
+    for rest in _shorter(opcode):
+        spelled = tables.read(rest, found.operands)
+        if spelled is None:
+            continue
+        if tables.unpublished(*spelled, chip) is not None:
+            return True
+        shorter = scan.Instruction(found.line, found.column, rest, found.operands)
+        if rest != opcode and written.judge(shorter, chip, version) is None:
+            return True
+    return False
+
+
+def _shorter(opcode: str) -> Iterator[str]:
+    """The opcode, that without what ptxas ignores, and those without some of what it ignores at times."""
+    yield opcode
+    for head, default in spellings.DEFAULTS.items():
+        if opcode.startswith(f"{head}."):
+            yield f"{opcode}.{default}"
+    rest = spellings.without(opcode, spellings.ignored(opcode))
+    if rest != opcode:
+        yield rest
+    head, *tokens = rest.split(".")
+    places = [i for i, token in enumerate(tokens) if token in spellings.SOMETIMES_IGNORED]
+    for count in range(1, min(len(places), 4) + 1):
+        for gone in combinations(places, count):
+            yield spellings.once(".".join((head, *(t for i, t in enumerate(tokens) if i not in gone))))
+
+
+def compare(family: Family[Any], chips: Sequence[str], count: int, seed: int, jobs: int) -> list[Difference]:
+    """The differences on `count` mutants of a family on each chip."""
+    with ProcessPoolExecutor(jobs) as pool:
+        tasks = [pool.submit(_on_chip, family.name, chip, count, seed) for chip in chips]
+        return [difference for task in tasks for difference in task.result()]
+
+
+def _on_chip(name: str, chip: str, count: int, seed: int) -> list[Difference]:
+    family = next(family for family in tables.FAMILIES if family.name == name)
+    return differences(mutants(family, count, seed), chip)
+
+
+def report(found: Iterable[Difference]) -> Iterator[str]:
+    """A line for each differing instruction, with all chips where it differs."""
+    chips: dict[tuple[str, bool], list[Difference]] = defaultdict(list)
+    for difference in found:
+        chips[difference.line, difference.taken].append(difference)
+    for (line, taken), alike in chips.items():
+        where = describe(frozenset(difference.chip for difference in alike))
+        said = "ptxas takes it, but the tables say it" if taken else "the tables have it, but ptxas says"
+        yield f"{line} on {where}: {said} {alike[0].complaint}"

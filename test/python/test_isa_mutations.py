@@ -1,0 +1,107 @@
+"""How opcodes are read, held to ptxas on changed spellings, both ways."""
+
+import pytest
+
+from weft.isa import assembler, certify, compared, mutations, spellings, tables
+from weft.isa.chips import CHIPS
+
+FAMILIES = {family.name: family for family in tables.FAMILIES}
+by_family = pytest.mark.parametrize("name", list(FAMILIES))
+# One of each generation: what the others lack, a sample of the cross-product tells.
+NEWEST = ("sm_90a", "sm_107a", "sm_120a")
+
+
+def differing(name, count, chip, **options):
+    made = mutations.mutants(FAMILIES[name], count, **options)
+    return list(compared.report(compared.differences(made, chip)))
+
+
+@pytest.mark.sampled(8)
+@by_family
+def test_ptxas_agrees_on_changed_spellings(name):
+    chip = next(chip for chip in NEWEST if chip in FAMILIES[name].chips())
+    assert differing(name, 60, chip, seed=7) == []
+
+
+@pytest.mark.slow
+@by_family
+def test_ptxas_agrees_on_many_changed_spellings_on_every_chip(name):
+    assert certify.check_spellings(FAMILIES[name], list(CHIPS), 1000)
+
+
+def test_every_spelling_is_another_and_the_same_in_every_run():
+    family = FAMILIES["wgmma.mma_async"]
+    made = [mutant.line for mutant in mutations.mutants(family, 300)]
+    assert len(set(made)) == 300
+    assert made == [mutant.line for mutant in mutations.mutants(family, 300)]
+    assert made != [mutant.line for mutant in mutations.mutants(family, 300, seed=1)]
+    changes = {word for mutant in mutations.mutants(family, 300) for word in mutant.change.split()}
+    assert {"insert", "insert_twice", "remove_types", "replace_alike", "shuffle", "repeat"} <= changes
+
+
+def test_the_declarations_are_legal():
+    entries = [assembler.Entry.of(form) for form in list(FAMILIES["ldmatrix"].table)[:2]]
+    assert assembler.assemble(entries, "sm_80", None, mutations.DECLARATIONS) == [None, None]
+
+
+# Planted faults
+
+
+def mutant(line, name="ldmatrix"):
+    form = next(iter(FAMILIES[name].table))
+    entry = assembler.Entry.of(form)
+    made = f"{line} {entry.line.partition(' ')[2]}"
+    return mutations.Mutant(made, assembler.Entry(made, entry.registers, entry.read, entry.written), form, "")
+
+
+def test_what_ptxas_takes_and_the_tables_lack_is_seen(monkeypatch):
+    made = [mutant("ldmatrix.sync.sync.aligned.m8n8.x1.shared.b16")]
+    assert compared.differences(made, "sm_80") == []
+    monkeypatch.setattr(spellings, "REPEATABLE", frozenset())
+    (difference,) = compared.differences(made, "sm_80")
+    assert difference.taken and "has .sync twice" in difference.complaint
+    (line,) = compared.report([difference])
+    assert line.endswith("on sm_80: ptxas takes it, but the tables say it has .sync twice")
+
+
+def test_what_the_tables_have_and_ptxas_refuses_is_seen(monkeypatch):
+    made = [mutant("ldmatrix.sync.aligned.aligned.m8n8.x1.shared.b16")]
+    assert compared.differences(made, "sm_80") == []
+    monkeypatch.setattr(spellings, "REPEATABLE", frozenset({"aligned"}))
+    (difference,) = compared.differences(made, "sm_80")
+    assert not difference.taken and "aligned" in difference.complaint
+
+
+def test_what_ptxas_ignores_is_known_and_no_more(monkeypatch):
+    made = [mutant("ldmatrix.sync.aligned.m8n8.x1.row.shared.b16")]
+    assert compared.differences(made, "sm_80") == []
+    monkeypatch.setattr(spellings, "_IGNORED", ())
+    assert len(compared.differences(made, "sm_80")) == 1
+
+
+# The command
+
+
+def test_a_family_without_axes_is_certified(capsys):
+    assert certify.main(["wgmma", "--family", "wgmma.fence", "--sample", "9", "--chips", "sm_90a"]) == 0
+    assert "wgmma.fence: 1 forms, 9 points, 0 disagree" in capsys.readouterr().out
+
+
+def test_the_command_counts_spellings(capsys):
+    options = ["wgmma", "--family", "wgmma.fence", "--mutations", "20", "--chips", "sm_90a", "--jobs", "1"]
+    assert certify.main(options) == 0
+    assert capsys.readouterr().out == "wgmma.fence: 20 spellings on 1 chips, 0 differ\n"
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (["wgma"], "no module of tables 'wgma': there is wmma, mma, wgmma, tcgen05"),
+        (["wgmma", "--family", "wgmma.fance"], "no family 'wgmma.fance': there is wgmma.mma_async"),
+        (["--chips", "sm_99"], "the table knows no chip 'sm_99'"),
+    ],
+)
+def test_names_that_there_arent_are_errors(options, said, capsys):
+    with pytest.raises(SystemExit):
+        certify.main(options)
+    assert said in capsys.readouterr().err
