@@ -108,8 +108,13 @@ class Op(ext.Operation):
     @property
     def target(self) -> Target | None:
         """The target of the `gpu.module` around the op; None outside of one, or where it names no chip."""
-        chip = _chip.get()
-        return target_of(self.operation) if chip is None else Target.of(chip)
+        return judging_target(self.operation)
+
+
+def judging_target(op: Any) -> Target | None:
+    """The target that an operation is judged on: that of `judged_on`, otherwise that of the module around."""
+    chip = _chip.get()
+    return target_of(op) if chip is None else Target.of(chip)
 
 
 def kind_of(op: Any) -> Kind:

@@ -29,6 +29,10 @@ class Rule(Protocol):
     def axes(self) -> tuple[str, ...]:
         """Our attributes (or operands) that the rule reads and writes."""
 
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Upstream's attributes that the rule reads."""
+
     def to_ours(self, op: Any, draft: Draft) -> None:
         """Says in a draft of ours what upstream's `op` says."""
 
@@ -87,6 +91,10 @@ class Token:
     def _values(self) -> Mapping[str, Any]:
         return {str(t): str(t) for t in getattr(nvvm, self.kind)} if self.values is None else self.values
 
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return (self.name,)
+
     def to_ours(self, op: Any, draft: Draft) -> None:
         attribute = op.attributes.get(self.name)
         value = self.absent if attribute is None else self._values[_token(attribute)]
@@ -135,6 +143,10 @@ class Flag:
     def axes(self) -> tuple[str, ...]:
         return (self.axis,)
 
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return (self.name,)
+
     def to_ours(self, op: Any, draft: Draft) -> None:
         draft.attributes[self.axis] = op.attributes.get(self.name) is not None
 
@@ -152,6 +164,10 @@ class Number:
 
     @property
     def axes(self) -> tuple[str, ...]:
+        return (self.axis,)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
         return (self.axis,)
 
     def to_ours(self, op: Any, draft: Draft) -> None:
@@ -173,6 +189,10 @@ class Shape:
     letters: str
     mnemonic: str = ""
     axes: tuple[str, ...] = ("shape",)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return ("shape",) if self.mnemonic else tuple(self.letters)
 
     def to_ours(self, op: Any, draft: Draft) -> None:
         if self.mnemonic:
@@ -206,6 +226,10 @@ class Inferred:
     def axes(self) -> tuple[str, ...]:
         return (self.axis,)
 
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return (self.unless,) if self.unless else ()
+
     def to_ours(self, op: Any, draft: Draft) -> None:
         if not self.unless or op.attributes.get(self.unless) is None:
             kind = _register(draft.operands.get(self.registers) or list(op.results))
@@ -234,6 +258,10 @@ class Count:
     registers: str
     axes: tuple[str, ...] = ("num",)
 
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return ()
+
     def to_ours(self, op: Any, draft: Draft) -> None:
         draft.attributes["num"] = len(draft.operands[self.registers])
 
@@ -247,6 +275,10 @@ class Repeats:
 
     family: Any
     axes: tuple[str, ...] = ("num",)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return ()
 
     def to_ours(self, op: Any, draft: Draft) -> None:
         said = {axis: value for axis, value in draft.attributes.items() if axis in self.family.axes}
@@ -277,6 +309,10 @@ class Predicate:
     def axes(self) -> tuple[str, ...]:
         return (self.operand,)
 
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return (self.name,)
+
     def to_ours(self, op: Any, draft: Draft) -> None:
         value = self.values[_token(op.attributes[self.name])]
         draft.operands[self.operand] = [llvm.mlir_constant(integer(1, value))]
@@ -301,6 +337,10 @@ class Implied:
     def axes(self) -> tuple[str, ...]:
         return (self.axis,)
 
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return ()
+
     def to_ours(self, op: Any, draft: Draft) -> None:
         draft.attributes[self.axis] = self.values.get(draft.attributes[self.by], "")
 
@@ -314,6 +354,10 @@ class Run:
 
     family: Any
     axes: tuple[str, ...]
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return ()
 
     def to_ours(self, op: Any, draft: Draft) -> None:
         counts = {operand.name: operand.count for operand in self.family.form(**draft.attributes).operands}
@@ -330,6 +374,15 @@ def discardable(op: Any) -> dict[str, Any]:
     """The attributes that others put on an operation, which its dialect knows nothing of."""
     attributes = op.operation.attributes
     return {name: attributes[name] for name in attributes if "." in name}
+
+
+_LISTS = {"operandSegmentSizes", "resultSegmentSizes"}
+
+
+def unread(op: Any, pair: Pair) -> list[str]:
+    """The attributes of upstream's operation that no rule of the pair reads: a later release may add some."""
+    read = {name for rule in pair.rules for name in rule.attributes}
+    return [name for name in op.attributes if "." not in name and name not in _LISTS | read]
 
 
 def constant(value: Any) -> int | None:

@@ -1,37 +1,61 @@
 """`--nvvm-to-weft`: upstream's `nvvm` operations that are tensor-core instructions become ours.
 
-These are verified: what the tables refuse is an error at the operation's place. `nvvm.tcgen05.mma_smem_desc`
-stays: it is arithmetic on numbers that are known at run time alone.
+These are verified: what the tables refuse is an error at the operation's place. Three things stay:
+`nvvm.tcgen05.mma_smem_desc`, which is arithmetic on numbers that are known at run time alone; operations that
+PTX has and Weft's dialects don't (`wmma` of f64); and those with an attribute that no rule reads.
 """
 
 from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-from weft.dialects.op import build, refuse
+from weft.dialects.op import build, judging_target, refuse
 from weft.errors import Diagnostic, WeftError
+from weft.isa.tables import left_to_ptx
 from weft.mlir import ext, ir, llvm, operations
-from weft.passes.correspondence import Draft, Pair, constant, discardable, integer, sweep
+from weft.passes.correspondence import Draft, Pair, constant, discardable, integer, sweep, unread
 from weft.passes.pass_ import Pass
 from weft.passes.upstream import PAIRS
 
 _BY_NAME = {pair.theirs.OPERATION_NAME: pair for pair in PAIRS}
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What raising a module left as it was: operations that PTX alone has, with a remark; those with an
+    attribute that no rule reads, with a complaint; and what the tables say of others.
+    """
+
+    left: list[tuple[Any, str]]
+    unknown: list[tuple[Any, str]]
+    refused: list[Diagnostic]
+
+
 def run(module: Any) -> None:
     """Raises every operation that has a counterpart. Raises WeftError with all that the tables refuse."""
-    refused: list[Diagnostic] = []
-    for op in operations(module, *(pair.theirs for pair in PAIRS)):
-        try:
-            with ir.InsertionPoint(op), op.location:
-                _replace(op.operation, _BY_NAME[op.operation.name])
-        except WeftError as error:
-            refused += error.diagnostics
-    if refused:
+    if refused := raise_operations(module).refused:
         raise WeftError(*refused)
 
 
-def _replace(op: Any, pair: Pair) -> None:
-    """Builds our operation before upstream's, and gives it the other's uses."""
+def raise_operations(module: Any) -> Outcome:
+    """Raises every operation that has a counterpart, and says what is left."""
+    outcome = Outcome([], [], [])
+    for op in operations(module, *(pair.theirs for pair in PAIRS)):
+        pair = _BY_NAME[op.operation.name]
+        if names := unread(op.operation, pair):
+            outcome.unknown.append((op.operation, f"has an attribute that Weft's lacks: {', '.join(names)}"))
+            continue
+        try:
+            with ir.InsertionPoint(op), op.location:
+                if why := _replace(op.operation, pair):
+                    outcome.left.append((op.operation, why))
+        except WeftError as error:
+            outcome.refused.extend(error.diagnostics)
+    return outcome
+
+
+def _replace(op: Any, pair: Pair) -> str:
+    """Builds our operation before upstream's, and gives it the other's uses; or says why it is left."""
     given = list(op.operands)
     draft = Draft(dict(_operands(op, pair)), discardable(op))
     for name, kind in pair.slots():
@@ -39,6 +63,10 @@ def _replace(op: Any, pair: Pair) -> None:
             draft.attributes[name] = _immediate(op, name, values[0])
     for rule in pair.rules:
         rule.to_ours(op, draft)
+    target = judging_target(op)
+    chip = target.chip.name if target else None
+    if known := left_to_ptx(pair.ours.family, _form(pair, draft), chip):
+        return f"is legal; {known.reason}"
     groups = [draft.operands.get(f.name, []) for f in pair.ours._fields if isinstance(f, ext.OperandDef)]
     made = build(
         pair.ours,
@@ -50,6 +78,14 @@ def _replace(op: Any, pair: Pair) -> None:
         _hand_over(old, new)
     op.erase()
     sweep(given)
+    return ""
+
+
+def _form(pair: Pair, draft: Draft) -> Any:
+    """What the draft spells, as far as its attributes say."""
+    axes = {axis: draft.attributes[axis] for axis in pair.ours.family.axes if axis in draft.attributes}
+    needed = {f.name for f in fields(pair.ours.family.form) if f.default is MISSING}
+    return pair.ours.family.form(**axes) if needed <= set(axes) else None
 
 
 _NUMBERS = (":i32", ":i64")
@@ -120,5 +156,4 @@ NVVM_TO_WEFT = Pass(
     "nvvm-to-weft",
     "raise upstream's tensor-core operations to Weft's and verify them",
     run,
-    lowers=[pair.theirs for pair in PAIRS],
 )

@@ -17,13 +17,17 @@ _MOST_SHOWN = 40
 
 
 class Finding(NamedTuple):
-    """One instruction of a file: where it is, how it is spelled, and what is wrong with it, if anything."""
+    """One instruction of a file: where it is, how it is spelled, and what is wrong with it, if anything; or
+    what there is to say of a legal one, or of one that couldn't be judged.
+    """
 
     line: int
     column: int
     instruction: str
     verdict: Verdict | None
     subject: str
+    remark: str = ""
+    judged: bool = True
 
     def is_stray(self) -> bool:
         """Whether this is a statement that isn't PTX's at all."""
@@ -32,28 +36,36 @@ class Finding(NamedTuple):
     def json(self) -> str:
         """The finding as one line of JSON."""
         verdict = self.verdict
+        remark = {"remark": self.remark} if self.remark else {}
         return json.dumps(
             {
                 "line": self.line,
                 "instruction": self.instruction,
-                "legal": verdict is None,
+                "legal": verdict is None if self.judged else None,
                 "rule": verdict.rule if verdict else None,
                 "reason": verdict.reason if verdict else None,
                 "nearest": list(verdict.nearest) if verdict else [],
+                **remark,
             },
             ensure_ascii=False,
         )
 
     def text(self, name: str) -> str:
-        """The complaint as a line of text, about the file `name`."""
-        return f"{name}:{self.line}:{self.column}: error: {self.subject} {self.verdict}"
+        """The complaint, or the remark, as a line of text, about the file `name`."""
+        kind, said = ("error", self.verdict) if self.verdict else ("remark", self.remark)
+        return f"{name}:{self.line}:{self.column}: {kind}: {self.subject} {said}"
 
 
 def lint_ptx(text: str, chip: str | None = None) -> list[Finding]:
     """Judges every tensor-core instruction of a PTX text, on `chip` or on the one that the text names."""
     chip = chip or scan.target(text)
     judge = written.Judge(chip, scan.version(text))
-    return [Finding(i.line, i.column, i.opcode, judge(i), f"'{i.opcode}'") for i in scan.instructions(text)]
+    found = []
+    for i in scan.instructions(text):
+        verdict = judge(i)
+        remark = "" if verdict else written.remark(i.opcode, chip)
+        found.append(Finding(i.line, i.column, i.opcode, verdict, f"'{i.opcode}'", remark))
+    return found
 
 
 def lint_mlir(text: str, path: str, chip: str | None = None) -> list[Finding]:
@@ -70,12 +82,11 @@ def lint_mlir(text: str, path: str, chip: str | None = None) -> list[Finding]:
     context.enable_multithreading(False)  # the switches below are a thread's own
     with unchecked(), cli.speaking_of(name):
         module = mlir.parse_file(path, context) if Path(path).is_file() else mlir.parse(text, context, name)
-        unraised: list[Finding] = []
-        try:
-            with module.operation.location:
-                nvvm_to_weft.run(module.operation)
-        except WeftError as error:
-            unraised = [_unraised(diagnostic, name) for diagnostic in error.diagnostics]
+        with module.operation.location, judged_on(chip):
+            outcome = nvvm_to_weft.raise_operations(module.operation)
+        unraised = [_unraised(diagnostic, name) for diagnostic in outcome.refused]
+        unraised += [_left(op, name, why) for op, why in outcome.left]
+        unraised += [_left(op, name, f"isn't judged: it {why}", judged=False) for op, why in outcome.unknown]
     with judged_on(chip):
         found = [_judge(op, name) for op in _operations(module)]
     return sorted(unraised + found, key=lambda finding: (finding.line, finding.column))
@@ -87,6 +98,14 @@ def _unraised(diagnostic: Diagnostic, name: str) -> Finding:
     subject, _, reason = diagnostic.message.partition(" op ")
     verdict = Verdict("operands", reason)
     return Finding(place.line, place.column, subject.strip("'"), verdict, f"{subject} op")
+
+
+def _left(op: Any, name: str, remark: str, judged: bool = True) -> Finding:
+    """What stays as upstream has it."""
+    from weft import mlir
+
+    place = mlir.location(op.location, name) or Location(name, 0, 0)
+    return Finding(place.line, place.column, str(op.name), None, f"'{op.name}' op", remark, judged)
 
 
 def _operations(module: Any) -> list[Any]:

@@ -32,7 +32,8 @@ def _run(options: Namespace) -> int:
         summary = f"{name}: {count}, {len(illegal) or 'none'} illegal {where}"
         if not findings:
             summary = f"{name}: no tensor-core instruction to judge {where}"
-        lines = [*(finding.text(name) for finding in illegal), summary]
+        said = (finding.text(name) for finding in findings if finding.verdict or finding.remark)
+        lines = [*said, summary]
     if lines:
         cli.say("\n".join(lines))
     return 1 if illegal else 0

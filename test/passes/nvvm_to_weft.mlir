@@ -167,3 +167,27 @@ llvm.func @tensor_products(%d: !llvm.ptr<6>, %a: i64, %idesc: i32, %more: i1, %m
   nvvm.tcgen05.mma.ws %d, %a, %a, %idesc, %more, %a {collectorBBuffer = #nvvm.tcgen05_mma_collectorb<b2>, collectorOp = #nvvm.tcgen05_mma_collectorop<fill>, kind = #nvvm.tcgen05_mma_kind<f8f6f4>} : (!llvm.ptr<6>, i64, i64, i32, i1, i64)
   llvm.return
 }
+
+// -----
+
+// PTX has wmma of f64, the dialect hasn't: upstream's stays.
+// CHECK-LABEL: @doubles
+llvm.func @doubles(%p: !llvm.ptr, %stride: i32, %d: f64) {
+  // CHECK: nvvm.wmma.load
+  %0 = nvvm.wmma.load %p, %stride {eltype = #nvvm.mma_type<f64>, frag = #nvvm.mma_frag<a>, k = 4 : i32, layout = #nvvm.mma_layout<row>, m = 8 : i32, n = 8 : i32} : (!llvm.ptr) -> f64
+  // CHECK: nvvm.wmma.store
+  nvvm.wmma.store %p, %stride, %d, %d {eltype = #nvvm.mma_type<f64>, k = 4 : i32, layout = #nvvm.mma_layout<row>, m = 8 : i32, n = 8 : i32} : !llvm.ptr, f64, f64
+  llvm.return
+}
+
+// -----
+
+// An attribute that no rule reads would be lost: the operation stays. What others put on it goes along.
+// CHECK-LABEL: @unknown_attribute
+llvm.func @unknown_attribute(%b: !llvm.ptr<3>) {
+  // CHECK: nvvm.tcgen05.commit %{{.*}} {smem_a_read}
+  nvvm.tcgen05.commit %b {smem_a_read} : !llvm.ptr<3>
+  // CHECK: "tcgen05.commit"(%{{.*}}) {cta_group = 1 : i64, test.note = 1 : i32}
+  nvvm.tcgen05.commit %b {test.note = 1 : i32} : !llvm.ptr<3>
+  llvm.return
+}

@@ -43,10 +43,12 @@ gpu.module @m [#nvvm.target<chip = "sm_70">] {
 
 // -----
 
-llvm.func @doubles(%p: !llvm.ptr, %stride: i32) {
-  // expected-error @below {{'wmma.load' op takes no f64: doubles are multiplied by mma.sync, whose fragments PTX documents; nearest legal: mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64}}
+gpu.module @m [#nvvm.target<chip = "sm_75">] {
+ llvm.func @doubles(%p: !llvm.ptr, %stride: i32) {
+  // expected-error @below {{'wmma.load' op takes no f64: doubles are multiplied by mma.sync, whose fragments PTX documents; nearest legal: wmma.load.a.sync.aligned.row.m16n16k16.f16,}}
   %0 = nvvm.wmma.load %p, %stride {eltype = #nvvm.mma_type<f64>, frag = #nvvm.mma_frag<a>, k = 4 : i32, layout = #nvvm.mma_layout<row>, m = 8 : i32, n = 8 : i32} : (!llvm.ptr) -> f64
   llvm.return
+}
 }
 
 // -----

@@ -56,7 +56,7 @@ def test_each_instruction_is_one_object_with_these_keys(tmp_path, capsys):
     assert list(illegal) == ["line", "instruction", "legal", "rule", "reason", "nearest"]
     assert (illegal["line"], illegal["legal"], illegal["rule"]) == (4, False, "shape")
     assert "it is one of m16n8k4, m16n8k8" in illegal["reason"]
-    assert illegal["nearest"][0] == "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+    assert illegal["nearest"][0] == TF32_LINE.replace("k16", "k8")
 
 
 def test_one_line_for_each_illegal_instruction_and_a_summary(tmp_path, capsys):
@@ -266,9 +266,13 @@ def test_operands_are_judged_as_ptxas_does(chip, line, rule):
 
 def test_operands_get_what_would_be_right():
     (verdict,) = verdicts(F16_LINE.replace(", %r3}", "}"))
-    assert str(verdict) == f"takes 4 registers for a, got 3; nearest legal: {F16} {{d}}, {{a}}, {{b}}, {{c}}"
+    fixed = F16_LINE.replace("{%r0, %r1, %r2, %r3}", "{%a0, %a1, %a2, %a3}")
+    assert str(verdict) == f"takes 4 registers for a, got 3; nearest legal: {fixed}"
     (verdict,) = verdicts("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 48;", "sm_100a")
-    assert str(verdict) == "takes columns 32, 64, 128, 256, 512, got 48; nearest legal: 32, 64"
+    assert str(verdict) == (
+        "takes columns 32, 64, 128, 256, 512, got 48; nearest legal: "
+        "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;"
+    )
 
 
 # Opcodes
@@ -294,20 +298,64 @@ def test_an_opcode_that_no_family_reads(opcode, rule, reason):
     (verdict,) = verdicts(f"{opcode} {{%r1}};")
     assert verdict.rule == rule
     assert reason in verdict.reason
-    assert all(tables.read(near) for near in verdict.nearest)
+    assert all(verdicts(near) == [None] for near in verdict.nearest)
 
 
 def test_the_version_of_the_text_counts():
     text = F16_LINE.replace("k16", "k32").replace(".f16.f16", ".e4m3.e4m3")
     assert [v.rule for v in verdicts(f".version 8.3\n{text}", "sm_89")] == ["ptx"]
     (verdict,) = verdicts(f".version 8.3\n{text}", "sm_89")
-    assert str(verdict) == "needs PTX 8.4: the text's version is 8.3; nearest legal: .version 8.4"
+    assert verdict.reason == "needs PTX 8.4: the text's version is 8.3"
+    assert [verdicts(f".version 8.3\n{near}", "sm_89") for near in verdict.nearest] == [[None]] * 3
     assert verdicts(f".version 8.4\n{text}", "sm_89") == verdicts(text, "sm_89") == [None]
 
 
 def test_what_ptxas_takes_beyond_the_tables_is_told():
     (verdict,) = verdicts(F16_LINE.replace("k16", "k32").replace("f32.f16.f16", "kind::f8f6f4.f32.e4m3.e4m3"))
     assert "(ptxas assembles it: " in verdict.reason
+
+
+F64_LOAD = "wmma.load.a.sync.aligned.row.m8n8k4.f64 {%q0}, [%d1];"
+F64_WMMA = [
+    F64_LOAD,
+    "wmma.load.c.sync.aligned.col.m8n8k4.global.f64 {%q0, %q1}, [%d1], %r1;",
+    "wmma.store.d.sync.aligned.row.m8n8k4.shared.f64 [%r1], {%q0, %q1}, 8;",
+    "wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64 {%q0, %q1}, {%q2}, {%q3}, {%q0, %q1};",
+    "wmma.mma.sync.aligned.col.row.m8n8k4.rm.f64.f64.f64.f64 {%q0, %q1}, {%q2}, {%q3}, {%q0, %q1};",
+]
+
+
+@pytest.mark.parametrize("line", F64_WMMA)
+def test_wmma_of_doubles_is_legal_with_a_remark(line, tmp_path, capsys):
+    head = ".version 7.0\n.target sm_80\n"
+    (finding,) = findings.lint_ptx(head + line)
+    assert finding.verdict is None
+    assert finding.remark == "is legal; Weft's dialects have mma.sync m8n8k4 for f64, no wmma"
+    assert assembles(f"{head}.address_size 64\n.visible .entry k() {{ {REGISTERS}\n{line}\nret; }}", "sm_80")
+    (verdict,) = verdicts(line, "sm_75")
+    assert verdict.rule == "f64"
+    status, said = lint(tmp_path, capsys, head + line)
+    assert status == 0
+    assert said.out.splitlines()[0].endswith(f":3:1: remark: '{line.split()[0]}' {finding.remark}")
+
+
+def test_wmma_of_doubles_has_its_version_and_operands():
+    assert verdicts(f".version 6.5\n{F64_LOAD}", "sm_80")[0].rule == "ptx"
+    assert verdicts(F64_LOAD.replace("%q0", "%q0, %q1"), "sm_80")[0].rule == "registers"
+    assert verdicts(F64_WMMA[3].replace(".f64.f64.f64.f64", ".f64.f64.f64.f64.rn.rz"), "sm_80")[0] is not None
+    assert verdicts(F64_WMMA[3].replace("m8n8k4", "m16n16k16"), "sm_80")[0].rule == "f64"
+
+
+def test_what_an_operation_of_another_release_says_is_not_judged(tmp_path, capsys):
+    text = """
+        llvm.func @commit(%b: !llvm.ptr<3>) {
+          nvvm.tcgen05.commit %b {smem_a_read} : !llvm.ptr<3>
+          llvm.return
+        }"""
+    status, said = lint(tmp_path, capsys, text, "--json", name="a.mlir")
+    (finding,) = map(json.loads, said.out.splitlines())
+    assert status == 0 and finding["legal"] is None
+    assert finding["remark"] == "isn't judged: it has an attribute that Weft's lacks: smem_a_read"
 
 
 # Agreement with the tables

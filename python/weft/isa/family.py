@@ -17,6 +17,8 @@ from weft.isa.chips import CHIPS, ChipSet, describe
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 
+Version = tuple[int, int]
+
 
 @dataclass(frozen=True)
 class Registers:
@@ -55,7 +57,8 @@ class Verdict:
     def __str__(self) -> str:
         if not self.nearest:
             return self.reason
-        return f"{self.reason}; nearest legal: {', '.join(self.nearest)}"
+        whole = self.nearest[0].endswith(";")  # instructions, which have commas of their own
+        return f"{self.reason}; nearest legal: {(' or ' if whole else ', ').join(self.nearest)}"
 
 
 class Form(Protocol):
@@ -206,17 +209,18 @@ class Family(Generic[F]):
         return frozenset().union(*(s.chips for s in self.table.values()))
 
     @computed
-    def _indices(self) -> dict[str | None, _Index[F]]:
+    def _indices(self) -> dict[tuple[str | None, Version | None], _Index[F]]:
         return {}
 
-    def _index(self, chip: str | None) -> _Index[F]:
-        if chip not in self._indices:
-            self._indices[chip] = _Index(self.forms(chip), self.axes)
-        return self._indices[chip]
+    def _index(self, chip: str | None, version: Version | None = None) -> _Index[F]:
+        if (chip, version) not in self._indices:
+            forms = (f for f in self.forms(chip) if version is None or self.table[f].ptx <= version)
+            self._indices[chip, version] = _Index(forms, self.axes)
+        return self._indices[chip, version]
 
-    def closest(self, form: F, chip: str | None, most: int = 3) -> list[F]:
-        """The legal forms that differ from `form` on the fewest, least important axes."""
-        return self._index(chip).closest(form, most)
+    def closest(self, form: F, chip: str | None, most: int = 3, version: Version | None = None) -> list[F]:
+        """The legal forms (in PTX `version`) that differ from `form` on the fewest, least important axes."""
+        return self._index(chip, version).closest(form, most)
 
     def nearest(self, form: F, chip: str | None, most: int = 3) -> tuple[str, ...]:
         """How the closest legal forms are spelled, those that differ in their operands alone once."""
@@ -228,27 +232,30 @@ class Family(Generic[F]):
 
         A rule that names no choices gets the nearest legal forms.
         """
+        if chip is not None and chip not in self.chips():
+            return Verdict("chip", f"needs {describe(self.chips())}: {chip} has no form of {self.name}")
         for rule in self.rules:
             if verdict := rule(form):
-                nearest = verdict.nearest or self.nearest(form, chip)
-                return replace(verdict, nearest=nearest)
+                near = tuple(opcode for opcode in verdict.nearest if self._has(opcode, chip))
+                return replace(verdict, nearest=near or self.nearest(form, chip))
         support = self.table.get(form)
         if support is None:
             return self._refuse_form(form, chip)
         if chip is not None and chip not in support.chips:
-            place = f"no form of {self.name}" if chip not in self.chips() else f"no {form.ptx}"
-            return Verdict(
-                "chip", f"needs {describe(support.chips)}: {chip} has {place}", self.nearest(form, chip)
-            )
+            reason = f"needs {describe(support.chips)}: {chip} has no {form.ptx}"
+            return Verdict("chip", reason, self.nearest(form, chip))
         return None
+
+    def _has(self, opcode: str, chip: str | None) -> bool:
+        """Whether a chip has a form of this family that is spelled so."""
+        form = self.parse(opcode, ())
+        return form in self.table and (chip is None or chip in self.table[form].chips)
 
     def _refuse_form(self, form: F, chip: str | None) -> Verdict:
         """Names the first axis whose value no form has, else the first whose change alone makes the form
         legal.
         """
         where = f" on {chip}" if chip else ""
-        if chip is not None and chip not in self.chips():
-            return Verdict("chip", f"needs {describe(self.chips())}: {chip} has no form of {self.name}")
         for axis in self.axes:
             known = self.values(axis, chip)
             if getattr(form, axis) not in known:

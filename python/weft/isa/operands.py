@@ -58,6 +58,11 @@ def operands_verdict(
     return None
 
 
+def fits(family: str, form: Any, at: int, operand: str, scope: Scope | None = None) -> bool:
+    """Whether an operand may be the n-th of a legal form, from 0."""
+    return _slot_verdict(form, _slots(family, form)[at], operand, scope or NOTHING_DECLARED) is None
+
+
 def signature(operand: str, scope: Scope) -> str:
     """What a verdict depends on of an operand: where one is right, others with the same signature are too."""
     found = scope.signatures.get(operand)

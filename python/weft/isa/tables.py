@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.isa import mma, tcgen05, wgmma, wmma
+from weft.isa.chips import CHIPS
 from weft.isa.family import Family
 from weft.isa.unpublished import Unpublished
 
@@ -54,3 +55,14 @@ def unpublished(family: Family[Any], form: Any, chip: str) -> Unpublished | None
     """Why a table leaves out a form that ptxas takes on `chip`; None where that isn't known of it."""
     excuses = (u for table in TABLES for u in table.unpublished if u.family == family.name)
     return next((u for u in excuses if u.holds(form, chip)), None)
+
+
+def left_to_ptx(family: Family[Any], form: Any, chip: str | None = None) -> Unpublished | None:
+    """Why Weft's dialects lack a form that PTX has on `chip` (on some chip); None where they don't."""
+    if form in family.table:
+        return None
+    for name in (chip,) if chip else reversed(CHIPS):
+        known = unpublished(family, form, name)
+        if known is not None and known.since is not None:
+            return known
+    return None

@@ -10,8 +10,10 @@ class Unpublished:
     """Forms of the family `family` that ptxas assembles and its table leaves out.
 
     `holds` tells whether a form that the table lacks is one of them, on a chip; `reason` says why it is out.
+    `since` is the first version of PTX that has them, where it isn't PTX but Weft that leaves them out.
     """
 
     family: str
     holds: Callable[[Any, str], bool]
     reason: str
+    since: tuple[int, int] | None = None

@@ -6,17 +6,23 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any, TypeVar
 
 from weft.isa.chips import ChipSet, since
-from weft.isa.family import Family, Registers, Support, Verdict
+from weft.isa.family import Family, Form, Registers, Support, Verdict
 from weft.isa.mma_fragments import mnk
+from weft.isa.mma_sync import SYNC, Sync
+from weft.isa.mma_tokens import ROUNDINGS
 from weft.isa.types import B1, BF16, ELEMENT_TYPES, F16, F32, S4, S8, S32, TF32, U4, U8, ElementType
 from weft.isa.unpublished import Unpublished
+
+F = TypeVar("F", bound=Form)
 
 SPACES = {"": "!llvm.ptr", "shared": "!llvm.ptr<3>", "global": "!llvm.ptr<1>"}
 """The state spaces of an address, generic first, and what a pointer into each is in LLVM."""
 
 _LAYOUTS = ("row", "col")
+_DOUBLES = "m8n8k4"
 _WARP = 32
 
 
@@ -312,6 +318,9 @@ def parse_mma(opcode: str, operands: Sequence[str] = ()) -> Mma | None:
     if groups is None or len(groups["layout"]) != 2 or groups["space"]:
         return None
     types = groups["type"]
+    roundings = [t for t in groups["op"] if t in ROUNDINGS]
+    if len(roundings) > 1 or (roundings and {*types} != {"f64"}):
+        return None
     if len(types) == 2:
         types = [types[0], F16.name, F16.name, types[1]]
     if len(types) != 4:
@@ -320,7 +329,7 @@ def parse_mma(opcode: str, operands: Sequence[str] = ()) -> Mma | None:
     if len(groups["type"]) == 4 and a == b == F16.name:
         return None  # f16 is spelled by its accumulators alone
     a_layout, b_layout = groups["layout"]
-    bit_op = ".".join(t for t in groups["op"] if t != "satfinite")
+    bit_op = ".".join(t for t in groups["op"] if t not in ("satfinite", *ROUNDINGS))
     return Mma(groups["shape"][0], a, b, c, d, a_layout, b_layout, bit_op, "satfinite" in groups["op"])
 
 
@@ -331,7 +340,7 @@ def _sort(tokens: Sequence[str]) -> dict[str, list[str]] | None:
         "layout": set(_LAYOUTS),
         "space": set(SPACES) - {""},
         "type": set(ELEMENT_TYPES),
-        "op": {"xor", "and", "or", "popc", "satfinite"},
+        "op": {"xor", "and", "or", "popc", "satfinite", *ROUNDINGS},
     }
     groups: dict[str, list[str]] = {kind: [] for kind in (*kinds, "shape")}
     for token in tokens:
@@ -349,15 +358,11 @@ def _sort(tokens: Sequence[str]) -> dict[str, list[str]] | None:
 # Rules that say more than which axis has no such value.
 
 
-def _no_doubles(form: Load | Store | Mma) -> Verdict | None:
+def _no_doubles(form: Any) -> Verdict | None:
     types = (form.a_type, form.b_type, form.c_type, form.d_type) if isinstance(form, Mma) else (form.type,)
     if "f64" not in types:
         return None
-    return Verdict(
-        "f64",
-        "takes no f64: doubles are multiplied by mma.sync, whose fragments PTX documents",
-        ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64",),
-    )
+    return Verdict("f64", "takes no f64: doubles are multiplied by mma.sync, whose fragments PTX documents")
 
 
 def _bit_operation(form: Mma) -> Verdict | None:
@@ -390,11 +395,21 @@ def _packed_layout(form: Load) -> Verdict | None:
     return Verdict("layout", reason)
 
 
-LOAD = Family("wmma.load", Load, _load_forms, parse_load, (_no_doubles, _packed_layout))
-STORE = Family("wmma.store", Store, _store_forms, parse_store, (_no_doubles,))
-MMA = Family(
-    "wmma.mma", Mma, _mma_forms, parse_mma, (_no_doubles, _alike_inputs, _bit_operation, _saturation)
-)
+@dataclass(frozen=True)
+class _Wmma(Family[F]):
+    """A table whose forms of f64, which it lacks, are near to `mma.sync`."""
+
+    def nearest(self, form: F, chip: str | None, most: int = 3) -> tuple[str, ...]:
+        """As `Family.nearest`."""
+        doubles = Sync(_DOUBLES, "f64", "f64", "f64", "f64")
+        if _no_doubles(form) and SYNC.judge(doubles, chip) is None:
+            return (doubles.ptx,)
+        return super().nearest(form, chip, most)
+
+
+LOAD = _Wmma("wmma.load", Load, _load_forms, parse_load, (_no_doubles, _packed_layout))
+STORE = _Wmma("wmma.store", Store, _store_forms, parse_store, (_no_doubles,))
+MMA = _Wmma("wmma.mma", Mma, _mma_forms, parse_mma, (_no_doubles, _alike_inputs, _bit_operation, _saturation))
 
 FAMILIES = (LOAD, STORE, MMA)
 
@@ -418,11 +433,12 @@ NEAR: dict[str, dict[str, tuple[object, ...]]] = {
 }
 """Values in no row, by family and axis, for the checker."""
 
-_NO_DOUBLES = "f64 has no wmma form here, by decision: mma.sync m8n8k4 does the same"
+_NO_DOUBLES = "Weft's dialects have mma.sync m8n8k4 for f64, no wmma"
+_DOUBLES_SINCE = (7, 0)
+_NO_LOADS = "f64 has no wmma.load of this shape, in PTX as in ptxas"
 _NO_MMA = "no wmma.mma of this shape takes or gives f32"
 
-_DOUBLES = "m8n8k4"
-_DOUBLE_PRODUCTS = (_DOUBLES, "m16n16k8", "m16n16k16")
+_UNLOADED = ("m16n16k8", "m16n16k16")
 
 
 _DOUBLE_CHIPS = since("sm_80")
@@ -434,16 +450,20 @@ def _is_double(
     return {*types} == {"f64"} and form.shape in shapes and chip in _DOUBLE_CHIPS
 
 
-def _is_double_product(form: Mma, chip: str) -> bool:
-    """ptxas knows products of two shapes whose fragments it can't load."""
+def _is_double_product(form: Mma, chip: str, shapes: Sequence[str] = (_DOUBLES,)) -> bool:
     types = (form.a_type, form.b_type, form.c_type, form.d_type)
-    return not form.satfinite and not form.bit_op and _is_double(form, chip, types, _DOUBLE_PRODUCTS)
+    return not form.satfinite and not form.bit_op and _is_double(form, chip, types, shapes)
 
 
 UNPUBLISHED = (
-    Unpublished("wmma.load", lambda form, chip: _is_double(form, chip, (form.type,)), _NO_DOUBLES),
-    Unpublished("wmma.store", lambda form, chip: _is_double(form, chip, (form.type,)), _NO_DOUBLES),
-    Unpublished("wmma.mma", lambda form, chip: _is_double_product(form, chip), _NO_DOUBLES),
+    Unpublished(
+        "wmma.load", lambda form, chip: _is_double(form, chip, (form.type,)), _NO_DOUBLES, _DOUBLES_SINCE
+    ),
+    Unpublished(
+        "wmma.store", lambda form, chip: _is_double(form, chip, (form.type,)), _NO_DOUBLES, _DOUBLES_SINCE
+    ),
+    Unpublished("wmma.mma", lambda form, chip: _is_double_product(form, chip), _NO_DOUBLES, _DOUBLES_SINCE),
+    Unpublished("wmma.mma", lambda form, chip: _is_double_product(form, chip, _UNLOADED), _NO_LOADS),
     Unpublished("wmma.load", lambda form, chip: form.type == "f32" and form.shape in _BITS, _NO_MMA),
     Unpublished("wmma.store", lambda form, chip: form.type == "f32" and form.shape in _BITS, _NO_MMA),
 )

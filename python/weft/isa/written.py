@@ -8,8 +8,9 @@ from typing import Any
 
 from weft.isa import spellings, tables
 from weft.isa.family import Family, Verdict
+from weft.isa.nearest import Standard, nearest
 from weft.isa.opcodes import OTHER
-from weft.isa.operands import NOTHING_DECLARED, operands_verdict, signature
+from weft.isa.operands import NOTHING_DECLARED, fits, operands_verdict, signature
 from weft.isa.scan import Instruction
 from weft.isa.scope import Scope
 from weft.isa.suggest import did_you_mean
@@ -18,8 +19,42 @@ from weft.isa.types import ELEMENT_TYPES
 
 def judge(found: Instruction, chip: str | None, version: tuple[int, int] | None = None) -> Verdict | None:
     """None where an instruction is legal on `chip` (on some chip, with none given) in PTX `version` (in some
-    version), operands included as far as the text shows them; else why it isn't.
+    version), operands included as far as the text shows them; else why it isn't, and near to it whole
+    instructions that are legal there.
     """
+    verdict = complaint(found, chip, version)
+    if verdict is None:
+        return None
+    near = nearest(found, verdict, chip, version, _judge_on(chip, version))
+    absent = "" if near or verdict.rule in ("chip", "instruction") else _absence(found, chip, version)
+    return replace(verdict, reason=verdict.reason + absent, nearest=near)
+
+
+@cache
+def _judge_on(chip: str | None, version: tuple[int, int] | None) -> Standard:
+    return Standard(
+        legal=lambda found: complaint(found, chip, version) is None,
+        has=lambda family, form: _judge_form(family.name, form, chip, version) is None,
+        fits=fits,
+    )
+
+
+def _absence(found: Instruction, chip: str | None, version: tuple[int, int] | None) -> str:
+    """That a chip, or a PTX version, has no instruction like this one at all."""
+    spelled = tables.read(found.opcode, found.operands)
+    families = (spelled[0],) if spelled else tables.HEADS[found.opcode.partition(".")[0]]
+    name = families[0].name if spelled else found.opcode.partition(".")[0]
+    if not any(any(family.forms(chip)) for family in families):
+        return f"; {chip} has no form of {name}"
+    supports = [family.table[form] for family in families for form in family.forms(chip)]
+    first = min(support.ptx for support in supports)
+    if version is not None and version < first:
+        return f"; {name} came with PTX {first[0]}.{first[1]}"
+    return ""
+
+
+def complaint(found: Instruction, chip: str | None, version: tuple[int, int] | None = None) -> Verdict | None:
+    """What `judge` says, without instructions that are near: its `nearest` are opcodes, unjudged."""
     if not found.ended:
         return Verdict("syntax", "isn't ended by a semicolon")
     if found.opcode.partition(".")[0] not in tables.HEADS:
@@ -84,11 +119,22 @@ def _twice(opcode: str) -> str:
 @lru_cache(maxsize=1 << 14)
 def _judge_form(name: str, form: Any, chip: str | None, version: tuple[int, int] | None) -> Verdict | None:
     family = _family(name)
+    if elsewhere := tables.left_to_ptx(family, form, chip):
+        assert elsewhere.since is not None
+        return _version_verdict(elsewhere.since, version)
     if verdict := family.judge(form, chip):
         known = tables.unpublished(family, form, chip) if chip is not None else None
         taken = f" (ptxas assembles it: {known.reason})" if known else ""
         return replace(verdict, reason=verdict.reason + taken, nearest=tuple(dict.fromkeys(verdict.nearest)))
     return _version_verdict(family.table[form].ptx, version)
+
+
+@lru_cache(maxsize=1 << 14)
+def remark(opcode: str, chip: str | None) -> str:
+    """What there is to say of a legal instruction, such as that Weft's dialects lack it; or nothing."""
+    spelled = tables.read(spellings.once(opcode))
+    known = tables.left_to_ptx(*spelled, chip) if spelled else None
+    return f"is legal; {known.reason}" if known else ""
 
 
 def _version_verdict(needed: tuple[int, int], version: tuple[int, int] | None) -> Verdict | None:

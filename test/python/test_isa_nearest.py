@@ -1,0 +1,137 @@
+"""What is said to be near to an illegal instruction: legal, whole, and missing only where there is none."""
+
+import random
+
+import pytest
+
+from weft.isa import assembler, certify, mutations, scan, tables, written
+from weft.isa.assembler import LAST, VERSIONS, Entry
+from weft.isa.chips import CHIPS
+
+FAMILIES = {family.name: (table, family) for table in tables.TABLES for family in table.families}
+
+
+def only(line):
+    (found,) = scan.instructions(line)
+    return found
+
+
+def illegal(name, count, seed):
+    """Instructions around a family's forms, each with a chip and a PTX version, and what is said of them."""
+    table, family = FAMILIES[name]
+    rng = random.Random(f"{name} {seed}")
+    points = certify.sample(family, table.near.get(name, {}), count, list(CHIPS), seed)
+    lines = [(Entry.of(form).line, chip) for form, chip in points]
+    for operands in (False, True):
+        made = mutations.mutants(family, count, seed, operands=operands)
+        lines += [(mutant.line, rng.choice(list(CHIPS))) for mutant in made]
+    for line, chip in lines:
+        versions = [v for v in VERSIONS if CHIPS[chip].ptx <= v <= LAST[CHIPS[chip].number < 75]]
+        version = rng.choice(versions)
+        instructions = list(scan.instructions(line))
+        if len(instructions) == 1 and (verdict := written.judge(instructions[0], chip, version)):
+            yield instructions[0], verdict, chip, version
+
+
+def whole(texts):
+    """The forms that the texts spell, each of which is an instruction with operands and semicolon."""
+    for text in texts:
+        assert text.endswith(";")
+        found = only(text)
+        spelled = tables.read(found.opcode, found.operands)
+        assert spelled is not None, text
+        yield found, *spelled
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", list(FAMILIES))
+def test_what_is_near_is_whole_and_legal_to_the_tables(name):
+    for found, verdict, chip, version in illegal(name, 40, 3):
+        for near, _, _ in whole(verdict.nearest):
+            assert written.judge(near, chip, version) is None, (found, near, chip, version)
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", list(FAMILIES))
+def test_only_what_has_nothing_near_on_a_chip_lacks_it(name):
+    for found, verdict, chip, version in illegal(name, 40, 4):
+        if verdict.nearest:
+            continue
+        spelled = tables.read(found.opcode, found.operands)
+        families = [spelled[0]] if spelled else tables.HEADS[found.opcode.partition(".")[0]]
+        forms = [(family, form) for family in families for form in family.forms(chip)]
+        assert not any(family.table[form].ptx <= version for family, form in forms), (found, chip, version)
+        assert "has no form of" in verdict.reason or "PTX" in verdict.reason
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", list(FAMILIES))
+def test_ptxas_takes_what_is_near(name):
+    for _, verdict, chip, version in illegal(name, 25, 5):
+        points = [(form, chip) for _, _, form in whole(verdict.nearest)]
+        assert set(assembler.verdicts(points, version=version).values()) <= {None}, (verdict, chip, version)
+
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+F, A, B = "{%f0, %f1, %f2, %f3}", "{%r0, %r1, %r2, %r3}", "{%r4, %r5}"
+
+
+@pytest.mark.parametrize(
+    "chip, version, line, near",
+    [
+        (
+            "sm_80",
+            None,
+            f"{MMA} {F}, {A}, {B};",
+            (f"{MMA} {F}, {A}, {B}, {{%c0, %c1, %c2, %c3}};",),
+        ),
+        ("sm_80", None, f"{MMA} {F}, {A}, {B}, {F}", (f"{MMA} {F}, {A}, {B}, {F};",)),
+        (
+            "sm_80",
+            None,
+            "ldmatrix.sync.aligned.m8n8.x1.shared.b16 %r0, %r1;",
+            ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%r1];",),
+        ),
+        (
+            "sm_100a",
+            None,
+            "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 48;",
+            ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;",),
+        ),
+        ("sm_80", (7, 0), "ldmatrix.sync.aligned.m8n8.x1.shared::cta.b16 {%r0}, [%r1];", None),
+        ("sm_100a", None, f"wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {F}, %d0, %d1, %p0;", ()),
+    ],
+)
+def test_operands_are_kept_where_they_fit(chip, version, line, near):
+    verdict = written.judge(only(line), chip, version)
+    if near is None:
+        assert verdict.nearest[0] == line.replace("::cta", "")
+    else:
+        assert verdict.nearest == near
+
+
+def test_both_neighbours_of_a_number_of_columns_are_near():
+    line = f"wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {F}, %d0, %d1, %p0, 1, 1, 0, 0;"
+    near = written.judge(only(line), "sm_90a").nearest
+    assert near[0] == line.replace("n12", "n8")
+    assert ".m64n16k16.f32.f16.f16 {%d0, %d1" in near[1]
+
+
+@pytest.mark.parametrize(
+    "chip, version, line, said",
+    [
+        ("sm_100a", None, "wgmma.fence.sync.aligned;", "needs sm_90a: sm_100a has no form of wgmma.fence"),
+        ("sm_80", None, "tcgen05.foo.cta_group::1;", "; sm_80 has no form of tcgen05"),
+        (
+            "sm_90",
+            (7, 5),
+            "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r0};",
+            "; stmatrix came with PTX 7.8",
+        ),
+    ],
+)
+def test_where_there_is_none_the_message_says_so(chip, version, line, said):
+    verdict = written.judge(only(line), chip, version)
+    assert verdict.reason.endswith(said)
+    assert verdict.nearest == ()
