@@ -147,7 +147,7 @@ def test_an_undeclared_register_is_told_apart_by_what_is_declared():
     (verdict,) = [f.verdict for f in findings.lint_ptx(f".reg .b32 %r<4>; {ONE.format('%r4')}", "sm_90a")]
     assert verdict.reason == "needs its registers declared, got %r4: %r<4> declares %r0 to %r3"
     (verdict,) = [f.verdict for f in findings.lint_ptx(f".reg .b32 row; {ONE.format('rov')}", "sm_90a")]
-    assert str(verdict) == "needs its registers declared before it, got rov; did you mean 'row'?"
+    assert verdict.reason == "needs its registers declared before it, got rov; did you mean 'row'?"
 
 
 ONE = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{{}}}, [0];"
