@@ -391,7 +391,7 @@ def constant(value: Any) -> int | None:
     if isinstance(owner, ir.Block) or owner.name not in ("llvm.mlir.constant", "arith.constant"):
         return None
     attribute = owner.attributes["value"]
-    return int(attribute.value) if mlir.is_integer(attribute) else None
+    return int(attribute.value) if isinstance(attribute, ir.BoolAttr) or mlir.is_integer(attribute) else None
 
 
 _SWEPT = ("llvm.mlir.constant", "arith.constant", "llvm.mlir.undef", "llvm.insertelement")
