@@ -259,6 +259,7 @@ class Kernel:
 
         views = self._views(args)
         if self._misaligned(views):
+            options["dependent"] = dependent  # the other kernel has its own default
             return self.for_any_rows.emulate(*args, grid=grid, block=block, **options)
         grid_, block_ = self.dimensions(views, grid, block, _EMULATED_MULTIPROCESSORS)
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}

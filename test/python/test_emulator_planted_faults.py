@@ -36,7 +36,24 @@ def test_every_fault_is_found(fault):
 
 def test_there_are_faults_for_every_rule_and_chip():
     planted = {rule for fault in FAULTS for rule in fault.rules}
-    # A fault that no other rule names, descriptors and dependent launches have tests of their own.
-    assert set(RULES) - planted <= {"fault", "descriptor", "griddepcontrol-wait"}
+    # These have tests of their own.
+    assert set(RULES) - planted <= {"fault", "griddepcontrol-wait", "uninitialised-global"}
     for chip in ("sm_80", "sm_90a", "sm_100a"):
-        assert sum(fault.kernel.endswith(chip) for fault in FAULTS) >= FOR_EACH_CHIP or chip == "sm_100a"
+        assert sum(fault.kernel.endswith(chip) for fault in FAULTS) >= FOR_EACH_CHIP
+
+
+@pytest.mark.parametrize(
+    ("written", "found"), [("st.global.u32 [%d0], 7;", ()), ("", ("uninitialised-global",))]
+)
+def test_unwritten_arrays_are_written_before_they_are_read(written, found):
+    text = f"""
+    .version 8.6
+    .target sm_80
+    .address_size 64
+    .visible .entry k(.param .u64 p_x) {{
+      .reg .b32 %r<4>; .reg .b64 %d<4>; ld.param.u64 %d0, [p_x];
+      {written}
+      ld.global.u32 %r0, [%d0]; st.global.u32 [%d0+4], %r0; ret;
+    }}"""
+    array = emulator.Unwritten(np.zeros(8, np.uint32))
+    assert tuple(f.rule for f in emulator.Module(text).launch("k", args=[array]).findings) == found

@@ -4,7 +4,7 @@ module = Module(ptx_text)
 report = module.launch("kernel", grid=(4, 1, 1), block=(128, 1, 1), args=[array, 3, 1.5])
 """
 
-from weft.emulator.arguments import Struct
+from weft.emulator.arguments import Struct, Unwritten
 from weft.emulator.errors import Deadlock, Fault, PtxError, Thread, TimeLimit
 from weft.emulator.explore import Exploration, explore
 from weft.emulator.launch import Module, Progress, Report
@@ -24,5 +24,6 @@ __all__ = [
     "TensorMap",
     "Thread",
     "TimeLimit",
+    "Unwritten",
     "explore",
 ]

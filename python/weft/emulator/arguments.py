@@ -173,10 +173,25 @@ class Buffers:
             self._copies.append((data, copy))
         return copy, writable
 
+    def forget(self, address: int) -> None:
+        """What is in the buffer at an address means nothing to the kernel."""
+        segment = self._device.find(address)
+        assert segment is not None
+        segment.filled = np.zeros(segment.size, np.bool_)
+
     def write_back(self) -> None:
         """Copies the results of buffers that had to be copied back into their arrays."""
         for data, copy in self._copies:
             data[:] = copy
+
+
+class Unwritten:
+    """An array argument that a kernel must write before it reads it: the sanitizer finds reads before."""
+
+    def __init__(self, array: npt.NDArray[np.generic]) -> None:
+        if not isinstance(array, np.ndarray):
+            raise WeftError(f"Unwritten takes an array, got {shown(array)}")
+        self.array = array
 
 
 def parameters(program: Program, args: Sequence[object], buffers: Buffers, kernel: str) -> Bytes:
@@ -187,6 +202,8 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
     if len(args) != len(formals):
         raise WeftError(f"kernel '{kernel}' has {len(formals)} parameters, got {len(args)} arguments")
     arrays: dict[Key, npt.NDArray[np.generic]] = {}
+    unwritten = [at for at, arg in enumerate(args) if isinstance(arg, Unwritten)]
+    args = [arg.array if isinstance(arg, Unwritten) else arg for arg in args]
     for at, arg in enumerate(args):
         if isinstance(arg, np.ndarray):
             if formals[at].size != 8:
@@ -205,6 +222,8 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
         elif isinstance(arg, Struct):
             arrays |= {(at, offset): array for offset, array in arg.arrays.items()}
     addresses = buffers.map(arrays)
+    for at in unwritten:
+        buffers.forget(addresses[at,])
     space = np.zeros(program.params_size, np.uint8)
     for at, (formal, arg) in enumerate(zip(formals, args, strict=True)):
         value = addresses.get((at,), arg)

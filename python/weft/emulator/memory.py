@@ -56,6 +56,8 @@ class Segment:
         self.name, self.base, self.data, self.writable = name, base, data, writable
         self.of_others = of_others and writable
         self.size = len(data)
+        self.filled: Bools | None = None
+        """Which bytes a kernel has written, where it must do so before it reads; None: they are given."""
         self._views: dict[int, Array] = {}
 
     def view(self, width: int) -> Array:
@@ -133,7 +135,9 @@ class Device:
         if not 0 < size <= _MAX_HEAP - self._heap:
             return 0
         self._heap += size
-        return self.map("a block of malloc", np.zeros(size, np.uint8), of_others=False)
+        base = self.map("a block of malloc", np.zeros(size, np.uint8), of_others=False)
+        self.segments[-1].filled = np.zeros(size, np.bool_)
+        return base
 
     def release(self, address: int) -> bool:
         """Gives a block of malloc back; False where there is none at `address`."""

@@ -4,7 +4,7 @@ import os
 
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.program import Program
-from weft.emulator.sanitizer import Finding, Findings, Kernel, Sanitizer, instrumented
+from weft.emulator.sanitizer import Finding, Findings, GlobalMemory, Kernel, Sanitizer, instrumented
 from weft.emulator.trace import Recorder
 from weft.emulator.watch import Several, Watch
 from weft.emulator.wave import Launch, Wave
@@ -27,6 +27,7 @@ class Observers:
         self._sanitize = sanitize
         self.program = instrumented(program) if sanitize else program
         """The program to run."""
+        self._kernel, self._memory = Kernel.of(program), GlobalMemory()
         self._failed = False
         self._recorder = None if trace is None else Recorder(trace, program, launch)
 
@@ -34,7 +35,7 @@ class Observers:
         """The watch of a wave that begins; None where nobody looks on."""
         watches: list[Watch] = []
         if self._sanitize:
-            watches.append(Sanitizer(wave, self._found, Kernel.of(self.program)))
+            watches.append(Sanitizer(wave, self._found, self._kernel, self._memory))
         if self._recorder is not None:
             watches.append(self._recorder.watch(wave))
         return Several(watches) if len(watches) > 1 else watches[0] if watches else None

@@ -72,12 +72,12 @@ def _absolute(found: SharedMemoryDescriptor, inside: Offsets, down: Offsets) -> 
     return offsets
 
 
-def read(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int) -> Array:
+def read(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used: int = CHUNK) -> Array:
     """The bytes at these offsets of a CTA's shared memory, `[rows, row bytes]`, read by `proxy` for `lanes`;
-    who looks on is told. Fault where the CTA has none.
+    who looks on is told of the first `used` of each 16. Fault where the CTA has none.
     """
     if lanes.wave.watch is not None:
-        octets = (offsets[..., None] + np.arange(CHUNK)).reshape(-1)
+        octets = (offsets[..., None] + np.arange(used)).reshape(-1)
         lanes.wave.watch.async_access("load", proxy, cta, "shared", octets, lanes.threads(), line)
     shared = lanes.wave.memory.shared_of(cta)
     if int(offsets.max(initial=0)) + CHUNK > len(shared):

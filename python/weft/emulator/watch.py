@@ -50,6 +50,9 @@ class Watch:
         newest `pending` groups.
         """
 
+    def async_written(self, proxy: str, threads: Bools, line: int, pending: int = 0) -> None:
+        """After `async_done`: what they write to global memory is there too (`wait_group`, no `.read`)."""
+
     def barrier(self, name: str, arrived: Bools, released: Bools, line: int) -> None:
         """A barrier is complete (bar.sync, bar.warp.sync, barrier.cluster): what `arrived` did before happens
         before what `released` do next. Those who went on when they had arrived `came`, and aren't `arrived`.

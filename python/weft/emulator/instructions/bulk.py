@@ -15,7 +15,8 @@ from weft.emulator.instructions.atomics import Update, update_of
 from weft.emulator.lanes import Lanes
 from weft.emulator.steps import tell
 from weft.emulator.table import Step, Table
-from weft.emulator.types import TYPES, U32, U64, Type
+from weft.emulator.types import TYPES, U32, U64, Bools, Type
+from weft.emulator.watch import Watch
 
 table = Table()
 _SPACES = ("shared::cluster", "shared::cta", "global")
@@ -271,12 +272,18 @@ def commit_group(op: Op) -> Step:
 @table.step("cp.async.bulk.wait_group")
 def wait_group(op: Op) -> Step:
     """`cp.async.bulk.wait_group{.read} pending`."""
-    op.flag("read")
+    reads = op.flag("read")
     op.count(1)
     pending = op.immediate(0)
     if pending < 0:
         op.fail(f"can't leave {pending} groups pending")
-    return tell(lambda watch, threads: watch.async_done(bulk_memory.PROXY, threads, op.line, pending))
+
+    def waited(watch: Watch, threads: Bools) -> None:
+        watch.async_done(bulk_memory.PROXY, threads, op.line, pending)
+        if not reads:
+            watch.async_written(bulk_memory.PROXY, threads, op.line, pending)
+
+    return tell(waited)
 
 
 @table.step("cp.async.bulk.prefetch")

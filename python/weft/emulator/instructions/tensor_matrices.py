@@ -100,9 +100,11 @@ class Matrices:
         outer, inner = (k, rows) if transposed else (rows, k)
         row_bytes = inner * container // 8
         offsets = shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
-        data = shared_operand.read(self.one, PROXY, cta, offsets, self.line)
         bits = ELEMENT_TYPES[name].bits
-        if bits < container == 8:
+        packed = bits < container == 8
+        used = 2 * bits if packed else shared_operand.CHUNK
+        data = shared_operand.read(self.one, PROXY, cta, offsets, self.line, used)
+        if packed:
             data = shared_operand.unpacked(data, bits)
         matrix: Array = elements(np.ascontiguousarray(data[:, :row_bytes]), container).reshape(outer, -1)
         upright: Array = matrix.T if transposed else matrix

@@ -2,6 +2,16 @@
 
 from weft.emulator.sanitizer.checker import Kernel, Sanitizer
 from weft.emulator.sanitizer.findings import RULES, Finding, Findings, ignored_rules
+from weft.emulator.sanitizer.global_races import GlobalMemory
 from weft.emulator.sanitizer.registers import instrumented
 
-__all__ = ["RULES", "Finding", "Findings", "Kernel", "Sanitizer", "ignored_rules", "instrumented"]
+__all__ = [
+    "RULES",
+    "Finding",
+    "Findings",
+    "GlobalMemory",
+    "Kernel",
+    "Sanitizer",
+    "ignored_rules",
+    "instrumented",
+]

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,6 +13,7 @@ from weft.emulator.program import Program
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
 from weft.emulator.sanitizer.dataflow import ignored_waits
 from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.global_races import GlobalMemory, GlobalRaces
 from weft.emulator.sanitizer.launch_before import LaunchBefore
 from weft.emulator.sanitizer.mbarrier_uses import MbarrierUses
 from weft.emulator.sanitizer.races import Races
@@ -60,11 +62,18 @@ class Sanitizer(Watch):
     found, and no warp that communicates by its lanes' lock step is blamed.
     """
 
-    def __init__(self, wave: Wave, findings: Findings, kernel: Kernel = Kernel()) -> None:
+    def __init__(
+        self,
+        wave: Wave,
+        findings: Findings,
+        kernel: Kernel = Kernel(),
+        memory: GlobalMemory | None = None,
+    ) -> None:
         self.wave, self.findings = wave, findings
         self.clocks = VectorClocks(wave.warps, kernel.tensor_fences)
         self.races = Races(wave, self.clocks, findings)
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
+        self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory())
         self.mbarriers = MbarrierUses(wave, self.clocks, findings)
         self.pool = RegisterPool(wave, findings, kernel.most_registers)
         self.registers = wave.registers = RegisterState(wave, self.clocks, findings)
@@ -100,8 +109,10 @@ class Sanitizer(Watch):
                 self._publish(access)
         elif access.segment is self.wave.memory.local:
             self._access_local(access)
-        elif access.kind == "atomic" or self.wave.memory.strong:
-            self._publish(access)
+        elif access.space == "global":
+            self.globals.access(access, self.wave.memory.strong)
+            if access.kind == "atomic" or self.wave.memory.strong:
+                self._publish(access)
 
     def _keys(self, access: Access) -> list[tuple[Hashable, Rows]]:
         """The places of an access with the warps at each; one key stands for all where they are many."""
@@ -123,11 +134,20 @@ class Sanitizer(Watch):
             for name in wanted:
                 if name in self._locations:
                     self.clocks.acquire(rows, self._locations[name])
+                if access.space == "global":
+                    self.globals.acquire(name, rows)
+            if access.kind == "atomic":
+                # Those of one instruction take effect one after the other.
+                for before, row in pairwise(rows.tolist()):
+                    self.clocks.acquire(np.array([row]), self.clocks.of(np.array([before])))
 
     def _publish(self, access: Access) -> None:
         for key, rows in self._keys(access):
             clock = self._locations.get(key)
-            self._locations[key] = self.clocks.release(rows, self.clocks.empty() if clock is None else clock)
+            clock = self.clocks.release(rows, self.clocks.empty() if clock is None else clock)
+            self._locations[key] = clock
+            if access.space == "global":
+                self.globals.publish(key, clock)
 
     def _access_local(self, access: Access) -> None:
         """A thread's own memory: only whether it was written, and not where calls hand it around.
@@ -182,6 +202,10 @@ class Sanitizer(Watch):
             self._use(mbarrier, rows_of(threads), line, proxy)
             column = self.clocks.column(("mbarrier", *mbarrier), True)
             self.mbarriers.unit_uses(mbarrier, column, self.clocks.times[column] + 1, line)
+        if space == "global":
+            for row in rows_of(threads).tolist():
+                column = self.clocks.column(("bulk.write", row), True)
+                self.globals.unit(kind, column, row, offsets, line)
         if space == "tensor":
             for row in rows_of(threads).tolist():
                 self.tensor.access(kind, proxy, cta, offsets, row, line)
@@ -196,7 +220,7 @@ class Sanitizer(Watch):
         own = proxy in _OWN_PROXY
         units: dict[Hashable, int] = {}
         for row in rows_of(threads).tolist():
-            units.setdefault(self._unit(proxy, row) if mbarrier is None else ("mbarrier", *mbarrier), row)
+            units.setdefault(self._unit_name(proxy, row, mbarrier), row)
         for name, row in units.items():
             column = self.clocks.column(name, own)
             if kind == "load":
@@ -204,12 +228,20 @@ class Sanitizer(Watch):
             else:
                 self.races.unit_writes(column, row, places, line, proxy == "bulk")
 
+    def _unit_name(self, proxy: str, row: int, mbarrier: tuple[int, int] | None) -> Hashable:
+        """The column of an operation: that of its mbarrier, or of the groups of a unit."""
+        return self._unit(proxy, row) if mbarrier is None else ("mbarrier", *mbarrier)
+
     def _unit(self, proxy: str, row: int) -> tuple[str, int]:
         """Whose groups an asynchronous operation belongs to: a warp's, those of wgmma a warpgroup's."""
         return proxy, row - int(self.wave.warp_of_row[row]) % 4 if proxy == "wgmma" else row
 
     def async_commit(self, proxy: str, threads: Bools, line: int) -> None:
-        for name in {self._unit(proxy, row) for row in rows_of(threads).tolist()}:
+        rows = rows_of(threads).tolist()
+        names: set[Hashable] = {self._unit(proxy, row) for row in rows}
+        if proxy == "bulk":
+            names |= {("bulk.write", row) for row in rows}
+        for name in names:
             column = self.clocks.find(name)
             if column is not None:
                 self.clocks.times[column] += 1
@@ -217,6 +249,12 @@ class Sanitizer(Watch):
     def async_done(self, proxy: str, threads: Bools, line: int, pending: int = 0) -> None:
         for row in rows_of(threads).tolist():
             column = self.clocks.find(self._unit(proxy, row))
+            if column is not None:
+                self.clocks.learn(row, column, self.clocks.times[column] - pending)
+
+    def async_written(self, proxy: str, threads: Bools, line: int, pending: int = 0) -> None:
+        for row in rows_of(threads).tolist():
+            column = self.clocks.find((f"{proxy}.write", row))
             if column is not None:
                 self.clocks.learn(row, column, self.clocks.times[column] - pending)
 

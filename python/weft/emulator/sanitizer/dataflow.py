@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from weft.emulator.program import Program, Traffic
 
 _WAITS = ("mbarrier.test_wait", "mbarrier.try_wait")
+LOAD = "tcgen05.ld"
+_LOADED = "tcgen05.wait::ld"
 _PICKS = ("prmt", "and", "lop3", "bfe", "bfi")
 
 
@@ -14,15 +16,20 @@ class Watched:
     """The slots that are worth looking at while the program runs.
 
     `unwritten` are read where not every path has written them; `matrix` hold operands of wgmma.mma_async, or
-    copies of them.
+    copies of them; `loaded` are written by tcgen05.ld and read with no tcgen05.wait::ld between, which waits
+    for that load.
     """
 
     unwritten: frozenset[int]
     matrix: frozenset[int]
+    loaded: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.unwritten or self.matrix or self.loaded)
 
     def touches(self, traffic: Traffic) -> bool:
         """Whether an instruction has to be looked at."""
-        slots = self.unwritten | self.matrix
+        slots = self.unwritten | self.matrix | self.loaded
         return traffic.prefix == "wgmma.mma_async" or any(
             slot in slots for slot in (*traffic.reads, *traffic.writes)
         )
@@ -30,7 +37,7 @@ class Watched:
 
 def watched(program: Program) -> Watched:
     """What to look at in the kernel; functions that it calls are left out."""
-    return Watched(frozenset(_unwritten(program)), frozenset(_matrix(program)))
+    return Watched(frozenset(_unwritten(program)), frozenset(_matrix(program)), frozenset(_loaded(program)))
 
 
 def is_copy(traffic: Traffic) -> bool:
@@ -112,6 +119,31 @@ def _matrix(program: Program) -> set[int]:
         for copy in copies:
             if found & copy:
                 found |= copy
+    return found
+
+
+def _loaded(program: Program) -> set[int]:
+    """Registers of tcgen05.ld that some path reads before tcgen05.wait::ld."""
+    found: set[int] = set()
+    for at in _kernel(program):
+        block = program.blocks[at]
+        if block.waits == LOAD and block.end is not None:
+            found |= _read_early(program, frozenset(block.traffic[-1].writes), block.end.targets)
+    return found
+
+
+def _read_early(program: Program, slots: frozenset[int], starts: tuple[int, ...]) -> set[int]:
+    waiting, seen = list(starts), set(starts)
+    found: set[int] = set()
+    while waiting:
+        block = program.blocks[waiting.pop()]
+        if block.waits == _LOADED:
+            continue
+        for traffic in block.traffic:
+            found |= slots & set(traffic.reads)
+        targets = block.end.targets if block.end is not None else ()
+        waiting += [target for target in targets if target not in seen]
+        seen.update(targets)
     return found
 
 

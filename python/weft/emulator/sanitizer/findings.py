@@ -22,6 +22,8 @@ RULES: dict[str, str] = {
     "uninitialised-tensor": "Tensor memory is read that nothing has written.",
     "uninitialised-register": "A register is read that its thread has not written.",
     "shared-race": "Warps touch the same shared memory, one of them writes, and nothing orders them.",
+    "global-race": "Warps touch the same global memory, one of them writes, and nothing orders them.",
+    "uninitialised-global": "Memory of malloc, or an Unwritten array, is read that nothing has written.",
     "async-not-awaited": "Shared memory is read or written before an asynchronous write to it was awaited.",
     "async-source-overwritten": "Shared memory is overwritten while an asynchronous unit may still read it.",
     "missing-proxy-fence": "A unit touches what threads wrote, with no fence.proxy.async between.",

@@ -61,7 +61,7 @@ class Races:
         if bad is not None:
             bad = bad & (self.shadow.written[index] != NEVER)
             if not ordered and bad.any():
-                bad = bad & np.repeat(self._changes(access), count)
+                bad = bad & np.repeat(changes(access, self.wave), count)
             if bad.any():
                 self._blame_write(access, index, bad, count, "written")
         self._after_reads(access, index, rows, count)
@@ -75,7 +75,7 @@ class Races:
         if not (ordered or self.wave.memory.by_unit) and len(rows) and rows[0] != rows[-1]:
             mixed = shadow.writer[index] != rows
             if mixed.any():
-                mixed &= np.repeat(self._disagree(access), count)
+                mixed &= np.repeat(disagree(access, self.wave), count)
             if mixed.any():
                 self._tell("shared-race", "is written by two warps at once", access, mixed, count)
 
@@ -107,26 +107,6 @@ class Races:
         shadow = self.shadow
         shadow.writer[index], shadow.written[index] = columns[rows], times[rows]
         shadow.write_line[index] = access.line
-
-    def _changes(self, access: Access) -> Bools:
-        """Which lanes of a store write another value than is there: warps may write the same one at will."""
-        value = self.wave.memory.storing
-        if value is None or value.shape != access.places.shape:
-            return np.ones(access.lanes.active, np.bool_)
-        enabled = access.lanes.enabled()
-        there = access.segment.view(access.width)[access.places[enabled].view(np.intp) // access.width]
-        return _differ(there, value[enabled])
-
-    def _disagree(self, access: Access) -> Bools:
-        """Which lanes of a store write another value than the last lane that writes the same place."""
-        value = self.wave.memory.storing
-        if value is None or value.shape != access.places.shape:
-            return np.ones(access.lanes.active, np.bool_)
-        enabled = access.lanes.enabled()
-        places, values = access.places[enabled], value[enabled]
-        _, last, inverse = np.unique(places[::-1], return_index=True, return_inverse=True)
-        winner = len(places) - 1 - last
-        return _differ(values, values[winner[inverse[::-1]]])
 
     def _after_write(self, index: Index, rows: Rows) -> Bools | None:
         """Where the last write is none that the warps know of; None where there is no such place."""
@@ -307,6 +287,28 @@ class Races:
         self.findings.add(
             "async-at-exit", f"shared memory at 0x{address:x} {what}", line, thread, address, count
         )
+
+
+def changes(access: Access, wave: Wave) -> Bools:
+    """Which lanes of a store write another value than is there: warps may write the same one at will."""
+    value = wave.memory.storing
+    if value is None or value.shape != access.places.shape:
+        return np.ones(access.lanes.active, np.bool_)
+    enabled = access.lanes.enabled()
+    there = access.segment.view(access.width)[access.places[enabled].view(np.intp) // access.width]
+    return _differ(there, value[enabled])
+
+
+def disagree(access: Access, wave: Wave) -> Bools:
+    """Which lanes of a store write another value than the last lane that writes the same place."""
+    value = wave.memory.storing
+    if value is None or value.shape != access.places.shape:
+        return np.ones(access.lanes.active, np.bool_)
+    enabled = access.lanes.enabled()
+    places, values = access.places[enabled], value[enabled]
+    _, last, inverse = np.unique(places[::-1], return_index=True, return_inverse=True)
+    winner = len(places) - 1 - last
+    return _differ(values, values[winner[inverse[::-1]]])
 
 
 def _differ(a: Array, b: Array) -> Bools:

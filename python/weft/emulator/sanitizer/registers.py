@@ -11,7 +11,7 @@ from weft.emulator.ends import collective
 from weft.emulator.lanes import Lanes
 from weft.emulator.program import Program, Traffic
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
-from weft.emulator.sanitizer.dataflow import Watched, is_copy, real_reads, watched
+from weft.emulator.sanitizer.dataflow import LOAD, Watched, is_copy, real_reads, watched
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.table import Collective, End, Step
 from weft.emulator.types import Bools
@@ -26,7 +26,7 @@ _KEPT = 32
 def instrumented(program: Program) -> Program:
     """The program with checks before the instructions that touch a watched register; itself if none does."""
     what = watched(program)
-    if not what.unwritten and not what.matrix:
+    if not what:
         return program
     checked = copy.copy(program)
     checked.blocks = list(program.blocks)
@@ -73,6 +73,8 @@ def _check(traffic: Traffic, what: Watched, program: Program) -> Step:
                 return
             lanes = lanes.narrowed(mask)
         state.unwritten(lanes, traffic, what.unwritten)
+        if what.loaded:
+            state.load(lanes, traffic, what.loaded)
         if traffic.prefix == _MMA:
             state.multiply(lanes, traffic, words)
         elif what.matrix:
@@ -95,6 +97,7 @@ class RegisterState:
         self._busy: dict[int, Times] = {}
         self._read: dict[int, Times] = {}
         self._changed: dict[int, Bools] = {}
+        self._loads: dict[tuple[int, int], int] = {}
         self._fenced: Bools = np.zeros(wave.warps, np.bool_)
 
     def unwritten(self, lanes: Lanes, traffic: Traffic, slots: frozenset[int]) -> None:
@@ -116,6 +119,24 @@ class RegisterState:
         for slot in traffic.writes:
             if slot in slots:
                 self._written[slot] = self._written.get(slot, empty) & ~missing | threads & ~missing
+
+    # tcgen05.ld
+
+    def load(self, lanes: Lanes, traffic: Traffic, slots: frozenset[int]) -> None:
+        """A use of what tcgen05.ld has loaded waits for that load, and for those before it."""
+        rows = lanes.row_numbers().tolist()
+        if traffic.prefix == LOAD:
+            for row in rows:
+                column = self.clocks.column((LOAD, row), False)
+                self.clocks.times[column] += 1
+                for slot in traffic.writes:
+                    self._loads[slot, row] = self.clocks.times[column] + 1
+            return
+        for slot in slots.intersection(traffic.reads):
+            for row in rows:
+                time = self._loads.pop((slot, row), None)
+                if time is not None:
+                    self.clocks.learn(row, self.clocks.column((LOAD, row), False), time)
 
     # wgmma
 

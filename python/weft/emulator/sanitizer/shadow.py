@@ -16,7 +16,60 @@ _COARSEST = 16
 _MOST_UNITS = 16
 
 
-class Shadow:
+class Granules:
+    """Entries for granules of some bytes, each as small as the smallest access so far."""
+
+    def __init__(self, size: int) -> None:
+        self.granule = _COARSEST
+        self.count = -(-size // _COARSEST)
+
+    def repeat(self, times: int) -> None:
+        """Makes `times` entries of each."""
+        raise NotImplementedError
+
+    def refine(self, width: int) -> None:
+        """Makes granules no larger than `width`, a power of two."""
+        if width < self.granule:
+            self.repeat(self.granule // width)
+            self.granule = width
+
+    def elements(self, places: Index, width: int) -> tuple[Index, int]:
+        """The granules of accesses of `width` bytes at these places, and how many each has."""
+        self.refine(width)
+        first = places // self.granule
+        count = width // self.granule
+        if count == 1:
+            return first, 1
+        return (first[:, None] + np.arange(count)).reshape(-1), count
+
+    def _in_chunks(self, places: Index) -> Index | None:
+        """The granules of bytes that come in whole chunks of 16, as those of tensor cores and TMA do."""
+        if len(places) % _COARSEST:
+            return None
+        chunks = places.reshape(-1, _COARSEST)
+        first = chunks[:, 0]
+        if (first % _COARSEST).any() or (np.diff(chunks[:, ::5], axis=1) != 5).any():
+            return None
+        return self.elements(first, _COARSEST)[0]
+
+    def covered(self, places: Index) -> Index:
+        """The granules that single bytes cover, which are refined until they cover whole ones."""
+        whole = self._in_chunks(places)
+        if whole is not None:
+            return whole
+        begin = int(places.min()) // _COARSEST * _COARSEST
+        size = -(-(int(places.max()) + 1 - begin) // _COARSEST) * _COARSEST
+        touched = np.zeros(size, np.bool_)
+        touched[places - begin] = True
+        while True:
+            parts = touched.reshape(-1, self.granule)
+            some = parts.any(axis=1)
+            if self.granule == 1 or (some == parts.all(axis=1)).all():
+                return np.flatnonzero(some) + begin // self.granule
+            self.refine(self.granule // 2)
+
+
+class Shadow(Granules):
     """`writer` is the clock column of the last write and `written` its time, NEVER where there is none.
 
     `reads` has the last time at which each warp of the cluster has read, `unit` and `taken` the last read by
@@ -25,8 +78,8 @@ class Shadow:
     """
 
     def __init__(self, size: int, readers: int) -> None:
-        self.granule = _COARSEST
-        count = -(-size // _COARSEST)
+        super().__init__(size)
+        count = self.count
         self.writer: npt.NDArray[np.intp] = np.zeros(count, np.intp)
         self.written: Times = np.full(count, NEVER, np.int32)
         self.write_line: Times = np.zeros(count, np.int32)
@@ -47,35 +100,8 @@ class Shadow:
                 self.taken = np.concatenate([self.taken, more.astype(np.int32)])
         return at
 
-    def refine(self, width: int) -> None:
-        """Makes granules no larger than `width`, a power of two."""
-        if width >= self.granule:
-            return
-        times = self.granule // width
+    def repeat(self, times: int) -> None:
         self.writer, self.written = np.repeat(self.writer, times), np.repeat(self.written, times)
         self.unit, self.taken = np.repeat(self.unit, times, axis=1), np.repeat(self.taken, times, axis=1)
         self.write_line, self.read_line = np.repeat(self.write_line, times), np.repeat(self.read_line, times)
         self.reads = np.repeat(self.reads, times, axis=0)
-        self.granule = width
-
-    def elements(self, places: Index, width: int) -> tuple[Index, int]:
-        """The granules of accesses of `width` bytes at these places, and how many each has."""
-        self.refine(width)
-        first = places // self.granule
-        count = width // self.granule
-        if count == 1:
-            return first, 1
-        return (first[:, None] + np.arange(count)).reshape(-1), count
-
-    def covered(self, places: Index) -> Index:
-        """The granules that single bytes cover, which are refined until they cover whole ones."""
-        begin = int(places.min()) // _COARSEST * _COARSEST
-        size = -(-(int(places.max()) + 1 - begin) // _COARSEST) * _COARSEST
-        touched = np.zeros(size, np.bool_)
-        touched[places - begin] = True
-        while True:
-            parts = touched.reshape(-1, self.granule)
-            some = parts.any(axis=1)
-            if self.granule == 1 or (some == parts.all(axis=1)).all():
-                return np.flatnonzero(some) + begin // self.granule
-            self.refine(self.granule // 2)

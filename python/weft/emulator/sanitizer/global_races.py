@@ -1,0 +1,291 @@
+"""Accesses to global memory, each compared with the last ones to the same granules, over a whole launch."""
+
+from collections.abc import Hashable
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.memory import Access, Segment
+from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
+from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.sanitizer.races import changes, disagree
+from weft.emulator.sanitizer.shadow import Granules, Index, Times
+from weft.emulator.types import Bools
+from weft.emulator.watch import Offsets
+from weft.emulator.wave import Wave
+
+_COLUMN_BITS = 20
+_FAR = (1 << 64) - 1
+_COLUMN = (1 << _COLUMN_BITS) - 1
+
+
+class GlobalShadow(Granules):
+    """The last write of each granule and the last reads of two CTAs: whose (wave and column of its clocks),
+    at what time, 0 for never, and at what line, negative where atomically.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.who: npt.NDArray[np.int64] = np.zeros((3, self.count), np.int64)
+        self.time: Times = np.zeros((3, self.count), np.int32)
+        self.line: Times = np.zeros((3, self.count), np.int32)
+        self.is_written = False
+
+    def repeat(self, times: int) -> None:
+        self.who, self.time = np.repeat(self.who, times, axis=1), np.repeat(self.time, times, axis=1)
+        self.line = np.repeat(self.line, times, axis=1)
+
+
+class GlobalMemory:
+    """What the waves of a launch share: the shadows of buffers, and what is known of places that order."""
+
+    def __init__(self) -> None:
+        self.waves = 0
+        self.locations: dict[Hashable, dict[int, Clocks]] = {}
+        self._shadows: dict[int, GlobalShadow] = {}
+
+    def shadow(self, segment: Segment) -> GlobalShadow:
+        """That of a buffer."""
+        found = self._shadows.get(segment.base)
+        if found is None:
+            found = self._shadows[segment.base] = GlobalShadow(segment.size)
+        return found
+
+
+class GlobalRaces:
+    """Those of one wave. What its warps know of another wave is a number, in a column of their clocks, of one
+    of the snapshots that were taken of the other's clocks: each knows what those before it do.
+    """
+
+    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings, memory: GlobalMemory) -> None:
+        self.wave, self.clocks, self.findings, self.memory = wave, clocks, findings, memory
+        self._index = memory.waves
+        memory.waves += 1
+        self._snapshots: dict[int, list[Times]] = {}
+
+    # What orders
+
+    def acquire(self, key: Hashable, rows: Rows) -> None:
+        """Warps come after those of other waves that were at a place before."""
+        for other, clock in self.memory.locations.get(key, {}).items():
+            if other == self._index:
+                continue
+            column = self.clocks.column(("wave", other), True)
+            taken = self._snapshots.setdefault(other, [])
+            if not taken or taken[-1].shape != clock[0].shape or (clock[0] > taken[-1]).any():
+                before = np.pad(taken[-1], (0, len(clock[0]) - len(taken[-1]))) if taken else clock[0]
+                taken.append(np.maximum(before, clock[0]))
+            for row in rows.tolist():
+                self.clocks.learn(row, column, len(taken))
+
+    def publish(self, key: Hashable, clock: Clocks) -> None:
+        """Warps of this wave with that clock were at a place, and what they know of other waves with them."""
+        here = self.memory.locations.setdefault(key, {})
+        here[self._index] = clock.copy()
+        for other, taken in self._snapshots.items():
+            column = self.clocks.find(("wave", other))
+            number = 0 if column is None or column >= clock.shape[1] else int(clock[0, column])
+            if number:
+                known = here.get(other)
+                now = taken[number - 1][None]
+                if known is not None:
+                    width = max(known.shape[1], now.shape[1])
+                    both = [np.pad(c, ((0, 0), (0, width - c.shape[1]))) for c in (known[:1], now)]
+                    now = np.maximum(*both)
+                here[other] = now
+
+    # Accesses of threads
+
+    def access(self, access: Access, strong: bool) -> None:
+        """Threads touch global memory; `strong` accesses may meet others of their kind."""
+        shadow = self.memory.shadow(access.segment)
+        places, rows = _flat(access)
+        if access.segment.filled is not None:
+            self._fill(access, access.segment.filled, places)
+        index, count = shadow.elements(places, access.width)
+        rows = rows if count == 1 else np.repeat(rows, count)
+        atomic = strong or access.kind == "atomic"
+        if access.kind == "load":
+            used = self._looked_at(access)[access.lanes.enabled()]
+            if not used.all():
+                index, rows = index[np.repeat(used, count)], rows[np.repeat(used, count)]
+            if shadow.is_written:
+                self._after(shadow, 0, access, index, rows, count, atomic)
+            if access.segment.writable and not strong:
+                self._read(shadow, index, rows, self._who(rows), self.clocks.known[rows, rows], access.line)
+            return
+        changed = None if atomic else np.repeat(changes(access, self.wave), count)
+        for slot in range(1 if atomic else 3):
+            if slot or shadow.is_written:
+                self._after(shadow, slot, access, index, rows, count, atomic, changed)
+        who = self._who(rows)
+        shadow.who[0, index], shadow.time[0, index] = who, self.clocks.known[rows, rows]
+        shadow.line[0, index], shadow.is_written = -access.line if atomic else access.line, True
+        if not atomic and len(rows) and rows[0] != rows[-1]:
+            mixed: Bools = shadow.who[0, index] != who
+            if mixed.any():
+                mixed &= np.repeat(disagree(access, self.wave), count)
+            if mixed.any():
+                self._tell_access("is written by two warps at once", access, mixed, count)
+
+    def _looked_at(self, access: Access) -> Bools:
+        """The lanes that count: for those that a mask leaves out, compilers load from where a matrix begins,
+        and ignore the value. So several lanes of a warp at its least address don't count.
+        """
+        enabled = access.lanes.enabled()
+        if access.kind != "load":
+            return enabled
+        places = np.where(enabled, access.places, np.uint64(_FAR))
+        least = places.min(axis=1, keepdims=True)
+        masked: Bools = places == least
+        several = np.count_nonzero(masked, axis=1) > 1
+        if not several.any():
+            return enabled
+        counted: Bools = enabled & ~np.isin(places, np.unique(least[several]))
+        return counted
+
+    def _fill(self, access: Access, filled: Bools, places: Index) -> None:
+        """What is read must have been written."""
+        every = places[:, None] + np.arange(access.width)
+        if access.kind != "store":
+            empty: Bools = ~filled[every].all(axis=1)
+            if empty.any():
+                at = int(np.flatnonzero(access.lanes.enabled())[int(empty.argmax())])
+                row, lane = int(access.lanes.row_numbers()[at // 32]), at % 32
+                address, count = int(access.address.flat[at]), int(np.count_nonzero(empty))
+                self._tell_empty(row, lane, access.line, address, count)
+        if access.kind != "load":
+            filled[every] = True
+
+    def _tell_empty(self, row: int, lane: int, line: int, address: int, count: int) -> None:
+        message = f"global memory at 0x{address:x} is read and was never written"
+        thread = self.wave.thread(row, lane)
+        self.findings.add("uninitialised-global", message, line, thread, address, count)
+
+    def _who(self, rows: Index) -> npt.NDArray[np.int64]:
+        return rows | self._index << _COLUMN_BITS
+
+    def _read(
+        self,
+        shadow: GlobalShadow,
+        index: Index,
+        rows: Index,
+        who: npt.NDArray[np.int64],
+        time: Times,
+        line: int,
+    ) -> None:
+        """Remembers reads, those of another CTA beside the last."""
+        last = shadow.who[1, index]
+        other = (last != who) & (shadow.time[1, index] > 0)
+        if other.any():
+            moved = index[other]
+            for part in (shadow.who, shadow.time, shadow.line):
+                part[2, moved] = part[1, moved]
+        shadow.who[1, index], shadow.time[1, index], shadow.line[1, index] = who, time, line
+
+    def _late(self, shadow: GlobalShadow, slot: int, index: Index, rows: Index) -> Bools | None:
+        """Where an earlier access is none that the warps know of; None where there is no such place."""
+        time, who = shadow.time[slot, index], shadow.who[slot, index]
+        wave, column = who >> _COLUMN_BITS, who & _COLUMN
+        mine = wave == self._index
+        late: Bools = mine & (time > self.clocks.known[rows, np.where(mine, column, 0)])
+        foreign = ~mine & (time > 0)
+        for other in np.unique(wave[foreign]).tolist() if foreign.any() else ():
+            here = foreign & (wave == other)
+            late[here] = time[here] > self._known_of(other, rows[here], column[here])
+        return late if late.any() else None
+
+    def _known_of(self, other: int, rows: Index, columns: Index) -> Times:
+        """The times of columns of another wave's clocks that the warps know of."""
+        known = np.zeros(len(rows), np.int32)
+        mine = self.clocks.find(("wave", other))
+        if mine is None:
+            return known
+        numbers = self.clocks.known[rows, mine]
+        for number in np.unique(numbers[numbers > 0]).tolist():
+            snapshot = self._snapshots[other][number - 1]
+            here = (numbers == number) & (columns < len(snapshot))
+            known[here] = snapshot[columns[here]]
+        return known
+
+    def _after(
+        self,
+        shadow: GlobalShadow,
+        slot: int,
+        access: Access,
+        index: Index,
+        rows: Index,
+        count: int,
+        atomic: bool,
+        changed: Bools | None = None,
+    ) -> None:
+        late = self._late(shadow, slot, index, rows)
+        if late is None:
+            return
+        if atomic:
+            late &= shadow.line[slot, index] > 0
+        if changed is not None:
+            late &= changed
+        if late.any():
+            line = abs(int(shadow.line[slot, index[int(late.argmax())]]))
+            done = "read" if access.kind == "load" else "written"
+            before = "written" if slot == 0 else "read"
+            what = f"is {done}, and {before} at line {line} with nothing that orders them"
+            self._tell_access(what, access, late, count)
+
+    def _tell_access(self, what: str, access: Access, bad: Bools, count: int) -> None:
+        at = int(np.flatnonzero(self._looked_at(access))[int(bad.argmax()) // count])
+        row, lane = int(access.lanes.row_numbers()[at // 32]), at % 32
+        times = int(np.count_nonzero(bad.reshape(-1, count).any(axis=1)))
+        address = int(access.address.flat[at])
+        self._tell(what, row, lane, access.line, address, times)
+
+    def _tell(self, what: str, row: int, lane: int, line: int, address: int, count: int) -> None:
+        message = f"global memory at 0x{address:x} {what}"
+        self.findings.add("global-race", message, line, self.wave.thread(row, lane), address, count)
+
+    # Accesses of asynchronous units
+
+    def unit(self, kind: str, column: int, row: int, addresses: Offsets, line: int) -> None:
+        """An asynchronous unit reads, writes or reduces bytes for a warp, until a time of its column."""
+        segment = self.wave.memory.device.find(int(addresses[0])) if len(addresses) else None
+        if segment is None or not segment.writable:
+            return
+        if segment.filled is not None:
+            every = addresses.astype(np.intp) - segment.base
+            empty = ~segment.filled[every]
+            if kind != "store" and empty.any():
+                address, count = int(addresses[int(empty.argmax())]), int(np.count_nonzero(empty))
+                self._tell_empty(row, 0, line, address, count)
+            segment.filled[every] |= kind != "load"
+        shadow = self.memory.shadow(segment)
+        index = shadow.covered(addresses.astype(np.intp) - segment.base)
+        rows = np.full(len(index), row)
+        for slot in range(1 if kind != "store" else 3):
+            late = self._late(shadow, slot, index, rows)
+            if late is None:
+                continue
+            if kind == "reduce":
+                late &= shadow.line[slot, index] > 0
+            if late.any():
+                first = int(late.argmax())
+                before, at = "written" if slot == 0 else "read", abs(int(shadow.line[slot, index[first]]))
+                done = "read" if kind == "load" else "written"
+                what = f"is {done}, and {before} at line {at} with nothing that orders them"
+                address = segment.base + int(index[first]) * shadow.granule
+                self._tell(what, row, 0, line, address, int(np.count_nonzero(late)))
+        if kind == "load":
+            return  # Its end is an mbarrier's to tell, which isn't known here.
+        who, time = column | self._index << _COLUMN_BITS, self.clocks.times[column] + 1
+        shadow.who[0, index], shadow.time[0, index] = who, time
+        shadow.line[0, index], shadow.is_written = -line if kind == "reduce" else line, True
+
+
+def _flat(access: Access) -> tuple[Index, Index]:
+    """The places of the active lanes and the warp of each."""
+    lanes = access.lanes
+    places = access.places.view(np.intp)
+    rows = np.repeat(lanes.row_numbers(), 32)
+    if lanes.mask is None:
+        return places.reshape(-1), rows
+    return places[lanes.mask], rows[lanes.mask.reshape(-1)]
