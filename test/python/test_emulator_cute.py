@@ -24,10 +24,6 @@ FINDINGS = {
     "copy.sm_100a": {"async-at-exit"},  # ends before its last store has read shared memory
     "transpose.sm_100a": {"async-at-exit"},
     "nvf4_pair.sm_100a": {"tmem-permit-kept"},  # doesn't give up the permit
-    "dense.sm_100a": {"wait-ignored"},  # asks ahead whether a stage is free, and uses no answer
-    # ptxas gives these fewer registers at the launch than a block's share, so that .inc asks for no fewer.
-    "persistent.sm_90a": {"register-pool"},
-    "dense.sm_120a": {"register-pool"},
 }
 
 

@@ -87,6 +87,7 @@ class Sanitizer(Watch):
         self._local: Bools = np.zeros((0, 0), np.bool_)
         self._calls = kernel.calls
         self._ignored_waits = kernel.ignored_waits
+        self._ignored: dict[tuple[int, tuple[int, int]], int] = {}
         wave.failed_waits = {(line, turned) for line in kernel.ignored_waits for turned in (False, True)}
 
     # Accesses
@@ -306,9 +307,11 @@ class Sanitizer(Watch):
         elif event == "observe" and threads is not None:
             rows = rows_of(threads)
             self._use(key, rows, line)
-            if line in self._ignored_waits:
-                message = f"nothing uses the result of the wait for the mbarrier at 0x{offset:x}"
-                self.findings.add("wait-ignored", message, line, self._first(threads), offset)
+            for row in rows.tolist():
+                if line in self._ignored_waits:
+                    self._ignored.setdefault((row, key), line)
+                else:
+                    self._ignored.pop((row, key), None)  # it only asked ahead
             self.clocks.acquire(rows, self._of(key)[1])
             column = self.clocks.column(("mbarrier", *key), True)
             for row in rows.tolist():
@@ -407,6 +410,9 @@ class Sanitizer(Watch):
     def done(self) -> None:
         self.tensor.done()
         self.pool.done()
+        for (row, (_, offset)), line in self._ignored.items():
+            message = f"nothing uses the result of the wait for the mbarrier at 0x{offset:x}"
+            self.findings.add("wait-ignored", message, line, self.wave.thread(row, 0), offset)
         mbarriers = self.wave.mbarriers
         for (cta, offset), line in sorted(mbarriers.alive.items()):
             try:

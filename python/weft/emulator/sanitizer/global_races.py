@@ -265,6 +265,8 @@ class GlobalRaces:
             late = self._late(shadow, slot, index, rows)
             if late is None:
                 continue
+            # Lanes of a warp may all ask for the same copy.
+            late &= shadow.who[slot, index] != column | self._index << _COLUMN_BITS
             if kind == "reduce":
                 late &= shadow.line[slot, index] > 0
             if late.any():

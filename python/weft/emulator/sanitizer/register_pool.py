@@ -14,6 +14,7 @@ class RegisterPool:
 
     def __init__(self, wave: Wave, findings: Findings, most: int | None) -> None:
         self.wave, self.findings = wave, findings
+        self._fixed = most is not None
         self._first = register_share(wave.launch.threads) if most is None else most
         self._held: dict[int, int] = {}
         self._short: dict[int, tuple[int, int, int]] = {}
@@ -22,7 +23,9 @@ class RegisterPool:
         """Warps ask for `count` registers for each thread, or give back those above."""
         for row in rows.tolist():
             had = self._held.get(row, self._first)
-            if count != had and (count > had) != grows:
+            # Without .maxnreg the compiler may begin with fewer than a share.
+            known = self._fixed or row in self._held
+            if known and count != had and (count > had) != grows:
                 verb = "inc asks for fewer" if grows else "dec asks for more"
                 self._tell(f"{verb} registers than the {had} that the warp has: {count}", row, line)
             self._held[row] = count
