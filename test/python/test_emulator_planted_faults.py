@@ -57,3 +57,16 @@ def test_unwritten_arrays_are_written_before_they_are_read(written, found):
     }}"""
     array = emulator.Unwritten(np.zeros(8, np.uint32))
     assert tuple(f.rule for f in emulator.Module(text).launch("k", args=[array]).findings) == found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", planted_faults.KERNELS)
+def test_kernels_without_a_fault_have_no_finding_in_any_order(kernel):
+    module, x = emulator.Module(planted_faults.source(kernel)), np.arange(4096, dtype=np.uint32)
+
+    def run(seed, seconds):
+        options = planted_faults.launch_options(kernel)
+        return module.launch("k", args=[x], seed=seed, max_seconds=seconds, **options)
+
+    found = emulator.explore(run, [x], 6)
+    assert (found.findings, found.error, found.seeds) == ((), None, 6)

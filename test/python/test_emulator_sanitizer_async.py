@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from weft.emulator import shared_operand
 from weft.emulator.lanes import Lanes
 from weft.emulator.memory import Device
 from weft.emulator.sanitizer import Findings, Sanitizer
@@ -179,3 +180,18 @@ def test_findings_are_few():
         found.add("shared-race", "", 3, count=2)
     assert len(found.all()) == 100
     assert found.all()[3].count == 2001
+
+
+@pytest.mark.parametrize(("used", "rules"), [(8, []), (16, [("uninitialised-shared", 6)])])
+def test_the_padding_of_packed_operands_is_not_read(used, rules):
+    """4-bit elements fill the first 8 of each 16 bytes."""
+    events = Events()
+    for chunk in range(0, 512, 16):
+        lanes = Lanes.of(events.wave, events.threads(0) & (np.arange(32) < 2))
+        address = np.uint64(chunk) + np.arange(32, dtype=np.uint64)[None] % np.uint64(2) * np.uint64(4)
+        events.wave.memory.locate(lanes, "shared", address, 4, "store", 5)
+    events.checker.fence("proxy.async", events.threads(0), 5)
+    shared_operand.read(
+        Lanes.of(events.wave, events.threads(0)), "tcgen05", 0, np.arange(0, 512, 16).reshape(4, 8), 6, used
+    )
+    assert events.rules() == rules
