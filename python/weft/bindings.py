@@ -24,6 +24,7 @@ _NEEDED = {
     "dialects.nvvm": "WMMALoadOp MBarrierInitOp Tcgen05MMAOp Tcgen05LdRedOp",
     "dialects.scf": "ForOp",
     "dialects.vector": "",
+    "rewrite": "RewritePatternSet walk_and_apply_patterns",
 }
 # What the import of a package that nobody vouches for may raise.
 _FAILURES = (

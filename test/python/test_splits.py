@@ -165,7 +165,9 @@ def test_sums_of_parts_that_are_read_before_all_are_there_are_caught(monkeypatch
     """Planted: nobody waits, not even for parts that its own CTA has yet to multiply."""
     monkeypatch.setattr(lower_claims._Claim, "made", lambda self: self.own)
     product = Product("bf16", "f32")
-    assert product.wrong(product.compiled(of(64, 64, 64, 1, 3, global_splits=8)), (64, 64, 1024))
+    kernel = product.compiled(of(64, 64, 64, 1, 3, global_splits=8))
+    with pytest.raises(AssertionError, match="global-race"):
+        product.wrong(kernel, (64, 64, 1024))
 
 
 def test_a_counter_is_ready_for_the_next_launch(monkeypatch):
