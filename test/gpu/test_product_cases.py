@@ -67,7 +67,7 @@ EMULATED = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("product", EMULATED, ids=str)
 def test_small_cases_in_the_emulator(product):
     kernel = product.compiled()

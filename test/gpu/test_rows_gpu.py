@@ -62,6 +62,7 @@ def test_the_emulator_gives_the_numbers_of_numpy(group):
     assert [fault for fault in faults if fault] == []
 
 
+@pytest.mark.sampled(4)
 @EACH
 def test_a_wrong_number_is_seen(group):
     for case in GROUPS[group]()[:3]:

@@ -124,6 +124,7 @@ def test_paths_are_relative_to_the_directory_of_the_call(tmp_path: Path) -> None
     assert weft.compile(Path("x.mlir"), arch="sm_80").compiled.name == "x.mlir"
 
 
+@pytest.mark.slow
 def test_settings_of_the_environment_count(monkeypatch: pytest.MonkeyPatch) -> None:
     apart._worker.stop()
     assert weft.compile(PRODUCT.format(""), arch="sm_90a")
@@ -132,6 +133,7 @@ def test_settings_of_the_environment_count(monkeypatch: pytest.MonkeyPatch) -> N
         weft.compile(PRODUCT.format(""), arch="sm_90a")
 
 
+@pytest.mark.slow
 def test_what_is_found_in_the_cache_starts_no_process(tmp_path: Path) -> None:
     code = f"""
 import weft
@@ -172,6 +174,7 @@ def test_an_unforeseen_exception_is_an_internal_error(
     assert "Traceback" in reproducer.read_text()
 
 
+@pytest.mark.slow
 def test_threads_and_forked_processes_get_their_answers() -> None:
     names: dict[int, str] = {}
 

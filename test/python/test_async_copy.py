@@ -18,6 +18,7 @@ def takes(chip: str, form: Copy) -> bool:
     return assembles(text, chip)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("chip", ["sm_75", "sm_80", "sm_90"])
 @pytest.mark.parametrize("form", TRIED, ids=str)
 def test_the_table_and_ptxas_agree(form, chip):

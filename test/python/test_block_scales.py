@@ -132,6 +132,7 @@ def test_two_products_take_no_more_registers_than_there_are(warpgroups, swap, sc
     assert not kernel.resources.spill_stores and "serialized" not in kernel.compiled.assembled.log
 
 
+@pytest.mark.slow
 def test_nothing_in_the_loop_waits_for_the_product_that_was_started_last():
     """ptxas waits for all where registers under way must be moved, and says so nowhere."""
     lines = compiled(of(64, 64, warpgroups=1), (2, 2, 2, 2, 2)).sass.splitlines()
@@ -169,7 +170,7 @@ UNIFORM = (
 )
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", UNIFORM, ids=str)
 def test_descriptors_are_reckoned_in_uniform_registers(schedule):
     """ptxas does so where it knows that a warp's lanes have the same: else a product waits for some 40
@@ -188,7 +189,7 @@ GROUPED = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", GROUPED, ids=str)
 def test_rows_with_a_matrix_of_their_own(schedule):
     counts = (100, 0, 128, 30)  # the rest of each 128 rows has none
@@ -205,7 +206,7 @@ def test_rows_with_a_matrix_of_their_own(schedule):
     assert np.isnan(d[128:256]).all()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", GROUPED, ids=str)
 def test_products_with_rows_of_their_own(schedule):
     counts = np.array((100, 0, 128, 30), np.int32)
@@ -284,7 +285,6 @@ def test_a_scale_of_the_block_before_is_caught(monkeypatch, warpgroups):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("schedule", [of(256, 32, swap=True), of(128, 128), of(128, 192, splits=2)], ids=str)
 def test_more_blocks_of_k_than_a_warp_has_lanes(schedule):
     """The scales of B are read for 32 blocks at a time: the last of one turn, and the first of the next."""

@@ -39,7 +39,7 @@ def refused(module, arch: str | None = "sm_80", **options) -> weft.WeftError:
     return caught.value
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize("transpose", [True, False])
 def test_the_default_product_assembles_for_every_chip(chip, transpose):
@@ -51,7 +51,7 @@ def test_the_default_product_assembles_for_every_chip(chip, transpose):
     assert 0 < kernel.shared_bytes <= kernel.compiled.target.chip.shared_bytes
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     "ab, d, transpose", list(product(("f16", "bf16"), ("f32", "f16", "bf16"), (True, False)))
 )
@@ -326,7 +326,7 @@ BODIES = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("body", list(BODIES))
 def test_other_dialects_in_a_kernel_compile_or_are_refused_and_never_crash(body):
     source = kernel_of(BODIES[body], "%x: f32, %m: memref<f32>, %i: index")

@@ -160,7 +160,7 @@ def test_deadlock_names_every_waiting_warp():
     assert caught.value.waiting[1] == told
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [None, 1])
 def test_polling_for_what_no_one_writes_is_a_deadlock(seed):
     body = """

@@ -311,6 +311,7 @@ def test_a_pipeline_whose_sender_forgets_a_number_is_a_deadlock(seed):
     assert "phase parity 1, 1 of 1 arrivals pending, transaction count 0" in lines
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", [None, 6])
 def test_grid_wide_rounds_progress_across_clusters(seed):
     # Thread 0 of every CTA counts itself in and waits for all of the grid, in three rounds.

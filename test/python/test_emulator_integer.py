@@ -378,6 +378,7 @@ def test_mul24_sad_dot_products():
             check(got, dot2, a, b, c)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("source", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
 @pytest.mark.parametrize("to", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64"])
 def test_integer_conversions(source, to):

@@ -2,7 +2,6 @@
 
 import ml_dtypes
 import numpy as np
-import pytest
 from emulator_corpus import everywhere, launch, number, reals, rng, since, words
 
 from weft import emulator
@@ -98,7 +97,6 @@ def test_printf(chip):
     assert sorted(report.printed.splitlines(keepends=True)) == [want.format(t, t * 1.5) for t in (0, 1)]
 
 
-@pytest.mark.sampled(3)
 @everywhere
 def test_malloc(chip):
     out = np.zeros(64, np.int32)

@@ -5,7 +5,6 @@ from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
-import pytest
 from emulator_corpus import everywhere, launch, reals, rng, since
 
 BF16 = ml_dtypes.bfloat16
@@ -15,7 +14,6 @@ def each(function, *values):
     return np.array([function(*(float(v) for v in at)) for at in zip(*values, strict=True)])
 
 
-@pytest.mark.sampled(2)
 @everywhere
 def test_single_precision_functions(chip):
     x, y = reals(np.float32)
@@ -44,7 +42,6 @@ def test_single_precision_functions(chip):
     np.testing.assert_allclose(out, np.stack(want, axis=1), rtol=3e-6, atol=2e-6)
 
 
-@pytest.mark.sampled(3)
 @everywhere
 def test_fast_functions(chip):
     x, y = reals(np.float32)
@@ -64,7 +61,6 @@ def test_fast_functions(chip):
     np.testing.assert_allclose(out, np.stack(want, axis=1), rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.sampled(3)
 @everywhere
 def test_sine_of_large_angles(chip):
     x, _ = reals(np.float32)
@@ -81,7 +77,6 @@ def directed(value, exact, up):
     return near if float(near) <= exact else np.nextafter(near, np.float32(-np.inf))
 
 
-@pytest.mark.sampled(3)
 @everywhere
 def test_directed_rounding(chip):
     x, y = reals(np.float32)
@@ -116,7 +111,6 @@ def test_directed_rounding(chip):
         assert row[15] == directed(float(q.view(np.uint32)), int(q.view(np.uint32)), False)
 
 
-@pytest.mark.sampled(3)
 @everywhere
 def test_double_precision_functions(chip):
     x, y = reals(np.float64)
@@ -153,7 +147,6 @@ def test_double_precision_functions(chip):
         assert Fraction(float(np.nextafter(got[1], -np.inf))) < product <= Fraction(float(got[1]))
 
 
-@pytest.mark.sampled(3)
 @everywhere
 def test_halves(chip):
     x, y = reals(np.float16, 128)
@@ -183,7 +176,6 @@ def test_brains(chip):
         np.testing.assert_array_equal(out[:, at], column.astype(BF16), err_msg=f"number {at}")
 
 
-@pytest.mark.sampled(3)
 @everywhere
 def test_softmax(chip):
     x = rng().standard_normal((3, 100)).astype(np.float32)

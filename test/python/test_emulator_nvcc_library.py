@@ -42,7 +42,6 @@ def test_structures_that_point_at_each_other(chip):
     assert out[1, :3].tolist() == [768 + ord("o"), end, 15]
 
 
-@pytest.mark.sampled(3)
 @everywhere
 def test_cached_loads_clocks_and_assertions(chip):
     a = rng().integers(-100, 100, 64, np.int32)

@@ -230,6 +230,7 @@ VIDEO = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("lanes", [2, 4])
 @pytest.mark.parametrize("name", [*VIDEO, "vavrg"])
 def test_packed_video(name, lanes):

@@ -25,14 +25,14 @@ DENSE = [
 SHAPES = [(1, 64, 16), (1, 128, 16), (1, 128, 48), (2, 128, 64), (2, 256, 64)]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize(("kind", "a_type", "b_type", "d_type"), DENSE)
 def test_types(kind, a_type, b_type, d_type, a):
     check(Case(kind, 128, 32, a_type=a_type, b_type=b_type, d_type=d_type, a=a))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("kind", ["f16", "tf32", "f8f6f4", "i8"])
 @pytest.mark.parametrize(("group", "m", "n"), SHAPES)
@@ -45,7 +45,7 @@ def test_the_largest_shape():
     check(Case("f16", 128, 256, a_type="f16", swizzle=("32B", "32B")))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("transpose", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
 @pytest.mark.parametrize(
@@ -69,12 +69,14 @@ def test_atoms_of_32_bytes_are_for_transposed_tf32():
     assert caught.value.rule == "descriptor"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("base", [0, 16])
 @pytest.mark.parametrize(("group", "m", "sparse"), [(1, 64, False), (1, 64, True), (2, 128, True)])
 def test_half_of_the_lanes(group, m, sparse, base):
     check(Case("f16", m, 32, a_type="f16", group=group, a="tensor", sparse=sparse, half_base=base))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("negate", [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize(("kind", "name"), [("f16", "bf16"), ("tf32", "tf32"), ("f8f6f4", "e2m3")])
 def test_negation(kind, name, negate):
@@ -86,6 +88,7 @@ def test_without_the_old_d(group, m):
     check(Case("f16", m, 32, a_type="f16", group=group), keeps=False)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("power", [1, 5, 15])
 @pytest.mark.parametrize("kind", ["f16", "tf32"])
 def test_scaled_input(kind, power):
@@ -147,7 +150,7 @@ SCALED = [
 ]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("kind", "a_type", "b_type", "vec", "blocks", "name"), SCALED)
 @pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 32), (1, 128, 256), (2, 128, 64), (2, 256, 64)])
 def test_block_scales(kind, a_type, b_type, vec, blocks, name, group, m, n):
@@ -155,6 +158,7 @@ def test_block_scales(kind, a_type, b_type, vec, blocks, name, group, m, n):
     check(Case(kind, m, n, a_type=a_type, b_type=b_type, group=group, scale=scale))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "vec", "blocks", "ids"),
     [
@@ -183,7 +187,7 @@ def test_scaled_operands_in_tensor_memory(kind, a):
     check(Case(kind, 128, 32, a_type=name, a=a, scale={"vec": vec, "blocks": blocks, "type": "ue8m0"}))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(
     ("kind", "vec", "blocks", "ids"),
     [
@@ -247,7 +251,7 @@ def test_sparse_with_scales(kind, group, m):
 # Weight stationary
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("m", [32, 64, 128])
 @pytest.mark.parametrize("n", [64, 128])

@@ -52,7 +52,7 @@ def test_these_are_all_forms():
         assert len(FORMS) == len(list(family.forms("sm_100a")))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("shape", "num", "packed"), FORMS)
 def test_load(shape, num, packed):
     count = PER_COUNT[shape] * num
@@ -75,7 +75,7 @@ def test_load(shape, num, packed):
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(("shape", "num", "packed"), FORMS)
 def test_store(shape, num, packed):
     count = PER_COUNT[shape] * num
@@ -111,7 +111,7 @@ REDUCTIONS = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("shape", "op", "kind", "absolute", "nan"), REDUCTIONS)
 @pytest.mark.parametrize("num", [2, 128])
 def test_load_and_reduce(shape, op, kind, absolute, nan, num):

@@ -88,6 +88,7 @@ SWIZZLED = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("rows", [4, 33])
 @pytest.mark.parametrize("base", [0, 1024, 128, 896])
 @pytest.mark.parametrize(("swizzle", "width", "align"), SWIZZLED)

@@ -11,6 +11,7 @@ from weft import emulator
 BF16, E2M1, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn
 
 
+@pytest.mark.sampled(3)
 @compiled("exact_ieee", "exact_tf32x3", "exact_bf16x3")
 def test_products_of_float32(name, chip):
     a, b = rng().standard_normal((2, 32, 32)).astype(np.float32)
@@ -29,6 +30,7 @@ def test_transposed_operands(name, chip):
     np.testing.assert_array_equal(c, np.maximum(want, 0))
 
 
+@pytest.mark.sampled(3)
 @compiled("mixed_scaled")
 def test_scaled_times_plain(name, chip):
     x = rng().integers(-3, 4, (128, 64)).astype(np.float32)
@@ -40,6 +42,7 @@ def test_scaled_times_plain(name, chip):
     np.testing.assert_array_equal(c, (x * np.repeat(2.0**scale, 32, axis=1)) @ y.astype(np.float32))
 
 
+@pytest.mark.sampled(3)
 @compiled("matmul_eight_warps", "matmul_two_ctas")
 def test_larger_groups(name, chip):
     a, b = (rng().integers(-2, 3, s).astype(np.float16) for s in ((128, 128), (128, 64)))
@@ -63,6 +66,7 @@ def test_specialised_attention(name, chip):
 TILED = {"tiled_mxfp8": (E4M3, None, 32), "tiled_mxfp4": (E2M1, None, 32), "tiled_nvfp4": (E2M1, E4M3, 16)}
 
 
+@pytest.mark.sampled(3)
 @compiled(*TILED)
 def test_scales_in_tiles(name, chip):
     kind, scale, group = TILED[name]
@@ -140,6 +144,7 @@ def test_reductions_of_descriptors(name, chip):
     np.testing.assert_array_equal(y, want)
 
 
+@pytest.mark.sampled(3)
 @compiled("custom")
 def test_custom_reductions_and_scans(name, chip):
     x = rng().integers(0, 40, (16, 64)).astype(np.float32)
@@ -202,6 +207,7 @@ def test_loops(name, chip):
     assert y.tolist() == [steps(v) for v in x.tolist()]
 
 
+@pytest.mark.sampled(4)
 @compiled("said")
 def test_prints_and_assertions(name, chip):
     x = np.arange(32, dtype=np.int32)

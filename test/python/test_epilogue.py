@@ -125,7 +125,7 @@ def test_everything_that_can_be_added(schedule):
     assert product.ratio(product.compiled(schedule), (136, 104, 72)) <= 1.0
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("added", ["bias", "residual"])
 def test_one_operand_and_no_activation(added):
     product = Product("f16", "f16", "f16", ((added, "f16"),))
@@ -161,7 +161,7 @@ def activated(name: str, x: np.ndarray) -> np.ndarray:
     return d
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", roles.ACTIVATIONS)
 def test_an_activation_is_as_near_as_its_bound_says(name):
     x = np.random.default_rng(5).uniform(-6, 6, (192, 192)).astype(np.float32)
@@ -173,13 +173,14 @@ def test_an_activation_is_as_near_as_its_bound_says(name):
     assert (error <= 2e-7 + 4 * 2.0**-24 * np.abs(want)).all()
 
 
+@pytest.mark.slow
 def test_a_bound_of_an_activation_is_not_met_by_another():
     x = np.linspace(-4, 4, 64 * 64, dtype=np.float32).reshape(64, 64)
     want, bound = reference.ACTIVATIONS["gelu_tanh"].of(x.astype(np.float64), np.zeros(x.shape))
     assert (np.abs(activated("gelu", x) - want) > bound).any()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("name", "want"),
     [
@@ -200,7 +201,7 @@ def test_the_tables_of_activations_agree():
     assert set(roles.ACTIVATIONS) == set(reference.ACTIVATIONS) == set(activations._ACTIVATIONS)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.slow
 @pytest.mark.parametrize("d", ["f8E4M3FN", "f8E5M2"])
 @pytest.mark.parametrize("schedule", [*SCHEDULES[:1], of(64, 64, 64, swap=True), *SCHEDULES[2:4]], ids=str)
 def test_results_of_fp8(schedule, d):
@@ -217,6 +218,7 @@ def test_fp8_from_fp8_and_from_rows_of_any_alignment():
     assert product.ratio(product.compiled(SCHEDULES[-1], "sm_89"), (40, 48, 64)) <= 1.0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("d", "largest"), [("f8E4M3FN", 448.0), ("f8E5M2", 57344.0)])
 def test_what_is_beyond_fp8_becomes_its_largest(d, largest):
     a, b = np.full((64, 64), 32.0, np.float16), 4 * np.eye(64, dtype=np.float16)
@@ -227,7 +229,7 @@ def test_what_is_beyond_fp8_becomes_its_largest(d, largest):
     assert (found[0] == largest).all() and (found[1] == -largest).all() and (found[2:] == 64.0).all()
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.slow
 @pytest.mark.parametrize(("a", "b"), [("ui8", "ui8"), ("ui8", "i8"), ("i8", "ui8"), ("i8", "i8")])
 @pytest.mark.parametrize("schedule", [of(64, 64, 128), of(64, 16, 128, swap=True)], ids=str)
 def test_bytes_of_either_sign(schedule, a, b):

@@ -47,6 +47,7 @@ def test_ptxas_agrees_on_a_sample_of_the_cross_product(family):
     assert not certify.disagreements(mma, family, points)
 
 
+@pytest.mark.sampled(4)
 @by_family
 def test_every_form_assembles_from_its_ptx_version_on_and_not_before(family):
     assert not certify.version_faults(family)
@@ -121,6 +122,7 @@ def test_ptxas_takes_the_listed_bytes_and_lanes_of_scales(name):
             assert (complaint is None) == (value in operand(form, name).values), (form.ptx, value)
 
 
+@pytest.mark.slow
 def test_judging_many_at_once_is_judging_each():
     rng = random.Random(1)
     points = [

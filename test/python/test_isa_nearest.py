@@ -65,7 +65,6 @@ def test_only_what_has_nothing_near_on_a_chip_lacks_it(name):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", list(FAMILIES))
 def test_ptxas_takes_what_is_near(name):
     for _, verdict, chip, version in illegal(name, 25, 5):

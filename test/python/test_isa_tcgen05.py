@@ -131,6 +131,7 @@ def test_forms_that_llvm_lacks_are_those_of_ptx_9_4_and_few_more():
     assert all(form.scale_vec.endswith("X") for name, form in older if name.endswith("block_scale"))
 
 
+@pytest.mark.sampled(4)
 @FAMILIES
 def test_every_form_is_read_back_from_its_own_kernel(family):
     for form in family.table:
@@ -459,7 +460,6 @@ def test_fences_have_their_kinds():
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("family", [LD, ST, LD_RED], ids=lambda family: family.name)
 def test_fragment_maps_are_bijections(family):
     for form in family.table:

@@ -129,7 +129,7 @@ def test_inline_ptx_passes_llvm_and_ptxas_and_is_read_back(family):
         assert len(found[0].operands) == len(form.operands)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @PRODUCTS
 def test_fragments_are_bijections(family):
     small = {"f16": 16, "bf16": 16, "tf32": 32, "b1": 1}

@@ -37,6 +37,7 @@ def test_a_form_that_no_chip_has_is_noticed():
     assert len(certify.disagreements(wmma, family, [(wrong, "sm_80"), (F16, "sm_80")])) == 2
 
 
+@pytest.mark.sampled(3)
 @FAMILIES
 def test_llvm_prints_every_form_as_stated(family):
     points = [(form, chip) for form in family.table for chip in ("sm_80", "sm_120a")]

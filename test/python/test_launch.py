@@ -74,6 +74,7 @@ def test_tensor_maps_that_no_launch_could_make_are_refused(said):
     assert MAPS_REFUSED[said] in str(caught.value)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("attributes", list(REFUSED))
 def test_launch_attributes_that_do_not_fit_are_refused_with_their_place(attributes):
     with pytest.raises(weft.WeftError) as caught:

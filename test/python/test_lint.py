@@ -254,6 +254,7 @@ OPERANDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("chip, line, rule", OPERANDS)
 def test_operands_are_judged_as_ptxas_does(chip, line, rule):
     (verdict,) = verdicts(line, chip)
@@ -369,6 +370,7 @@ def test_every_legal_form_is_legal_as_it_is_written(family):
         assert written.judge(found, min(support.chips), support.ptx) is None, found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("table", tables.TABLES, ids=lambda table: table.name)
 def test_lint_says_of_a_form_what_its_table_says(table):
     for family in (family for family in table.families if family.axes):
@@ -384,7 +386,6 @@ def test_lint_says_of_a_form_what_its_table_says(table):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a", "sm_107a", "sm_120a"])
 def test_ten_thousand_instructions_take_less_than_ten_seconds(chip):
     lines = []

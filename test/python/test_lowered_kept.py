@@ -22,7 +22,7 @@ def not_again(*_):
     raise AssertionError("is lowered once more")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_the_passes_run_once(schedule, kept, patch):
     first = weft.compile(text(schedule), arch="sm_90a")

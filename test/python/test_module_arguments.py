@@ -207,6 +207,7 @@ TILE_BUILDERS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize("name", TILE_BUILDERS)
 def test_builders_of_tiles_refuse_what_they_cannot_build(name, inside):

@@ -47,6 +47,7 @@ def test_a_batch_of_copies_is_one_matrix():
     assert (weft.matmul(a, b, c=c, beta=2.0) == doubles(a) @ doubles(b) + 2 * doubles(c)).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "shapes",
     [
@@ -194,6 +195,7 @@ def test_groups_of_a_repeated_matrix(count):
     assert found.shape == (128, 32) and (found == doubles(a) @ doubles(w)).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("one_b", [True, False])
 def test_products_of_different_sizes_of_a_repeated_matrix(count, one_b):

@@ -161,7 +161,7 @@ def products(ptx):
     return [" ".join(re.sub(r"%\w+|\bp\b", "%", line).split()) for line in lines]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @EACH
 def test_there_and_back_is_the_identity(family):
     for chip, forms in placed(family, sample(family)).items():
@@ -232,6 +232,7 @@ STAY = {
 }
 
 
+@pytest.mark.sampled(3)
 @EACH
 def test_what_upstream_cannot_say_stays_for_these_reasons(family):
     found = set()

@@ -69,6 +69,7 @@ def lowered():
     return compiled
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("chip", [name for name, chip in CHIPS.items() if chip.llvm])
 def test_what_each_ptxas_makes_for_each_chip_is_a_cubin(chip, real):
     major, minor = Target.of(chip).ptx

@@ -86,6 +86,7 @@ def test_python_examples_run(code, reader):
 PROGRAMS = [case for case in cases("mlir") if case.values[0].startswith("func.func")]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", PROGRAMS)
 def test_programs_compile(text):
     assert "wgmma.mma_async" in weft.compile(text, arch="sm_90a").ptx

@@ -227,7 +227,7 @@ def test_what_is_added_after_the_parts(schedule, columns):
     assert np.array_equal(found, np.maximum(sums + bias, 0) + rest)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schedule", [of(64, 64, 128, 1, splits=2), of(64, 64, 128, 1, global_splits=3)], ids=str
 )
@@ -251,7 +251,7 @@ def test_parts_of_products_with_scales_of_blocks(schedule):
     assert np.array_equal(found, whole)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("fields", [{"splits": 2}, {"global_splits": 2}], ids=str)
 def test_three_warpgroups_meet_before_they_add_up(fields):
     """The barriers of each warpgroup and of all are different ones."""

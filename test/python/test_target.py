@@ -32,6 +32,7 @@ def test_a_multiprocessor_holds_what_one_cta_can_have():
         assert chip.registers == 65536 and chip.sm_threads % 512 == 0 and 1024 <= chip.sm_threads <= 2048
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [n for n in CHIPS if CHIPS[n].number >= 75])
 def test_ptxas_knows_each_chip_from_its_ptx_version_on(name):
     """The first version that names the chip assembles, the one before doesn't."""
@@ -43,6 +44,7 @@ def test_ptxas_knows_each_chip_from_its_ptx_version_on(name):
         ptxas.assemble(text.format(*before, name), name)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [n for n in CHIPS if CHIPS[n].number >= 75])
 def test_ptxas_takes_the_static_shared_memory_of_every_chip_and_no_more(name):
     """48 KiB is the most that a kernel can declare itself; what a launch can ask for is `shared_bytes`."""

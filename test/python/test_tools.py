@@ -365,6 +365,7 @@ def test_a_seed_fixes_the_inputs(monkeypatch: pytest.MonkeyPatch, capfd: pytest.
     capfd.readouterr()
 
 
+@pytest.mark.slow
 def test_code_that_the_gpu_cannot_run_is_emulated(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

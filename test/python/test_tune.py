@@ -274,7 +274,7 @@ def test_the_result_is_kept_and_found(bench: Bench, tmp_path: Path, monkeypatch:
     assert written(choice.choose(512, 512, 512, PRODUCT.types, "sm_90a")) == entry.schedule != OWN
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("before", "after", "searched_again"),
     [
@@ -371,6 +371,7 @@ def test_a_schedule_that_ends_its_process_is_found_out(monkeypatch: pytest.Monke
 # The tool
 
 
+@pytest.mark.slow
 def test_the_tool_prints_gains_and_their_mean(
     bench: Bench, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
