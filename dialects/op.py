@@ -198,15 +198,11 @@ def _undeclared(op: Any) -> str | None:
             return f"expects the attribute '{field.name}'"
         wanted = field.constraint
         given = attributes[field.name]
-        if wanted is ir.IntegerAttr and isinstance(given, wanted) and not mlir.is_integer(given):
-            return f"expects attribute '{field.name}' to be {mlir.INTEGER}, got {given}"
-        if wanted is not Any and not isinstance(given, wanted):
-            return f"expects attribute '{field.name}' to be {_kind(wanted)}, got {given}"
+        if wanted is not Any and not _is(given, wanted):
+            return f"expects attribute '{field.name}' to be {_words(wanted, given)}, got {given}"
     for name, default in op.optional.items():
-        if name in attributes and not _fits(attributes[name], default):
-            wide = isinstance(attributes[name], ir.IntegerAttr) and type(default) is int
-            wanted = mlir.INTEGER if wide else _kind_of(default)
-            return f"expects attribute '{name}' to be {wanted}, got {attributes[name]}"
+        if name in attributes and not _is(given := attributes[name], wanted := _class_of(default, given)):
+            return f"expects attribute '{name}' to be {_words(wanted, given)}, got {given}"
     return _unknown(op) or _bad_segments(op)
 
 
@@ -257,22 +253,22 @@ _KINDS = {
 }
 
 
-def _kind(wanted: Any) -> str:
-    return _KINDS.get(wanted.__name__, str(wanted.__name__))
+def _words(kind: Any, given: Any) -> str:
+    """What an attribute must be, where the one that is given is something else."""
+    if kind is ir.IntegerAttr and isinstance(given, kind):
+        return mlir.INTEGER
+    return _KINDS.get(kind.__name__, str(kind.__name__))
 
 
-def _kind_of(default: Any) -> str:
-    kinds = {bool: "true or false", int: "an integer", float: "a float", str: "a string"}
-    return kinds.get(type(default), "of another kind")
+def _class_of(default: Any, given: Any) -> Any:
+    """The class of an optional attribute by its default; None as a default says nothing about it."""
+    kinds = {bool: ir.BoolAttr, int: ir.IntegerAttr, float: ir.FloatAttr, str: ir.StringAttr}
+    return type(given) if default is None else kinds[type(default)]
 
 
-def _fits(attribute: Any, default: Any) -> bool:
-    if default is None:
-        return not isinstance(attribute, ir.IntegerAttr) or mlir.is_integer(attribute)
-    if type(default) is int:
-        return mlir.is_integer(attribute)
-    wanted = {bool: ir.BoolAttr, float: ir.FloatAttr, str: ir.StringAttr}[type(default)]
-    return isinstance(attribute, wanted)
+def _is(attribute: Any, kind: Any) -> bool:
+    """Whether an attribute is of a class; integers must be short enough to be printed, too."""
+    return mlir.is_integer(attribute) if kind is ir.IntegerAttr else isinstance(attribute, kind)
 
 
 def _python_value(attribute: Any) -> Any:

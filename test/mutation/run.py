@@ -25,7 +25,6 @@ from mutants import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "mutation"
-UNDER = ("python/weft/isa", "python/weft/emulator", "passes")
 _MOST_TESTS = 40
 _PATIENCE_SECONDS = 240
 _ALL_PASSED = 0  # a status of pytest
