@@ -45,11 +45,11 @@ def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
     """Processes the input by chunks and writes the results if all went well. Returns the exit status."""
     text, name = cli.read(options.input), cli.name_of(options.input)
     results, ok = [], True
-    fresh = new_context()
-    _passes(options, flags, fresh)  # its mistakes are the command line's, not the input's
+    context = new_context()
+    context.allow_unregistered_dialects = options.allow_unregistered_dialect
+    _passes(options, flags, context)  # its mistakes are the command line's, not the input's
     for chunk in _chunks(text) if options.split_input_file else [text]:
-        result, found = _process(chunk, name, options, flags, fresh)
-        fresh = None
+        result, found = _process(chunk, name, options, flags, context)
         if options.verify_diagnostics:
             found = verify_diagnostics.verify(found, chunk, name)
         cli.report(found, "weft-opt")
@@ -70,15 +70,9 @@ def _chunks(text: str) -> Iterator[str]:
 
 
 def _process(
-    text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], fresh: Any
+    text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any
 ) -> tuple[str | None, list[Diagnostic]]:
-    """One chunk's result, None where it failed, and everything that was said about it.
-
-    Each chunk has a context of its own: `fresh`, where that isn't None, which saves the time to make one.
-    """
-    context = fresh or new_context()
-    context.enable_multithreading(False)
-    context.allow_unregistered_dialects = options.allow_unregistered_dialect
+    """One chunk's result, None where it failed, and everything that was said about it."""
     found: list[Diagnostic] = []
 
     def hear(info: Any) -> bool:
