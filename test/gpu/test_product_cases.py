@@ -121,7 +121,7 @@ def test_a_changed_operand_is_seen(monkeypatch, kernels):
     assert "a was written" in found
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize(
     ("regime", "value", "message"),
     [
@@ -179,6 +179,7 @@ def test_scales_of_the_next_block_are_seen(monkeypatch, kernels):
     assert "wrong" in (complaint(SCALED, case, kernels(SCALED), "emulator") or "")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("regime", ["integers", "cancelling", "one-hot"])
 def test_a_kernel_that_leaves_out_the_last_block_of_k_is_caught(monkeypatch, regime):
     monkeypatch.setattr(wgmma_kernel.emit, "ceil_div", wgmma_kernel.emit.div)

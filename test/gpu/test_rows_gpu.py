@@ -36,6 +36,7 @@ def test_the_numbers_are_those_of_numpy(group):
     assert [fault for fault in faults if fault] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "group", [pytest.param(g, marks=[] if g == "mma.sp" else [pytest.mark.slow]) for g in GROUPS]
 )
@@ -46,6 +47,7 @@ def test_the_kernels_assemble(group):
     assert all(kernel.resources.spill_stores == 0 for kernel in kernels.values())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "group", [pytest.param(g, marks=[pytest.mark.slow] if g.startswith("wgmma") else []) for g in GROUPS]
 )
@@ -62,7 +64,7 @@ def test_the_emulator_gives_the_numbers_of_numpy(group):
     assert [fault for fault in faults if fault] == []
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @EACH
 def test_a_wrong_number_is_seen(group):
     for case in GROUPS[group]()[:3]:
@@ -88,6 +90,7 @@ def test_every_shape_and_type_of_the_chip_is_there():
             )
 
 
+@pytest.mark.sampled(4)
 @EACH
 def test_registers_hold_the_whole_matrix(group):
     """What is put into registers comes out again."""

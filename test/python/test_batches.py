@@ -64,6 +64,7 @@ def test_a_batch_whose_rows_tma_cannot_copy():
     assert not wrong(of(64, 64, 64, 1), (3, 3, 3), (3, 33, 31, 71), "f32")
 
 
+@pytest.mark.slow
 def test_a_tile_written_to_another_product_is_caught(monkeypatch):
     """Planted: plain stores take the first matrix of the batch, which CTAs then write at once."""
     taken = product.member

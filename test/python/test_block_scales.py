@@ -119,7 +119,7 @@ def test_blocks_are_added_up_however_many_there_are(schedule, products):
         assert (d == a @ b.T).all(), blocks
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.slow
 @pytest.mark.parametrize("scaled", [True, False])
 @pytest.mark.parametrize(("warpgroups", "swap"), [(1, False), (1, True), (2, False), (2, True), (3, False)])
 def test_two_products_take_no_more_registers_than_there_are(warpgroups, swap, scaled):
@@ -219,6 +219,7 @@ def test_products_with_rows_of_their_own(schedule):
         assert np.isnan(d[number, -(-count // 128) * 128 :]).all()
 
 
+@pytest.mark.slow
 def test_scales_released_by_one_warp_for_all_are_caught(monkeypatch):
     """Planted: a stage is released as if only products had read it."""
     monkeypatch.setattr(wgmma_kernel, "WARPS", 1)
@@ -229,6 +230,7 @@ def test_scales_released_by_one_warp_for_all_are_caught(monkeypatch):
         emulated(kernel, Operands(128, 64, 1024), np.zeros((128, 64), np.float32))
 
 
+@pytest.mark.slow
 def test_scales_read_before_the_launch_before_is_done_are_caught(monkeypatch):
     """Planted: of the roles, the one that copies alone waits for what was queued before."""
     wait, roles = wgmma_kernel._await_launch_before, iter(("multiplying", "copying"))
@@ -240,6 +242,7 @@ def test_scales_read_before_the_launch_before_is_done_are_caught(monkeypatch):
         emulated(kernel, Operands(128, 64, 256), np.zeros((128, 64), np.float32))
 
 
+@pytest.mark.slow
 def test_a_stage_released_a_block_early_is_caught(monkeypatch):
     """Planted: a stage is released when its products start, as if they were done."""
     start, release = promoted._Blocks.start, wgmma_kernel.WgmmaKernel.release
@@ -266,7 +269,7 @@ def test_products_added_up_before_they_are_done_are_caught(monkeypatch):
         emulated(kernel, Operands(64, 64, 256), np.zeros((64, 64), np.float32))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("warpgroups", [1, 2])
 def test_a_scale_of_the_block_before_is_caught(monkeypatch, warpgroups):
     """Planted: B's scales aren't read ahead, so that each block has those of the one before."""

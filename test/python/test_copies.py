@@ -179,10 +179,12 @@ def planted(monkeypatch, module, name: str, value, **options) -> bool:
     return bool(run(LOADS, **options))
 
 
+@pytest.mark.slow
 def test_a_carry_between_digits_is_caught(monkeypatch):
     assert planted(monkeypatch, places, "point", lambda value, constant, *_: places.Point(value, constant))
 
 
+@pytest.mark.slow
 def test_matrices_in_another_order_are_caught(monkeypatch):
     assert planted(monkeypatch, lower_copies, "_lane_origin", lambda lane, origins: (0, 0))
 

@@ -50,7 +50,7 @@ def parameter(given, arrays):
     return emulator.Struct(len(raw), fields | ({at: raw[at:]} if at < len(raw) else {}))
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_gives_the_right_result(name):
     found = record(name)

@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
+import pytest
 from emulator_corpus import everywhere, launch, reals, rng, since
 
 BF16 = ml_dtypes.bfloat16
@@ -14,6 +15,7 @@ def each(function, *values):
     return np.array([function(*(float(v) for v in at)) for at in zip(*values, strict=True)])
 
 
+@pytest.mark.sampled(2)
 @everywhere
 def test_single_precision_functions(chip):
     x, y = reals(np.float32)
@@ -42,6 +44,7 @@ def test_single_precision_functions(chip):
     np.testing.assert_allclose(out, np.stack(want, axis=1), rtol=3e-6, atol=2e-6)
 
 
+@pytest.mark.sampled(2)
 @everywhere
 def test_fast_functions(chip):
     x, y = reals(np.float32)
@@ -61,6 +64,7 @@ def test_fast_functions(chip):
     np.testing.assert_allclose(out, np.stack(want, axis=1), rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.sampled(2)
 @everywhere
 def test_sine_of_large_angles(chip):
     x, _ = reals(np.float32)
@@ -77,6 +81,7 @@ def directed(value, exact, up):
     return near if float(near) <= exact else np.nextafter(near, np.float32(-np.inf))
 
 
+@pytest.mark.sampled(2)
 @everywhere
 def test_directed_rounding(chip):
     x, y = reals(np.float32)
@@ -111,6 +116,7 @@ def test_directed_rounding(chip):
         assert row[15] == directed(float(q.view(np.uint32)), int(q.view(np.uint32)), False)
 
 
+@pytest.mark.sampled(2)
 @everywhere
 def test_double_precision_functions(chip):
     x, y = reals(np.float64)
@@ -164,6 +170,7 @@ def test_halves(chip):
         np.testing.assert_allclose(out[:, at], want.astype(np.float16), rtol=2e-3, err_msg=f"number {at}")
 
 
+@pytest.mark.sampled(2)
 @since(80)
 def test_brains(chip):
     x, y = (v.astype(BF16) for v in reals(np.float32, 128))
@@ -185,6 +192,7 @@ def test_softmax(chip):
     np.testing.assert_allclose(out, e / e.sum(axis=1, keepdims=True), rtol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @since(100)
 def test_pairs_of_float32(chip):
     x, y = reals(np.float32, 128)

@@ -73,7 +73,7 @@ def unpack(rows, source):
     return out
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B"])
 @pytest.mark.parametrize("source", ["", "b6x16_p32", "b4x16_p64"])
 @pytest.mark.parametrize(("shape", "multicast", "lanes"), SHAPES)

@@ -32,7 +32,7 @@ def test_types(kind, a_type, b_type, d_type, a):
     check(Case(kind, 128, 32, a_type=a_type, b_type=b_type, d_type=d_type, a=a))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("kind", ["f16", "tf32", "f8f6f4", "i8"])
 @pytest.mark.parametrize(("group", "m", "n"), SHAPES)
@@ -56,6 +56,7 @@ def test_layouts(kind, name, swizzle, transpose):
     check(Case(kind, 128, 64, a_type=name, d_type=d_type, swizzle=(swizzle, swizzle), transpose=transpose))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("transpose", [(True, False), (False, True), (True, True)])
 def test_wide_atoms(transpose):
     swizzle = tuple("128B_32B" if t else "128B" for t in transpose)
@@ -83,6 +84,7 @@ def test_negation(kind, name, negate):
     check(Case(kind, 128, 32, a_type=name, negate=negate))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("group", "m"), [(1, 64), (1, 128), (2, 128), (2, 256)])
 def test_without_the_old_d(group, m):
     check(Case("f16", m, 32, a_type="f16", group=group), keeps=False)
@@ -97,6 +99,7 @@ def test_scaled_input(kind, power):
     np.testing.assert_array_equal(found, case.expected(factor=2.0**-power))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("group", "m"), [(1, 64), (1, 128), (2, 128), (2, 256)])
 def test_lanes_that_are_not_written(group, m):
     case = Case("f16", m, 32, a_type="f16", group=group)
@@ -110,6 +113,7 @@ def test_lanes_that_are_not_written(group, m):
     np.testing.assert_array_equal(found, np.where(masked, case.before, case.expected()))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("use", ["discard", "lastuse", "fill", "use"])
 def test_collectors_change_no_number(use):
     check(Case("f16", 128, 32, a_type="f16"), modifiers=f".collector::a::{use}")
@@ -150,7 +154,7 @@ SCALED = [
 ]
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize(("kind", "a_type", "b_type", "vec", "blocks", "name"), SCALED)
 @pytest.mark.parametrize(("group", "m", "n"), [(1, 128, 32), (1, 128, 256), (2, 128, 64), (2, 256, 64)])
 def test_block_scales(kind, a_type, b_type, vec, blocks, name, group, m, n):
@@ -179,6 +183,7 @@ def test_scale_addresses_with_the_scale_id_on_top():
     check(Case("mxf8f6f4", 128, 64, a_type="e4m3", scale=scale))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("kind", ["mxf8f6f4", "mxf4", "mxf4nvf4"])
 def test_scaled_operands_in_tensor_memory(kind, a):
@@ -228,7 +233,7 @@ SPARSE = [
 ]
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize(("kind", "name", "d_type", "selectors"), SPARSE)
 @pytest.mark.parametrize(("group", "m"), [(1, 64), (1, 128), (2, 128), (2, 256)])
@@ -251,7 +256,7 @@ def test_sparse_with_scales(kind, group, m):
 # Weight stationary
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("a", ["shared", "tensor"])
 @pytest.mark.parametrize("m", [32, 64, 128])
 @pytest.mark.parametrize("n", [64, 128])
@@ -264,6 +269,7 @@ def test_weight_stationary(kind, name, d_type, m, n, a, sparse):
     check(Case(kind, m, n, a_type=name, d_type=d_type, a=a, ws=True, sparse=sparse))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("use", ["b0::fill", "b1::use", "b2::lastuse", "b3::discard"])
 def test_buffers_change_no_number(use):
     check(Case("f16", 64, 64, a_type="f16", ws=True), modifiers=f".collector::{use}")
@@ -280,6 +286,7 @@ def mask_bits(count, start, first, skip, use):
     return (run * (count + len(run)))[start : start + count]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("m", "starts", "firsts"),
     [(128, (0, 0, 0, 0), (0, 0, 0, 0)), (64, (0, 0, 0, 0), (1, 0, 0, 0)), (32, (0, 1, 2, 1), (1, 1, 0, 0))],

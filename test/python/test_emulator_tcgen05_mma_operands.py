@@ -14,7 +14,7 @@ from weft.isa.tcgen05_descriptors import BlockScaledDescriptor
 SWIZZLES = ("none", "32B", "64B", "128B")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("major", ["kk", "km", "mk", "mm"])
 @pytest.mark.parametrize(("of_a", "of_b"), [(a, b) for a in SWIZZLES for b in SWIZZLES if a != b])
 def test_operands_with_swizzles_of_their_own(of_a, of_b, major):
@@ -44,6 +44,7 @@ def test_groups_that_lie_apart(swizzle, major):
     np.testing.assert_array_equal(out[0].view(np.float32).T, exact(a, b))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "name", "dtype"),
     [("f16", "bf16", ml_dtypes.bfloat16), ("tf32", "tf32", np.float32), ("i8", "s8", np.int8)],
@@ -77,6 +78,7 @@ def test_steps_along_k_of_matrices_whose_rows_run_fastest(swizzle):
     np.testing.assert_array_equal(out[0].view(np.float32).T, exact(a, b))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("swizzle", ["32B", "128B"])
 @pytest.mark.parametrize("major", ["k", "m"])
 @pytest.mark.parametrize("m", [128, 256])
@@ -233,6 +235,7 @@ UNWRITTEN = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("written", [False, True])
 @pytest.mark.parametrize("operand", list(UNWRITTEN))
 def test_operands_in_tensor_memory_that_nothing_wrote(operand, written):

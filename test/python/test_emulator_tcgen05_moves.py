@@ -75,7 +75,7 @@ def test_load(shape, num, packed):
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(("shape", "num", "packed"), FORMS)
 def test_store(shape, num, packed):
     count = PER_COUNT[shape] * num

@@ -191,7 +191,7 @@ KINDS = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @compiled(*KINDS)
 def test_products(name, chip):
     kind, out = KINDS[name]
@@ -232,6 +232,7 @@ def descriptor(array, meta):
     return [made, *shape, *strides]
 
 
+@pytest.mark.sampled(2)
 @compiled("descriptor_matmul", "descriptor_matmul_ws")
 def test_products_through_descriptors(name, chip):
     k = 128
@@ -243,7 +244,7 @@ def test_products_through_descriptors(name, chip):
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @compiled("persistent_matmul", "persistent_matmul_ws")
 def test_persistent_products(name, chip):
     m, n, k = 256, 128, 128
@@ -260,7 +261,7 @@ SCALED = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @compiled(*SCALED)
 def test_scaled_products(name, chip):
     kind, scale, group = SCALED[name]

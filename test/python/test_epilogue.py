@@ -107,7 +107,7 @@ class Product:
         return expected.compare(given["d"]).ratio
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", roles.ACTIVATIONS)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_every_activation_in_every_kernel(schedule, activation):
@@ -142,6 +142,7 @@ def test_sizes_that_nothing_divides():
         assert product.ratio(kernel, shape) <= 1.0, shape
 
 
+@pytest.mark.slow
 def test_a_bias_may_begin_anywhere():
     product = Product(added=(("bias", "bf16"),))
     kernel, given = product.compiled(SCHEDULES[0]), product.arrays((64, 64, 64))
@@ -283,6 +284,7 @@ def test_a_bias_of_other_columns_is_caught(monkeypatch):
     assert product.ratio(product.compiled(of(64, 64, 64)), (64, 64, 64)) > 1.0
 
 
+@pytest.mark.slow
 def test_pieces_that_change_places_are_caught(monkeypatch):
     made = epilogue.pieces
     monkeypatch.setattr(

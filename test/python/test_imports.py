@@ -1,6 +1,7 @@
 """Imports point left only: isa -> dialects -> passes -> stages -> tools; the emulator stands beside them."""
 
 import ast
+import functools
 import sys
 import tomllib
 from pathlib import Path
@@ -27,6 +28,7 @@ MODULES = {
 }
 
 
+@functools.cache
 def imports(source: str) -> set[str]:
     """The modules that `source` imports, anywhere in it; `from a import b` names a and a.b."""
     found: set[str] = set()

@@ -19,6 +19,7 @@ def taken(name: str) -> bool:
         return False
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES + NO_NAMES)
 def test_ptxas_takes_the_names_that_the_rule_takes(name):
     assert taken(name) == (function_complaint(name) is None) == (name in NAMES)

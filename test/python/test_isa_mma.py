@@ -47,7 +47,7 @@ def test_ptxas_agrees_on_a_sample_of_the_cross_product(family):
     assert not certify.disagreements(mma, family, points)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @by_family
 def test_every_form_assembles_from_its_ptx_version_on_and_not_before(family):
     assert not certify.version_faults(family)
@@ -100,6 +100,7 @@ def test_what_ptxas_takes_and_the_tables_lack_is_still_so():
         assert assembler.assemble([entry], chip) == [None]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("chip", ["sm_90a", "sm_120a"])
 def test_ptxas_takes_the_listed_selectors_and_no_others(chip):
     legal = [*mma.SPARSE.forms(chip), *mma.SPARSE_SCALED.forms(chip)]

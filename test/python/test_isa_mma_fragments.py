@@ -35,7 +35,7 @@ def fragment_fault(registers: Registers, bits: int) -> str | None:
     return None if layout.is_bijective({"laneid": 32, "m": each}) else f"{layout} isn't 32 lanes x {each}"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @by_family
 def test_fragments_hold_each_element_once_and_fill_their_registers(family):
     faults = [

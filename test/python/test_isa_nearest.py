@@ -43,7 +43,7 @@ def whole(texts):
         yield found, *spelled
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", list(FAMILIES))
 def test_what_is_near_is_whole_and_legal_to_the_tables(name):
     for found, verdict, chip, version in illegal(name, 40, 3):
@@ -51,7 +51,7 @@ def test_what_is_near_is_whole_and_legal_to_the_tables(name):
             assert written.judge(near, chip, version) is None, (found, near, chip, version)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("name", list(FAMILIES))
 def test_only_what_has_nothing_near_on_a_chip_lacks_it(name):
     for found, verdict, chip, version in illegal(name, 40, 4):

@@ -36,7 +36,7 @@ F16 = Mma("f16", 1)
 LLVM_PTX = (9, 0)  # the newest that LLVM 22.1 writes
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(18)
 @FAMILIES
 def test_ptxas_agrees(family):
     count = 300 if family.name.startswith("tcgen05.mma") else 75
@@ -45,7 +45,7 @@ def test_ptxas_agrees(family):
     assert certify.disagreements(tcgen05, family, points) == []
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @FAMILIES
 def test_ptx_versions_are_the_first(family):
     few = dict(list(family.table.items())[:: max(1, len(family.table) // 60)])

@@ -76,7 +76,7 @@ def launch(ptx, name, said, given):
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_kernel_runs_by_what_is_said_of_its_launch(schedule):
     kernel = weft.compile(text(schedule), arch="sm_90a")

@@ -12,7 +12,7 @@ from weft.errors import WeftError
 from weft.layout import AXES, SWIZZLES, Iter, Layout, LayoutError, flatten, row_major, unflatten
 
 # Brute force takes as long as the layout is large.
-unhurried = settings(deadline=None)
+unhurried = settings(deadline=None, max_examples=30)
 
 parse = Layout.parse
 C_FRAGMENT = parse("S[(2,8,4,2):(2,4@laneid,1@laneid,1)]")

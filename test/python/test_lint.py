@@ -362,7 +362,7 @@ def test_what_an_operation_of_another_release_says_is_not_judged(tmp_path, capsy
 # Agreement with the tables
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("family", tables.FAMILIES, ids=lambda family: family.name)
 def test_every_legal_form_is_legal_as_it_is_written(family):
     for form, support in family.table.items():
@@ -370,7 +370,7 @@ def test_every_legal_form_is_legal_as_it_is_written(family):
         assert written.judge(found, min(support.chips), support.ptx) is None, found
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("table", tables.TABLES, ids=lambda table: table.name)
 def test_lint_says_of_a_form_what_its_table_says(table):
     for family in (family for family in table.families if family.axes):
@@ -453,7 +453,7 @@ OPCODES = st.builds(
 PUNCTUATION = st.text(alphabet='{}[],;%r1p0-x. \n/*"@!', max_size=30)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(OPCODES, PUNCTUATION), max_size=4), st.sampled_from([None, *CHIPS]))
 def test_nothing_that_looks_like_ptx_breaks_it(parts, chip):
     text = "".join(f"{opcode} {rest}" for opcode, rest in parts)
@@ -461,7 +461,7 @@ def test_nothing_that_looks_like_ptx_breaks_it(parts, chip):
         assert json.loads(finding.json())["line"] >= 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_change_of_a_few_characters_breaks_it(data):
     form = data.draw(

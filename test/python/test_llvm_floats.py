@@ -58,7 +58,7 @@ def patterns(kind: str) -> np.ndarray:
     return np.concatenate(few).view(dtype)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", list(TYPES))
 def test_every_constant_keeps_its_bits(kind):
     values = patterns(kind)
@@ -98,6 +98,7 @@ def stored(kind: str, count: int, body: str, *others: np.ndarray) -> np.ndarray:
     return out
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", list(TYPES))
 def test_constants_of_a_kernel_are_the_nearest_numbers(kind):
     values = [v for value in (0.0, *VALUES) if len(of(kind, [value])) for v in (value, -value)]
@@ -110,6 +111,7 @@ def test_constants_of_a_kernel_are_the_nearest_numbers(kind):
     np.testing.assert_array_equal(bits(stored(kind, len(values), body)), bits(wanted))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", list(TYPES))
 @pytest.mark.parametrize("splat", [True, False])
 def test_constants_of_vectors_are_the_nearest_numbers(kind, splat):
@@ -186,7 +188,7 @@ def test_constants_are_found_everywhere_and_nothing_else_is():
     assert ".visible .func" in codegen.to_ptx(text, "sm_80", (8, 4)).ptx
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("name", ["alpha", "beta"])
 def test_any_alpha_and_beta_scale_a_product(name, value):

@@ -282,7 +282,7 @@ def both_routes(tmp_path_factory):
     return routes(tmp_path_factory.mktemp("upstream"), lambda family: sample(family, FEW))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @EACH
 def test_both_routes_call_the_same_intrinsics(family, both_routes):
     found = [rest for which, *rest in both_routes.values() if which is family]
@@ -320,6 +320,7 @@ def pair_of(family):
     return next(pair for pair in PAIRS if pair.ours.family is family)
 
 
+@pytest.mark.slow
 def test_what_is_called_broken_is(monkeypatch, tmp_path):
     """Where upstream is mended, the pair needs no `broken` any more."""
     for family, forms, chip, wrong in (
@@ -384,6 +385,7 @@ UNSAID = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("family", "form", "chip"), UNSAID, ids=lambda value: getattr(value, "ptx", ""))
 def test_what_upstream_cannot_say_is_assembled_from_ours(family, form, chip):
     made = run("weft-to-nvvm", built(family, [form], chip))
@@ -449,6 +451,7 @@ def mma_sync(a, b, k, registers):
 FOUR_TWO, TWO_ONE = ("%n, %n, %n, %n", "%n, %n"), ("%n, %n", "%n")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("chip", "body", "spelled"),
     [

@@ -56,6 +56,7 @@ def test_batches_of_any_size():
     assert (weft.matmul(swapped, b[1], transpose_b=True) == doubles(a) @ doubles(b[1]).T).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("beta", [None, 1.0])
 def test_nothing_but_the_result_is_written(beta):
     a, b, memory = small(20, 32), small(21, 32), small(22, 43, dtype=BF16)
@@ -94,6 +95,7 @@ def test_groups_of_any_size(dtype):
         assert (many[number, :count] == want).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_a_with_k_outside_of_any_size(transpose_b):
     a, b = small(37, 21, dtype=np.float16), small(*((19, 37) if transpose_b else (37, 19)), dtype=np.float16)

@@ -82,7 +82,7 @@ def test_results_are_new_and_of_their_own(driver):
     assert len({made.address for made in found}) == 3 and len(multiply.plans) == 1
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "other",
     [

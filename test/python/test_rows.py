@@ -96,7 +96,7 @@ def text_of(family, form, chip):
     return text
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @EACH
 def test_every_row_becomes_its_instruction(family):
     assert faults(placed(family, sample(family))) == []

@@ -59,7 +59,7 @@ def test_sums_take_the_place_of_the_stages():
     assert kernel.shared_bytes == split.shared_bytes(f32)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "schedule", [of(64, 32, 64, 1, splits=2), of(64, 16, 64, 1, splits=2, swap=True)], ids=str
 )
@@ -72,6 +72,7 @@ def test_rows_of_d_that_wide_stores_cannot_write(schedule, columns):
         assert not product.wrong(kernel, (72, columns, 136))
 
 
+@pytest.mark.slow
 def test_sums_that_are_put_down_before_all_have_read_the_stages_are_caught(monkeypatch):
     """Planted: no barrier between the last products of one warpgroup and the sums of another."""
     monkeypatch.setattr(wgmma_kernel.WgmmaKernel, "_meet_all", lambda self: None)
@@ -130,6 +131,7 @@ def launched(kernel: weft.Kernel) -> tuple[np.ndarray, int]:
     return d, report.counters["atom"]
 
 
+@pytest.mark.slow
 def test_who_stops_to_wait_leaves_its_share_to_the_last(monkeypatch):
     """Four CTAs have eight parts: the first waits for one that comes when it has gone on itself. Bits don't
     depend on who adds up; four warps of each part arrive, the last of them turn a counter, and who stops says
@@ -143,7 +145,7 @@ def test_who_stops_to_wait_leaves_its_share_to_the_last(monkeypatch):
     assert np.isfinite(waiting).all() and np.array_equal(waiting, stopping)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("multiprocessors", [4, 8])
 def test_parts_of_a_tile_run_at_the_same_time(monkeypatch, multiprocessors):
     """Of four tiles of four parts one fits, or two: no warp stops to wait."""
@@ -152,6 +154,7 @@ def test_parts_of_a_tile_run_at_the_same_time(monkeypatch, multiprocessors):
     assert atoms == 4 * 4 * (4 + 1)
 
 
+@pytest.mark.slow
 def test_a_share_that_nobody_claims_is_caught(monkeypatch):
     """Planted: who stops doesn't say so."""
     monkeypatch.setattr(
@@ -161,6 +164,7 @@ def test_a_share_that_nobody_claims_is_caught(monkeypatch):
     assert product.wrong(product.compiled(of(64, 64, 64, 1, 3, global_splits=8)), (64, 64, 1024))
 
 
+@pytest.mark.slow
 def test_sums_of_parts_that_are_read_before_all_are_there_are_caught(monkeypatch):
     """Planted: nobody waits, not even for parts that its own CTA has yet to multiply."""
     monkeypatch.setattr(lower_claims._Claim, "made", lambda self: self.own)

@@ -92,7 +92,7 @@ SCHEDULES = [
 ]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 @pytest.mark.parametrize("outputs", ["bf16", "f32"])
 def test_every_block_and_epilogue(schedule, outputs):
@@ -104,7 +104,7 @@ def test_every_block_and_epilogue(schedule, outputs):
         assert not product.wrong(kernel, shape), shape
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("product", "schedule"),
     [
@@ -175,6 +175,7 @@ def test_ctas_need_not_run_at_the_same_time(monkeypatch):
     assert np.abs(patient - right).max() < 1e-3
 
 
+@pytest.mark.slow
 def test_a_first_part_that_does_not_wait_is_caught(monkeypatch):
     """Planted: it takes the others for there."""
     monkeypatch.setattr(lower_claims._Counter, "look", lambda self, enough: lower_claims.emit.value(0))
@@ -184,6 +185,7 @@ def test_a_first_part_that_does_not_wait_is_caught(monkeypatch):
         emulated(Product("bf16", "f32").compiled(SMALL), *MANY)
 
 
+@pytest.mark.slow
 def test_slots_that_are_another_tiles_are_caught(monkeypatch):
     parts = stream_order.StreamOrder.parts
     monkeypatch.setattr(
@@ -194,6 +196,7 @@ def test_slots_that_are_another_tiles_are_caught(monkeypatch):
         emulated(Product("bf16", "f32").compiled(SMALL), (576, 64, 576), 40)
 
 
+@pytest.mark.slow
 def test_a_part_that_is_left_out_is_caught(monkeypatch):
     """Planted: the run of a CTA ends a block early."""
     order = stream_order.StreamOrder.of

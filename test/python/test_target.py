@@ -32,7 +32,7 @@ def test_a_multiprocessor_holds_what_one_cta_can_have():
         assert chip.registers == 65536 and chip.sm_threads % 512 == 0 and 1024 <= chip.sm_threads <= 2048
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", [n for n in CHIPS if CHIPS[n].number >= 75])
 def test_ptxas_knows_each_chip_from_its_ptx_version_on(name):
     """The first version that names the chip assembles, the one before doesn't."""

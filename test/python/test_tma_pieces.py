@@ -52,7 +52,7 @@ def written(kind, pieces):
     return found.reshape(rows, columns, size)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("size", ELEMENTS)
 @pytest.mark.parametrize("row_bytes", [32, 64, 96, 128, 160, 192, 256, 384, 512])
 def test_every_byte_is_written_once_where_the_layout_has_it(row_bytes, size):

@@ -100,6 +100,7 @@ def test_the_whole_nest_runs_with_the_older_form_on_the_older_chip():
     assert not wrong(kernel, 16, 8, 16)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_120"])
 def test_the_demonstration_assembles(arch):
     kernel = weft.compile(EXAMPLES / "warp_gemm.mlir", arch=arch)

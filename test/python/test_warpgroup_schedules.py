@@ -102,7 +102,7 @@ SCHEDULES = (
 UNIFORM = (*SCHEDULES, of(128, 128, 64, global_splits=2), of(64, 64, 64, 1, 4, global_splits=2))
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("schedule", UNIFORM, ids=str)
 def test_descriptors_are_reckoned_in_uniform_registers(schedule):
     """Brought there from others, the two of each of a product's instructions would take up to four more."""
@@ -110,7 +110,7 @@ def test_descriptors_are_reckoned_in_uniform_registers(schedule):
     assert len(found) <= 3, "\n".join(found)  # those of a barrier's place
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_a_product_is_right_in_every_schedule(schedule):
     product = Product()
@@ -123,7 +123,7 @@ def test_a_product_is_right_in_every_schedule(schedule):
         assert not product.wrong(kernel, shape), shape
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("seed", [*range(12), 46])
 def test_warps_may_run_in_any_order(seed):
     """Groups of warps part at a barrier and meet at a product: two of them may have lanes of one warp."""
@@ -169,7 +169,7 @@ def test_types_that_only_warpgroups_multiply(inputs, outputs, depth):
 PROMOTED = Product("f8E4M3FN", "bf16", promote=True)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schedule",
     [
@@ -211,7 +211,7 @@ def test_rows_that_tma_cannot_copy_need_types_that_mma_multiplies():
         product.wrong(product.compiled(of(64, 64, 128, 1)), (64, 64, 130))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("outputs", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize(
     "schedule", [of(128, 64, 64), of(64, 64, 64, 1, swap=True), of(64, 32, 64, 1, splits=2)], ids=str
@@ -236,6 +236,7 @@ def test_a_cluster_shares_a_block():
     assert kernel.dimensions(views, multiprocessors=2)[0] == (400, 1, 1)
 
 
+@pytest.mark.slow
 def test_ctas_that_share_copies_come_in_whole_clusters():
     kernel = Product().compiled(of(64, 64, 64, 1, cluster=(2, 2)))
     assert kernel.launch.cluster == (4, 1, 1) and "multicast::cluster" in kernel.ptx
@@ -310,12 +311,14 @@ def test_what_cannot_be_lowered_is_refused(schedule, types, message):
     assert message in (schedule.complaint(Types(*types), Target.of("sm_90a")) or "")
 
 
+@pytest.mark.slow
 def test_a_kernel_that_leaves_out_the_last_block_of_k_is_caught(monkeypatch):
     monkeypatch.setattr(wgmma_kernel.emit, "ceil_div", wgmma_kernel.emit.div)
     product = Product()
     assert product.wrong(product.compiled(of(64, 64, 64, 1)), (64, 64, 136))
 
 
+@pytest.mark.slow
 def test_a_stage_released_before_its_product_is_done_is_caught(monkeypatch):
     """Planted: the wait of each block lets its own product run on, so that the copies overtake it."""
     wait = wgmma_kernel.tile.wait_gemm
@@ -332,7 +335,7 @@ def test_sums_read_before_their_wait_are_caught(monkeypatch):
         Product().wrong(Product().compiled(of(64, 64, 64, 1, 2)), (64, 64, 64))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     "schedule", [of(128, 64, 64), of(64, 64, 64, 1, 4), of(64, 24, 64, 1, 4, swap=True)], ids=str
 )
@@ -353,6 +356,7 @@ def test_what_lies_beside_d_stays(schedule, outputs, columns):
     assert (whole[:, :columns] == want).all() and (whole[:, columns:] == whole.dtype.type(7)).all()
 
 
+@pytest.mark.slow
 def test_a_copy_before_the_launch_before_is_done_is_caught(monkeypatch):
     """Planted: no role waits for what was queued before."""
     monkeypatch.setattr(wgmma_kernel, "_await_launch_before", lambda: None)
@@ -361,6 +365,7 @@ def test_a_copy_before_the_launch_before_is_done_is_caught(monkeypatch):
         product.wrong(product.compiled(of(64, 64, 64, 1)), (64, 64, 64))
 
 
+@pytest.mark.slow
 def test_a_cluster_is_launched_whole_on_fewer_multiprocessors():
     """A cluster of eight CTAs on a GPU, or in the emulator, of four multiprocessors."""
     product = Product()
