@@ -62,9 +62,10 @@ def supervised(tool: str, body: Callable[[], int]) -> int:
         if status < 0:  # it had no time to say so
             cli.tell_interrupted(tool)
         return 128 + signal.SIGINT
-    if status < 0 and -status not in _TOLD:
-        signal.signal(-status, signal.SIG_DFL)
-        os.kill(os.getpid(), -status)
+    # Asked to end, it ends by what it was asked with, also where the work had to be killed for it.
+    if status < 0 and (interrupted or -status not in _TOLD):
+        signal.signal(interrupted or -status, signal.SIG_DFL)
+        os.kill(os.getpid(), interrupted or -status)
     if status < 0:
         cli.report([_death(-status, phase.read(memory), _text(said), cli.kept_read(given))], tool)
         return 1

@@ -25,7 +25,8 @@ def pair(name, ours, theirs):
 def test_the_time_of_calls_is_measured_in_turns_and_compared():
     seen = []
     (figure,) = host.measure([pair("f / g", 0.0002, 0.0004)], 3, lambda *done: seen.append(done))
-    assert 200 < figure.ours < 600 and 400 < figure.theirs < 1200 and figure.ratio < 0.9
+    # A busy machine sleeps longer.
+    assert 200 < figure.ours < 20_000 and 400 < figure.theirs < 40_000 and figure.ratio < 0.9
     assert seen == [(0, 1)]
 
 

@@ -17,7 +17,7 @@ from weft.isa.types import ELEMENT_TYPES
 FAMILIES = {family.name: family for family in mma.FAMILIES}
 FORMS = [(family, form) for family in mma.FAMILIES for form in family.forms()]
 F64_SHAPES = ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")
-SAMPLE = 2000
+SAMPLE = 800
 by_family = pytest.mark.parametrize("family", mma.FAMILIES, ids=list(FAMILIES))
 
 

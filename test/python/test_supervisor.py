@@ -188,9 +188,14 @@ def test_an_interrupt_ends_what_never_returns_to_python(tmp_path: Path) -> None:
     assert process.returncode == 130
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_other_signals_end_both_processes(number: int, tmp_path: Path) -> None:
-    process = started(PLANTED.format(work="print('begun', flush=True); time.sleep(60)"), folder=tmp_path)
+@pytest.mark.parametrize(
+    ("number", "heeded"), [(signal.SIGTERM, True), (signal.SIGHUP, True), (signal.SIGTERM, False)]
+)
+def test_other_signals_end_both_processes(number: int, heeded: bool, tmp_path: Path) -> None:
+    """Also where the work doesn't heed one and has to be killed."""
+    ignoring = "" if heeded else f"import signal; signal.signal({number:d}, signal.SIG_IGN); "
+    work = f"{ignoring}print('begun', flush=True); time.sleep(60)"
+    process = started(PLANTED.format(work=work), folder=tmp_path)
     assert process.stdout is not None and process.stdout.readline() == "begun\n"
     process.send_signal(number)
     assert process.communicate(timeout=60) == ("", "")
