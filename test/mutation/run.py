@@ -4,18 +4,21 @@
     python test/mutation/run.py cover --processes 2       which tests run which lines; build/mutation has it
     python test/mutation/run.py try --count 500 --seed 1  mutants at random, each in a copy of the checkout
 
-`try` runs the tests that run a mutant's line, the quickest first, until one fails. It prints the survivors
-and leaves all outcomes in build/mutation/outcomes-SEED.jsonl, where a later run goes on. A survivor is a test
-to write, unless the change makes no difference: `equivalent.txt` lists those, each with its reason.
+`try` runs the tests that run a mutant's line, the quickest first, until one fails; for a line of a pass, then
+lit's tests of passes. It prints the survivors and leaves all outcomes in build/mutation/outcomes-SEED.jsonl,
+where a later run goes on. A survivor is a test to write, unless the change makes no difference:
+`equivalent.txt` lists those, each with its reason.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -26,7 +29,7 @@ from mutants import Mutant
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "mutation"
 _MOST_TESTS = 40
-_PATIENCE_SECONDS = 240
+_PATIENCE_SECONDS = 100
 _ALL_PASSED = 0  # a status of pytest
 
 
@@ -91,17 +94,24 @@ def copy(number: int) -> Path:
         shutil.copy(ROOT / name, made / name)
     for name in ("dialects", "passes", "tools"):
         (made / "python" / "weft" / name).symlink_to(f"../../{name}")
+    # Bytecode of the rest, so that a mutant costs little more than its tests.
+    pytest(made, "--collect-only", keep_bytecode=True)
     return made
 
 
-def pytest(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def pytest(place: Path, *arguments: str, keep_bytecode: bool = False) -> subprocess.CompletedProcess[str]:
     """Runs pytest over a copy; raises TimeoutExpired."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *arguments]
+    return run(place, command, keep_bytecode)
+
+
+def run(place: Path, command: list[str], keep_bytecode: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs a command over a copy; raises TimeoutExpired."""
     environment = os.environ | {
         "PYTHONPATH": str(place / "python"),
         "WEFT_CACHE_DIR": str(place / "cache"),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONDONTWRITEBYTECODE": "" if keep_bytecode else "1",
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *arguments]
     return subprocess.run(
         command,
         cwd=place,
@@ -117,15 +127,14 @@ def outcome(mutant: Mutant, tests: list[str], place: Path) -> str:
     """What the tests say of a mutant in a copy of the checkout: "killed", "survived" or "timeout"; "broken"
     where the test that fails does so without the mutant, too.
     """
-    file = place / mutant.path
-    kept = file.read_text("utf-8")
-    file.write_text(mutant.text, "utf-8")
     try:
-        done = pytest(place, "-x", *tests)
+        with _changed(place / mutant.path, mutant.text):
+            done = pytest(place, "-x", *tests)
+            if done.returncode == _ALL_PASSED and mutant.path.startswith("passes/"):
+                done = run(place, [str(Path(sys.executable).parent / "lit"), "-q", "test/passes"])
+                return "survived" if done.returncode == _ALL_PASSED else "killed"
     except subprocess.TimeoutExpired:
         return "timeout"
-    finally:
-        file.write_text(kept, "utf-8")
     if done.returncode == _ALL_PASSED:
         return "survived"
     failed = re.findall(r"^(?:FAILED|ERROR) (\S+\.py(?:::\w+)?)", done.stdout, re.MULTILINE)
@@ -133,6 +142,19 @@ def outcome(mutant: Mutant, tests: list[str], place: Path) -> str:
         return "broken"
     _sound.update(failed[:1])
     return "killed"
+
+
+@contextlib.contextmanager
+def _changed(file: Path, text: str) -> Iterator[None]:
+    """Has another text in a file for a while, and a time by which no bytecode is taken for its own."""
+    kept, times = file.read_text("utf-8"), file.stat()
+    file.write_text(text, "utf-8")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns + 10**12))
+    try:
+        yield
+    finally:
+        file.write_text(kept, "utf-8")
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
 _sound: set[str] = set()
