@@ -7,6 +7,7 @@ import pytest
 from weft.isa import assembler, certify, mutations, scan, tables, written
 from weft.isa.assembler import LAST, VERSIONS, Entry
 from weft.isa.chips import CHIPS
+from weft.isa.family import _apart
 
 FAMILIES = {family.name: (table, family) for table in tables.TABLES for family in table.families}
 
@@ -41,6 +42,24 @@ def whole(texts):
         spelled = tables.read(found.opcode, found.operands)
         assert spelled is not None, text
         yield found, *spelled
+
+
+def distance(family, form, other):
+    """On how many axes two forms differ, on which, and how far the numbers in them are apart."""
+    pairs = [(getattr(form, axis), getattr(other, axis)) for axis in family.axes]
+    differs = [a != b for a, b in pairs]
+    return sum(differs), differs, [_apart(a, b) for a, b in pairs]
+
+
+@pytest.mark.parametrize("name", ["mma.sync", "wgmma.mma_async", "tcgen05.mma.block_scale"])
+def test_the_closest_forms_are_those_that_differ_least(name):
+    table, family = FAMILIES[name]
+    points = certify.sample(family, table.near.get(name, {}), 25, ["sm_90a", "sm_100a"], seed=2)
+    for form, chip in points:
+        legal = [near for near, support in family.table.items() if chip in support.chips]
+        nearest = sorted(legal, key=lambda near: distance(family, form, near))
+        for most in (1, 6):
+            assert family.closest(form, chip, most) == nearest[:most], (form, chip)
 
 
 @pytest.mark.sampled(15)

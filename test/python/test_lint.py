@@ -1,5 +1,6 @@
 """`weft lint`: what is found in a text, and what is said about it."""
 
+import difflib
 import json
 import random
 import string
@@ -10,9 +11,10 @@ from assembling import assembles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.isa import assembler, certify, scan, tables, written
+from weft.isa import assembler, certify, computed, scan, tables, written
 from weft.isa.chips import CHIPS
 from weft.isa.opcodes import OTHER
+from weft.isa.operands import NOTHING_DECLARED
 from weft.tools import findings, weft
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -367,6 +369,7 @@ def test_what_an_operation_of_another_release_says_is_not_judged(tmp_path, capsy
 def test_every_legal_form_is_legal_as_it_is_written(family):
     for form, support in family.table.items():
         (found,) = scan.instructions(certify.Entry.of(form).line)
+        assert tables.read(found.opcode, found.operands) == (family, form)
         assert written.judge(found, min(support.chips), support.ptx) is None, found
 
 
@@ -432,6 +435,23 @@ def test_twenty_thousand_instructions_take_less_than_a_second(lines):
     assert time.process_time() - started < 1
     assert len(found) == 20_000
     assert not any(finding.verdict for finding in found)
+
+
+def test_many_equal_mistakes_are_looked_into_once(monkeypatch):
+    searched = []
+    monkeypatch.setattr(difflib, "get_close_matches", lambda word, *rest: searched.append(word) or [])
+    lines = [F16_LINE.replace("%r5", "%q5").replace("%f0", f"%f{i}") for i in range(30)]
+    found = findings.lint_ptx(kernel("sm_90a", [*lines, *["foo.bar 1;"] * 5]))
+    rules = [finding.verdict.rule for finding in found]
+    assert rules == ["undeclared"] * 30 + ["instruction"] * 5
+    assert len(searched) == len(set(searched)) == 2
+
+
+def test_a_process_that_reads_many_texts_keeps_few_words(monkeypatch):
+    monkeypatch.setattr(computed, "_MOST_KEPT", 8)
+    for i in range(30):
+        findings.lint_ptx(f"ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%x{i}, %y}}, [%r{i}];", "sm_90a")
+    assert len(NOTHING_DECLARED.kinds) <= 8 and len(NOTHING_DECLARED.signatures) <= 8
 
 
 # Text that is no PTX

@@ -5,6 +5,7 @@ that one CTA can opt in to (CUDA C++ Programming Guide, "Technical Specification
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 KIB = 1024
 # On every chip:
@@ -127,6 +128,7 @@ def can_run(chip: str, target: str) -> bool:
     return given >= wanted and (variant != "f" or given // 10 == wanted // 10)
 
 
+@cache
 def since(first: str) -> ChipSet:
     """`first` and every later chip, with all variants: what PTX calls "sm_XY or higher"."""
     return frozenset(c.name for c in CHIPS.values() if c.number >= CHIPS[first].number)
@@ -137,6 +139,7 @@ def only(*names: str) -> ChipSet:
     return frozenset(CHIPS[name].name for name in names)
 
 
+@cache
 def describe(chips: ChipSet) -> str:
     """A chip set in words: `sm_80 or later`, or the names in the order of the table."""
     names = [name for name in CHIPS if name in chips]

@@ -1,9 +1,16 @@
-"""Properties that are computed once."""
+"""What is computed once and kept: properties, and caches of bounded size."""
 
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
 
 _T = TypeVar("_T")
+_MOST_KEPT = 1 << 15
+
+
+def make_room(cache: dict[Any, Any]) -> None:
+    """Empties a cache that is full. A process that reads many texts would otherwise keep words of all."""
+    if len(cache) >= _MOST_KEPT:
+        cache.clear()
 
 
 class computed(Generic[_T]):

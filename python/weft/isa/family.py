@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from heapq import nsmallest
 from typing import Generic, Protocol, TypeVar
 
 from weft.isa.chips import CHIPS, ChipSet, describe
@@ -137,10 +136,10 @@ class _Index(Generic[F]):
         """The forms that agree with `form` on most axes, among equals those that differ on the last, and of
         those the ones whose numbers are nearest.
         """
+        agreeing = [self.having[axis].get(getattr(form, axis), 0) for axis in self.axes]
         # Bit i of the planes, the lowest first, is the number of axes on which the i-th form agrees.
         planes = [0] * len(self.axes).bit_length()
-        for axis in self.axes:
-            carry = self.having[axis].get(getattr(form, axis), 0)
+        for carry in agreeing:
             for place, plane in enumerate(planes):
                 planes[place], carry = plane ^ carry, plane & carry
         found: list[F] = []
@@ -148,16 +147,24 @@ class _Index(Generic[F]):
             level = (1 << len(self.forms)) - 1
             for place, plane in enumerate(planes):
                 level &= plane if count >> place & 1 else ~plane
-            alike = self.members(level)
-            found += nsmallest(most, alike, key=lambda f: self._distance(f, form))
-            if len(found) >= most:
-                break
-        return found[:most]
+            for alike in _split(level, agreeing):
+                found += sorted(self.members(alike), key=lambda near: self._distance(near, form))
+                if len(found) >= most:
+                    return found[:most]
+        return found
 
-    def _distance(self, form: F, other: F) -> tuple[list[bool], list[int]]:
-        """On which axes two forms differ, and by how much."""
-        pairs = [(getattr(form, axis), getattr(other, axis)) for axis in self.axes]
-        return [a != b for a, b in pairs], [_apart(a, b) for a, b in pairs if a != b]
+    def _distance(self, form: F, other: F) -> list[int]:
+        """How far two forms are apart on each axis."""
+        return [_apart(getattr(form, axis), getattr(other, axis)) for axis in self.axes]
+
+
+def _split(found: int, sets: Sequence[int]) -> Iterator[int]:
+    """The parts of a set that are in the same of `sets`, those that are in the first of them first."""
+    if found and sets:
+        yield from _split(found & sets[0], sets[1:])
+        yield from _split(found & ~sets[0], sets[1:])
+    elif found:
+        yield found
 
 
 @lru_cache(maxsize=1 << 16)
@@ -172,8 +179,8 @@ class Family(Generic[F]):
     """The table of one instruction: every legal form and where it is legal.
 
     `legal` generates the table; `rules` are checked before it and speak of what a difference of axes can't
-    say; `parse` gives the form that a PTX opcode and its operands (their text) spell, legal or not, and None
-    for another instruction.
+    say; `parse` gives the form that a PTX opcode and its operands spell, legal or not, and None for another
+    instruction. Of an operand's text it may look at the first character and the number of commas.
     """
 
     name: str
@@ -207,6 +214,16 @@ class Family(Generic[F]):
     @computed
     def _chips(self) -> ChipSet:
         return frozenset().union(*(s.chips for s in self.table.values()))
+
+    def since(self, chip: str | None = None) -> Version | None:
+        """The first PTX version with a form for a chip (for any chip); None where the chip has none."""
+        if chip not in self._since:
+            self._since[chip] = min((self.table[form].ptx for form in self.forms(chip)), default=None)
+        return self._since[chip]
+
+    @computed
+    def _since(self) -> dict[str | None, Version | None]:
+        return {}
 
     @computed
     def _indices(self) -> dict[tuple[str | None, Version | None], _Index[F]]:

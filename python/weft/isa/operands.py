@@ -4,18 +4,19 @@ constants, and the registers that the text declares.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.isa import scope as scopes
 from weft.isa.assembler import ptx_registers
+from weft.isa.computed import make_room
 from weft.isa.constants import value_of
 from weft.isa.family import Registers, Verdict
 from weft.isa.identifiers import NAME
 from weft.isa.register_types import Accepted, accepted
 from weft.isa.scan import listed, split_operands
 from weft.isa.scope import Scope, Symbols
-from weft.isa.suggest import did_you_mean
 
 _NAME = re.compile(rf"(?:{NAME})(?:\.\w+)?", re.ASCII)
 _BASE = re.compile(r"([^+.]*?)\s*(?:\+\s*([-+]?\s*[\w%$.]+)\s*)?", re.ASCII)
@@ -30,14 +31,17 @@ _FLOATS = {".f16", ".f16x2", ".f32", ".f64"}
 _ALIKE = {".u8": ".s8", ".u16": ".s16", ".u32": ".s32", ".u64": ".s64"}
 
 
-class Slot(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Slot:
     """One operand that `form.assembly` lists: the bracket or brace around it, and the form's operands in it
-    with what may be written for each.
+    with what may be written for each. Forms share those that are equal.
     """
 
     bracket: str
     wanted: tuple[Registers, ...]
     accepted: tuple[Accepted, ...]
+    known: dict[str, bool] = field(default_factory=dict)
+    """Whether an operand fits, by its signature."""
 
 
 def operands_verdict(
@@ -53,14 +57,23 @@ def operands_verdict(
             "operands", f"takes {_counted(len(slots), 'operand')}, got {len(operands)}", _shown(form)
         )
     for slot, operand in zip(slots, operands, strict=True):
-        if verdict := _slot_verdict(form, slot, operand, scope or NOTHING_DECLARED):
-            return verdict
+        if not _fits(form, slot, operand, scope or NOTHING_DECLARED):
+            return _slot_verdict(form, slot, operand, scope or NOTHING_DECLARED)
     return None
 
 
 def fits(family: str, form: Any, at: int, operand: str, scope: Scope | None = None) -> bool:
     """Whether an operand may be the n-th of a legal form, from 0."""
-    return _slot_verdict(form, _slots(family, form)[at], operand, scope or NOTHING_DECLARED) is None
+    return _fits(form, _slots(family, form)[at], operand, scope or NOTHING_DECLARED)
+
+
+def _fits(form: Any, slot: Slot, operand: str, scope: Scope) -> bool:
+    kind = signature(operand, scope)
+    known = slot.known.get(kind)
+    if known is None:
+        make_room(slot.known)
+        known = slot.known[kind] = _slot_verdict(form, slot, operand, scope) is None
+    return known
 
 
 def signature(operand: str, scope: Scope) -> str:
@@ -77,6 +90,7 @@ def signature(operand: str, scope: Scope) -> str:
             found = f"[{_address_kind(inside.strip(), scope)}"
         else:
             found = scope.kind(operand)
+        make_room(scope.signatures)
         scope.signatures[operand] = found
     return found
 
@@ -91,7 +105,12 @@ def _slots(family: str, form: Any) -> tuple[Slot, ...]:
 def _slot(family: str, form: Any, named: dict[str, Registers], text: str) -> Slot:
     wanted = tuple(named[name] for name in re.findall("\0(\\w+)\0", text))
     bracket = text[0] if text[0] in "[{" else ""
-    return Slot(bracket, wanted, tuple(accepted(family, form, one) for one in wanted))
+    return _shared_slot(bracket, wanted, tuple(accepted(family, form, one) for one in wanted))
+
+
+@lru_cache(maxsize=1 << 12)
+def _shared_slot(bracket: str, wanted: tuple[Registers, ...], accepted: tuple[Accepted, ...]) -> Slot:
+    return Slot(bracket, wanted, accepted)
 
 
 def _shown(form: Any) -> tuple[str, ...]:
@@ -276,7 +295,7 @@ def _undeclared(word: str, scope: Scope) -> Verdict:
         stem, count = many
         declared = f"{stem}<{count}> declares {stem}0 to {stem}{count - 1}"
         return Verdict("undeclared", f"needs its registers declared, got {name}: {declared}")
-    hint = did_you_mean(name, scope.names())
+    hint = scope.suggestion(name)
     return Verdict("undeclared", f"needs its registers declared before it, got {name}{hint}")
 
 

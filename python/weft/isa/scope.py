@@ -4,8 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from weft.isa.computed import make_room
 from weft.isa.constants import FLOAT, value_of
 from weft.isa.identifiers import NAME, PREDEFINED
+from weft.isa.suggest import did_you_mean
 
 _DECLARATION = re.compile(r"\.reg\s+(?:\.(v[24])\s+)?(\.\w+)\s+([^;(){}]*)")
 _DECLARED = re.compile(rf"({NAME})\s*(?:<\s*(\d+)\s*>)?", re.ASCII)
@@ -57,6 +59,7 @@ class Scope:
         """The kinds of words that were asked for."""
         self.signatures: dict[str, str] = {}
         """Those of whole operands, which `weft.isa.operands` keeps here."""
+        self._suggestions: dict[str, str] = {}
         for match in _DECLARATION.finditer(declaration):
             width = int(match[1][1]) if match[1] else 1
             for name, count in _DECLARED.findall(match[3]):
@@ -76,6 +79,7 @@ class Scope:
         for an integer, `@shared` for a variable, or one of the kinds above.
         """
         if (found := self.kinds.get(word)) is None:
+            make_room(self.kinds)
             found = self.kinds[word] = self._kind(word)
         return found
 
@@ -134,9 +138,13 @@ class Scope:
         many = self._declared.get(f"{stem}<>")
         return (stem, many.number or 0) if many else None
 
-    def names(self) -> list[str]:
-        """The names that are declared one by one, and the first of each range."""
-        return [name.replace("<>", "0") for name in self._declared]
+    def suggestion(self, word: str) -> str:
+        """`; did you mean 'x'?` with the declared name that an undeclared one is like, or nothing."""
+        if (found := self._suggestions.get(word)) is None:
+            make_room(self._suggestions)
+            names = [name.replace("<>", "0") for name in self._declared]
+            found = self._suggestions[word] = did_you_mean(word, names)
+        return found
 
 
 class Symbols:

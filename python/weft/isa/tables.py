@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from weft.isa import mma, tcgen05, wgmma, wmma
@@ -45,6 +46,17 @@ def read(opcode: str, operands: Sequence[str] = ()) -> tuple[Family[Any], Any] |
     """The family and the form that a PTX opcode and its operands spell, legal or not; None where no family
     reads them.
     """
+    return _read(opcode, tuple(map(_outline, operands)))
+
+
+def _outline(operand: str) -> str:
+    """All that a family's `parse` looks at in an operand: the bracket or brace, and a list's commas."""
+    first = operand[:1]
+    return "{" + "," * operand.count(",") if first == "{" else first if first == "[" else ""
+
+
+@lru_cache(maxsize=1 << 14)
+def _read(opcode: str, operands: tuple[str, ...]) -> tuple[Family[Any], Any] | None:
     for family in HEADS.get(opcode.partition(".")[0], ()):
         if (form := family.parse(opcode, operands)) is not None:
             return family, form

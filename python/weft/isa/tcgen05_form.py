@@ -5,6 +5,7 @@ know the chip.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TypeVar
 
 from weft.isa.chips import describe, only
@@ -92,14 +93,18 @@ def modifiers(opcode: str, *head: str) -> list[str] | None:
     return tokens[len(head) :] if tuple(tokens[: len(head)]) == head else None
 
 
+_compiled = cache(re.compile)
+
+
 def take(tokens: list[str], pattern: str, default: str = "") -> str:
     """Removes the first modifier that matches, and returns its first group (all of it where there is none);
     `default` where none does.
     """
+    compiled = _compiled(pattern)
     for i, token in enumerate(tokens):
-        if match := re.fullmatch(pattern, token):
+        if match := compiled.fullmatch(token):
             del tokens[i]
-            return match.group(1) if match.re.groups else token
+            return match.group(1) if compiled.groups else token
     return default
 
 

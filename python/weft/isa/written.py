@@ -44,10 +44,9 @@ def _absence(found: Instruction, chip: str | None, version: tuple[int, int] | No
     spelled = tables.read(found.opcode, found.operands)
     families = (spelled[0],) if spelled else tables.HEADS[found.opcode.partition(".")[0]]
     name = families[0].name if spelled else found.opcode.partition(".")[0]
-    if not any(any(family.forms(chip)) for family in families):
+    first = min(filter(None, (family.since(chip) for family in families)), default=None)
+    if first is None:
         return f"; {chip} has no form of {name}"
-    supports = [family.table[form] for family in families for form in family.forms(chip)]
-    first = min(support.ptx for support in supports)
     if version is not None and version < first:
         return f"; {name} came with PTX {first[0]}.{first[1]}"
     return ""
@@ -103,17 +102,21 @@ class Judge:
         return verdict
 
 
+@lru_cache(maxsize=1 << 10)
 def no_instruction(opcode: str) -> Verdict:
     """The complaint about a statement that no instruction of PTX begins like."""
     hint = did_you_mean(opcode.partition(".")[0], [*tables.HEADS, *OTHER])
     return Verdict("instruction", f"isn't an instruction of PTX{hint}")
 
 
+@lru_cache(maxsize=1 << 14)
 def _twice(opcode: str) -> str:
     """A modifier that an opcode repeats, where it isn't one of several types or layouts; "" where none is."""
     seen = Counter(opcode.split(".")[1:])
-    may = {"row", "col", *ELEMENT_TYPES}
-    return next((name for name, count in seen.items() if count > 1 and name not in may), "")
+    return next((name for name, count in seen.items() if count > 1 and name not in _SEVERAL), "")
+
+
+_SEVERAL = {"row", "col", *ELEMENT_TYPES}
 
 
 @lru_cache(maxsize=1 << 14)
