@@ -12,7 +12,7 @@ from weft.dialects.wgmma import Wgmma
 from weft.dialects.wmma import Wmma
 from weft.mlir import find_dialects_in, hand_out_all_attributes, ir, irdl
 
-DIALECTS = (Tile, Wmma, Mma, Wgmma, Tcgen05)
+DIALECTS: tuple[Any, ...] = (Tile, Wmma, Mma, Wgmma, Tcgen05)
 find_dialects_in(__name__, [dialect.DIALECT_NAMESPACE for dialect in DIALECTS])
 INSTRUCTION_OPS = tuple(
     op for dialect in DIALECTS for op in dialect.operations if issubclass(op, InstructionOp)
