@@ -3,7 +3,8 @@
 import ast
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 _SWAPPED = {
@@ -42,8 +43,28 @@ class Mutant:
     column: int
     before: str
     after: str
-    text: str
-    """The whole file, changed."""
+    span: tuple[int, int]
+    """The bytes of the line that are replaced."""
+    source: str = field(repr=False)
+    """The whole file, unchanged."""
+
+    @property
+    def text(self) -> str:
+        """The whole file, changed."""
+        lines = self.source.splitlines(keepends=True)
+        line = lines[self.line - 1].encode()
+        start, end = self.span
+        lines[self.line - 1] = (line[:start] + f"({self.after})".encode() + line[end:]).decode()
+        return "".join(lines)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the file is still Python: some places take no parentheses."""
+        try:
+            compile(self.text, self.path, "exec")
+        except SyntaxError:
+            return False
+        return True
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}:{self.column}: {self.before} -> {self.after}"
@@ -52,16 +73,17 @@ class Mutant:
 def of_file(root: Path, path: str) -> Iterator[Mutant]:
     """Every mutant of a file, in the order of its syntax tree."""
     source = (root / path).read_text("utf-8")
-    tree = ast.parse(source)
-    for node in _code(tree):
+    lines = source.splitlines(keepends=True)
+    for node in _code(ast.parse(source)):
         for change in _changes(node):
-            if (made := _applied(source, node, change, path)) is not None:
+            if (made := _applied(source, lines, node, change, path)) is not None:
                 yield made
 
 
 def chosen(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
     """So many of them, the same for the same seed and source."""
-    return random.Random(seed).sample(mutants, min(count, len(mutants)))
+    order = random.Random(seed).sample(mutants, len(mutants))
+    return list(islice((each for each in order if each.compiles), count))
 
 
 def _code(tree: ast.AST) -> Iterator[ast.AST]:
@@ -114,20 +136,12 @@ def _is_text(node: ast.BinOp) -> bool:
 
 
 def _applied(
-    source: str, node: ast.AST, change: Callable[[], tuple[ast.AST, ast.AST]], path: str
+    source: str, lines: list[str], node: ast.AST, change: Callable[[], tuple[ast.AST, ast.AST]], path: str
 ) -> Mutant | None:
     part, new = change()
-    before, after = ast.get_source_segment(source, part), ast.unparse(new)
-    if before is None or "\n" in before:
+    if part.end_lineno != part.lineno:  # type: ignore[attr-defined]
         return None
-    lines = source.splitlines(keepends=True)
-    row = part.lineno - 1  # type: ignore[attr-defined]
-    line = lines[row].encode()
-    start, end = part.col_offset, part.end_col_offset  # type: ignore[attr-defined]
-    lines[row] = (line[:start] + f"({after})".encode() + line[end:]).decode()
-    text = "".join(lines)
-    try:
-        compile(text, path, "exec")
-    except SyntaxError:  # of a place that takes no parentheses
-        return None
-    return Mutant(path, row + 1, start + 1, before, after, text)
+    line = lines[part.lineno - 1].encode()  # type: ignore[attr-defined]
+    span = part.col_offset, part.end_col_offset  # type: ignore[attr-defined]
+    before, after = line[slice(*span)].decode(), ast.unparse(new)
+    return Mutant(path, part.lineno, span[0] + 1, before, after, span, source)  # type: ignore[attr-defined]
