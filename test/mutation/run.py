@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +30,7 @@ from mutants import Mutant
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "mutation"
 _MOST_TESTS = 40
+_QUICK_SECONDS = 2.0
 _PATIENCE_SECONDS = 100
 _ALL_PASSED = 0  # a status of pytest
 
@@ -75,13 +77,19 @@ def tests_by_line() -> tuple[dict[str, dict[int, list[str]]], dict[str, float]]:
 
 
 def tests_of(mutant: Mutant, lines: dict[int, list[str]], seconds: dict[str, float]) -> list[str]:
-    """The quickest tests that run a mutant's line. For one that runs when the file is imported, some of all
-    tests that run any line of it.
+    """Tests that run a mutant's line, the quickest first. For a line that runs when the file is imported, those
+    that run the most lines of it. One case of each test comes before further cases.
     """
-    if own := lines[mutant.line]:
-        return sorted(own, key=lambda test: seconds.get(test, 0.0))[:_MOST_TESTS]
-    every = sorted({test for names in lines.values() for test in names})
-    return every[:: len(every) // _MOST_TESTS + 1]
+    own = lines[mutant.line]
+    if own:
+        ordered = sorted(own, key=lambda test: seconds.get(test, 0.0))
+    else:
+        run_by = Counter(test for names in lines.values() for test in names)
+        ordered = [test for test, _ in run_by.most_common() if seconds.get(test, 0.0) < _QUICK_SECONDS]
+    first: dict[str, str] = {}
+    for test in ordered:
+        first.setdefault(test.partition("[")[0], test)
+    return [*dict.fromkeys([*first.values(), *ordered])][:_MOST_TESTS]
 
 
 def copy(number: int) -> Path:
