@@ -30,6 +30,13 @@ LONG = "{%b64_0, %b64_1, %b64_2, %b64_3}"
 F64 = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"
 DOUBLES = "{%f64_0, %f64_1}"
 ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32"
+MASKED = "tcgen05.commit.cta_group::2.mbarrier::arrive::one.multicast::cluster::32b.b64"
+S8 = "mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32"
+FP8 = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e5m2.f32"
+LDMATRIX = "ldmatrix.sync.aligned.m8n8.x1.shared.b16"
+MOVMATRIX = "movmatrix.sync.aligned.m8n8.trans.b16"
+SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n8k64.f32.e5m2.e4m3"
+STORE = "tcgen05.st.sync.aligned.32x32b.x2.b32"
 
 # fmt: off
 LINES = [
@@ -97,6 +104,54 @@ LINES = [
     ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%b32_0}, [shared+%b32_1];", "operands"),
     ("sm_90a", "wmma.load.a.sync.aligned.row.m16n16k16.global.s8 {%b32_0, %b32_1}, [shared];", "operands"),
     ("sm_100a", f"{ALLOC} [%b16_0], 32;", "register"),
+    # Expressions of constants have values.
+    ("sm_100a", f"{ALLOC} [%b64_0], WARP_SZ;", None),
+    ("sm_100a", f"{ALLOC} [%b64_0], 1 << (4 + !0);", None),
+    ("sm_100a", f"{ALLOC} [%b64_0], 16+17;", "columns"),
+    ("sm_100a", f"{ALLOC} [%b64_0], 5 % 3 * 16;", None),
+    ("sm_100a", f"{ALLOC} [%b64_0], (32;", "register"),
+    ("sm_90a", f"{WGMMA} {D}, %b64_0, %b64_1, %pred_0, WARP_SZ-31, ~0, 1?1:0, 3/2 == 0;", None),
+    ("sm_90a", f"{WGMMA} {D}, %b64_0, %b64_1, %pred_0, WARP_SZ, 1, 0, 0;", "scale_a"),
+    ("sm_90a", f"{WGMMA} {D}, %b64_0, %b64_1, %pred_0, {{1}}, 1, 0, 0;", "operands"),
+    ("sm_90a", f"{WGMMA} {D}, 18446744073709551615, %b64_1, %pred_0, 1, 1, 0, 0;", None),
+    ("sm_90a", f"{WGMMA} {D}, 99999999999999999999, %b64_1, %pred_0, 1, 1, 0, 0;", "register"),
+    ("sm_90a", f"{WGMMA} {D}, %b64_0, %b64_1, %pred_0, 08-7, 1, 0, 0;", "scale_a"),
+    ("sm_107a", f"{MASKED} [%b64_0], 4294967295;", None),
+    ("sm_107a", f"{MASKED} [%b64_0], 4294967296;", "mask"),
+    # What is added to a register or a variable.
+    ("sm_90a", f"{LDMATRIX} {{%b32_0}}, [%b32_1 + 4 * (2 + 1)];", None),
+    ("sm_90a", f"{LDMATRIX} {{%b32_0}}, [shared+8+-4];", None),
+    ("sm_90a", f"{LDMATRIX} {{%b32_0}}, [%b32_1-4];", "register"),
+    ("sm_90a", f"{LDMATRIX} {{%b32_0}}, [%b32_1+1.0];", "operands"),
+    ("sm_90a", f"{WGMMA} {D}, %b64_0+16, %b64_1, %pred_0, 1, 1, 0, 0;", None),
+    ("sm_90a", f"{WGMMA} {D}, shared+16, %b64_1, %pred_0, 1, 1, 0, 0;", "register"),
+    ("sm_90a", f"{MOVMATRIX} %b32_0, shared+16;", None),
+    ("sm_90a", f"{MOVMATRIX} %b32_0, %q+16;", "undeclared"),
+    ("sm_100a", f"{MMA} [%b32_0], %b64_0, %b64_1, %b32_1+1, %pred_0;", "register"),
+    # Lists of constants alone are integers' or floats'; beside registers of their type, or of none, all fit.
+    ("sm_90a", f"{F16} {D}, {{0, 0, 0, 0}}, {B}, {D};", "register"),
+    ("sm_90a", f"{F16} {D}, {A}, {B}, {{0.0, 0.0, 0.0, 0.0}};", "register"),
+    ("sm_90a", f"{F16} {D}, {A}, {B}, {{0f00000000, 0f00000000, 0f00000000, 0f00000000}};", None),
+    ("sm_90a", f"{F16} {D}, {A}, {B}, {{%f32_0, 1.0, 0f00000000, 0.0}};", None),
+    ("sm_90a", f"{F16} {D}, {{0, %b32_1, 1.0, %b32_3}}, {B}, {D};", None),
+    ("sm_90a", f"{S8} {A}, {B}, {{%b32_0}}, {{0, WARP_SZ, 2, -1}};", None),
+    ("sm_90a", f"{S8} {A}, {B}, {{0}}, {A};", "register"),
+    ("sm_90a", f"{S8} {A}, {B}, {{%tid.x}}, {A};", None),
+    ("sm_90a", f"{S8} {A}, {{%tid.x, 1}}, {{%b32_0}}, {A};", "register"),
+    ("sm_100a", f"{STORE} [%b32_0], {{%b32_1, 0}};", None),
+    ("sm_100a", f"{STORE} [%b32_0], {{%b32_1, 1.0}};", "register"),
+    ("sm_100a", f"{STORE} [%b32_0], {{%b32_1, %tid.x}};", "register"),
+    ("sm_100a", f"{STORE} [%b32_0], {{0, 0}};", "register"),
+    # ptxas packs lists of several types word by word.
+    ("sm_90a", f"{F16} {D}, {A}, {B}, {{%f32_0, %b32_1, %s32_2, %b32_3}};", None),
+    ("sm_90a", f"{F16} {D}, {A}, {B}, {{%b32_0, %f32_1, %s32_2, %b32_3}};", "register"),
+    ("sm_90a", f"{F16} {D}, {A}, {B}, {{%s32_0, %u32_1, %s32_2, %u32_3}};", None),
+    # Others.
+    ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", "register"),
+    ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, %s32_9, 0;", None),
+    ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, 1.0, 0;", "register"),
+    ("sm_90a", f"{SPARSE} {D}, four, %b64_0, %b32_9, 0, %pred_0, 1, 1;", None),
+    ("sm_100a", "tcgen05.ld.sync.aligned.32x32b.x2.b32 {%b32_1, %b32_1}, [%b32_0];", "register"),
 ]
 # fmt: on
 

@@ -3,9 +3,10 @@ constants, and the registers that the text declares.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from weft.isa import scope as scopes
@@ -19,15 +20,20 @@ from weft.isa.scan import listed, split_operands
 from weft.isa.scope import Scope, Symbols
 
 _NAME = re.compile(rf"(?:{NAME})(?:\.\w+)?", re.ASCII)
-_BASE = re.compile(r"([^+.]*?)\s*(?:\+\s*([-+]?\s*[\w%$.]+)\s*)?", re.ASCII)
+_BASE = re.compile(r"([^+.]*?)\s*(?:\+(.+))?", re.DOTALL)
 NOTHING_DECLARED = Scope(Symbols(""))
 """The scope of a text without declarations."""
 
 # What ptxas takes in braces though the ISA has no list there.
 _BRACED = ("metadata", "scale_a", "scale_b", "reduced")
-# Registers of 32 bits that one list may mix: those without a type and those of one other.
-_UNTYPED = {".b16", ".b32", ".b64"}
-_FLOATS = {".f16", ".f16x2", ".f32", ".f64"}
+# ptxas packs a list of several types word by word: neighbours must be alike; what has no type is like all.
+_UNTYPED = {".b16", ".b32", ".b64", scopes.UNKNOWN}
+_SPECIAL = {scopes.SPECIAL, scopes.LONG_SPECIAL}
+_INTEGER = "="
+_REALS = {scopes.SINGLE, scopes.REAL}
+_CONSTANTS = {_INTEGER, *_REALS}
+_WHOLE = {_INTEGER, ".u8", ".s8", ".u16", ".s16", ".u32", ".s32", ".u64", ".s64"}
+_FLOATS = {*_REALS, ".f32", ".f64"}
 _ALIKE = {".u8": ".s8", ".u16": ".s16", ".u32": ".s32", ".u64": ".s64"}
 
 
@@ -82,10 +88,14 @@ def signature(operand: str, scope: Scope) -> str:
     if found is None:
         kinds, inside = scope.kinds, operand[1:-1]
         if operand[:1] == "{" and operand[-1] == "}":
+            words = inside.split(", ")
             try:
-                found = "{" + ",".join(map(kinds.__getitem__, inside.split(", ")))
+                found = "{" + ",".join(map(kinds.__getitem__, words))
             except KeyError:
-                found = "{" + ",".join(scope.kind(part.strip()) for part in inside.split(","))
+                words = [part.strip() for part in inside.split(",")]
+                found = "{" + ",".join(map(scope.kind, words))
+            if len(set(words)) < len(words):
+                found += " twice"
         elif operand[:1] == "[" and operand[-1] == "]":
             found = f"[{_address_kind(inside.strip(), scope)}"
         else:
@@ -134,9 +144,8 @@ def _slot_verdict(form: Any, slot: Slot, operand: str, scope: Scope) -> Verdict 
             names = ", ".join(o.name for o in wanted)
             return Verdict("operands", f"takes {{{names}}} in braces, got {operand}", _shown(form))
         each = zip(wanted, slot.accepted, parts, strict=True)
-        return next(
-            (v for one, takes, part in each if (v := _registers_verdict(one, takes, part, scope))), None
-        )
+        found = (v for one, takes, part in each if (v := _words_verdict(one, takes, [part], scope, True)))
+        return next(found, None) or _together_verdict(wanted[0], slot.accepted[0], parts, scope, True)
     (one,), (takes,) = wanted, slot.accepted
     if verdict := _list_verdict(form, one, operand, slot.bracket == "{", scope):
         return verdict
@@ -157,7 +166,7 @@ def _list_verdict(form: Any, wanted: Registers, operand: str, braced: bool, scop
         return Verdict(
             "registers", f"takes {_counted(count, 'register')} for {wanted.name}, got {got}", _shown(form)
         )
-    if not braced and count == 1 and wanted.name not in _BRACED:
+    if not braced and count == 1 and (wanted.role == "immediate" or wanted.name not in _BRACED):
         return Verdict("operands", f"takes {wanted.name} without braces, got {operand}", _shown(form))
     return None
 
@@ -169,43 +178,96 @@ def _is_vector(operand: str, count: int, scope: Scope) -> bool:
 
 
 def _registers_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Scope) -> Verdict | None:
-    """The registers of an operand, one by one and together; the first of each kind stands for the others."""
-    parts = listed(operand)
+    """The registers and constants of an operand, one by one and together."""
+    parts, braced = listed(operand), operand.startswith("{")
+    if verdict := _words_verdict(wanted, takes, parts, scope, braced):
+        return verdict
+    if wanted.role == "immediate":
+        return None
+    if all(part == scopes.DISCARDED for part in parts):
+        return Verdict("register", f"takes a register for {wanted.name}, got nothing but {scopes.DISCARDED}")
+    vector = next((part for part in parts if scope.kind(part)[:2] == ".v"), None)
+    if vector and (braced or ptx_registers(wanted)[1] == 1):
+        return Verdict("register", f"takes a register for {wanted.name}, got {vector}, a vector")
+    if takes.distinct and (twice := next((part for part in parts if parts.count(part) > 1), None)):
+        return Verdict("register", f"takes different registers for {wanted.name}, got {twice} twice")
+    return _together_verdict(wanted, takes, parts, scope, braced)
+
+
+def _words_verdict(
+    wanted: Registers, takes: Accepted, parts: Sequence[str], scope: Scope, braced: bool
+) -> Verdict | None:
+    """What is wrong with one of these words, whatever stands beside it; the first of each kind is judged."""
     kinds: dict[str, str] = {}
     for part in parts:
         kinds.setdefault(scope.kind(part), part)
     for kind, part in kinds.items():
-        if verdict := _word_verdict(wanted, takes, kind, part, scope):
+        if verdict := _word_verdict(wanted, takes, kind, part, scope, braced):
             return verdict
-    if wanted.role == "immediate":
-        return None
-    if set(kinds) == {scopes.DISCARDED}:
-        return Verdict("register", f"takes a register for {wanted.name}, got nothing but {scopes.DISCARDED}")
-    vectors = [part for kind, part in kinds.items() if kind.startswith(".v")]
-    if vectors and (operand.startswith("{") or ptx_registers(wanted)[1] == 1):
-        return Verdict("register", f"takes a register for {wanted.name}, got {vectors[0]}, a vector")
-    return _types_verdict(wanted, takes, kinds)
-
-
-def _types_verdict(wanted: Registers, takes: Accepted, kinds: Mapping[str, str]) -> Verdict | None:
-    """Whether registers may be declared as they are, by their kinds. Those without a type mix with those of
-    any one type of their size, and make the list one without a type.
-    """
-    declared = {
-        kind[3:] if kind[:2] == ".v" else kind: part for kind, part in kinds.items() if kind[0] == "."
-    }
-    plain = not _UNTYPED.isdisjoint(declared)
-    alike = {_ALIKE.get(kind, kind) for kind in takes.types}
-    for kind, part in declared.items():
-        mixes = plain and _bits(kind) == _bits(takes.types[0])
-        if _ALIKE.get(kind, kind) not in alike and not mixes:
-            return _wrong_type(wanted, takes, part, kind)
-    typed = dict.fromkeys(_ALIKE.get(kind, kind) for kind in declared if kind not in _UNTYPED)
-    if len(typed) > 1:
-        return Verdict(
-            "register", f"takes registers of one type for {wanted.name}, got {' and '.join(typed)}"
-        )
     return None
+
+
+def _together_verdict(
+    wanted: Registers, takes: Accepted, parts: Sequence[str], scope: Scope, braced: bool
+) -> Verdict | None:
+    """Whether registers may be declared as they are. A list of one type keeps it; one of several has none."""
+    named = {_class(scope.kind(part)): part for part in reversed(parts)}
+    named.pop(scopes.DISCARDED, None)
+    size = _bits(takes.types[0])
+    if len(named) == 1:
+        ((kind, part),) = named.items()
+        return _type_verdict(wanted, takes, kind, part, braced)
+    for kind, part in named.items():
+        if kind[0] == "." and _bits(kind) != size:
+            return _wrong_type(wanted, takes, part, kind)
+        if kind in _SPECIAL and size != (64 if kind == scopes.LONG_SPECIAL else 32):
+            return _no_register(wanted, part)
+    words = [part for part in parts if part != scopes.DISCARDED]
+    for one, other in pairwise(words):
+        if not _packs(_class(scope.kind(one)), _class(scope.kind(other))):
+            both = " beside ".join(_described(word, scope) for word in (one, other))
+            return Verdict(
+                "register",
+                f"takes registers of one type, or without one, side by side for {wanted.name}, got {both}",
+            )
+    return None
+
+
+def _type_verdict(wanted: Registers, takes: Accepted, kind: str, part: str, braced: bool) -> Verdict | None:
+    """Whether a register, or all of a list, may be of this type; or constants, or special registers."""
+    if kind == scopes.UNKNOWN:
+        return None
+    if kind in _SPECIAL:
+        right = braced and _bits(takes.types[0]) == (64 if kind == scopes.LONG_SPECIAL else 32)
+        return None if right else _no_register(wanted, part)
+    if kind in _CONSTANTS:
+        right = takes.constant if kind == _INTEGER else takes.real or kind[1:] in takes.types
+        return None if right else _no_register(wanted, part)
+    if kind[0] == "." and _ALIKE.get(kind, kind) not in {_ALIKE.get(one, one) for one in takes.types}:
+        return _wrong_type(wanted, takes, part, kind)
+    return None
+
+
+def _class(kind: str) -> str:
+    """The kind without a constant's value and a vector's width."""
+    if kind[0] == "=":
+        return kind if kind in _REALS else _INTEGER
+    return kind[3:] if kind[:2] == ".v" else kind
+
+
+def _packs(one: str, other: str) -> bool:
+    """Whether a list may have words of these two kinds side by side."""
+    pair = {one, other}
+    if len(pair) == 1 or pair & _UNTYPED:
+        return True
+    if pair & _SPECIAL:
+        return not pair & _CONSTANTS
+    return pair <= _WHOLE or pair <= _FLOATS
+
+
+def _described(word: str, scope: Scope) -> str:
+    kind = scope.kind(word)
+    return f"{word} of {kind}" if kind[0] == "." else word
 
 
 def _bits(kind: str) -> int:
@@ -214,39 +276,45 @@ def _bits(kind: str) -> int:
     return int(size[0]) * (2 if kind.endswith("x2") else 1) if size else 0
 
 
-def _word_verdict(wanted: Registers, takes: Accepted, kind: str, word: str, scope: Scope) -> Verdict | None:
+def _word_verdict(
+    wanted: Registers, takes: Accepted, kind: str, word: str, scope: Scope, braced: bool
+) -> Verdict | None:
     """What is wrong with one register or constant, whatever the type of the register is."""
-    if kind[0] == "=" and (verdict := _constant_verdict(wanted, word)):
+    constant = kind[0] == "="
+    if constant and kind not in _REALS and (verdict := _constant_verdict(wanted, word, int(kind[1:]))):
         return verdict
-    if kind == scopes.UNDECLARED:
+    if kind.endswith(scopes.UNDECLARED):
         return _undeclared(word, scope)
     if wanted.role == "immediate":
-        return None if kind[0] == "=" and kind != scopes.REAL else _no_constant(wanted, word)
-    if kind == scopes.UNKNOWN:
-        return None
-    if kind == scopes.SPECIAL:
-        return None if takes.special else _no_register(wanted, word)
-    if kind == scopes.ADDRESS:
-        return None if wanted.type == "i64" else _no_register(wanted, word)
-    if kind == scopes.DISCARDED:
-        return None if takes.discard else _no_register(wanted, word)
-    if kind[0] == "=":
-        fits = not _FLOATS.isdisjoint(takes.types) if kind == scopes.REAL else takes.constant
-        return None if wanted.role == "in" and fits else _no_register(wanted, word)
-    if kind[0] == "!":
-        return (
-            None
-            if kind in ("!.pred", f"!{scopes.UNKNOWN}") and takes.types == (".pred",)
-            else (_no_register(wanted, word))
-        )
-    return _no_register(wanted, word) if kind[0] != "." else None
+        return None if constant and kind not in _REALS else _no_constant(wanted, word)
+    if constant:
+        right = wanted.role == "in" and (takes.double or kind != scopes.REAL)
+    elif kind in _SPECIAL:
+        right = wanted.role == "in" and takes.special
+    elif kind == scopes.DISCARDED:
+        right = takes.discard
+    elif kind[0] == "!":
+        right = kind in ("!.pred", f"!{scopes.UNKNOWN}") and takes.types == (".pred",)
+    elif kind[0] == "+":
+        right = takes.sum and not braced and wanted.role == "in" and _adds(takes, kind[1:])
+    else:
+        right = kind[0] == "." or kind == scopes.UNKNOWN
+    return None if right else _no_register(wanted, word)
+
+
+def _adds(takes: Accepted, kind: str) -> bool:
+    """Whether ptxas adds a constant to a register or a variable of this kind for an operand."""
+    if kind[0] == "@":
+        return ".b32" in takes.types
+    whole = kind in takes.types and kind in _WHOLE | _UNTYPED
+    return whole or kind == scopes.UNKNOWN
 
 
 def _address_kind(inside: str, scope: Scope) -> str:
     base = _BASE.fullmatch(inside)
     if base is None:
         return "broken"
-    offset = base[2] and ("+" if value_of(re.sub(r"\s", "", base[2])) is not None else "?")
+    offset = base[2] and ("+" if value_of(base[2].strip()) is not None else "?")
     return f"{scope.kind(base[1])}{offset or ''}"
 
 
@@ -261,7 +329,7 @@ def _address_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Sc
     kind = scope.kind(word)
     if kind == scopes.UNDECLARED:
         return _undeclared(word, scope)
-    if offset and value_of(re.sub(r"\s", "", offset)) is None:
+    if offset and value_of(offset.strip()) is None:
         return Verdict("operands", f"takes a constant offset in an address, got {operand}")
     if kind == scopes.UNKNOWN or kind in takes.types:
         return None
@@ -307,21 +375,16 @@ def _or(names: Sequence[str]) -> str:
 _MOST = {"i1": 1, "i16": (1 << 16) - 1}
 
 
-def _constant_verdict(wanted: Registers, operand: str) -> Verdict | None:
+def _constant_verdict(wanted: Registers, operand: str, value: int) -> Verdict | None:
     if not wanted.values:
-        value, most = value_of(operand), _MOST.get(wanted.type)
-        if value is None or most is None or 0 <= value <= most:
+        most = (1 << 32) - 1 if (wanted.name, wanted.type) == ("mask", "i32") else _MOST.get(wanted.type)
+        if most is None or 0 <= value <= most:
             return None
         return Verdict(wanted.name, f"takes {wanted.name} from 0 to {most}, got {operand}", (str(most),))
-    if (value := value_of(operand)) is not None:
-        if value in wanted.values:
-            return None
-        return Verdict(
-            wanted.name,
-            f"takes {wanted.name} {_one_of(wanted.values)}, got {operand}",
-            _nearest(wanted, value),
-        )
-    return None
+    if value in wanted.values:
+        return None
+    one_of = _one_of(wanted.values)
+    return Verdict(wanted.name, f"takes {wanted.name} {one_of}, got {operand}", _nearest(wanted, value))
 
 
 def _is_whole(operand: str) -> bool:

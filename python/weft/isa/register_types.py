@@ -15,20 +15,26 @@ _SHORTS = (".b16", ".s16", ".u16")
 _NARROW = (".b8", ".s8", ".u8", *_SHORTS)
 
 _FLOATS = ("f16", "bf16", "tf32", "e4m3", "e5m2")
-_SPECIAL_FAMILIES = ("mma", "wmma.mma", "wgmma", "stmatrix")
+_NARROW_FLOATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 _DISCARDING = ("mma", "wmma", "ldmatrix")
 _UNTYPED_FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 
 
 class Accepted(NamedTuple):
-    """The register types that an operand takes, the plainest first; `constant` tells whether an integer may
-    stand for it, `discard` whether `_` may, `special` whether a special register may.
+    """The register types that an operand takes, the plainest first. `constant` tells whether integers alone
+    may stand for it, `real` whether floats may, `sum` whether a register and a constant added to it may,
+    `discard` whether `_` may. Of lists `double` tells whether floats of .f64 may stand beside registers,
+    `special` whether special registers may stand in them, `distinct` whether none may twice.
     """
 
     types: tuple[str, ...]
     constant: bool = False
+    real: bool = False
+    sum: bool = True
     discard: bool = False
-    special: bool = False
+    double: bool = True
+    special: bool = True
+    distinct: bool = False
 
 
 def accepted(family: str, form: Any, operand: Registers) -> Accepted:
@@ -37,9 +43,10 @@ def accepted(family: str, form: Any, operand: Registers) -> Accepted:
     """
     found = _accepted(family, form, operand)
     if operand.role == "out":
-        return found._replace(discard=family.startswith(_DISCARDING))
-    special = operand.count > 1 and family.startswith(_SPECIAL_FAMILIES) and found.types[0] != ".b64"
-    return found._replace(special=special)
+        distinct = family.startswith("tcgen05.ld")
+        return found._replace(discard=family.startswith(_DISCARDING), distinct=distinct)
+    stored = family in ("tcgen05.st", "wmma.store")
+    return found._replace(double=not stored and operand.name != "disable_output_lane", special=not stored)
 
 
 def _accepted(family: str, form: Any, operand: Registers) -> Accepted:
@@ -50,17 +57,18 @@ def _accepted(family: str, form: Any, operand: Registers) -> Accepted:
     if kind == "i1":
         return Accepted((".pred",), True)
     if kind == "f64":
-        return Accepted((".f64", *_LONGS), given)
+        return Accepted((".f64", *_LONGS), given, given)
     if kind == "i16":
-        return Accepted(_SHORTS if name == "mask" else (*_SHORTS, ".f16"), True)
+        return Accepted(_SHORTS, True)
     if kind == "i64":
         return Accepted(_LONGS, True)
     if name in ("stride", "columns", "idesc", "mask"):
-        return Accepted(_WORDS, name != "columns" or bool(operand.values))
-    if family.startswith("tcgen05"):
-        return Accepted(_ANY_WORDS, (given and name == "disable_output_lane") or kind.startswith("vector"))
-    if name in ("metadata", "scale_a", "scale_b") or family in _UNTYPED_FAMILIES:
-        return Accepted(_ANY_WORDS, family == "stmatrix" and operand.count > 1)
+        return Accepted(_WORDS, name != "columns" or bool(operand.values), sum=name != "idesc")
+    if family.startswith("tcgen05") or family in _UNTYPED_FAMILIES or name in ("scale_a", "scale_b"):
+        return Accepted(_ANY_WORDS)
+    if name == "metadata":
+        narrow = family == "mma.sp" and form.a_type in ("e4m3", "e5m2") and not form.kind
+        return Accepted((*_WORDS, ".f16x2") if narrow else _ANY_WORDS)
     return _fragment(family, form, operand)
 
 
@@ -77,25 +85,25 @@ def _addresses(family: str, pointer: str) -> tuple[str, ...]:
 def _fragment(family: str, form: Any, operand: Registers) -> Accepted:
     """Of a matrix fragment: by the type of its elements, which matters little to `mma.sp`."""
     element = _element(form, operand.name)
-    given = operand.role == "in"
     if element == "f32":
         lax = family == "mma.sp" and form.a_type in ("f16", "bf16", "tf32")
-        return Accepted(_ANY_WORDS if lax else (".f32", ".b32"))
+        real = family in ("mma.sync", "mma.sp") and form.a_type in _NARROW_FLOATS
+        return Accepted(_ANY_WORDS if lax else (".f32", ".b32"), real=real)
     if element == "f16":
-        return Accepted((".b32", ".f16x2"), given)
+        return Accepted((".b32", ".f16x2"))
     if element == "s32":
-        return Accepted(_WORDS, given)
+        return Accepted(_WORDS, operand.role == "in")
     if family.startswith("wgmma"):
-        return Accepted((".b32", ".f16x2") if element in _FLOATS else _ANY_WORDS, given)
+        return Accepted((".b32", ".f16x2") if element in _FLOATS else _ANY_WORDS)
     if family.endswith("block_scale"):
-        return Accepted((".b32",), given)
+        return Accepted((".b32",))
     if family.startswith("wmma"):
-        return Accepted(_wmma(family, element), given)
+        return Accepted(_wmma(family, element), family == "wmma.mma" and element not in _FLOATS)
     if family == "mma.sync" and element in ("bf16", "tf32"):
-        return Accepted((".b32",), given)
+        return Accepted((".b32",))
     if family == "mma.sync" and form.shape == "m8n8k16" and operand.name == "a":
-        return Accepted(_WORDS, given)
-    return Accepted(_ANY_WORDS, given)
+        return Accepted(_WORDS)
+    return Accepted(_ANY_WORDS)
 
 
 def _wmma(family: str, element: str) -> tuple[str, ...]:

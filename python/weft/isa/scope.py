@@ -5,14 +5,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from weft.isa.computed import make_room
-from weft.isa.constants import FLOAT, value_of
+from weft.isa.constants import is_real, is_single, value_of
 from weft.isa.identifiers import NAME, PREDEFINED
 from weft.isa.suggest import did_you_mean
 
 _DECLARATION = re.compile(r"\.reg\s+(?:\.(v[24])\s+)?(\.\w+)\s+([^;(){}]*)")
 _DECLARED = re.compile(rf"({NAME})\s*(?:<\s*(\d+)\s*>)?", re.ASCII)
 _NAME = re.compile(NAME, re.ASCII)
-_SUM = re.compile(rf"(?:{NAME})\s*\+\s*[-+]?\w+", re.ASCII)
+_SUM = re.compile(rf"({NAME})\s*\+(.+)", re.ASCII | re.DOTALL)
 _ELEMENT = re.compile(rf"({NAME})\.([xyzwrgba])", re.ASCII)
 _VARIABLE = re.compile(
     r"(?<![^\s(,;{}])\.(shared|global|const|local|param)(?:::\w+)?(?=[\s.])([^;={}()]*)", re.ASCII
@@ -30,10 +30,10 @@ _SPECIAL = re.compile(
 UNKNOWN = "any"
 """The kind of a name in a text that declares none: it may be a register of any type."""
 
-UNDECLARED, DISCARDED, REAL, EXPRESSION, ADDRESS, UNREADABLE = "undeclared", "_", "=.", "=()", "+", "~"
+UNDECLARED, DISCARDED, SINGLE, REAL, UNREADABLE = "undeclared", "_", "=.f32", "=.f64", "~"
 SPECIAL, LONG_SPECIAL = "special", "special64"
-"""Kinds of what is no register: a name that nothing declares, `_`, a float, an expression of constants, a
-name and a constant added to it, and what is none of these; a special register of 32 bits, and one of 64.
+"""Kinds of what is no register: a name that nothing declares, `_`, floats of two sizes, and what can't be
+read; a special register of 32 bits, and one of 64.
 """
 
 
@@ -76,7 +76,8 @@ class Scope:
 
     def kind(self, word: str) -> str:
         """What a word of an operand is: a register's type (`.b32`, `.v4.b32` for a vector), `!.pred`, `=5`
-        for an integer, `@shared` for a variable, or one of the kinds above.
+        for an integer, `@shared` for a variable, `+` and a kind for a name with a constant added to it, or
+        one of the kinds above.
         """
         if (found := self.kinds.get(word)) is None:
             make_room(self.kinds)
@@ -86,13 +87,13 @@ class Scope:
     def _kind(self, word: str) -> str:
         if word == DISCARDED:
             return word
-        if word.startswith("!"):
-            return f"!{self.kind(word[1:].strip())}"
+        if named := self._named(word):
+            return named
         if (value := value_of(word)) is not None:
             return f"={value}"
-        if FLOAT.fullmatch(word):
-            return REAL
-        return self._named(word) or self._expression(word)
+        if is_real(word):
+            return SINGLE if is_single(word) else REAL
+        return f"!{self.kind(word[1:].strip())}" if word.startswith("!") else self._expression(word)
 
     def _named(self, word: str) -> str:
         """The kind of a name; nothing for what is none."""
@@ -109,16 +110,15 @@ class Scope:
         if space := self._symbols.spaces.get(word):
             return f"@{space}"
         if word in PREDEFINED:
-            return EXPRESSION
+            return f"={PREDEFINED[word]}"
         return UNDECLARED if self._symbols.declares else UNKNOWN
 
     def _expression(self, word: str) -> str:
-        kinds = {self._named(name) for name in re.findall(r"[A-Za-z_$%][\w$%.]*", word)}
-        if UNDECLARED in kinds:
+        if UNDECLARED in {self._named(name) for name in re.findall(r"[A-Za-z_$%][\w$%.]*", word)}:
             return UNDECLARED
-        if word and not kinds - {EXPRESSION}:
-            return EXPRESSION
-        return ADDRESS if _SUM.fullmatch(word) else UNREADABLE
+        if (added := _SUM.fullmatch(word)) and value_of(added[2]) is not None:
+            return f"+{self.kind(added[1])}"
+        return UNREADABLE
 
     def registers(self, name: str) -> _Registers | None:
         """What declares a register, alone or as one of many; None where nothing does."""

@@ -59,7 +59,7 @@ def complaint(found: Instruction, chip: str | None, version: tuple[int, int] | N
     if found.opcode.partition(".")[0] not in tables.HEADS:
         return no_instruction(found.opcode)
     opcode = spellings.once(found.opcode)
-    spelled = tables.read(opcode, found.operands)
+    spelled = tables.read(opcode, _vectors_listed(found))
     if spelled is None:
         return unread(found.opcode, chip)
     family, form = spelled
@@ -69,6 +69,18 @@ def complaint(found: Instruction, chip: str | None, version: tuple[int, int] | N
     if verdict is None and (twice := _twice(opcode)):
         return Verdict("modifiers", f"has .{twice} twice", (form.ptx,))
     return verdict or _version_verdict(spellings.since(opcode), version)
+
+
+def _vectors_listed(found: Instruction) -> tuple[str, ...]:
+    """The operands with vectors as the lists that they stand for."""
+    scope = found.scope or NOTHING_DECLARED
+    return tuple(one if one[:1] in "[{" else _vector_listed(one, scope.kind(one)) for one in found.operands)
+
+
+def _vector_listed(operand: str, kind: str) -> str:
+    if kind[:2] != ".v":
+        return operand
+    return f"{{{', '.join(f'{operand}.{part}' for part in 'xyzw'[: int(kind[2])])}}}"
 
 
 class Judge:
