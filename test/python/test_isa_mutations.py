@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft.isa import assembler, certify, compared, mutations, spellings, tables
+from weft.isa import assembler, certify, compared, mutations, spellings, tables, unchecked
 from weft.isa.chips import CHIPS
 
 FAMILIES = {family.name: family for family in tables.FAMILIES}
@@ -21,6 +21,20 @@ def differing(name, count, chip, **options):
 def test_ptxas_agrees_on_changed_spellings(name):
     chip = next(chip for chip in NEWEST if chip in FAMILIES[name].chips())
     assert differing(name, 60, chip, seed=7) == []
+
+
+@pytest.mark.sampled(8)
+@by_family
+def test_ptxas_agrees_on_changed_operands(name):
+    chip = next(chip for chip in NEWEST if chip in FAMILIES[name].chips())
+    assert differing(name, 60, chip, operands=True) == []
+
+
+@pytest.mark.slow
+@by_family
+def test_ptxas_agrees_on_many_changed_operands(name):
+    chip = next(chip for chip in NEWEST if chip in FAMILIES[name].chips())
+    assert differing(name, 500, chip, seed=1, operands=True) == []
 
 
 @pytest.mark.slow
@@ -79,6 +93,31 @@ def test_what_ptxas_ignores_is_known_and_no_more(monkeypatch):
     assert len(compared.differences(made, "sm_80")) == 1
 
 
+def test_operands_that_the_tables_take_and_ptxas_refuses_are_seen(monkeypatch):
+    made = [operands("mma.sync", "m16n8k16.row.col.f32.f16.f16.f32", "{%b32_4, %b32_5}", "{1, 1}")]
+    assert compared.differences(made, "sm_80") == []
+    monkeypatch.setattr(compared.written, "judge", lambda *_: None)
+    (difference,) = compared.differences(made, "sm_80")
+    assert not difference.taken and difference.complaint == "Arguments mismatch for instruction 'mma'"
+
+
+def test_operands_that_ptxas_takes_and_the_tables_refuse_are_seen(monkeypatch):
+    made = [operands("movmatrix", "trans.b16", "%b32_1", "%pred_x0")]
+    assert compared.differences(made, "sm_80") == []
+    monkeypatch.setattr(unchecked, "UNCHECKED", ())
+    (difference,) = compared.differences(made, "sm_80")
+    assert difference.taken and "got %pred_x0 of .pred" in difference.complaint
+
+
+def operands(family, ending, old, new):
+    """The form with that opcode, with one operand replaced."""
+    form = next(form for form in FAMILIES[family].table if form.ptx.endswith(ending))
+    entry = assembler.Entry.of(form)
+    line = entry.line.replace(old, new)
+    assert line != entry.line
+    return mutations.Mutant(line, assembler.Entry(line, entry.registers, entry.read, entry.written), form, "")
+
+
 # The command
 
 
@@ -93,9 +132,25 @@ def test_the_command_counts_spellings(capsys):
     assert capsys.readouterr().out == "wgmma.fence: 20 spellings on 1 chips, 0 differ\n"
 
 
+def test_the_command_counts_changed_operands(capsys):
+    options = [
+        "tcgen05",
+        "--family",
+        "tcgen05.shift",
+        "--mutations",
+        "20",
+        "--operands",
+        "--chips",
+        "sm_100a",
+    ]
+    assert certify.main([*options, "--jobs", "1"]) == 0
+    assert capsys.readouterr().out == "tcgen05.shift: 20 spellings on 1 chips, 0 differ\n"
+
+
 @pytest.mark.parametrize(
     "options, said",
     [
+        (["wgmma", "--operands"], "--operands needs --mutations"),
         (["wgma"], "no module of tables 'wgma': there is wmma, mma, wgmma, tcgen05"),
         (["wgmma", "--family", "wgmma.fance"], "no family 'wgmma.fance': there is wgmma.mma_async"),
         (["--chips", "sm_99"], "the table knows no chip 'sm_99'"),

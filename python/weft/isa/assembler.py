@@ -184,7 +184,7 @@ def assemble(
             rest = [i for i in part if i not in refused]
             todo += [rest] if rest else []
         elif len(part) == 1:
-            found[part[0]] = log.strip() or f"ptxas ended with status {status}"
+            found[part[0]] = f"ptxas ended with status {status}: {log.strip()}".rstrip(": ")
         elif (alone := _suspect(log)) is not None and alone < len(part):
             todo += [[part[alone]], part[:alone] + part[alone + 1 :]]
         else:

@@ -2,7 +2,8 @@
 
 `python -m weft.isa.certify [MODULE ...] [--family NAME] [--sample N] [--chips sm_90a,…] [--jobs N]` checks
 tables: the whole cross-product of their axes' values with the near misses that the module names, on every
-chip. With `--mutations N` it checks how opcodes are read instead, on N changed spellings of each family.
+chip. With `--mutations N` it checks how opcodes are read instead, on N changed spellings of each family, and
+with `--operands` how operands are, on N instructions whose operands were changed.
 
 A table module offers `FAMILIES`; `NEAR`, the values in no row that are tried on each axis, by family and
 axis; and `UNPUBLISHED`, what ptxas takes and the table leaves out.
@@ -152,12 +153,20 @@ def check(
 
 
 def check_spellings(
-    family: Family[Any], chips: Sequence[str], count: int, seed: int = 0, jobs: int | None = None
+    family: Family[Any],
+    chips: Sequence[str],
+    count: int,
+    seed: int = 0,
+    jobs: int | None = None,
+    *,
+    operands: bool = False,
 ) -> bool:
-    """Ask ptxas about `count` changed spellings of a family's forms on each chip, print those that it takes
-    and the tables lack and the other way round, and say whether there are none.
+    """Ask ptxas about `count` changed spellings of a family's forms on each chip (with changed modifiers, or
+    changed operands), print those that it takes and the tables lack and the other way round, and say whether
+    there are none.
     """
-    lines = list(report(compare(family, chips, count, seed, jobs or os.cpu_count() or 1)))
+    jobs = jobs or os.cpu_count() or 1
+    lines = list(report(compare(family, chips, count, seed, jobs, operands=operands)))
     for line in lines:
         print(line)
     print(f"{family.name}: {count} spellings on {len(chips)} chips, {len(lines)} differ", flush=True)
@@ -213,6 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--family", action="append", help="only this one (may be repeated)")
     parser.add_argument("--sample", type=int, help="so many points, not the whole cross-product")
     parser.add_argument("--mutations", type=int, help="so many changed spellings of each family, not points")
+    parser.add_argument("--operands", action="store_true", help="with --mutations: change operands")
     parser.add_argument("--seed", type=int, default=0, help="of the changes; 0 if left out")
     parser.add_argument("--chips", default=",".join(CHIPS), help="names with commas; every chip if left out")
     parser.add_argument("--jobs", type=int, help="processes; one for each core if left out")
@@ -222,6 +232,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no module of tables '{wrong}': there is {', '.join(_MODULES)}")
     for wrong in (chip for chip in chips if chip not in CHIPS):
         parser.error(f"the table {unknown_chip(wrong)}")
+    if options.operands and options.mutations is None:
+        parser.error("--operands needs --mutations")
     modules = [importlib.import_module(f"weft.isa.{name}") for name in options.modules or _MODULES]
     families = [(module, family) for module in modules for family in module.FAMILIES]
     names = [family.name for _, family in families]
@@ -234,7 +246,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.mutations is None:
             right &= check(module, family, chips, options.sample, options.jobs)
         else:
-            right &= check_spellings(family, chips, options.mutations, options.seed, options.jobs)
+            count, seed, jobs = options.mutations, options.seed, options.jobs
+            right &= check_spellings(family, chips, count, seed, jobs, operands=options.operands)
     return 0 if right else 1
 
 

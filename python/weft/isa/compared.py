@@ -1,6 +1,5 @@
 """Holds the reading of PTX text to ptxas: what `written` says of mutants, and what ptxas says."""
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -8,8 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from weft.isa import scan, spellings, tables, written
-from weft.isa.assembler import LAST, Entry, assemble
+from weft.isa import scan, spellings, tables, unchecked, written
+from weft.isa.assembler import LAST, assemble, kernel_text
 from weft.isa.chips import CHIPS, describe
 from weft.isa.family import Family
 from weft.isa.mutations import DECLARATIONS, Mutant, mutants
@@ -28,44 +27,37 @@ class Difference:
 
 
 def differences(made: Sequence[Mutant], chip: str) -> list[Difference]:
-    """Where ptxas and the tables differ on these mutants, without what ptxas is known to take beyond PTX."""
-    read = [(mutant, found) for mutant in made if (found := _instruction(mutant.line))]
+    """Where ptxas and the tables differ on these mutants, without what ptxas is known to take beyond PTX, and
+    what it is known to fail on.
+    """
+    read = [(mutant, found) for mutant in made if (found := _instruction(mutant))]
     version = LAST[CHIPS[chip].number < 75]
     complaints = assemble([mutant.entry for mutant, _ in read], chip, version, DECLARATIONS)
     differing = []
     for (mutant, found), complaint in zip(read, complaints, strict=True):
         verdict = written.judge(found, chip, version)
-        if (verdict is None) == (complaint is None):
-            continue
-        if verdict is None:
-            if _registers(mutant.line) != _registers(_own(found)):
-                continue  # registers of other types, whose declarations nothing here reads
-            differing.append(Difference(mutant.line, chip, False, (complaint or "").split("\n")[0]))
-        elif not _known(found, chip, version):
+        if verdict is None and complaint is not None:
+            if not unchecked.fails(found, complaint):
+                differing.append(Difference(mutant.line, chip, False, complaint.split("\n")[0]))
+        elif verdict is not None and complaint is None and not _known(found, chip, version):
             differing.append(Difference(mutant.line, chip, True, verdict.reason))
     return differing
 
 
-def _instruction(line: str) -> scan.Instruction | None:
-    """The line's only instruction; None where a mutation left no opcode that the scan knows."""
-    found = list(scan.instructions(line))
+def _instruction(mutant: Mutant) -> scan.Instruction | None:
+    """The only tensor-core instruction of the mutant's kernel, which declares its registers; None where a
+    mutation left no opcode that the scan knows.
+    """
+    found = list(scan.instructions(f".visible .entry k{kernel_text(mutant.entry, DECLARATIONS, '')}"))
     return found[0] if len(found) == 1 else None
 
 
-def _own(found: scan.Instruction) -> str:
-    """The instruction that the form of a legal one is tried as."""
-    spelled = tables.read(spellings.once(found.opcode), found.operands)
-    assert spelled is not None, found
-    return Entry.of(spelled[1]).line
-
-
-def _registers(line: str) -> list[str]:
-    """The types of a line's registers, which their names say."""
-    return re.findall(r"%([a-z]+\d*)_", line)
-
-
 def _known(found: scan.Instruction, chip: str, version: tuple[int, int]) -> bool:
-    """Whether it is known of what PTX lacks that ptxas takes it: a form, or modifiers that it ignores."""
+    """Whether it is known of what PTX lacks that ptxas takes it: a form, modifiers that it ignores, or
+    operands that it doesn't check.
+    """
+    if any(written.judge(checked, chip, version) is None for checked in unchecked.alike(found)):
+        return True
     opcode = spellings.once(found.opcode)
     for rest in _shorter(opcode):
         spelled = tables.read(rest, found.operands)
@@ -73,7 +65,7 @@ def _known(found: scan.Instruction, chip: str, version: tuple[int, int]) -> bool
             continue
         if tables.unpublished(*spelled, chip) is not None:
             return True
-        shorter = scan.Instruction(found.line, found.column, rest, found.operands)
+        shorter = found._replace(opcode=rest)
         if rest != opcode and written.judge(shorter, chip, version) is None:
             return True
     return False
@@ -95,16 +87,18 @@ def _shorter(opcode: str) -> Iterator[str]:
             yield spellings.once(".".join((head, *(t for i, t in enumerate(tokens) if i not in gone))))
 
 
-def compare(family: Family[Any], chips: Sequence[str], count: int, seed: int, jobs: int) -> list[Difference]:
-    """The differences on `count` mutants of a family on each chip."""
+def compare(
+    family: Family[Any], chips: Sequence[str], count: int, seed: int, jobs: int, *, operands: bool = False
+) -> list[Difference]:
+    """The differences on `count` mutants of a family on each chip: of its modifiers, or of its operands."""
     with ProcessPoolExecutor(jobs) as pool:
-        tasks = [pool.submit(_on_chip, family.name, chip, count, seed) for chip in chips]
+        tasks = [pool.submit(_on_chip, family.name, chip, count, seed, operands) for chip in chips]
         return [difference for task in tasks for difference in task.result()]
 
 
-def _on_chip(name: str, chip: str, count: int, seed: int) -> list[Difference]:
+def _on_chip(name: str, chip: str, count: int, seed: int, operands: bool) -> list[Difference]:
     family = next(family for family in tables.FAMILIES if family.name == name)
-    return differences(mutants(family, count, seed), chip)
+    return differences(mutants(family, count, seed, operands=operands), chip)
 
 
 def report(found: Iterable[Difference]) -> Iterator[str]:
