@@ -77,8 +77,8 @@ def tests_by_line() -> tuple[dict[str, dict[int, list[str]]], dict[str, float]]:
 
 
 def tests_of(mutant: Mutant, lines: dict[int, list[str]], seconds: dict[str, float]) -> list[str]:
-    """Tests that run a mutant's line, the quickest first. For a line that runs when the file is imported, those
-    that run the most lines of it. One case of each test comes before further cases.
+    """Tests that run a mutant's line, the quickest first. For a line that runs when the file is imported,
+    those that run the most lines of it. One case of each test comes before further cases.
     """
     own = lines[mutant.line]
     if own:
