@@ -199,6 +199,15 @@ class InstructionOp(Op):
         return None
 
 
+def repeated(op: Any, given: Mapping[str, Sequence[Any]]) -> Any:
+    """Another operation like `op`, with registers of the same types, in the order of its operands. It isn't
+    verified: `op` was.
+    """
+    values = [value for registers in given.values() for value in registers]
+    kinds = [result.type for result in op.results]
+    return ir.Operation.create(op.name, results=kinds, operands=values, attributes=dict(op.attributes))
+
+
 @lru_cache(maxsize=1024)
 def _results_of(form: Any) -> tuple[Registers, ...]:
     return tuple(operand for operand in form.operands if operand.role in ("out", "inout"))

@@ -181,7 +181,7 @@ def _split(value: Any) -> Iterator[Any]:
     kind = str(value.type)
     if kind.startswith("!llvm.struct<("):
         for place, member in enumerate(_members(kind)):
-            yield from _split(_extract(member, value, place))
+            yield from _split(extract(member, value, place))
     elif _PACKED.fullmatch(kind):
         yield llvm.bitcast(ir.IntegerType.get_signless(32), value)
     elif _VECTOR.fullmatch(kind):
@@ -204,7 +204,8 @@ def _members(struct: str) -> list[Any]:
 # Wide accumulators have hundreds of members; upstream's own builders take four times as long.
 
 
-def _extract(kind: Any, struct: Any, place: int) -> Any:
+def extract(kind: Any, struct: Any, place: int) -> Any:
+    """A member, of this type, of a struct."""
     at = {"position": ir.DenseI64ArrayAttr.get([place])}
     name = llvm.ExtractValueOp.OPERATION_NAME
     return ir.Operation.create(name, results=[kind], operands=[struct], attributes=at).result
@@ -225,7 +226,7 @@ def assembly(text: str, letters: Sequence[str], values: Sequence[Any], kinds: Se
     if len(kinds) < 2:
         return [result] * len(kinds)
     types = {each: ir.Type.parse(each) for each in set(kinds)}
-    return [_extract(types[each], result, i) for i, each in enumerate(kinds)]
+    return [extract(types[each], result, i) for i, each in enumerate(kinds)]
 
 
 def join(kind: Any, words: Iterator[Any]) -> Any:

@@ -1,11 +1,12 @@
 """`--lower-gemm`: a warp-scope `tile.gemm` on fragments becomes the fully unrolled nest of `mma.sync`."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
 from weft.dialects import mma, tile
+from weft.dialects.instruction import repeated
 from weft.dialects.schedule import Schedule
 from weft.dialects.tile import GemmOp, is_fragment
 from weft.isa import mma as isa
@@ -15,6 +16,7 @@ from weft.layout import Layout, LayoutError
 from weft.mlir import ir, llvm, vector
 from weft.passes import emit, places, uniformity
 from weft.passes.dispatch import Candidate, Predicate, dispatch
+from weft.passes.instructions import extract
 from weft.passes.pass_ import Pass, rewrite
 
 Layouts = dict[str, tuple[Layout, tuple[int, ...]]]
@@ -194,17 +196,18 @@ def _lower(shape: str) -> Callable[[GemmOp], Any]:
     def lower(op: GemmOp) -> Any:
         form = _form(op, shape)
         d, a, b, _ = form.operands
-        left = _Operand(tile.to_lane(op.a), op.a.type, a)
-        right = _Operand(tile.to_lane(op.b), op.b.type, b)
+        left = cache(_Operand(tile.to_lane(op.a), op.a.type, a).atom)
+        right = cache(_Operand(tile.to_lane(op.b), op.b.type, b).atom)
         total = _Operand(_initial(op), op.d.type, d)
         m, n, k = (extent // step for extent, step in zip(op.mnk, form.mnk, strict=True))
+        word, product = ir.Type.parse(d.type), None
         for i in range(m):
             for j in range(n):
                 registers = total.atom(i, j)
                 for p in range(k):
-                    result = mma.sync(a=left.atom(i, p), b=right.atom(p, j), c=registers, **vars(form))
-                    word = ir.Type.parse(d.type)
-                    registers = [llvm.extractvalue(word, result, [r]) for r in range(d.count)]
+                    given = {"a": left(i, p), "b": right(p, j), "c": registers}
+                    product = repeated(product, given) if product else mma.sync(**given, **vars(form)).owner
+                    registers = [extract(word, product.results[0], r) for r in range(d.count)]
                 total.put(i, j, registers)
         kind = op.d.type
         return tile.from_lane(vector.from_elements(kind.lane_type, total.elements), kind)

@@ -1,4 +1,5 @@
 // RUN: weft-opt %s --lower-gemm --split-input-file | FileCheck %s
+// RUN: weft-opt %s --lower-gemm --split-input-file | FileCheck %s --check-prefix=PACKED
 
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
@@ -106,6 +107,7 @@ gpu.module @m {
 // -----
 
 // Two by three tiles, two deep: the nest is unrolled, one mma for each, bf16 in registers of 32 bits.
+// Each register is packed once: 16 of A and 12 of B.
 !A = !tile.fragment<array<i64: 32, 32>, bf16, #tile.layout<"S[(2,2,8,2,2,4,2):(16,2,4@laneid,8,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 32, 24>, bf16, #tile.layout<"S[(2,2,4,2,3,8):(12,2,1@laneid,1,4,4@laneid)]">>
 !D = !tile.fragment<array<i64: 32, 24>, f32, #tile.layout<"S[(2,2,8,3,4,2):(12,2,4@laneid,4,1@laneid,1)]">>
@@ -114,6 +116,10 @@ gpu.module @m {
   // CHECK-LABEL: @nest
   gpu.func @nest(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     // CHECK: llvm.bitcast %{{.*}} : vector<2xbf16> to i32
+    // PACKED-LABEL: @nest
+    // PACKED-COUNT-28: llvm.bitcast
+    // PACKED-NOT: llvm.bitcast
+    // PACKED-LABEL: @old_chip
     // CHECK-COUNT-12: "mma.sync"
     // CHECK-NOT: "mma.sync"
     // CHECK: vector.from_elements
