@@ -101,12 +101,23 @@ def test_operands_that_the_tables_take_and_ptxas_refuses_are_seen(monkeypatch):
     assert not difference.taken and difference.complaint == "Arguments mismatch for instruction 'mma'"
 
 
-def test_operands_that_ptxas_takes_and_the_tables_refuse_are_seen(monkeypatch):
-    made = [operands("movmatrix", "trans.b16", "%b32_1", "%pred_x0")]
-    assert compared.differences(made, "sm_80") == []
+@pytest.mark.parametrize(
+    "chip, family, ending, old, new, said",
+    [
+        ("sm_80", "movmatrix", "trans.b16", "%b32_1", "%pred_x0", "got %pred_x0 of .pred"),
+        ("sm_90a", "wgmma.mma_async", "m64n8k16.f32.f16.f16", "%f32_1,", "%tid.x,", "for d, got %tid.x"),
+        ("sm_90a", "mma.sp", "m16n8k32.row.col.f32.f16.f16.f32", " %b32_8,", " %v4_x0,", "a vector"),
+        ("sm_100a", "tcgen05.mma", "kind::f16.collector::a::discard", "%pred_0", "7", "from 0 to 1, got 7"),
+    ],
+)
+def test_operands_that_ptxas_takes_and_the_tables_refuse_are_seen(
+    chip, family, ending, old, new, said, monkeypatch
+):
+    made = [operands(family, ending, old, new)]
+    assert compared.differences(made, chip) == []
     monkeypatch.setattr(unchecked, "UNCHECKED", ())
-    (difference,) = compared.differences(made, "sm_80")
-    assert difference.taken and "got %pred_x0 of .pred" in difference.complaint
+    (difference,) = compared.differences(made, chip)
+    assert difference.taken and said in difference.complaint
 
 
 def operands(family, ending, old, new):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from weft.isa import scope
 from weft.isa.scan import Instruction, listed
 
 
@@ -21,7 +22,15 @@ _WORD = "%b32_x0"  # one of `mutations.DECLARATIONS`
 
 
 def _predicate(found: Instruction, operand: str) -> str | None:
-    words = [_WORD if _kind(found, word) in (".pred", "!.pred") else word for word in listed(operand)]
+    return _with_words(found, operand, (".pred", "!.pred"))
+
+
+def _special(found: Instruction, operand: str) -> str | None:
+    return _with_words(found, operand, (scope.SPECIAL,)) if operand.startswith("{") else None
+
+
+def _with_words(found: Instruction, operand: str, kinds: tuple[str, ...]) -> str | None:
+    words = [_WORD if _kind(found, word) in kinds else word for word in listed(operand)]
     made = f"{{{', '.join(words)}}}" if operand.startswith("{") else words[0]
     return made if words != list(listed(operand)) else None
 
@@ -47,6 +56,7 @@ def _nothing(found: Instruction, operand: str) -> str | None:
 # fmt: off
 UNCHECKED = (
     Unchecked("(mma|movmatrix|wmma|wgmma)", _predicate, "a predicate is no word of a matrix"),
+    Unchecked("wgmma.mma_async", _special, "special registers can't be written"),
     Unchecked("(mma|wgmma)", _first, "the elements of a list behind the first are ignored"),
     Unchecked("(tcgen05|wgmma.wait_group)", _zero, "more bits than the field has"),
     Unchecked("mma.sp", _pair, "one register for two"),
