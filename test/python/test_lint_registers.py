@@ -149,6 +149,7 @@ LINES = [
     # Others.
     ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", "register"),
     ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, %s32_9, 0;", None),
+    ("sm_120a", f"{FP8.replace('f32', 'f16')} {B}, {A}, {A}, {B}, %f32_9, 0;", None),
     ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, 1.0, 0;", "register"),
     ("sm_90a", f"{SPARSE} {D}, four, %b64_0, %b32_9, 0, %pred_0, 1, 1;", None),
     ("sm_100a", "tcgen05.ld.sync.aligned.32x32b.x2.b32 {%b32_1, %b32_1}, [%b32_0];", "register"),

@@ -67,7 +67,9 @@ def _accepted(family: str, form: Any, operand: Registers) -> Accepted:
     if family.startswith("tcgen05") or family in _UNTYPED_FAMILIES or name in ("scale_a", "scale_b"):
         return Accepted(_ANY_WORDS)
     if name == "metadata":
-        narrow = family == "mma.sp" and form.a_type in ("e4m3", "e5m2") and not form.kind
+        # ptxas makes these of others from sm_90 to sm_103; accumulators of f16 are on sm_12x alone.
+        types = (form.a_type, form.kind, form.d_type) if family == "mma.sp" else ()
+        narrow = types in (("e4m3", "", "f32"), ("e5m2", "", "f32"))
         return Accepted((*_WORDS, ".f16x2") if narrow else _ANY_WORDS)
     return _fragment(family, form, operand)
 
