@@ -10,6 +10,7 @@ from typing import Any
 from weft import cache, cache_keys, mlir, phase, reproducer, stages, worker
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn
+from weft.schedules import database
 from weft.stages import Compiled
 
 TIMEOUT_SECONDS = 300.0
@@ -64,7 +65,7 @@ def _compiled_apart(
 
     def key() -> cache.Key | None:
         decides = cache_keys.lowering()
-        return decides and [json.dumps(options), _content(given), *decides]
+        return decides and [json.dumps(options), _content(given), database.asked(), *decides]
 
     try:
         entry = cache.default().get_or_make("llvm", key, make)

@@ -26,6 +26,7 @@ from weft.launch import Launch
 from weft.launch_attributes import read_launch
 from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
+from weft.schedules import database
 from weft.target import Target, told_of_default
 
 KERNEL = "weft-kernel{{chip={chip} rows={rows}}}"
@@ -189,7 +190,7 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
 
     def key() -> cache.Key | None:
         decides = cache_keys.lowering()
-        return decides and [placed, str(target), name, rows, *decides]
+        return decides and [placed, str(target), name, rows, database.asked(), *decides]
 
     entry = kept.get_or_make("llvm", key, lower)
     return made[0] if made else of_entry(entry)
@@ -197,9 +198,10 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
 
 def decides_all(module: Any) -> bool:
     """Whether only the module and Weft's code determine what it is lowered to. A product without a schedule
-    also depends on the user's files of tuned schedules.
+    also depends on the files of tuned schedules, where any are asked.
     """
-    return all("schedule" in op.attributes for op in operations(module, MatmulOp))
+    products = operations(module, MatmulOp)
+    return database.own_file() is None or all("schedule" in op.attributes for op in products)
 
 
 def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:

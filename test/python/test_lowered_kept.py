@@ -7,8 +7,10 @@ import pytest
 from one_product import MAPS, SCHEDULES, text
 
 import weft
-from weft import apart, cache_keys, stages
+from weft import apart, cache_keys, mlir, stages
+from weft.dialects import context
 from weft.launch import Launch
+from weft.schedules import database
 
 
 @pytest.fixture
@@ -98,9 +100,23 @@ def test_a_file_that_changes_while_it_is_compiled_is_not_kept(kept, tmp_path, pa
     assert not kept()
 
 
-def test_a_product_that_files_decide_about_is_not_kept(kept):
-    weft.compile(text(None), arch="sm_90a")
+@pytest.mark.parametrize("module", [text(None), mlir.parse(text(None), context())], ids=["text", "module"])
+def test_a_product_that_files_decide_about_is_not_kept(module, kept, patch, tmp_path):
+    patch.chdir(tmp_path)  # where a reproducer goes
+    patch.setenv(database.VARIABLE, str(tmp_path / "schedules"))
+    weft.compile(module, arch="sm_90a")
     assert not kept()
+    # Without files the model decides, and what it chose isn't taken where there are files.
+    patch.setenv(database.VARIABLE, "")
+    weft.compile(module, arch="sm_90a")
+    assert len(kept()) == 1
+    with patch.context() as within:
+        within.setattr(stages, "_lowered", not_again)
+        within.setattr(apart, "_asked", not_again)
+        weft.compile(module, arch="sm_90a")
+        within.setenv(database.VARIABLE, str(tmp_path / "schedules"))
+        with pytest.raises((AssertionError, weft.WeftError), match="is lowered once more"):
+            weft.compile(module, arch="sm_90a")
 
 
 def test_nothing_is_kept_of_what_is_refused(kept):

@@ -171,6 +171,11 @@ def sources(chip: str) -> tuple[Path, ...]:
     return () if own is None else (own, Path(__file__).with_name(f"{chip}.jsonl"))
 
 
+def asked() -> str:
+    """Says whether files are asked for schedules at all. Part of the keys of lowered modules."""
+    return "no schedules" if own_file() is None else "schedules"
+
+
 def tuned(product: Product, asked: Sequence[Path]) -> AnySchedule | None:
     """The schedule that the first of the files with one has for a product: that of its own M, else of the
     next greater M in its class, else of the next smaller; of its twin's where it has none of its own types.
