@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from weft.isa.types import ELEMENT_TYPES
 from weft.tools.isa_rows import shapes
@@ -29,6 +30,7 @@ _KINDS = (
 )
 
 
+@cache
 def _kind(token: str) -> str:
     found = next((name for name, pattern in _KINDS if re.fullmatch(pattern, token)), None)
     return found or token.rpartition("::")[0] or token
