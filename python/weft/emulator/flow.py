@@ -14,8 +14,11 @@ from collections.abc import Sequence
 def ranks(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
     """The rank of every node; nodes that can't be reached come last."""
     order: list[int] = []
+    # The entry may be in a loop, which is to stay together: control comes from a node before it.
+    start = len(successors)
+    successors = [*successors, [entry]]
     # Each item is a set of nodes, with the node at which control enters it, still to be put in order.
-    work: list[tuple[set[int], int]] = [(_reachable(successors, entry), entry)]
+    work: list[tuple[set[int], int]] = [(_reachable(successors, start), start)]
     while work:
         nodes, head = work.pop()
         if len(nodes) == 1:
@@ -27,9 +30,9 @@ def ranks(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
         heads = _heads(parts, nodes, successors, head)
         work += [(set(part), first) for part, first in zip(parts[::-1], heads[::-1], strict=True)]
     seen = set(order)
-    order += [n for n in range(len(successors)) if n not in seen]
-    rank = [0] * len(successors)
-    for place, node in enumerate(order):
+    order += [n for n in range(start) if n not in seen]
+    rank = [0] * start
+    for place, node in enumerate(order[1:]):
         rank[node] = place
     return rank
 
