@@ -27,6 +27,7 @@ _FUNCTIONS: dict[str, Function] = {
     "vavrg": lambda x, y: (x + y + 1) >> 1,
 }
 _PACKED = [f"{name}{lanes}" for name in (*_FUNCTIONS, "vset") for lanes in (2, 4)]
+_LETTER = {2: "h", 4: "b"}
 _SCALAR = [name for name in (*_FUNCTIONS, "vset", "vshl", "vshr") if name != "vavrg"]
 
 
@@ -46,32 +47,33 @@ def packed(op: Op) -> Step:
     saturates, adds = op.flag("sat"), op.flag("add")
     out = op.type("u32 s32") if name != "vset" else U32
     kinds = [op.type("u32 s32"), op.type("u32 s32")]
-    op.count(3, 4)
-    destination, named = _suffix(op, op.operand(0))
+    op.count(4)
+    destination, named = _suffix(op, op.operand(0), lanes)
+    if named != sorted(set(named)) or max(named, default=0) >= lanes:
+        op.fail(f"a mask names some of {lanes} lanes, the highest first", op.operand(0).place)
     mask = [not named or lane in named for lane in range(lanes)]
     operands, picks = zip(*(_picks(op, op.operand(i), lanes, i - 1) for i in (1, 2)), strict=True)
     low = -(1 << (bits - 1)) if out.kind == "s" else 0
     high = low + (1 << bits) - 1
 
-    def run(x: Array, y: Array, *rest: Array) -> Array:
+    def run(x: Array, y: Array, z: Array) -> Array:
         parts = np.concatenate([_split(x, kinds[0], bits), _split(y, kinds[1], bits)], axis=-1)
         value = function(parts[..., picks[0]], parts[..., picks[1]])
         if adds:
-            total: Array = np.where(mask, value, 0).sum(axis=-1) + (rest[0] if rest else 0)
+            total: Array = np.where(mask, value, 0).sum(axis=-1) + z
             return total.astype(np.uint32)
         if saturates:
             value = np.clip(value, low, high)
-        kept = _split(rest[0], U32, bits) if rest else np.zeros_like(value)
-        return _join(np.where(mask, value, kept), bits)
+        return _join(np.where(mask, value, _split(z, U32, bits)), bits)
 
-    sources = [op.source(operand, U32) for operand in (*operands, *op.operands[3:])]
+    sources = [op.source(operand, U32) for operand in (*operands, op.operand(3))]
     return compute(op.destination(destination, U32), run, *sources)
 
 
-def _suffix(op: Op, operand: Operand) -> tuple[Operand, list[int]]:
-    """The register of `%r.b20` or `%r.h1`, and the lanes that it names, the lowest first."""
+def _suffix(op: Op, operand: Operand, lanes: int) -> tuple[Operand, list[int]]:
+    """The register of `%r.b20` (of 4 lanes) or `%r.h1` (of 2), and the lanes it names, the last first."""
     if isinstance(operand, Name) and op.entity(operand) is None:
-        found = re.fullmatch(r"(.+)\.[bh]([0-7]+)", operand.text)
+        found = re.fullmatch(rf"(.+)\.{_LETTER[lanes]}([0-7]+)", operand.text)
         if found:
             return Name(found.group(1), operand.place), [int(d) for d in reversed(found.group(2))]
     return operand, []
@@ -79,7 +81,7 @@ def _suffix(op: Op, operand: Operand) -> tuple[Operand, list[int]]:
 
 def _picks(op: Op, operand: Operand, lanes: int, number: int) -> tuple[Operand, list[int]]:
     """The register of a packed source, and which lanes of a (from 0) and b (after them) it takes."""
-    register, named = _suffix(op, operand)
+    register, named = _suffix(op, operand, lanes)
     if named and (len(named) != lanes or max(named) >= 2 * lanes):
         op.fail(f"a selector picks {lanes} of {2 * lanes} lanes", operand.place)
     return register, named or list(range(number * lanes, (number + 1) * lanes))

@@ -1,0 +1,47 @@
+"""Selectors and masks of packed video instructions, which name lanes from the highest down."""
+
+import numpy as np
+import pytest
+from emulator_ptx import run
+
+from weft import emulator
+
+A, B, C = np.random.default_rng(1).integers(0, 1 << 32, (3, 32), np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "operands"),
+    [
+        (4, "%d0, %a0.b012, %a0, %a0"),
+        (4, "%d0, %a0, %a0.b01234, %a0"),
+        (4, "%d0, %a0, %a0.h0123, %a0"),
+        (4, "%d0.b02, %a0, %a0, %a0"),
+        (4, "%d0.b11, %a0, %a0, %a0"),
+        (4, "%d0.b4, %a0, %a0, %a0"),
+        (4, "%d0, %a0, %a0"),
+        (2, "%d0, %a0.h04, %a0, %a0"),
+        (2, "%d0, %a0, %a0.h012, %a0"),
+        (2, "%d0, %a0.b01, %a0, %a0"),
+        (2, "%d0.h01, %a0, %a0, %a0"),
+        (2, "%d0.h2, %a0, %a0, %a0"),
+    ],
+)
+def test_what_ptxas_refuses_is_refused(lanes, operands):
+    run(f"vadd{lanes}.u32.u32.u32 %d0, %a0, %a0, %a0;", A, out=np.uint32)
+    with pytest.raises(emulator.PtxError):
+        run(f"vadd{lanes}.u32.u32.u32 {operands};", A, out=np.uint32)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "first", "second", "mask"),
+    [(4, "7045", "0123", "31"), (4, "3210", "7654", "3210"), (2, "13", "02", "0"), (2, "10", "32", "1")],
+)
+def test_lanes_come_from_either_source_and_go_where_the_mask_has_them(lanes, first, second, mask):
+    letter, kind = {2: ("h", np.uint16), 4: ("b", np.uint8)}[lanes]
+    operands = f"%d0.{letter}{mask}, %a0.{letter}{first}, %a1.{letter}{second}, %a2"
+    got = run(f"vadd{lanes}.u32.u32.u32 {operands};", A, B, C, out=np.uint32).view(kind).reshape(32, lanes)
+    both = np.concatenate([x.view(kind).reshape(32, lanes) for x in (A, B)], axis=1)
+    want = C.view(kind).reshape(32, lanes).copy()
+    for lane in map(int, mask):
+        want[:, lane] = both[:, int(first[-1 - lane])] + both[:, int(second[-1 - lane])]
+    assert (got == want).all()
