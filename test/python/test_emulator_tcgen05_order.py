@@ -76,15 +76,21 @@ def test_a_wait_for_columns_that_no_one_gives_back_is_told():
         run(body, block=32)
 
 
-@pytest.mark.parametrize(("columns", "line"), [("48", "takes one of 32, 64"), ("0", "takes one of")])
-def test_a_wrong_count_of_columns(columns, line):
-    with pytest.raises(emulator.PtxError, match=line):
-        run(ALLOC.format("slots", columns), block=32)
-
-
-def test_a_count_of_columns_that_turns_out_wrong():
-    with pytest.raises(emulator.Fault, match="a power of two from 32 to 512, got 1024"):
-        run("mov.u32 %r0, 1024;" + ALLOC.format("slots", "%r0"), block=32)
+@pytest.mark.parametrize(
+    ("exclusive", "wrong", "wanted"),
+    [
+        ("", (0, 16, 96, 1024), "a power of two in 32..512"),
+        (".exclusive", (0, 16, 48, 544), "a multiple of 32 in 32..512"),
+    ],
+)
+def test_counts_of_columns_that_cannot_be(exclusive, wrong, wanted):
+    alloc = ALLOC.replace(".alloc", f".alloc{exclusive}")
+    for count in wrong:
+        message = rf"columns must be {wanted}, got {count}"
+        with pytest.raises(emulator.PtxError, match=message):
+            run(alloc.format("slots", count), block=32)
+        with pytest.raises(emulator.Fault, match=message):
+            run(f"mov.u32 %r0, {count};" + alloc.format("slots", "%r0"), block=32)
 
 
 def test_alloc_after_the_permit_was_given_up():

@@ -20,6 +20,7 @@ from weft.emulator.lanes import Lanes
 from weft.emulator.steps import tell
 from weft.emulator.syntax import Integer
 from weft.emulator.table import Collective, End, Step, Table
+from weft.emulator.tensor_memory import COLUMNS
 from weft.emulator.types import TYPES, U32, Bools
 from weft.emulator.watch import Watch
 from weft.isa import tcgen05_control
@@ -31,22 +32,25 @@ table = Table()
 _SPACES = {"": "generic", "shared::cta": "shared", "shared::cluster": "shared"}
 
 
-def _columns(op: Op, form: tcgen05_control.Alloc | tcgen05_control.Dealloc) -> int:
-    """The slot of a count of columns, operand 1; a constant is checked."""
-    operand, values = op.operand(1), next(o for o in form.operands if o.name == "columns").values
-    if isinstance(operand, Integer) and operand.value not in values:
-        wanted = "a multiple of 32" if form.exclusive else f"one of {', '.join(map(str, values))}"
-        op.fail(f"takes {wanted} columns, got {operand.value}", operand.place)
-    return op.source(1, U32)
+class _Columns:
+    """A count of columns, operand 1; a constant is checked at once."""
 
+    def __init__(self, op: Op, form: tcgen05_control.Alloc | tcgen05_control.Dealloc) -> None:
+        operand, self._line = op.operand(1), op.line
+        every = next(o for o in form.operands if o.name == "columns").values
+        self._legal = [count for count in every if count <= COLUMNS]
+        kind = "a multiple of 32" if form.exclusive else "a power of two"
+        self._wanted = f"{kind} in {self._legal[0]}..{self._legal[-1]}"
+        if isinstance(operand, Integer) and operand.value not in self._legal:
+            op.fail(f"columns must be {self._wanted}, got {operand.value}", operand.place)
+        self.slot = op.source(1, U32)
 
-def _checked(columns: int, exclusive: bool, line: int) -> int:
-    legal = columns % 32 == 0 if exclusive else columns & (columns - 1) == 0
-    if not 32 <= columns <= 512 or not legal:
-        wanted = "a multiple of 32" if exclusive else "a power of two"
-        what = f"a count of columns is {wanted} from 32 to 512, got {columns}"
-        raise Fault(what, line, rule="tmem-access")
-    return columns
+    def checked(self, columns: int) -> int:
+        """The count of a thread. Fault where there is no such."""
+        if columns not in self._legal:
+            what = f"columns must be {self._wanted}, got {columns}"
+            raise Fault(what, self._line, rule="tmem-access")
+        return columns
 
 
 @table.wait("tcgen05.alloc")
@@ -54,18 +58,18 @@ def alloc(op: Op) -> End:
     """`tcgen05.alloc… [shared address], columns`: waits until so many are free."""
     form = legal_form(op, (tcgen05_control.ALLOC,))
     op.count(2)
-    address, count = op.address(0, _SPACES[form.space]), _columns(op, form)
+    address, count = op.address(0, _SPACES[form.space]), _Columns(op, form)
     after, line = op.next, op.line
 
     def run(machine: "Machine", group: Group) -> int:
         if not machine.gather(group, None):
             return -1
         lanes = group.lanes
-        counts = lanes.read(count)[:, 0]
+        counts = lanes.read(count.slot)[:, 0]
         served = np.zeros((lanes.warps, 32), np.bool_)
         columns = np.zeros((lanes.warps, 32), np.uint32)
         for at, row in enumerate(lanes.row_numbers().tolist()):
-            wanted = _checked(int(counts[at]), form.exclusive, line)
+            wanted = count.checked(int(counts[at]))
             cta = int(lanes.wave.cta_of_row[row])
             pair_of(lanes, cta, form.cta_group, line)
             column = lanes.wave.tensor_memory.allocate(cta, wanted, line)
@@ -98,13 +102,13 @@ def dealloc(op: Op) -> Collective:
     """`tcgen05.dealloc… address, columns`."""
     form = legal_form(op, (tcgen05_control.DEALLOC,))
     op.count(2)
-    address, count, line = op.source(0, U32), _columns(op, form), op.line
+    address, count, line = op.source(0, U32), _Columns(op, form), op.line
 
     def run(lanes: Lanes) -> None:
-        addresses, counts = lanes.read(address)[:, 0], lanes.read(count)[:, 0]
+        addresses, counts = lanes.read(address)[:, 0], lanes.read(count.slot)[:, 0]
         for at, row in enumerate(lanes.row_numbers().tolist()):
             cta, begin = int(lanes.wave.cta_of_row[row]), int(addresses[at])
-            columns = _checked(int(counts[at]), form.exclusive, line)
+            columns = count.checked(int(counts[at]))
             lanes.wave.tensor_memory.deallocate(cta, begin, columns, line)
             if lanes.wave.watch is not None:
                 lanes.wave.watch.tensor_memory("dealloc", cta, begin, columns, line)
