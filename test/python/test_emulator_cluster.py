@@ -145,6 +145,26 @@ def test_arrive_and_wait_of_the_cluster_barrier_may_lie_apart(seed):
         assert (got == values[0] * 100 + values[1] * 10 + values[2]).all()
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_each_cluster_waits_for_its_own_threads(seed):
+    # CTA 3 comes when CTA 0 is past the barrier of its cluster.
+    body = f"""
+      setp.ne.u32 %p1, %r1, 3; @%p1 bra THERE;
+    LATE:
+      ld.acquire.gpu.global.u32 %r5, [%rd1]; setp.eq.u32 %p2, %r5, 0; @%p2 bra LATE;
+    THERE:
+      mov.u32 %r6, data; mad.lo.u32 %r6, %r0, 4, %r6; add.u32 %r7, %r1, 70; st.shared.u32 [%r6], %r7;
+      {SYNC}
+      setp.eq.u32 %p1, %r1, 0; @%p1 st.release.gpu.global.u32 [%rd1], 71;
+      xor.b32 %r8, %r2, 1; mapa.shared::cluster.u32 %r9, %r6, %r8;
+      ld.shared::cluster.u32 %r10, [%r9];
+      {SYNC}
+      st.global.u32 [%rd2], %r10;
+    """
+    out, _ = launch(body, (6, 1, 1), (2, 1, 1), seed=seed)
+    assert out.reshape(6, 32).tolist() == [[70 + (cta ^ 1)] * 32 for cta in range(6)]
+
+
 def test_threads_that_have_exited_are_not_waited_for():
     body = """
       setp.eq.u32 %p1, %r2, 1; @%p1 ret;

@@ -389,6 +389,23 @@ def test_pairs_are_converted_high_half_first(name):
     assert (got == high.astype(np.uint32) << 16 | low).all()
 
 
+@pytest.mark.parametrize(("name", "most"), [("f16", 0x7BFF), ("bf16", 0x7F7F)])
+def test_pairs_saturate_to_the_greatest_finite_number(name, most):
+    a = np.concatenate([values("f32", 30, 120), np.array([3.389e38, -3.4e38, 65504, 65520, -1e5] * 2, "f4")])[
+        :128
+    ]
+    a = bits(a)
+    plain, clamped = (
+        run(f"cvt.rn{mode}.{name}x2.f32 %d0, %a0, %a0;", a, out=np.uint32) for mode in ("", ".satfinite")
+    )
+    for shift in (0, 16):
+        half, got = plain >> shift & 0xFFFF, clamped >> shift & 0xFFFF
+        infinite = half & 0x7FFF == most + 1
+        assert infinite.any()
+        assert (half & 0x7FFF == most).any()
+        assert (got == np.where(infinite, half - 1, half)).all()
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "most"), [("e4m3", ml_dtypes.float8_e4m3fn, 448), ("e5m2", ml_dtypes.float8_e5m2, 57344)]
 )

@@ -217,6 +217,13 @@ def test_launches_are_checked():
     ):
         with pytest.raises(WeftError, match=message):
             m.launch("k", **options)
+    for required, block in (("8", (8, 1, 1)), ("8, 2", (8, 2, 1)), ("8, 2, 3", (8, 2, 3))):
+        fixed = module(f".visible .entry k() .reqntid {required} {{ ret; }}")
+        fixed.launch("k", block=block)
+        with pytest.raises(
+            WeftError, match=rf"requires blocks of \({block[0]}, {block[1]}, {block[2]}\), got"
+        ):
+            fixed.launch("k", block=(block[0], block[1], block[2] + 1))
     with pytest.raises(WeftError, match="allows 128 threads"):
         m.launch("j", block=(129, 1, 1))
     with pytest.raises(WeftError, match="no kernel 'x': it has k, j"):
@@ -284,6 +291,7 @@ def test_faults_name_line_thread_and_address():
         ("mov.u32 %r1, block; st.shared.u32 [%r1+64], 1;", "out-of-bounds shared access of 4 bytes at 0x40"),
         ("mov.u64 %rd0, block; cvta.shared.u64 %rd0, %rd0; st.u32 [%rd0+64], 1;", "out-of-bounds shared"),
         ("ld.local.u32 %r1, [%rd20];", "out-of-bounds local"),
+        (".local .b8 own[40]; ld.local.u32 %r1, [own+48];", "out-of-bounds local access of 4 bytes at 0x30"),
         ("mov.u64 %rd0, c; cvta.const.u64 %rd0, %rd0; st.u32 [%rd0], 1;", "read-only const"),
         ("atom.global.add.u32 %r1, [%rd20+1], 1;", "misaligned"),
     ],

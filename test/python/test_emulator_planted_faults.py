@@ -1,11 +1,13 @@
 """Every planted fault is found without a seed, and no kernel of the catalogue has a finding without one."""
 
+from dataclasses import replace
+
 import numpy as np
 import planted_faults
 import pytest
 
 from weft import emulator
-from weft.emulator.sanitizer import RULES
+from weft.emulator.sanitizer import RULES, Finding
 
 FAULTS = planted_faults.faults()
 FOR_EACH_CHIP = 20
@@ -57,6 +59,14 @@ def test_unwritten_arrays_are_written_before_they_are_read(written, found):
     }}"""
     array = emulator.Unwritten(np.zeros(8, np.uint32))
     assert tuple(f.rule for f in emulator.Module(text).launch("k", args=[array]).findings) == found
+
+
+def test_a_finding_says_with_which_seed_it_came_up():
+    found = Finding("shared-race", "shared memory at 0x0 is read", 7, "gemm.cu:3")
+    assert str(found) == "line 7 (gemm.cu:3): shared-race: shared memory at 0x0 is read"
+    assert (
+        str(replace(found, source="", seed=0)) == "line 7: shared-race: shared memory at 0x0 is read (seed 0)"
+    )
 
 
 @pytest.mark.slow

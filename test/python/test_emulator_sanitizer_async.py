@@ -60,6 +60,16 @@ def test_a_load_is_seen_by_those_who_have_waited_for_its_phase():
     assert events.rules() == [("async-not-awaited", 12)]
 
 
+@pytest.mark.parametrize("event", ["arrive", "expect_tx", "complete_tx"])
+def test_who_only_changes_an_mbarrier_has_not_seen_its_phase(event):
+    events = Events()
+    events.unit(0, "store", 10, (0, BARRIER))
+    events.phase()
+    events.checker.mbarrier(event, 0, BARRIER, events.threads(1), 0)
+    events.touch(1, "load", 11)
+    assert ("async-not-awaited", 11) in events.rules()
+
+
 def test_a_phase_that_completed_before_the_load_was_issued_says_nothing():
     events = Events()
     events.phase()
@@ -98,6 +108,14 @@ def test_a_bulk_store_reads_what_a_fence_has_shown_to_it():
             events.checker.fence("proxy.async.shared::cta", events.threads(0), 6)
         events.unit(0, "load", 7)
         assert events.rules() == ([] if fenced else [("missing-proxy-fence", 7)])
+
+
+@pytest.mark.parametrize(("proxy", "rules"), [("cp.async", []), ("bulk", [("missing-proxy-fence", 7)])])
+def test_only_what_writes_through_the_asynchronous_proxy_needs_its_fence(proxy, rules):
+    events = Events()
+    events.touch(0, "store", 5)
+    events.unit(0, "store", 7, proxy=proxy)
+    assert events.rules() == rules
 
 
 def test_a_fence_on_the_writers_side_counts_after_a_barrier():

@@ -159,11 +159,11 @@ class Program:
         for start, stop in parts:
             block = self.blocks[code.blocks[start]]
             block.line = body[start].place.line if start < len(body) else code.function.place.line
-            after = code.blocks[stop] if stop > start else -1
+            after = code.blocks[stop]
             for instruction in body[start:stop]:
                 self._decode_one(code, code.blocks[start], instruction, after)
             if block.end is None:
-                block.end = jump(after) if after >= 0 else leave(code)
+                block.end = jump(after) if stop > start else leave(code)
         made = self.blocks[first : first + len(parts)]
         edges = [[target - first for target in block.end.targets] for block in made if block.end is not None]
         for block, rank in zip(made, flow.ranks(edges, 0), strict=True):

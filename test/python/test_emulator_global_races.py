@@ -1,0 +1,45 @@
+"""What orders accesses of different blocks to global memory, in the sanitizer's eyes."""
+
+import numpy as np
+import pytest
+from emulator_ptx import module
+
+# Block 0 writes words; the last block, of another wave, reads them.
+HANDED_ON = """
+.visible .entry k(.param .u64 p) {{
+  .reg .b64 %l<3>; .reg .b32 %r<6>; .reg .pred %p<4>;
+  ld.param.u64 %l1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x; sub.u32 %r2, %r2, 1;
+  mov.u32 %r5, %tid.x; mad.wide.u32 %l2, %r5, 4, %l1;
+  setp.eq.u32 %p1, %r1, %r2; @%p1 bra LAST;
+  setp.ne.u32 %p1, %r1, 0; @%p1 ret;
+  {before} st.global.u32 [%l2+128], 7; {release} {after} ret;
+LAST:
+  {acquire} setp.eq.u32 %p2, %r3, 0; @%p2 bra LAST;
+  ld.global.u32 %r4, [%l2+128]; st.global.u32 [%l2+256], %r4; ret;
+}}"""
+PLAIN = {
+    "before": "",
+    "release": "st.release.gpu.global.u32 [%l1], 1;",
+    "after": "",
+    "acquire": "ld.acquire.gpu.global.u32 %r3, [%l1];",
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "rules"),
+    [
+        ({}, []),
+        ({"release": "fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%l1], 1;"}, []),
+        ({"acquire": "ld.relaxed.gpu.global.u32 %r3, [%l1]; fence.acq_rel.gpu;"}, []),
+        ({"release": "st.global.u32 [%l1], 1;"}, ["global-race"]),
+        ({"acquire": "ld.global.u32 %r3, [%l1];"}, ["global-race"]),
+        ({"before": PLAIN["release"], "release": ""}, ["global-race"]),
+        ({"after": "st.global.u32 [%l2+128], 9;"}, ["global-race"]),
+    ],
+)
+def test_what_was_written_before_a_release_is_there_after_its_acquire(changed, rules):
+    words = np.zeros(96, np.uint32)
+    text = module(HANDED_ON.format(**PLAIN | changed))
+    findings = text.launch("k", grid=80, block=32, args=[words]).findings
+    assert sorted({f.rule for f in findings}) == rules
+    assert set(words[64:].tolist()) <= {7, 9}
