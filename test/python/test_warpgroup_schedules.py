@@ -14,7 +14,7 @@ import weft
 from weft import arrays
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
-from weft.passes import heuristic, lower_gemm_async, wgmma_kernel
+from weft.passes import lower_gemm_async, wgmma_kernel
 from weft.target import Target
 
 TYPES = {
@@ -262,30 +262,6 @@ def test_a_stage_released_to_its_own_cta_alone_is_caught(monkeypatch):
         Product().wrong(kernel, (128, 64, 640))
 
 
-@pytest.mark.parametrize(
-    "shape", [(1, 64, 64), (16, 8192, 512), (300, 200, 100), (4096, 4096, 4096), (70000, 8, 8)]
-)
-@pytest.mark.parametrize(
-    "types", [("bf16",) * 3, ("f8E4M3FN", "f8E5M2", "bf16"), ("i8", "i8", "i32"), ("f32",) * 3]
-)
-def test_every_product_has_a_schedule(shape, types):
-    chosen = heuristic.choose(*shape, Types(*types))
-    assert chosen.complaint(Types(*types), Target.of("sm_90a")) is None
-
-
-def test_the_model_prefers_what_an_h200_prefers():
-    bf16 = Types("bf16", "bf16", "bf16")
-    assert heuristic.choose(8192, 8192, 8192, bf16).block[:2] == (128, 256)
-    assert heuristic.choose(1, 8192, 8192, bf16).swap
-    assert heuristic.choose(4096, 4096, 4096, bf16).group == 16
-    assert heuristic.choose(512, 512, 32768, bf16).global_splits > 1
-    e4m3 = Types("f8E4M3FN", "f8E4M3FN", "bf16")
-    assert heuristic.choose(8192, 8192, 1024, e4m3).group == 4
-    scaled = Types("f8E4M3FN", "f8E4M3FN", "bf16", promoted=True, scaled=True)
-    assert heuristic.choose(4096, 7168, 16384, scaled).block == (256, 128, 128)
-    assert heuristic.choose(64, 4096, 7168, scaled).splits == 2
-
-
 @pytest.mark.slow
 def test_rows_that_tma_cannot_copy_take_another_kernel():
     product = Product("f16", "f32")
@@ -376,13 +352,3 @@ def test_a_cluster_is_launched_whole_on_fewer_multiprocessors():
         grid, _ = kernel.dimensions((a, b, d), multiprocessors=multiprocessors)
         assert math.prod(grid) == 8
     assert not product.wrong(kernel, (300, 130, 200))
-
-
-def test_columns_far_beyond_the_product_are_no_candidates():
-    """A block's columns are fewer than twice those of the product, or than 32."""
-    types = Types("bf16", "bf16", "bf16")
-    for n in (8, 40, 96, 200):
-        found = {
-            s.block[1] for s in heuristic.candidates(4096, n, 4096, types, Target.of("sm_90a")) if not s.swap
-        }
-        assert max(found) < 2 * max(n, 16)
