@@ -45,7 +45,7 @@ def test_ptxas_agrees(family):
     assert certify.disagreements(tcgen05, family, points) == []
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.slow
 @FAMILIES
 def test_ptx_versions_are_the_first(family):
     few = dict(list(family.table.items())[:: max(1, len(family.table) // 60)])

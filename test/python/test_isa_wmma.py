@@ -25,6 +25,7 @@ def test_ptxas_agrees(family):
     assert certify.disagreements(wmma, family, points) == []
 
 
+@pytest.mark.slow
 @FAMILIES
 def test_ptx_versions_are_the_first(family):
     few = dict(list(family.table.items())[:: max(1, len(family.table) // 60)])

@@ -1,0 +1,64 @@
+"""Where instructions are legal: one form of each family and set of chips and PTX version, held to ptxas."""
+
+from dataclasses import replace
+
+import pytest
+
+from weft.isa import certify
+from weft.isa.chips import CHIPS
+from weft.isa.family import Support
+from weft.isa.mma import LDMATRIX, Ldmatrix
+from weft.isa.tables import TABLES
+
+
+def examples(table):
+    """The first form of each row of a table, by family."""
+    for family in table.families:
+        first = {}
+        for form, support in family.table.items():
+            first.setdefault(support, form)
+        yield family, {form: support for support, form in first.items()}
+
+
+def version_faults(supports):
+    """Of forms of any families."""
+    return certify.version_faults(replace(TABLES[0].families[0], legal=supports.items))
+
+
+def test_each_row_has_the_first_ptx_version_that_spells_it():
+    every = {form: support for table in TABLES for _, few in examples(table) for form, support in few.items()}
+    assert version_faults(every) == []
+
+
+def test_no_row_has_a_ptx_version_that_knows_none_of_its_chips():
+    """What ptxas can't tell: before that version, no target has the instruction."""
+    for table in TABLES:
+        for family, few in examples(table):
+            for support in few.values():
+                assert support.ptx >= min(CHIPS[chip].ptx for chip in support.chips), (family.name, support)
+
+
+@pytest.mark.sampled(9)
+@pytest.mark.parametrize("chip", list(CHIPS)[2:] + list(CHIPS)[:2])
+def test_each_row_is_on_its_chips_and_on_no_others(chip):
+    points = {form: chip for table in TABLES for _, few in examples(table) for form in few}
+    said = certify.verdicts(points.items())
+    for table in TABLES:
+        for family, few in examples(table):
+            legal = {form for form, support in few.items() if chip in support.chips}
+            taken = {form for form in few if said[form, chip] is None}
+            excused = {
+                form
+                for form in taken - legal
+                for entry in table.unpublished
+                if entry.family == family.name and entry.holds(form, chip)
+            }
+            assert taken - excused == legal, family.name
+
+
+def test_a_row_with_a_wrong_version_is_noticed():
+    form = Ldmatrix("m8n8", 4, False)
+    chips = LDMATRIX.table[form].chips
+    assert version_faults({form: Support(chips, (6, 5))}) == []
+    for wrong in ((6, 4), (7, 0)):
+        assert len(version_faults({form: Support(chips, wrong)})) == 1
