@@ -248,7 +248,5 @@ def _rows(whole: Any) -> Any:
 
 def _together(parts: list[Any], whole: Any) -> Any:
     """Fragments of 64 rows each as one: its registers are theirs in turn."""
-    if len(parts) == 1:
-        return parts[0]
     elements = [element for part in parts for element in emit.elements(tile.to_lane(part))]
     return tile.from_lane(vector.from_elements(whole.lane_type, elements), whole)
