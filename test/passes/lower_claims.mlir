@@ -43,7 +43,8 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   // CHECK-LABEL: gpu.func @before
   // CHECK-SAME: %[[PARTIES:[a-z0-9]+]]: i32
   // CHECK-NOT: llvm.fence
-  // CHECK: %[[OTHERS:.*]] = arith.subi %[[PARTIES]]
+  // CHECK: %[[ONE:.*]] = arith.constant 1 : i32
+  // CHECK: %[[OTHERS:.*]] = arith.subi %[[PARTIES]], %[[ONE]] : i32
   // CHECK: %[[SEEN:.*]]:2 = scf.while
   // CHECK: llvm.load %{{.*}} atomic syncscope("device") acquire
   // CHECK: nvvm.shfl.sync idx

@@ -81,7 +81,7 @@ llvm.func @block_scale(%i: i32, %s: i16, %f: f32) {
 llvm.func @matrices(%p: !llvm.ptr<3>, %i: i32) {
   // CHECK: "mma.ldmatrix"(%{{.*}}) {my.note = "x", num = 2 : i64, shape = "m8n8", trans = true} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32)>
   %0 = nvvm.ldmatrix %p {eltType = #nvvm.ld_st_matrix_elt_type<b16>, layout = #nvvm.mma_layout<col>, my.note = "x", num = 2 : i32, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32)>
-  // CHECK: "mma.stmatrix"(%{{.*}}, %{{.*}}, %{{.*}}) {num = 2 : i64, shape = "m8n8"
+  // CHECK: "mma.stmatrix"(%{{.*}}, %{{.*}}, %{{.*}}) {num = 2 : i64, shape = "m8n8"} :
   nvvm.stmatrix %p, %i, %i {eltType = #nvvm.ld_st_matrix_elt_type<b16>, layout = #nvvm.mma_layout<row>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>} : !llvm.ptr<3>, i32, i32
   // CHECK: "mma.movmatrix"(%{{.*}}) : (i32) -> i32
   %1 = nvvm.movmatrix %i {eltType = #nvvm.ld_st_matrix_elt_type<b16>, shape = #nvvm.ld_st_matrix_shape<m = 8, n = 8>} : i32
