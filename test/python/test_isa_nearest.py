@@ -7,7 +7,7 @@ import pytest
 from weft.isa import assembler, certify, mutations, scan, tables, written
 from weft.isa.assembler import LAST, VERSIONS, Entry
 from weft.isa.chips import CHIPS
-from weft.isa.family import _apart
+from weft.isa.family import Family, _apart
 
 FAMILIES = {family.name: (table, family) for table in tables.TABLES for family in table.families}
 
@@ -60,6 +60,15 @@ def test_the_closest_forms_are_those_that_differ_least(name):
         nearest = sorted(legal, key=lambda near: distance(family, form, near))
         for most in (1, 6):
             assert family.closest(form, chip, most) == nearest[:most], (form, chip)
+
+
+@pytest.mark.parametrize("name", list(FAMILIES))
+def test_different_opcodes_are_near_where_there_are_any(name):
+    """However many forms differ in their operands alone."""
+    _, family = FAMILIES[name]
+    every = {form.ptx for form in family.table}
+    for form in list(family.table)[:: max(1, len(family.table) // 5)]:
+        assert len(set(Family.nearest(family, form, None))) == min(3, len(every))
 
 
 @pytest.mark.sampled(15)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from weft.isa.chips import CHIPS, ChipSet, describe
@@ -132,9 +133,9 @@ class _Index(Generic[F]):
                 found &= self.having[other].get(getattr(form, other), 0)
         return list(self.members(found))
 
-    def closest(self, form: F, most: int) -> list[F]:
-        """The forms that agree with `form` on most axes, among equals those that differ on the last, and of
-        those the ones whose numbers are nearest.
+    def by_distance(self, form: F) -> Iterator[F]:
+        """All forms: first those that agree with `form` on most axes, among equals those that differ on the
+        last, and of those the ones whose numbers are nearest.
         """
         agreeing = [self.having[axis].get(getattr(form, axis), 0) for axis in self.axes]
         # Bit i of the planes, the lowest first, is the number of axes on which the i-th form agrees.
@@ -142,16 +143,12 @@ class _Index(Generic[F]):
         for carry in agreeing:
             for place, plane in enumerate(planes):
                 planes[place], carry = plane ^ carry, plane & carry
-        found: list[F] = []
         for count in range(len(self.axes), -1, -1):
             level = (1 << len(self.forms)) - 1
             for place, plane in enumerate(planes):
                 level &= plane if count >> place & 1 else ~plane
             for alike in _split(level, agreeing):
-                found += sorted(self.members(alike), key=lambda near: self._distance(near, form))
-                if len(found) >= most:
-                    return found[:most]
-        return found
+                yield from sorted(self.members(alike), key=lambda near: self._distance(near, form))
 
     def _distance(self, form: F, other: F) -> list[int]:
         """How far two forms are apart on each axis."""
@@ -237,12 +234,16 @@ class Family(Generic[F]):
 
     def closest(self, form: F, chip: str | None, most: int = 3, version: Version | None = None) -> list[F]:
         """The legal forms (in PTX `version`) that differ from `form` on the fewest, least important axes."""
-        return self._index(chip, version).closest(form, most)
+        return list(islice(self._index(chip, version).by_distance(form), most))
 
     def nearest(self, form: F, chip: str | None, most: int = 3) -> tuple[str, ...]:
         """How the closest legal forms are spelled, those that differ in their operands alone once."""
-        spelled = dict.fromkeys(f.ptx for f in self.closest(form, chip, 4 * most))
-        return tuple(spelled)[:most]
+        spelled: dict[str, None] = {}
+        for near in self._index(chip).by_distance(form):
+            spelled.setdefault(near.ptx)
+            if len(spelled) == most:
+                break
+        return tuple(spelled)
 
     def judge(self, form: F, chip: str | None = None) -> Verdict | None:
         """None where `form` is legal on `chip` (on some chip, with none given), else why it isn't.
