@@ -62,3 +62,11 @@ def test_a_row_with_a_wrong_version_is_noticed():
     assert version_faults({form: Support(chips, (6, 5))}) == []
     for wrong in ((6, 4), (7, 0)):
         assert len(version_faults({form: Support(chips, wrong)})) == 1
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_what_is_tried_beside_the_rows_is_in_none(table):
+    families = {family.name: family for family in table.families}
+    for name, axes in table.near.items():
+        for axis, values in axes.items():
+            assert not set(values) & set(families[name].values(axis)), (name, axis)

@@ -434,7 +434,7 @@ _NEAR_MMA: dict[str, tuple[object, ...]] = {
     "collector_a": ("keep",),
     "disable_output_lane": (2,),
     "collector_b": ("b0::fill",),
-    "decompress": (_LUT_B, "lut::a"),
+    "decompress": ("lut::a",),
 }
 _NEAR_BLOCK_SCALE: dict[str, tuple[object, ...]] = {
     "kind": ("f16", "f8f6f4", "i8"),
@@ -443,7 +443,7 @@ _NEAR_BLOCK_SCALE: dict[str, tuple[object, ...]] = {
     "collector_a": ("keep",),
     "ashift": (True,),
     "collector_b": ("b0::fill",),
-    "decompress": (_LUT_B, "lut::a"),
+    "decompress": ("lut::a",),
 }
 _NEAR_WS: dict[str, tuple[object, ...]] = {
     "kind": ("mxf8f6f4", "mxf4"),
@@ -455,9 +455,9 @@ _NEAR_WS: dict[str, tuple[object, ...]] = {
 }
 NEAR = {
     MMA.name: _NEAR_MMA,
-    MMA_SP.name: _NEAR_MMA,
+    MMA_SP.name: _NEAR_MMA | {"decompress": (_LUT_B, "lut::a")},
     MMA_BLOCK_SCALE.name: _NEAR_BLOCK_SCALE,
-    MMA_SP_BLOCK_SCALE.name: _NEAR_BLOCK_SCALE,
+    MMA_SP_BLOCK_SCALE.name: _NEAR_BLOCK_SCALE | {"decompress": (_LUT_B, "lut::a")},
     MMA_WS.name: _NEAR_WS,
     MMA_WS_SP.name: _NEAR_WS,
 }

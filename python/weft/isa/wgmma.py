@@ -399,7 +399,7 @@ WAIT_GROUP = Family("wgmma.wait_group", WaitGroup, lambda: ((WaitGroup(), _ORDER
 FAMILIES = (MMA_ASYNC, MMA_ASYNC_SPARSE, FENCE, COMMIT_GROUP, WAIT_GROUP)
 
 _NEAR: dict[str, tuple[object, ...]] = {
-    "shape": ("m64n12k16", "m64n264k16", "m128n64k16", "m64n8k64"),
+    "shape": ("m64n12k16", "m64n264k16", "m128n64k16", "m64n8k128"),
     "a_type": ("s4", "e2m1"),
     "b_type": ("s4", "e2m1"),
     "d_type": ("bf16",),
