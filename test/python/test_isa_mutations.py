@@ -1,5 +1,7 @@
 """How opcodes are read, held to ptxas on changed spellings, both ways."""
 
+import random
+
 import pytest
 
 from weft.isa import assembler, certify, compared, mutations, spellings, tables, unchecked
@@ -51,6 +53,24 @@ def test_every_spelling_is_another_and_the_same_in_every_run():
     assert made != [mutant.line for mutant in mutations.mutants(family, 300, seed=1)]
     changes = {word for mutant in mutations.mutants(family, 300) for word in mutant.change.split()}
     assert {"insert", "insert_twice", "remove_types", "replace_alike", "shuffle", "repeat"} <= changes
+
+
+TOKENS = ["sync", "aligned", "m8n8", "x1", "trans", "shared", "b16", "f16"]
+OPERANDS = ["{%b32_0, %b32_1}", "[%b64_0]", "%b32_2", "0"]
+
+
+@pytest.mark.parametrize("change", dict.fromkeys(mutations._OPCODE_CHANGES), ids=lambda c: c.__name__)
+def test_each_change_of_modifiers_makes_another_opcode(change):
+    made = [change(random.Random(seed), list(TOKENS), ["row", "b8"]) for seed in range(20)]
+    assert made.count(TOKENS) < 10
+    assert change(random.Random(0), [], []) is not None
+
+
+@pytest.mark.parametrize("change", dict.fromkeys(mutations._OPERAND_CHANGES), ids=lambda c: c.__name__)
+def test_each_change_of_operands_makes_other_operands(change):
+    made = [change(random.Random(seed), list(OPERANDS)) for seed in range(20)]
+    assert made.count(OPERANDS) < 10
+    assert change(random.Random(0), []) is not None
 
 
 def test_the_declarations_are_legal():

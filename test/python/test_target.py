@@ -2,7 +2,7 @@ import pytest
 
 from weft import codegen, ptxas
 from weft.errors import WeftError
-from weft.isa.chips import CHIPS, KIB, Chip, describe, only, since
+from weft.isa.chips import CHIPS, KIB, PTX_VERSIONS, Chip, describe, only, since
 from weft.target import Target
 
 KERNEL = "define ptx_kernel void @k() { ret void }"
@@ -42,6 +42,19 @@ def test_ptxas_knows_each_chip_from_its_ptx_version_on(name):
     before = (chip.ptx[0], chip.ptx[1] - 1) if chip.ptx[1] else (chip.ptx[0] - 1, 8)
     with pytest.raises(WeftError):
         ptxas.assemble(text.format(*before, name), name)
+
+
+def test_ptxas_knows_the_versions_of_ptx_that_are_listed_and_no_others():
+    """Of each major version the last that is listed and the one after, and the first of the next major."""
+    last = {major: max(minor for of, minor in PTX_VERSIONS if of == major) for major, _ in PTX_VERSIONS}
+    for version in [
+        *last.items(),
+        *((major, minor + 1) for major, minor in last.items()),
+        (max(last) + 1, 0),
+    ]:
+        with pytest.raises(WeftError) as caught:
+            ptxas.assemble(".version {}.{}\n.target sm_0\n".format(*version), "sm_90")
+        assert ("Unsupported .version" in str(caught.value)) == (version not in PTX_VERSIONS), version
 
 
 @pytest.mark.sampled(4)
