@@ -12,13 +12,17 @@ from weft.errors import WeftError
 
 # What is imported from the package, and names in it that older bindings or namesakes lack.
 _NEEDED = {
-    "ir": "Context MLIRError MemRefType StridedLayoutAttr WalkResult DenseI32ArrayAttr loc_tracebacks",
+    "ir": (
+        "Context MLIRError MemRefType StridedLayoutAttr WalkResult DenseI32ArrayAttr loc_tracebacks"
+        " DynamicType DynamicAttr register_type_caster"
+    ),
     "passmanager": "PassManager",
     "dialects._ods_common": "_cext",
     "dialects.ext": "Dialect Operation Operand Result Region OperandDef ResultDef AttributeDef Variadicity",
     "dialects.arith": "ConstantOp",
     "dialects.func": "FuncOp",
     "dialects.gpu": "GPUModuleOp GPUFuncOp",
+    "dialects.irdl": "load_dialects",
     "dialects.llvm": "translate_module_to_llvmir CallIntrinsicOp LLVMFuncOp",
     "dialects.memref": "",
     "dialects.nvvm": "WMMALoadOp MBarrierInitOp Tcgen05MMAOp Tcgen05LdRedOp",
