@@ -72,6 +72,7 @@ def test_a_wrong_number_is_seen(group):
         assert case.fault(arrays)
 
 
+@pytest.mark.slow
 def test_every_shape_and_type_of_the_chip_is_there():
     want = {
         "wmma": {(f.shape, f.a_type, f.d_type) for f in wmma.MMA.forms(CHIP)},

@@ -104,7 +104,7 @@ IN_PARTS = (  # the next block is awaited behind the last part's sums
 )
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schedule", "products"), [*((s, 2) for s in IN_FLIGHT), *((s, 1) for s in IN_PARTS)], ids=str
 )
@@ -260,6 +260,7 @@ def test_a_stage_released_a_block_early_is_caught(monkeypatch):
         emulated(kernel, operands, np.zeros((64, 64), np.float32))
 
 
+@pytest.mark.slow
 def test_products_added_up_before_they_are_done_are_caught(monkeypatch):
     """Planted: where one product may stay under way, the wait leaves two."""
     wait = promoted.tile.wait_gemm

@@ -331,6 +331,7 @@ def test_what_a_process_made_before_an_upgrade_isnt_served_after(copied, tmp_pat
     assert len(list((tmp_path / "cache").iterdir())) == 4
 
 
+@pytest.mark.slow
 def test_a_module_that_wasnt_there_when_weft_was_loaded_is_noticed(copied, tmp_path):
     package, run = copied
     new = "(Path(weft.__file__).parent / 'isa' / 'newer.py').write_text('')\nimport weft.isa.newer\n"
@@ -339,6 +340,7 @@ def test_a_module_that_wasnt_there_when_weft_was_loaded_is_noticed(copied, tmp_p
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.slow
 def test_llvm_s_process_loads_what_this_one_would(copied):
     package, _ = copied
     (package / "codegen.py").write_text(

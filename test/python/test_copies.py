@@ -229,7 +229,7 @@ def misplaced(layout: str, fill: int) -> int:
     )
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("fill", [0, 16])
 def test_elements_lie_in_shared_memory_where_the_layout_says(layout, fill):

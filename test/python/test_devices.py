@@ -93,6 +93,7 @@ def test_a_product_is_compiled_for_the_gpu_of_its_arrays(driver, monkeypatch):
     assert chips == ["sm_80", "sm_90a"]
 
 
+@pytest.mark.slow
 def test_an_array_that_is_turned_round_in_place_is_another(driver):
     a, b, out = (GpuArray(driver, 0, 64, 64) for _ in range(3))
     weft.matmul(a, b, out=out)

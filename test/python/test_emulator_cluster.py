@@ -311,6 +311,7 @@ DONE:
 """
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_pipeline_between_two_ctas(seed):
     out, _ = launch(PIPELINE, (6, 1, 1), (2, 1, 1), block=64, seed=seed)
@@ -356,7 +357,7 @@ def test_grid_wide_rounds_progress_across_clusters(seed):
     assert (out == 3 * 96).all()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("chip", chips("warps"))
 @pytest.mark.parametrize("seed", [None, 7])
 def test_cooperative_groups_synchronise_a_grid(chip, seed):

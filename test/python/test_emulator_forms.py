@@ -25,7 +25,7 @@ def decoded(form, chip):
     emulator.Module(text)._program("k", chip)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_forms_are_decoded(family):
     points = [(form, chip_of(support)) for form, support in family.table.items()]

@@ -72,6 +72,7 @@ def test_the_reading_finds_every_kernel():
         assert [found for found, _ in kernels(source)] == list(known)
 
 
+@pytest.mark.slow
 def test_mutated_kernels_give_an_error_or_a_result():
     seen = {}
     for seed in range(70):

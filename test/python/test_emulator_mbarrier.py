@@ -297,7 +297,7 @@ def test_the_instruction_limit_ends_a_wait():
       @!%p2 bra WAIT;
     """
     with pytest.raises(emulator.Fault, match="instruction limit"):
-        launch(body, 1, 1, max_instructions=20_000)
+        launch(body, 1, 1, max_instructions=5_000)
 
 
 @pytest.mark.parametrize(

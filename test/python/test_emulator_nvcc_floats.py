@@ -15,7 +15,6 @@ def each(function, *values):
     return np.array([function(*(float(v) for v in at)) for at in zip(*values, strict=True)])
 
 
-@pytest.mark.sampled(2)
 @everywhere
 def test_single_precision_functions(chip):
     x, y = reals(np.float32)
@@ -44,7 +43,6 @@ def test_single_precision_functions(chip):
     np.testing.assert_allclose(out, np.stack(want, axis=1), rtol=3e-6, atol=2e-6)
 
 
-@pytest.mark.sampled(2)
 @everywhere
 def test_fast_functions(chip):
     x, y = reals(np.float32)
@@ -64,7 +62,6 @@ def test_fast_functions(chip):
     np.testing.assert_allclose(out, np.stack(want, axis=1), rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.sampled(2)
 @everywhere
 def test_sine_of_large_angles(chip):
     x, _ = reals(np.float32)
@@ -81,7 +78,6 @@ def directed(value, exact, up):
     return near if float(near) <= exact else np.nextafter(near, np.float32(-np.inf))
 
 
-@pytest.mark.sampled(2)
 @everywhere
 def test_directed_rounding(chip):
     x, y = reals(np.float32)
@@ -116,7 +112,6 @@ def test_directed_rounding(chip):
         assert row[15] == directed(float(q.view(np.uint32)), int(q.view(np.uint32)), False)
 
 
-@pytest.mark.sampled(2)
 @everywhere
 def test_double_precision_functions(chip):
     x, y = reals(np.float64)

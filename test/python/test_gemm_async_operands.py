@@ -88,7 +88,7 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("stages", [INSIDE, OUTSIDE], ids=["K inside", "K outside"])
 def test_every_byte_is_read_from_where_the_layout_has_it(stages):
     with weft.Module():

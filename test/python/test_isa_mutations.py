@@ -25,7 +25,7 @@ def test_ptxas_agrees_on_changed_spellings(name):
     assert differing(name, 60, chip, seed=7) == []
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @by_family
 def test_ptxas_agrees_on_changed_operands(name):
     chip = next(chip for chip in NEWEST if chip in FAMILIES[name].chips())

@@ -40,6 +40,7 @@ def test_the_passes_run_once(schedule, kept, patch):
     assert again.stages == first.stages and again.ir("lower-gemm") == first.ir("lower-gemm")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_launch_comes_back_from_json_as_it_was(schedule):
     launch = weft.compile(text(schedule), arch="sm_90a").launch

@@ -34,7 +34,7 @@ def told(**given: object) -> np.ndarray:
     return weft.matmul(small(8, 8), small(8, 8), **given)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("transpose_a", [False, np.True_])
 @pytest.mark.parametrize("transpose_b", [False, True])
 def test_transposes_come_from_arguments_and_from_strides(transpose_a, transpose_b):
@@ -134,7 +134,7 @@ def test_out_may_be_what_is_added_but_overlap_nothing_else():
         weft.matmul(a, b, out=out, epilogue=weft.Epilogue(bias=out[0]))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.float16])
 def test_vectors_as_matrices_need_no_transpose(dtype):
     a, x, y = small(24, 40, dtype=dtype), small(40, 1, dtype=dtype), small(1, 9, dtype=dtype)

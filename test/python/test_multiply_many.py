@@ -47,7 +47,7 @@ def test_a_batch_of_copies_is_one_matrix():
     assert (weft.matmul(a, b, c=c, beta=2.0) == doubles(a) @ doubles(b) + 2 * doubles(c)).all()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "shapes",
     [
@@ -161,7 +161,7 @@ def test_products_of_different_sizes():
         assert (out[number, :count] == doubles(a[number, :count]) @ doubles(b[number])).all()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", [97, 2**31 - 1])
 @pytest.mark.parametrize("schedule", [None, WarpgroupSchedule((64, 64, 64), 1, 3, swap=True)])
 def test_more_rows_than_a_product_has_are_all_of_them(monkeypatch, number, schedule):
@@ -187,6 +187,7 @@ def test_groups_without_a_meaning_are_refused(a, groups, said):
         weft.matmul(small(*a), small(3, 64, 40), groups=np.array(groups, np.int32))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [1, 2])
 def test_groups_of_a_repeated_matrix(count):
     a, w = small(128, 64), small(64, 32)
@@ -195,7 +196,7 @@ def test_groups_of_a_repeated_matrix(count):
     assert found.shape == (128, 32) and (found == doubles(a) @ doubles(w)).all()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("one_b", [True, False])
 def test_products_of_different_sizes_of_a_repeated_matrix(count, one_b):

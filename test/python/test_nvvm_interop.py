@@ -282,7 +282,7 @@ def both_routes(tmp_path_factory):
     return routes(tmp_path_factory.mktemp("upstream"), lambda family: sample(family, FEW))
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(36)
 @EACH
 def test_both_routes_call_the_same_intrinsics(family, both_routes):
     found = [rest for which, *rest in both_routes.values() if which is family]
@@ -345,6 +345,7 @@ def test_what_is_called_broken_is(monkeypatch, tmp_path):
     assert sum(pair.broken is not type(pair).broken for pair in PAIRS) == 2
 
 
+@pytest.mark.slow
 def test_a_swapped_layout_is_seen_by_the_routes(monkeypatch, tmp_path):
     pair, chip = pair_of(wmma.MMA), "sm_90a"
     other = {"a_layout": "b_layout", "b_layout": "a_layout"}

@@ -79,7 +79,7 @@ def test_scales_of_any_size():
     assert (with_others == doubles(a) @ doubles(b).T).all()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [F8, np.float16, BF16])
 def test_groups_of_any_size(dtype):
     a, b = small(256, 35, dtype=dtype), small(2, 21, 35, dtype=dtype)

@@ -75,6 +75,7 @@ def ahead(spans):
     )
 
 
+@pytest.mark.slow
 def test_copies_run_as_far_ahead_as_there_are_stages(spans, monkeypatch):
     assert ahead(spans) == SCHEDULE.stages
     monkeypatch.setattr(pipeline_docs, "SCHEDULE", replace(SCHEDULE, stages=2))

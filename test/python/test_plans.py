@@ -153,7 +153,7 @@ def test_the_result_may_be_what_is_added_at_the_same_address_alone(driver):
     assert len(driver.launched) == 4
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("number", [Decimal(1), 1 + 0j, np.True_, np.complex64(1), "0.0"], ids=repr)
 @pytest.mark.parametrize("option", ["alpha", "beta"])
 def test_what_equals_a_number_of_a_plan_is_not_taken_for_it(driver, option, number):

@@ -111,7 +111,7 @@ def test_pairs_written_past_an_odd_row_are_caught(monkeypatch):
         product.wrong(product.compiled(SCHEDULES[0]), (16, 15, 23), 9)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chosen", "arch"),
     [

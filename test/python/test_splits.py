@@ -59,7 +59,7 @@ def test_sums_take_the_place_of_the_stages():
     assert kernel.shared_bytes == split.shared_bytes(f32)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     "schedule", [of(64, 32, 64, 1, splits=2), of(64, 16, 64, 1, splits=2, swap=True)], ids=str
 )
@@ -114,6 +114,7 @@ def test_parts_that_are_added_up_in_global_memory(schedule, outputs):
             assert not product.wrong(kernel, shape), shape
 
 
+@pytest.mark.slow
 def test_integers_are_added_up_in_global_memory():
     product = Product("i8", "i32")
     kernel = product.compiled(of(64, 32, 128, 1, 2, global_splits=4))

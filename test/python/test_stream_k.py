@@ -210,6 +210,7 @@ def test_a_part_that_is_left_out_is_caught(monkeypatch):
     assert not np.array_equal(d, right)
 
 
+@pytest.mark.slow
 def test_a_counter_is_ready_for_the_next_launch(monkeypatch):
     """Planted: the last to come doesn't turn the counter."""
     monkeypatch.setattr(lower_claims._Claim, "_turn", lambda self, found: None)

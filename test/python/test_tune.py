@@ -206,6 +206,7 @@ def test_the_progress_reaches_its_total(bench: Bench, records: partial.Partial) 
 # A search that is stopped
 
 
+@pytest.mark.slow
 def test_a_stopped_search_goes_on_where_it_was(bench: Bench, tmp_path: Path) -> None:
     wanted, _ = tuner(bench, tmp_path / "whole").tune(SMALL, PRODUCT, [], quietly)
     whole, bench.prepared = bench.prepared, []
