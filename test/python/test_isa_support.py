@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from weft.isa import certify
+from weft.isa import certify, tables
 from weft.isa.chips import CHIPS
 from weft.isa.family import Support
 from weft.isa.mma import LDMATRIX, Ldmatrix
+from weft.isa.scan import instructions
 from weft.isa.tables import TABLES
 
 
@@ -62,6 +63,14 @@ def test_a_row_with_a_wrong_version_is_noticed():
     assert version_faults({form: Support(chips, (6, 5))}) == []
     for wrong in ((6, 4), (7, 0)):
         assert len(version_faults({form: Support(chips, wrong)})) == 1
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_each_row_is_read_back_from_what_it_spells(table):
+    for family, few in examples(table):
+        for form in few:
+            (found,) = instructions(certify.Entry.of(form).line)
+            assert tables.read(found.opcode, found.operands) == (family, form)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)

@@ -246,6 +246,13 @@ def test_i8_is_on_architecture_specific_targets_only(family, form, chip):
     assert all("kind::i8" not in near for near in verdict.nearest)
 
 
+def test_b_is_decompressed_for_dense_products_of_bytes_alone():
+    kinds = {family.name: {f.kind for f in family.table if f.decompress} for family in (MMA, MMA_BLOCK_SCALE)}
+    assert kinds == {"tcgen05.mma": {"f8f6f4"}, "tcgen05.mma.block_scale": {"mxf8f6f4"}}
+    assert not any(f.decompress and f.ashift for f in MMA.table)
+    assert not any(f.decompress for family in (MMA_SP, MMA_SP_BLOCK_SCALE) for f in family.table)
+
+
 @pytest.mark.parametrize("kind, scale_vec", [("mxf4", "block32"), ("mxf4nvf4", "block16")])
 def test_sparse_fp4_is_on_architecture_specific_targets_only(kind, scale_vec):
     for chip in ("sm_100f", "sm_110f"):

@@ -21,6 +21,8 @@ from weft.isa.tcgen05_shared_descriptor import (
     SharedMemoryDescriptor,
     swizzle_complaint,
 )
+from weft.isa.tcgen05_zero_columns import FIELDS as ZERO_COLUMN_FIELDS
+from weft.isa.tcgen05_zero_columns import ZeroColumnMask
 
 F16 = InstructionDescriptor("f16", 128, 256, "f16", "f16", "f32")
 MXF8 = BlockScaledDescriptor("mxf8f6f4", 128, 256, "e4m3", "e4m3")
@@ -53,7 +55,42 @@ def test_words_are_those_of_the_isa():
     assert replace(MATRIX, absolute=True).encode() == MATRIX.encode() | 1 << 52
 
 
-@pytest.mark.parametrize("table, width", [(PLAIN_FIELDS, 32), (SCALED_FIELDS, 32), (SHARED_FIELDS, 64)])
+def test_words_of_zero_column_masks_are_those_of_the_isa():
+    mask = ZeroColumnMask((1, 2, 3, 4), (1, 0, 1, 1), True, 5, 6, 16)
+    word = 0x04030201 | 0b1101 << 32 | 1 << 39 | 5 << 40 | 6 << 48 | 16 << 56
+    assert mask.encode() == word
+    assert ZeroColumnMask.decode(word) == mask
+    none = ZeroColumnMask(non_zero=False, skip_span=5)
+    assert none.encode() == 5 << 40 and ZeroColumnMask.decode(5 << 40) == none
+    with pytest.raises(ValueError, match=r"has no bits 0x5000000000, got 0xd000000000"):
+        ZeroColumnMask.decode(0xD << 36)
+
+
+@pytest.mark.parametrize("m, most", [(32, 16), (64, 32), (128, 32)])
+def test_zero_column_masks_are_shifted_by_so_many_columns(m, most):
+    assert ZeroColumnMask(column_shift=most).complaint(m) is None
+    verdict = ZeroColumnMask(column_shift=most + 1).complaint(m)
+    assert verdict.rule == "column_shift"
+    assert verdict.reason == f"shifts columns by at most {most} for M = {m}, got {most + 1}"
+
+
+@pytest.mark.parametrize(
+    "mask, m, zeros",
+    [
+        (ZeroColumnMask((0,) * 4, (0,) * 4, True, 1, 2), 128, "...00...00...00."),
+        (ZeroColumnMask((0,) * 4, (1,) * 4, True, 1, 2), 128, "00...00...00...0"),
+        (ZeroColumnMask((1, 3, 0, 0), (0, 1, 0, 0), True, 1, 2), 64, "..00...0" + "..00...0"),
+        (ZeroColumnMask((0, 1, 2, 3), (0,) * 4, True, 0, 1), 32, "..0." + ".0.." + "0..0" + "..0."),
+        (ZeroColumnMask((0,) * 4, (1,) * 4, False, 1, 2), 32, "." * 16),
+    ],
+)
+def test_zero_column_masks_are_runs_of_columns(mask, m, zeros):
+    assert "".join(".0"[zero] for zero in mask.zeros(m, 16)) == zeros
+
+
+@pytest.mark.parametrize(
+    "table, width", [(PLAIN_FIELDS, 32), (SCALED_FIELDS, 32), (SHARED_FIELDS, 64), (ZERO_COLUMN_FIELDS, 64)]
+)
 def test_fields_do_not_overlap(table, width):
     used = 0
     for field in table:

@@ -103,6 +103,7 @@ LINES = [
     ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%b32_0}, [64];", "register"),
     ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%b32_0}, [shared+%b32_1];", "operands"),
     ("sm_90a", "wmma.load.a.sync.aligned.row.m16n16k16.global.s8 {%b32_0, %b32_1}, [shared];", "operands"),
+    ("sm_90a", "wmma.load.a.sync.aligned.row.m16n16k16.s8 {%b32_0, %b32_1}, [shared];", None),
     ("sm_100a", f"{ALLOC} [%b16_0], 32;", "register"),
     # Expressions of constants have values.
     ("sm_100a", f"{ALLOC} [%b64_0], WARP_SZ;", None),

@@ -345,8 +345,7 @@ def _address_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Sc
 
 
 def _wrong_type(wanted: Registers, takes: Accepted, word: str, kind: str) -> Verdict:
-    types = takes.types if len(takes.types) < 8 else takes.types[:6]
-    return Verdict("register", f"takes {_or(types)} for {wanted.name}, got {word} of {kind}")
+    return Verdict("register", f"takes {_or(takes.types[:6])} for {wanted.name}, got {word} of {kind}")
 
 
 def _no_constant(wanted: Registers, word: str) -> Verdict:

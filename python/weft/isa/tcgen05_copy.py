@@ -439,9 +439,8 @@ def parse_spcompress(opcode: str, operands: Sequence[str] = ()) -> LdSpcompress 
     if tokens is None or not _transfer(tokens) or not take(tokens, "sp::2:4"):
         return None
     shape, num = _shape(tokens)
-    types = [t for t in tokens if t in ("f32", "b2")]
     op, absolute, nan = take(tokens, "min|max"), bool(take(tokens, "abs")), bool(take(tokens, "NaN"))
-    if shape != "32x32b" or types != ["f32", "b2"] or set(tokens) - {"f32", "b2"}:
+    if shape != "32x32b" or tokens != ["f32", "b2"]:
         return None
     return LdSpcompress(num, op, absolute, with_red is not None, nan)
 
