@@ -15,7 +15,10 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   // CHECK: %[[ALL:.*]] = scf.if
   // CHECK-NEXT: llvm.fence syncscope("device") acq_rel
   // CHECK: llvm.atomicrmw xchg %[[COUNTER]], %{{.*}} syncscope("device") monotonic
-  // CHECK: arith.ori
+  // CHECK: %[[STOPPED:.*]] = arith.shrui %[[FOUND]], %{{.*}} : i32
+  // CHECK-NEXT: %[[PARTIES:.*]] = arith.constant 65535 : i32
+  // CHECK-NEXT: arith.andi %[[STOPPED]], %[[PARTIES]] : i32
+  // CHECK-NEXT: arith.ori
   // CHECK: } else {
   // CHECK: scf.while
   // CHECK: llvm.load %[[COUNTER]] atomic syncscope("device") acquire

@@ -135,8 +135,25 @@ gpu.module @buffers {
   }
 
   // Of 32 bits, a lane's elements go one by one, or in the pairs that it is told to.
+  // A lane's first element is at row lane / 4 of its warp's 16 and at column lane % 4 * 2.
   // CHECK-LABEL: gpu.func @plain_stores
-  // CHECK-COUNT-8: llvm.store %{{.*}} : f32, !llvm.ptr<3>
+  // CHECK-SAME: %[[I:[a-z0-9]+]]: i32
+  // CHECK: %[[BASE:.*]] = "tile.address"
+  // CHECK: %[[IN_WARP:.*]] = arith.remui %{{.*}}, %c8_i32
+  // CHECK: %[[WARP:.*]] = arith.muli %{{.*}}, %c16_i32
+  // CHECK: %[[ROWS:.*]] = arith.addi %[[IN_WARP]], %[[WARP]]
+  // CHECK: %[[COLUMNS:.*]] = arith.muli %{{.*}}, %c2_i32
+  // CHECK: %[[ROW:.*]] = arith.addi %[[I]], %[[ROWS]]
+  // CHECK: %[[COLUMN:.*]] = arith.addi %[[I]], %[[COLUMNS]]
+  // CHECK: %[[ABOVE:.*]] = arith.muli %[[ROW]], %c64_i32
+  // CHECK: %[[ELEMENTS:.*]] = arith.addi %[[ABOVE]], %[[COLUMN]]
+  // CHECK: %[[BYTES:.*]] = arith.muli %[[ELEMENTS]], %c4_i32
+  // CHECK: %[[FIRST:.*]] = llvm.getelementptr %[[BASE]][%[[BYTES]]]
+  // CHECK-NEXT: llvm.store %{{.*}}, %[[FIRST]] : f32, !llvm.ptr<3>
+  // CHECK-NEXT: llvm.getelementptr %[[FIRST]][4]
+  // CHECK-NEXT: llvm.store
+  // CHECK-NEXT: llvm.getelementptr %[[FIRST]][2048]
+  // CHECK-COUNT-6: llvm.store %{{.*}} : f32, !llvm.ptr<3>
   // CHECK-COUNT-4: llvm.store %{{.*}} : vector<2xf32>, !llvm.ptr<3>
   // CHECK-NOT: llvm.store
   // CHECK: gpu.return

@@ -1,6 +1,7 @@
 """How opcodes are read, held to ptxas on changed spellings, both ways."""
 
 import random
+import re
 
 import pytest
 
@@ -71,6 +72,15 @@ def test_each_change_of_operands_makes_other_operands(change):
     made = [change(random.Random(seed), list(OPERANDS)) for seed in range(20)]
     assert made.count(OPERANDS) < 10
     assert change(random.Random(0), []) is not None
+
+
+def test_registers_of_another_type_stand_where_the_others_did():
+    shapes = {change: set() for change in OPERANDS}
+    for seed in range(60):
+        made = mutations._retype(random.Random(seed), list(OPERANDS))
+        (at,) = (i for i, operand in enumerate(made) if operand != OPERANDS[i])
+        shapes[OPERANDS[at]].add(re.sub(r"%\w+_x\d|%b32_\d", "%", made[at]))
+    assert list(shapes.values()) == [{"{%, %}"}, {"[%]"}, {"%"}, {"%"}]
 
 
 def test_the_declarations_are_legal():

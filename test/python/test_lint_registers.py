@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.isa import assembler, scan, tables, written
+from weft.isa import assembler, operands, scan, tables, written
 from weft.isa.family import operand_text
 from weft.tools import findings
 
@@ -36,6 +36,7 @@ FP8 = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e5m2.f32"
 LDMATRIX = "ldmatrix.sync.aligned.m8n8.x1.shared.b16"
 MOVMATRIX = "movmatrix.sync.aligned.m8n8.trans.b16"
 SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n8k64.f32.e5m2.e4m3"
+WMMA_S4 = "wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32"
 STORE = "tcgen05.st.sync.aligned.32x32b.x2.b32"
 
 # fmt: off
@@ -74,6 +75,9 @@ LINES = [
     ("sm_90a", f"{F16} {D}, {A}, {B}, {{%f32_0, 0, %f32_2, %f32_3}};", "register"),
     ("sm_90a", f"{F16} {D}, fours, {B}, {D};", "register"),
     ("sm_80", f"{F64} {DOUBLES}, {{%f64_0}}, {{%f32_0}}, {DOUBLES};", "register"),
+    ("sm_90a", "wmma.load.a.sync.aligned.row.m8n8k32.s4 {%f32_0}, [%b64_0];", None),
+    ("sm_90a", "wmma.load.a.sync.aligned.row.m16n16k16.s8 {%f32_0, %f32_1}, [%b64_0];", "register"),
+    ("sm_90a", f"{WMMA_S4} {{%s32_0, %s32_1}}, {{%f32_0}}, {{%b32_1}}, {{%s32_0, %s32_1}};", "register"),
     # Names without a declaration, or before it.
     ("sm_90a", f"{F16} {D}, {A}, {{%b32_4, %q}}, {D};", "undeclared"),
     ("sm_90a", f"{F16} {D}, {A}, {{%b32_4, %b32_150}}, {D};", "undeclared"),
@@ -203,6 +207,22 @@ def test_an_undeclared_register_is_told_apart_by_what_is_declared():
     assert verdict.reason == "needs its registers declared, got %r4: %r<4> declares %r0 to %r3"
     (verdict,) = [f.verdict for f in findings.lint_ptx(f".reg .b32 row; {ONE.format('rov')}", "sm_90a")]
     assert verdict.reason == "needs its registers declared before it, got rov; did you mean 'row'?"
+
+
+@pytest.mark.parametrize(
+    "values, said",
+    [
+        ((0, 1), "0, 1"),
+        ((0, 1, 2, 3), "0 to 3"),
+        ((1, 2, 3), "1 to 3"),
+        ((8, 16, 24, 32), "8 to 32 by 8"),
+        ((32, 64, 128), "32, 64, 128"),
+        ((4, 4, 4), "4, 4, 4"),
+        ((3, 2, 1), "3, 2, 1"),
+    ],
+)
+def test_constants_at_one_distance_are_told_as_a_range(values, said):
+    assert operands._one_of(values) == said
 
 
 ONE = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{{}}}, [0];"
