@@ -179,13 +179,14 @@ def test_tensor_memory():
     assert events.rules()[1:] == [("tmem-unallocated", 14)]
     tell("relinquish", 0, 0, 0, 15)
     tell("dealloc", 0, 64, 32, 16)
+    assert events.rules()[2:] == [("tmem-race", 16)]
     events.checker.done()
-    assert len(events.rules()) == 2
+    assert len(events.rules()) == 3
 
 
 def test_tensor_memory_that_is_kept():
     events = Events()
-    events.checker.tensor_memory("alloc", 1, 0, 64, 10)
+    events.checker.tensor_memory("alloc", 2, 0, 64, 10)
     events.checker.done()
     assert events.rules() == [("tmem-leaked", 10), ("tmem-permit-kept", 10)]
     assert events.found.all()[0].thread.ctaid == (1, 0, 0)

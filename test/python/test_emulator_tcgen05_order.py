@@ -149,8 +149,8 @@ def test_a_load_after_the_commit_was_seen():
 
 def test_a_load_before_the_work_was_committed():
     report = tensor.launch(STORED + SHIFTED + LOADED, {}, findings=True)
-    (found,) = [f for f in report.findings if f.rule == "tmem-race"]
-    assert "is read before line" in found.message
+    read, given_back = [f for f in report.findings if f.rule == "tmem-race"]
+    assert "is read before line" in read.message and "is given back before line" in given_back.message
 
 
 def test_work_on_what_a_warp_stores_without_waiting():

@@ -85,8 +85,8 @@ class Watch:
     def registers_changed(self, grows: bool, count: int, threads: Bools, line: int) -> None:
         """Warps ask for so many registers for each thread (setmaxnreg.inc), or keep so many (.dec)."""
 
-    def tensor_memory(self, event: str, cta: int, column: int, columns: int, line: int) -> None:
-        """Columns of tensor memory: alloc, dealloc, relinquish."""
+    def tensor_memory(self, event: str, row: int, column: int, columns: int, line: int) -> None:
+        """A warp's event at columns of its CTA's tensor memory: alloc, dealloc, relinquish."""
 
     def executed(self, block: int, warps: npt.NDArray[np.intp], clock: int) -> None:
         """Warps have executed a block of the program; `clock` counts instructions of the wave."""

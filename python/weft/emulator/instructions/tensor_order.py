@@ -77,7 +77,7 @@ def alloc(op: Op) -> End:
                 continue
             served[at], columns[at] = lanes.enabled()[at], column
             if lanes.wave.watch is not None:
-                lanes.wave.watch.tensor_memory("alloc", cta, column, wanted, line)
+                lanes.wave.watch.tensor_memory("alloc", row, column, wanted, line)
         if served.any():
             first = served & (np.arange(32) == 0)
             writing = lanes.narrowed(first)
@@ -111,7 +111,7 @@ def dealloc(op: Op) -> Collective:
             columns = count.checked(int(counts[at]))
             lanes.wave.tensor_memory.deallocate(cta, begin, columns, line)
             if lanes.wave.watch is not None:
-                lanes.wave.watch.tensor_memory("dealloc", cta, begin, columns, line)
+                lanes.wave.watch.tensor_memory("dealloc", row, begin, columns, line)
 
     return Collective(run)
 
@@ -124,10 +124,10 @@ def relinquish(op: Op) -> Collective:
     line = op.line
 
     def run(lanes: Lanes) -> None:
-        for cta in np.unique(lanes.wave.cta_of_row[lanes.row_numbers()]).tolist():
-            lanes.wave.tensor_memory.relinquish(cta)
+        for row in lanes.row_numbers().tolist():
+            lanes.wave.tensor_memory.relinquish(int(lanes.wave.cta_of_row[row]))
             if lanes.wave.watch is not None:
-                lanes.wave.watch.tensor_memory("relinquish", cta, 0, 0, line)
+                lanes.wave.watch.tensor_memory("relinquish", row, 0, 0, line)
 
     return Collective(run)
 

@@ -404,8 +404,8 @@ class Sanitizer(Watch):
         message = f"{name} is executed by a part of a {unit}, and takes all of it"
         self.findings.add("divergent-aligned", message, line, self._first(threads))
 
-    def tensor_memory(self, event: str, cta: int, column: int, columns: int, line: int) -> None:
-        self.tensor.event(event, cta, column, columns, line)
+    def tensor_memory(self, event: str, row: int, column: int, columns: int, line: int) -> None:
+        self.tensor.event(event, row, column, columns, line)
 
     def done(self) -> None:
         self.tensor.done()

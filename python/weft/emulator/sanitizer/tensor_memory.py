@@ -13,6 +13,7 @@ _UNIT = "tcgen05"
 """The proxy of mma, cp and shift, which one thread issues and which are done in their order."""
 
 _ROOM = 256
+_DONE = {"load": "read", "store": "written", "dealloc": "given back"}
 Index = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 Times = npt.NDArray[np.int32]
 
@@ -58,14 +59,16 @@ class TensorMemory:
         self._fences = fences
         self._of: dict[int, Shadow] = {}
 
-    def event(self, event: str, cta: int, column: int, columns: int, line: int) -> None:
-        """Columns are allocated, given back, or the permit to allocate is given up."""
-        here = self._of.setdefault(cta, Shadow())
+    def event(self, event: str, row: int, column: int, columns: int, line: int) -> None:
+        """A warp allocates columns, gives them back, or gives up the permit to allocate."""
+        here = self._of.setdefault(int(self.wave.cta_of_row[row]), Shadow())
         part = slice(column, column + columns)
         if event == "alloc":
             here.allocated[part], here.filled[:, part] = line, False
             here.permit = here.permit or line
         elif event == "dealloc":
+            lane, given = (each.reshape(-1) for each in np.mgrid[:LANES, part])
+            self._order(here, event, "", (lane, given), lane << LANE_SHIFT | given, row, line)
             here.allocated[part], here.filled[:, part] = 0, False
         elif event == "relinquish":
             here.permit = 0
@@ -100,7 +103,11 @@ class TensorMemory:
         row: int,
         line: int,
     ) -> None:
-        """The last write must be known to be done, and before a write the last read too."""
+        """The last write must be known to be done; before a write, or where columns are given back, so must
+        the last read.
+        """
+        # Who gets columns that are given back is no thread that could have a fence with these.
+        fences = bool(self._fences) and kind != "dealloc"
         column = self.clocks.column((proxy, row), proxy == _UNIT)
         for before, verb in ((here.writes, "written"), (here.reads, "read")):
             if verb == "read" and kind == "load":
@@ -110,16 +117,18 @@ class TensorMemory:
             late: Bools = time > self.clocks.known[row, owner]
             if proxy == _UNIT:
                 late &= owner != column
-            bare = self._bare(row, owner, time, rows) & ~late if self._fences else late
-            done = "read" if kind == "load" else "written"
+            bare = self._bare(row, owner, time, rows) & ~late if fences else late
+            done = _DONE[kind]
             if late.any() and (touched := late[numbers - first]).any():
                 since = int(lines[numbers[int(touched.argmax())] - first])
                 what = f"is {done} before line {since}, where it is {verb}, was waited for"
                 self._tell("tmem-race", what, flat[touched], row, line)
-            if self._fences and bare.any() and (touched := bare[numbers - first]).any():
+            if fences and bare.any() and (touched := bare[numbers - first]).any():
                 since = int(lines[numbers[int(touched.argmax())] - first])
                 what = f"is {done} after line {since}, where it is {verb}, with no tcgen05.fence at each side"
                 self._tell("tcgen05-fence", what, flat[touched], row, line)
+        if kind == "dealloc":
+            return
         number = here.number(column, self.clocks.times[column] + 1, line, row)
         (here.writes if kind == "store" else here.reads)[cells] = number
 
