@@ -1,5 +1,7 @@
 """Selectors and masks of packed video instructions, which name lanes from the highest down."""
 
+import itertools
+
 import numpy as np
 import pytest
 from emulator_ptx import run
@@ -45,3 +47,20 @@ def test_lanes_come_from_either_source_and_go_where_the_mask_has_them(lanes, fir
     for lane in map(int, mask):
         want[:, lane] = both[:, int(first[-1 - lane])] + both[:, int(second[-1 - lane])]
     assert (got == want).all()
+
+
+@pytest.mark.parametrize("down", ["", ".shr7", ".shr15"])
+@pytest.mark.parametrize("plus", ["", ".po"])
+@pytest.mark.parametrize("kinds", list(itertools.product(("u32", "s32"), repeat=3)), ids=".".join)
+def test_vmad_has_the_sign_of_its_factors(kinds, plus, down):
+    signed = "s32" in kinds[1:]
+    a, b = (
+        x.view(np.int32 if kind == "s32" else x.dtype).tolist()
+        for x, kind in zip((A, B), kinds[1:], strict=True)
+    )
+    c = C.view(np.int32 if signed else C.dtype).tolist()
+    wide = [x * y + z + len(plus) // 3 >> int(down[4:] or 0) for x, y, z in zip(a, b, c, strict=True)]
+    low, high = (-(1 << 31), (1 << 31) - 1) if signed else (0, (1 << 32) - 1)
+    for mode, want in (("", wide), (".sat", [min(max(v, low), high) for v in wide])):
+        body = f"vmad.{'.'.join(kinds)}{plus}{mode}{down} %d0, %a0, %a1, %a2;"
+        assert run(body, A, B, C, out=np.uint32).tolist() == [v & 0xFFFFFFFF for v in want]

@@ -152,17 +152,20 @@ def _picked(value: Array, kind: Type, part: tuple[int, int]) -> Array:
 def multiply_add(op: Op) -> Step:
     """`vmad.u32.s32.u32{.sat}{.shr7|.shr15} d, a, b, c`; `.po` adds one."""
     saturates, one = op.flag("sat"), op.flag("po")
-    down = np.int64(op.choice(["shr7", "shr15"], "shr0")[3:])
-    out = op.type("u32 s32")
+    down = int(op.choice(["shr7", "shr15"], "shr0")[3:])
+    op.type("u32 s32")
     kinds = [op.type("u32 s32"), op.type("u32 s32")]
     op.count(4)
     (first, pick_a), (second, pick_b) = _part(op, op.operand(1)), _part(op, op.operand(2))
-    limits = np.iinfo(np.int32 if out.kind == "s" else np.uint32)
-    third = np.dtype(np.int32 if any(k.kind == "s" for k in kinds) else np.uint32)
+    # The sum has the sign of its operands, whatever the result's type; without one it takes all 64 bits.
+    signed = any(kind.kind == "s" for kind in kinds)
+    narrow, wide = (np.int32, np.int64) if signed else (np.uint32, np.uint64)
+    limits = np.iinfo(narrow)
 
     def run(x: Array, y: Array, z: Array) -> Array:
-        product = _picked(x, kinds[0], pick_a) * _picked(y, kinds[1], pick_b)
-        value = (product + z.view(third).astype(np.int64) + one) >> down
+        first, second = (_picked(x, kinds[0], pick_a), _picked(y, kinds[1], pick_b))
+        total = first.astype(wide) * second.astype(wide) + z.view(narrow).astype(wide) + wide(one)
+        value = total >> wide(down)
         if saturates:
             value = np.clip(value, limits.min, limits.max)
         return value.astype(np.uint32)
