@@ -119,18 +119,23 @@ def nanosleep(op: Op) -> Step:
     return run
 
 
-@table.step(
-    "prefetch",
-    "prefetchu",
-    "discard",
-    "applypriority",
-    "createpolicy",
-    "brkpt",
-    "pmevent",
-)
+_ADVICE = {
+    "prefetch": (1, 1),
+    "prefetchu": (1, 1),
+    "discard": (2, 2),
+    "applypriority": (2, 2),
+    "createpolicy": (1, 4),
+    "brkpt": (0, 0),
+    "pmevent": (1, 1),
+}
+"""How many operands each takes, at least and at most."""
+
+
+@table.step(*_ADVICE)
 def advice(op: Op) -> Step:
     """Advice to caches and debuggers, without effect on what a program computes."""
     op.modifiers.clear()
+    op.count(*_ADVICE[op.prefix])
     if op.prefix == "createpolicy":
         result = op.destination(0, U64)
         return compute(result, lambda x: x, op.slots.constant(0, U64))
