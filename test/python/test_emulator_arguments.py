@@ -205,6 +205,8 @@ def test_an_array_is_no_number():
     text = KERNEL.replace(".param .f32 f", ".param .f64 f")
     with pytest.raises(WeftError, match=r"argument 1 of kernel 'k' is an array, its parameter a \.f64"):
         emulator.Module(text).launch("k", args=[np.zeros(4), np.zeros(4), bytes(16), 3, bytes(128)])
+    with pytest.raises(WeftError, match="argument 1 of kernel 'k' is an array, its parameter has 4 bytes"):
+        emulator.Module(KERNEL).launch("k", args=[np.zeros(4), np.zeros(4), bytes(16), 3, bytes(128)])
 
 
 @pytest.mark.parametrize(

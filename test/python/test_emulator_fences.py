@@ -64,6 +64,19 @@ def test_fences_are_told(fence, kind, monkeypatch):
     assert told == [(kind, 40, 10)]
 
 
+def test_a_copy_of_a_tensor_map_is_told_as_the_fence_that_it_is(monkeypatch):
+    told = []
+
+    class Watching(Watch):
+        def fence(self, kind, threads, line):
+            told.append((kind, int(threads.sum())))
+
+    monkeypatch.setattr(launch_module, "_run", lambda *args: run_waves(*args[:-1], lambda wave: Watching()))
+    to = "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd1]"
+    launch(f".shared .align 128 .b8 map[128]; {to}, [map], 128;")
+    assert told == [("proxy.tensormap::generic.release.gpu", 64)]
+
+
 @pytest.mark.parametrize(
     "fence",
     [

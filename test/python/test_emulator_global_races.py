@@ -9,20 +9,29 @@ HANDED_ON = """
 .visible .entry k(.param .u64 p) {{
   .reg .b64 %l<3>; .reg .b32 %r<6>; .reg .pred %p<4>;
   ld.param.u64 %l1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x; sub.u32 %r2, %r2, 1;
-  mov.u32 %r5, %tid.x; mad.wide.u32 %l2, %r5, 4, %l1;
+  .shared .align 16 .b8 s[128]; mov.u32 %r4, s; mov.u32 %r5, %tid.x; setp.eq.u32 %p3, %r5, 0;
+  mad.wide.u32 %l2, %r5, 4, %l1;
   setp.eq.u32 %p1, %r1, %r2; @%p1 bra LAST;
   setp.ne.u32 %p1, %r1, 0; @%p1 ret;
-  {before} st.global.u32 [%l2+128], 7; {release} {after} ret;
+  {before} {store} {release} {after} ret;
 LAST:
   {acquire} setp.eq.u32 %p2, %r3, 0; @%p2 bra LAST;
   ld.global.u32 %r4, [%l2+128]; st.global.u32 [%l2+256], %r4; ret;
 }}"""
 PLAIN = {
+    "store": "st.global.u32 [%l2+128], 7;",
     "before": "",
     "release": "st.release.gpu.global.u32 [%l1], 1;",
     "after": "",
     "acquire": "ld.acquire.gpu.global.u32 %r3, [%l1];",
 }
+BULK = """
+  mad.lo.u32 %r5, %r5, 4, %r4; st.shared.u32 [%r5], 7; fence.proxy.async.shared::cta; bar.warp.sync -1;
+  @%p3 cp.async.bulk.global.shared::cta.bulk_group [%l1+128], [%r4], 128;
+  @%p3 cp.async.bulk.commit_group; @%p3 cp.async.bulk.wait_group 0; bar.warp.sync -1;"""
+REDUCE = BULK.replace("cp.async.bulk.global", "cp.reduce.async.bulk.global").replace(
+    "group [", "group.add.u32 ["
+)
 
 
 @pytest.mark.parametrize(
@@ -34,12 +43,15 @@ PLAIN = {
         ({"release": "st.global.u32 [%l1], 1;"}, ["global-race"]),
         ({"acquire": "ld.global.u32 %r3, [%l1];"}, ["global-race"]),
         ({"before": PLAIN["release"], "release": ""}, ["global-race"]),
+        ({"store": BULK}, []),
+        ({"store": BULK, "before": PLAIN["release"], "release": ""}, ["global-race"]),
+        ({"store": REDUCE, "before": PLAIN["release"], "release": ""}, ["global-race"]),
         ({"after": "st.global.u32 [%l2+128], 9;"}, ["global-race"]),
     ],
 )
 def test_what_was_written_before_a_release_is_there_after_its_acquire(changed, rules):
     words = np.zeros(96, np.uint32)
-    text = module(HANDED_ON.format(**PLAIN | changed))
+    text = module(HANDED_ON.format(**PLAIN | changed), "sm_90a")
     findings = text.launch("k", grid=80, block=32, args=[words]).findings
     assert sorted({f.rule for f in findings}) == rules
     assert set(words[64:].tolist()) <= {7, 9}

@@ -206,6 +206,18 @@ def test_arguments_are_checked(args, message):
         module(text).launch("k", args=args)
 
 
+@pytest.mark.parametrize(
+    ("target", "most"), [("sm_90a", 227), ("sm_120a", 99), ("sm_120", 227), ("sm_75", 227)]
+)
+def test_a_block_has_the_shared_memory_of_the_chips_that_run_it(target, most):
+    made = module(".visible .entry k() { ret; }", target)
+    made.launch("k", shared_bytes=most << 10)
+    with pytest.raises(
+        WeftError, match=f"needs {(most << 10) + 1} bytes of shared memory, a block has {most << 10}"
+    ):
+        made.launch("k", shared_bytes=(most << 10) + 1)
+
+
 def test_launches_are_checked():
     m = module(".visible .entry k() .reqntid 32 { ret; } .visible .entry j() .maxntid 64, 2 { ret; }")
     assert m.kernels == ("k", "j")

@@ -182,12 +182,13 @@ def test_random_rounding_of_pairs(name):
     kind, bits = (np.float16, 13) if name == "f16" else (ml_dtypes.bfloat16, 16)
     rng = np.random.default_rng(2)
     a, b = (rng.standard_normal(256) * 100).astype(np.float32).reshape(2, 128)
+    a[:2] = float(ml_dtypes.finfo(kind).max), float(ml_dtypes.finfo(kind).min)
     noise = rng.integers(0, 1 << 32, 128, np.uint32)
     body = f"cvt.rs.{name}x2.f32 %d0, %a0, %a1, %a2;"
     got = run(body, a.view(np.uint32), b.view(np.uint32), noise, out=np.uint32, target=TARGET)
     for word, x, y, n in zip(got.tolist(), a, b, noise.tolist(), strict=True):
         for half, value, random in ((word >> 16, x, n >> 16), (word & 0xFFFF, y, n)):
-            low, high = neighbours(float(value), kind, 60000.0)
+            low, high = neighbours(float(value), kind, float(ml_dtypes.finfo(kind).max))
             random &= (1 << bits) - 1
             part = (
                 0

@@ -76,6 +76,9 @@ def test_counters(tmp_path):
     assert counters["shared.accesses"] == 16
     assert counters["shared.bank_conflicts"] == 8
     assert counters["shared.wavefronts"] == 24
+    by_line = {name: count for name, count in counters.items() if ".line_" in name}
+    store = 1 + (HEAD + KERNEL).splitlines().index("st.shared.u32 [%r1], %r0;")
+    assert by_line == {f"shared.bank_conflicts.line_{store}": 8}
     assert counters["bytes.shared"] == 2 * 256 * 4
 
 

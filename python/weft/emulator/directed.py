@@ -52,8 +52,7 @@ def _round(value: Fraction, mode: str) -> float:
     if above and down:
         return nextafter(nearest, -inf)
     if below and not down:
-        moved = nextafter(nearest, inf)
-        return -0.0 if moved == 0 and value < 0 else moved
+        return nextafter(nearest, inf)
     return nearest
 
 

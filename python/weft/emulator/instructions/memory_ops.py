@@ -61,10 +61,7 @@ def ld(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         value = lanes.wave.memory.load(lanes, address.space, address(lanes), width, line)
-        if lanes.whole:
-            lanes.regs[result] = value
-        else:
-            lanes.write(result, value)
+        lanes.write(result, value)
 
     def run_vector(lanes: Lanes) -> None:
         parts = load_vector(lanes, address, kind, count, line)

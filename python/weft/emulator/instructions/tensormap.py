@@ -26,7 +26,7 @@ def replace(op: Op) -> Step:
     kind = U64 if op.choice(["b32", "b64"]) == "b64" else U32
     if kind.bits != field.bits:
         op.fail(f"takes .{name} of {field.bits} bits, not .b{kind.bits}")
-    counted = field.counts > 1
+    counted = field.counts != 1
     op.count(3 if counted else 2)
     ordinal = op.immediate(1) if counted else 0
     if not 0 <= ordinal < field.counts:

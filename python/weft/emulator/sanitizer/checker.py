@@ -98,7 +98,7 @@ class Sanitizer(Watch):
         if access.kind == "atomic" or self.wave.memory.strong:
             self._synchronise(access)
         if access.segment is self.wave.memory.shared:
-            if self.wave.launch.cluster_size > 1 and self._ended.any():
+            if self._ended.any():
                 self._access_ended(access)
             if access.kind == "async":
                 self.races.copy(access)

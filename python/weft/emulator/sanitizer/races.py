@@ -276,13 +276,14 @@ class Races:
         first = int(late.argmax())
         by, line, address = int(column[first]), int(lines[first]), first * self.shadow.granule
         count = int(np.count_nonzero(late))
-        thread = self.wave.thread(by if by < self.wave.warps else self.wave.rows_of(cta).start, 0)
         if by < self.wave.warps:
+            thread = self.wave.thread(by, 0)
             what = f"is {verb} by another CTA with nothing that orders its own CTA's end after that"
             self.findings.add(
                 "cluster-exit", f"shared memory at 0x{address:x} {what}", line, thread, address, count
             )
             return
+        thread = self.wave.thread(self.wave.rows_of(cta).start, 0)
         what = f"may still be {verb} by an asynchronous unit when its CTA ends"
         self.findings.add(
             "async-at-exit", f"shared memory at 0x{address:x} {what}", line, thread, address, count
