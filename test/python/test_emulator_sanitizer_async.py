@@ -100,6 +100,22 @@ def test_a_ring_is_refilled_only_after_its_readers_have_arrived():
     assert {rule for rule, line in events.rules() if line == 14} >= {"shared-race"}
 
 
+@pytest.mark.parametrize(
+    ("fence", "rules"),
+    [("acq_rel.cta", []), ("acq_rel.cluster", []), ("", [("shared-race", 12)])],
+)
+def test_a_relaxed_arrival_passes_on_what_a_fence_before_it_released(fence, rules):
+    events = Events()
+    events.touch(1, "store", 10)
+    if fence:
+        events.checker.fence(fence, events.threads(1), 11)
+    events.checker.mbarrier("arrive_relaxed", 0, BARRIER, events.threads(1), 11)
+    events.phase()
+    events.observe(0)
+    events.touch(0, "load", 12)
+    assert events.rules() == rules
+
+
 def test_a_bulk_store_reads_what_a_fence_has_shown_to_it():
     for fenced in (True, False):
         events = Events()

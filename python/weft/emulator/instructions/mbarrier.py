@@ -120,6 +120,7 @@ def arrive(op: Op) -> Step:
     """`mbarrier.arrive{.noComplete | .expect_tx}… state, [barrier]{, count or bytes}`; arrive_drop too."""
     remote = "shared::cluster" in op.modifiers
     expects, complete = op.flag("expect_tx"), not op.flag("noComplete")
+    event = "arrive_relaxed" if "relaxed" in op.modifiers else "arrive"
     space, drop, line = _modifiers(op), op.prefix == "mbarrier.arrive_drop", op.line
     sinks = not isinstance(op.operand(0), Address)
     first = 1 if sinks else 0
@@ -137,7 +138,7 @@ def arrive(op: Op) -> Step:
         counts, sizes = lanes.read(count), lanes.read(tx)
         states = np.zeros((lanes.warps, 32), np.uint64)
         for target in barrier.targets(lanes):
-            _arrive(lanes, target, counts, sizes, states, drop, complete, line)
+            _arrive(lanes, target, counts, sizes, states, drop, complete, line, event)
         if result:
             lanes.write(result, states)
 
@@ -153,6 +154,7 @@ def _arrive(
     drop: bool,
     complete: bool,
     line: int,
+    event: str,
 ) -> None:
     """The lanes of a target arrive, at once where no phase can end between them, else one by one."""
     mbarriers = lanes.wave.mbarriers
@@ -162,7 +164,7 @@ def _arrive(
     total = int(mine.sum())
     if total <= before.pending:
         threads = threads_of(lanes, mask)
-        mbarriers.arrive(cta, offset, line, total, int(bytes_.sum()), drop, complete, threads)
+        mbarriers.arrive(cta, offset, line, total, int(bytes_.sum()), drop, complete, threads, event)
         pending = (before.pending - np.cumsum(mine) + mine).astype(np.uint64)
         states[mask] = np.uint64(before._replace(pending=0).word()) | pending << np.uint64(PENDING_SHIFT)
         return
@@ -178,6 +180,7 @@ def _arrive(
             drop,
             complete,
             threads_of(lanes, single),
+            event,
         )
 
 

@@ -1,6 +1,6 @@
 """The sanitizer of a wave: hears its events and compares them with what the threads may rely on."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from weakref import WeakKeyDictionary
@@ -83,6 +83,7 @@ class Sanitizer(Watch):
         self._barriers: dict[tuple[int, int], tuple[Clocks, Clocks]] = {}
         self._came: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
         self._made_visible: dict[int, Clocks] = {}
+        self._released: dict[int, Clocks] = {}  # by a fence of any scope, for threads of the same CTA
         self._ended: Bools = np.zeros(len(wave.cta_numbers), np.bool_)
         self._local: Bools = np.zeros((0, 0), np.bool_)
         self._calls = kernel.calls
@@ -276,12 +277,15 @@ class Sanitizer(Watch):
         )
 
     def came_relaxed(self, barrier: object, threads: Bools) -> None:
-        """Only what a fence has made visible before is passed on."""
         clock = self._came.get(barrier, self.clocks.empty())
-        for row in rows_of(threads).tolist():
-            if row in self._made_visible:
-                clock = np.maximum(self.clocks.fitted(clock), self.clocks.fitted(self._made_visible[row]))
-        self._came[barrier] = clock
+        self._came[barrier] = self._relaxed(clock, rows_of(threads), self._made_visible)
+
+    def _relaxed(self, clock: Clocks, rows: Rows, visible: Mapping[int, Clocks]) -> Clocks:
+        """`clock` after arrivals of warps that pass on only what is `visible`."""
+        for row in rows.tolist():
+            if row in visible:
+                clock = np.maximum(self.clocks.fitted(clock), self.clocks.fitted(visible[row]))
+        return clock
 
     def passed(self, barrier: object, threads: Bools) -> None:
         if (clock := self._came.get(barrier)) is not None:
@@ -292,11 +296,11 @@ class Sanitizer(Watch):
         if event in ("init", "inval"):
             change = self.mbarriers.init if event == "init" else self.mbarriers.inval
             change(key, int(rows_of(threads)[0]) if threads is not None else 0, line)
-        elif event in ("arrive", "expect_tx") and threads is not None:
+        elif event in ("arrive", "arrive_relaxed", "expect_tx") and threads is not None:
             rows = rows_of(threads)
             self._use(key, rows, line)
-            if event == "arrive":
-                self._arrive(key, rows)
+            if event != "expect_tx":
+                self._arrive(key, rows, relaxed=event == "arrive_relaxed")
         elif event == "commit":
             self._commit(key, threads, line)
         elif event == "phase":
@@ -321,9 +325,15 @@ class Sanitizer(Watch):
         found = self._barriers.get(key)
         return found if found is not None else (self.clocks.empty(), self.clocks.empty())
 
-    def _arrive(self, key: tuple[int, int], rows: Rows) -> None:
+    def _arrive(self, key: tuple[int, int], rows: Rows, *, relaxed: bool = False) -> None:
         pending, done = self._of(key)
-        self._barriers[key] = self.clocks.release(rows, pending), done
+        if relaxed:
+            near = self.wave.cta_of_row[rows] == key[0]
+            pending = self._relaxed(pending, rows[near], self._released)
+            pending = self._relaxed(pending, rows[~near], self._made_visible)
+        else:
+            pending = self.clocks.release(rows, pending)
+        self._barriers[key] = pending, done
 
     def _use(self, key: tuple[int, int], rows: Rows, line: int, proxy: str = "") -> None:
         """Threads, or units for them, use an mbarrier."""
@@ -388,14 +398,17 @@ class Sanitizer(Watch):
             self.registers.fence(rows)
         elif kind.startswith("tcgen05::") and self.clocks.layers > 2:
             self.clocks.fence_tensor(rows, before=kind == "tcgen05::before_thread_sync")
-        strong = kind.startswith(_RELEASES) and not kind.endswith(".cta")
+        released = kind.startswith(_RELEASES)
+        strong = released and not kind.endswith(".cta")
         if strong or kind == "mbarrier_init" or kind.startswith("proxy.async"):
             self.mbarriers.fence(rows)
         for row in rows.tolist() if strong or kind == "mbarrier_init" else ():
             before = self._made_visible.get(row, self.clocks.empty())
             one = np.array([row])
             self._made_visible[row] = self.clocks.of(one) if strong else self.mbarriers.inits(row, before)
-        if strong:
+        for row in rows.tolist() if released else ():
+            self._released[row] = self.clocks.of(np.array([row]))
+        if released:
             self.clocks.step(rows)
 
     def divergence(self, name: str, threads: Bools, line: int) -> None:
