@@ -173,6 +173,22 @@ def test_the_command_counts_spellings(capsys):
     assert capsys.readouterr().out == "wgmma.fence: 20 spellings on 1 chips, 0 differ\n"
 
 
+def test_the_command_takes_all_modules_where_none_is_named(monkeypatch):
+    asked = []
+
+    def answer(family, chips, count, seed, jobs, *, operands):
+        asked.append((family.name, chips, count, seed, jobs, operands))
+        return family.name != "mma.sync"
+
+    monkeypatch.setattr(certify, "check_spellings", answer)
+    options = ["--mutations", "5", "--chips", "sm_90a,sm_80"]
+    assert certify.main([*options, "--family", "wgmma.fence"]) == 0
+    assert asked == [("wgmma.fence", ["sm_90a", "sm_80"], 5, 0, None, False)]
+    asked.clear()
+    assert certify.main([*options, "--seed", "3", "--jobs", "2", "--operands"]) == 1
+    assert asked == [(name, ["sm_90a", "sm_80"], 5, 3, 2, True) for name in FAMILIES]
+
+
 def test_the_command_counts_changed_operands(capsys):
     options = [
         "tcgen05",

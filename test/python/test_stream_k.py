@@ -8,8 +8,9 @@ from test_warpgroup_schedules import TYPES, Product, of
 
 import weft
 from weft.dialects import tile
-from weft.dialects.schedule import MOST_RUNS, Types
+from weft.dialects.schedule import MOST_RUNS, OTHER_REGISTERS, Types
 from weft.dialects.tile_claims import COUNTER_STRIDE
+from weft.isa.chips import register_share
 from weft.passes import lower_claims, stream_order, stream_sums
 from weft.target import Target
 
@@ -260,3 +261,15 @@ def test_pieces_are_whole_columns_of_fragments(m, n):
         schedule = of(m * 3 // 4 if warpgroups == 3 else m, n, 64, warpgroups, stream_k=True)
         if schedule.complaint(BF16) is None:
             assert n // 8 % stream_sums._together(schedule) == 0
+
+
+@pytest.mark.parametrize("m", [64, 128, 192, 256])
+@pytest.mark.parametrize("n", [8, 48, 128, 200, 256])
+def test_two_pieces_fit_in_registers_beside_the_sums(m, n):
+    for warpgroups in (1, 2, 3):
+        schedule = of(m, n, 64, warpgroups, stream_k=True)
+        if schedule.complaint(BF16) is None:
+            sums, registers = 4 * schedule.vectors, schedule.registers[1] or register_share(schedule.threads)
+            piece = sums // (n // 8) * stream_sums._together(schedule)
+            assert piece <= max(8, sums // (n // 8)) or sums + 2 * piece + OTHER_REGISTERS <= registers
+            assert piece <= 32
