@@ -165,7 +165,7 @@ class Mbarriers:
         if offset % BYTES:
             what = f"misaligned mbarrier at shared address 0x{offset:x}"
             raise Fault(what, line, None, offset, "misaligned")
-        memory.shared_target(cta, offset, BYTES, line)
+        memory.check_shared(offset, BYTES, line)
         return memory.shared_of(cta)[offset : offset + BYTES].view(np.uint64)
 
     def _put(self, cta: int, offset: int, state: State) -> None:

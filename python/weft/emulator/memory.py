@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.errors import Fault, Thread
+from weft.emulator.errors import Fault
 from weft.emulator.lanes import Lanes
 from weft.emulator.types import STORAGE, Array, Bools
 
@@ -204,15 +204,11 @@ class Memory:
         begin = cta * self.shared_stride
         return self.shared.data[begin : begin + self.shared_size]
 
-    def shared_target(
-        self, cta: int, address: int, width: int = 1, line: int = 0, thread: Thread | None = None
-    ) -> tuple[int, int]:
-        """The CTA and the offset that a shared address of CTA `cta` means. Fault where there is none."""
-        rank, offset = address >> RANK_SHIFT, address & _OFFSET_MASK
-        if rank >= self.cluster or offset + width > self.shared_size:
-            what = f"out-of-bounds shared access of {width} bytes at 0x{address:x}"
-            raise Fault(f"{what}, {self._extent()}", line, thread, address, "out-of-bounds")
-        return cta // self.cluster * self.cluster + rank, offset
+    def check_shared(self, offset: int, width: int, line: int) -> None:
+        """Fault where a CTA's shared memory hasn't these bytes."""
+        if offset + width > self.shared_size:
+            what = f"out-of-bounds shared access of {width} bytes at 0x{offset:x}"
+            raise Fault(f"{what}, {self._extent()}", line, None, offset, "out-of-bounds")
 
     def _extent(self) -> str:
         blocks = "the block has" if self.cluster == 1 else f"each of the cluster's {self.cluster} blocks has"
