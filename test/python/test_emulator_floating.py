@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from emulator_ptx import run
 
+from weft import emulator
+
 BF16 = ml_dtypes.bfloat16
 U = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -259,6 +261,9 @@ def test_comparisons_ordered_and_not(name):
         assert got.tolist() == [function(x, y) for x, y in wide], compare
         got = run(f"setp.{compare}u.{name} %d0, %a0, %a1;", bits(a), bits(b), out=bool)
         assert got.tolist() == [function(x, y) or math.isnan(x) or math.isnan(y) for x, y in wide], compare
+    for compare in ("lo", "ls", "hi", "hs"):
+        with pytest.raises(emulator.PtxError, match="isn't defined for floating-point types"):
+            run(f"setp.{compare}.{name} %d0, %a0, %a1;", bits(a), bits(b), out=bool)
     unordered = [math.isnan(x) or math.isnan(y) for x, y in wide]
     assert run(f"setp.nan.{name} %d0, %a0, %a1;", bits(a), bits(b), out=bool).tolist() == unordered
     assert run(f"setp.num.{name} %d0, %a0, %a1;", bits(a), bits(b), out=bool).tolist() == [
@@ -460,3 +465,13 @@ def test_copysign_and_testp():
     }
     for test, held in want.items():
         assert (run(f"testp.{test}.f32 %d0, %a0;", bits(a), out=bool) == held).all(), test
+
+
+def test_reciprocals_of_f64_flush_subnormals_to_zeros_of_their_sign():
+    a = np.array([0.0, 5e-324, 2e-308, math.inf, 1.7e308, 2.0, 3.0, math.nan])
+    for sign in (1, -1):
+        got = run("rcp.approx.ftz.f64 %d0, %a0;", bits(sign * a), out=np.float64)
+        assert got[:6].tolist() == [sign * v for v in (math.inf, math.inf, math.inf, 0.0, 0.0, 0.5)]
+        assert (np.signbit(got[:7]) == (sign < 0)).all()
+        assert abs(got[6] * sign - 1 / 3) < 1e-6
+        assert math.isnan(got[7])

@@ -5,6 +5,7 @@ import pytest
 from emulator_ptx import module
 
 from weft import emulator
+from weft.emulator.mbarrier import State
 
 SEEDS = (None, 1, 2, 3)
 
@@ -26,6 +27,13 @@ def launch(body, count=32, block=32, grid=1, words=1, **options):
     report = module(text, "sm_90a").launch("k", grid=grid, block=block, args=[out], **options)
     assert not report.findings
     return out, report
+
+
+@pytest.mark.parametrize("tx", [-(1 << 20) + 1, -4096, -1, 0, 1, 4096, (1 << 20) - 1])
+def test_a_barriers_word_has_all_of_its_state(tx):
+    for parity in (0, 1):
+        state = State((1 << 20) - 1, 5, tx, parity)
+        assert State.of(state.word()) == state
 
 
 ONE = "setp.eq.u32 %p1, %r0, 0;\n"

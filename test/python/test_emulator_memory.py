@@ -449,3 +449,10 @@ def test_128_bit_registers_move_whole():
 def test_elementwise_runs_over_many_blocks():
     a = np.arange(128 * 100, dtype=np.uint32)
     assert (run("add.u32 %d0, %a0, 1;", a, out=np.uint32) == a + 1).all()
+
+
+def test_addresses_of_32_bits_stay_as_they_are():
+    places = np.arange(0, 256, 8, np.uint32)
+    for to in ("", ".to"):
+        for space in ("shared", "global", "local"):
+            assert (run(f"cvta{to}.{space}.u32 %d0, %a0;", places, out=np.uint32) == places).all()

@@ -202,11 +202,11 @@ class Sanitizer(Watch):
             self._barriers[mbarrier] = self.launch_before.told(threads, pending), done
         if mbarrier is not None:
             self._use(mbarrier, rows_of(threads), line, proxy)
-            column = self.clocks.column(("mbarrier", *mbarrier), True)
+            column = self.clocks.column(("mbarrier", *mbarrier))
             self.mbarriers.unit_uses(mbarrier, column, self.clocks.times[column] + 1, line)
         if space == "global":
             for row in rows_of(threads).tolist():
-                column = self.clocks.column(("bulk.write", row), True)
+                column = self.clocks.column(("bulk.write", row))
                 self.globals.unit(kind, column, row, offsets, line)
         if space == "tensor":
             for row in rows_of(threads).tolist():
@@ -306,7 +306,7 @@ class Sanitizer(Watch):
         elif event == "phase":
             both = (self.clocks.fitted(clock) for clock in self._of(key))
             self._barriers[key] = self.clocks.empty(), np.maximum(*both)
-            column = self.clocks.column(("mbarrier", *key), True)
+            column = self.clocks.column(("mbarrier", *key))
             self.clocks.times[column] += 1
         elif event == "observe" and threads is not None:
             rows = rows_of(threads)
@@ -317,7 +317,7 @@ class Sanitizer(Watch):
                 else:
                     self._ignored.pop((row, key), None)  # it only asked ahead
             self.clocks.acquire(rows, self._of(key)[1])
-            column = self.clocks.column(("mbarrier", *key), True)
+            column = self.clocks.column(("mbarrier", *key))
             for row in rows.tolist():
                 self.clocks.learn(row, column, self.clocks.times[column])
 

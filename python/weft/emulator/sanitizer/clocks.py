@@ -53,7 +53,7 @@ class VectorClocks:
         fenced: Clocks = self._both[1]
         return fenced
 
-    def column(self, name: Hashable, through_proxy: bool) -> int:
+    def column(self, name: Hashable, through_proxy: bool = True) -> int:
         """The column of an asynchronous unit."""
         at = self._columns.get(name)
         if at is None:

@@ -70,7 +70,7 @@ class GlobalRaces:
         for other, clock in self.memory.locations.get(key, {}).items():
             if other == self._index:
                 continue
-            column = self.clocks.column(("wave", other), True)
+            column = self.clocks.column(("wave", other))
             taken = self._snapshots.setdefault(other, [])
             if not taken or taken[-1].shape != clock[0].shape or (clock[0] > taken[-1]).any():
                 before = np.pad(taken[-1], (0, len(clock[0]) - len(taken[-1]))) if taken else clock[0]

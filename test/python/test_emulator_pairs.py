@@ -1,0 +1,31 @@
+"""Which CTAs of a cluster are a pair."""
+
+import numpy as np
+import pytest
+
+from weft import emulator
+from weft.emulator.instructions.tensor_operands import pair_of
+from weft.emulator.lanes import Lanes
+from weft.emulator.memory import Device
+from weft.emulator.slots import Slots
+from weft.emulator.wave import Grid, Launch, Wave
+
+
+def lanes(ctas, cluster):
+    launch = Launch((ctas, 1, 1), (32, 1, 1), 0, 0, "hardware", (cluster, 1, 1))
+    wave = Wave(launch, Slots(), Device(), list(range(ctas)), Grid(launch))
+    return Lanes.of(wave, np.ones((ctas, 32), np.bool_))
+
+
+def test_neighbours_with_an_even_rank_first():
+    every = lanes(8, 4)
+    assert [pair_of(every, cta, 2, 1) for cta in range(8)] == [(cta & ~1, cta | 1) for cta in range(8)]
+    assert [pair_of(every, cta, 1, 1) for cta in range(8)] == [(cta,) for cta in range(8)]
+
+
+def test_the_last_of_an_odd_cluster_has_no_peer():
+    every = lanes(6, 3)
+    assert pair_of(every, 4, 2, 1) == (3, 4)
+    for cta in (2, 5):
+        with pytest.raises(emulator.Fault, match="takes a pair of CTAs, and the cluster has 3"):
+            pair_of(every, cta, 2, 1)
