@@ -40,6 +40,23 @@ def test_every_code_is_at_its_place():
         )
 
 
+def test_fields_take_these_bits():
+    masks = {kind: {f.name: f.mask for f in fields} for kind, fields in packed.FIELDS.items()}
+    assert masks == {
+        "load_store": {"rowcol": 0b1, "mid": 0b110, "ety": 0xF << 24, "shape": 0xFF << 32},
+        "mma": {
+            "rnd": 0b111,
+            "opc": 0xF << 4,
+            "aty": 0xFF << 8,
+            "bty": 0xFF << 16,
+            "al": 0b11 << 24,
+            "bl": 0b11 << 26,
+            "satf": 1 << 28,
+            "shape": 0xFF << 32,
+        },
+    }
+
+
 def test_words_are_read_back():
     rng = random.Random(0)
     for kind, fields in packed.FIELDS.items():
