@@ -12,6 +12,7 @@ import pytest
 from weft.emulator.arithmetic import multiply_accumulate
 from weft.isa import accumulation, mma, wgmma, wmma
 from weft.isa.mma_fragments import chunk, mnk
+from weft.isa.types import ELEMENT_TYPES
 
 TILES = np.load(Path(__file__).parent / "data" / "h200_sums.npz")
 NAMES = sorted({key.rsplit(" ", 1)[0] for key in TILES.files})
@@ -64,6 +65,20 @@ def computed(name, how=None):
 def test_sums_are_those_of_an_h200(name):
     want = TILES[f"{name} d"]
     np.testing.assert_array_equal(computed(name).reshape(want.shape), want)
+
+
+@pytest.mark.parametrize("chip", [70, 75, 80, 89, 90, 100, 120])
+def test_steps_are_whole_elements(chip):
+    """As many as divide a row of A."""
+    for family in (mma.SYNC, wmma.MMA):
+        for form in family.table:
+            element = ELEMENT_TYPES[form.a_type]
+            if element.kind == "float" and element.bits in (8, 16, 32):
+                how = accumulation.of_mma(chip, form.shape, form.a_type, form.d_type)
+                if family is wmma.MMA:
+                    how = accumulation.of_wmma(chip, form.a_type)
+                row = mnk(form.shape)[2] * element.bits // 8
+                assert how.step_bytes == 0 or row % min(how.step_bytes, row) == 0, (form, how)
 
 
 def test_another_rule_is_seen():

@@ -270,6 +270,14 @@ def test_pieces_are_all_of_a_fragment_once(shape, swapped):
     assert sorted(seen) == list(range(kind.registers)) and (len(seen) <= 16 or len(piece.registers) <= 16)
 
 
+def test_a_fragment_whose_dimensions_begin_with_lanes_is_one_piece():
+    with weft.Module():
+        kind = FragmentType.of((8, 128), ir.F32Type.get(), "S[(8,4,32):(4@laneid,1@laneid,1)]")
+        (piece,) = epilogue.pieces(kind)
+    assert (piece.kind, piece.row, piece.column) == (kind, 0, 0)
+    assert piece.registers == tuple(range(32))
+
+
 def test_a_bias_of_other_columns_is_caught(monkeypatch):
     """Planted: every piece takes the bias of the first."""
     of_piece = epilogue._Epilogue._bias

@@ -59,4 +59,4 @@ def once(opcode: str) -> str:
 
 def since(opcode: str) -> tuple[int, int]:
     """The first PTX version that has all names of modifiers in an opcode, as far as the tables don't say."""
-    return max((SINCE.get(token, (0, 0)) for token in opcode.split(".")), default=(0, 0))
+    return max(SINCE.get(token, (0, 0)) for token in opcode.split("."))
