@@ -235,6 +235,26 @@ def test_a_map_that_a_kernel_makes():
             " [%s], [%a, {0}], [bar];",
             "expects 2 coordinates, got 1",
         ),
+        *(
+            (
+                f"cp.async.bulk.tensor.{mode}.bulk_group [%a, {{{at}}}], [%s]{more};",
+                "takes a mode of tile, tile::",
+            )
+            for mode, at, more in (
+                ("3d.global.shared::cta.im2col", "0, 0, 0", ", {%h0}"),
+                ("2d.global.shared::cta.tile::gather4", "0, 0, 0, 0, 0", ""),
+            )
+        ),
+        *(
+            (
+                f"cp.async.bulk.tensor.{mode}.mbarrier::complete_tx::bytes [%s], [%a, {{{at}}}], [bar];",
+                "takes a mode of tile, tile::",
+            )
+            for mode, at in (
+                ("3d.shared::cta.global.im2col_no_offs", "0, 0, 0"),
+                ("2d.shared::cta.global.tile::scatter4", "0, 0, 0, 0, 0"),
+            )
+        ),
         ("cp.async.bulk.global.global.bulk_group [%a], [%a], 16;", "doesn't copy from .global to .global"),
     ],
 )

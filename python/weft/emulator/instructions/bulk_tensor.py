@@ -27,15 +27,9 @@ from weft.emulator.types import TYPES, U32, Array
 from weft.isa.tensor_map import BYTES, OOB_FILLS, TensorMap
 
 table = Table()
-_MODES = (
-    "tile",
-    "tile::gather4",
-    "tile::scatter4",
-    "im2col",
-    "im2col::w",
-    "im2col::w::128",
-    "im2col_no_offs",
-)
+_LOADED = ("tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128")
+_STORED = ("tile", "tile::scatter4", "im2col_no_offs")
+_NO_OFFSETS = np.zeros(0, np.int64)
 _BOX_ALIGN = 128
 _ROWS = 4
 _PADDED_STEP = 128
@@ -64,14 +58,16 @@ def _decoded(data: bytes) -> TensorMap:
 
 
 class MapOperand:
-    """The operand `[map, {coordinates}]`."""
+    """The operand `[map, {coordinates}]` of a copy in one of these modes."""
 
-    def __init__(self, op: Op, index: int) -> None:
+    def __init__(self, op: Op, index: int, modes: tuple[str, ...] = _LOADED) -> None:
         operand = op.operand(index)
         self._address: AddressOf = op.address(index, "generic")
         self.line = op.line
         rank = op.choice([f"{n}d" for n in range(1, 6)])
-        self.mode = op.choice(_MODES, "tile")
+        self.mode = op.choice([*_LOADED, *_STORED], "tile")
+        if self.mode not in modes:
+            op.fail(f"takes a mode of {', '.join(modes)}, got {self.mode}")
         if self.mode.startswith("im2col::w"):
             op.fail(f"isn't emulated in .{self.mode} mode: its maps have bits that no one has published")
         listed = operand.more[0] if isinstance(operand, Address) and operand.more else None
@@ -222,7 +218,7 @@ def copy(op: Op) -> Step:
     ends = Ends(op)
     completion(op, ends.loads)
     if not ends.loads:
-        return _store(op, MapOperand(op, 0), lambda found: None)
+        return _store(op, MapOperand(op, 0, _STORED), lambda found: None)
     hinted, multicast = "L2::cache_hint" in op.opcode, op.flag("multicast::cluster")
     pair = op.flag("cta_group::2")
     op.flag("cta_group::1")
@@ -265,24 +261,22 @@ def reduce(op: Op) -> Step:
     def writer(type_: str) -> Write | None:
         return reduction(op, name, TYPES[_KINDS[type_]]) if type_ in _KINDS else None
 
-    return _store(op, MapOperand(op, 0), lambda found: writer(found.type), reduces=True)
+    return _store(op, MapOperand(op, 0, _STORED), lambda found: writer(found.type), reduces=True)
 
 
 def _store(
     op: Op, tensor: MapOperand, writer: Callable[[TensorMap], Write | None], reduces: bool = False
 ) -> Step:
     hinted = "L2::cache_hint" in op.opcode
-    shifted = tensor.mode.startswith("im2col") and tensor.mode != "im2col_no_offs"
-    op.count(2 + shifted + hinted)
+    op.count(2 + hinted)
     source, line = SharedPlace(op, 1), op.line
-    offsets = Offsets(op, 2, tensor.rank - 2 if shifted else 0)
 
     def run(lanes: Lanes) -> None:
         maps, where = tensor.maps(lanes), tensor.coordinates(lanes)
-        begins, moved = source.of(lanes), offsets.of(lanes)
+        begins = source.of(lanes)
         for one, at, _ in lanes.singles():
             found = tensor.map(one, at, maps)
-            taken = _taken(one, found, tensor.mode, where[at], moved[at], line)
+            taken = _taken(one, found, tensor.mode, where[at], _NO_OFFSETS, line)
             _check_store(one, found, line)
             write = writer(found)
             if reduces and write is None:
