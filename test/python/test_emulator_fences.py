@@ -111,6 +111,11 @@ def test_advice_changes_nothing(body):
     assert (launch(body) == 1).all()
 
 
+@pytest.mark.parametrize("fence", FENCES)
+def test_fences_need_nobody_who_looks_on(fence):
+    assert (launch(fence, sanitize=False) == 1).all()
+
+
 @pytest.mark.parametrize(
     "body", ["setmaxnreg.inc.sync.aligned.u32 20;", "setmaxnreg.inc.u32 %r0;", "griddepcontrol.depend;"]
 )

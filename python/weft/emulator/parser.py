@@ -245,7 +245,6 @@ def _skip_line(reader: _Reader) -> None:
 
 
 def _skip_section(reader: _Reader) -> None:
-    reader.take()
     while reader.token.text != "{":
         if reader.token.kind == "end":
             reader.fail("'{'")
