@@ -39,8 +39,7 @@ def values(name: str) -> npt.NDArray[np.float32]:
     bias = (1 << (exponent_bits - 1)) - 1
     lead = np.where(exponent > 0, 1 << fraction_bits, 0)
     size = np.ldexp((lead + fraction).astype(np.float32), np.maximum(exponent, 1) - bias - fraction_bits)
-    if name == "e4m3":
-        size[(exponent == 15) & (fraction == 7)] = np.nan
+    size[(exponent == 15) & (fraction == 7)] = np.nan  # e4m3's; no other format has such a code
     if name == "e5m2":
         size[exponent == 31] = np.where(fraction[exponent == 31] == 0, np.inf, np.nan)
     negative = codes >> (exponent_bits + fraction_bits) & 1
