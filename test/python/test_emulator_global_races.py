@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from emulator_ptx import module
 
+from weft import emulator
+
 # Block 0 writes words; the last block, of another wave, reads them.
 HANDED_ON = """
 .visible .entry k(.param .u64 p) {{
@@ -55,3 +57,15 @@ def test_what_was_written_before_a_release_is_there_after_its_acquire(changed, r
     findings = text.launch("k", grid=80, block=32, args=[words]).findings
     assert sorted({f.rule for f in findings}) == rules
     assert set(words[64:].tolist()) <= {7, 9}
+
+
+@pytest.mark.parametrize("reader", [0, 31, 32, 63])
+def test_a_finding_names_the_thread_that_did_it(reader):
+    text = f"""
+    .visible .entry k(.param .u64 p) {{
+      .reg .b64 %l1; .reg .b32 %r<3>; .reg .pred %p1;
+      ld.param.u64 %l1, [p]; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, {reader};
+      @%p1 ld.global.u32 %r2, [%l1]; @%p1 st.global.u32 [%l1+4], %r2; ret;
+    }}"""
+    (found,) = module(text).launch("k", block=64, args=[emulator.Unwritten(np.zeros(4, np.uint32))]).findings
+    assert (found.rule, found.thread.tid) == ("uninitialised-global", (reader, 0, 0))
