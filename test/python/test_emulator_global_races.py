@@ -18,7 +18,7 @@ HANDED_ON = """
   {before} {store} {release} {after} ret;
 LAST:
   {acquire} setp.eq.u32 %p2, %r3, 0; @%p2 bra LAST;
-  ld.global.u32 %r4, [%l2+128]; st.global.u32 [%l2+256], %r4; ret;
+  ld.global.u32 %r4, [%l2+128]; st.global.u32 [%l2+512], %r4; ret;
 }}"""
 PLAIN = {
     "store": "st.global.u32 [%l2+128], 7;",
@@ -52,11 +52,20 @@ REDUCE = BULK.replace("cp.async.bulk.global", "cp.reduce.async.bulk.global").rep
     ],
 )
 def test_what_was_written_before_a_release_is_there_after_its_acquire(changed, rules):
-    words = np.zeros(96, np.uint32)
+    words = np.zeros(256, np.uint32)
     text = module(HANDED_ON.format(**PLAIN | changed), "sm_90a")
     findings = text.launch("k", grid=80, block=32, args=[words]).findings
     assert sorted({f.rule for f in findings}) == rules
-    assert set(words[64:].tolist()) <= {7, 9}
+    assert set(words[128:160].tolist()) <= {7, 9}
+
+
+@pytest.mark.parametrize(("before", "rules"), [("bar.sync 0;", []), ("", ["global-race"])])
+def test_a_release_of_one_warp_says_nothing_of_another(before, rules):
+    words = np.zeros(256, np.uint32)
+    release = f"{before} @%p3 {PLAIN['release']}"
+    text = module(HANDED_ON.format(**PLAIN | {"release": release}), "sm_90a")
+    findings = text.launch("k", grid=80, block=64, args=[words]).findings
+    assert sorted({f.rule for f in findings}) == rules
 
 
 @pytest.mark.parametrize("reader", [0, 31, 32, 63])
