@@ -338,3 +338,14 @@ def test_a_run_that_leaves_the_matrix_is_caught(monkeypatch):
     monkeypatch.setattr(lower_copies, "_whole", lambda *_: emit.equal(0, 0))
     with pytest.raises(Fault, match="out-of-bounds"):
         straddled()
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_warps_of_a_warpgroup_begin_at_these_rows(swap, monkeypatch):
+    monkeypatch.setattr(places, "lane_coordinate", lambda digits: [digit.axis for digit in digits])
+    with weft.Module():
+        layout = "S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]"
+        kind = FragmentType.of((64, 16), ir.F16Type.get(), layout)
+        starts, rows, columns = lower_copies._warp_parts(kind, swap)
+    found = list(zip(starts, (rows, columns), strict=True))
+    assert found[:: -1 if swap else 1] == [(["warpid"], {0, 16, 32, 48}), ([], {0})]
