@@ -61,6 +61,13 @@ def test_ptxas_agrees_on_the_whole_cross_product(name):
     assert certify.check(mma, FAMILIES[name], list(CHIPS), None)
 
 
+def test_matrices_that_no_row_has_are_counted_without_a_place():
+    for form, count in ((mma.Ldmatrix("m8n16", 2, True), 2), (mma.Ldmatrix("m16n16", 3, False), 6)):
+        assert form not in mma.LDMATRIX.table
+        registers = operand(form, "d")
+        assert (registers.count, registers.layout) == (count, "")
+
+
 def test_doubles_are_rounded_as_ptxas_takes_it():
     table = mma.SYNC.table
     for shape, first in zip(F64_SHAPES, ("sm_80", "sm_90", "sm_90", "sm_90"), strict=True):
