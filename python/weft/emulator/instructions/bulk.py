@@ -254,7 +254,7 @@ def reduction(op: Op, name: str, kind: Type) -> Write:
     def write(memory: Octets, places: Numbers, data: Octets) -> None:
         if not len(places):
             return
-        rows = places.reshape(len(places) // width, width)
+        rows = places.reshape(-1, width)
         old = np.ascontiguousarray(memory[rows]).reshape(-1).view(kind.storage)
         new = update(old, np.ascontiguousarray(data).reshape(-1).view(kind.storage))
         memory[rows] = np.ascontiguousarray(new).view(np.uint8).reshape(rows.shape)
