@@ -402,13 +402,14 @@ class Sanitizer(Watch):
         strong = released and not kind.endswith(".cta")
         if strong or kind == "mbarrier_init" or kind.startswith("proxy.async"):
             self.mbarriers.fence(rows)
-        for row in rows.tolist() if strong or kind == "mbarrier_init" else ():
-            before = self._made_visible.get(row, self.clocks.empty())
-            one = np.array([row])
-            self._made_visible[row] = self.clocks.of(one) if strong else self.mbarriers.inits(row, before)
-        for row in rows.tolist() if released else ():
-            self._released[row] = self.clocks.of(np.array([row]))
+        if kind == "mbarrier_init":
+            for row in rows.tolist():
+                before = self._made_visible.get(row, self.clocks.empty())
+                self._made_visible[row] = self.mbarriers.inits(row, before)
         if released:
+            known = {row: self.clocks.of(np.array([row])) for row in rows.tolist()}
+            self._released |= known
+            self._made_visible |= known if strong else {}
             self.clocks.step(rows)
 
     def divergence(self, name: str, threads: Bools, line: int) -> None:
