@@ -65,7 +65,7 @@ def _compiled_apart(
 
     def key() -> cache.Key | None:
         decides = cache_keys.lowering()
-        return decides and [json.dumps(options), _content(given), database.asked(), *decides]
+        return decides and [json.dumps(options), _content(given), str(database.asks_files()), *decides]
 
     try:
         entry = cache.default().get_or_make("llvm", key, make)

@@ -190,7 +190,7 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
 
     def key() -> cache.Key | None:
         decides = cache_keys.lowering()
-        return decides and [placed, str(target), name, rows, database.asked(), *decides]
+        return decides and [placed, str(target), name, rows, *decides]
 
     entry = kept.get_or_make("llvm", key, lower)
     return made[0] if made else of_entry(entry)
@@ -200,8 +200,9 @@ def decides_all(module: Any) -> bool:
     """Whether only the module and Weft's code determine what it is lowered to. A product without a schedule
     also depends on the files of tuned schedules, where any are asked.
     """
-    products = operations(module, MatmulOp)
-    return database.own_file() is None or all("schedule" in op.attributes for op in products)
+    if not database.asks_files():
+        return True
+    return all("schedule" in op.attributes for op in operations(module, MatmulOp))
 
 
 def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:

@@ -171,9 +171,9 @@ def sources(chip: str) -> tuple[Path, ...]:
     return () if own is None else (own, Path(__file__).with_name(f"{chip}.jsonl"))
 
 
-def asked() -> str:
-    """Says whether files are asked for schedules at all. Part of the keys of lowered modules."""
-    return "no schedules" if own_file() is None else "schedules"
+def asks_files() -> bool:
+    """Whether a schedule may come from a file. With an empty $WEFT_SCHEDULES only the model decides."""
+    return own_file() is not None
 
 
 def tuned(product: Product, asked: Sequence[Path]) -> AnySchedule | None:
