@@ -64,8 +64,9 @@ def supervised(tool: str, body: Callable[[], int]) -> int:
         return 128 + signal.SIGINT
     # Asked to end, it ends by what it was asked with, also where the work had to be killed for it.
     if status < 0 and (interrupted or -status not in _TOLD):
-        signal.signal(interrupted or -status, signal.SIG_DFL)
-        os.kill(os.getpid(), interrupted or -status)
+        number = interrupted or -status
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
     if status < 0:
         cli.report([_death(-status, phase.read(memory), _text(said), cli.kept_read(given))], tool)
         return 1
