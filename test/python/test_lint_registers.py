@@ -154,6 +154,10 @@ LINES = [
     # Others.
     ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", "register"),
     ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, %s32_9, 0;", None),
+    ("sm_89", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", None),
+    ("sm_110", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", "register"),
+    ("sm_120", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", None),
+    ("sm_121a", f"{FP8.replace('::ordered_metadata', '')} {D}, {A}, {A}, {D}, %f32_9, 0;", None),
     ("sm_120a", f"{FP8.replace('f32', 'f16')} {B}, {A}, {A}, {B}, %f32_9, 0;", None),
     ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, 1.0, 0;", "register"),
     ("sm_90a", f"{SPARSE} {D}, four, %b64_0, %b32_9, 0, %pred_0, 1, 1;", None),

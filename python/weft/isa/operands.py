@@ -51,13 +51,13 @@ class Slot:
 
 
 def operands_verdict(
-    family: str, form: Any, operands: Sequence[str], scope: Scope | None = None
+    family: str, form: Any, operands: Sequence[str], scope: Scope | None = None, *, chip: str | None = None
 ) -> Verdict | None:
-    """What is wrong with the operands of a legal form, as written: how many there are, braces and brackets,
-    how many registers are in a list, which values constants have, and what `scope` declares the registers
-    as. None where nothing is.
+    """What is wrong with the operands of a form that is legal on `chip` (None: on some chip), as written: how
+    many there are, braces and brackets, how many registers are in a list, which values constants have, and
+    what `scope` declares the registers as. None where nothing is.
     """
-    slots = _slots(family, form)
+    slots = _slots(family, form, chip)
     if len(operands) != len(slots):
         return Verdict(
             "operands", f"takes {_counted(len(slots), 'operand')}, got {len(operands)}", _shown(form)
@@ -68,9 +68,11 @@ def operands_verdict(
     return None
 
 
-def fits(family: str, form: Any, at: int, operand: str, scope: Scope | None = None) -> bool:
-    """Whether an operand may be the n-th of a legal form, from 0."""
-    return _fits(form, _slots(family, form)[at], operand, scope or NOTHING_DECLARED)
+def fits(
+    family: str, form: Any, at: int, operand: str, scope: Scope | None = None, *, chip: str | None = None
+) -> bool:
+    """Whether an operand may be the n-th, from 0, of a form that is legal on `chip` (None: on some chip)."""
+    return _fits(form, _slots(family, form, chip)[at], operand, scope or NOTHING_DECLARED)
 
 
 def _fits(form: Any, slot: Slot, operand: str, scope: Scope) -> bool:
@@ -106,16 +108,16 @@ def signature(operand: str, scope: Scope) -> str:
 
 
 @lru_cache(maxsize=1 << 14)
-def _slots(family: str, form: Any) -> tuple[Slot, ...]:
+def _slots(family: str, form: Any, chip: str | None) -> tuple[Slot, ...]:
     named = {operand.name: operand for operand in form.operands}
     text = form.assembly.format(**{name: f"\0{name}\0" for name in named})
-    return tuple(_slot(family, form, named, slot) for slot in split_operands(text))
+    return tuple(_slot(family, form, chip, named, slot) for slot in split_operands(text))
 
 
-def _slot(family: str, form: Any, named: dict[str, Registers], text: str) -> Slot:
+def _slot(family: str, form: Any, chip: str | None, named: dict[str, Registers], text: str) -> Slot:
     wanted = tuple(named[name] for name in re.findall("\0(\\w+)\0", text))
     bracket = text[0] if text[0] in "[{" else ""
-    return _shared_slot(bracket, wanted, tuple(accepted(family, form, one) for one in wanted))
+    return _shared_slot(bracket, wanted, tuple(accepted(family, form, one, chip) for one in wanted))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -4,6 +4,7 @@ operands is more than their type and for some of tcgen05's is less.
 
 from typing import Any, NamedTuple
 
+from weft.isa.chips import since
 from weft.isa.family import Registers
 
 _WORDS = (".b32", ".s32", ".u32")
@@ -17,6 +18,8 @@ _NARROW = (".b8", ".s8", ".u8", *_SHORTS)
 _FLOATS = ("f16", "bf16", "tf32", "e4m3", "e5m2")
 _NARROW_FLOATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 _DISCARDING = ("mma", "wmma", "ldmatrix")
+# Where ptxas makes mma.sp of e4m3 and e5m2 with f32 accumulators of instructions that take no .f32 metadata.
+_NO_FLOAT_METADATA = since("sm_90") - since("sm_120")
 _UNTYPED_FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 
 
@@ -37,11 +40,11 @@ class Accepted(NamedTuple):
     distinct: bool = False
 
 
-def accepted(family: str, form: Any, operand: Registers) -> Accepted:
-    """What may be written for `operand` of a form. For an address it is what the registers in the brackets
-    may be.
+def accepted(family: str, form: Any, operand: Registers, chip: str | None) -> Accepted:
+    """What may be written for `operand` of a form on `chip` (on some chip, where it is None). For an address
+    it is what the registers in the brackets may be.
     """
-    found = _accepted(family, form, operand)
+    found = _accepted(family, form, operand, chip)
     if operand.role == "out":
         distinct = family.startswith("tcgen05.ld")
         return found._replace(discard=family.startswith(_DISCARDING), distinct=distinct)
@@ -49,7 +52,7 @@ def accepted(family: str, form: Any, operand: Registers) -> Accepted:
     return found._replace(double=not stored and operand.name != "disable_output_lane", special=not stored)
 
 
-def _accepted(family: str, form: Any, operand: Registers) -> Accepted:
+def _accepted(family: str, form: Any, operand: Registers, chip: str | None) -> Accepted:
     name, kind = operand.name, operand.type
     given = operand.role == "in"
     if kind.startswith("!llvm.ptr"):
@@ -67,9 +70,8 @@ def _accepted(family: str, form: Any, operand: Registers) -> Accepted:
     if family.startswith("tcgen05") or family in _UNTYPED_FAMILIES or name in ("scale_a", "scale_b"):
         return Accepted(_ANY_WORDS)
     if name == "metadata":
-        # ptxas makes these of others from sm_90 to sm_103; accumulators of f16 are on sm_12x alone.
         types = (form.a_type, form.kind, form.d_type) if family == "mma.sp" else ()
-        narrow = types in (("e4m3", "", "f32"), ("e5m2", "", "f32"))
+        narrow = chip in _NO_FLOAT_METADATA and types in (("e4m3", "", "f32"), ("e5m2", "", "f32"))
         return Accepted((*_WORDS, ".f16x2") if narrow else _ANY_WORDS)
     return _fragment(family, form, operand)
 

@@ -29,10 +29,6 @@ def _special(found: Instruction, operand: str) -> str | None:
     return _with_words(found, operand, (scope.SPECIAL,)) if operand.startswith("{") else None
 
 
-def _float(found: Instruction, operand: str) -> str | None:
-    return _with_words(found, operand, (".f32",)) if operand[0] not in "[{" else None
-
-
 def _with_words(found: Instruction, operand: str, kinds: tuple[str, ...]) -> str | None:
     words = [_WORD if _kind(found, word) in kinds else word for word in listed(operand)]
     made = f"{{{', '.join(words)}}}" if operand.startswith("{") else words[0]
@@ -60,7 +56,6 @@ def _nothing(found: Instruction, operand: str) -> str | None:
 # fmt: off
 UNCHECKED = (
     Unchecked("(mma|movmatrix|wmma|wgmma)", _predicate, "a predicate is no word of a matrix"),
-    Unchecked("mma.sp", _float, "metadata of .f32, which only sm_89 and sm_12x have"),
     Unchecked("wgmma.mma_async", _special, "special registers can't be written"),
     Unchecked("(mma|wgmma)", _first, "the elements of a list behind the first are ignored"),
     Unchecked("(tcgen05|wgmma.wait_group)", _zero, "more bits than the field has"),

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from threading import Lock
 from typing import Any
 
@@ -35,7 +35,7 @@ def _judge_on(chip: str | None, version: tuple[int, int] | None) -> Standard:
     return Standard(
         legal=lambda found: complaint(found, chip, version) is None,
         has=lambda family, form: _judge_form(family.name, form, chip, version) is None,
-        fits=fits,
+        fits=partial(fits, chip=chip),
     )
 
 
@@ -64,7 +64,7 @@ def complaint(found: Instruction, chip: str | None, version: tuple[int, int] | N
         return unread(found.opcode, chip)
     family, form = spelled
     verdict = _judge_form(family.name, form, chip, version) or operands_verdict(
-        family.name, form, found.operands, found.scope
+        family.name, form, found.operands, found.scope, chip=chip
     )
     if verdict is None and (twice := _twice(opcode)):
         return Verdict("modifiers", f"has .{twice} twice", (form.ptx,))
