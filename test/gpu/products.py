@@ -174,6 +174,10 @@ class Product:
 
     def compiled(self) -> weft.Kernel:
         """A kernel for matrices of any size and strides."""
+        return weft.compile(self.module(), CHIP)
+
+    def module(self) -> weft.Module:
+        """The product of matrices of any size and strides."""
         with weft.Module() as module:
             matrices = [
                 weft.memref("x".join("?" * rank), kind, None if rank == 1 else (*"?" * (rank - 1), 1))
@@ -185,7 +189,7 @@ class Product:
                     **self._how,
                     schedule=self.schedule,
                 )
-        return weft.compile(module, CHIP)
+        return module
 
     def operands(self, case: Case) -> dict[str, Placed]:
         """Random operands of a case, the same each time, in the order of the kernel's arguments."""
