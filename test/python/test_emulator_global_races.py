@@ -59,6 +59,49 @@ def test_what_was_written_before_a_release_is_there_after_its_acquire(changed, r
     assert set(words[128:160].tolist()) <= {7, 9}
 
 
+LOADED = """
+  mov.b64 %l2, bar; @%p3 mbarrier.init.shared.b64 [bar], 1; bar.warp.sync -1; {before}
+  @%p3 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;
+  @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [%l1+128], 128, [bar];
+COME:
+  mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra COME;
+  mad.lo.u32 %r5, %r5, 4, %r4; ld.shared.u32 %r4, [%r5];"""
+FULL = "fence.proxy.async;"
+
+
+@pytest.mark.parametrize(
+    ("written", "loaded", "rules"),
+    [
+        ("", "", ["missing-proxy-fence"]),
+        (FULL, "", []),
+        ("", FULL, []),
+        ("fence.proxy.async.global;", "", []),
+        ("", "fence.proxy.async.global;", []),
+        ("fence.proxy.async.shared::cta;", "fence.proxy.async.shared::cta;", ["missing-proxy-fence"]),
+        (f"{FULL} st.global.u32 [%l2+128], 7;", "", ["missing-proxy-fence"]),
+    ],
+)
+@pytest.mark.parametrize("grid", [2, 80])
+def test_bulk_copies_see_what_a_fence_makes_visible_to_them(grid, written, loaded, rules):
+    words = np.zeros(256, np.uint32)
+    release = f"{written} bar.warp.sync -1; @%p3 {PLAIN['release']}"
+    text = HANDED_ON.format(**PLAIN | {"release": release})
+    text = text.replace("ld.global.u32 %r4, [%l2+128];", LOADED.format(before=loaded))
+    text = text.replace("mov.b64 %l2, bar;", ".shared .align 8 .b64 bar;")
+    findings = module(text, "sm_90a").launch("k", grid=grid, block=32, args=[words]).findings
+    assert sorted({f.rule for f in findings}) == rules
+    assert (words[128:160] == 7).all()
+
+
+def test_a_host_s_words_need_no_fence():
+    text = HANDED_ON.format(**PLAIN | {"store": ""})
+    text = text.replace("ld.global.u32 %r4, [%l2+128];", LOADED.format(before=""))
+    text = text.replace("mov.b64 %l2, bar;", ".shared .align 8 .b64 bar;")
+    assert (
+        module(text, "sm_90a").launch("k", grid=2, block=32, args=[np.zeros(256, np.uint32)]).findings == ()
+    )
+
+
 @pytest.mark.parametrize(("before", "rules"), [("bar.sync 0;", []), ("", ["global-race"])])
 def test_a_release_of_one_warp_says_nothing_of_another(before, rules):
     words = np.zeros(256, np.uint32)

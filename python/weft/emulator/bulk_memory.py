@@ -39,14 +39,17 @@ def global_segment(one: Lanes, address: int, first: int, last: int, line: int, w
     return segment
 
 
-def tell_global(one: Lanes, kind: str, addresses: Numbers, line: int) -> None:
+def tell_global(
+    one: Lanes, kind: str, addresses: Numbers, line: int, barrier: tuple[int, int] | None = None
+) -> None:
     """Tells who looks on which bytes of global memory are touched."""
     wave = one.wave
     wave.memory.bytes["global"] = wave.memory.bytes.get("global", 0) + addresses.size
     if kind != "load":
         wave.changes += 1
     if wave.watch is not None:
-        wave.watch.async_access(kind, PROXY, 0, "global", addresses.reshape(-1), one.threads(), line)
+        flat = addresses.reshape(-1)
+        wave.watch.async_access(kind, PROXY, 0, "global", flat, one.threads(), line, barrier)
 
 
 def tell_shared(

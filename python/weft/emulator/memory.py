@@ -148,6 +148,11 @@ class Device:
         del self.bases[at], self.segments[at]
         return True
 
+    def has(self, address: int) -> bool:
+        """Whether an address is in a buffer."""
+        segment = self.find(address)
+        return segment is not None and address < segment.base + segment.size
+
     def find(self, address: int) -> Segment | None:
         """The buffer that begins at or below `address`; the address may lie past its end."""
         at = bisect_right(self.bases, address) - 1

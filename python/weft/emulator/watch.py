@@ -42,6 +42,9 @@ class Watch:
         `mbarrier` is the one that will tell of its end (CTA and offset), None where threads wait for groups.
         """
 
+    def tensor_map(self, address: int, threads: Bools, line: int) -> None:
+        """The bulk unit reads the tensor map at this address of global memory, for threads."""
+
     def async_commit(self, proxy: str, threads: Bools, line: int) -> None:
         """Threads close their group of asynchronous operations (`commit_group`): cp.async, bulk, wgmma."""
 

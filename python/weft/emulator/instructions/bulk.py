@@ -106,7 +106,9 @@ def copy(op: Op) -> Step:
                 data = _from_shared(one, int(begins[at]), count, line, _mark(int(marks[at]), stride))
             else:
                 left, right = (int(edge[at]) for edge in edges) if edges else (0, 0)
-                data = _from_global(one, int(begins[at]), count, line, left, right)
+                # Of a multicast several mbarriers tell.
+                told = None if masks is not None else _mark(int(marks[at]), stride)
+                data = _from_global(one, int(begins[at]), count, line, left, right, told)
             owner, offset = divmod(int(places[at]), stride)
             owners = (owner,) if masks is None else bulk_memory.chosen_ctas(one, cta, int(masks[at]), line)
             own, mark = divmod(int(marks[at]), stride)
@@ -163,13 +165,21 @@ def _checked(one: Lanes, size: int, target: int, source: int, line: int) -> int:
     return size
 
 
-def _from_global(one: Lanes, address: int, size: int, line: int, left: int, right: int) -> Octets:
+def _from_global(
+    one: Lanes,
+    address: int,
+    size: int,
+    line: int,
+    left: int,
+    right: int,
+    barrier: tuple[int, int] | None,
+) -> Octets:
     """Bytes of which the first `left` and the last `right` are taken where there are any, else are zeros."""
     if left >= _ALIGN or right >= _ALIGN:
         what = f"a bulk copy ignores at most {_ALIGN - 1} bytes at each end, got {left} and {right}"
         raise bulk_memory.fault(one, what, line, address, "misaligned")
     segment = bulk_memory.global_segment(one, address, left, size - right, line, writes=False)
-    tell_global(one, "load", address + np.arange(left, size - right), line)
+    tell_global(one, "load", address + np.arange(left, size - right), line, barrier)
     begin = address - segment.base
     out = np.zeros(size, np.uint8)
     out[left : size - right] = segment.data[begin + left : begin + size - right]

@@ -104,6 +104,8 @@ class MapOperand:
             kind = "im2col" if found.is_im2col else "tile"
             what = f"a copy in {self.rank}d {self.mode} mode by a map of {found.rank}d {kind} mode"
             raise fault(one, what, self.line, int(address), "descriptor")
+        if one.wave.watch is not None and one.wave.memory.device.has(int(address)):
+            one.wave.watch.tensor_map(int(address), one.threads(), self.line)
         return found
 
 
@@ -172,7 +174,13 @@ def _places(found: TensorMap, taken: Taken, begin: int, width: int) -> Numbers:
 
 
 def _global(
-    one: Lanes, found: TensorMap, taken: Taken, some: npt.NDArray[np.bool_], line: int, kind: str
+    one: Lanes,
+    found: TensorMap,
+    taken: Taken,
+    some: npt.NDArray[np.bool_],
+    line: int,
+    kind: str,
+    barrier: tuple[int, int] | None = None,
 ) -> tuple[Octets, Numbers]:
     """The bytes of the buffer, and which of them `some` of the units are, `[units, unit]`; who looks on is
     told of them.
@@ -185,13 +193,13 @@ def _global(
         one, found.address, int(inside.min()), last, line, writes=kind != "load"
     )
     addresses: Numbers = (inside + found.address)[:, None] + np.arange(taken.unit)
-    tell_global(one, kind, addresses, line)
+    tell_global(one, kind, addresses, line, barrier)
     return segment.data, addresses - segment.base
 
 
-def _loaded(one: Lanes, found: TensorMap, taken: Taken, line: int) -> Octets:
+def _loaded(one: Lanes, found: TensorMap, taken: Taken, line: int, barrier: tuple[int, int] | None) -> Octets:
     """The bytes that a load brings, filled where the tensor has none."""
-    data, places = _global(one, found, taken, taken.inside, line, "load")
+    data, places = _global(one, found, taken, taken.inside, line, "load", barrier)
     out = np.zeros((*taken.bytes.shape, taken.unit), np.uint8)
     if found.oob_fill == OOB_FILLS[1]:
         out.reshape(-1).view(np.uint16)[:] = _NAN
@@ -239,9 +247,10 @@ def copy(op: Op) -> Step:
             taken = _taken(one, found, tensor.mode, where[at], moved[at], line)
             owner, begin = divmod(int(places[at]), stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
-            data = _loaded(one, found, taken, line)
-            owners = (owner,) if masks is None else bulk_memory.chosen_ctas(one, cta, int(masks[at]), line)
             mark = divmod(int(marks[at]), stride)
+            # Of a multicast several mbarriers tell.
+            data = _loaded(one, found, taken, line, mark if masks is None else None)
+            owners = (owner,) if masks is None else bulk_memory.chosen_ctas(one, cta, int(masks[at]), line)
             spots = _places(found, taken, begin, taken.unit)
             arrive(one, data, owners, spots, mark, masks is not None, line, pair=pair)
 

@@ -26,6 +26,7 @@ from weft.emulator.wave import Wave
 
 _FEW = 8
 _RELEASES = ("acq_rel.", "sc.", "release.")
+_COPIES = {f"cp.{unit}.bulk{tensor}" for unit in ("async", "reduce.async") for tensor in ("", ".tensor")}
 _OWN_PROXY = ("bulk", "st.async", "wgmma", "tcgen05")
 
 
@@ -35,12 +36,14 @@ class Kernel:
 
     `calls`: it has functions; `tensor_fences`: which of tcgen05.fence::before_thread_sync and
     ::after_thread_sync it has, since compilers that have none order tensor memory by barriers alone;
+    `global_copies`: it has bulk copies, which may touch global memory;
     `most_registers` is what `.maxnreg` gives a thread; `ignored_waits` are the lines of waits for mbarriers
     whose result nothing reads.
     """
 
     calls: bool = False
     tensor_fences: frozenset[str] = frozenset()
+    global_copies: bool = False
     most_registers: int | None = None
     ignored_waits: frozenset[int] = frozenset()
 
@@ -52,7 +55,8 @@ class Kernel:
             kind for kind in ("before", "after") if f"tcgen05.fence::{kind}_thread_sync" in opcodes
         )
         most = program.entry.function.directives.get("maxnreg")
-        return cls(len(program.codes) > 1, fences, most[0] if most else None, ignored_waits(program))
+        registers = most[0] if most else None
+        return cls(len(program.codes) > 1, fences, bool(opcodes & _COPIES), registers, ignored_waits(program))
 
 
 class Sanitizer(Watch):
@@ -70,7 +74,7 @@ class Sanitizer(Watch):
         memory: GlobalMemory | None = None,
     ) -> None:
         self.wave, self.findings = wave, findings
-        self.clocks = VectorClocks(wave.warps, kernel.tensor_fences)
+        self.clocks = VectorClocks(wave.warps, kernel.tensor_fences, kernel.global_copies)
         self.races = Races(wave, self.clocks, findings)
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
         self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory())
@@ -200,14 +204,15 @@ class Sanitizer(Watch):
         if self.launch_before is not None and mbarrier is not None:
             pending, done = self._of(mbarrier)
             self._barriers[mbarrier] = self.launch_before.told(threads, pending), done
+        if space == "global":
+            for row in rows_of(threads).tolist():
+                name: Hashable = ("mbarrier", *mbarrier) if mbarrier else ("bulk.write", row)
+                self.globals.unit(kind, self.clocks.column(name), row, offsets, line, mbarrier is not None)
+            return
         if mbarrier is not None:
             self._use(mbarrier, rows_of(threads), line, proxy)
             column = self.clocks.column(("mbarrier", *mbarrier))
             self.mbarriers.unit_uses(mbarrier, column, self.clocks.times[column] + 1, line)
-        if space == "global":
-            for row in rows_of(threads).tolist():
-                column = self.clocks.column(("bulk.write", row))
-                self.globals.unit(kind, column, row, offsets, line)
         if space == "tensor":
             for row in rows_of(threads).tolist():
                 self.tensor.access(kind, proxy, cta, offsets, row, line)
@@ -223,12 +228,16 @@ class Sanitizer(Watch):
         units: dict[Hashable, int] = {}
         for row in rows_of(threads).tolist():
             units.setdefault(self._unit_name(proxy, row, mbarrier), row)
-        for name, row in units.items():
-            column = self.clocks.column(name, own)
+        for unit, row in units.items():
+            column = self.clocks.column(unit, own)
             if kind == "load":
                 self.races.unit_reads(column, row, places, line)
             else:
                 self.races.unit_writes(column, row, places, line, proxy == "bulk")
+
+    def tensor_map(self, address: int, threads: Bools, line: int) -> None:
+        for row in rows_of(threads).tolist():
+            self.globals.map(row, address, line)
 
     def _unit_name(self, proxy: str, row: int, mbarrier: tuple[int, int] | None) -> Hashable:
         """The column of an operation: that of its mbarrier, or of the groups of a unit."""
@@ -377,7 +386,7 @@ class Sanitizer(Watch):
         pending, done = self._of(key)
         if threads is not None:
             self._use(key, rows, line, "tcgen05")
-            if self.clocks.layers > 2:
+            if self.clocks.tensor_fences:
                 self.clocks.fence_tensor(rows, before=True)
             pending = self.clocks.release(rows, pending)
         for name in [(proxy, row) for proxy in proxies for row in rows.tolist()]:
@@ -390,13 +399,14 @@ class Sanitizer(Watch):
         self._barriers[key] = pending, done
 
     def fence(self, kind: str, threads: Bools, line: int) -> None:
-        shared = kind.startswith(("proxy.async", "proxy.tensormap")) and kind != "proxy.async.global"
         rows = rows_of(threads)
-        if shared or kind == "proxy.alias":
-            self.clocks.fence(rows)
+        if kind.startswith(("proxy.async", "proxy.tensormap", "proxy.alias")):
+            in_global = kind in ("proxy.async", "proxy.async.global", "proxy.alias")
+            maps = kind.startswith("proxy.tensormap::generic.acquire")
+            self.clocks.fence(rows, kind != "proxy.async.global", in_global, maps)
         elif kind == "wgmma":
             self.registers.fence(rows)
-        elif kind.startswith("tcgen05::") and self.clocks.layers > 2:
+        elif kind.startswith("tcgen05::") and self.clocks.tensor_fences:
             self.clocks.fence_tensor(rows, before=kind == "tcgen05::before_thread_sync")
         released = kind.startswith(_RELEASES)
         strong = released and not kind.endswith(".cta")

@@ -10,6 +10,8 @@ from weft.emulator.types import Bools
 Rows = npt.NDArray[np.intp]
 Clocks = npt.NDArray[np.int32]
 _ROOM = 16
+DATA, MAPS = 1, 2
+"""What a bulk copy takes from global memory."""
 
 
 def rows_of(threads: Bools) -> Rows:
@@ -19,19 +21,24 @@ def rows_of(threads: Bools) -> Rows:
 
 class VectorClocks:
     """`known[r, c]` is the last time of column c that happened before what warp r does next; `fenced` the
-    same for what is visible to the asynchronous proxy, too.
+    same for what is visible to the asynchronous proxy in shared memory, too.
 
     The first columns are the warps'; more are those of asynchronous units, one for each whose end is awaited
-    on its own. All layers are joined together wherever threads synchronise. With `tensor_fences` there are
+    on its own. All layers are joined together wherever threads synchronise. With `tensor_fences` there is
     one more, of what was followed by tcgen05.fence::before_thread_sync; `met` is what of that a warp itself
-    has received before a tcgen05.fence::after_thread_sync.
+    has received before a tcgen05.fence::after_thread_sync. With `global_copies` there are two of what bulk
+    copies see of global memory: as data, and as tensor maps.
     """
 
-    def __init__(self, warps: int, tensor_fences: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, warps: int, tensor_fences: frozenset[str] = frozenset(), global_copies: bool = False
+    ) -> None:
         self.warps = warps
         self.width = warps
-        self.layers = 3 if tensor_fences else 2
+        self.tensor_fences = bool(tensor_fences)
+        self.layers = 2 + self.tensor_fences + 2 * global_copies
         self._published = 2 if "before" in tensor_fences else 0
+        self._seen = (0, self.layers - 2, self.layers - 1) if global_copies else (0, 0, 0)
         self._both: Clocks = np.zeros((self.layers, warps, warps + _ROOM), np.int32)
         self.met: Clocks = np.zeros((warps, warps + _ROOM), np.int32)
         every = np.arange(warps)
@@ -102,10 +109,21 @@ class VectorClocks:
         """Begins a new time of the warps."""
         self._both[0, rows, rows] += 1
 
-    def fence(self, rows: Rows) -> None:
-        """Makes what the warps know visible to the asynchronous proxy."""
-        self._both[1, rows] = self._both[0, rows]
+    def fence(self, rows: Rows, in_shared: bool = True, in_global: bool = False, maps: bool = False) -> None:
+        """Makes what the warps know visible to the asynchronous proxy in these spaces, or as tensor maps."""
+        layers = [1] * in_shared + [self._seen[DATA]] * in_global + [self._seen[MAPS]] * maps
+        for layer in layers:
+            self._both[layer, rows] = self._both[0, rows]
         self.step(rows)
+
+    def seen(self, how: int) -> Clocks:
+        """What bulk copies see of global memory as DATA or MAPS; without `global_copies`, all."""
+        seen: Clocks = self._both[self._seen[how]]
+        return seen
+
+    def of_global(self, clock: Clocks) -> Clocks:
+        """What a clock knows, and what of that bulk copies see of global memory as DATA and as MAPS."""
+        return clock[list(self._seen)]
 
     @property
     def published(self) -> Clocks:

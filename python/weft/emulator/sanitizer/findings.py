@@ -26,7 +26,7 @@ RULES: dict[str, str] = {
     "uninitialised-global": "Memory of malloc, or an Unwritten array, is read that nothing has written.",
     "async-not-awaited": "Shared memory is read or written before an asynchronous write to it was awaited.",
     "async-source-overwritten": "Shared memory is overwritten while an asynchronous unit may still read it.",
-    "missing-proxy-fence": "A unit touches what threads wrote, with no fence.proxy.async between.",
+    "missing-proxy-fence": "A unit touches what threads wrote, with no proxy fence between.",
     "async-at-exit": "A CTA ends while an asynchronous unit may still read or write its shared memory.",
     "cluster-exit": "A CTA's shared memory is reached from another CTA, perhaps after its end.",
     "mbarrier-race": "An mbarrier is used, and initialised or invalidated, by threads that nothing orders.",

@@ -6,13 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.memory import Access, Segment
-from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
+from weft.emulator.sanitizer.clocks import DATA, MAPS, Clocks, Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.races import changes, disagree
 from weft.emulator.sanitizer.shadow import Granules, Index, Times
 from weft.emulator.types import Bools
 from weft.emulator.watch import Offsets
 from weft.emulator.wave import Wave
+from weft.isa.tensor_map import BYTES as MAP_BYTES
 
 _COLUMN_BITS = 20
 _FAR = (1 << 64) - 1
@@ -40,7 +41,8 @@ class GlobalMemory:
     """What the waves of a launch share: the shadows of buffers, and what is known of places that order."""
 
     def __init__(self) -> None:
-        self.waves = 0
+        self.warps: list[int] = []
+        """Of each wave; greater columns are those of asynchronous units."""
         self.locations: dict[Hashable, dict[int, Clocks]] = {}
         self._shadows: dict[int, GlobalShadow] = {}
 
@@ -54,14 +56,15 @@ class GlobalMemory:
 
 class GlobalRaces:
     """Those of one wave. What its warps know of another wave is a number, in a column of their clocks, of one
-    of the snapshots that were taken of the other's clocks: each knows what those before it do.
+    of the snapshots that were taken of the other's clocks: each knows what those before it do. A snapshot
+    has three layers: what is known, and what of that bulk copies see as DATA and as MAPS.
     """
 
     def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings, memory: GlobalMemory) -> None:
         self.wave, self.clocks, self.findings, self.memory = wave, clocks, findings, memory
-        self._index = memory.waves
-        memory.waves += 1
-        self._snapshots: dict[int, list[Times]] = {}
+        self._index = len(memory.warps)
+        memory.warps.append(wave.warps)
+        self._snapshots: dict[int, list[Clocks]] = {}
 
     # What orders
 
@@ -72,27 +75,31 @@ class GlobalRaces:
                 continue
             column = self.clocks.column(("wave", other))
             taken = self._snapshots.setdefault(other, [])
-            if not taken or taken[-1].shape != clock[0].shape or (clock[0] > taken[-1]).any():
-                before = np.pad(taken[-1], (0, len(clock[0]) - len(taken[-1]))) if taken else clock[0]
-                taken.append(np.maximum(before, clock[0]))
+            if not taken:
+                taken.append(clock)
+            elif taken[-1].shape != clock.shape or (clock > taken[-1]).any():
+                taken.append(_joined(taken[-1], clock))
             for row in rows.tolist():
                 self.clocks.learn(row, column, len(taken))
 
     def publish(self, key: Hashable, clock: Clocks) -> None:
         """Warps of this wave with that clock were at a place, and what they know of other waves with them."""
         here = self.memory.locations.setdefault(key, {})
-        here[self._index] = clock.copy()
+        here[self._index] = self.clocks.of_global(clock)
         for other, taken in self._snapshots.items():
             column = self.clocks.find(("wave", other))
-            number = 0 if column is None or column >= clock.shape[1] else int(clock[0, column])
+            if column is None or column >= clock.shape[1]:
+                continue
+            number, *fenced = self.clocks.of_global(clock)[:, column].tolist()
             if number:
                 known = here.get(other)
-                now = taken[number - 1][None]
-                if known is not None:
-                    width = max(known.shape[1], now.shape[1])
-                    both = [np.pad(c, ((0, 0), (0, width - c.shape[1]))) for c in (known[:1], now)]
-                    now = np.maximum(*both)
-                here[other] = now
+                now = taken[number - 1]
+                for how, fence in zip((DATA, MAPS), fenced, strict=True):
+                    if fence:
+                        visible = np.zeros_like(taken[fence - 1])
+                        visible[how] = taken[fence - 1][0]
+                        now = _joined(now, visible)
+                here[other] = now if known is None else _joined(known, now)
 
     # Accesses of threads
 
@@ -112,7 +119,7 @@ class GlobalRaces:
             if shadow.is_written:
                 self._after(shadow, 0, access, index, rows, count, atomic)
             if access.segment.writable and not strong:
-                self._read(shadow, index, rows, self._who(rows), self.clocks.known[rows, rows], access.line)
+                self._read(shadow, index, self._who(rows), self.clocks.known[rows, rows], access.line)
             return
         changed = None if atomic else np.repeat(changes(access, self.wave), count)
         for slot in range(1 if atomic else 3):
@@ -169,9 +176,8 @@ class GlobalRaces:
         self,
         shadow: GlobalShadow,
         index: Index,
-        rows: Index,
         who: npt.NDArray[np.int64],
-        time: Times,
+        time: Times | np.int32,
         line: int,
     ) -> None:
         """Remembers reads, those of another CTA beside the last."""
@@ -195,15 +201,19 @@ class GlobalRaces:
             late[here] = time[here] > self._known_of(other, rows[here], column[here])
         return late if late.any() else None
 
-    def _known_of(self, other: int, rows: Index, columns: Index) -> Times:
-        """The times of columns of another wave's clocks that the warps know of."""
+    def _known_of(
+        self, other: int, rows: Index, columns: Index, fenced_here: int = 0, fenced_there: int = 0
+    ) -> Times:
+        """The times of columns of another wave's clocks that the warps know of, and with `fenced_here` or
+        `fenced_there` (DATA, MAPS) to be visible to bulk copies, by a fence of this wave or of the other.
+        """
         known = np.zeros(len(rows), np.int32)
         mine = self.clocks.find(("wave", other))
         if mine is None:
             return known
-        numbers = self.clocks.known[rows, mine]
+        numbers = (self.clocks.seen(fenced_here) if fenced_here else self.clocks.known)[rows, mine]
         for number in np.unique(numbers[numbers > 0]).tolist():
-            snapshot = self._snapshots[other][number - 1]
+            snapshot = self._snapshots[other][number - 1][fenced_there]
             here = (numbers == number) & (columns < len(snapshot))
             known[here] = snapshot[columns[here]]
         return known
@@ -246,8 +256,12 @@ class GlobalRaces:
 
     # Accesses of asynchronous units
 
-    def unit(self, kind: str, column: int, row: int, addresses: Offsets, line: int) -> None:
-        """An asynchronous unit reads, writes or reduces bytes for a warp, until a time of its column."""
+    def unit(
+        self, kind: str, column: int, row: int, addresses: Offsets, line: int, awaited: bool = True
+    ) -> None:
+        """An asynchronous unit reads, writes or reduces bytes for a warp, until a time of its column; not
+        `awaited`, nobody is told of its end.
+        """
         segment = self.wave.memory.device.find(int(addresses[0])) if len(addresses) else None
         if segment is None or not segment.writable:
             return
@@ -261,7 +275,12 @@ class GlobalRaces:
         shadow = self.memory.shadow(segment)
         index = shadow.covered(addresses.astype(np.intp) - segment.base)
         rows = np.full(len(index), row)
+        if shadow.is_written:
+            hidden = self._hidden(shadow, index, rows, DATA)
+            self._tell_hidden(kind, segment, shadow, index, hidden, row, line)
         for slot in range(1 if kind != "store" else 3):
+            if not (slot or shadow.is_written):
+                continue
             late = self._late(shadow, slot, index, rows)
             if late is None:
                 continue
@@ -276,11 +295,68 @@ class GlobalRaces:
                 what = f"is {done}, and {before} at line {at} with nothing that orders them"
                 address = segment.base + int(index[first]) * shadow.granule
                 self._tell(what, row, 0, line, address, int(np.count_nonzero(late)))
-        if kind == "load":
-            return  # Its end is an mbarrier's to tell, which isn't known here.
         who, time = column | self._index << _COLUMN_BITS, self.clocks.times[column] + 1
+        if kind == "load":
+            if awaited:
+                self._read(shadow, index, np.full(len(index), who), np.int32(time), line)
+            return
         shadow.who[0, index], shadow.time[0, index] = who, time
         shadow.line[0, index], shadow.is_written = -line if kind == "reduce" else line, True
+
+    def map(self, row: int, address: int, line: int) -> None:
+        """The unit reads a tensor map for a warp."""
+        segment = self.wave.memory.device.find(address)
+        if segment is None or not segment.writable:
+            return
+        shadow = self.memory.shadow(segment)
+        if shadow.is_written:
+            index = shadow.covered(np.arange(MAP_BYTES) + (address - segment.base))
+            hidden = self._hidden(shadow, index, np.full(len(index), row), MAPS)
+            self._tell_hidden("map", segment, shadow, index, hidden, row, line)
+
+    def _hidden(self, shadow: GlobalShadow, index: Index, rows: Index, how: int) -> Bools:
+        """Where the unit may not see what threads wrote, as the warps know."""
+        time, who = shadow.time[0, index], shadow.who[0, index]
+        wave, column = who >> _COLUMN_BITS, who & _COLUMN
+        hidden: Bools = np.zeros(len(index), np.bool_)
+        for other in np.unique(wave[time > 0]).tolist():
+            here: Bools = (wave == other) & (time > 0) & (column < self.memory.warps[other])
+            mine, columns = rows[here], column[here]
+            if other == self._index:
+                known = self.clocks.known[mine, columns]
+                seen = self.clocks.seen(how)[mine, columns]
+            else:
+                known = self._known_of(other, mine, columns)
+                seen = self._known_of(other, mine, columns, fenced_there=how)
+                np.maximum(seen, self._known_of(other, mine, columns, fenced_here=how), out=seen)
+            hidden[here] = (time[here] <= known) & (time[here] > seen)
+        return hidden
+
+    def _tell_hidden(
+        self,
+        kind: str,
+        segment: Segment,
+        shadow: GlobalShadow,
+        index: Index,
+        hidden: Bools,
+        row: int,
+        line: int,
+    ) -> None:
+        if not hidden.any():
+            return
+        first, count = int(index[hidden.argmax()]), int(np.count_nonzero(hidden))
+        address, since = segment.base + first * shadow.granule, abs(int(shadow.line[0, first]))
+        done = {"load": "read", "map": "read as a tensor map"}.get(kind, "overwritten")
+        fence = "fence.proxy.tensormap::generic.acquire" if kind == "map" else "fence.proxy.async"
+        message = f"global memory at 0x{address:x} is {done} with no {fence} since its write at line {since}"
+        self.findings.add("missing-proxy-fence", message, line, self.wave.thread(row, 0), address, count)
+
+
+def _joined(a: Clocks, b: Clocks) -> Clocks:
+    """What either of two clocks knows."""
+    width = max(a.shape[1], b.shape[1])
+    joined: Clocks = np.maximum(*(np.pad(c, ((0, 0), (0, width - c.shape[1]))) for c in (a, b)))
+    return joined
 
 
 def _flat(access: Access) -> tuple[Index, Index]:
