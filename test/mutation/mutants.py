@@ -1,7 +1,8 @@
 """Small changes of the source that a test should notice: each is one node of a file's syntax tree."""
 
 import ast
-import random
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -36,11 +37,14 @@ _EXTREMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change at a line of a file, from 1 on: `before` becomes `after` where `column` says."""
+    """A change at a line of a file, from 1 on: `before` becomes `after`."""
 
     path: str
+    scope: str
+    """The class and function around it, "" for a module's own code."""
+    occurrence: int
+    """Which one it is of the same changes in its scope, from 1 on."""
     line: int
-    column: int
     before: str
     after: str
     span: tuple[int, int]
@@ -67,27 +71,43 @@ class Mutant:
         return True
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}: {self.before} -> {self.after}"
+        """A name that stays when other code moves."""
+        scope = f" {self.scope}:" if self.scope else ""
+        occurrence = f" ({self.occurrence})" if self.occurrence > 1 else ""
+        return f"{self.path}:{scope} {self.before} -> {self.after}{occurrence}"
 
 
 def of_file(root: Path, path: str) -> Iterator[Mutant]:
     """Every mutant of a file, in the order of its syntax tree."""
     source = (root / path).read_text("utf-8")
     lines = source.splitlines(keepends=True)
-    for node in _code(ast.parse(source)):
+    occurrences: Counter[tuple[str, str, str]] = Counter()
+    for node, scope in _code(ast.parse(source), ""):
         for change in _changes(node):
-            if (made := _applied(source, lines, node, change, path)) is not None:
-                yield made
+            part, new = change()
+            if part.end_lineno != part.lineno:  # type: ignore[attr-defined]
+                continue
+            line, span = part.lineno, (part.col_offset, part.end_col_offset)  # type: ignore[attr-defined]
+            before, after = lines[line - 1].encode()[slice(*span)].decode(), ast.unparse(new)
+            occurrences[same := (scope, before, after)] += 1
+            yield Mutant(path, scope, occurrences[same], line, before, after, span, source)
 
 
 def chosen(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
-    """So many of them, the same for the same seed and source."""
-    order = random.Random(seed).sample(mutants, len(mutants))
-    return list(islice((each for each in order if each.compiles), count))
+    """So many of them. A change of the source changes the choice only where it adds or takes away mutants."""
+
+    def place(mutant: Mutant) -> bytes:
+        return hashlib.sha256(f"{seed} {mutant}".encode()).digest()
+
+    return list(islice((each for each in sorted(mutants, key=place) if each.compiles), count))
 
 
-def _code(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that run: no docstrings, no annotations, no text of messages and no imports for checkers."""
+def _code(tree: ast.AST, scope: str) -> Iterator[tuple[ast.AST, str]]:
+    """The nodes that run, each with its scope: no docstrings, no annotations, no text of messages and no
+    imports for checkers.
+    """
+    if isinstance(tree, ast.ClassDef | ast.FunctionDef):
+        scope = f"{scope}.{tree.name}".removeprefix(".")
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "type_params"):
             continue
@@ -97,8 +117,8 @@ def _code(tree: ast.AST) -> Iterator[ast.AST]:
             if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
                 continue
             if isinstance(child, ast.AST):
-                yield child
-                yield from _code(child)
+                yield child, scope
+                yield from _code(child, scope)
 
 
 def _changes(node: ast.AST) -> Iterator[Callable[[], tuple[ast.AST, ast.AST]]]:
@@ -133,15 +153,3 @@ def _is_text(node: ast.BinOp) -> bool:
         isinstance(side, texts) or (isinstance(side, ast.Constant) and isinstance(side.value, str))
         for side in (node.left, node.right)
     )
-
-
-def _applied(
-    source: str, lines: list[str], node: ast.AST, change: Callable[[], tuple[ast.AST, ast.AST]], path: str
-) -> Mutant | None:
-    part, new = change()
-    if part.end_lineno != part.lineno:  # type: ignore[attr-defined]
-        return None
-    line = lines[part.lineno - 1].encode()  # type: ignore[attr-defined]
-    span = part.col_offset, part.end_col_offset  # type: ignore[attr-defined]
-    before, after = line[slice(*span)].decode(), ast.unparse(new)
-    return Mutant(path, part.lineno, span[0] + 1, before, after, span, source)  # type: ignore[attr-defined]

@@ -6,8 +6,8 @@
 
 `try` runs the tests that run a mutant's line, the quickest first, until one fails; then what tests all passes
 or all tables at once. It prints the survivors and leaves all outcomes in build/mutation/outcomes-SEED.jsonl,
-where a later run goes on. A survivor is a test to write, unless the change makes no difference:
-`equivalent.txt` lists those, each with its reason.
+where a later run goes on; `--names FILE` tries the mutants that a file names. A survivor is a test to write,
+unless the change makes no difference: `equivalent.txt` lists those, each with its reason.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from mutants import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "mutation"
+EQUIVALENT = Path(__file__).parent / "equivalent.txt"
 _MOST_TESTS = 40
 _QUICK_SECONDS = 2.0
 _PATIENCE_SECONDS = 100
@@ -178,12 +179,19 @@ _sound: set[str] = set()
 """Tests that have passed in a copy without a mutant."""
 
 
-def attempt(count: int, seed: int, processes: int) -> int:
-    """Tries mutants and prints what came of them; the exit status is 1 where one survived."""
+def attempt(count: int, seed: int, names: Path | None, processes: int) -> int:
+    """Tries mutants at random, or those that a file names, and prints what came of them; the exit status is 1
+    where one survived.
+    """
     lines, seconds = tests_by_line()
-    equivalent = set(_equivalent())
+    equivalent = set(_listed(EQUIVALENT))
     every = [m for path in sorted(lines) for m in mutants.of_file(ROOT, path) if m.line in lines[path]]
-    log = BUILD / f"outcomes-{seed}.jsonl"
+    if names:
+        wanted = set(_listed(names))
+        picked = [mutant for mutant in every if str(mutant) in wanted]
+    else:
+        picked = mutants.chosen(every, count, seed)
+    log = BUILD / f"outcomes-{names.stem if names else seed}.jsonl"
     known = dict(map(json.loads, log.read_text().splitlines())) if log.exists() else {}
     places: SimpleQueue[Path] = SimpleQueue()
     for number in range(processes):
@@ -202,18 +210,18 @@ def attempt(count: int, seed: int, processes: int) -> int:
         return name, result
 
     with ThreadPoolExecutor(processes) as pool:
-        found = list(pool.map(one, mutants.chosen(every, count, seed)))
+        found = list(pool.map(one, picked))
+    lines_of = {str(mutant): mutant.line for mutant in picked}
     survivors = [name for name, result in found if result == "survived" and name not in equivalent]
-    print(*survivors, sep="\n")
+    for name in survivors:
+        print(f"line {lines_of[name]} of {name}")
     print(f"{len(found)} of {len(every)} mutants, {len(survivors)} survived")
     return 1 if survivors else 0
 
 
-def _equivalent() -> list[str]:
-    """Mutants that make no difference."""
-    path = Path(__file__).parent / "equivalent.txt"
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    return [line for line in lines if line and not line.startswith("#")]
+def _listed(path: Path) -> list[str]:
+    """The mutants that a file names."""
+    return [line for line in path.read_text("utf-8").splitlines() if line and not line.startswith("#")]
 
 
 def main() -> int:
@@ -222,13 +230,14 @@ def main() -> int:
     covering, trying = commands.add_parser("cover"), commands.add_parser("try")
     trying.add_argument("--count", type=int, default=500)
     trying.add_argument("--seed", type=int, default=1)
+    trying.add_argument("--names", type=Path, help="a file of mutants, a line each, instead of a choice")
     for each in (covering, trying):
         each.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
     if options.command == "cover":
         cover(options.processes)
         return 0
-    return attempt(options.count, options.seed, options.processes)
+    return attempt(options.count, options.seed, options.names, options.processes)
 
 
 if __name__ == "__main__":
