@@ -135,6 +135,7 @@ def test_operands_that_the_tables_take_and_ptxas_refuses_are_seen(monkeypatch):
     "chip, family, ending, old, new, said",
     [
         ("sm_80", "movmatrix", "trans.b16", "%b32_1", "%pred_x0", "got %pred_x0 of .pred"),
+        ("sm_80", "ldmatrix", "m8n8.x1.shared.b16", "%b32_0", "%pred_x0", "got %pred_x0 of .pred"),
         ("sm_90a", "wgmma.mma_async", "m64n8k16.f32.f16.f16", "%f32_1,", "%tid.x,", "for d, got %tid.x"),
         ("sm_90a", "mma.sp", "m16n8k32.row.col.f32.f16.f16.f32", " %b32_8,", " %v4_x0,", "a vector"),
         ("sm_100a", "tcgen05.mma", "kind::f16.collector::a::discard", "%pred_0", "7", "from 0 to 1, got 7"),

@@ -55,7 +55,7 @@ def _nothing(found: Instruction, operand: str) -> str | None:
 
 # fmt: off
 UNCHECKED = (
-    Unchecked("(mma|movmatrix|wmma|wgmma)", _predicate, "a predicate is no word of a matrix"),
+    Unchecked("(ldmatrix|mma|movmatrix|wmma|wgmma)", _predicate, "a predicate is no word of a matrix"),
     Unchecked("wgmma.mma_async", _special, "special registers can't be written"),
     Unchecked("(mma|wgmma)", _first, "the elements of a list behind the first are ignored"),
     Unchecked("(tcgen05|wgmma.wait_group)", _zero, "more bits than the field has"),
