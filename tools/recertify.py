@@ -3,7 +3,7 @@ last time: `python -m weft.tools.recertify`.
 
 - chips, PTX versions, intrinsics, operations, enumerations: gained and lost since docs/isa/releases.json
 - rows: forms of the tables that ptxas refuses (lost), and forms that it takes and they lack (gained);
-  with --all also whether each form's first PTX version is still that
+  with --all every form on every chip that has it, and whether its first PTX version is still that
 - spellings: intrinsics that LLVM prints as another instruction than the table's
 
 The status is 1 where anything changed. After the tables have been brought up to date, `--write` writes
@@ -179,21 +179,26 @@ def changed_facts(before: Mapping[str, Sequence[str]], now: Mapping[str, Sequenc
 
 
 def rows(family: Family[Any], near: Mapping[str, Sequence[object]], count: int | None) -> Iterator[Change]:
-    """Where ptxas and a table differ, at `count` of its forms, or all, and at as many points around them."""
+    """Where ptxas and a table differ: at `count` of its forms, each on one of its chips at random, or at all
+    forms on every chip that has them; and at as many points around the forms.
+    """
     known = _chips(volta=False) | _chips(volta=True)
     chips = [name for name in CHIPS if name in known]
-    legal = [
-        (form, next(name for name in CHIPS if name in on))
+    legal = {
+        form: on
         for form, support in family.table.items()
-        if (on := {c for c in support.chips if c in chips and support.ptx <= _newest(volta=_volta(c))})
-    ]
-    tried = {form for form, _ in legal}
+        if (on := [c for c in chips if c in support.chips and support.ptx <= _newest(volta=_volta(c))])
+    }
     for form in family.table:
-        if form not in tried:
+        if form not in legal:
             yield Change("not tried", f"rows of {family.name}", f"{form.ptx}: no chip or PTX of ptxas has it")
-    rng = random.Random(0)
-    some = legal if count is None or count >= len(legal) else rng.sample(legal, count)
-    around = certify.sample(family, near, len(some), chips)
+    if count is None:
+        some = [(form, chip) for form, on in legal.items() for chip in on]
+    else:
+        rng = random.Random(0)
+        forms = rng.sample(list(legal), min(count, len(legal)))
+        some = [(form, rng.choice(legal[form])) for form in forms]
+    around = certify.sample(family, near, len({form for form, _ in some}), chips)
     for (form, chip), complaint in _verdicts([*some, *around]).items():
         support = family.table.get(form)
         if support is not None and chip in support.chips and support.ptx > _newest(volta=_volta(chip)):
@@ -292,7 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--forms", type=int, default=60, help="of each table that are tried (60)")
-    parser.add_argument("--all", action="store_true", help="try all forms of each table")
+    parser.add_argument("--all", action="store_true", help="try all forms of each table on all their chips")
     parser.add_argument("--family", action="append", help="only this table (may be repeated)")
     parser.add_argument("--facts", action="store_true", help="compare what is recorded alone")
     parser.add_argument("--write", action="store_true", help=f"write {RECORD} and the pages of docs/")

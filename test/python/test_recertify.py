@@ -79,6 +79,24 @@ def test_ptxas_itself_is_asked():
     assert change.where == "rows of movmatrix on sm_70"
 
 
+def test_all_forms_are_tried_on_every_chip_that_has_them(monkeypatch):
+    asked = []
+
+    def refused_on_one(points, version):
+        asked.extend(points)
+        return {(form, chip): "No" if chip == "sm_103f" else None for form, chip in points}
+
+    monkeypatch.setattr(recertify.assembler, "verdicts", refused_on_one)
+    monkeypatch.setattr(recertify.certify, "sample", lambda *_: [])
+    (form,) = mma.MOVMATRIX.table
+    lost = Change("lost", "rows of movmatrix on sm_103f", f"{form.ptx}: ptxas says No")
+    assert list(recertify.rows(mma.MOVMATRIX, {}, None)) == [lost]
+    assert {chip for _, chip in asked} == mma.MOVMATRIX.table[form].chips
+    asked.clear()
+    list(recertify.rows(mma.LDMATRIX, {}, 8))
+    assert len(asked) == 8 and len({chip for _, chip in asked}) > 2
+
+
 def test_rows_that_an_older_ptxas_cannot_read_are_told(monkeypatch):
     monkeypatch.setattr(recertify, "_newest", lambda *, volta: (6, 5))
     changes = list(recertify.rows(mma.MOVMATRIX, {}, None))
