@@ -161,11 +161,13 @@ def check_spellings(
     *,
     operands: bool = False,
 ) -> bool:
-    """Ask ptxas about `count` changed spellings of a family's forms on each chip (with changed modifiers, or
-    changed operands), print those that it takes and the tables lack and the other way round, and say whether
-    there are none.
+    """Ask ptxas about `count` changed spellings of a family's forms on each chip (with changed modifiers; or
+    with changed operands, on chips that have the family, of forms that the chip has), print those that it
+    takes and the tables lack and the other way round, and say whether there are none.
     """
     jobs = jobs or os.cpu_count() or 1
+    if operands:
+        chips = [chip for chip in chips if chip in family.chips()]
     lines = list(report(compare(family, chips, count, seed, jobs, operands=operands)))
     for line in lines:
         print(line)

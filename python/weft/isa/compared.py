@@ -90,7 +90,9 @@ def _shorter(opcode: str) -> Iterator[str]:
 def compare(
     family: Family[Any], chips: Sequence[str], count: int, seed: int, jobs: int, *, operands: bool = False
 ) -> list[Difference]:
-    """The differences on `count` mutants of a family on each chip: of its modifiers, or of its operands."""
+    """The differences on `count` mutants of a family on each chip: of its modifiers, or of the operands of
+    forms that the chip has.
+    """
     with ProcessPoolExecutor(jobs) as pool:
         tasks = [pool.submit(_on_chip, family.name, chip, count, seed, operands) for chip in chips]
         return [difference for task in tasks for difference in task.result()]
@@ -98,7 +100,9 @@ def compare(
 
 def _on_chip(name: str, chip: str, count: int, seed: int, operands: bool) -> list[Difference]:
     family = next(family for family in tables.FAMILIES if family.name == name)
-    return differences(mutants(family, count, seed, operands=operands), chip)
+    # The operands of a form that the chip lacks tell nothing: it is refused whatever they are.
+    made = mutants(family, count, seed, operands=operands, chip=chip if operands else None)
+    return differences(made, chip)
 
 
 def report(found: Iterable[Difference]) -> Iterator[str]:

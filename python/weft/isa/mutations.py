@@ -59,12 +59,14 @@ class Mutant:
     change: str
 
 
-def mutants(family: Family[Any], count: int, seed: int = 0, *, operands: bool = False) -> list[Mutant]:
-    """`count` different mutants of a family's forms, the same ones for the same seed; with changes to the
-    operands alone, or to the modifiers alone.
+def mutants(
+    family: Family[Any], count: int, seed: int = 0, *, operands: bool = False, chip: str | None = None
+) -> list[Mutant]:
+    """`count` different mutants of a family's forms (of those that `chip` has, where it is given), the same
+    ones for the same seed; with changes to the operands alone, or to the modifiers alone.
     """
-    rng = random.Random(f"{family.name} {operands} {seed}")
-    forms = list(family.table)
+    rng = random.Random(" ".join(filter(None, (family.name, str(operands), str(seed), chip))))
+    forms = [form for form, support in family.table.items() if chip is None or chip in support.chips]
     found: dict[str, Mutant] = {}
     for _ in range(20 * count):
         if len(found) == count:
