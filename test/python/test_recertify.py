@@ -133,6 +133,16 @@ def test_the_command_compares_what_is_installed_with_the_record(monkeypatch, cap
     assert capsys.readouterr().out.endswith("nothing changed\n")
 
 
+def test_writing_what_is_recorded_changes_no_byte(monkeypatch, tmp_path):
+    pages = []
+    monkeypatch.setattr(recertify, "RECORD", tmp_path / "releases.json")
+    monkeypatch.setattr(recertify.isa_docs, "main", pages.append)
+    monkeypatch.setattr(recertify.op_docs, "main", pages.append)
+    recertify.write(RECORD)
+    assert recertify.RECORD.read_bytes() == (ROOT / "docs/isa/releases.json").read_bytes()
+    assert pages == [[], []]
+
+
 # Of LLVM's intrinsics of these instructions, those that no form is lowered to, and why.
 UNUSED = {
     "ptxas refuses it": r"wmma\..*\.mma\.(row|col)\.(row|col)\.f(16|32)\.f(16|32)\.satfinite",
