@@ -61,10 +61,11 @@ def lint_ptx(text: str, chip: str | None = None) -> list[Finding]:
     chip = chip or scan.target(text)
     judge = written.Judge(chip, scan.version(text))
     found = []
-    for i in scan.instructions(text):
-        verdict = judge(i)
-        remark = "" if verdict else written.remark(i.opcode, chip)
-        found.append(Finding(i.line, i.column, i.opcode, verdict, f"'{i.opcode}'", remark))
+    for statement in scan.statements(text):
+        line, column, opcode = statement[:3]
+        verdict = judge(statement)
+        remark = "" if verdict else written.remark(opcode, chip)
+        found.append(Finding(line, column, opcode, verdict, f"'{opcode}'", remark))
     return found
 
 

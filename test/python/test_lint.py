@@ -437,6 +437,20 @@ def test_twenty_thousand_instructions_take_less_than_a_second(lines):
     assert not any(finding.verdict for finding in found)
 
 
+@pytest.mark.slow
+def test_instructions_with_other_registers_take_no_longer_than_equal_ones():
+    def seconds(lines):
+        text, times = kernel("sm_90a", lines), []
+        for _ in range(5):
+            started = time.process_time()
+            findings.lint_ptx(text)
+            times.append(time.process_time() - started)
+        return min(times)
+
+    different = [*different_lines(10_000)]
+    assert seconds(different) < 2 * seconds(different[:2] * 5_000)
+
+
 def test_many_equal_mistakes_are_looked_into_once(monkeypatch):
     searched = []
     monkeypatch.setattr(difflib, "get_close_matches", lambda word, *rest: searched.append(word) or [])

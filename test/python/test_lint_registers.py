@@ -2,14 +2,16 @@
 
 import lzma
 import random
+import re
 from collections import Counter, defaultdict
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from weft.isa import assembler, operands, scan, tables, written
+from weft.isa import alike, assembler, operands, scan, tables, written
 from weft.isa.family import operand_text
+from weft.isa.scope import Scope, Symbols
 from weft.tools import findings
 
 CORPUS = sorted((Path(__file__).parents[1] / "emulator" / "ptx").glob("*.ptx.xz"))
@@ -204,6 +206,43 @@ def test_a_judge_of_many_says_what_judge_says():
     assert rules == [None, "register", "undeclared", None]
     expected = [written.judge(found, "sm_90a") for found in scan.instructions(text)]
     assert [verdict and verdict.rule for verdict in expected] == rules
+
+
+SAME = f"{F16} {{%f0, %f1, %f2, %f3}}, {{%r0, %r1, %r2, %r3}}, {{%r4, %r5}}, {{%f0, %f1, %f2, %f3}};"
+LOAD = "tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r0, %r1, %r2, %r3}, [%r4+16];"
+# What is declared beside %r<12>, a legal line, and the rules that others like it break.
+ALIKE = [
+    ("", SAME, {SAME.replace("%r5", f"%r{i}"): None for i in (0, 9, 10, 11)}),
+    ("", SAME, {SAME.replace("%r5", f"%r{i}"): "undeclared" for i in ("12", "20", "100", "05")}),
+    ("", SAME, {SAME.replace("%r5", "%r5 %r6"): "register", f"{{ {SAME[:-1]}}}": "syntax"}),
+    (".reg .b64 %d<12>;", SAME, {SAME.replace("%r5", "%d5"): "register"}),
+    (".reg .b64 %r20;", SAME, {SAME.replace("%r5", "%r20"): "register"}),
+    (".reg .b64 %r7;", SAME, {SAME.replace("%r5", "%r7"): "register"}),
+    (".reg .b64 %r1<9>;", SAME, {SAME.replace("%r5", "%r17"): "register"}),
+    ("", SAME, {f"{{ .reg .b64 %r<12>; {SAME} }}": "register"}),
+    ("", SAME, {f"{{ .reg .b64 %r4; {SAME} }}": "register"}),
+    ("", SAME, {f"{{ .reg .b32 %r<5>; {SAME} }}": "undeclared"}),
+    ("", LOAD, {LOAD.replace("%r2", "%r11"): None, LOAD.replace("%r2", "%r3"): "register"}),
+    ("", LOAD, {LOAD.replace("16", "4096"): None, LOAD.replace("16", "9" * 20): "operands"}),
+    ("", LOAD.replace("+16", "+5/+16"), {LOAD.replace("+16", "+5/+0"): "operands"}),
+]
+
+
+@pytest.mark.parametrize("declared, legal, others", ALIKE)
+def test_what_looks_like_a_legal_line_is_judged_by_its_own_registers(monkeypatch, declared, legal, others):
+    monkeypatch.setattr(alike, "_FIRST", 1)
+    for line, rule in others.items():
+        text = f".reg .b32 %r<12>; .reg .f32 %f<12>; {declared}\n{legal}\n{line}\nret;"
+        rules = [finding.verdict and finding.verdict.rule for finding in findings.lint_ptx(text, "sm_100a")]
+        assert rules == [None, rule], line
+        assert rules == [v and v.rule for v in (written.judge(i, "sm_100a") for i in scan.instructions(text))]
+
+
+def test_the_numbers_of_a_declared_range_are_those_below_its_bound():
+    for bound in (1, 2, 9, 10, 11, 20, 99, 100, 110, 999, 1000, 1090, 1777):
+        pattern = re.compile(Scope(Symbols(""), None, f".reg .b32 %r<{bound}>").alike("%r0"))
+        assert [i for i in range(2000) if pattern.fullmatch(f"%r{i}")] == list(range(bound))
+        assert not pattern.fullmatch("%r00") and not pattern.fullmatch("%r")
 
 
 def test_an_undeclared_register_is_told_apart_by_what_is_declared():

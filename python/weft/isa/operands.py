@@ -84,6 +84,11 @@ def _fits(form: Any, slot: Slot, operand: str, scope: Scope) -> bool:
     return known
 
 
+def distinct(family: str, form: Any) -> tuple[bool, ...]:
+    """Whether no register may stand twice in an operand, for each operand of a form as text has them."""
+    return tuple(any(one.distinct for one in slot.accepted) for slot in _slots(family, form))
+
+
 def signature(operand: str, scope: Scope) -> str:
     """What a verdict depends on of an operand: where one is right, others with the same signature are too."""
     found = scope.signatures.get(operand)

@@ -60,6 +60,21 @@ class Instruction(NamedTuple):
     scope: Scope | None = None
 
 
+class Statement(NamedTuple):
+    """An instruction whose operands aren't split yet: `rest` is all that stands after the opcode."""
+
+    line: int
+    column: int
+    opcode: str
+    rest: str
+    ended: bool
+    scope: Scope
+
+    def instruction(self) -> Instruction:
+        """The same with its operands apart."""
+        return Instruction(*self[:3], split_operands(self.rest), self.ended, self.scope)
+
+
 @lru_cache(maxsize=2)
 def code(text: str) -> str:
     """The text with blanks for comments and strings; lines and columns stay."""
@@ -75,24 +90,28 @@ def instructions(text: str) -> Iterator[Instruction]:
     """The instructions of the four families, and those that move fragments, in the order of the text; and
     statements that no instruction of PTX begins like.
     """
+    return map(Statement.instruction, statements(text))
+
+
+def statements(text: str) -> Iterator[Statement]:
+    """What `instructions` finds, with the operands in one piece."""
     shown = _UNENDED.sub(_blank, code(text))
     scope, outer = Scope(Symbols(shown)), list[Scope]()
-    lines, read, spelled = _Lines(shown), dict[str, tuple[str, ...]](), dict[str, str]()
+    lines, opcodes = _Lines(shown), dict[tuple[str, str], str]()
     for match in _STATEMENT.finditer(shown):
         head, modifiers, rest, end = match.groups("")
         if "." in rest and any(mark in rest for mark in _MARKS) and (inside := [*_inside(shown, match)]):
             for at, opcode, operands, ended in inside:
-                yield Instruction(*lines.at(at), opcode, operands, ended, scope)
+                yield Statement(*lines.at(at), opcode, operands, ended, scope)
         elif head in HEADS:
             line, column = lines.at(match.start(1))
-            if (split := read.get(rest)) is None:
-                split = read[rest] = split_operands(rest)
-            together = spelled.get(modifiers) or spelled.setdefault(modifiers, "".join(modifiers.split()))
-            yield Instruction(line, column, head + together, split, end == ";", scope)
+            if (spelled := opcodes.get((head, modifiers))) is None:
+                spelled = opcodes[head, modifiers] = head + "".join(modifiers.split())
+            yield Statement(line, column, spelled, rest, end == ";", scope)
         elif head not in OTHER and (head or (not modifiers and _NO_STATEMENT.match(rest))):
             at = match.start("head") if head else match.start("rest")
             word = shown[at : match.end()].split(maxsplit=1)[0].rstrip(";")[:_MOST_SHOWN]
-            yield Instruction(*lines.at(at), word, (), True, scope)
+            yield Statement(*lines.at(at), word, "", True, scope)
         if end == "{":
             outer.append(scope)
         if not head and (".reg" in modifiers or ".reg" in rest):
@@ -113,7 +132,7 @@ class _Lines:
         return self.line, place - self.text.rfind("\n", 0, place)
 
 
-def _inside(shown: str, match: re.Match[str]) -> Iterator[tuple[int, str, tuple[str, ...], bool]]:
+def _inside(shown: str, match: re.Match[str]) -> Iterator[tuple[int, str, str, bool]]:
     """The instructions in a statement that has several, none but the last ended: where each begins, its
     opcode, its operands, and whether it is ended. Nothing for a statement with one instruction.
     """
@@ -123,7 +142,7 @@ def _inside(shown: str, match: re.Match[str]) -> Iterator[tuple[int, str, tuple[
         return
     for opcode, after in zip(found, [*(m.start() for m in found[1:]), stop], strict=True):
         ended = after == stop and match["end"] == ";"
-        yield opcode.start(), "".join(opcode[0].split()), split_operands(shown[opcode.end() : after]), ended
+        yield opcode.start(), "".join(opcode[0].split()), shown[opcode.end() : after], ended
 
 
 def split_operands(text: str) -> tuple[str, ...]:

@@ -37,6 +37,9 @@ read; a special register of 32 bits, and one of 64.
 """
 
 
+_DIGITS = "0123456789"
+
+
 class _Registers(NamedTuple):
     """`.reg .v4 .b32 %r<5>`: the type, the width (1 for a scalar), and how many there are (None for one)."""
 
@@ -124,7 +127,7 @@ class Scope:
         """What declares a register, alone or as one of many; None where nothing does."""
         if found := self._declared.get(name):
             return found
-        stem = name.rstrip("0123456789")
+        stem = name.rstrip(_DIGITS)
         # `%r1<5>` declares %r10 to %r14: a stem may end in digits.
         for cut in range(len(stem), len(name)):
             many, number = self._declared.get(f"{name[:cut]}<>"), name[cut:]
@@ -132,9 +135,19 @@ class Scope:
                 return many
         return None
 
+    def alike(self, name: str) -> str:
+        """A pattern of the registers in the declared range that has this one. It matches the name alone where
+        no range has it, or where another declaration's names end in digits after the same stem.
+        """
+        stem = name.rstrip(_DIGITS)
+        stems = [declared for declared in self._declared if declared.rstrip("<>").rstrip(_DIGITS) == stem]
+        if stems != [f"{stem}<>"] or not (many := self.registers(name)):
+            return re.escape(name)
+        return re.escape(stem) + _below(many.number or 0)
+
     def range_of(self, name: str) -> tuple[str, int] | None:
         """The declared range whose stem a name has, and how many registers it has, for messages."""
-        stem = name.rstrip("0123456789")
+        stem = name.rstrip(_DIGITS)
         many = self._declared.get(f"{stem}<>")
         return (stem, many.number or 0) if many else None
 
@@ -145,6 +158,18 @@ class Scope:
             names = [name.replace("<>", "0") for name in self._declared]
             found = self._suggestions[word] = did_you_mean(word, names)
         return found
+
+
+def _below(bound: int) -> str:
+    """A pattern of the numbers from 0 to `bound` - 1 without zeros in front, the longest first."""
+    last, found = str(bound - 1), []
+    for at, digit in enumerate(last):
+        if (lowest := int(at == 0 and len(last) > 1)) < int(digit):
+            rest = f"[0-9]{{{len(last) - at - 1}}}" if at + 1 < len(last) else ""
+            found.append(f"{last[:at]}[{lowest}-{int(digit) - 1}]{rest}")
+    if len(last) > 1:
+        found += [f"[1-9][0-9]{{0,{len(last) - 2}}}", "0"]
+    return f"(?:{'|'.join((last, *found))})"
 
 
 class Symbols:

@@ -7,11 +7,12 @@ from threading import Lock
 from typing import Any
 
 from weft.isa import spellings, tables
+from weft.isa.alike import Alike
 from weft.isa.family import Family, Verdict
 from weft.isa.nearest import Standard, nearest
 from weft.isa.opcodes import OTHER
-from weft.isa.operands import NOTHING_DECLARED, fits, operands_verdict, signature
-from weft.isa.scan import Instruction
+from weft.isa.operands import NOTHING_DECLARED, distinct, fits, operands_verdict, signature
+from weft.isa.scan import Instruction, Statement
 from weft.isa.scope import Scope
 from weft.isa.suggest import did_you_mean
 from weft.isa.types import ELEMENT_TYPES
@@ -92,9 +93,28 @@ class Judge:
         self._chip, self._version = chip, version
         self._legal = _legal_on(chip, version)
         self._refused: dict[tuple[str, tuple[str, ...], Scope | None], Verdict] = {}
+        self._alike: dict[tuple[str, Scope], Alike] = {}
 
-    def __call__(self, found: Instruction) -> Verdict | None:
+    def __call__(self, found: Statement) -> Verdict | None:
         """The verdict on one instruction."""
+        _, _, opcode, rest, ended, scope = found
+        if (alike := self._alike.get((opcode, scope))) is None:
+            alike = self._alike[opcode, scope] = Alike(scope)
+        if ended and rest in alike:
+            return None
+        instruction = found.instruction()
+        verdict = self._judge(instruction)
+        if verdict is None and alike.is_wanted():
+            alike.add(rest, instruction.operands, self._distinct(instruction))
+        return verdict
+
+    @staticmethod
+    def _distinct(found: Instruction) -> tuple[bool, ...]:
+        spelled = tables.read(spellings.once(found.opcode), _vectors_listed(found))
+        assert spelled is not None
+        return distinct(spelled[0].name, spelled[1])
+
+    def _judge(self, found: Instruction) -> Verdict | None:
         _, _, opcode, operands, ended, scope = found
         seen = (scope or NOTHING_DECLARED).signatures
         try:
