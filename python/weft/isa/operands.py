@@ -84,9 +84,11 @@ def _fits(form: Any, slot: Slot, operand: str, scope: Scope) -> bool:
     return known
 
 
-def distinct(family: str, form: Any) -> tuple[bool, ...]:
-    """Whether no register may stand twice in an operand, for each operand of a form as text has them."""
-    return tuple(any(one.distinct for one in slot.accepted) for slot in _slots(family, form))
+def distinct(family: str, form: Any, chip: str | None) -> tuple[bool, ...]:
+    """Whether no register may stand twice in an operand, for each operand of a form that is legal on `chip`,
+    as text has them.
+    """
+    return tuple(any(one.distinct for one in slot.accepted) for slot in _slots(family, form, chip))
 
 
 def signature(operand: str, scope: Scope) -> str:

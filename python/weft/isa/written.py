@@ -108,11 +108,10 @@ class Judge:
             alike.add(rest, instruction.operands, self._distinct(instruction))
         return verdict
 
-    @staticmethod
-    def _distinct(found: Instruction) -> tuple[bool, ...]:
+    def _distinct(self, found: Instruction) -> tuple[bool, ...]:
         spelled = tables.read(spellings.once(found.opcode), _vectors_listed(found))
         assert spelled is not None
-        return distinct(spelled[0].name, spelled[1])
+        return distinct(spelled[0].name, spelled[1], self._chip)
 
     def _judge(self, found: Instruction) -> Verdict | None:
         _, _, opcode, operands, ended, scope = found
