@@ -1,5 +1,5 @@
 """The planted faults under test/emulator/faults: kernels that are right, and changes of each that
-a rule of the sanitizer must find.
+the sanitizer must find.
 """
 
 import tomllib
@@ -14,7 +14,7 @@ KERNELS = tuple(sorted(path.stem for path in FOLDER.glob("*.ptx")))
 
 @dataclass(frozen=True)
 class Fault:
-    """A change of a kernel, of `old` text into `new`, and the rules of which one must name it."""
+    """A change of a kernel, of `old` text into `new`, and the rules that name it."""
 
     kernel: str
     what: str
