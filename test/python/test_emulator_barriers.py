@@ -96,6 +96,28 @@ def test_arrivals_beyond_a_barriers_count_go_to_its_next_phase():
         launch(body.replace("96;", "64;").replace("bra DONE", "ret"), 96, 96)
 
 
+def test_half_a_warp_comes_to_the_phase_of_its_other_half():
+    """Half of warp 2 is there when warps 0 and 1 end the first phase; it reads what the other half wrote."""
+    body = """
+      .shared .align 4 .u32 flag;
+      setp.eq.u32 %p1, %r2, 0; @%p1 st.shared.u32 [flag], 1;
+      bar.sync 0;
+      setp.ge.u32 %p1, %r2, 80;
+      @%p1 bra LATE;
+      barrier.sync 1, 64;
+      ld.shared.u32 %r6, [flag];
+      bra DONE;
+    LATE:
+      setp.eq.u32 %p2, %r2, 80; @%p2 st.shared.u32 [flag], 2;
+      barrier.sync 1, 64;
+      mov.u32 %r6, 3;
+    DONE:
+      st.global.u32 [%rd2], %r6; ret;
+    """
+    out, _ = launch(body, 128, 128)
+    assert out[::16].tolist() == [1, 1, 1, 1, 2, 3, 3, 3]
+
+
 def test_warps_that_count_otherwise_are_told():
     body = """
       setp.lt.u32 %p1, %r2, 32;

@@ -101,6 +101,8 @@ def test_ptxas_takes_what_is_near(name):
 
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+KEEP = "tcgen05.mma.sp.cta_group::1.kind::f16.collector::a::discard"
+SPARSE = "[%r0], [%r1], %d0, [%r2], %r3, %p0"
 F, A, B = "{%f0, %f1, %f2, %f3}", "{%r0, %r1, %r2, %r3}", "{%r4, %r5}"
 
 
@@ -125,6 +127,12 @@ F, A, B = "{%f0, %f1, %f2, %f3}", "{%r0, %r1, %r2, %r3}", "{%r4, %r5}"
             None,
             "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 48;",
             ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;",),
+        ),
+        (
+            "sm_100f",
+            (9, 0),
+            f"{KEEP}.collector::b::lastuse {SPARSE}, 0;",
+            (f"{KEEP} {SPARSE}, 0;", f"{KEEP} {SPARSE};"),
         ),
         ("sm_80", (7, 0), "ldmatrix.sync.aligned.m8n8.x1.shared::cta.b16 {%r0}, [%r1];", None),
         ("sm_100a", None, f"wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 {F}, %d0, %d1, %p0;", ()),
