@@ -121,3 +121,23 @@ def test_a_finding_names_the_thread_that_did_it(reader):
     }}"""
     (found,) = module(text).launch("k", block=64, args=[emulator.Unwritten(np.zeros(4, np.uint32))]).findings
     assert (found.rule, found.thread.tid) == ("uninitialised-global", (reader, 0, 0))
+
+
+@pytest.mark.parametrize(("lanes", "rules"), [(0, []), (1, ["global-race"]), (2, []), (16, [])])
+def test_several_lanes_at_the_least_address_of_a_warp_are_masked(lanes, rules):
+    """Block 1 reads words behind those that block 0 writes, some of its lanes the first of these, as loads of
+    compilers do for lanes that a mask leaves out.
+    """
+    text = """
+    .visible .entry k(.param .u64 p) {
+      .reg .b64 %l<3>; .reg .b32 %r<6>; .reg .pred %p<4>;
+      ld.param.u64 %l1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;
+      setp.eq.u32 %p1, %r1, 1; @%p1 bra SECOND;
+      mad.wide.u32 %l2, %r2, 4, %l1; st.global.u32 [%l2], 7; ret;
+    SECOND:
+      add.u32 %r3, %r2, 32; setp.lt.u32 %p2, %r2, LANES; @%p2 mov.u32 %r3, 0;
+      mad.wide.u32 %l2, %r3, 4, %l1; ld.global.u32 %r4, [%l2]; ret;
+    }"""
+    words = np.zeros(256, np.uint32)
+    report = module(text.replace("LANES", str(lanes)), "sm_90a").launch("k", grid=2, block=32, args=[words])
+    assert [f.rule for f in report.findings] == rules

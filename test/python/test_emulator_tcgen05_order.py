@@ -165,6 +165,17 @@ def test_work_on_what_other_warps_store_without_a_barrier():
     assert "tmem-race" in [f.rule for f in report.findings]
 
 
+@pytest.mark.parametrize(
+    ("use", "rules"), [("mov.u32 %r1, 7;", {"tmem-race"}), ("add.u32 %r1, %r2, 7;", set())]
+)
+def test_a_use_of_what_was_loaded_waits_for_the_load(use, rules):
+    """NVIDIA's compilers store to cells behind a use of what they have loaded, with no wait::ld."""
+    loaded = LOADED.replace("tcgen05.wait::ld.sync.aligned;", "")
+    again = f"{loaded} {use} tcgen05.st.sync.aligned.32x32b.x1.b32 [%r299], {{%r1}};"
+    report = tensor.launch(f"{STORED} {again} tcgen05.wait::st.sync.aligned; bar.sync 0;", {}, findings=True)
+    assert {f.rule for f in report.findings} == rules
+
+
 def test_a_commit_tells_the_ctas_of_its_mask():
     body = """
       mov.u16 %h0, 2; setp.eq.and.u32 %p2, %c, 0, %p1;

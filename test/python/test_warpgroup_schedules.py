@@ -341,7 +341,6 @@ def test_a_copy_before_the_launch_before_is_done_is_caught(monkeypatch):
         product.wrong(product.compiled(of(64, 64, 64, 1)), (64, 64, 64))
 
 
-@pytest.mark.slow
 def test_a_cluster_is_launched_whole_on_fewer_multiprocessors():
     """A cluster of eight CTAs on a GPU, or in the emulator, of four multiprocessors."""
     product = Product()
@@ -351,4 +350,9 @@ def test_a_cluster_is_launched_whole_on_fewer_multiprocessors():
     for multiprocessors in (1, 4, 8):
         grid, _ = kernel.dimensions((a, b, d), multiprocessors=multiprocessors)
         assert math.prod(grid) == 8
-    assert not product.wrong(kernel, (300, 130, 200))
+
+
+@pytest.mark.slow
+def test_clusters_of_eight_give_the_right_result():
+    product = Product()
+    assert not product.wrong(product.compiled(of(64, 64, 64, 1, 3, cluster=(4, 2))), (300, 130, 200))
