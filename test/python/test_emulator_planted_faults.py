@@ -8,6 +8,7 @@ import pytest
 
 from weft import emulator
 from weft.emulator.sanitizer import RULES, Finding
+from weft.isa import tcgen05_descriptors
 
 FAULTS = planted_faults.faults()
 FOR_EACH_CHIP = 20
@@ -35,6 +36,29 @@ def test_every_fault_is_found(fault):
     assert set(fault.rules) <= set(RULES)
     found = findings(fault.kernel, fault.text())
     assert {f.rule for f in found} >= set(fault.rules), found
+
+
+EIGHT = "st.shared.v2.u32 [%r3], {%r4, %r4};"
+TWELVE = f"{EIGHT} st.shared.u32 [%r3+8], %r4;"
+
+
+@pytest.mark.parametrize(
+    ("element", "filled", "rules"),
+    [
+        ("e2m1", EIGHT, set()),
+        ("e3m2", TWELVE, set()),
+        ("e3m2", EIGHT, {"uninitialised-shared"}),
+        ("e4m3", TWELVE, {"uninitialised-shared"}),
+    ],
+)
+def test_a_product_reads_no_padding_of_packed_elements(element, filled, rules):
+    """Sixteen elements of 4 bits have eight of sixteen bytes, of 6 bits twelve."""
+    kernel = "accumulate.sm_100a"
+    descriptor = tcgen05_descriptors.InstructionDescriptor("f8f6f4", 128, 16, element, element, "f32")
+    text = planted_faults.source(kernel).replace("kind::f16", "kind::f8f6f4")
+    text = text.replace("st.shared.v4.u32 [%r3], {%r4, %r4, %r4, %r4};", filled)
+    text = text.replace("0x08040490", hex(descriptor.encode()))
+    assert {f.rule for f in findings(kernel, text)} == rules
 
 
 def test_there_are_faults_for_every_rule_and_chip():
