@@ -3,15 +3,17 @@
 import lzma
 import random
 import re
+import time
 from collections import Counter, defaultdict
 from itertools import product
 from pathlib import Path
 
 import pytest
+from assembling import assembles
 
 from weft.isa import alike, assembler, operands, scan, tables, written
 from weft.isa.family import operand_text
-from weft.isa.scope import Scope, Symbols
+from weft.isa.scope import Scope
 from weft.tools import findings
 
 CORPUS = sorted((Path(__file__).parents[1] / "emulator" / "ptx").glob("*.ptx.xz"))
@@ -86,6 +88,30 @@ LINES = [
     ("sm_90a", f"{{ .reg .b32 x; }} {F16} {D}, {A}, {{%b32_4, x}}, {D};", "undeclared"),
     ("sm_90a", f"{F16} {D}, {A}, {{%b32_4, x}}, {D}; .reg .b32 x;", "undeclared"),
     ("sm_90a", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%b32_0}, [nowhere];", "undeclared"),
+    # Ranges: their bounds, and which of several has a name.
+    ("sm_90a", f".reg .b32 x<0x5>, y<010>; {LDMATRIX} {{x4}}, [y7];", None),
+    ("sm_90a", f".reg .b32 x<0b11>, y<5U>; {LDMATRIX} {{x2}}, [y4];", None),
+    ("sm_90a", f".reg .b32 x<WARP_SZ>; {LDMATRIX} {{x31}}, [x007];", None),
+    ("sm_90a", f".reg .b32 x<010>; {LDMATRIX} {{x8}}, [%b32_0];", "undeclared"),
+    ("sm_90a", f".reg .b32 x1<5>; {LDMATRIX} {{x10}}, [%b32_0];", "undeclared"),
+    ("sm_90a", f".reg .b32 x<3>; {{ .reg .b64 x<2>; {LDMATRIX} {{x2}}, [x1]; }}", None),
+    ("sm_90a", f".reg .b64 x1; {{ .reg .b32 x<3>; {LDMATRIX} {{x1}}, [%b32_0]; }}", None),
+    ("sm_90a", f".reg .b32 x<3>; {{ .reg .b64 x1; {LDMATRIX} {{x1}}, [%b32_0]; }}", "register"),
+    ("sm_90a", f"{LDMATRIX} {{%b32_{'9' * 5000}}}, [%b32_0];", "undeclared"),
+    # Declarations in other shapes, and those that aren't any.
+    ("sm_90a", f".reg.b32 x; .reg .align 4 .v2 .b32 y; {LDMATRIX} {{y.x}}, [x];", None),
+    ("sm_90a", f".reg .b32 x, .b32 y; {LDMATRIX} {{x}}, [y];", "undeclared"),
+    ("sm_90a", f".reg .b32 x[2]; {LDMATRIX} {{x}}, [%b32_0];", "undeclared"),
+    ("sm_90a", f"{LDMATRIX} {{%b32_0.x}}, [%b32_0];", "undeclared"),
+    # Variables belong to blocks, too.
+    ("sm_90a", f"{{ .shared .b8 s[16]; }} {LDMATRIX} {{%b32_0}}, [s];", "undeclared"),
+    ("sm_90a", f"{{ .shared .b8 s[16]; {LDMATRIX} {{%b32_0}}, [s]; }} {{ .local .b8 s[16]; }}", None),
+    ("sm_90a", f"{{ .local .b8 s[16]; }} {{ .shared .b8 s[16]; {LDMATRIX} {{%b32_0}}, [s]; }}", None),
+    ("sm_90a", f"{{ .local .b8 s[16]; {LDMATRIX} {{%b32_0}}, [s]; }} {{ .shared .b8 s[16]; }}", "operands"),
+    ("sm_90a", f".shared .u32 s<3>, t[2]; {LDMATRIX} {{%b32_0}}, [s1]; {{ .local .b8 t; }}", None),
+    ("sm_90a", f".shared .u32 s<3>; {LDMATRIX} {{%b32_0}}, [s3];", "undeclared"),
+    ("sm_90a", f"{LDMATRIX} {{%b32_0}}, [s]; .shared .b8 s[16];", "undeclared"),
+    ("sm_90a", f"{{ .shared .b8 %b32_5[16]; {LDMATRIX} {{%b32_5}}, [shared]; }}", "register"),
     # `_` and constants where a register must be.
     ("sm_90a", f"{F16} {D}, {A}, {{%b32_4, _}}, {D};", "register"),
     ("sm_90a", f"{F16} {{_, _, _, _}}, {A}, {B}, {D};", "register"),
@@ -197,6 +223,36 @@ def test_kernels_of_other_compilers_have_no_findings(path):
     assert [finding.text(path.name) for finding in found if finding.verdict] == []
 
 
+FUNCTIONS = [
+    (f".func (.reg .b32 d) f(.reg .b32 a, .reg .b64 b) {{ {LDMATRIX} {{d}}, [b]; ret; }}", None),
+    (f".func (.reg .b32 d) f(.reg .b32 a, .reg .b64 b) {{ {LDMATRIX} {{b}}, [a]; ret; }}", "register"),
+    (f".func (.reg .v2 .b32 d) f(.reg .v4 .b32 a, .reg .b32 b) {{ {LDMATRIX} {{d.y}}, [b]; ret; }}", None),
+    (f".func (.reg .b32 d) f(.reg .b32 a); .func g() {{ {LDMATRIX} {{d}}, [a]; ret; }}", "undeclared"),
+    (f".func f(.reg .b32 a) {{ ret; }} .func g() {{ {LDMATRIX} {{a}}, [a]; ret; }}", "undeclared"),
+    (f".shared .b8 s[16]; .func f() {{ .reg .b32 d; {LDMATRIX} {{d}}, [s]; ret; }}"
+     " .func g(.param .b32 s) { ret; }", None),
+    (".global .u32 s[2][2] = {{1, 2}, {3, 4}}; .const .u32 u = 1;"
+     f" .func f() {{ .reg .b32 d; {LDMATRIX} {{d}}, [s]; ret; }}", "operands"),
+    (f".extern .shared .align 16 .b8 s[]; .func f() {{ .reg .b32 d; {LDMATRIX} {{d}}, [s]; ret; }}", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text, rule", FUNCTIONS)
+def test_names_of_functions_are_judged_as_ptxas_does(text, rule):
+    text = f".version 9.0\n.target sm_90a\n.address_size 64\n{text}\n"
+    (finding,) = findings.lint_ptx(text)
+    assert (finding.verdict and finding.verdict.rule) == rule
+    assert assembles(text, "sm_90a") == (rule is None)
+
+
+def test_thousands_of_declarations_are_read_quickly():
+    """The names before are not copied at each."""
+    text = "".join(f".global .u32 x{i}; .reg .b32 y{i};\n" for i in range(3000))
+    started = time.process_time()
+    assert findings.lint_ptx(f"{text}{LDMATRIX} {{y2999}}, [x2999];", "sm_90a")[0].verdict.rule == "operands"
+    assert time.process_time() - started < 1
+
+
 def test_a_judge_of_many_says_what_judge_says():
     """Of lines that differ in names alone, and of those that are right in one block and wrong in the next."""
     block = f"{{ .reg .b32 x<2>; {F16} {D}, {A}, {{x0, x1}}, {D}; }}"
@@ -213,15 +269,17 @@ LOAD = "tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r0, %r1, %r2, %r3}, [%r4+16];"
 # What is declared beside %r<12>, a legal line, and the rules that others like it break.
 ALIKE = [
     ("", SAME, {SAME.replace("%r5", f"%r{i}"): None for i in (0, 9, 10, 11)}),
-    ("", SAME, {SAME.replace("%r5", f"%r{i}"): "undeclared" for i in ("12", "20", "100", "05")}),
+    ("", SAME, {SAME.replace("%r5", f"%r{i}"): "undeclared" for i in ("12", "20", "100", "012")}),
+    ("", SAME, {SAME.replace("%r5", "%r05"): None}),
     ("", SAME, {SAME.replace("%r5", "%r5 %r6"): "register", f"{{ {SAME[:-1]}}}": "syntax"}),
     (".reg .b64 %d<12>;", SAME, {SAME.replace("%r5", "%d5"): "register"}),
     (".reg .b64 %r20;", SAME, {SAME.replace("%r5", "%r20"): "register"}),
     (".reg .b64 %r7;", SAME, {SAME.replace("%r5", "%r7"): "register"}),
-    (".reg .b64 %r1<9>;", SAME, {SAME.replace("%r5", "%r17"): "register"}),
+    (".reg .b64 %r1<9>;", SAME, {SAME.replace("%r5", "%r17"): "undeclared"}),
     ("", SAME, {f"{{ .reg .b64 %r<12>; {SAME} }}": "register"}),
     ("", SAME, {f"{{ .reg .b64 %r4; {SAME} }}": "register"}),
-    ("", SAME, {f"{{ .reg .b32 %r<5>; {SAME} }}": "undeclared"}),
+    ("", SAME, {f"{{ .reg .b32 %r<5>; {SAME} }}": None}),
+    ("", SAME, {f"{{ .reg .b64 %r<5>; {SAME} }}": "register"}),
     ("", LOAD, {LOAD.replace("%r2", "%r11"): None, LOAD.replace("%r2", "%r3"): "register"}),
     ("", LOAD, {LOAD.replace("16", "4096"): None, LOAD.replace("16", "9" * 20): "operands"}),
     ("", LOAD.replace("+16", "+5/+16"), {LOAD.replace("+16", "+5/+0"): "operands"}),
@@ -240,7 +298,7 @@ def test_what_looks_like_a_legal_line_is_judged_by_its_own_registers(monkeypatch
 
 def test_the_numbers_of_a_declared_range_are_those_below_its_bound():
     for bound in (1, 2, 9, 10, 11, 20, 99, 100, 110, 999, 1000, 1090, 1777):
-        pattern = re.compile(Scope(Symbols(""), None, f".reg .b32 %r<{bound}>").alike("%r0"))
+        pattern = re.compile(Scope().declaring(f".reg .b32 %r<{bound}>").alike("%r0"))
         assert [i for i in range(2000) if pattern.fullmatch(f"%r{i}")] == list(range(bound))
         assert not pattern.fullmatch("%r00") and not pattern.fullmatch("%r")
 

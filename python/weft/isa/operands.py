@@ -17,11 +17,11 @@ from weft.isa.family import Registers, Verdict
 from weft.isa.identifiers import NAME
 from weft.isa.register_types import Accepted, accepted
 from weft.isa.scan import listed, split_operands
-from weft.isa.scope import Scope, Symbols
+from weft.isa.scope import Scope
 
 _NAME = re.compile(rf"(?:{NAME})(?:\.\w+)?", re.ASCII)
 _BASE = re.compile(r"([^+.]*?)\s*(?:\+(.+))?", re.DOTALL)
-NOTHING_DECLARED = Scope(Symbols(""))
+NOTHING_DECLARED = Scope()
 """The scope of a text without declarations."""
 
 # What ptxas takes in braces though the ISA has no list there.

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from weft.isa.opcodes import OTHER
-from weft.isa.scope import Scope, Symbols
+from weft.isa.scope import Scope
 from weft.isa.tables import HEADS
 
 # What a statement can't be read through: comments, and strings (file names, inline text).
@@ -96,7 +96,7 @@ def instructions(text: str) -> Iterator[Instruction]:
 def statements(text: str) -> Iterator[Statement]:
     """What `instructions` finds, with the operands in one piece."""
     shown = _UNENDED.sub(_blank, code(text))
-    scope, outer = Scope(Symbols(shown)), list[Scope]()
+    scope, outer = Scope.of(shown), list[Scope]()
     lines, opcodes = _Lines(shown), dict[tuple[str, str], str]()
     for match in _STATEMENT.finditer(shown):
         head, modifiers, rest, end = match.groups("")
@@ -112,10 +112,13 @@ def statements(text: str) -> Iterator[Statement]:
             at = match.start("head") if head else match.start("rest")
             word = shown[at : match.end()].split(maxsplit=1)[0].rstrip(";")[:_MOST_SHOWN]
             yield Statement(*lines.at(at), word, "", True, scope)
-        if end == "{":
+        is_block = end == "{" and "=" not in rest  # not the values of a variable
+        if is_block:
             outer.append(scope)
-        if not head and (".reg" in modifiers or ".reg" in rest):
-            scope = scope.declaring(f"{modifiers} {rest}".strip())
+        if modifiers and not head and end != "}":
+            scope = scope.declaring(f"{modifiers} {rest}".strip(), len(outer), opens=is_block)
+        if end == "{" and not is_block:
+            outer.append(scope)
         if end == "}" and outer:
             scope = outer.pop()
 

@@ -1,23 +1,26 @@
 """What a PTX text declares, block by block: the registers that an instruction sees, and their types."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from weft.isa.computed import make_room
+from weft.isa.computed import computed, make_room
 from weft.isa.constants import is_real, is_single, value_of
 from weft.isa.identifiers import NAME, PREDEFINED
 from weft.isa.suggest import did_you_mean
 
-_DECLARATION = re.compile(r"\.reg\s+(?:\.(v[24])\s+)?(\.\w+)\s+([^;(){}]*)")
-_DECLARED = re.compile(rf"({NAME})\s*(?:<\s*(\d+)\s*>)?", re.ASCII)
+_REGISTERS = re.compile(r"\.reg(?:\s*\.align\s+\w+)?(?:\s*\.v([24]))?\s*(\.\w+)\s*(.*)", re.DOTALL)
+_VARIABLES = re.compile(
+    r"(?:\.(?:extern|visible|weak|common)\s*)?\.(shared|global|const|local|param)(?![\w:])"
+    r"(?:\s*(?:\.attribute\s*\([^)]*\)|\.align\s+\w+|\.[\w:]+))*\s*(.*)",
+    re.DOTALL,
+)
+_DECLARED = re.compile(rf"\s*({NAME})\s*(?:<\s*(\w+)\s*>\s*)?((?:\[[^]]*\]\s*)*)", re.ASCII)
+_VALUE = re.compile(r"\{[^{}]*\}")
+_PARAMETERS = re.compile(r"\(([^()]*)\)")
 _NAME = re.compile(NAME, re.ASCII)
 _SUM = re.compile(rf"({NAME})\s*\+(.+)", re.ASCII | re.DOTALL)
 _ELEMENT = re.compile(rf"({NAME})\.([xyzwrgba])", re.ASCII)
-_VARIABLE = re.compile(
-    r"(?<![^\s(,;{}])\.(shared|global|const|local|param)(?:::\w+)?(?=[\s.])([^;={}()]*)", re.ASCII
-)
-_LAST_NAME = re.compile(rf"(?<![\w.%$])({NAME})\s*(?:\[[^]]*\]\s*)*$", re.ASCII)
 
 # PTX ISA, "Special Registers"; those of several kinds have a number or an axis at their end.
 _SPECIAL = re.compile(
@@ -37,13 +40,15 @@ read; a special register of 32 bits, and one of 64.
 """
 
 
-_DIGITS = "0123456789"
+_DIGITS, _MOST_DIGITS = "0123456789", 12
 
 
-class _Registers(NamedTuple):
-    """`.reg .v4 .b32 %r<5>`: the type, the width (1 for a scalar), and how many there are (None for one)."""
+class _Declared(NamedTuple):
+    """`.reg .v4 .b32 %r<5>`: the kind (`@shared` of a variable), the width (1 for a scalar), and how many
+    there are (None for one).
+    """
 
-    type: str
+    kind: str
     width: int
     number: int | None
 
@@ -51,31 +56,62 @@ class _Registers(NamedTuple):
 class Scope:
     """The names that are declared at one point of a text. Scopes don't change: a declaration gives a new one.
 
-    `symbols` has the state spaces of the text's variables and parameters by name.
+    `complete` says that the text declares all its names, so that another name is a mistake.
     """
 
-    def __init__(self, symbols: "Symbols", parent: "Scope | None" = None, declaration: str = "") -> None:
-        self._symbols = symbols
-        self._declared: dict[str, _Registers] = dict(parent._declared) if parent else {}
-        self._derived: dict[str, Scope] = {}
+    def __init__(self, complete: bool = False) -> None:
+        self._complete = complete
+        self._depth = 0
+        self._before: Scope | None = None
+        self._outer: Scope | None = None
+        self._here: dict[str, _Declared] = {}
+        self._derived: dict[tuple[str, int, bool], Scope] = {}
         self.kinds: dict[str, str] = {}
         """The kinds of words that were asked for."""
         self.signatures: dict[str, str] = {}
         """Those of whole operands, which `weft.isa.operands` keeps here."""
         self._suggestions: dict[str, str] = {}
-        for match in _DECLARATION.finditer(declaration):
-            width = int(match[1][1]) if match[1] else 1
-            for name, count in _DECLARED.findall(match[3]):
-                self._declared[f"{name}<>" if count else name] = _Registers(
-                    match[2], width, int(count) if count else None
-                )
 
-    def declaring(self, text: str) -> "Scope":
-        """The scope after the `.reg` declarations in a text."""
-        found = self._derived.get(text)
+    @classmethod
+    def of(cls, text: str) -> "Scope":
+        """That at the begin of a text, which is complete if it declares registers or has functions."""
+        return cls(re.search(r"(?<![\w.%$])\.(?:reg|entry|func)\b", text) is not None)
+
+    def declaring(self, text: str, depth: int = 0, *, opens: bool = False) -> "Scope":
+        """The scope after a statement, in as many blocks as `depth`; one that `opens` a block declares its
+        parameters, in the block.
+        """
+        key = text, depth, opens
+        found = self._derived.get(key)
         if found is None:
-            found = self._derived[text] = Scope(self._symbols, self, text)
+            names = dict(_parameters(text) if opens else _names(text))
+            found = self._derived[key] = self._with(names, depth) if names else self
         return found
+
+    def _with(self, names: dict[str, _Declared], depth: int) -> "Scope":
+        made = Scope(self._complete)
+        made._depth, made._here = depth, names
+        if depth == self._depth:
+            made._before, made._outer = self, self._outer
+        else:
+            made._outer = self
+        return made
+
+    @computed
+    def _block(self) -> dict[str, _Declared]:
+        """What the block has declared so far."""
+        parts, scope = [self._here], self
+        while scope._before is not None:
+            scope = scope._before
+            parts.append(scope._here)
+        return {name: declared for part in reversed(parts) for name, declared in part.items()}
+
+    def _blocks(self) -> Iterator[dict[str, _Declared]]:
+        """What each block around has declared, the innermost first."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope._block
+            scope = scope._outer
 
     def kind(self, word: str) -> str:
         """What a word of an operand is: a register's type (`.b32`, `.v4.b32` for a vector), `!.pred`, `=5`
@@ -100,21 +136,18 @@ class Scope:
 
     def _named(self, word: str) -> str:
         """The kind of a name; nothing for what is none."""
-        if registers := self.registers(word):
-            return registers.type if registers.width == 1 else f".v{registers.width}{registers.type}"
-        if element := _ELEMENT.fullmatch(word):
-            registers = self.registers(element[1])
-            if registers and registers.width > "xyzwrgba".index(element[2]) % 4:
-                return registers.type
+        if found := self._find(word):
+            return found.kind if found.width == 1 else f".v{found.width}{found.kind}"
+        element = _ELEMENT.fullmatch(word)
+        if element and (found := self._find(element[1])) and found.width > 1:
+            return found.kind if found.width > "xyzwrgba".index(element[2]) % 4 else UNDECLARED
         if _SPECIAL.fullmatch(word):
             return LONG_SPECIAL if word.endswith("64") else SPECIAL
         if not (_NAME.fullmatch(word) or element):
             return ""
-        if space := self._symbols.spaces.get(word):
-            return f"@{space}"
         if word in PREDEFINED:
             return f"={PREDEFINED[word]}"
-        return UNDECLARED if self._symbols.declares else UNKNOWN
+        return UNDECLARED if self._complete else UNKNOWN
 
     def _expression(self, word: str) -> str:
         if UNDECLARED in {self._named(name) for name in re.findall(r"[A-Za-z_$%][\w$%.]*", word)}:
@@ -123,15 +156,17 @@ class Scope:
             return f"+{self.kind(added[1])}"
         return UNREADABLE
 
-    def registers(self, name: str) -> _Registers | None:
-        """What declares a register, alone or as one of many; None where nothing does."""
-        if found := self._declared.get(name):
-            return found
+    def _find(self, name: str) -> _Declared | None:
+        """What declares a name, alone or as one of many, in the innermost block that does."""
         stem = name.rstrip(_DIGITS)
-        # `%r1<5>` declares %r10 to %r14: a stem may end in digits.
-        for cut in range(len(stem), len(name)):
-            many, number = self._declared.get(f"{name[:cut]}<>"), name[cut:]
-            if many and (number == "0" or number[0] != "0") and int(number) < (many.number or 0):
+        digits = name[len(stem) :].lstrip("0") or "0"
+        number = int(digits) if len(stem) < len(name) and len(digits) < _MOST_DIGITS else None
+        for block in self._blocks():
+            if found := block.get(name):
+                return found
+            # ptxas takes all digits for the number: what `%r1<5>` declares can't be named.
+            many = block.get(f"{stem}<>") if number is not None else None
+            if many and number is not None and number < (many.number or 0):
                 return many
         return None
 
@@ -140,24 +175,59 @@ class Scope:
         no range has it, or where another declaration's names end in digits after the same stem.
         """
         stem = name.rstrip(_DIGITS)
-        stems = [declared for declared in self._declared if declared.rstrip("<>").rstrip(_DIGITS) == stem]
-        if stems != [f"{stem}<>"] or not (many := self.registers(name)):
+        stems = [
+            declared
+            for block in self._blocks()
+            for declared in block
+            if declared.removesuffix("<>").rstrip(_DIGITS) == stem
+        ]
+        if stems != [f"{stem}<>"] or not (many := self._find(name)):
             return re.escape(name)
         return re.escape(stem) + _below(many.number or 0)
 
     def range_of(self, name: str) -> tuple[str, int] | None:
         """The declared range whose stem a name has, and how many registers it has, for messages."""
         stem = name.rstrip(_DIGITS)
-        many = self._declared.get(f"{stem}<>")
+        many = next(filter(None, (block.get(f"{stem}<>") for block in self._blocks())), None)
         return (stem, many.number or 0) if many else None
 
     def suggestion(self, word: str) -> str:
         """`; did you mean 'x'?` with the declared name that an undeclared one is like, or nothing."""
         if (found := self._suggestions.get(word)) is None:
             make_room(self._suggestions)
-            names = [name.replace("<>", "0") for name in self._declared]
+            names = [
+                name.replace("<>", "0")
+                for block in self._blocks()
+                for name, declared in block.items()
+                if declared.kind[0] == "."
+            ]
             found = self._suggestions[word] = did_you_mean(word, names)
         return found
+
+
+def _names(text: str) -> Iterator[tuple[str, _Declared]]:
+    """What a declaration declares; that of a range ends in `<>`."""
+    if match := _REGISTERS.fullmatch(text):
+        width, kind, rest = int(match[1] or 1), match[2], match[3]
+    elif match := _VARIABLES.fullmatch(text):
+        width, kind, rest = 1, f"@{match[1]}", match[2]
+    else:
+        return
+    while "{" in rest and (shorter := _VALUE.sub("", rest)) != rest:
+        rest = shorter
+    for part in rest.split(","):
+        found = _DECLARED.fullmatch(part.partition("=")[0])
+        if found is None or (found[3] and kind[0] == "."):
+            continue
+        number = value_of(found[2]) if found[2] else None
+        yield f"{found[1]}<>" if found[2] else found[1], _Declared(kind, width, number)
+
+
+def _parameters(text: str) -> Iterator[tuple[str, _Declared]]:
+    """What the head of a function declares."""
+    for inside in _PARAMETERS.findall(text):
+        for part in inside.split(","):
+            yield from _names(part.strip())
 
 
 def _below(bound: int) -> str:
@@ -170,26 +240,3 @@ def _below(bound: int) -> str:
     if len(last) > 1:
         found += [f"[1-9][0-9]{{0,{len(last) - 2}}}", "0"]
     return f"(?:{'|'.join((last, *found))})"
-
-
-class Symbols:
-    """The state spaces of all variables and parameters of a text by their names, wherever they are; and
-    whether the text declares registers or has functions, so that a name without a declaration is a mistake.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self.declares = re.search(r"(?<![\w.%$])\.(?:reg|entry|func)\b", text) is not None
-        self._spaces: dict[str, str] | None = None
-
-    @property
-    def spaces(self) -> Mapping[str, str]:
-        """Read when the first name is asked for that is no register."""
-        if self._spaces is None:
-            self._spaces = {
-                name[1]: match[1]
-                for match in _VARIABLE.finditer(self._text)
-                for part in match[2].split(",")
-                if (name := _LAST_NAME.search(part.strip()))
-            }
-        return self._spaces
