@@ -48,6 +48,19 @@ class State(NamedTuple):
         return self.expected | self.pending << PENDING_SHIFT | tx | _MARK | self.parity << 63
 
 
+class Arrival(NamedTuple):
+    """How threads or a unit arrive: with `drop` later phases expect as many less, without `complete` the
+    phase must not end by it. `event` is that of `Watch.mbarrier`.
+    """
+
+    drop: bool = False
+    complete: bool = True
+    event: str = "arrive"
+
+
+COMMIT = Arrival(event="commit")
+
+
 class Mbarriers:
     """Those of one wave, by CTA of the wave and offset in its shared memory.
 
@@ -95,17 +108,12 @@ class Mbarriers:
         cta: int,
         offset: int,
         line: int,
+        how: Arrival,
         count: int = 1,
         tx: int = 0,
-        drop: bool = False,
-        complete: bool = True,
         threads: Bools | None = None,
-        event: str = "arrive",
     ) -> int:
-        """Expects `tx` more bytes, then arrives `count` times; returns the word that was there before.
-
-        With `drop` later phases expect `count` less; without `complete` the phase must not end by it.
-        """
+        """Expects `tx` more bytes, then arrives `count` times; returns the word that was there before."""
         before = self.state(cta, offset, line)
         if tx:
             self.expect_tx(cta, offset, tx, line, threads)
@@ -113,11 +121,11 @@ class Mbarriers:
         if not 0 <= count <= state.pending:
             what = f"the mbarrier at 0x{offset:x} still expects {state.pending} arrivals, {count} come"
             raise Fault(what, line, None, offset, "mbarrier-count")
-        self._tell(event, cta, offset, threads, line)
+        self._tell(how.event, cta, offset, threads, line)
         state = state._replace(
-            pending=state.pending - count, expected=state.expected - (count if drop else 0)
+            pending=state.pending - count, expected=state.expected - (count if how.drop else 0)
         )
-        if not complete and state.pending == 0:
+        if not how.complete and state.pending == 0:
             raise Fault(f"arrive.noComplete completes a phase of the mbarrier at 0x{offset:x}", line)
         self._settle(cta, offset, state, line)
         return before.word()

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from weft.emulator.decode import Op
 from weft.emulator.instructions.mbarrier import BarrierOperand
 from weft.emulator.lanes import Lanes
+from weft.emulator.mbarrier import COMMIT
 from weft.emulator.memory import Addresses, Piece, put
 from weft.emulator.table import Step, Table
 from weft.emulator.types import STORAGE, U32, Array, Bools
@@ -146,7 +147,7 @@ def mbarrier_arrive(op: Op) -> Step:
             ) -> None:
                 queue(lanes).wait(threads, None)
                 for _ in range(count):
-                    mbarriers.arrive(cta, offset, line, threads=threads, event="commit")
+                    mbarriers.arrive(cta, offset, line, COMMIT, threads=threads)
 
             lanes.wave.later(finish)
 

@@ -31,7 +31,8 @@ def ldmatrix(op: Op) -> Collective:
     slots = _registers(op, op.operand(0), matrices.count, writes=True)
     held = fragment_index(*_one(form))
     rows = matrices.shape[0] * matrices.shape[1]
-    bits, *_ = PACKED.get(form.type.removeprefix("b8x16."), (0,))
+    packed = PACKED.get(form.type.removeprefix("b8x16."))
+    bits = packed[0] if packed else 0
     in_order = np.array_equal(held, np.arange(len(held))) and not bits
     used = np.arange(32) < rows
     storage = np.uint16 if form.type == "b16" else np.uint8

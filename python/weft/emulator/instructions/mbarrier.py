@@ -8,7 +8,7 @@ import numpy as np
 from weft.emulator.decode import AddressOf, Op
 from weft.emulator.groups import Group
 from weft.emulator.lanes import Lanes
-from weft.emulator.mbarrier import BYTES, MAX_COUNT, PENDING_SHIFT, TEST_TICKS, WAIT_TICKS
+from weft.emulator.mbarrier import BYTES, MAX_COUNT, PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival
 from weft.emulator.memory import Addresses
 from weft.emulator.steps import compute
 from weft.emulator.syntax import Address, Sink
@@ -121,7 +121,8 @@ def arrive(op: Op) -> Step:
     remote = "shared::cluster" in op.modifiers
     expects, complete = op.flag("expect_tx"), not op.flag("noComplete")
     event = "arrive_relaxed" if "relaxed" in op.modifiers else "arrive"
-    space, drop, line = _modifiers(op), op.prefix == "mbarrier.arrive_drop", op.line
+    how = Arrival(op.prefix == "mbarrier.arrive_drop", complete, event)
+    space, line = _modifiers(op), op.line
     sinks = not isinstance(op.operand(0), Address)
     first = 1 if sinks else 0
     if remote and sinks and not isinstance(op.operand(0), Sink):
@@ -138,7 +139,7 @@ def arrive(op: Op) -> Step:
         counts, sizes = lanes.read(count), lanes.read(tx)
         states = np.zeros((lanes.warps, 32), np.uint64)
         for target in barrier.targets(lanes):
-            _arrive(lanes, target, counts, sizes, states, drop, complete, line, event)
+            _arrive(lanes, target, counts, sizes, states, how, line)
         if result:
             lanes.write(result, states)
 
@@ -151,10 +152,8 @@ def _arrive(
     counts: Array,
     sizes: Array,
     states: Array,
-    drop: bool,
-    complete: bool,
+    how: Arrival,
     line: int,
-    event: str,
 ) -> None:
     """The lanes of a target arrive, at once where no phase can end between them, else one by one."""
     mbarriers = lanes.wave.mbarriers
@@ -164,24 +163,16 @@ def _arrive(
     total = int(mine.sum())
     if total <= before.pending:
         threads = threads_of(lanes, mask)
-        mbarriers.arrive(cta, offset, line, total, int(bytes_.sum()), drop, complete, threads, event)
+        mbarriers.arrive(cta, offset, line, how, total, int(bytes_.sum()), threads)
         pending = (before.pending - np.cumsum(mine) + mine).astype(np.uint64)
         states[mask] = np.uint64(before._replace(pending=0).word()) | pending << np.uint64(PENDING_SHIFT)
         return
     for row, lane in np.argwhere(mask):
         single = np.zeros_like(mask)
         single[row, lane] = True
-        states[row, lane] = mbarriers.arrive(
-            cta,
-            offset,
-            line,
-            int(counts[row, lane]),
-            int(sizes[row, lane]),
-            drop,
-            complete,
-            threads_of(lanes, single),
-            event,
-        )
+        count, size = int(counts[row, lane]), int(sizes[row, lane])
+        threads = threads_of(lanes, single)
+        states[row, lane] = mbarriers.arrive(cta, offset, line, how, count, size, threads)
 
 
 @table.step("mbarrier.pending_count")

@@ -17,6 +17,7 @@ from weft.emulator.instructions.mbarrier import BarrierOperand, threads_of
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.tensor_operands import pair_of
 from weft.emulator.lanes import Lanes
+from weft.emulator.mbarrier import COMMIT
 from weft.emulator.steps import tell
 from weft.emulator.syntax import Integer
 from weft.emulator.table import Collective, End, Step, Table
@@ -160,7 +161,7 @@ def _arrive(lanes: Lanes, ctas: tuple[int, ...], offset: int, told: Bools, line:
 
     def finish() -> None:
         for cta in ctas:
-            wave.mbarriers.arrive(cta, offset, line, count, threads=threads, event="commit")
+            wave.mbarriers.arrive(cta, offset, line, COMMIT, count, threads=threads)
 
     wave.later(finish)
 

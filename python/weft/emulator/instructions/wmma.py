@@ -107,7 +107,7 @@ def _places(
 
 def _gather(lanes: Lanes, space: str, addresses: Addresses, shift: Array, bits: int, line: int) -> Array:
     """The elements at these places, loaded 32 a turn; those below a byte apart, as `Fragment` has them."""
-    width = bits + 7 >> 3
+    width = (bits + 7) // 8
     turns = addresses.reshape(lanes.warps, -1, 32)
     parts = [
         lanes.wave.memory.load(lanes, space, turns[:, at].copy(), width, line) for at in range(turns.shape[1])
