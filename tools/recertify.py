@@ -40,7 +40,6 @@ RECORD = Path("docs/isa/releases.json")
 Facts = dict[str, list[str]]
 Version = tuple[int, int]
 
-_OLDEST_OF_CUDA_13 = 75
 _KERNELS = 256  # in one module
 _SHOWN = 3  # examples of a change
 
@@ -187,7 +186,7 @@ def rows(family: Family[Any], near: Mapping[str, Sequence[object]], count: int |
     legal = {
         form: on
         for form, support in family.table.items()
-        if (on := [c for c in chips if c in support.chips and support.ptx <= _newest(volta=_volta(c))])
+        if (on := [c for c in chips if c in support.chips and support.ptx <= _newest(volta=CHIPS[c].volta)])
     }
     for form in family.table:
         if form not in legal:
@@ -201,7 +200,7 @@ def rows(family: Family[Any], near: Mapping[str, Sequence[object]], count: int |
     around = certify.sample(family, near, len({form for form, _ in some}), chips)
     for (form, chip), complaint in _verdicts([*some, *around]).items():
         support = family.table.get(form)
-        if support is not None and chip in support.chips and support.ptx > _newest(volta=_volta(chip)):
+        if support is not None and chip in support.chips and support.ptx > _newest(volta=CHIPS[chip].volta):
             continue
         if family.judge(form, chip) is None and complaint is not None:
             yield Change("lost", f"rows of {family.name} on {chip}", f"{form.ptx}: ptxas says {complaint}")
@@ -214,15 +213,11 @@ def _expected(family: Family[Any], form: Any, chip: str) -> bool:
     return family.judge(form, chip) is None or tables.unpublished(family, form, chip) is not None
 
 
-def _volta(chip: str) -> bool:
-    return CHIPS[chip].number < _OLDEST_OF_CUDA_13
-
-
 def _verdicts(points: Iterable[tuple[Any, str]]) -> dict[tuple[Any, str], str | None]:
     """What ptxas says of each point, in the newest PTX version that it reads."""
     apart: dict[bool, list[tuple[Any, str]]] = {False: [], True: []}
     for form, chip in points:
-        apart[_volta(chip)].append((form, chip))
+        apart[CHIPS[chip].volta].append((form, chip))
     found: dict[tuple[Any, str], str | None] = {}
     for volta, part in apart.items():
         newest = min(_newest(volta=volta), assembler.LAST[volta])

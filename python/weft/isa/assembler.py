@@ -165,7 +165,7 @@ def assemble(
     directives: str = "",
 ) -> list[str | None]:
     """ptxas's verdict on each instruction: None where it assembles in a kernel, else its first complaint."""
-    major, minor = version or LAST[CHIPS[chip].number < 75]
+    major, minor = version or LAST[CHIPS[chip].volta]
     head = f".version {major}.{minor}\n.target {chip}\n.address_size 64\n"
     found: dict[int, str | None] = {}
     if len(entries) > KERNELS:
@@ -248,7 +248,7 @@ def _complaints(log: str) -> Iterator[tuple[int, str]]:
 def _run(text: str, chip: str) -> tuple[int, str]:
     with tempfile.TemporaryDirectory(prefix="weft-") as directory:
         Path(directory, "k.ptx").write_text(text, encoding="utf-8")
-        command = [ptxas(CHIPS[chip].number < 75), f"-arch={chip}", "-O3", "k.ptx", "-o", "k.cubin"]
+        command = [ptxas(CHIPS[chip].volta), f"-arch={chip}", "-O3", "k.ptx", "-o", "k.cubin"]
         try:
             done = subprocess.run(
                 command, cwd=directory, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False

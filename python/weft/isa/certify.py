@@ -120,9 +120,7 @@ def first_version(points: Iterable[Point]) -> dict[Point, Version | None]:
     left = list(dict.fromkeys(points))
     found: dict[Point, Version | None] = dict.fromkeys(left)
     for version in VERSIONS:
-        fits = [
-            (form, chip) for form, chip in left if CHIPS[chip].ptx <= version <= LAST[CHIPS[chip].number < 75]
-        ]
+        fits = [(form, chip) for form, chip in left if CHIPS[chip].ptx <= version <= LAST[CHIPS[chip].volta]]
         taken = {point for point, complaint in verdicts(fits, version=version).items() if complaint is None}
         found.update(dict.fromkeys(taken, version))
         left = [point for point in left if point not in taken]

@@ -15,6 +15,8 @@ WARPGROUP = WARPS * LANES  # threads
 REGISTERS = 64 * KIB  # of 32 bits, of a multiprocessor
 THREAD_REGISTERS = 255  # of a thread at most
 
+_OLDEST_OF_CUDA_13 = 75
+
 
 @dataclass(frozen=True)
 class Chip:
@@ -49,6 +51,11 @@ class Chip:
         """
         alike = [c for c in CHIPS.values() if c.llvm and c.variant == self.variant]
         return max((c for c in alike if c.number <= self.number), key=lambda chip: chip.number).name
+
+    @property
+    def volta(self) -> bool:
+        """Whether the last ptxas that assembles for it is CUDA 12's."""
+        return self.number < _OLDEST_OF_CUDA_13
 
     @property
     def registers(self) -> int:

@@ -31,7 +31,7 @@ def differences(made: Sequence[Mutant], chip: str) -> list[Difference]:
     what it is known to fail on.
     """
     read = [(mutant, found) for mutant in made if (found := _instruction(mutant))]
-    version = LAST[CHIPS[chip].number < 75]
+    version = LAST[CHIPS[chip].volta]
     complaints = assemble([mutant.entry for mutant, _ in read], chip, version, DECLARATIONS)
     differing = []
     for (mutant, found), complaint in zip(read, complaints, strict=True):
