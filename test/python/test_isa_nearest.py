@@ -27,7 +27,7 @@ def illegal(name, count, seed):
         made = mutations.mutants(family, count, seed, operands=operands)
         lines += [(mutant.line, rng.choice(list(CHIPS))) for mutant in made]
     for line, chip in lines:
-        versions = [v for v in VERSIONS if CHIPS[chip].ptx <= v <= LAST[CHIPS[chip].number < 75]]
+        versions = [v for v in VERSIONS if CHIPS[chip].ptx <= v <= LAST[CHIPS[chip].volta]]
         version = rng.choice(versions)
         instructions = list(scan.instructions(line))
         if len(instructions) == 1 and (verdict := written.judge(instructions[0], chip, version)):
@@ -127,6 +127,12 @@ F, A, B = "{%f0, %f1, %f2, %f3}", "{%r0, %r1, %r2, %r3}", "{%r4, %r5}"
             None,
             "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 48;",
             ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;",),
+        ),
+        (
+            "sm_100a",
+            None,
+            "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 0x104;",
+            ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 256;",),
         ),
         (
             "sm_100f",

@@ -1,6 +1,5 @@
 """What to write in place of an instruction that isn't legal: whole instructions, each held to the tables."""
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,7 +7,9 @@ from typing import Any
 
 from weft.isa import tables
 from weft.isa.assembler import ptx_registers
+from weft.isa.constants import value_of
 from weft.isa.family import Family, Registers, Verdict, operand_text
+from weft.isa.operands import nearest_values
 from weft.isa.scan import Instruction, split_operands
 from weft.isa.scope import Scope
 
@@ -103,18 +104,15 @@ def _bracketed(given: str, wanted: str) -> tuple[str, ...]:
     return (f"[{given}]",) if wanted.startswith("[") else (f"{{{given}}}",)
 
 
-def _constants(form: Any, at: int, given: str) -> list[str]:
+def _constants(form: Any, at: int, given: str) -> tuple[str, ...]:
     """Legal constants of the operand there, those nearest to what was given first."""
-    if not re.fullmatch(r"[-+]?\d+", given):
-        return []
+    if (value := value_of(given)) is None:
+        return ()
     slot = split_operands(form.assembly.replace("{{", "").replace("}}", ""))[at : at + 1]
     wanted = [o for o in form.operands if o.values and slot and f"{{{o.name}}}" in slot[0]]
     if len(wanted) != 1 or slot[0] != f"{{{wanted[0].name}}}":
-        return []
-    values, number = wanted[0].values, int(given)
-    if len(values) > 1 << 10:
-        return [str(min(max(number, values[0]), values[-1]))]
-    return [str(value) for value in sorted(values, key=lambda v: (abs(v - number), v))[:1]]
+        return ()
+    return nearest_values(wanted[0], value)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -392,7 +392,7 @@ def _constant_verdict(wanted: Registers, operand: str, value: int) -> Verdict | 
     if value in wanted.values:
         return None
     one_of = _one_of(wanted.values)
-    return Verdict(wanted.name, f"takes {wanted.name} {one_of}, got {operand}", _nearest(wanted, value))
+    return Verdict(wanted.name, f"takes {wanted.name} {one_of}, got {operand}", nearest_values(wanted, value))
 
 
 def _is_whole(operand: str) -> bool:
@@ -414,7 +414,8 @@ def _one_of(values: Sequence[int]) -> str:
     return f"{values[0]} to {values[-1]}" + (f" by {step}" if step > 1 else "")
 
 
-def _nearest(wanted: Registers, value: int) -> tuple[str, ...]:
+def nearest_values(wanted: Registers, value: int) -> tuple[str, ...]:
+    """Up to two of the constants that an operand may be, those nearest to `value` first."""
     values = wanted.values
     if len(values) > 1 << 10:  # a range that is no list
         return (str(min(max(value, values[0]), values[-1])),)
