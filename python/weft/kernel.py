@@ -3,7 +3,7 @@
 import itertools
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -254,13 +254,22 @@ class Kernel:
             "ignore": ignore,
             "max_seconds": max_seconds,
         }
-        with late_imports.whole():
-            from weft import emulator
-
         views = self._views(args)
         if self._misaligned(views):
             options["dependent"] = dependent  # the other kernel has its own default
             return self.for_any_rows.emulate(*args, grid=grid, block=block, **options)
+        return self._emulate(views, grid, block, options)
+
+    def _emulate(
+        self,
+        views: Sequence[Any],
+        grid: Sequence[int] | None,
+        block: Sequence[int] | None,
+        options: Mapping[str, Any],
+    ) -> "emulator.Report":
+        with late_imports.whole():
+            from weft import emulator
+
         grid_, block_ = self.dimensions(views, grid, block, _EMULATED_MULTIPROCESSORS)
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
         parameters = parameters_of(self.launch, views, lambda view: buffers[id(view)], emulator_number)
