@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.decode import Op
+from weft.emulator.errors import Fault
 from weft.emulator.instructions.mbarrier import BarrierOperand
 from weft.emulator.lanes import Lanes
 from weft.emulator.mbarrier import COMMIT
@@ -106,7 +107,9 @@ def cp_async(op: Op) -> Step:
     def wanted(lanes: Lanes) -> Array:
         """How many bytes each lane reads; the rest is filled with zeros."""
         if limit:
-            return np.minimum(lanes.read(limit), np.uint32(size))
+            read = lanes.read(limit)
+            _check_size(lanes, read, size, line)
+            return read
         return np.where(lanes.read(ignore[0]) ^ ignore[1], np.uint32(0), np.uint32(size))
 
     def run(lanes: Lanes) -> None:
@@ -152,6 +155,15 @@ def mbarrier_arrive(op: Op) -> Step:
             lanes.wave.later(finish)
 
     return run
+
+
+def _check_size(lanes: Lanes, read: Array, size: int, line: int) -> None:
+    """PTX leaves undefined what a copy of more bytes than its size does."""
+    wrong: Bools = lanes.enabled() & (read > size)
+    if wrong.any():
+        row, lane = divmod(int(wrong.argmax()), 32)
+        thread = lanes.wave.thread(int(lanes.row_numbers()[row]), lane)
+        raise Fault(f"cp.async of {size} bytes can't read {int(read[row, lane])}", line, thread)
 
 
 def _filled(lanes: Lanes, address: Addresses, wanted: Array, size: int, line: int) -> Array:
