@@ -58,12 +58,18 @@ def _run(options: Namespace) -> int:
             report, arguments = _emulate_ptx(options, text, name)
     except (Fault, Deadlock) as error:
         cli.report(_of_file(error, name), "weft")
-        _tell_findings(error, name, options)
+        findings = cast("tuple[Finding, ...]", error.findings)
+        _tell_findings(error, findings, name, options)
+        if options.sarif is not None:
+            sarif.write(options.sarif, findings, name)
         return 1
     except WeftError as error:
         cli.report(_of_file(error, name), "weft")
         return 2
-    return _tell(report, name, arguments, options)
+    status = _tell(report, name, arguments, options)
+    if options.sarif is not None:
+        sarif.write(options.sarif, report.findings, name)
+    return status
 
 
 def _is_mlir(path: str, text: str) -> bool:
@@ -157,6 +163,10 @@ def _options(options: Namespace) -> dict[str, Any]:
     """The options of a launch in the emulator that are the same for PTX and .mlir files."""
     if options.dependent and options.no_sanitize:
         raise WeftError("--dependent is for the sanitizer: it goes without --no-sanitize")
+    if options.sarif == "-":
+        raise WeftError("--sarif expects a file, got '-': stdout has the findings as text, or with --json")
+    if options.sarif is not None:
+        cli.check_writable(options.sarif)
     limit = options.max_instructions
     return {
         "sanitize": not options.no_sanitize,
@@ -186,8 +196,6 @@ def error_json(error: "Fault | Deadlock") -> dict[str, Any]:
 
 def _tell(report: "Report", name: str, arguments: list[values.Argument], options: Namespace) -> int:
     """Prints what the kernel printed, what was found and what was counted."""
-    if options.sarif is not None:
-        sarif.write(options.sarif, report.findings, name)
     sanitized, told = not options.no_sanitize, values.described(arguments)
     if options.json:
         findings = [finding_json(finding) for finding in report.findings]
@@ -208,13 +216,12 @@ def _tell(report: "Report", name: str, arguments: list[values.Argument], options
     return 1 if report.findings else 0
 
 
-def _tell_findings(error: "Fault | Deadlock", name: str, options: Namespace) -> None:
+def _tell_findings(
+    error: "Fault | Deadlock", findings: "tuple[Finding, ...]", name: str, options: Namespace
+) -> None:
     """Prints what was found before an error ended the launch: its cause, often."""
     from weft.emulator import Deadlock
 
-    findings = cast("tuple[Finding, ...]", error.findings)
-    if options.sarif is not None:
-        sarif.write(options.sarif, findings, name)
     if options.json:
         cli.say_json(error_json(error) | ({"findings": None} if options.no_sanitize else {}))
         return

@@ -4,8 +4,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from weft.errors import WeftError
+from weft.tools import cli
 
 if TYPE_CHECKING:
     from weft.emulator import Finding
@@ -15,10 +16,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def write(path: str, findings: "Sequence[Finding]", name: str) -> None:
     """Writes findings about the PTX file `name`. Raises WeftError where the file can't be written."""
-    try:
-        Path(path).write_text(json.dumps(document(findings, name), indent=2) + "\n")
-    except OSError as error:
-        raise WeftError(f"can't write '{path}': {error.strerror}") from None
+    cli.write(path, json.dumps(document(findings, name), indent=2) + "\n")
 
 
 def document(findings: "Sequence[Finding]", name: str) -> dict[str, Any]:
@@ -52,7 +50,9 @@ def _result(finding: "Finding", name: str) -> dict[str, Any]:
 
 
 def _location(file: str, line: int) -> dict[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": Path(file).as_posix()}}
+    path = Path(file)
+    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    place: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if line:
         place["region"] = {"startLine": line}
     return {"physicalLocation": place}

@@ -7,7 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+from weft import emulator
 from weft.tools import emulate as tool_emulate
+from weft.tools import sarif
 
 HEAD = ".version 8.4\n.target sm_80\n.address_size 64\n"
 SCALE = (
@@ -257,6 +259,24 @@ def test_sarif_has_what_ended_the_launch(emulate, tmp_path):
     (run,) = json.loads((tmp_path / "found.sarif").read_text())["runs"]
     assert [result["ruleId"] for result in run["results"]] == ["out-of-bounds"]
     assert status == 1
+
+
+def test_names_of_files_are_uris_in_sarif(tmp_path):
+    finding = emulator.Finding("shared-race", "is read", 3, "a dir/%41#?\u00e9.cu:7")
+    (result,) = sarif.document([finding], str(tmp_path / "k 1.ptx"))["runs"][0]["results"]
+    uri, other = (
+        place["physicalLocation"]["artifactLocation"]["uri"]
+        for place in (*result["locations"], *result["relatedLocations"])
+    )
+    assert uri == "a%20dir/%2541%23%3F%C3%A9.cu"
+    assert other == f"file://{tmp_path}/k%201.ptx"
+
+
+def test_a_sarif_file_that_cannot_be_written_is_refused_before_the_launch(emulate, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(64, np.uint32))
+    for file in ("no/such/folder.sarif", ".", "", "-"):
+        status, out, err = emulate(RACE, "--block", "64", "--arg", "x.npy", "--sarif", file)
+        assert (status, out) == (2, "") and "error: " in err
 
 
 def test_rules_are_left_out_by_name(emulate, tmp_path):

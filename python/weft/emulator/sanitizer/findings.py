@@ -1,6 +1,6 @@
 """What the sanitizer says: its rules, and the findings of a launch."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from weft.emulator.errors import Thread
@@ -75,7 +75,7 @@ class Finding:
 
 def ignored_rules(names: object) -> frozenset[str]:
     """The rules to leave out, by their names. Raises WeftError for one that there isn't."""
-    if isinstance(names, str) or not isinstance(names, Iterable):
+    if isinstance(names, str) or not isinstance(names, Sequence | Set):
         raise WeftError(f"ignore must be a list of rules, got {shown(names)}")
     listed = list(names)
     for name in listed:
@@ -124,7 +124,7 @@ class Findings:
 
 def source_lines(text: str) -> dict[int, str]:
     """The file:line of every line of a PTX text after a `.loc` of its function."""
-    rows = text.splitlines()
+    rows = text.split("\n")
     files: dict[str, str] = {}
     for row in rows:
         words = row.split(None, 2)
