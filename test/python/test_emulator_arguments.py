@@ -254,3 +254,20 @@ def test_which_chips_run_which_ptx():
         ("sm_100", "sm_103f"),
     ):
         assert not can_run(chip, target)
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ((None, [], 1), "run must be a function"),
+        ((print, None, 1), "arrays must be a list of arrays"),
+        ((print, [1], 1), "arrays must be a list of arrays"),
+        ((print, [], 1.5), "seeds must be a whole number"),
+        ((print, [], -1), "seeds must be a whole number"),
+        ((print, [], 1, "x"), "max_seconds must be a number"),
+        ((print, [], 1, float("nan")), "max_seconds must be a number"),
+    ],
+)
+def test_what_explore_cannot_take_is_refused(given, said):
+    with pytest.raises(WeftError, match=said):
+        emulator.explore(*given)

@@ -105,6 +105,15 @@ def whole_number(what: str, value: object, most: int = MOST_NUMBER) -> int:
     return number
 
 
+def seconds(given: object) -> float | None:
+    """A time limit, or None for none. Raises WeftError for anything else."""
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not given >= 0:
+        raise WeftError(f"max_seconds must be a number from 0, got {shown(given)}")
+    return float(given)
+
+
 def _scalar(value: np.generic, what: str) -> bytes:
     if value.dtype.hasobject or value.dtype.kind not in _PLAIN:
         raise WeftError(f"{what} is a {value.dtype}, which isn't a number")

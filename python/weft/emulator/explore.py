@@ -5,11 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.arguments import seconds, whole_number
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
 from weft.emulator.launch import Report
 from weft.emulator.sanitizer import Finding
+from weft.errors import WeftError, shown
 
 Arrays = Sequence[npt.NDArray[Any]]
 Run = Callable[[int | None, float | None], Report]
@@ -34,8 +37,13 @@ def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = No
     """Launches a kernel by `run(seed, seconds left)` without a seed, then with each of `seeds` seeds.
 
     A seed makes warps take turns and asynchronous operations end at random, and waits for mbarriers fail now
-    and then. Every launch begins with `arrays` as they are given.
+    and then. Every launch begins with `arrays` as they are given. Raises WeftError for other arguments.
     """
+    if not callable(run):
+        raise WeftError(f"run must be a function of a seed and the seconds left, got {shown(run)}")
+    if not isinstance(arrays, list | tuple) or not all(isinstance(each, np.ndarray) for each in arrays):
+        raise WeftError(f"arrays must be a list of arrays, got {shown(arrays)}")
+    seeds, max_seconds = whole_number("seeds", seeds), seconds(max_seconds)
     end = None if max_seconds is None else time.monotonic() + max_seconds
     given = [array.copy() for array in arrays]
     found: dict[tuple[str, int], Finding] = {}

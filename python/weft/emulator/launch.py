@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, whole_number
+from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, seconds, whole_number
 from weft.emulator.deadlock import stuck
 from weft.emulator.errors import Deadlock, Fault, PtxError
 from weft.emulator.machine import Machine, Totals
@@ -130,7 +130,7 @@ class Module:
         buffers = Buffers(device)
         device.params = Segment("param", 0, parameters(program, args, buffers, kernel), writable=False)
         device.map_workspace()
-        totals = Totals(len(program.blocks), limit, _seconds(max_seconds))
+        totals = Totals(len(program.blocks), limit, seconds(max_seconds))
         observers = Observers(self._text, program, launch, sanitize, trace, ignored)
         try:
             with np.errstate(all="ignore"):
@@ -283,14 +283,6 @@ def _most_shared(target: str) -> int:
     if chip is not None and chip.variant:
         return chip.shared_bytes
     return max(c.shared_bytes for c in CHIPS.values())
-
-
-def _seconds(given: Any) -> float | None:
-    if given is None:
-        return None
-    if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not given >= 0:
-        raise WeftError(f"max_seconds must be a number from 0, got {shown(given)}")
-    return float(given)
 
 
 def _flag(what: str, given: Any) -> bool:
