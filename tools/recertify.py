@@ -291,7 +291,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--forms", type=int, default=60, help="of each table that are tried (60)")
+    parser.add_argument(
+        "--forms", type=certify.count_of, default=60, help="of each table that are tried (60)"
+    )
     parser.add_argument("--all", action="store_true", help="try all forms of each table on all their chips")
     parser.add_argument("--family", action="append", help="only this table (may be repeated)")
     parser.add_argument("--facts", action="store_true", help="compare what is recorded alone")
@@ -299,6 +301,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not RECORD.exists():
         parser.error(f"run it in a checkout: there is no {RECORD} here")
+    names = [family.name for family in tables.FAMILIES]
+    for wrong in (name for name in options.family or () if name not in names):
+        parser.error(f"no family '{wrong}': there is {', '.join(names)}")
+    try:
+        return _compare(options)
+    except (WeftError, FileNotFoundError) as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _compare(options: argparse.Namespace) -> int:
+    """Prints what changed, and writes it where the options say so; 1 where anything did."""
     before = json.loads(RECORD.read_text("utf-8"))
     installed, found = releases(), facts()
     for name, version in installed.items():

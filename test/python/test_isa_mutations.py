@@ -1,7 +1,12 @@
 """How opcodes are read, held to ptxas on changed spellings, both ways."""
 
+import os
 import random
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -243,3 +248,41 @@ def test_names_that_there_arent_are_errors(options, said, capsys):
     with pytest.raises(SystemExit):
         certify.main(options)
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--sample", "--mutations", "--jobs"])
+@pytest.mark.parametrize("number", ["0", "-3", "x", "1.5"])
+def test_numbers_below_one_are_refused(option, number, capsys):
+    with pytest.raises(SystemExit) as ended:
+        certify.main(["wgmma", "--family", "wgmma.fence", f"{option}={number}"])
+    assert ended.value.code == 2
+    assert f"argument {option}: must be a whole number from 1, got '{number}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", ["/no/such/ptxas", "/"])
+def test_without_a_ptxas_it_says_so(path, monkeypatch, capsys):
+    monkeypatch.setenv("WEFT_PTXAS", path)
+    assembler.ptxas.cache_clear()
+    try:
+        with pytest.raises(SystemExit) as ended:
+            certify.main(["wgmma", "--family", "wgmma.fence", "--sample", "3"])
+    finally:
+        assembler.ptxas.cache_clear()
+    assert ended.value.code == 2
+    assert f"no ptxas: '{path}', which WEFT_PTXAS names, is no program" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it_at_once():
+    """What its processes were about is given up: one of them alone would take a minute."""
+    command = [sys.executable, "-m", "weft.isa.certify", "mma", "--jobs", "2"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True, text=True) as running:
+        time.sleep(2)
+        os.killpg(running.pid, signal.SIGINT)
+        try:
+            _, said = running.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(running.pid, signal.SIGKILL)
+            raise
+    assert running.returncode == 130
+    assert "interrupted" in said

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from weft.errors import WeftError
 from weft.isa import mma, tables
 from weft.isa.chips import CHIPS, only
 from weft.tools import recertify
@@ -164,3 +165,25 @@ def test_forms_are_lowered_to_every_intrinsic_that_llvm_has():
     assert all(found.values())
     assert left == set().union(*found.values())
     assert plain <= set(RECORD["facts"]["intrinsics of LLVM"])
+
+
+@pytest.mark.parametrize("options", [["--family", "wgmma.fance"], ["--forms", "0"], ["--forms", "-1"]])
+def test_options_that_name_nothing_are_refused(options, capsys):
+    with pytest.raises(SystemExit) as ended:
+        recertify.main(options)
+    assert ended.value.code == 2 and options[1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("failure", [WeftError("no"), FileNotFoundError("no"), KeyboardInterrupt()])
+def test_what_ends_it_is_no_change(failure, monkeypatch, capsys):
+    def fail():
+        raise failure
+
+    monkeypatch.setattr(recertify, "releases", fail)
+    if isinstance(failure, KeyboardInterrupt):
+        assert recertify.main([]) == 130
+    else:
+        with pytest.raises(SystemExit) as ended:
+            recertify.main([])
+        assert ended.value.code == 2
+    assert "recertify: " in capsys.readouterr().err

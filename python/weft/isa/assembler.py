@@ -273,4 +273,6 @@ def ptxas(volta: bool) -> str:
             ("12 (for sm_70 and sm_72)", "nvidia-cuda-nvcc-cu12") if volta else ("13", "nvidia-cuda-nvcc")
         )
         raise FileNotFoundError(f"no ptxas of CUDA {version}: install {package}, or set {variable}")
+    if shutil.which(found) is None:
+        raise FileNotFoundError(f"no ptxas: '{found}', which {variable} names, is no program")
     return found

@@ -16,11 +16,12 @@ import random
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from itertools import islice, product
 from types import ModuleType
 from typing import Any
 
+from weft.isa import assembler
 from weft.isa.assembler import (
     LAST,
     SCREENED,
@@ -32,7 +33,7 @@ from weft.isa.assembler import (
     verdicts,
 )
 from weft.isa.chips import CHIPS
-from weft.isa.compared import compare, report
+from weft.isa.compared import compare, processes, report
 from weft.isa.family import Family, Support, operand_text, unknown_chip
 
 __all__ = ["Entry", "check", "disagreements", "operand_text", "ptx_registers", "sample", "verdicts"]
@@ -180,7 +181,7 @@ def _near(module: ModuleType, family: Family[Any]) -> Mapping[str, Sequence[obje
 
 def _in_parts(module: str, family: str, chips: Sequence[str], jobs: int) -> Iterator[tuple[int, list[str]]]:
     parts = jobs * _PARTS_PER_JOB
-    with ProcessPoolExecutor(jobs) as pool:
+    with processes(jobs) as pool:
         futures = [pool.submit(_check_part, module, family, chips, part, parts) for part in range(parts)]
         for done, future in enumerate(as_completed(futures), 1):
             yield future.result()
@@ -213,6 +214,14 @@ def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
 _MODULES = ("wmma", "mma", "wgmma", "tcgen05")
 
 
+def count_of(text: str) -> int:
+    """An option's number, from 1."""
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, got '{text}'")
+    return number
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its status is 1 where a table and ptxas differ."""
     parser = argparse.ArgumentParser(prog="python -m weft.isa.certify", description=__doc__)
@@ -220,12 +229,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "modules", nargs="*", metavar="MODULE", help=f"of weft.isa: {', '.join(_MODULES)}; all if left out"
     )
     parser.add_argument("--family", action="append", help="only this one (may be repeated)")
-    parser.add_argument("--sample", type=int, help="so many points, not the whole cross-product")
-    parser.add_argument("--mutations", type=int, help="so many changed spellings of each family, not points")
+    parser.add_argument("--sample", type=count_of, help="so many points, not the whole cross-product")
+    parser.add_argument(
+        "--mutations", type=count_of, help="so many changed spellings of each family, not points"
+    )
     parser.add_argument("--operands", action="store_true", help="with --mutations: change operands")
     parser.add_argument("--seed", type=int, default=0, help="of the changes; 0 if left out")
     parser.add_argument("--chips", default=",".join(CHIPS), help="names with commas; every chip if left out")
-    parser.add_argument("--jobs", type=int, help="processes; one for each core if left out")
+    parser.add_argument("--jobs", type=count_of, help="processes; one for each core if left out")
     options = parser.parse_args(arguments)
     chips = options.chips.split(",")
     for wrong in (name for name in options.modules if name not in _MODULES):
@@ -239,6 +250,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [family.name for _, family in families]
     for wrong in (name for name in options.family or () if name not in names):
         parser.error(f"no family '{wrong}': there is {', '.join(names)}")
+    try:
+        for chip in chips:
+            assembler.ptxas(CHIPS[chip].number < 75)
+        return 0 if _all_agree(families, chips, options) else 1
+    except FileNotFoundError as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _all_agree(
+    families: Iterable[tuple[ModuleType, Family[Any]]], chips: Sequence[str], options: argparse.Namespace
+) -> bool:
+    """Checks the families that the options name."""
     right = True
     for module, family in families:
         if options.family and family.name not in options.family:
@@ -248,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             count, seed, jobs = options.mutations, options.seed, options.jobs
             right &= check_spellings(family, chips, count, seed, jobs, operands=options.operands)
-    return 0 if right else 1
+    return right
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Holds the reading of PTX text to ptxas: what `written` says of mutants, and what ptxas says."""
 
+import multiprocessing
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -87,13 +89,26 @@ def _shorter(opcode: str) -> Iterator[str]:
             yield spellings.once(".".join((head, *(t for i, t in enumerate(tokens) if i not in gone))))
 
 
+@contextmanager
+def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes for tasks; after an exception, Ctrl-C among them, what they are about is given up."""
+    with ProcessPoolExecutor(jobs) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
 def compare(
     family: Family[Any], chips: Sequence[str], count: int, seed: int, jobs: int, *, operands: bool = False
 ) -> list[Difference]:
     """The differences on `count` mutants of a family on each chip: of its modifiers, or of the operands of
     forms that the chip has.
     """
-    with ProcessPoolExecutor(jobs) as pool:
+    with processes(jobs) as pool:
         tasks = [pool.submit(_on_chip, family.name, chip, count, seed, operands) for chip in chips]
         return [difference for task in tasks for difference in task.result()]
 
