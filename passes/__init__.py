@@ -23,7 +23,9 @@ from weft.passes.lower_wmma import LOWER_WMMA
 from weft.passes.mark_tensor_maps import MARK_TENSOR_MAPS
 from weft.passes.nvvm_to_weft import NVVM_TO_WEFT
 from weft.passes.outline_matmul import OUTLINE_MATMUL
-from weft.passes.pipeline import (
+from weft.passes.record_arguments import RECORD_ARGUMENTS
+from weft.passes.refuse_unlowered import REFUSE_UNLOWERED
+from weft.passes.registry.pipeline import (
     WEFT,
     WEFT_KERNEL,
     WEFT_TO_INSTRUCTIONS,
@@ -34,8 +36,6 @@ from weft.passes.pipeline import (
     pass_manager,
     pass_names,
 )
-from weft.passes.record_arguments import RECORD_ARGUMENTS
-from weft.passes.refuse_unlowered import REFUSE_UNLOWERED
 from weft.passes.select_schedule import SELECT_SCHEDULE
 from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
 

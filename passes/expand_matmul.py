@@ -6,9 +6,9 @@ from weft.dialects.op import refuse
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, operations
-from weft.passes.mma_kernel import MmaKernel
-from weft.passes.pass_ import Pass
-from weft.passes.wgmma_kernel import WgmmaKernel
+from weft.passes.kernels.mma_kernel import MmaKernel
+from weft.passes.kernels.wgmma_kernel import WgmmaKernel
+from weft.passes.registry.pass_ import Pass
 
 
 def run(module: Any) -> None:

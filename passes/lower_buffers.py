@@ -9,8 +9,8 @@ from weft.dialects.op import refuse
 from weft.dialects.tile import AddressOp, AllocOp, PeerOp, SliceOp, StageOp
 from weft.dialects.wgmma import MmaAsyncOp, SpMmaAsyncOp
 from weft.mlir import gpu, ir, llvm, nvvm, operations
-from weft.passes import emit, places
-from weft.passes.pass_ import Pass
+from weft.passes.builders import emit, places
+from weft.passes.registry.pass_ import Pass
 
 ALIGNMENT = 1024  # the period of the widest swizzle
 UNSWIZZLED = 128  # what buffers without a swizzle are aligned to

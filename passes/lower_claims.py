@@ -14,9 +14,10 @@ from typing import Any
 
 from weft.dialects.tile_claims import MOST_PARTIES, AwaitOthersOp, ClaimOp
 from weft.mlir import arith, ir, llvm, memref, nvvm
-from weft.passes import emit, places, uniformity
-from weft.passes.pass_ import Pass, rewrite
-from weft.passes.uniformity import Scope
+from weft.passes.analysis import uniformity
+from weft.passes.analysis.uniformity import Scope
+from weft.passes.builders import emit, places
+from weft.passes.registry.pass_ import Pass, rewrite
 
 _ARRIVED = 0xFF
 _STOPPED = 8  # the first bit of those who have

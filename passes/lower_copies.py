@@ -12,10 +12,11 @@ from weft.isa.chips import WARPGROUP
 from weft.isa.matrix_moves import STMATRIX
 from weft.layout import LayoutError
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
-from weft.passes import emit, places, uniformity
-from weft.passes.pass_ import Pass
-from weft.passes.places import Matrix, Near, Point, SharedTile, Vector
-from weft.passes.uniformity import Scope
+from weft.passes.analysis import uniformity
+from weft.passes.analysis.uniformity import Scope
+from weft.passes.builders import emit, places
+from weft.passes.builders.places import Matrix, Near, Point, SharedTile, Vector
+from weft.passes.registry.pass_ import Pass
 
 Runs = list[tuple[int, int, int, int]]
 

@@ -8,8 +8,8 @@ from typing import Any
 from weft.dialects.op import refuse
 from weft.dialects.tile import FragmentType, FromLaneOp, ToLaneOp
 from weft.mlir import ir, operations, scf, vector
-from weft.passes import emit
-from weft.passes.pass_ import Pass
+from weft.passes.builders import emit
+from weft.passes.registry.pass_ import Pass
 
 
 def run(module: Any) -> None:

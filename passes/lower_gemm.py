@@ -14,10 +14,11 @@ from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout, LayoutError
 from weft.mlir import ir, llvm, vector
-from weft.passes import emit, places, uniformity
-from weft.passes.dispatch import Candidate, Predicate, dispatch
-from weft.passes.instructions import extract
-from weft.passes.pass_ import Pass, rewrite
+from weft.passes.analysis import uniformity
+from weft.passes.builders import emit, places
+from weft.passes.builders.instructions import extract
+from weft.passes.registry.dispatch import Candidate, Predicate, dispatch
+from weft.passes.registry.pass_ import Pass, rewrite
 
 Layouts = dict[str, tuple[Layout, tuple[int, ...]]]
 

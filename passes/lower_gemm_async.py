@@ -17,10 +17,11 @@ from weft.isa.descriptors import SWIZZLES as MODES
 from weft.isa.types import ELEMENT_TYPES
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
-from weft.passes import emit, places, uniformity
-from weft.passes.instructions import LETTERS, assembly, join
-from weft.passes.pass_ import Pass, rewrite
-from weft.passes.uniformity import Scope
+from weft.passes.analysis import uniformity
+from weft.passes.analysis.uniformity import Scope
+from weft.passes.builders import emit, places
+from weft.passes.builders.instructions import LETTERS, assembly, join
+from weft.passes.registry.pass_ import Pass, rewrite
 
 UNIT = 16  # the bytes that addresses in a descriptor count
 SUMS = ("f32", "i32")  # the elements of accumulators that are waited for, and of what is pinned

@@ -19,9 +19,10 @@ from weft.dialects.tile_async import (
 from weft.dialects.tile_types import ADDRESS_SPACES
 from weft.isa.chips import LANES, WARPGROUP
 from weft.mlir import ir, nvvm, operations
-from weft.passes import emit, places, uniformity
-from weft.passes.pass_ import Pass, rewrite
-from weft.passes.uniformity import Scope
+from weft.passes.analysis import uniformity
+from weft.passes.analysis.uniformity import Scope
+from weft.passes.builders import emit, places
+from weft.passes.registry.pass_ import Pass, rewrite
 
 BARRIER_BYTES = 8
 

@@ -8,9 +8,10 @@ from weft.dialects.op import refuse
 from weft.dialects.tile_async import RoleOp
 from weft.isa.chips import WARPGROUP, register_share
 from weft.mlir import arith, ir, nvvm, operations, scf
-from weft.passes import emit, places, uniformity
-from weft.passes.pass_ import Pass
-from weft.passes.uniformity import Scope
+from weft.passes.analysis import uniformity
+from weft.passes.analysis.uniformity import Scope
+from weft.passes.builders import emit, places
+from weft.passes.registry.pass_ import Pass
 
 
 def run(module: Any) -> None:

@@ -5,8 +5,8 @@ one.
 from typing import Any
 
 from weft.dialects.tcgen05 import Tcgen05
-from weft.passes.instructions import lower_all
-from weft.passes.pass_ import Pass
+from weft.passes.builders.instructions import lower_all
+from weft.passes.registry.pass_ import Pass
 
 
 def run(module: Any) -> None:

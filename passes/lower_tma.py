@@ -18,9 +18,9 @@ from weft.dialects.tile_async import CopyMulticastOp, MemberOp, StoreAsyncOp, Te
 from weft.isa.l2_cache import NORMAL, Policy
 from weft.isa.tensor_map import MOST_BOX
 from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
-from weft.passes import emit, places
-from weft.passes.instructions import assembly
-from weft.passes.pass_ import Pass
+from weft.passes.builders import emit, places
+from weft.passes.builders.instructions import assembly
+from weft.passes.registry.pass_ import Pass
 
 BOX_ALIGNMENT = 128  # bytes
 MAPS = "weft.tensor_maps"

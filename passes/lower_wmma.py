@@ -3,8 +3,8 @@
 from typing import Any
 
 from weft.dialects.wmma import Wmma
-from weft.passes.instructions import lower_all
-from weft.passes.pass_ import Pass
+from weft.passes.builders.instructions import lower_all
+from weft.passes.registry.pass_ import Pass
 
 
 def run(module: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from weft.isa.tensor_map import BYTES
 from weft.mlir import ir, llvm, operations
 from weft.passes.lower_tma import MAPS
-from weft.passes.pass_ import Pass
+from weft.passes.registry.pass_ import Pass
 
 _ALIGNMENT = 64  # of a tensor map
 

@@ -13,9 +13,9 @@ from weft.dialects.op import build, judging_target, refuse
 from weft.errors import Diagnostic, WeftError
 from weft.isa.tables import left_to_ptx
 from weft.mlir import ext, ir, llvm, operations
-from weft.passes.correspondence import Draft, Pair, constant, discardable, integer, sweep, unread
-from weft.passes.pass_ import Pass
-from weft.passes.upstream import PAIRS
+from weft.passes.registry.pass_ import Pass
+from weft.passes.upstream.correspondence import Draft, Pair, constant, discardable, integer, sweep, unread
+from weft.passes.upstream.operations import PAIRS
 
 _BY_NAME = {pair.theirs.OPERATION_NAME: pair for pair in PAIRS}
 

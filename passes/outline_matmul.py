@@ -20,9 +20,9 @@ from weft.dialects.schedule import MOST_RUNS, WarpgroupSchedule
 from weft.dialects.tile import MatmulOp, OperandOp
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import func, gpu, ir, operations
-from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE, workspace_types
-from weft.passes.pass_ import Pass
-from weft.passes.product import pair_bytes, sum_type
+from weft.passes.kernels.global_sums import CTA_WORKSPACE, WORKSPACE, workspace_types
+from weft.passes.kernels.product import pair_bytes, sum_type
+from weft.passes.registry.pass_ import Pass
 
 
 def run(module: Any) -> None:

@@ -5,7 +5,7 @@ arrays even after memrefs have become pointers and numbers.
 from typing import Any
 
 from weft.mlir import gpu, ir, operations
-from weft.passes.pass_ import Pass
+from weft.passes.registry.pass_ import Pass
 
 ARGUMENTS = "weft.arguments"
 

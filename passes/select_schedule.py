@@ -11,8 +11,8 @@ from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.isa.chips import describe
 from weft.mlir import operations
-from weft.passes import choice
-from weft.passes.pass_ import Pass
+from weft.passes.registry.pass_ import Pass
+from weft.schedules import choice
 from weft.target import Target
 
 ROWS = ("aligned", "any")  # of the matrices: at multiples of 16 bytes, or anywhere

@@ -15,9 +15,17 @@ from weft.dialects.wgmma import Wgmma
 from weft.dialects.wmma import Wmma
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import ext, ir, llvm, operations
-from weft.passes.correspondence import Draft, Inexpressible, Pair, discardable, integer, spelled, sweep
-from weft.passes.pass_ import Pass
-from weft.passes.upstream import PAIRS
+from weft.passes.registry.pass_ import Pass
+from weft.passes.upstream.correspondence import (
+    Draft,
+    Inexpressible,
+    Pair,
+    discardable,
+    integer,
+    spelled,
+    sweep,
+)
+from weft.passes.upstream.operations import PAIRS
 
 _OURS = tuple(kind for dialect in (Wmma, Mma, Wgmma, Tcgen05) for kind in dialect.operations)
 _BY_CLASS = {pair.ours: pair for pair in PAIRS}

@@ -10,7 +10,7 @@ from weft import __version__, mlir, passes, phase
 from weft.dialects import context as new_context
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
-from weft.passes.pipeline import Element
+from weft.passes.registry.pipeline import Element
 from weft.tools import cli, verify_diagnostics
 
 _SPLIT = re.compile(r"^// -----[ \t]*(?:\n|\Z)", re.MULTILINE)

@@ -6,7 +6,7 @@ from weft import codegen, identity, loaded, mlir, passes, ptxas
 from weft.cache import Key
 from weft.errors import warn
 
-_DECIDE = ("weft.isa", "weft.dialects", "weft.passes")
+_DECIDE = ("weft.isa", "weft.dialects", "weft.passes", "weft.schedules")
 _warned_of: set[str] = set()
 
 

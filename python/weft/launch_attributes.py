@@ -23,7 +23,7 @@ from weft.launch import (
 )
 from weft.map_parameters import read_maps
 from weft.mlir import ir, llvm
-from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE
+from weft.passes.kernels.global_sums import CTA_WORKSPACE, WORKSPACE
 from weft.passes.lower_tma import MAPS
 from weft.passes.record_arguments import ARGUMENTS
 from weft.workspace_parameters import read_workspaces

@@ -23,8 +23,8 @@ from weft.isa.launch_limits import size_complaint
 from weft.launcher import OVERLAP
 from weft.multiply_options import Options, check_groups, checked_activation
 from weft.padded_rows import Copied
-from weft.passes import choice
 from weft.plans import DESCRIBE, Handed, Plan, Plans, one_by_one, reach
+from weft.schedules import choice
 
 # What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
 _OUTPUTS = {"i8": "i32", "ui8": "i32", "f8E4M3FN": "bf16", "f8E5M2": "bf16"}

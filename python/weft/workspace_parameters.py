@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.dialects.op import refuse
 from weft.mlir import ir
-from weft.passes.global_sums import CTA_WORKSPACE, WORKSPACE
+from weft.passes.kernels.global_sums import CTA_WORKSPACE, WORKSPACE
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from products import CHIP, Case, Product
 from weft.arrays import numpy_dtype
 from weft.dialects.roles import ACTIVATIONS
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule
-from weft.passes import choice
+from weft.schedules import choice
 from weft.target import Target
 
 FP8 = ("f8E4M3FN", "f8E5M2")

@@ -11,7 +11,7 @@ from product_cases import LAID, MMA, TYPES, cases, laid
 from products import Case, Product
 
 from weft.dialects.roles import ACTIVATIONS, ROLES
-from weft.passes import wgmma_kernel
+from weft.passes.kernels import wgmma_kernel
 
 ALL = list(cases())
 MOST_KERNELS = 150

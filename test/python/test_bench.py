@@ -19,7 +19,7 @@ from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Check, Problem
 from weft.bench.suites import Shape
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
-from weft.passes import choice
+from weft.schedules import choice
 
 
 def run(fake: FakeGpu, *implementations: Implementation, samples: int = 3, **more: Any) -> list[Result]:

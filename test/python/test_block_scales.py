@@ -10,7 +10,8 @@ from machine_code import brought_to_uniform_registers
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
-from weft.passes import block_scales, emit, promoted, wgmma_kernel
+from weft.passes.builders import emit
+from weft.passes.kernels import block_scales, promoted, wgmma_kernel
 from weft.target import Target
 
 F8 = ml_dtypes.float8_e4m3fn

@@ -19,7 +19,7 @@ import weft
 from weft import cache_keys, codegen, identity, loaded, mlir, passes, stages
 from weft.identity import UnidentifiedError, digest
 from weft.passes import lower_gemm
-from weft.passes.dispatch import Candidate, Predicate
+from weft.passes.registry.dispatch import Candidate, Predicate
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,8 @@ from weft.dialects.tile import AddressOp, BufferType, FragmentType
 from weft.emulator import Fault
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, vector
-from weft.passes import emit, lower_copies, places
+from weft.passes import lower_copies
+from weft.passes.builders import emit, places
 
 A = Layout.parse("S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]")  # [16, 16] of mma.sync m16n8k16
 B = Layout.parse("S[(2,4,2,8):(2,1@laneid,1,4@laneid)]")  # [16, 8]

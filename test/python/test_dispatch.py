@@ -4,8 +4,8 @@ from weft import mlir
 from weft.dialects import context
 from weft.errors import WeftError
 from weft.mlir import func, operations
-from weft.passes.dispatch import Candidate, Predicate, dispatch
 from weft.passes.lower_gemm import CANDIDATES
+from weft.passes.registry.dispatch import Candidate, Predicate, dispatch
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedu
 from weft.dialects.tile import FragmentType
 from weft.isa.conversion import FP8_ROUNDING
 from weft.mlir import ir
-from weft.passes import activations, epilogue
+from weft.passes.kernels import activations, epilogue
 from weft.target import Target
 
 

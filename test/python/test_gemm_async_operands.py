@@ -13,9 +13,9 @@ from weft.emulator import shared_operand
 from weft.isa import wgmma
 from weft.isa.descriptors import MatrixDescriptor
 from weft.mlir import ir
-from weft.passes import places
+from weft.passes.builders import places
+from weft.passes.kernels.wgmma_kernel import panels
 from weft.passes.lower_gemm_async import Operand
-from weft.passes.wgmma_kernel import panels
 
 BASE = 5 * 1024  # where a stage may begin
 ELEMENTS = {1: "f8E4M3FN", 2: "bf16", 4: "f32"}

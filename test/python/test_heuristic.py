@@ -6,7 +6,7 @@ import pytest
 
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.errors import WeftError
-from weft.passes import heuristic
+from weft.schedules import heuristic
 from weft.target import Target
 
 SM_90A = Target.of("sm_90a")

@@ -19,7 +19,7 @@ from weft.isa import mma, wgmma, wmma
 from weft.isa.chips import CHIPS
 from weft.mlir import ir, llvm, operations
 from weft.passes import nvvm_to_weft, weft_to_nvvm
-from weft.passes.upstream import PAIRS
+from weft.passes.upstream.operations import PAIRS
 from weft.tools.form_kernels import OPERATIONS, module
 
 MANY = 200

@@ -6,8 +6,8 @@ from weft import mlir, passes
 from weft.dialects import context
 from weft.dialects.mma import Mma, SyncOp
 from weft.errors import WeftError
-from weft.passes import pipeline
-from weft.passes.pass_ import Pass
+from weft.passes.registry import pipeline
+from weft.passes.registry.pass_ import Pass
 
 SYNC = """gpu.module @m {
   gpu.func @k(%a: vector<2xf16>, %c: f32) kernel {

@@ -15,8 +15,7 @@ from weft.bench.compiling import written
 from weft.dialects.given_schedule import given_schedule
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
 from weft.errors import WeftError
-from weft.passes import choice, heuristic
-from weft.schedules import database
+from weft.schedules import choice, database, heuristic
 from weft.schedules.database import Entry, Product
 
 BF16 = Types("bf16", "bf16", "bf16")

@@ -11,7 +11,9 @@ from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule
 from weft.emulator import Fault
 from weft.isa.chips import CHIPS
-from weft.passes import emit, lower_copies, mma_kernel, select_schedule
+from weft.passes import lower_copies, select_schedule
+from weft.passes.builders import emit
+from weft.passes.kernels import mma_kernel
 from weft.target import Target
 
 TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}

@@ -11,7 +11,10 @@ from weft import kernel as kernels
 from weft.dialects import tile
 from weft.dialects.schedule import Types
 from weft.layout import Layout
-from weft.passes import cluster_sums, emit, heuristic, lower_claims, wgmma_kernel
+from weft.passes import lower_claims
+from weft.passes.builders import emit
+from weft.passes.kernels import cluster_sums, wgmma_kernel
+from weft.schedules import heuristic
 from weft.target import Target
 
 BF16 = Types("bf16", "bf16", "bf16")

@@ -11,7 +11,8 @@ from weft.dialects import tile
 from weft.dialects.schedule import MOST_RUNS, OTHER_REGISTERS, Types
 from weft.dialects.tile_claims import COUNTER_STRIDE
 from weft.isa.chips import register_share
-from weft.passes import lower_claims, stream_order, stream_sums
+from weft.passes import lower_claims
+from weft.passes.kernels import stream_order, stream_sums
 from weft.target import Target
 
 BF16 = Types("bf16", "bf16", "bf16")

@@ -21,8 +21,7 @@ from weft.bench.implementations import Implementation, Refusal
 from weft.bench.problem import Problem
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
 from weft.errors import WeftError
-from weft.passes import choice, heuristic
-from weft.schedules import database
+from weft.schedules import choice, database, heuristic
 from weft.schedules.database import Product
 from weft.target import Target
 from weft.tools import tune, weft

@@ -14,7 +14,8 @@ import weft
 from weft import arrays
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
-from weft.passes import lower_gemm_async, wgmma_kernel
+from weft.passes import lower_gemm_async
+from weft.passes.kernels import wgmma_kernel
 from weft.target import Target
 
 TYPES = {

@@ -18,7 +18,7 @@ from weft.dialects.schedule import AnySchedule, Types, read_schedule
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.errors import WeftError
 from weft.mlir import ir
-from weft.passes import choice
+from weft.schedules import choice
 from weft.schedules.database import Product
 
 _ELEMENTS = {ptx: element for element, ptx in PTX_INPUTS.items()} | {"s32": "i32", "f32": "f32"}

@@ -12,7 +12,7 @@ from weft.bench.implementations import Call, Implementation
 from weft.bench.problem import Buffers, Check, Problem
 from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
 from weft.errors import Diagnostic, WeftError
-from weft.passes import heuristic
+from weft.schedules import heuristic
 from weft.schedules.database import Product
 from weft.target import Target
 from weft.tuning.partial import Partial

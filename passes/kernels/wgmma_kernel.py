@@ -18,12 +18,13 @@ from weft.isa.chips import WARPGROUP, WARPS
 from weft.isa.tensor_map import ROW_BYTES
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, nvvm, scf
-from weft.passes import emit, places, promoted
-from weft.passes.block_scales import BlockScales
-from weft.passes.cluster_sums import VECTOR, ClusterSums
-from weft.passes.epilogue import finish
-from weft.passes.global_sums import GlobalSums, Slots
-from weft.passes.product import (
+from weft.passes.builders import emit, places
+from weft.passes.kernels import promoted
+from weft.passes.kernels.block_scales import BlockScales
+from weft.passes.kernels.cluster_sums import VECTOR, ClusterSums
+from weft.passes.kernels.epilogue import finish
+from weft.passes.kernels.global_sums import GlobalSums, Slots
+from weft.passes.kernels.product import (
     element_bytes,
     map_of_member,
     member,
@@ -34,10 +35,10 @@ from weft.passes.product import (
     turned,
     unset,
 )
-from weft.passes.staged_operand import StagedOperand
-from weft.passes.stream_order import StreamOrder
-from weft.passes.stream_sums import StreamSums
-from weft.passes.tile_order import Body, GroupedOrder, MaskedOrder, Order, Parts, Place, span
+from weft.passes.kernels.staged_operand import StagedOperand
+from weft.passes.kernels.stream_order import StreamOrder
+from weft.passes.kernels.stream_sums import StreamSums
+from weft.passes.kernels.tile_order import Body, GroupedOrder, MaskedOrder, Order, Parts, Place, span
 
 _ALL = 15  # the barrier of all that multiply: the last, behind those of the CTA and of each warpgroup
 _AnyOrder = Order | GroupedOrder | MaskedOrder | StreamOrder

@@ -8,7 +8,7 @@ from weft.dialects.tile_types import FP8_TYPES, FragmentType
 from weft.isa import wgmma
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, memref, nvvm, vector
-from weft.passes import emit
+from weft.passes.builders import emit
 
 
 def grouped(linear: Any, rows: Any, columns: Any, group: int) -> tuple[Any, Any]:

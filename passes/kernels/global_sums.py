@@ -15,10 +15,10 @@ from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_claims import COUNTER_STRIDE
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.mlir import arith, ir, memref, scf, vector
-from weft.passes import emit, places
-from weft.passes.cluster_sums import VECTOR
-from weft.passes.product import add
-from weft.passes.tile_order import Parts
+from weft.passes.builders import emit, places
+from weft.passes.kernels.cluster_sums import VECTOR
+from weft.passes.kernels.product import add
+from weft.passes.kernels.tile_order import Parts
 
 # The attributes of kernels that have such memory, for each tile that the grid counts or for each CTA.
 WORKSPACE = "weft.workspace"

@@ -4,8 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from weft.dialects.schedule import AnySchedule, Types
-from weft.passes import heuristic
-from weft.schedules import database
+from weft.schedules import database, heuristic
 from weft.schedules.database import Product
 
 

@@ -13,13 +13,13 @@ from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.isa.chips import LANES
 from weft.mlir import arith, vector
-from weft.passes import emit
-from weft.passes.block_scales import TileScales
-from weft.passes.product import unset
-from weft.passes.tile_order import Place
+from weft.passes.builders import emit
+from weft.passes.kernels.block_scales import TileScales
+from weft.passes.kernels.product import unset
+from weft.passes.kernels.tile_order import Place
 
 if TYPE_CHECKING:
-    from weft.passes.wgmma_kernel import WgmmaKernel
+    from weft.passes.kernels.wgmma_kernel import WgmmaKernel
 
 
 def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any]) -> list[Any]:

@@ -10,12 +10,12 @@ from weft.dialects import tile
 from weft.dialects.schedule import PROMOTED
 from weft.dialects.tile import BufferType
 from weft.mlir import arith, ir, memref, vector
-from weft.passes import emit, places
-from weft.passes.product import map_of_member, member, size, turned
-from weft.passes.tile_order import Place
+from weft.passes.builders import emit, places
+from weft.passes.kernels.product import map_of_member, member, size, turned
+from weft.passes.kernels.tile_order import Place
 
 if TYPE_CHECKING:
-    from weft.passes.wgmma_kernel import WgmmaKernel
+    from weft.passes.kernels.wgmma_kernel import WgmmaKernel
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 from weft.dialects import mma, tcgen05, wgmma, wmma
 from weft.isa.mma_sparse import SPARSE
 from weft.mlir import nvvm
-from weft.passes.correspondence import (
+from weft.passes.upstream.correspondence import (
     Count,
     Flag,
     Implied,

@@ -8,7 +8,7 @@ from math import e, log2, pi, sqrt
 from typing import Any
 
 from weft.mlir import arith, ir, nvvm, vector
-from weft.passes import emit
+from weft.passes.builders import emit
 
 
 def apply(name: str, lane: Any) -> Any:

@@ -12,7 +12,7 @@ from weft.dialects.op import kind_of
 from weft.isa.family import Registers, arguments, immediates, operand_text
 from weft.isa.mma import UNSELECTABLE
 from weft.mlir import arith, ext, ir, llvm, vector
-from weft.passes.pass_ import rewrite
+from weft.passes.registry.pass_ import rewrite
 
 # LLVM's constraint letters for the registers of inline PTX.
 LETTERS = {"i1": "b", "i16": "h", "i32": "r", "i64": "l", "f32": "f", "f64": "d"}

@@ -14,11 +14,11 @@ from weft.dialects.schedule import OTHER_REGISTERS, WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.isa.chips import register_share
 from weft.mlir import arith, ir, scf, vector
-from weft.passes import emit
-from weft.passes.cluster_sums import VECTOR
-from weft.passes.global_sums import CTA_WORKSPACE, Slots, widest
-from weft.passes.product import add
-from weft.passes.tile_order import Parts
+from weft.passes.builders import emit
+from weft.passes.kernels.cluster_sums import VECTOR
+from weft.passes.kernels.global_sums import CTA_WORKSPACE, Slots, widest
+from weft.passes.kernels.product import add
+from weft.passes.kernels.tile_order import Parts
 
 _AT_ONCE = 8, 32  # sums that a thread loads of a part: at least, and at most
 

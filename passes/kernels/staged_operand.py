@@ -5,8 +5,8 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.tile import BufferType
-from weft.passes import emit
-from weft.passes.product import element_bytes, map_of_member, panels
+from weft.passes.builders import emit
+from weft.passes.kernels.product import element_bytes, map_of_member, panels
 
 
 @dataclass

@@ -15,9 +15,9 @@ from weft.isa.chips import LANES
 from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, scf
-from weft.passes import emit
-from weft.passes.epilogue import finish
-from weft.passes.product import element_bytes, grouped, member, pair_bytes, size
+from weft.passes.builders import emit
+from weft.passes.kernels.epilogue import finish
+from weft.passes.kernels.product import element_bytes, grouped, member, pair_bytes, size
 
 VECTOR_BYTES = COPY.bytes
 

@@ -9,7 +9,7 @@ from weft import phase
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
 from weft.mlir import PassManager
-from weft.passes.pass_ import Pass
+from weft.passes.registry.pass_ import Pass
 
 
 @dataclass(frozen=True)

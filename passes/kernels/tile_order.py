@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.mlir import arith, memref
-from weft.passes import emit
-from weft.passes.product import grouped
+from weft.passes.builders import emit
+from weft.passes.kernels.product import grouped
 
 
 @dataclass(frozen=True)

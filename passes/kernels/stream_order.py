@@ -12,8 +12,8 @@ from typing import Any
 
 from weft.dialects.schedule import MOST_RUNS
 from weft.mlir import arith
-from weft.passes import emit
-from weft.passes.tile_order import Body, Order, Parts
+from weft.passes.builders import emit
+from weft.passes.kernels.tile_order import Body, Order, Parts
 
 
 @dataclass(frozen=True)

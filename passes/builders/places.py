@@ -14,7 +14,7 @@ from weft.dialects.tile_types import FP8_TYPES
 from weft.isa.chips import LANES, WARPS
 from weft.layout import Iter, Layout
 from weft.mlir import arith, ir, llvm, memref, nvvm
-from weft.passes import emit
+from weft.passes.builders import emit
 
 # llvm.getelementptr marks a run-time index in its constant list with this.
 DYNAMIC = -(2**31)

@@ -8,8 +8,9 @@ from weft.dialects import tile
 from weft.dialects.tile import FragmentType, MatmulOp
 from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, vector
-from weft.passes import activations, emit, places
-from weft.passes.product import add, convert, member, pair_bytes
+from weft.passes.builders import emit, places
+from weft.passes.kernels import activations
+from weft.passes.kernels.product import add, convert, member, pair_bytes
 
 
 def finish(

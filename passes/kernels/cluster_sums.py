@@ -12,8 +12,8 @@ from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import BufferType, FragmentType
 from weft.isa.chips import LANES, WARPS
-from weft.passes import emit
-from weft.passes.product import add
+from weft.passes.builders import emit
+from weft.passes.kernels.product import add
 
 VECTOR = 4  # neighbouring sums that a lane reads at once
 

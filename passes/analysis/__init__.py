@@ -1,0 +1,1 @@
+"""What passes ask about IR before they change it."""

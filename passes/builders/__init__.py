@@ -1,0 +1,1 @@
+"""Functions that write IR for passes and kernels."""

@@ -1,0 +1,1 @@
+"""The bodies of kernels that `--expand-matmul` writes, and their parts."""

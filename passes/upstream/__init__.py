@@ -1,0 +1,1 @@
+"""How upstream's `nvvm` operations correspond to Weft's."""
