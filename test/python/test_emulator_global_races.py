@@ -102,6 +102,94 @@ def test_a_host_s_words_need_no_fence():
     )
 
 
+@pytest.mark.parametrize(
+    ("store", "load", "cluster", "rules"),
+    [
+        ("st.release.cluster", "ld.acquire.cluster", 2, []),
+        ("st.release.cluster", "ld.acquire.cluster", 1, ["global-race"]),
+        ("st.release.cluster", "ld.acquire.gpu", 2, []),
+        ("st.release.gpu", "ld.acquire.cluster", 2, []),
+        ("st.release.gpu", "ld.acquire.cluster", 1, ["global-race"]),
+        ("st.release.cta", "ld.acquire.gpu", 2, ["global-race"]),
+        ("st.release.gpu", "ld.acquire.cta", 2, ["global-race"]),
+        ("st.release.sys", "ld.acquire.sys", 1, []),
+        ("fence.acq_rel.cluster; st.relaxed.gpu", "ld.acquire.gpu", 2, []),
+        ("fence.acq_rel.cluster; st.relaxed.gpu", "ld.acquire.gpu", 1, ["global-race"]),
+        ("fence.acq_rel.cta; st.relaxed.gpu", "ld.acquire.gpu", 2, ["global-race"]),
+        ("fence.release.gpu; st.relaxed.cluster", "ld.acquire.gpu", 2, []),
+        ("fence.acquire.gpu; st.relaxed.gpu", "ld.acquire.gpu", 2, ["global-race"]),
+        ("st.relaxed.gpu", "ld.acquire.gpu", 1, ["global-race"]),
+        ("st.volatile", "ld.acquire.gpu", 1, ["global-race"]),
+        ("fence.sc.gpu; st.volatile", "ld.acquire.gpu", 1, []),
+        ("st.release.gpu", "ld.relaxed.gpu", 1, ["global-race"]),
+    ],
+)
+def test_what_orders_must_have_the_other_thread_in_its_scope(store, load, cluster, rules):
+    words = np.zeros(256, np.uint32)
+    changed = {"release": f"{store}.global.u32 [%l1], 1;", "acquire": f"{load}.global.u32 %r3, [%l1];"}
+    text = module(HANDED_ON.format(**PLAIN | changed), "sm_90a")
+    findings = text.launch("k", grid=2, block=32, cluster=cluster, args=[words]).findings
+    assert sorted({f.rule for f in findings}) == rules
+
+
+@pytest.mark.parametrize(
+    ("fence", "load", "rules"),
+    [
+        ("fence.acquire.gpu;", "ld.global.u32", []),
+        ("fence.acq_rel.cluster;", "ld.global.u32", ["global-race"]),
+        ("membar.cta;", "ld.global.u32", ["global-race"]),
+        ("fence.release.gpu;", "ld.global.u32", ["global-race"]),
+        # What comes from no cache of the SM is new, without a fence.
+        ("", "ld.volatile.global.u32", []),
+        ("bar.sync 0;", "ld.relaxed.gpu.global.u32", []),
+        ("bar.sync 0; fence.acquire.gpu;", "ld.global.u32", []),
+    ],
+)
+@pytest.mark.parametrize("grid", [2, 80])
+def test_a_relaxed_load_acquires_at_a_fence(grid, fence, load, rules):
+    words = np.zeros(256, np.uint32)
+    text = HANDED_ON.format(**PLAIN | {"acquire": "ld.relaxed.gpu.global.u32 %r3, [%l1];"})
+    text = text.replace("ld.global.u32 %r4,", f"{fence} {load} %r4,")
+    findings = module(text, "sm_90a").launch("k", grid=grid, block=32, args=[words]).findings
+    assert sorted({f.rule for f in findings}) == rules
+
+
+@pytest.mark.parametrize(
+    ("scope", "cluster", "rules"),
+    [("cta", 2, ["global-race"]), ("cluster", 2, []), ("cluster", 1, ["global-race"]), ("gpu", 1, [])],
+)
+@pytest.mark.parametrize("apart", [False, True])
+def test_atomic_operations_meet_within_their_scope(apart, scope, cluster, rules):
+    wait = "mov.u32 %r3, %ctaid.x; LATER: setp.ne.u32 %p1, %r3, 0; sub.u32 %r3, %r3, 1; @%p1 bra LATER;"
+    text = f"""
+    .visible .entry k(.param .u64 p) {{
+      .reg .b64 %l1; .reg .b32 %r<4>; .reg .pred %p<2>;
+      ld.param.u64 %l1, [p]; {wait if apart else ""}
+      red.relaxed.{scope}.global.add.u32 [%l1], 1; ret;
+    }}"""
+    words = np.zeros(4, np.uint32)
+    found = module(text, "sm_90a").launch("k", grid=2, block=64, cluster=cluster, args=[words]).findings
+    assert sorted({f.rule for f in found}) == rules
+    assert words[0] == 128
+
+
+@pytest.mark.parametrize(("scope", "rules"), [("cta", ["shared-race"]), ("cluster", []), ("gpu", [])])
+def test_atomic_operations_on_another_cta_s_memory_need_the_cluster_s_scope(scope, rules):
+    text = f"""
+    .visible .entry k(.param .u64 p) {{
+      .reg .b64 %l1; .reg .b32 %r<4>; .reg .pred %p<2>; .shared .align 4 .b32 s;
+      ld.param.u64 %l1, [p]; st.shared.u32 [s], 0; mov.u32 %r1, s; mapa.shared::cluster.u32 %r1, %r1, 0;
+      barrier.cluster.arrive; barrier.cluster.wait;
+      red.relaxed.{scope}.shared::cluster.add.u32 [%r1], 1;
+      barrier.cluster.arrive; barrier.cluster.wait;
+      ld.shared.u32 %r2, [s]; red.global.add.u32 [%l1], %r2; ret;
+    }}"""
+    words = np.zeros(4, np.uint32)
+    found = module(text, "sm_90a").launch("k", grid=2, block=32, cluster=2, args=[words]).findings
+    assert sorted({f.rule for f in found}) == rules
+    assert words[0] == 32 * 64
+
+
 @pytest.mark.parametrize(("before", "rules"), [("bar.sync 0;", []), ("", ["global-race"])])
 def test_a_release_of_one_warp_says_nothing_of_another(before, rules):
     words = np.zeros(256, np.uint32)

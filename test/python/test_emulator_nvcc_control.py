@@ -2,7 +2,7 @@
 
 import ml_dtypes
 import numpy as np
-from emulator_corpus import everywhere, launch, number, reals, rng, since, words
+from emulator_corpus import everywhere, launch, module, number, reals, rng, since, text, words
 
 from weft import emulator
 
@@ -171,7 +171,10 @@ def test_histogram(chip):
 def test_atomic_reals(chip):
     a = rng().integers(-8, 8, 64).astype(np.float32)
     f, d, h = np.zeros(4, np.float32), np.zeros(1), np.zeros(6, np.float16)
-    launch("atomics", chip, "reals", [a, f, d, h, 64], 2)
+    found = module("atomics", chip).launch("reals", grid=2, block=32, args=[a, f, d, h, 64]).findings
+    # Its atomicAdd_block is no atomic operation to the other block.
+    assert [(each.rule, each.count) for each in found] == [("global-race", 32)]
+    assert ".cta.add" in text("atomics", chip).splitlines()[found[0].line - 1]
     total = a.sum()
     assert f.tolist() == [total, 3.0, total, total] and d[0] == total
     assert h[:3].tolist() == [total, 64.0, total]

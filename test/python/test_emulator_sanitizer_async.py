@@ -116,6 +116,46 @@ def test_a_relaxed_arrival_passes_on_what_a_fence_before_it_released(fence, rule
     assert events.rules() == rules
 
 
+@pytest.mark.parametrize(
+    ("fence", "rules"),
+    [
+        ("acquire.cta", []),
+        ("acq_rel.cta", []),
+        ("acquire.cluster", []),
+        ("sc.gpu", []),
+        ("release.cta", [("async-not-awaited", 12), ("shared-race", 13)]),
+        ("proxy.async", [("async-not-awaited", 12), ("shared-race", 13)]),
+        ("", [("async-not-awaited", 12), ("shared-race", 13)]),
+    ],
+)
+def test_a_relaxed_wait_orders_what_comes_after_a_fence(fence, rules):
+    events = Events()
+    events.touch(1, "store", 9, offset=128)
+    events.arrive(1)
+    events.unit(1, "store", 10, (0, BARRIER))
+    events.phase()
+    events.checker.mbarrier("observe_relaxed", 0, BARRIER, events.threads(0), 11)
+    if fence:
+        events.checker.fence(fence, events.threads(0), 11)
+    events.touch(0, "load", 12)
+    events.touch(0, "load", 13, offset=128)
+    assert events.rules() == rules
+
+
+@pytest.mark.parametrize(
+    ("fence", "rules"), [("acquire.cta", [("shared-race", 12)]), ("acquire.cluster", [])]
+)
+def test_a_fence_after_a_relaxed_wait_needs_the_scope_of_the_mbarrier(fence, rules):
+    events = Events(cluster=2)
+    events.touch(1, "store", 9)
+    events.checker.mbarrier("arrive", 1, BARRIER, events.threads(1), 10)
+    events.checker.mbarrier("phase", 1, BARRIER, None, 10)
+    events.checker.mbarrier("observe_relaxed", 1, BARRIER, events.threads(0), 11)
+    events.checker.fence(fence, events.threads(0), 11)
+    events.touch(0, "load", 12)
+    assert events.rules() == rules
+
+
 def test_a_bulk_store_reads_what_a_fence_has_shown_to_it():
     for fenced in (True, False):
         events = Events()

@@ -55,6 +55,8 @@ class FunctionCode:
         self.pointed: list[FunctionCode] = []
         """The functions whose addresses the program takes."""
         self.entry_block = -1
+        self.levels: set[int] = set()
+        """The scopes of its accesses and fences that order others."""
         self.frame_size = 0
         self.recursive = False
 

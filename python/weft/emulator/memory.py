@@ -93,6 +93,21 @@ class Access:
     places: Addresses
 
 
+CTA, CLUSTER, GPU = 1, 2, 3
+LEVELS = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
+"""The scopes, from the smallest on; that of the system is as good as the GPU's here."""
+
+
+class Order(NamedTuple):
+    """What an access that isn't weak orders: a relaxed one neither acquires nor releases. `level` is its
+    scope.
+    """
+
+    acquires: bool
+    releases: bool
+    level: int
+
+
 class Device:
     """What all CTAs share: the buffers in global memory, constants and the kernel's parameters."""
 
@@ -178,8 +193,8 @@ class Memory:
         first = cta_of_row // cluster * cluster
         self.shared_base = (first.astype(np.uint64) * np.uint64(self.shared_stride))[:, None]
         self._threads = 32 * len(cta_of_row)
-        self.strong = False
-        """Whether what is accessed now is volatile, relaxed, acquire or release: threads may meet there."""
+        self.order: Order | None = None
+        """That of what is accessed now; None where it is weak, so that threads may not meet there."""
         self.by_unit = False
         """Whether what is stored now comes from the unit that gives out tensor memory."""
         self.storing: Array | None = None

@@ -214,7 +214,7 @@ class _Trace(Watch):
             self._instant(row, name, "barrier", {"line": line})
 
     def mbarrier(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
-        if event in ("init", "phase", "observe"):
+        if event in ("init", "phase", "observe", "observe_relaxed"):
             row = self.wave.rows_of(cta).start if threads is None else int(threads.argmax()) // 32
             self._instant(row, f"mbarrier {event}", "barrier", {"line": line, "offset": offset})
 

@@ -71,9 +71,10 @@ class Watch:
         """Threads go on from a barrier: what others did before they `came` there, has happened before."""
 
     def mbarrier(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
-        """The mbarrier at `offset` of a CTA's shared memory: init, inval, arrive, arrive_relaxed (which
-        orders nothing by itself), expect_tx, complete_tx, commit (an asynchronous unit arrives for `threads`,
-        where known), phase (a phase completes) or observe (threads have seen a phase complete).
+        """The mbarrier at `offset` of a CTA's shared memory: init, inval, arrive, expect_tx, complete_tx,
+        commit (an asynchronous unit arrives for `threads`, where known), phase (a phase completes) or observe
+        (threads have seen a phase complete). `arrive_relaxed` and `observe_relaxed` order nothing by
+        themselves.
         """
 
     def divergence(self, name: str, threads: Bools, line: int) -> None:

@@ -198,6 +198,13 @@ class Wave:
         size = self.launch.cluster_size
         return range(cta // size * size, cta // size * size + size)
 
+    def distances(self, rows: "npt.NDArray[np.intp]", others: "npt.NDArray[np.intp]") -> Array:
+        """How far warps are from others: 0 in the same CTA, 1 in the same cluster, 2 elsewhere."""
+        first, second = self.cta_of_row[rows], self.cta_of_row[others]
+        size = self.launch.cluster_size
+        far: Array = (first != second).astype(np.int8) + (first // size != second // size)
+        return far
+
     def parts(self, split: bool) -> list[Bools]:
         """The threads that begin together: all of them, or those of each warp."""
         if not split:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from weft.emulator.decode import Op
 from weft.emulator.floats import canonical, decode, encode, sum_odd
-from weft.emulator.instructions.memory_ops import qualifiers, state_space
+from weft.emulator.instructions.memory_ops import in_order, order_of, qualifiers, state_space
 from weft.emulator.instructions.move import give_way
 from weft.emulator.lanes import Lanes
 from weft.emulator.memory import Piece
@@ -73,6 +73,7 @@ def _float_update(name: str, kind: Type) -> Update:
 @table.step("atom", "red")
 def atomic(op: Op) -> Step:
     """`atom d, [a], b{, c}`; `red` is the same without a result."""
+    order = order_of(op, "relaxed")
     qualifiers(op)
     name = op.choice(_OPERATIONS)
     op.flag("noftz")
@@ -106,7 +107,7 @@ def atomic(op: Op) -> Step:
         if returns:
             give_way(lanes)
 
-    return run
+    return in_order(run, order)
 
 
 def apply(piece: Piece, update: Update, values: list[Array], old: Array) -> bool:

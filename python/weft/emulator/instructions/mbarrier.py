@@ -9,7 +9,7 @@ from weft.emulator.decode import AddressOf, Op
 from weft.emulator.groups import Group
 from weft.emulator.lanes import Lanes
 from weft.emulator.mbarrier import BYTES, MAX_COUNT, PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival
-from weft.emulator.memory import Addresses
+from weft.emulator.memory import GPU, Addresses
 from weft.emulator.steps import compute
 from weft.emulator.syntax import Address, Sink
 from weft.emulator.table import End, Step, Table
@@ -195,6 +195,9 @@ def wait(op: Op) -> End:
     only makes a program ask again, they let others go first.
     """
     by_parity = op.flag("parity")
+    event = "observe_relaxed" if "relaxed" in op.modifiers else "observe"
+    if event == "observe_relaxed":
+        op.code.levels.add(GPU)
     barrier = BarrierOperand(op, 1, _modifiers(op))
     op.count(3, 4 if op.prefix == "mbarrier.try_wait" else 3)
     result = op.destination(0, PRED)
@@ -218,12 +221,12 @@ def wait(op: Op) -> End:
         if count == lanes.active or group.gave_up:
             group.gave_up = False
             lanes.write(result, done)
-            _observe(lanes, places, done, line)
+            _observe(lanes, places, done, line, event)
             return after
         waiting = lanes.enabled() & ~done
         if count:
             lanes.narrowed(done).write(result, done)
-            _observe(lanes, places, done, line)
+            _observe(lanes, places, done, line, event)
             machine.part(group, waiting, after)
             places = places[waiting.any(axis=1)]
             waiting = group.lanes.enabled()
@@ -252,9 +255,9 @@ def _turned(lanes: Lanes, places: Addresses, done: Bools) -> bool:
     return first in lanes.wave.mbarriers.turned
 
 
-def _observe(lanes: Lanes, places: Addresses, done: Bools, line: int) -> None:
+def _observe(lanes: Lanes, places: Addresses, done: Bools, line: int, event: str) -> None:
     if lanes.wave.watch is None or not done.any():
         return
     seen = lanes.narrowed(done)
     for cta, offset, mask in targets(seen, places):
-        lanes.wave.watch.mbarrier("observe", cta, offset, lanes.narrowed(mask).threads(), line)
+        lanes.wave.watch.mbarrier(event, cta, offset, lanes.narrowed(mask).threads(), line)

@@ -5,6 +5,7 @@ import numpy as np
 from weft.emulator.decode import AddressOf, Op
 from weft.emulator.instructions.move import give_way
 from weft.emulator.lanes import Lanes
+from weft.emulator.memory import GPU, LEVELS, Order
 from weft.emulator.syntax import Operand, Sink
 from weft.emulator.table import Step, Table
 from weft.emulator.types import STORAGE, Array, Type
@@ -23,17 +24,26 @@ SPACES = {
 }
 # What an executing thread can see of these is decided by order alone, and here everything happens in order.
 _ORDERING = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
-_STRONG = ("relaxed", "acquire", "release", "volatile", "mmio")
-_SCOPES = ("cta", "cluster", "gpu", "sys")
+_STRONG = ("relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
 _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified")
 
 
 def qualifiers(op: Op) -> bool:
     """Takes the modifiers for ordering, scope and caches; whether others may be writing the place."""
     polls = op.flag("relaxed", "acquire", "volatile", "mmio")
-    op.flag(*_ORDERING, *_SCOPES, *_CACHE)
+    op.flag(*_ORDERING, *LEVELS, *_CACHE)
     op.modifiers = [m for m in op.modifiers if m.partition("::")[0] not in ("L1", "L2")]
     return polls
+
+
+def order_of(op: Op, default: str = "") -> Order | None:
+    """What an access orders by its modifiers, which stay; None for a weak one."""
+    kind = next((m for m in op.modifiers if m in _STRONG), default)
+    if not kind:
+        return None
+    level = next((LEVELS[m] for m in op.modifiers if m in LEVELS), GPU)
+    op.code.levels.add(level)
+    return Order(kind in ("acquire", "acq_rel"), kind in ("release", "acq_rel"), level)
 
 
 def state_space(op: Op) -> str:
@@ -47,7 +57,7 @@ def _vector(op: Op) -> int:
 
 @table.step("ld", "ldu")
 def ld(op: Op) -> Step:
-    strong = bool(set(_STRONG) & set(op.modifiers))
+    order = order_of(op)
     polls = qualifiers(op)
     space, count = state_space(op), _vector(op)
     kind = op.type()
@@ -68,7 +78,7 @@ def ld(op: Op) -> Step:
         for target, value in zip(targets, parts, strict=True):
             target.write(lanes, value)
 
-    step = _strongly(run if plain else run_vector, strong)
+    step = in_order(run if plain else run_vector, order)
     if not polls:
         return step
 
@@ -132,7 +142,7 @@ def split(wide: Array, kind: Type, count: int) -> list[Array]:
 
 @table.step("st")
 def st(op: Op) -> Step:
-    strong = bool(set(_STRONG) & set(op.modifiers))
+    order = order_of(op)
     qualifiers(op)
     space, count = state_space(op), _vector(op)
     kind = op.type()
@@ -166,20 +176,20 @@ def st(op: Op) -> Step:
             offset = np.uint64(part * kind.bytes)
             memory.store(lanes, address.space, places + offset if part else places, wide, chunk, line)
 
-    return _strongly(run if count == 1 else run_vector, strong)
+    return in_order(run if count == 1 else run_vector, order)
 
 
-def _strongly(step: Step, strong: bool) -> Step:
-    """`step`, of which those that look on can tell that threads may meet at what it accesses."""
-    if not strong:
+def in_order(step: Step, order: Order | None) -> Step:
+    """`step`, of which those that look on can tell what its accesses order."""
+    if order is None:
         return step
 
     def run(lanes: Lanes) -> None:
         memory = lanes.wave.memory
-        memory.strong = True
+        memory.order = order
         try:
             step(lanes)
         finally:
-            memory.strong = False
+            memory.order = None
 
     return run

@@ -10,6 +10,7 @@ from weft.emulator.ends import together
 from weft.emulator.errors import Fault
 from weft.emulator.groups import Group
 from weft.emulator.lanes import Lanes
+from weft.emulator.memory import LEVELS
 from weft.emulator.steps import tell
 from weft.emulator.table import Collective, End, Step, Table
 from weft.emulator.types import U32, Array
@@ -146,7 +147,6 @@ def cluster_wait(op: Op) -> End:
 
 
 _ORDERS = ("sc", "acq_rel", "acquire", "release")
-_SCOPES = ("cta", "cluster", "gpu", "sys")
 _PROXIES = (
     "alias",
     "async",
@@ -164,7 +164,7 @@ def membar(op: Op) -> Step:
     if op.flag("proxy"):
         return _fence(op, "proxy." + _proxy(op))
     level = op.choice(["cta", "gl", "sys"])
-    return _fence(op, "sc." + {"gl": "gpu"}.get(level, level))
+    return _order(op, "sc", {"gl": "gpu"}.get(level, level))
 
 
 @table.step("fence")
@@ -178,7 +178,11 @@ def fence(op: Op) -> Step:
         return _fence(op, "mbarrier_init")
     order = op.choice(_ORDERS, "acq_rel")
     restricted = op.flag("sync_restrict::shared::cta", "sync_restrict::shared::cluster")
-    scope = op.choice(_SCOPES, "cluster" if restricted else None)
+    return _order(op, order, op.choice(LEVELS, "cluster" if restricted else None))
+
+
+def _order(op: Op, order: str, scope: str) -> Step:
+    op.code.levels.add(LEVELS[scope])
     return _fence(op, f"{order}.{scope}")
 
 

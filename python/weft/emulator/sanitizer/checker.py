@@ -1,14 +1,14 @@
 """The sanitizer of a wave: hears its events and compares them with what the threads may rely on."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from weft.emulator.errors import Fault, Thread
-from weft.emulator.memory import Access
+from weft.emulator.memory import CLUSTER, CTA, LEVELS, Access
 from weft.emulator.program import Program
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
 from weft.emulator.sanitizer.dataflow import ignored_waits
@@ -16,6 +16,7 @@ from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.global_races import GlobalMemory, GlobalRaces
 from weft.emulator.sanitizer.launch_before import LaunchBefore
 from weft.emulator.sanitizer.mbarrier_uses import MbarrierUses
+from weft.emulator.sanitizer.orders import Orders
 from weft.emulator.sanitizer.races import Races
 from weft.emulator.sanitizer.register_pool import RegisterPool
 from weft.emulator.sanitizer.registers import RegisterState
@@ -24,8 +25,8 @@ from weft.emulator.types import Bools
 from weft.emulator.watch import Offsets, Watch
 from weft.emulator.wave import Wave
 
-_FEW = 8
-_RELEASES = ("acq_rel.", "sc.", "release.")
+_ACQUIRES = {"acq_rel", "sc", "acquire"}
+_RELEASES = {"acq_rel", "sc", "release"}
 _COPIES = {f"cp.{unit}.bulk{tensor}" for unit in ("async", "reduce.async") for tensor in ("", ".tensor")}
 _OWN_PROXY = ("bulk", "st.async", "wgmma", "tcgen05")
 
@@ -36,6 +37,7 @@ class Kernel:
 
     `calls`: it has functions; `tensor_fences`: which of tcgen05.fence::before_thread_sync and
     ::after_thread_sync it has, since compilers that have none order tensor memory by barriers alone;
+    `levels` are the scopes of its accesses and fences that order others;
     `global_copies`: it has bulk copies, which may touch global memory;
     `most_registers` is what `.maxnreg` gives a thread; `ignored_waits` are the lines of waits for mbarriers
     whose result nothing reads.
@@ -44,6 +46,7 @@ class Kernel:
     calls: bool = False
     tensor_fences: frozenset[str] = frozenset()
     global_copies: bool = False
+    levels: frozenset[int] = frozenset(LEVELS.values())
     most_registers: int | None = None
     ignored_waits: frozenset[int] = frozenset()
 
@@ -55,8 +58,11 @@ class Kernel:
             kind for kind in ("before", "after") if f"tcgen05.fence::{kind}_thread_sync" in opcodes
         )
         most = program.entry.function.directives.get("maxnreg")
+        levels = frozenset(level for code in program.codes.values() for level in code.levels)
         registers = most[0] if most else None
-        return cls(len(program.codes) > 1, fences, bool(opcodes & _COPIES), registers, ignored_waits(program))
+        return cls(
+            len(program.codes) > 1, fences, bool(opcodes & _COPIES), levels, registers, ignored_waits(program)
+        )
 
 
 class Sanitizer(Watch):
@@ -74,20 +80,18 @@ class Sanitizer(Watch):
         memory: GlobalMemory | None = None,
     ) -> None:
         self.wave, self.findings = wave, findings
-        self.clocks = VectorClocks(wave.warps, kernel.tensor_fences, kernel.global_copies)
+        self.clocks = VectorClocks(wave.warps, kernel.tensor_fences, kernel.global_copies, kernel.levels)
         self.races = Races(wave, self.clocks, findings)
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
         self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory())
+        self.orders = Orders(wave, self.clocks, self.globals)
         self.mbarriers = MbarrierUses(wave, self.clocks, findings)
         self.pool = RegisterPool(wave, findings, kernel.most_registers)
         self.registers = wave.registers = RegisterState(wave, self.clocks, findings)
         dependent = wave.launch.dependent
         self.launch_before = LaunchBefore(wave, self.clocks, findings) if dependent else None
-        self._locations: dict[Hashable, Clocks] = {}
         self._barriers: dict[tuple[int, int], tuple[Clocks, Clocks]] = {}
         self._came: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
-        self._made_visible: dict[int, Clocks] = {}
-        self._released: dict[int, Clocks] = {}  # by a fence of any scope, for threads of the same CTA
         self._ended: Bools = np.zeros(len(wave.cta_numbers), np.bool_)
         self._local: Bools = np.zeros((0, 0), np.bool_)
         self._calls = kernel.calls
@@ -100,60 +104,30 @@ class Sanitizer(Watch):
     def access(self, access: Access) -> None:
         if self.launch_before is not None and access.space == "global" and access.segment.of_others:
             self.launch_before.access(access)
-        if access.kind == "atomic" or self.wave.memory.strong:
-            self._synchronise(access)
+        order = self.wave.memory.order
+        level = 0 if order is None else order.level
+        if order is not None:
+            self.orders.reads(access, order)
         if access.segment is self.wave.memory.shared:
             if self._ended.any():
                 self._access_ended(access)
-            if access.kind == "async":
-                self.races.copy(access)
-            elif access.kind == "load":
-                self.races.load(access)
-            elif access.kind != "st.async":
-                self.races.store(access, access.kind == "atomic" or self.wave.memory.strong)
-            if access.kind == "atomic" or self.wave.memory.strong:
-                self._publish(access)
+            with self.orders.meeting(access, order) if order is not None else nullcontext():
+                self._access_shared(access, level)
         elif access.segment is self.wave.memory.local:
             self._access_local(access)
         elif access.space == "global":
-            self.globals.access(access, self.wave.memory.strong)
-            if access.kind == "atomic" or self.wave.memory.strong:
-                self._publish(access)
+            with self.orders.meeting(access, order) if order is not None else nullcontext():
+                self.globals.access(access, level)
+        if order is not None:
+            self.orders.writes(access, order)
 
-    def _keys(self, access: Access) -> list[tuple[Hashable, Rows]]:
-        """The places of an access with the warps at each; one key stands for all where they are many."""
-        lanes = access.lanes
-        rows = np.repeat(lanes.row_numbers()[:, None], 32, axis=1)
-        places = access.places
-        if lanes.mask is not None:
-            rows, places = rows[lanes.mask], places[lanes.mask]
-        distinct = np.unique(places)
-        if len(distinct) > _FEW:
-            return [("many", np.unique(rows))]
-        name = access.segment.base
-        return [((name, int(place)), np.unique(rows[places == place])) for place in distinct]
-
-    def _synchronise(self, access: Access) -> None:
-        """An access that may order others: whoever was here before it, has happened before."""
-        for key, rows in self._keys(access):
-            wanted = [key, "many"] if key != "many" else list(self._locations)
-            for name in wanted:
-                if name in self._locations:
-                    self.clocks.acquire(rows, self._locations[name])
-                if access.space == "global":
-                    self.globals.acquire(name, rows)
-            if access.kind == "atomic":
-                # Those of one instruction take effect one after the other.
-                for before, row in pairwise(rows.tolist()):
-                    self.clocks.acquire(np.array([row]), self.clocks.of(np.array([before])))
-
-    def _publish(self, access: Access) -> None:
-        for key, rows in self._keys(access):
-            clock = self._locations.get(key)
-            clock = self.clocks.release(rows, self.clocks.empty() if clock is None else clock)
-            self._locations[key] = clock
-            if access.space == "global":
-                self.globals.publish(key, clock)
+    def _access_shared(self, access: Access, level: int) -> None:
+        if access.kind == "async":
+            self.races.copy(access)
+        elif access.kind == "load":
+            self.races.load(access)
+        elif access.kind != "st.async":
+            self.races.store(access, level)
 
     def _access_local(self, access: Access) -> None:
         """A thread's own memory: only whether it was written, and not where calls hand it around.
@@ -287,13 +261,13 @@ class Sanitizer(Watch):
 
     def came_relaxed(self, barrier: object, threads: Bools) -> None:
         clock = self._came.get(barrier, self.clocks.empty())
-        self._came[barrier] = self._relaxed(clock, rows_of(threads), self._made_visible)
+        self._came[barrier] = self._relaxed(clock, rows_of(threads), CLUSTER)
 
-    def _relaxed(self, clock: Clocks, rows: Rows, visible: Mapping[int, Clocks]) -> Clocks:
-        """`clock` after arrivals of warps that pass on only what is `visible`."""
+    def _relaxed(self, clock: Clocks, rows: Rows, level: int) -> Clocks:
+        """`clock` after relaxed arrivals of warps at a barrier as far as that."""
         for row in rows.tolist():
-            if row in visible:
-                clock = np.maximum(self.clocks.fitted(clock), self.clocks.fitted(visible[row]))
+            if (released := self.orders.released(row, level)) is not None:
+                clock = self.clocks.joined(clock, released)
         return clock
 
     def passed(self, barrier: object, threads: Bools) -> None:
@@ -317,18 +291,25 @@ class Sanitizer(Watch):
             self._barriers[key] = self.clocks.empty(), np.maximum(*both)
             column = self.clocks.column(("mbarrier", *key))
             self.clocks.times[column] += 1
-        elif event == "observe" and threads is not None:
-            rows = rows_of(threads)
-            self._use(key, rows, line)
-            for row in rows.tolist():
-                if line in self._ignored_waits:
-                    self._ignored.setdefault((row, key), line)
-                else:
-                    self._ignored.pop((row, key), None)  # it only asked ahead
-            self.clocks.acquire(rows, self._of(key)[1])
-            column = self.clocks.column(("mbarrier", *key))
-            for row in rows.tolist():
-                self.clocks.learn(row, column, self.clocks.times[column])
+        elif event in ("observe", "observe_relaxed") and threads is not None:
+            self._observe(key, rows_of(threads), line, relaxed=event == "observe_relaxed")
+
+    def _observe(self, key: tuple[int, int], rows: Rows, line: int, *, relaxed: bool) -> None:
+        self._use(key, rows, line)
+        for row in rows.tolist():
+            if line in self._ignored_waits:
+                self._ignored.setdefault((row, key), line)
+            else:
+                self._ignored.pop((row, key), None)  # it only asked ahead
+        column = self.clocks.column(("mbarrier", *key))
+        done = self.clocks.joined(self._of(key)[1], self.clocks.empty())
+        done[0, column] = max(int(done[0, column]), self.clocks.times[column])
+        if not relaxed:
+            self.clocks.acquire(rows, done)
+            return
+        for row in rows.tolist():
+            near = self.wave.cta_of_row[row] == key[0]
+            self.clocks.read(np.array([row]), CTA if near else CLUSTER, done)
 
     def _of(self, key: tuple[int, int]) -> tuple[Clocks, Clocks]:
         found = self._barriers.get(key)
@@ -338,8 +319,8 @@ class Sanitizer(Watch):
         pending, done = self._of(key)
         if relaxed:
             near = self.wave.cta_of_row[rows] == key[0]
-            pending = self._relaxed(pending, rows[near], self._released)
-            pending = self._relaxed(pending, rows[~near], self._made_visible)
+            pending = self._relaxed(pending, rows[near], CTA)
+            pending = self._relaxed(pending, rows[~near], CLUSTER)
         else:
             pending = self.clocks.release(rows, pending)
         self._barriers[key] = pending, done
@@ -408,19 +389,19 @@ class Sanitizer(Watch):
             self.registers.fence(rows)
         elif kind.startswith("tcgen05::") and self.clocks.tensor_fences:
             self.clocks.fence_tensor(rows, before=kind == "tcgen05::before_thread_sync")
-        released = kind.startswith(_RELEASES)
-        strong = released and not kind.endswith(".cta")
-        if strong or kind == "mbarrier_init" or kind.startswith("proxy.async"):
+        words = kind.split(".")
+        level, acquires, releases = LEVELS.get(words[-1], 0), _ACQUIRES & {*words}, _RELEASES & {*words}
+        if level and acquires:
+            self.clocks.catch_up(rows, level)
+        if (level > CTA and releases) or kind == "mbarrier_init" or kind.startswith("proxy.async"):
             self.mbarriers.fence(rows)
         if kind == "mbarrier_init":
             for row in rows.tolist():
-                before = self._made_visible.get(row, self.clocks.empty())
-                self._made_visible[row] = self.mbarriers.inits(row, before)
-        if released:
-            known = {row: self.clocks.of(np.array([row])) for row in rows.tolist()}
-            self._released |= known
-            self._made_visible |= known if strong else {}
-            self.clocks.step(rows)
+                before = self.orders.released(row, CLUSTER)
+                inits = self.mbarriers.inits(row, self.clocks.empty() if before is None else before)
+                self.orders.show(row, CLUSTER, inits)
+        if level and releases:
+            self.orders.release(rows, level)
 
     def divergence(self, name: str, threads: Bools, line: int) -> None:
         rows = rows_of(threads)

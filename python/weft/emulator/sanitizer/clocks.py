@@ -5,6 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.memory import CLUSTER, CTA, GPU, LEVELS
 from weft.emulator.types import Bools
 
 Rows = npt.NDArray[np.intp]
@@ -27,11 +28,17 @@ class VectorClocks:
     on its own. All layers are joined together wherever threads synchronise. With `tensor_fences` there is
     one more, of what was followed by tcgen05.fence::before_thread_sync; `met` is what of that a warp itself
     has received before a tcgen05.fence::after_thread_sync. With `global_copies` there are two of what bulk
-    copies see of global memory: as data, and as tensor maps.
+    copies see of global memory: as data, and as tensor maps. With `levels`, the scopes of accesses and
+    fences, there are more of what a warp has read relaxed, which a fence of a scope acquires: one for all
+    scopes where these are the GPU's.
     """
 
     def __init__(
-        self, warps: int, tensor_fences: frozenset[str] = frozenset(), global_copies: bool = False
+        self,
+        warps: int,
+        tensor_fences: frozenset[str] = frozenset(),
+        global_copies: bool = False,
+        levels: frozenset[int] = frozenset(LEVELS.values()),
     ) -> None:
         self.warps = warps
         self.width = warps
@@ -39,6 +46,11 @@ class VectorClocks:
         self.layers = 2 + self.tensor_fences + 2 * global_copies
         self._published = 2 if "before" in tensor_fences else 0
         self._seen = (0, self.layers - 2, self.layers - 1) if global_copies else (0, 0, 0)
+        self._not_read = self.layers
+        self.levels = () if not levels else (GPU,) if levels == {GPU} else (CTA, CLUSTER, GPU)
+        """The scopes that differ in what fences acquire."""
+        self._read = {level: self.layers + at for at, level in enumerate(self.levels)}
+        self.layers += len(self.levels)
         self._both: Clocks = np.zeros((self.layers, warps, warps + _ROOM), np.int32)
         self.met: Clocks = np.zeros((warps, warps + _ROOM), np.int32)
         every = np.arange(warps)
@@ -99,6 +111,28 @@ class VectorClocks:
         """The warps get to know what `clock` does."""
         self._both[:, rows] = np.maximum(self._both[:, rows], self.fitted(clock)[:, None])
 
+    def read(self, rows: Rows, level: int, clock: Clocks) -> None:
+        """The warps have seen relaxed what follows `clock`, which a fence of at least `level` acquires."""
+        new = self.fitted(clock)
+        self._both[1 : self._not_read, rows] = np.maximum(
+            self._both[1 : self._not_read, rows], new[1 : self._not_read, None]
+        )
+        for to in self.levels:
+            if to >= level:
+                layer = self._read[to]
+                self._both[layer, rows] = np.maximum(self._both[layer, rows], np.maximum(new[0], new[layer]))
+
+    def with_read(self, rows: Rows, level: int) -> Clocks:
+        """What warps know, once a fence of that scope has acquired what they have read relaxed."""
+        known: Clocks = self._both[0, rows]
+        if self.levels:
+            np.maximum(known, self._both[self._read[level], rows], out=known)
+        return known
+
+    def catch_up(self, rows: Rows, level: int) -> None:
+        """A fence of that scope acquires what the warps have read relaxed."""
+        self._both[0, rows] = self.with_read(rows, level)
+
     def join(self, arrived: Rows, released: Rows) -> None:
         """What `arrived` did happens before what `released` do next."""
         joined = self._both[:, arrived].max(axis=1, keepdims=True)
@@ -141,6 +175,11 @@ class VectorClocks:
     def learn(self, row: int, column: int, time: int) -> None:
         """A warp gets to know that a unit is done up to a time."""
         self._both[0, row, column] = max(int(self._both[0, row, column]), time)
+
+    def joined(self, first: Clocks, second: Clocks) -> Clocks:
+        """What either of two clocks knows, as a new one."""
+        joined: Clocks = np.maximum(self.fitted(first), self.fitted(second))
+        return joined
 
     def fitted(self, clock: Clocks) -> Clocks:
         """A clock with all columns that there are by now."""

@@ -5,8 +5,8 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory import Access, Segment
-from weft.emulator.sanitizer.clocks import DATA, MAPS, Clocks, Rows, VectorClocks
+from weft.emulator.memory import GPU, Access, Segment
+from weft.emulator.sanitizer.clocks import DATA, MAPS, Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.races import changes, disagree
 from weft.emulator.sanitizer.shadow import Granules, Index, Times
@@ -22,7 +22,7 @@ _COLUMN = (1 << _COLUMN_BITS) - 1
 
 class GlobalShadow(Granules):
     """The last write of each granule and the last reads of two CTAs: whose (wave and column of its clocks),
-    at what time, 0 for never, and at what line, negative where atomically.
+    at what time, 0 for never, and at what line; `level` is the scope of the write, 0 of a weak one.
     """
 
     def __init__(self, size: int) -> None:
@@ -30,11 +30,12 @@ class GlobalShadow(Granules):
         self.who: npt.NDArray[np.int64] = np.zeros((3, self.count), np.int64)
         self.time: Times = np.zeros((3, self.count), np.int32)
         self.line: Times = np.zeros((3, self.count), np.int32)
+        self.level: npt.NDArray[np.int8] = np.zeros(self.count, np.int8)
         self.is_written = False
 
     def repeat(self, times: int) -> None:
         self.who, self.time = np.repeat(self.who, times, axis=1), np.repeat(self.time, times, axis=1)
-        self.line = np.repeat(self.line, times, axis=1)
+        self.line, self.level = np.repeat(self.line, times, axis=1), np.repeat(self.level, times)
 
 
 class GlobalMemory:
@@ -68,8 +69,9 @@ class GlobalRaces:
 
     # What orders
 
-    def acquire(self, key: Hashable, rows: Rows) -> None:
-        """Warps come after those of other waves that were at a place before."""
+    def published(self, key: Hashable) -> Clocks | None:
+        """A clock that knows what other waves have released at a place; None where they haven't."""
+        found: Clocks | None = None
         for other, clock in self.memory.locations.get(key, {}).items():
             if other == self._index:
                 continue
@@ -79,11 +81,12 @@ class GlobalRaces:
                 taken.append(clock)
             elif taken[-1].shape != clock.shape or (clock > taken[-1]).any():
                 taken.append(_joined(taken[-1], clock))
-            for row in rows.tolist():
-                self.clocks.learn(row, column, len(taken))
+            found = self.clocks.fitted(self.clocks.empty() if found is None else found)
+            found[0, column] = len(taken)
+        return found
 
     def publish(self, key: Hashable, clock: Clocks) -> None:
-        """Warps of this wave with that clock were at a place, and what they know of other waves with them."""
+        """Warps of this wave have released a clock at a place, and what it knows of other waves with it."""
         here = self.memory.locations.setdefault(key, {})
         here[self._index] = self.clocks.of_global(clock)
         for other, taken in self._snapshots.items():
@@ -103,37 +106,39 @@ class GlobalRaces:
 
     # Accesses of threads
 
-    def access(self, access: Access, strong: bool) -> None:
-        """Threads touch global memory; `strong` accesses may meet others of their kind."""
+    def access(self, access: Access, level: int) -> None:
+        """Threads touch global memory; `level` is the scope of what isn't weak, 0 of what is."""
         shadow = self.memory.shadow(access.segment)
         places, rows = _flat(access)
         if access.segment.filled is not None:
             self._fill(access, access.segment.filled, places)
         index, count = shadow.elements(places, access.width)
         rows = rows if count == 1 else np.repeat(rows, count)
-        atomic = strong or access.kind == "atomic"
         if access.kind == "load":
             used = self._looked_at(access)[access.lanes.enabled()]
             if not used.all():
                 index, rows = index[np.repeat(used, count)], rows[np.repeat(used, count)]
             if shadow.is_written:
-                self._after(shadow, 0, access, index, rows, count, atomic)
-            if access.segment.writable and not strong:
+                self._after(shadow, 0, access, index, rows, count, level)
+            if access.segment.writable and not level:
                 self._read(shadow, index, self._who(rows), self.clocks.known[rows, rows], access.line)
             return
-        changed = None if atomic else np.repeat(changes(access, self.wave), count)
-        for slot in range(1 if atomic else 3):
+        changed = None if level else np.repeat(changes(access, self.wave), count)
+        for slot in range(1 if level else 3):
             if slot or shadow.is_written:
-                self._after(shadow, slot, access, index, rows, count, atomic, changed)
+                self._after(shadow, slot, access, index, rows, count, level, changed)
         who = self._who(rows)
         shadow.who[0, index], shadow.time[0, index] = who, self.clocks.known[rows, rows]
-        shadow.line[0, index], shadow.is_written = -access.line if atomic else access.line, True
-        if not atomic and len(rows) and rows[0] != rows[-1]:
+        shadow.line[0, index], shadow.level[index], shadow.is_written = access.line, level, True
+        if level < GPU and len(rows) and rows[0] != rows[-1]:
             mixed: Bools = shadow.who[0, index] != who
-            if mixed.any():
+            if mixed.any() and level:
+                mixed &= self.wave.distances(rows, shadow.who[0, index] & _COLUMN) >= level
+            elif mixed.any():
                 mixed &= np.repeat(disagree(access, self.wave), count)
             if mixed.any():
-                self._tell_access("is written by two warps at once", access, mixed, count)
+                alone = ", whose scopes leave out the other" if level else ""
+                self._tell_access(f"is written by two warps at once{alone}", access, mixed, count)
 
     def _looked_at(self, access: Access) -> Bools:
         """The lanes that count: for those that a mask leaves out, compilers load from where a matrix begins,
@@ -226,22 +231,36 @@ class GlobalRaces:
         index: Index,
         rows: Index,
         count: int,
-        atomic: bool,
+        level: int,
         changed: Bools | None = None,
     ) -> None:
         late = self._late(shadow, slot, index, rows)
         if late is None:
             return
-        if atomic:
-            late &= shadow.line[slot, index] > 0
+        if level:
+            late &= ~self._may_meet(shadow, index, rows, level)
         if changed is not None:
             late &= changed
         if late.any():
-            line = abs(int(shadow.line[slot, index[int(late.argmax())]]))
+            line = int(shadow.line[slot, index[int(late.argmax())]])
             done = "read" if access.kind == "load" else "written"
             before = "written" if slot == 0 else "read"
             what = f"is {done}, and {before} at line {line} with nothing that orders them"
             self._tell_access(what, access, late, count)
+
+    def _may_meet(self, shadow: GlobalShadow, index: Index, rows: Index, level: int) -> Bools:
+        """Where an access of a scope and the last write take in each other's threads."""
+        common = np.minimum(shadow.level[index], level)
+        far = np.zeros(len(index), np.int8)
+        small = np.flatnonzero(common < GPU)
+        if len(small):
+            wave, column = shadow.who[0, index[small]] >> _COLUMN_BITS, shadow.who[0, index[small]] & _COLUMN
+            here = (wave == self._index) & (column < self.wave.warps)
+            far[small] = np.where(
+                here, self.wave.distances(rows[small], np.where(here, column, 0)), 2 * (wave != self._index)
+            )
+        meet: Bools = common > far
+        return meet
 
     def _tell_access(self, what: str, access: Access, bad: Bools, count: int) -> None:
         at = int(np.flatnonzero(self._looked_at(access))[int(bad.argmax()) // count])
@@ -287,10 +306,10 @@ class GlobalRaces:
             # Lanes of a warp may all ask for the same copy.
             late &= shadow.who[slot, index] != column | self._index << _COLUMN_BITS
             if kind == "reduce":
-                late &= shadow.line[slot, index] > 0
+                late &= shadow.level[index] < GPU
             if late.any():
                 first = int(late.argmax())
-                before, at = "written" if slot == 0 else "read", abs(int(shadow.line[slot, index[first]]))
+                before, at = "written" if slot == 0 else "read", int(shadow.line[slot, index[first]])
                 done = "read" if kind == "load" else "written"
                 what = f"is {done}, and {before} at line {at} with nothing that orders them"
                 address = segment.base + int(index[first]) * shadow.granule
@@ -301,7 +320,8 @@ class GlobalRaces:
                 self._read(shadow, index, np.full(len(index), who), np.int32(time), line)
             return
         shadow.who[0, index], shadow.time[0, index] = who, time
-        shadow.line[0, index], shadow.is_written = -line if kind == "reduce" else line, True
+        shadow.line[0, index], shadow.is_written = line, True
+        shadow.level[index] = GPU if kind == "reduce" else 0
 
     def map(self, row: int, address: int, line: int) -> None:
         """The unit reads a tensor map for a warp."""
@@ -345,7 +365,7 @@ class GlobalRaces:
         if not hidden.any():
             return
         first, count = int(index[hidden.argmax()]), int(np.count_nonzero(hidden))
-        address, since = segment.base + first * shadow.granule, abs(int(shadow.line[0, first]))
+        address, since = segment.base + first * shadow.granule, int(shadow.line[0, first])
         done = {"load": "read", "map": "read as a tensor map"}.get(kind, "overwritten")
         fence = "fence.proxy.tensormap::generic.acquire" if kind == "map" else "fence.proxy.async"
         message = f"global memory at 0x{address:x} is {done} with no {fence} since its write at line {since}"

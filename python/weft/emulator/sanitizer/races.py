@@ -54,13 +54,15 @@ class Races:
         shadow.reads[index, self._rank[rows]] = self.clocks.known[rows, rows]
         shadow.read_line[index] = access.line
 
-    def store(self, access: Access, ordered: bool) -> None:
-        """Threads write: the last write and all reads must have happened before; `ordered`: atomically."""
+    def store(self, access: Access, level: int) -> None:
+        """Threads write: the last write and all reads must have happened before. `level`: the scope of what
+        isn't weak, 0 of what is.
+        """
         index, rows, count = self._elements(access)
         bad = self._after_write(index, rows)
         if bad is not None:
             bad = bad & (self.shadow.written[index] != NEVER)
-            if not ordered and bad.any():
+            if not level and bad.any():
                 bad = bad & np.repeat(changes(access, self.wave), count)
             if bad.any():
                 self._blame_write(access, index, bad, count, "written")
@@ -72,12 +74,15 @@ class Races:
             shadow.writer[index] = rows
             shadow.written[index] = self.clocks.known[rows, rows]
         shadow.write_line[index] = access.line
-        if not (ordered or self.wave.memory.by_unit) and len(rows) and rows[0] != rows[-1]:
+        if not self.wave.memory.by_unit and len(rows) and rows[0] != rows[-1]:
             mixed = shadow.writer[index] != rows
-            if mixed.any():
+            if mixed.any() and level:
+                mixed &= self.wave.distances(rows, shadow.writer[index]) >= level
+            elif mixed.any():
                 mixed &= np.repeat(disagree(access, self.wave), count)
             if mixed.any():
-                self._tell("shared-race", "is written by two warps at once", access, mixed, count)
+                alone = ", whose scopes leave out the other" if level else ""
+                self._tell("shared-race", f"is written by two warps at once{alone}", access, mixed, count)
 
     def _by_unit(self, index: Index, rows: Rows) -> None:
         """The unit that allocates tensor memory writes for warps, which go on when it has."""

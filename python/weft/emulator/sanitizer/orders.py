@@ -1,0 +1,199 @@
+"""What accesses and fences order: atomic, acquire, release, relaxed and volatile, each with its scope.
+
+An acquire takes over what a release at the same place passed on before. A relaxed access orders nothing by
+itself: it passes on what a fence before it released, and what it reads is acquired by a fence after it. Two
+such accesses order threads, or may meet without a race, where the scope of each takes in the other's thread.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.memory import CTA, GPU, Access, Order
+from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
+from weft.emulator.sanitizer.global_races import GlobalRaces
+from weft.emulator.wave import Wave
+
+Times = npt.NDArray[np.intp]
+
+_FEW = 8
+_MANY = "many"
+"""The name of all places of an access that has more than a few."""
+
+
+class _Place:
+    """What was released at a place: to all by a scope that takes in all, and by each CTA at each level."""
+
+    def __init__(self) -> None:
+        self.far: Clocks | None = None
+        self.near: dict[int, dict[int, Clocks]] = {}
+
+
+class Orders:
+    """Those of a wave."""
+
+    def __init__(self, wave: Wave, clocks: VectorClocks, races: GlobalRaces) -> None:
+        self.wave, self.clocks, self.globals = wave, clocks, races
+        self._levels = clocks.levels
+        self._scoped = len(clocks.levels) > 1
+        self._places: dict[Hashable, _Place] = {}
+        self._met: dict[Hashable, tuple[Times, Times]] = {}
+        self._released: dict[int, dict[int, Clocks]] = {level: {} for level in range(CTA, GPU + 1)}
+
+    # Fences
+
+    def release(self, rows: Rows, level: int) -> None:
+        """A fence: relaxed accesses and arrivals after it pass on what the warps know now."""
+        for row in rows.tolist():
+            known = self.clocks.of(np.array([row]))
+            for to in range(CTA, level + 1):
+                self._released[to][row] = known
+        self.clocks.step(rows)
+
+    def show(self, row: int, level: int, clock: Clocks) -> None:
+        """Adds to what relaxed arrivals of a warp pass on to those of a scope."""
+        self._released[level][row] = clock
+
+    def released(self, row: int, level: int) -> Clocks | None:
+        """What relaxed operations of a warp pass on to those that are as far as `level`."""
+        return self._released[level].get(row)
+
+    # Accesses
+
+    def reads(self, access: Access, order: Order) -> None:
+        """Before an access: what was released where it reads."""
+        if access.kind == "store":
+            return
+        for key, rows in self._keys(access):
+            names = [key, _MANY] if key != _MANY else list(self._places)
+            # With smaller scopes, what each warp sees is its own.
+            for part in rows[:, None] if self._scoped else (rows,):
+                for level in self._fences_after(order):
+                    scope = min(level, order.level)
+                    for clock in self._seen(names, part, scope):
+                        self._take(part, level, order, clock)
+                    if scope == GPU and access.space == "global":
+                        for name in names:
+                            if (foreign := self.globals.published(name)) is not None:
+                                self._take(part, level, order, foreign)
+            if access.kind == "atomic" and len(rows) > 1:
+                self._one_after_the_other(rows, order)
+
+    def _fences_after(self, order: Order) -> Iterable[int]:
+        """The scopes of fences that may acquire what an access reads; an acquire needs none but its own."""
+        return (order.level,) if order.acquires else self._levels
+
+    def _seen(self, names: Iterable[Hashable], rows: Rows, level: int) -> Iterator[Clocks]:
+        """What accesses of a scope find released at places; with smaller scopes, `rows` is one warp."""
+        for name in names:
+            if (place := self._places.get(name)) is None:
+                continue
+            if level == GPU and place.far is not None:
+                yield place.far
+            if self._scoped:
+                for distance, cta in self._around(int(self.wave.cta_of_row[rows[0]]), level):
+                    for of, clock in place.near.get(cta, {}).items():
+                        if of > distance and not level == of == GPU:
+                            yield clock
+
+    def _around(self, cta: int, level: int) -> Iterator[tuple[int, int]]:
+        """A CTA and the others that what isn't released to the GPU may come from, and how far each is."""
+        yield 0, cta
+        if level > CTA:
+            yield from ((1, other) for other in self.wave.cluster_ctas(cta) if other != cta)
+
+    def _take(self, rows: Rows, level: int, order: Order, clock: Clocks) -> None:
+        if order.acquires:
+            self.clocks.acquire(rows, clock)
+        else:
+            self.clocks.read(rows, level, clock)
+
+    def _one_after_the_other(self, rows: Rows, order: Order) -> None:
+        """Warps whose atomic operations of one instruction meet at a place: each reads what those before it
+        have released.
+        """
+        released: dict[tuple[int, int], Clocks] = {}
+        for row in rows.tolist():
+            here, cta = np.array([row]), int(self.wave.cta_of_row[row])
+            for level in self._fences_after(order):
+                for (of, other), clock in released.items():
+                    first = self.wave.rows_of(other).start
+                    if min(of, level) > int(self.wave.distances(here, np.array([first]))[0]):
+                        self._take(here, level, order, clock)
+            for of, clock in self._passed_on(here, order):
+                key = of, cta if self._scoped else 0
+                released[key] = clock if key not in released else self.clocks.joined(released[key], clock)
+
+    def _passed_on(self, rows: Rows, order: Order) -> Iterator[tuple[int, Clocks]]:
+        """What an access of warps releases, and to which scope."""
+        if order.releases:
+            yield order.level, self.clocks.of(rows)
+            return
+        for level in self._levels:
+            for row in rows.tolist():
+                if (clock := self._released[level].get(row)) is not None:
+                    yield min(level, order.level), clock
+
+    def writes(self, access: Access, order: Order) -> None:
+        """After an access: what it releases where it writes."""
+        if access.kind == "load":
+            return
+        for key, rows in self._keys(access):
+            ctas = self.wave.cta_of_row[rows]
+            for cta in dict.fromkeys(ctas.tolist()) if self._scoped else (0,):
+                part = rows[ctas == cta] if self._scoped else rows
+                for level, clock in self._passed_on(part, order):
+                    self._add(access, key, cta, level, clock)
+            if order.releases:
+                self.clocks.step(rows)
+
+    def _add(self, access: Access, key: Hashable, cta: int, level: int, clock: Clocks) -> None:
+        place = self._places.setdefault(key, _Place())
+        if level == GPU:
+            place.far = clock if place.far is None else self.clocks.joined(place.far, clock)
+            if access.space == "global":
+                self.globals.publish(key, place.far)
+        if self._scoped:
+            near = place.near.setdefault(cta, {})
+            near[level] = clock if level not in near else self.clocks.joined(near[level], clock)
+
+    @contextmanager
+    def meeting(self, access: Access, order: Order) -> Iterator[None]:
+        """While an access is compared with earlier ones, its warps know what they have read relaxed, as it
+        comes from no cache of theirs; and in shared memory of accesses that it may meet without a race.
+        """
+        known, every = self.clocks.known, access.lanes.row_numbers()
+        before = known[every]
+        known[every] = self.clocks.with_read(every, order.level)
+        if access.space == "shared":
+            self._meet(access, order)
+        yield
+        known[every] = before
+
+    def _meet(self, access: Access, order: Order) -> None:
+        known, keys, all_warps = self.clocks.known, self._keys(access), np.arange(self.wave.warps)
+        for key, rows in keys:
+            for name in (key, _MANY) if key != _MANY else list(self._met):
+                if name in self._met:
+                    times, levels = self._met[name]
+                    far = self.wave.distances(rows[:, None], all_warps[None])
+                    seen = np.where(np.minimum(levels, order.level) > far, times, 0)
+                    known[rows, : self.wave.warps] = np.maximum(known[rows, : self.wave.warps], seen)
+        for key, rows in keys:
+            times, levels = self._met.setdefault(key, (np.zeros_like(all_warps), np.zeros_like(all_warps)))
+            times[rows], levels[rows] = known[rows, rows], order.level
+
+    def _keys(self, access: Access) -> list[tuple[Hashable, Rows]]:
+        """The places of an access with the warps at each; one key stands for all where they are many."""
+        lanes = access.lanes
+        rows = np.repeat(lanes.row_numbers()[:, None], 32, axis=1)
+        places = access.places
+        if lanes.mask is not None:
+            rows, places = rows[lanes.mask], places[lanes.mask]
+        distinct = np.unique(places)
+        if len(distinct) > _FEW:
+            return [(_MANY, np.unique(rows))]
+        name = access.segment.base
+        return [((name, int(place)), np.unique(rows[places == place])) for place in distinct]
