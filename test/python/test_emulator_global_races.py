@@ -154,6 +154,43 @@ def test_a_relaxed_load_acquires_at_a_fence(grid, fence, load, rules):
     assert sorted({f.rule for f in findings}) == rules
 
 
+COUNTED = """
+.visible .entry k(.param .u64 p) {{
+  .reg .b64 %l<4>; .reg .b32 %r<8>; .reg .pred %p<3>; .shared .align 4 .b32 last;
+  ld.param.u64 %l1, [p]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; setp.eq.u32 %p0, %r0, 0;
+  shl.b32 %r2, %r1, 6; add.u32 %r2, %r2, %r0; mul.wide.u32 %l2, %r2, 4; add.u64 %l2, %l2, %l1;
+  {before} st.global.u32 [%l2+64], %r2; {stored} bar.sync 0;
+  @!%p0 bra COUNTED;
+  {count}
+  atom.global.add.u32 %r3, [%l1], 1; st.shared.u32 [last], %r3;
+COUNTED:
+  bar.sync 0; ld.shared.u32 %r3, [last]; setp.ne.u32 %p1, %r3, 1; @%p1 bra DONE;
+  {read}
+  mul.wide.u32 %l3, %r0, 4; add.u64 %l3, %l3, %l1;
+  ld.global.u32 %r4, [%l3+64]; ld.global.u32 %r5, [%l3+320]; add.u32 %r4, %r4, %r5; 
+  st.global.u32 [%l3+1024], %r4;
+DONE: ret;
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("fences", "rules"),
+    [
+        ({"stored": "membar.gl;", "read": "membar.gl;"}, []),
+        ({"count": "membar.gl;", "read": "membar.gl;"}, []),
+        ({"read": "membar.gl;"}, ["global-race"]),
+        ({"before": "membar.gl;", "read": "membar.gl;"}, ["global-race"]),
+        ({"stored": "membar.cta;", "read": "membar.gl;"}, ["global-race"]),
+        ({"stored": "membar.gl;"}, ["global-race"]),
+    ],
+)
+def test_a_fence_before_a_barrier_stands_for_those_after_it(fences, rules):
+    text = COUNTED.format(**dict.fromkeys(("before", "stored", "count", "read"), "") | fences)
+    words = np.zeros(1024, np.uint32)
+    found = module(text, "sm_80").launch("k", grid=2, block=64, args=[words]).findings
+    assert sorted({f.rule for f in found}) == rules
+
+
 @pytest.mark.parametrize(
     ("scope", "cluster", "rules"),
     [("cta", 2, ["global-race"]), ("cluster", 2, []), ("cluster", 1, ["global-race"]), ("gpu", 1, [])],

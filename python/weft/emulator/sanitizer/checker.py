@@ -252,6 +252,7 @@ class Sanitizer(Watch):
     def barrier(self, name: str, arrived: Bools, released: Bools, line: int) -> None:
         if name != "bar.warp.sync" and arrived.any():
             self.clocks.join(rows_of(arrived), rows_of(released))
+            self.orders.join(rows_of(arrived), rows_of(released))
 
     def came(self, barrier: object, threads: Bools) -> None:
         clock = self._came.get(barrier)

@@ -7,6 +7,7 @@ such accesses order threads, or may meet without a race, where the scope of each
 
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,18 @@ class Orders:
             for to in range(CTA, level + 1):
                 self._released[to][row] = known
         self.clocks.step(rows)
+
+    def join(self, arrived: Rows, released: Rows) -> None:
+        """A barrier: a fence before it stands for the warps after it, too.
+
+        CUDA's programs often fence in every thread, meet, and then let one of them count (PyTorch's
+        reductions): PTX asks that one for a fence of its own, hardware doesn't.
+        """
+        for known in self._released.values():
+            clocks = [known[row] for row in arrived.tolist() if row in known]
+            if clocks:
+                together = reduce(self.clocks.joined, clocks)
+                known.update(dict.fromkeys(released.tolist(), together))
 
     def show(self, row: int, level: int, clock: Clocks) -> None:
         """Adds to what relaxed arrivals of a warp pass on to those of a scope."""
