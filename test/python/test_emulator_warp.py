@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from emulator_ptx import module, run
 
+from weft import emulator
+
 FULL = 0xFFFFFFFF
 RNG = np.random.default_rng(0)
 VALUES = RNG.integers(0, 1 << 32, 96, np.uint64).astype(np.uint32)
@@ -156,3 +158,28 @@ def test_a_partly_filled_warp_takes_part_with_the_lanes_it_has():
     }"""
     module(text).launch("k", block=40, args=[out])
     assert out.tolist() == [sum(range(32))] * 32 + [sum(range(32, 40))] * 8
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "shfl.sync.bfly.b32 %r2, %r1, 1, 31, %r3;",
+        "vote.sync.any.pred %p2, %p1, %r3;",
+        "match.any.sync.b32 %r2, %r1, %r3;",
+        "redux.sync.max.u32 %r2, %r1, %r3;",
+        "elect.sync %r2|%p2, %r3;",
+        "bar.warp.sync %r3;",
+    ],
+)
+def test_a_lane_outside_its_own_member_mask_is_a_fault(line):
+    text = f"""
+    .visible .entry k() {{
+      .reg .pred %p<3>; .reg .b32 %r<4>; mov.u32 %r1, %tid.x; mov.u32 %r3, MASK; setp.lt.u32 %p1, %r1, 40;
+      @%p1 {line}
+      ret;
+    }}"""
+    module(text.replace("MASK", "-1"), "sm_90a").launch("k", block=32)
+    module(text.replace("MASK", "0xff").replace("%r1, 40", "%r1, 8"), "sm_90a").launch("k", block=64)
+    said = rf"{line.split('.')[0]}.*sync of lane 8 with a member mask without it, 0xff in thread \(8, 0, 0\)"
+    with pytest.raises(emulator.Fault, match=said):
+        module(text.replace("MASK", "0xff"), "sm_90a").launch("k", block=64)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft.emulator.errors import Fault
 from weft.emulator.lanes import WARP
 from weft.emulator.table import Collective, End
 from weft.emulator.types import Bools
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from weft.emulator.decode import FunctionCode
     from weft.emulator.groups import Group
     from weft.emulator.machine import Machine
+
+_LANES = np.arange(WARP, dtype=np.uint32)
 
 
 def jump(target: int) -> End:
@@ -55,10 +58,25 @@ def collective(made: Collective, after: int) -> End:
                 _tell_divergence(machine, group)
         if made.warpgroup and not machine.gather_warpgroups(group):
             return -1
+        if members is not None:
+            _check_members(machine, group, members)
         step(group.lanes)
         return after
 
     return End(run, (after,), made)
+
+
+def _check_members(machine: "Machine", group: "Group", members: int) -> None:
+    """PTX leaves undefined what a thread does that its own member mask leaves out."""
+    lanes = group.lanes
+    mask = lanes.read(members)
+    out: Bools = lanes.enabled() & (mask >> _LANES & np.uint32(1) == 0)
+    if out.any():
+        row, lane = divmod(int(out.argmax()), WARP)
+        thread = machine.wave.thread(int(lanes.row_numbers()[row]), lane)
+        block = machine.program.blocks[group.block]
+        what = f"{block.waits} of lane {lane} with a member mask without it, 0x{int(mask[row, lane]):x}"
+        raise Fault(what, block.line, thread)
 
 
 def together(machine: "Machine", group: "Group") -> bool:
