@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulator_ptx import HEAD
+from emulator_ptx import HEAD, module
 
 from weft import emulator
 from weft.emulator.sanitizer import RULES
@@ -498,3 +498,34 @@ def test_every_rule_is_in_the_documentation():
     text = (Path(__file__).parents[2] / "docs" / "emulator.md").read_text(encoding="utf-8")
     for rule, what in RULES.items():
         assert f"| `{rule}` | {what} |" in text
+
+
+ONE = """
+.visible .entry k(.param .u64 p) {{
+  .shared .align 4 .b32 s; .reg .pred %p<4>; .reg .b32 %r<6>; .reg .b64 %l1;
+  ld.param.u64 %l1, [p]; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 0; setp.lt.u32 %p3, %r1, 8;
+  {}
+  ret;
+}}"""
+STORED = "@%p1 st.shared.u32 [s], 0; bar.sync 0;"
+
+
+@pytest.mark.parametrize(
+    ("body", "rules"),
+    [
+        (f"{STORED} atom.shared.add.u32 %r2, [s], 1;", []),
+        ("atom.shared.add.u32 %r2, [s], 1;", ["uninitialised-shared"]),
+        ("red.shared.max.u32 [s], 1;", ["uninitialised-shared"]),
+        ("atom.shared.cas.b32 %r2, [s], 0, 1;", ["uninitialised-shared"]),
+        ("atom.shared.exch.b32 %r2, [s], 1; red.shared.add.u32 [s], 1;", []),
+        # A guard is read, too, whatever comes of it.
+        ("@%p2 mov.u32 %r2, 1;", ["uninitialised-register"]),
+        ("@!%p2 mov.u32 %r2, 1;", ["uninitialised-register"]),
+        ("@%p2 bra END; mov.u32 %r2, 1; END:", ["uninitialised-register"]),
+        ("@%p3 setp.eq.u32 %p2, %r1, 0; @%p2 mov.u32 %r2, 1;", ["uninitialised-register"]),
+        ("@%p3 setp.eq.u32 %p2, %r1, 0; @!%p3 bra END; @%p2 mov.u32 %r2, 1; END:", []),
+    ],
+)
+def test_what_nothing_wrote_is_found_in_atomics_and_guards(body, rules):
+    found = module(ONE.format(body), "sm_80").launch("k", block=64, args=[np.zeros(1, np.uint32)]).findings
+    assert sorted({finding.rule for finding in found}) == rules

@@ -100,12 +100,13 @@ LEVELS = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
 
 class Order(NamedTuple):
     """What an access that isn't weak orders: a relaxed one neither acquires nor releases. `level` is its
-    scope.
+    scope. `exchanges`: what was there before doesn't matter.
     """
 
     acquires: bool
     releases: bool
     level: int
+    exchanges: bool = False
 
 
 class Device:

@@ -76,6 +76,7 @@ def atomic(op: Op) -> Step:
     order = order_of(op, "relaxed")
     qualifiers(op)
     name = op.choice(_OPERATIONS)
+    exchanging = order and order._replace(exchanges=name == "exch")
     op.flag("noftz")
     space = state_space(op)
     count = int(op.choice(["v2", "v4", "v8"], "v1")[1:])
@@ -107,7 +108,7 @@ def atomic(op: Op) -> Step:
         if returns:
             give_way(lanes)
 
-    return in_order(run, order)
+    return in_order(run, exchanging)
 
 
 def apply(piece: Piece, update: Update, values: list[Array], old: Array) -> bool:

@@ -59,6 +59,11 @@ class Races:
         isn't weak, 0 of what is.
         """
         index, rows, count = self._elements(access)
+        order = self.wave.memory.order
+        if access.kind == "atomic" and order is not None and not order.exchanges:
+            never: Bools = self.shadow.written[index] == NEVER
+            if never.any():
+                self._tell("uninitialised-shared", "is read and was never written", access, never, count)
         bad = self._after_write(index, rows)
         if bad is not None:
             bad = bad & (self.shadow.written[index] != NEVER)

@@ -68,6 +68,7 @@ def _check(traffic: Traffic, what: Watched, program: Program) -> Step:
         if state is None:
             return
         if traffic.guard is not None:
+            state.unwritten(lanes, Traffic("@", traffic.line, traffic.guard[:1], (), None), what.unwritten)
             mask, count = lanes.guarded(*traffic.guard)
             if not count:
                 return
