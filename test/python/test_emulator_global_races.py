@@ -248,7 +248,7 @@ def test_a_finding_names_the_thread_that_did_it(reader):
     assert (found.rule, found.thread.tid) == ("uninitialised-global", (reader, 0, 0))
 
 
-@pytest.mark.parametrize(("lanes", "rules"), [(0, []), (1, ["global-race"]), (2, []), (16, [])])
+@pytest.mark.parametrize(("lanes", "rules"), [(0, []), (1, ["global-race"]), (2, []), (32, [])])
 def test_several_lanes_at_the_least_address_of_a_warp_are_masked(lanes, rules):
     """Block 1 reads words behind those that block 0 writes, some of its lanes the first of these, as loads of
     compilers do for lanes that a mask leaves out.
@@ -265,4 +265,24 @@ def test_several_lanes_at_the_least_address_of_a_warp_are_masked(lanes, rules):
     }"""
     words = np.zeros(256, np.uint32)
     report = module(text.replace("LANES", str(lanes)), "sm_90a").launch("k", grid=2, block=32, args=[words])
+    assert [f.rule for f in report.findings] == rules
+
+
+@pytest.mark.parametrize(
+    ("address", "rules"),
+    [("", ["global-race"]), ("selp.b64 %l2, %l2, %l1, %p1; add.u64 %l2, %l2, 8; add.u64 %l2, %l2, -8;", [])],
+)
+def test_a_word_that_a_whole_warp_reads_counts_where_its_address_is_no_choice(address, rules):
+    text = f"""
+    .visible .entry k(.param .u64 p) {{
+      .reg .b64 %l<3>; .reg .b32 %r<6>; .reg .pred %p<4>;
+      ld.param.u64 %l1, [p]; add.u64 %l2, %l1, 64; mov.u32 %r1, %ctaid.x;
+      setp.eq.u32 %p1, %r1, 1; @%p1 bra SECOND;
+      st.global.u32 [%l2], 7; ret;
+    SECOND:
+      {address}
+      ld.global.u32 %r4, [%l2]; ret;
+    }}"""
+    words = np.zeros(256, np.uint32)
+    report = module(text, "sm_90a").launch("k", grid=2, block=32, args=[words])
     assert [f.rule for f in report.findings] == rules

@@ -11,7 +11,7 @@ from weft.emulator.errors import Fault, Thread
 from weft.emulator.memory import CLUSTER, CTA, LEVELS, Access
 from weft.emulator.program import Program
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
-from weft.emulator.sanitizer.dataflow import ignored_waits
+from weft.emulator.sanitizer.dataflow import chosen_addresses, ignored_waits
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.global_races import GlobalMemory, GlobalRaces
 from weft.emulator.sanitizer.launch_before import LaunchBefore
@@ -40,7 +40,7 @@ class Kernel:
     `levels` are the scopes of its accesses and fences that order others;
     `global_copies`: it has bulk copies, which may touch global memory;
     `most_registers` is what `.maxnreg` gives a thread; `ignored_waits` are the lines of waits for mbarriers
-    whose result nothing reads.
+    whose result nothing reads, `chosen_addresses` those of loads that a mask may have a part in.
     """
 
     calls: bool = False
@@ -49,6 +49,7 @@ class Kernel:
     levels: frozenset[int] = frozenset(LEVELS.values())
     most_registers: int | None = None
     ignored_waits: frozenset[int] = frozenset()
+    chosen_addresses: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, program: Program) -> "Kernel":
@@ -61,7 +62,13 @@ class Kernel:
         levels = frozenset(level for code in program.codes.values() for level in code.levels)
         registers = most[0] if most else None
         return cls(
-            len(program.codes) > 1, fences, bool(opcodes & _COPIES), levels, registers, ignored_waits(program)
+            len(program.codes) > 1,
+            fences,
+            bool(opcodes & _COPIES),
+            levels,
+            registers,
+            ignored_waits(program),
+            chosen_addresses(program),
         )
 
 
@@ -83,7 +90,9 @@ class Sanitizer(Watch):
         self.clocks = VectorClocks(wave.warps, kernel.tensor_fences, kernel.global_copies, kernel.levels)
         self.races = Races(wave, self.clocks, findings)
         self.tensor = TensorMemory(wave, self.clocks, findings, kernel.tensor_fences)
-        self.globals = GlobalRaces(wave, self.clocks, findings, memory or GlobalMemory())
+        self.globals = GlobalRaces(
+            wave, self.clocks, findings, memory or GlobalMemory(), kernel.chosen_addresses
+        )
         self.orders = Orders(wave, self.clocks, self.globals)
         self.mbarriers = MbarrierUses(wave, self.clocks, findings)
         self.pool = RegisterPool(wave, findings, kernel.most_registers)

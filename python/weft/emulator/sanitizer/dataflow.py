@@ -1,5 +1,6 @@
 """Which registers a program may read before it has written them, told from its flow graph."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ from weft.emulator.program import Program, Traffic
 _WAITS = ("mbarrier.test_wait", "mbarrier.try_wait")
 LOAD = "tcgen05.ld"
 _LOADED = "tcgen05.wait::ld"
+_CHOICES = ("selp", "slct", "min", "max")
 _PICKS = ("prmt", "and", "lop3", "bfe", "bfi")
 
 
@@ -155,6 +157,29 @@ def ignored_waits(program: Program) -> frozenset[int]:
             result = block.traffic[-1].writes[0]
             if not _is_read(program, result, block.end.targets):
                 found.add(block.line)
+    return frozenset(found)
+
+
+def chosen_addresses(program: Program) -> frozenset[int]:
+    """The lines of loads whose address is chosen among several, or computed from one that was. Compilers
+    choose a legal address for the lanes that a mask leaves out.
+    """
+    readers: dict[int, list[Traffic]] = defaultdict(list)
+    waiting: list[int] = []
+    for block in program.blocks:
+        for traffic in block.traffic:
+            for slot in traffic.reads:
+                readers[slot].append(traffic)
+            if traffic.prefix in _CHOICES or traffic.guard is not None:
+                waiting += traffic.writes
+    seen, found = set(waiting), set[int]()
+    while waiting:
+        for traffic in readers[waiting.pop()]:
+            if traffic.prefix.startswith("ld"):
+                found.add(traffic.line)
+                continue
+            waiting += set(traffic.writes) - seen
+            seen.update(traffic.writes)
     return frozenset(found)
 
 

@@ -61,8 +61,16 @@ class GlobalRaces:
     has three layers: what is known, and what of that bulk copies see as DATA and as MAPS.
     """
 
-    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings, memory: GlobalMemory) -> None:
+    def __init__(
+        self,
+        wave: Wave,
+        clocks: VectorClocks,
+        findings: Findings,
+        memory: GlobalMemory,
+        chosen_addresses: frozenset[int],
+    ) -> None:
         self.wave, self.clocks, self.findings, self.memory = wave, clocks, findings, memory
+        self._chosen_addresses = chosen_addresses
         self._index = len(memory.warps)
         memory.warps.append(wave.warps)
         self._snapshots: dict[int, list[Clocks]] = {}
@@ -141,8 +149,9 @@ class GlobalRaces:
                 self._tell_access(f"is written by two warps at once{alone}", access, mixed, count)
 
     def _looked_at(self, access: Access) -> Bools:
-        """The lanes that count: for those that a mask leaves out, compilers load from where a matrix begins,
-        and ignore the value. So several lanes of a warp at its least address don't count.
+        """The lanes that count. For lanes that a mask leaves out, compilers load from where a matrix begins,
+        and ignore the value: so several lanes of a warp at its least address don't count. Where all lanes
+        are there, they count unless the address was chosen.
         """
         enabled = access.lanes.enabled()
         if access.kind != "load":
@@ -151,6 +160,8 @@ class GlobalRaces:
         least = places.min(axis=1, keepdims=True)
         masked: Bools = places == least
         several = np.count_nonzero(masked, axis=1) > 1
+        if access.line not in self._chosen_addresses:
+            several &= (enabled & ~masked).any(axis=1)
         if not several.any():
             return enabled
         counted: Bools = enabled & ~np.isin(places, np.unique(least[several]))
