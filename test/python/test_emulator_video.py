@@ -1,6 +1,7 @@
 """Selectors and masks of packed video instructions, which name lanes from the highest down."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -12,25 +13,25 @@ A, B, C = np.random.default_rng(1).integers(0, 1 << 32, (3, 32), np.uint32)
 
 
 @pytest.mark.parametrize(
-    ("lanes", "operands"),
+    ("lanes", "operands", "said"),
     [
-        (4, "%d0, %a0.b012, %a0, %a0"),
-        (4, "%d0, %a0, %a0.b01234, %a0"),
-        (4, "%d0, %a0, %a0.h0123, %a0"),
-        (4, "%d0.b02, %a0, %a0, %a0"),
-        (4, "%d0.b11, %a0, %a0, %a0"),
-        (4, "%d0.b4, %a0, %a0, %a0"),
-        (4, "%d0, %a0, %a0"),
-        (2, "%d0, %a0.h04, %a0, %a0"),
-        (2, "%d0, %a0, %a0.h012, %a0"),
-        (2, "%d0, %a0.b01, %a0, %a0"),
-        (2, "%d0.h01, %a0, %a0, %a0"),
-        (2, "%d0.h2, %a0, %a0, %a0"),
+        (4, "%d0, %a0.b012, %a0, %a0", "a selector must name 4 lanes of 0..7, got 012"),
+        (4, "%d0, %a0, %a0.b01234, %a0", "a selector must name 4 lanes of 0..7, got 01234"),
+        (4, "%d0, %a0, %a0.h0123, %a0", "h0123"),
+        (4, "%d0.b02, %a0, %a0, %a0", "a mask must name lanes of 0..3, the highest first, got 02"),
+        (4, "%d0.b11, %a0, %a0, %a0", "a mask must name lanes of 0..3, the highest first, got 11"),
+        (4, "%d0.b4, %a0, %a0, %a0", "a mask must name lanes of 0..3, the highest first, got 4"),
+        (4, "%d0, %a0, %a0", "operands"),
+        (2, "%d0, %a0.h04, %a0, %a0", "a selector must name 2 lanes of 0..3, got 04"),
+        (2, "%d0, %a0, %a0.h012, %a0", "a selector must name 2 lanes of 0..3, got 012"),
+        (2, "%d0, %a0.b01, %a0, %a0", "b01"),
+        (2, "%d0.h01, %a0, %a0, %a0", "a mask must name lanes of 0..1, the highest first, got 01"),
+        (2, "%d0.h2, %a0, %a0, %a0", "a mask must name lanes of 0..1, the highest first, got 2"),
     ],
 )
-def test_what_ptxas_refuses_is_refused(lanes, operands):
+def test_what_ptxas_refuses_is_refused(lanes, operands, said):
     run(f"vadd{lanes}.u32.u32.u32 %d0, %a0, %a0, %a0;", A, out=np.uint32)
-    with pytest.raises(emulator.PtxError):
+    with pytest.raises(emulator.PtxError, match=re.escape(said)):
         run(f"vadd{lanes}.u32.u32.u32 {operands};", A, out=np.uint32)
 
 

@@ -50,7 +50,10 @@ def packed(op: Op) -> Step:
     op.count(4)
     destination, named = _suffix(op, op.operand(0), lanes)
     if named != sorted(set(named)) or max(named, default=0) >= lanes:
-        op.fail(f"a mask names some of {lanes} lanes, the highest first", op.operand(0).place)
+        got = "".join(map(str, reversed(named)))
+        op.fail(
+            f"a mask must name lanes of 0..{lanes - 1}, the highest first, got {got}", op.operand(0).place
+        )
     mask = [not named or lane in named for lane in range(lanes)]
     operands, picks = zip(*(_picks(op, op.operand(i), lanes, i - 1) for i in (1, 2)), strict=True)
     low = -(1 << (bits - 1)) if out.kind == "s" else 0
@@ -83,7 +86,8 @@ def _picks(op: Op, operand: Operand, lanes: int, number: int) -> tuple[Operand, 
     """The register of a packed source, and which lanes of a (from 0) and b (after them) it takes."""
     register, named = _suffix(op, operand, lanes)
     if named and (len(named) != lanes or max(named) >= 2 * lanes):
-        op.fail(f"a selector picks {lanes} of {2 * lanes} lanes", operand.place)
+        got = "".join(map(str, reversed(named)))
+        op.fail(f"a selector must name {lanes} lanes of 0..{2 * lanes - 1}, got {got}", operand.place)
     return register, named or list(range(number * lanes, (number + 1) * lanes))
 
 
