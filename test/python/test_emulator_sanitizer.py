@@ -139,6 +139,14 @@ def test_a_flag_in_global_memory_orders():
     )
 
 
+@pytest.mark.parametrize(("operation", "rules"), [("add", ["uninitialised-global"]), ("exch", [])])
+def test_atomic_operations_on_unwritten_arrays(operation, rules):
+    text = kernel([f"atom.global.{operation}.b32 %r3, [%d0], 1;".replace("add.b32", "add.u32")])
+    array = emulator.Unwritten(np.zeros(8, np.uint32))
+    found = emulator.Module(text).launch("k", block=32, args=[array]).findings
+    assert [f.rule for f in found] == rules
+
+
 def test_atomics_are_no_race_and_a_plain_read_of_them_is():
     lines = [
         "setp.ne.u32 %p0, %r0, 0;",

@@ -170,7 +170,8 @@ class GlobalRaces:
     def _fill(self, access: Access, filled: Bools, places: Index) -> None:
         """What is read must have been written."""
         every = places[:, None] + np.arange(access.width)
-        if access.kind != "store":
+        order = self.wave.memory.order
+        if access.kind != "store" and not (order is not None and order.exchanges):
             empty: Bools = ~filled[every].all(axis=1)
             if empty.any():
                 at = int(np.flatnonzero(access.lanes.enabled())[int(empty.argmax())])
