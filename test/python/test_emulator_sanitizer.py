@@ -131,12 +131,12 @@ FLAG = [
 
 
 def test_a_flag_in_global_memory_orders():
-    check(
-        FLAG,
-        lambda lines: [line.replace(".release.cta", "").replace(".acquire.cta", "") for line in lines],
-        "shared-race",
-        "ld.shared",
-    )
+    assert run(kernel(FLAG)).findings == ()
+    plain = kernel([line.replace(".release.cta", "").replace(".acquire.cta", "") for line in FLAG])
+    assert [(f.rule, f.line) for f in run(plain).findings] == [
+        ("global-race", line_of(plain, "ld.global")),
+        ("shared-race", line_of(plain, "ld.shared")),
+    ]
 
 
 @pytest.mark.parametrize(("operation", "rules"), [("add", ["uninitialised-global"]), ("exch", [])])
