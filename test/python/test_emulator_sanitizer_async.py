@@ -1,5 +1,8 @@
 """What the sanitizer makes of events of asynchronous units, told to it one by one."""
 
+import random
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -154,6 +157,21 @@ def test_a_fence_after_a_relaxed_wait_needs_the_scope_of_the_mbarrier(fence, rul
     events.checker.fence(fence, events.threads(0), 11)
     events.touch(0, "load", 12)
     assert events.rules() == rules
+
+
+def test_what_is_in_a_queue_keeps_its_order_with_every_seed():
+    orders = set()
+    for seed in range(20):
+        wave, done = Events().wave, []
+        wave.random = random.Random(seed)
+        for number in range(4):
+            wave.later(partial(done.append, number), "queue" if number % 2 else None)
+        while wave.delayed:
+            wave.deliver()
+        assert sorted(done) == [0, 1, 2, 3]
+        assert done.index(1) < done.index(3)
+        orders.add(tuple(done))
+    assert len(orders) > 4
 
 
 def test_a_bulk_store_reads_what_a_fence_has_shown_to_it():

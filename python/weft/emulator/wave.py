@@ -130,7 +130,7 @@ class Wave:
         and for one that has completed a phase; None: none shall.
         """
         self.random: random.Random | None = None
-        self.delayed: list[Callable[[], None]] = []
+        self.delayed: list[tuple[object, Callable[[], None]]] = []
         self.cta_numbers: npt.NDArray[np.intp] = np.array(cta_numbers)
         self.warps = len(cta_numbers) * launch.warps
         self.cta_of_row: npt.NDArray[np.intp] = np.repeat(np.arange(len(cta_numbers)), launch.warps)
@@ -168,17 +168,21 @@ class Wave:
             regs[slot] = (base + np.uint64(offset)).astype(STORAGE[bits])
         return regs
 
-    def later(self, function: Callable[[], None]) -> None:
-        """What an asynchronous unit does when it has finished: now, with a seed at a random later turn."""
+    def later(self, function: Callable[[], None], queue: object = None) -> None:
+        """What an asynchronous unit does when it has finished: now, with a seed at a random later turn. What
+        is in the same queue keeps its order.
+        """
         if self.random is None:
             function()
         else:
-            self.delayed.append(function)
+            self.delayed.append((object() if queue is None else queue, function))
 
     def deliver(self) -> None:
         """Lets one operation that was put off take effect."""
         assert self.random is not None
-        self.delayed.pop(self.random.randrange(len(self.delayed)))()
+        queue = self.random.choice(self.delayed)[0]
+        first = next(at for at, each in enumerate(self.delayed) if each[0] == queue)
+        self.delayed.pop(first)[1]()
 
     def fails(self, line: int, turned: bool) -> bool:
         """Whether a wait for an mbarrier fails although its phase is complete."""

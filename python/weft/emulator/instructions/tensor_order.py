@@ -163,7 +163,9 @@ def _arrive(lanes: Lanes, ctas: tuple[int, ...], offset: int, told: Bools, line:
         for cta in ctas:
             wave.mbarriers.arrive(cta, offset, line, COMMIT, count, threads=threads)
 
-    wave.later(finish)
+    # What a thread issues is done in its order, and so are the commits.
+    row = int(lanes.row_numbers()[int(told.any(axis=1).argmax())])
+    wave.later(finish, ("tcgen05.commit", row))
 
 
 @table.collective("tcgen05.wait::ld", "tcgen05.wait::st")
