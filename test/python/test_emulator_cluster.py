@@ -159,7 +159,7 @@ def test_each_cluster_waits_for_its_own_threads(seed):
       xor.b32 %r8, %r2, 1; mapa.shared::cluster.u32 %r9, %r6, %r8;
       ld.shared::cluster.u32 %r10, [%r9];
       {SYNC}
-      st.global.u32 [%rd2], %r10;
+      st.relaxed.gpu.global.u32 [%rd2], %r10;
     """
     out, _ = launch(body, (6, 1, 1), (2, 1, 1), seed=seed)
     assert out.reshape(6, 32).tolist() == [[70 + (cta ^ 1)] * 32 for cta in range(6)]
