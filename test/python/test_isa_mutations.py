@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -188,6 +189,16 @@ def operands(family, ending, old, new):
     line = entry.line.replace(old, new)
     assert line != entry.line
     return mutations.Mutant(line, assembler.Entry(line, entry.registers, entry.read, entry.written), form, "")
+
+
+def test_complaints_about_a_librarys_text_are_of_no_line(monkeypatch):
+    """ptxas makes a text of its own of wmma.store, and counts the lines in that."""
+    monkeypatch.setattr(assembler, "KERNELS", 8)
+    form = next(form for form in FAMILIES["wmma.store"].table if form.ptx.endswith("row.m16n16k16.f16"))
+    right = assembler.Entry.of(form)
+    wrong = replace(right, line=right.line.replace("%b32_0", "%tid.x"))
+    found = assembler.assemble([*[right] * 40, wrong, *[right] * 20], "sm_75")
+    assert [at for at, complaint in enumerate(found) if complaint] == [40]
 
 
 # The command

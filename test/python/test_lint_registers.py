@@ -41,6 +41,18 @@ LDMATRIX = "ldmatrix.sync.aligned.m8n8.x1.shared.b16"
 MOVMATRIX = "movmatrix.sync.aligned.m8n8.trans.b16"
 SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n8k64.f32.e5m2.e4m3"
 WMMA_S4 = "wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32"
+WMMA = "wmma.mma.sync.aligned.row.col.m16n16k16"
+WMMA_LOAD = "wmma.load.c.sync.aligned.row.m16n16k16.f16"
+WMMA_STORE = "wmma.store.d.sync.aligned.row.m16n16k16"
+WMMA_TF32 = "wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32"
+DISCARDING = "{_, %b32_1, %b32_2, %b32_3}"
+EIGHT = f"{{{', '.join(f'%b32_{i}' for i in range(8))}}}"
+EIGHT_FLOATS = EIGHT.replace("b32", "f32")
+SEVEN_FLOATS = EIGHT_FLOATS.replace("%f32_0", "_")
+WITH_A_DOUBLE = EIGHT_FLOATS.replace("%f32_0", "1.0")
+F64_WIDE = "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64"
+THREE_DOUBLES = "{_, %f64_1, %f64_2, %f64_3}"
+FOUR_DOUBLES = "{%f64_0, %f64_1, %f64_2, %f64_3}"
 STORE = "tcgen05.st.sync.aligned.32x32b.x2.b32"
 
 # fmt: off
@@ -183,6 +195,23 @@ LINES = [
     ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", "register"),
     ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, %s32_9, 0;", None),
     ("sm_89", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", None),
+    # What ptxas makes of other instructions, which read the results.
+    ("sm_70", f"{WMMA_LOAD.replace('row', 'col')} {DISCARDING}, [%b64_0];", "register"),
+    ("sm_70", f"{WMMA_LOAD} {DISCARDING}, [%b64_0];", None),
+    ("sm_75", f"{WMMA_LOAD.replace('row', 'col')} {DISCARDING}, [%b64_0];", None),
+    ("sm_75", f"{WMMA}.f16.f16 {DISCARDING}, {EIGHT}, {EIGHT}, {A};", "register"),
+    ("sm_75", f"{WMMA}.f16.f32 {DISCARDING}, {EIGHT}, {EIGHT}, {EIGHT_FLOATS};", None),
+    ("sm_70", f"{WMMA}.f16.f16 {DISCARDING}, {EIGHT}, {EIGHT}, {A};", None),
+    ("sm_80", f"{WMMA}.f16.f16 {DISCARDING}, {EIGHT}, {EIGHT}, {A};", None),
+    ("sm_80", f"{WMMA_TF32} {SEVEN_FLOATS}, {A}, {A}, {EIGHT_FLOATS};", "register"),
+    ("sm_90a", f"{F64_WIDE} {THREE_DOUBLES}, {DOUBLES}, {{%f64_2}}, {FOUR_DOUBLES};", None),
+    ("sm_110", f"{F64_WIDE} {THREE_DOUBLES}, {DOUBLES}, {{%f64_2}}, {FOUR_DOUBLES};", "register"),
+    ("sm_110", f"{F64} {{_, %f64_1}}, {{%f64_0}}, {{%f64_1}}, {DOUBLES};", None),
+    ("sm_70", f"{WMMA_STORE}.f16 [%b64_0], {{%b32_0, %b32_1, %b32_2, %tid.x}};", None),
+    ("sm_80", f"{WMMA_STORE}.f16 [%b64_0], {{%b32_0, %b32_1, %b32_2, %tid.x}};", "register"),
+    ("sm_70", f"{WMMA_STORE}.f32 [%b64_0], {WITH_A_DOUBLE};", None),
+    ("sm_75", f"{WMMA_STORE}.f32 [%b64_0], {WITH_A_DOUBLE};", "register"),
+    ("sm_70", f"{WMMA_STORE.replace('row', 'col')}.f32 [%b64_0], {WITH_A_DOUBLE};", "register"),
     ("sm_110", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", "register"),
     ("sm_120", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", None),
     ("sm_121a", f"{FP8.replace('::ordered_metadata', '')} {D}, {A}, {A}, {D}, %f32_9, 0;", None),

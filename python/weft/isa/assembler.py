@@ -210,32 +210,40 @@ def _screen(
         chip,
     )
     first = _HEAD + 2
-    found = ((int(m["line"]) - first, m["text"]) for m in _COMPLAINT.finditer(log) if m["line"])
+    found = ((int(m["line"]) - first, m["text"]) for m in _ours(log) if m["line"])
     return {i: text for i, text in reversed(list(found)) if 0 <= i < len(entries)}
 
 
 _COMPLAINT = re.compile(
-    r"^ptxas (?:.*?, line (?P<line>\d+); )?(?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE
+    r"^ptxas (?:(?P<file>.*?), line (?P<line>\d+); )?(?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE
 )
 
 
 # ptxas makes library calls of some wmma; where there is no such function, its lines are another text's.
+_BUILTIN = "<builtin>"
 _LIBRARY = re.compile(r"Unknown symbol|Parsing error|formal parameter|requires call prototype")
 
 
 def _suspect(log: str) -> int | None:
     """The number of the kernel of the first complaint, if its line is this text's and not a library's."""
     first = _COMPLAINT.search(log)
-    line = int(first["line"] or 0) if first else 0
+    line = int(first["line"] or 0) if first and first["file"] != _BUILTIN else 0
     return (line - _HEAD - 1) // _LINES if line > _HEAD else None
+
+
+def _ours(log: str) -> Iterator[re.Match[str]]:
+    """The complaints up to the first that may be about a library's text."""
+    return takewhile(
+        lambda match: match["file"] != _BUILTIN and not _LIBRARY.search(match["text"]),
+        _COMPLAINT.finditer(log),
+    )
 
 
 def _complaints(log: str) -> Iterator[tuple[int, str]]:
     """The numbers of the kernels that ptxas complains about and why, their first complaint last; none from
     the first on that may be about a library's text.
     """
-    ours = list(takewhile(lambda match: not _LIBRARY.search(match["text"]), _COMPLAINT.finditer(log)))
-    for match in reversed(ours):
+    for match in reversed(list(_ours(log))):
         named = re.search(r"\bk(\d+)\b", match["text"])
         if match["line"] and int(match["line"]) > _HEAD:
             yield (int(match["line"]) - _HEAD - 1) // _LINES, match["text"]

@@ -48,6 +48,8 @@ _CONSTANTS = str.split("""
     %clock64 1+1 (1) !%pred_x0 [%b32_x0] {%b32_x0} {%b32_x0,%b32_x1} %v2_x0 %v4_x0
 """)
 
+_WORDS = str.split("_ _ _ 0 1 1.0 0f3F800000 0d3FF0000000000000 %tid.x %clock64")
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -268,6 +270,17 @@ def _relist(rng: random.Random, operands: list[str]) -> list[str]:
     return [*operands[:at], f"{{{', '.join(parts)}}}", *operands[at + 1 :]]
 
 
+def _reword(rng: random.Random, operands: list[str]) -> list[str]:
+    """One word of a list, or an operand that is none, by what is no register."""
+    at, word = rng.randrange(len(operands)) if operands else 0, rng.choice(_WORDS)
+    if not operands or not operands[at].startswith("{"):
+        return [*operands[:at], word, *operands[at + 1 :]]
+    parts = list(listed(operands[at]))
+    parts[rng.randrange(len(parts))] = word
+    return [*operands[:at], f"{{{', '.join(parts)}}}", *operands[at + 1 :]]
+
+
 _OPERAND_CHANGES: tuple[Callable[[random.Random, list[str]], list[str]], ...] = (
     *(_lose, _add, _swap, _exchange, _exchange, _retype, _retype, _rebracket, _relist, _relist),
+    *(_reword, _reword, _reword),
 )

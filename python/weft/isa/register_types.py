@@ -2,9 +2,10 @@
 operands is more than their type and for some of tcgen05's is less.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from weft.isa.chips import since
+from weft.isa.chips import ChipSet, only, since
 from weft.isa.family import Registers
 
 _WORDS = (".b32", ".s32", ".u32")
@@ -20,6 +21,20 @@ _NARROW_FLOATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 _DISCARDING = ("mma", "wmma", "ldmatrix")
 # Where ptxas makes mma.sp of e4m3 and e5m2 with f32 accumulators of instructions that take no .f32 metadata.
 _NO_FLOAT_METADATA = since("sm_90") - since("sm_120")
+_VOLTA = only("sm_70", "sm_72")
+# Results that `_` can't stand for, on these chips (None: on all): ptxas makes such forms of others that read
+# them.
+_KEPT: tuple[tuple[str, ChipSet | None, Callable[[Any], bool]], ...] = (
+    ("wmma.load", _VOLTA, lambda form: form.fragment == "c" and form.layout == "col" and form.type != "s32"),
+    ("wmma.mma", _VOLTA, lambda form: (form.d_type, form.c_type) == ("f16", "f32")),
+    (
+        "wmma.mma",
+        only("sm_75"),
+        lambda form: form.a_type == "f16" and f"{form.d_type}.{form.c_type}" != "f16.f32",
+    ),
+    ("wmma.mma", None, lambda form: form.a_type == "tf32"),
+    ("mma.sync", since("sm_100"), lambda form: form.a_type == "f64" and form.shape != "m8n8k4"),
+)
 _UNTYPED_FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 
 
@@ -47,9 +62,19 @@ def accepted(family: str, form: Any, operand: Registers, chip: str | None) -> Ac
     found = _accepted(family, form, operand, chip)
     if operand.role == "out":
         distinct = family.startswith("tcgen05.ld")
-        return found._replace(discard=family.startswith(_DISCARDING), distinct=distinct)
+        return found._replace(discard=_discards(family, form, chip), distinct=distinct)
+    if family == "wmma.store" and chip in _VOLTA and form.type in ("f16", "f32"):
+        row = form.layout == "row"
+        return found._replace(double=row, special=row or form.type == "f16")
     stored = family in ("tcgen05.st", "wmma.store")
     return found._replace(double=not stored and operand.name != "disable_output_lane", special=not stored)
+
+
+def _discards(family: str, form: Any, chip: str | None) -> bool:
+    """Whether `_` may stand for a register of a result."""
+    return family.startswith(_DISCARDING) and not any(
+        name == family and (chips is None or chip in chips) and holds(form) for name, chips, holds in _KEPT
+    )
 
 
 def _accepted(family: str, form: Any, operand: Registers, chip: str | None) -> Accepted:
