@@ -167,6 +167,18 @@ def test_operands_that_the_tables_take_and_ptxas_refuses_are_seen(monkeypatch):
     [
         ("sm_80", "movmatrix", "trans.b16", "%b32_1", "%pred_x0", "got %pred_x0 of .pred"),
         ("sm_80", "ldmatrix", "m8n8.x1.shared.b16", "%b32_0", "%pred_x0", "got %pred_x0 of .pred"),
+        ("sm_80", "ldmatrix", "m8n8.x1.shared.b16", "{%b32_0}", "{%tid.x}", "for d, got %tid.x"),
+        ("sm_80", "mma.sync", "m8n8k4.row.col.f64.f64.f64.f64", "%f64_0", "%clock64", "for d, got %clock64"),
+        ("sm_90a", "stmatrix", "m8n8.x1.shared.b16", "%b64_0", "%clock64", "for address, got %clock64"),
+        (
+            "sm_80",
+            "mma.sp",
+            "m16n8k32.row.col.s32.u8.u8.s32",
+            "{%b32_4, %b32_5}",
+            "%f16x2_x0",
+            "got %f16x2_x0",
+        ),
+        ("sm_110", "mma.sync", "m8n8k16.row.col.s32.s8.s8.s32", "%b32_4", "1.0", "for c, got 1.0"),
         ("sm_90a", "wgmma.mma_async", "m64n8k16.f32.f16.f16", "%f32_1,", "%tid.x,", "for d, got %tid.x"),
         ("sm_90a", "mma.sp", "m16n8k32.row.col.f32.f16.f16.f32", " %b32_8,", " %v4_x0,", "a vector"),
         ("sm_100a", "tcgen05.mma", "kind::f16.collector::a::discard", "%pred_0", "7", "from 0 to 1, got 7"),

@@ -41,6 +41,8 @@ LDMATRIX = "ldmatrix.sync.aligned.m8n8.x1.shared.b16"
 MOVMATRIX = "movmatrix.sync.aligned.m8n8.trans.b16"
 SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n8k64.f32.e5m2.e4m3"
 WMMA_S4 = "wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32"
+DENSE_FP8 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
+M8N8K16 = "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32"
 WMMA = "wmma.mma.sync.aligned.row.col.m16n16k16"
 WMMA_LOAD = "wmma.load.c.sync.aligned.row.m16n16k16.f16"
 WMMA_STORE = "wmma.store.d.sync.aligned.row.m16n16k16"
@@ -48,6 +50,7 @@ WMMA_TF32 = "wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32"
 DISCARDING = "{_, %b32_1, %b32_2, %b32_3}"
 EIGHT = f"{{{', '.join(f'%b32_{i}' for i in range(8))}}}"
 EIGHT_FLOATS = EIGHT.replace("b32", "f32")
+FLOAT_AMONG = "{%b32_0, 1.0, %b32_2, %b32_3}"
 SEVEN_FLOATS = EIGHT_FLOATS.replace("%f32_0", "_")
 WITH_A_DOUBLE = EIGHT_FLOATS.replace("%f32_0", "1.0")
 F64_WIDE = "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64"
@@ -195,6 +198,43 @@ LINES = [
     ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", "register"),
     ("sm_90a", f"{FP8} {D}, {A}, {A}, {D}, %s32_9, 0;", None),
     ("sm_89", f"{FP8} {D}, {A}, {A}, {D}, %f32_9, 0;", None),
+    # What ptxas makes of other instructions, which take less.
+    ("sm_89", f"{DENSE_FP8} {D}, {A}, {B}, {{0, %b32_1, %b32_2, %b32_3}};", None),
+    ("sm_89", f"{DENSE_FP8} {D}, {A}, {B}, {{%s32_0, %b32_1, %b32_2, %b32_3}};", None),
+    ("sm_89", f"{DENSE_FP8} {D}, {A}, {B}, {{%tid.x, %b32_1, %b32_2, %b32_3}};", None),
+    ("sm_89", f"{DENSE_FP8} {D}, {{1.0, %b32_1, %b32_2, %b32_3}}, {B}, {D};", None),
+    ("sm_89", f"{DENSE_FP8} {D}, {A}, {B}, {{%f32_0, 1.0, %b32_2, %b32_3}};", None),
+    ("sm_90a", f"{DENSE_FP8} {D}, {A}, {B}, {{0, %b32_1, %b32_2, %b32_3}};", "register"),
+    ("sm_90a", f"{DENSE_FP8} {D}, {A}, {B}, {{%s32_0, %b32_1, %b32_2, %b32_3}};", "register"),
+    ("sm_90a", f"{DENSE_FP8} {D}, {A}, {B}, {{%tid.x, %b32_1, %b32_2, %b32_3}};", "register"),
+    ("sm_90a", f"{DENSE_FP8} {D}, {{1.0, %b32_1, %b32_2, %b32_3}}, {B}, {D};", "register"),
+    ("sm_90a", f"{DENSE_FP8} {D}, {A}, {B}, {{%f32_0, 1.0, %b32_2, %b32_3}};", None),
+    ("sm_110", f"{DENSE_FP8} {D}, {A}, {B}, {{0, %b32_1, %b32_2, %b32_3}};", "register"),
+    ("sm_110", f"{DENSE_FP8} {D}, {A}, {B}, {{%s32_0, %b32_1, %b32_2, %b32_3}};", "register"),
+    ("sm_110", f"{DENSE_FP8} {D}, {A}, {B}, {{%tid.x, %b32_1, %b32_2, %b32_3}};", "register"),
+    ("sm_110", f"{DENSE_FP8} {D}, {{1.0, %b32_1, %b32_2, %b32_3}}, {B}, {D};", "register"),
+    ("sm_110", f"{DENSE_FP8} {D}, {A}, {B}, {{%f32_0, 1.0, %b32_2, %b32_3}};", None),
+    ("sm_120a", f"{DENSE_FP8} {D}, {A}, {B}, {{0, %b32_1, %b32_2, %b32_3}};", None),
+    ("sm_120a", f"{DENSE_FP8} {D}, {A}, {B}, {{%s32_0, %b32_1, %b32_2, %b32_3}};", None),
+    ("sm_120a", f"{DENSE_FP8} {D}, {A}, {B}, {{%tid.x, %b32_1, %b32_2, %b32_3}};", None),
+    ("sm_120a", f"{DENSE_FP8} {D}, {{1.0, %b32_1, %b32_2, %b32_3}}, {B}, {D};", None),
+    ("sm_120a", f"{DENSE_FP8} {D}, {A}, {B}, {{%f32_0, 1.0, %b32_2, %b32_3}};", None),
+    ("sm_90a", f"{M8N8K16} {B}, {{%tid.x}}, {{%b32_0}}, {B};", None),
+    ("sm_90a", f"{M8N8K16} {B}, {{%b32_1}}, {{%f32_0}}, {B};", "register"),
+    ("sm_90a", f"{M8N8K16} {B}, {{%b32_1}}, {{%b32_0}}, {{%b32_0, %tid.x}};", None),
+    ("sm_90a", f"{M8N8K16} {B}, {{%b32_1}}, {{%b32_0}}, {{%b32_0, 1.0}};", None),
+    ("sm_110", f"{M8N8K16} {B}, {{%tid.x}}, {{%b32_0}}, {B};", "register"),
+    ("sm_110", f"{M8N8K16} {B}, {{%b32_1}}, {{%f32_0}}, {B};", None),
+    ("sm_110", f"{M8N8K16} {B}, {{%b32_1}}, {{%b32_0}}, {{%b32_0, %tid.x}};", "register"),
+    ("sm_110", f"{M8N8K16} {B}, {{%b32_1}}, {{%b32_0}}, {{%b32_0, 1.0}};", "register"),
+    ("sm_70", f"{WMMA}.f32.f16 {EIGHT_FLOATS}, {EIGHT}, {EIGHT}, {FLOAT_AMONG};", None),
+    ("sm_75", f"{WMMA}.f32.f16 {EIGHT_FLOATS}, {EIGHT}, {EIGHT}, {FLOAT_AMONG};", "register"),
+    # A float of 32 bits in front makes the list one of those.
+    ("sm_80", f"{F16} {D}, {{%b32_0, 0f3F800000, 1.0, %b32_3}}, {B}, {D};", None),
+    ("sm_80", f"{F16} {D}, {A}, {B}, {{0f3F800000, %b32_1, 1.0, %b32_3}};", "register"),
+    ("sm_80", f"{F16} {D}, {{0f3F800000, 1.0, %b32_2, %b32_3}}, {B}, {D};", "register"),
+    ("sm_80", f"{F16} {D}, {{1.0, 0f3F800000, %b32_2, %b32_3}}, {B}, {D};", None),
+    ("sm_120a", f"{DENSE_FP8} {D}, {A}, {B}, {{0f3F800000, 1.0, %f32_2, %f32_3}};", None),
     # What ptxas makes of other instructions, which read the results.
     ("sm_70", f"{WMMA_LOAD.replace('row', 'col')} {DISCARDING}, [%b64_0];", "register"),
     ("sm_70", f"{WMMA_LOAD} {DISCARDING}, [%b64_0];", None),

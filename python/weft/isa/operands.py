@@ -226,11 +226,17 @@ def _together_verdict(
     if len(named) == 1:
         ((kind, part),) = named.items()
         return _type_verdict(wanted, takes, kind, part, braced)
+    if takes.apart:
+        each = (_type_verdict(wanted, takes, kind, part, braced) for kind, part in named.items())
+        return next(filter(None, each), None)
     for kind, part in named.items():
         if kind[0] == "." and _bits(kind) != size:
             return _wrong_type(wanted, takes, part, kind)
         if kind in _SPECIAL and size != (64 if kind == scopes.LONG_SPECIAL else 32):
             return _no_register(wanted, part)
+    if scope.kind(parts[0]) == scopes.SINGLE and scopes.REAL in named and not takes.real:
+        beside = f"beside {parts[0]} in front, got {named[scopes.REAL]}"
+        return Verdict("register", f"takes floats of 32 bits for {wanted.name} {beside}")
     words = [part for part in parts if part != scopes.DISCARDED]
     for one, other in pairwise(words):
         if not _packs(_class(scope.kind(one)), _class(scope.kind(other))):

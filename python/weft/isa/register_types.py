@@ -19,8 +19,9 @@ _NARROW = (".b8", ".s8", ".u8", *_SHORTS)
 _FLOATS = ("f16", "bf16", "tf32", "e4m3", "e5m2")
 _NARROW_FLOATS = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 _DISCARDING = ("mma", "wmma", "ldmatrix")
-# Where ptxas makes mma.sp of e4m3 and e5m2 with f32 accumulators of instructions that take no .f32 metadata.
-_NO_FLOAT_METADATA = since("sm_90") - since("sm_120")
+# Where ptxas makes mma of e4m3 and e5m2 without a kind of other instructions, and mma of m8n8k16 of another.
+_FP8_OF_OTHERS = since("sm_90") - since("sm_120")
+_M8N8K16_OF_ANOTHER = since("sm_100")
 _VOLTA = only("sm_70", "sm_72")
 # Results that `_` can't stand for, on these chips (None: on all): ptxas makes such forms of others that read
 # them.
@@ -42,7 +43,8 @@ class Accepted(NamedTuple):
     """The register types that an operand takes, the plainest first. `constant` tells whether integers alone
     may stand for it, `real` whether floats may, `sum` whether a register and a constant added to it may,
     `discard` whether `_` may. Of lists `double` tells whether floats of .f64 may stand beside registers,
-    `special` whether special registers may stand in them, `distinct` whether none may twice.
+    `special` whether special registers may stand in them, `distinct` whether none may twice,
+    `apart` whether each word must be of one of the types whatever stands beside it.
     """
 
     types: tuple[str, ...]
@@ -53,6 +55,7 @@ class Accepted(NamedTuple):
     double: bool = True
     special: bool = True
     distinct: bool = False
+    apart: bool = False
 
 
 def accepted(family: str, form: Any, operand: Registers, chip: str | None) -> Accepted:
@@ -67,7 +70,25 @@ def accepted(family: str, form: Any, operand: Registers, chip: str | None) -> Ac
         row = form.layout == "row"
         return found._replace(double=row, special=row or form.type == "f16")
     stored = family in ("tcgen05.st", "wmma.store")
-    return found._replace(double=not stored and operand.name != "disable_output_lane", special=not stored)
+    found = found._replace(double=not stored and operand.name != "disable_output_lane", special=not stored)
+    return _of_others(family, form, operand.name, chip, found)
+
+
+def _of_others(family: str, form: Any, name: str, chip: str | None, found: Accepted) -> Accepted:
+    """What is left of `found` for A, B or C where ptxas makes the form of other instructions."""
+    if family == "wmma.mma" and name == "c" and (form.d_type, form.c_type) == ("f32", "f16"):
+        return found if chip is None or chip in _VOLTA else found._replace(double=False, special=False)
+    if family not in ("mma.sync", "mma.sp") or chip is None:
+        return found
+    if form.a_type in ("e4m3", "e5m2") and not form.kind and chip in _FP8_OF_OTHERS:
+        if name == "c":
+            return found._replace(special=False, apart=True)
+        return found._replace(double=False)
+    if form.shape == "m8n8k16" and name == "b" and chip not in _M8N8K16_OF_ANOTHER:
+        return found._replace(types=_WORDS)
+    if form.shape == "m8n8k16" and name in ("a", "c") and chip in _M8N8K16_OF_ANOTHER:
+        return found._replace(special=False, apart=name == "c")
+    return found
 
 
 def _discards(family: str, form: Any, chip: str | None) -> bool:
@@ -96,7 +117,7 @@ def _accepted(family: str, form: Any, operand: Registers, chip: str | None) -> A
         return Accepted(_ANY_WORDS)
     if name == "metadata":
         types = (form.a_type, form.kind, form.d_type) if family == "mma.sp" else ()
-        narrow = chip in _NO_FLOAT_METADATA and types in (("e4m3", "", "f32"), ("e5m2", "", "f32"))
+        narrow = chip in _FP8_OF_OTHERS and types in (("e4m3", "", "f32"), ("e5m2", "", "f32"))
         return Accepted((*_WORDS, ".f16x2") if narrow else _ANY_WORDS)
     return _fragment(family, form, operand)
 

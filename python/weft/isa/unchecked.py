@@ -18,7 +18,7 @@ class Unchecked(NamedTuple):
     reason: str
 
 
-_WORD = "%b32_x0"  # one of `mutations.DECLARATIONS`
+_WORD, _LONG = "%b32_x0", "%b64_x0"  # of `mutations.DECLARATIONS`
 
 
 def _predicate(found: Instruction, operand: str) -> str | None:
@@ -26,11 +26,30 @@ def _predicate(found: Instruction, operand: str) -> str | None:
 
 
 def _special(found: Instruction, operand: str) -> str | None:
-    return _with_words(found, operand, (scope.SPECIAL,)) if operand.startswith("{") else None
+    if not operand.startswith("{"):
+        return None
+    return _with_words(found, operand, (scope.SPECIAL, scope.LONG_SPECIAL))
+
+
+def _long_address(found: Instruction, operand: str) -> str | None:
+    base = operand[1:-1].partition("+")[0].strip()
+    return (
+        operand.replace(base, _LONG)
+        if operand[0] == "[" and _kind(found, base) == scope.LONG_SPECIAL
+        else None
+    )
+
+
+def _first_float(found: Instruction, operand: str) -> str | None:
+    first, *rest = listed(operand)
+    return f"{{{', '.join(('0', *rest))}}}" if rest and _kind(found, first) == scope.REAL else None
 
 
 def _with_words(found: Instruction, operand: str, kinds: tuple[str, ...]) -> str | None:
-    words = [_WORD if _kind(found, word) in kinds else word for word in listed(operand)]
+    words = [
+        word if (kind := _kind(found, word)) not in kinds else _LONG if kind == scope.LONG_SPECIAL else _WORD
+        for word in listed(operand)
+    ]
     made = f"{{{', '.join(words)}}}" if operand.startswith("{") else words[0]
     return made if words != list(listed(operand)) else None
 
@@ -46,7 +65,7 @@ def _zero(found: Instruction, operand: str) -> str | None:
 
 
 def _pair(found: Instruction, operand: str) -> str | None:
-    return f"{{{operand}, {operand}}}" if _kind(found, operand)[:2] in (".b", ".s", ".u") else None
+    return f"{{{operand}, {operand}}}" if _kind(found, operand)[:2] in (".b", ".s", ".u", ".f") else None
 
 
 def _nothing(found: Instruction, operand: str) -> str | None:
@@ -56,7 +75,9 @@ def _nothing(found: Instruction, operand: str) -> str | None:
 # fmt: off
 UNCHECKED = (
     Unchecked("(ldmatrix|mma|movmatrix|wmma|wgmma)", _predicate, "a predicate is no word of a matrix"),
-    Unchecked("wgmma.mma_async", _special, "special registers can't be written"),
+    Unchecked("(ldmatrix|mma|wmma|wgmma.mma_async)", _special, "special registers can't be written"),
+    Unchecked("(ldmatrix|stmatrix|wmma|tcgen05)", _long_address, "special registers hold no address"),
+    Unchecked(r"mma.sync.aligned.m8n8k16", _first_float, "a float is no word of integers"),
     Unchecked("(mma|wgmma)", _first, "the elements of a list behind the first are ignored"),
     Unchecked("(tcgen05|wgmma.wait_group)", _zero, "more bits than the field has"),
     Unchecked("mma.sp", _pair, "one register for two"),
