@@ -229,6 +229,9 @@ LINES = [
     ("sm_110", f"{M8N8K16} {B}, {{%b32_1}}, {{%b32_0}}, {{%b32_0, 1.0}};", "register"),
     ("sm_70", f"{WMMA}.f32.f16 {EIGHT_FLOATS}, {EIGHT}, {EIGHT}, {FLOAT_AMONG};", None),
     ("sm_75", f"{WMMA}.f32.f16 {EIGHT_FLOATS}, {EIGHT}, {EIGHT}, {FLOAT_AMONG};", "register"),
+    # Constants and special registers aren't in one list.
+    ("sm_80", f"{F16} {D}, {{0, %b32_1, %tid.x, %b32_3}}, {B}, {D};", "register"),
+    ("sm_80", f"{F16} {D}, {{%laneid, %b32_1, %tid.x, %s32_3}}, {B}, {D};", None),
     # A float of 32 bits in front makes the list one of those.
     ("sm_80", f"{F16} {D}, {{%b32_0, 0f3F800000, 1.0, %b32_3}}, {B}, {D};", None),
     ("sm_80", f"{F16} {D}, {A}, {B}, {{0f3F800000, %b32_1, 1.0, %b32_3}};", "register"),

@@ -237,6 +237,11 @@ def _together_verdict(
     if scope.kind(parts[0]) == scopes.SINGLE and scopes.REAL in named and not takes.real:
         beside = f"beside {parts[0]} in front, got {named[scopes.REAL]}"
         return Verdict("register", f"takes floats of 32 bits for {wanted.name} {beside}")
+    if (special := named.keys() & _SPECIAL) and (constant := named.keys() & _CONSTANTS):
+        both = f"{named[special.pop()]} beside {named[constant.pop()]}"
+        return Verdict(
+            "register", f"takes constants or special registers for {wanted.name}, not both, got {both}"
+        )
     words = [part for part in parts if part != scopes.DISCARDED]
     for one, other in pairwise(words):
         if not _packs(_class(scope.kind(one)), _class(scope.kind(other))):
@@ -273,10 +278,8 @@ def _class(kind: str) -> str:
 def _packs(one: str, other: str) -> bool:
     """Whether a list may have words of these two kinds side by side."""
     pair = {one, other}
-    if len(pair) == 1 or pair & _UNTYPED:
+    if len(pair) == 1 or pair & (_UNTYPED | _SPECIAL):
         return True
-    if pair & _SPECIAL:
-        return not pair & _CONSTANTS
     return pair <= _WHOLE or pair <= _FLOATS
 
 
