@@ -1,14 +1,20 @@
 """`--expand-matmul`: writes the body of a kernel whose `tile.matmul` has a schedule, in tile ops."""
 
+from collections.abc import Callable
 from typing import Any
 
 from weft.dialects.op import refuse
-from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.schedule import AnySchedule, Schedule, WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, ir, operations
-from weft.passes.kernels.mma_kernel import MmaKernel
-from weft.passes.kernels.wgmma_kernel import WgmmaKernel
+from weft.passes.kernels import mma_kernel, wgmma_kernel
 from weft.passes.registry.pass_ import Pass
+
+# Which schedule makes which kernel.
+KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
+    Schedule: mma_kernel.expand,
+    WarpgroupSchedule: wgmma_kernel.expand,
+}
 
 
 def run(module: Any) -> None:
@@ -20,9 +26,8 @@ def run(module: Any) -> None:
         if op.schedule is None:
             raise refuse(op, "expects a schedule: run --select-schedule before --expand-matmul")
         _require_block(op, parent, op.schedule.threads)
-        kind = WgmmaKernel if isinstance(op.schedule, WarpgroupSchedule) else MmaKernel
         with ir.InsertionPoint(op), op.location:
-            kind.of(op).emit()
+            KERNELS[type(op.schedule)](op)
         made = [value.owner for value in op.inputs if value not in op.extra]
         op.operation.erase()
         for operand in made:

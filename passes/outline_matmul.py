@@ -20,8 +20,9 @@ from weft.dialects.schedule import MOST_RUNS, WarpgroupSchedule
 from weft.dialects.tile import MatmulOp, OperandOp
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import func, gpu, ir, operations
+from weft.passes.kernels.fragments import sum_type
 from weft.passes.kernels.global_sums import CTA_WORKSPACE, WORKSPACE, workspace_types
-from weft.passes.kernels.product import pair_bytes, sum_type
+from weft.passes.kernels.matrices import pair_bytes
 from weft.passes.registry.pass_ import Pass
 
 

@@ -1,7 +1,7 @@
-"""How the CTAs of a cluster add up what each has multiplied of K, through their shared memories.
+"""Reduction in a cluster: its CTAs multiply a K slice each and add up their sums through shared memory.
 
-Each puts the sums of its block down as they lie in D, over the stages that it needs no more. Then each adds
-up some of the rows, reading the same place of all, in vectors that follow each other from lane to lane.
+Each CTA stores the sums of the tile in the order of D, over stages that it no longer needs. Then each adds up
+some of the rows, reading the same vectors of all CTAs, contiguous from lane to lane.
 """
 
 from collections.abc import Iterator
@@ -10,19 +10,26 @@ from typing import Any
 
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
-from weft.dialects.tile import BufferType, FragmentType
+from weft.dialects.tile import BufferType, FragmentType, MatmulOp
 from weft.isa.chips import LANES, WARPS
+from weft.mlir import nvvm
 from weft.passes.builders import emit
-from weft.passes.kernels.product import add
+from weft.passes.kernels.cluster import meet_cluster, meet_consumers
+from weft.passes.kernels.fragments import add
+from weft.passes.kernels.matrices import element_bytes
+from weft.passes.kernels.reduction import Reduction
+from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiles import Tiles
+from weft.passes.kernels.writer import oriented, store
 
-VECTOR = 4  # neighbouring sums that a lane reads at once
+VECTOR = 4  # contiguous sums that a lane reads at once
 
 
 class ClusterSums:
-    """A block of sums in the shared memory of each CTA: rows and columns of it are D's."""
+    """A tile of sums in the shared memory of each CTA, with the rows and columns of D."""
 
     def __init__(self, schedule: WarpgroupSchedule, element: Any, over: Any) -> None:
-        """Makes the buffer at the insertion point, in the place of the buffer `over` and what follows it."""
+        """Builds the buffer at the insertion point, over the buffer `over` and those after it."""
         self.schedule = schedule
         rows, columns = self.shape = schedule.swapped(*schedule.block[:2])
         layout = f"S[({rows},{columns}):({schedule.sums_stride},1)]"
@@ -37,25 +44,25 @@ class ClusterSums:
         return (rows, columns // warpgroups) if self.schedule.swap else (rows // warpgroups, columns)
 
     def put(self, sums: Any, number: Any) -> None:
-        """Stores what warpgroup `number` has multiplied, a fragment of D, once all have read the stages."""
+        """Stores the sums of warpgroup `number`, a fragment of D, once all have read the stages."""
         row, column = self.schedule.swapped(emit.mul(number, self.schedule.rows), 0)
-        # A lane's pairs of sums are neighbours in a row of D but for swapped blocks.
+        # A lane's pairs of sums are contiguous in a row of D, except with `swap`.
         width = 0 if self.schedule.swap else 8
         tile.store(sums, self.buffer, emit.value(row), emit.value(column), vector_bytes=width)
 
-    def place(self, rank: Any, number: Any) -> tuple[Any, Any]:
-        """The row and column in the block of what warpgroup `number` of CTA `rank` adds up."""
+    def origin(self, rank: Any, number: Any) -> tuple[Any, Any]:
+        """The row and column in the tile where warpgroup `number` of CTA `rank` begins to add up."""
         rows, columns = self._part
         if self.schedule.swap:
             return emit.mul(rank, rows), emit.mul(number, columns)
         return emit.mul(emit.add(emit.mul(rank, self.schedule.warpgroups), number), rows), 0
 
     def total(self, rank: Any, number: Any) -> Any:
-        """The sums of all CTAs for a warpgroup's part, once they have been put down.
+        """The sums of all CTAs for a warpgroup's part, once all have stored theirs.
 
-        Each CTA begins with its own, so that no memory is read by all at once.
+        Each CTA begins with its own, so that the CTAs do not all read the same memory at once.
         """
-        row, column = (emit.value(each) for each in self.place(rank, number))
+        row, column = (emit.value(each) for each in self.origin(rank, number))
         total = None
         for part in self._peers(rank):
             loaded = tile.load(part, row, column, self.part, vector_bytes=4 * VECTOR)
@@ -68,9 +75,38 @@ class ClusterSums:
             yield tile.peer(self.buffer, emit.value(peer))
 
 
+class ClusterReduction(Reduction):
+    """Adds up the sums of a cluster's CTAs, after the one tile that each has computed a K slice of."""
+
+    def __init__(self, op: MatmulOp, sums: ClusterSums, tiles: Tiles) -> None:
+        self.op, self.sums, self.tiles, self.schedule = op, sums, tiles, tiles.schedule
+
+    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+        meet_consumers(self.schedule.warpgroups)  # all have read the stages that the sums overwrite
+        self.sums.put(oriented(sums, self.schedule), warpgroup)
+
+    def finish_consumers(self, warpgroup: Any) -> None:
+        meet_cluster()
+        total = self.sums.total(self.tiles.rank, warpgroup)
+        nvvm.ClusterArriveOp()  # the peers' sums have been read
+        m, n, _ = self.schedule.block
+        at = self.tiles.first()
+        row, column = self.schedule.swapped(emit.mul(at.row, m), emit.mul(at.column, n))
+        below, beside = self.sums.origin(self.tiles.rank, warpgroup)
+        start = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
+        store(self.op, total, *start, at.member, VECTOR * element_bytes(self.op.d))
+
+    def finish_producer(self) -> None:
+        meet_cluster()
+        nvvm.ClusterArriveOp()
+
+    def finish(self) -> None:
+        nvvm.ClusterWaitOp()  # peers may still read this CTA's shared memory
+
+
 def share_layout(rows: int, columns: int) -> str:
-    """The layout of a warpgroup's fragment in which lanes that follow each other hold neighbouring vectors of
-    a row, as many as its length allows, and warps neighbouring rows.
+    """The layout of a warpgroup's fragment in which consecutive lanes hold consecutive vectors of a row, as
+    many as its length allows, and consecutive warps hold consecutive rows.
     """
     vectors = columns // VECTOR
     across = gcd(vectors, LANES)

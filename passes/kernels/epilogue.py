@@ -10,7 +10,8 @@ from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, vector
 from weft.passes.builders import emit, places
 from weft.passes.kernels import activations
-from weft.passes.kernels.product import add, convert, member, pair_bytes
+from weft.passes.kernels.fragments import add, convert
+from weft.passes.kernels.matrices import member, pair_bytes
 
 
 def finish(
@@ -68,7 +69,7 @@ def pieces(kind: Any) -> list[Piece]:
         if counts[along] % p == 0 and (kind.registers // p <= _PIECE or p == counts[along])
     )
     extent = kind.shape[along] // parts
-    shape = tuple(extent if place == along else size for place, size in enumerate(kind.shape))
+    shape = tuple(extent if axis == along else size for axis, size in enumerate(kind.shape))
     outer = groups[along][0] if groups[along] else None
     shard = [it for group in groups for it in group]
     if outer is not None:
@@ -78,7 +79,7 @@ def pieces(kind: Any) -> list[Piece]:
     made = []
     for part in range(parts):
         inside = tuple(r for r, at in enumerate(elements) if at[along] // extent == part)
-        row, column = (part * extent if place == along else 0 for place in range(2))
+        row, column = (part * extent if axis == along else 0 for axis in range(2))
         made.append(Piece(found, row, column, inside))
     return made
 

@@ -1,7 +1,8 @@
-"""How CTAs add up what each has multiplied of K, through global memory.
+"""Reduction through global memory: CTAs, or clusters, multiply a K slice of a tile each and add up their
+sums.
 
-Each writes the sums of its part, in vectors that a thread reads again as it has written them. Once all are
-there, each adds up a share of the block's columns, in the order of the parts.
+Each writes the sums of its slice, in vectors that the same thread of every CTA reads again. Once all are
+there, each adds up a share of the tile's columns, in the order of the slices.
 """
 
 from collections.abc import Iterator
@@ -16,19 +17,23 @@ from weft.dialects.tile_claims import COUNTER_STRIDE
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.mlir import arith, ir, memref, scf, vector
 from weft.passes.builders import emit, places
+from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.cluster_sums import VECTOR
-from weft.passes.kernels.product import add
-from weft.passes.kernels.tile_order import Parts
+from weft.passes.kernels.fragments import add
+from weft.passes.kernels.reduction import Reduction
+from weft.passes.kernels.tile_order import Slices, Tile
+from weft.passes.kernels.tiles import Tiles
+from weft.passes.kernels.writer import DirectWriter
 
-# The attributes of kernels that have such memory, for each tile that the grid counts or for each CTA.
+# The attributes of kernels that have such memory, for each tile of the grid or for each CTA.
 WORKSPACE = "weft.workspace"
 CTA_WORKSPACE = "weft.cta_workspace"
 _AT_ONCE = 64  # sums that a thread loads before it adds
 
 
 def workspace_types(element: Any) -> list[Any]:
-    """The types of the arguments that such a kernel has after its own: vectors of sums, one for each thread
-    of a warpgroup in a row, and counters.
+    """The types of the arguments that such a kernel has after its own: vectors of sums, a row of which has
+    one for each thread of a warpgroup, and counters.
     """
     dynamic = ir.ShapedType.get_dynamic_size()
     sums = ir.MemRefType.get([dynamic, WARPGROUP], ir.VectorType.get([VECTOR], element))
@@ -36,10 +41,10 @@ def workspace_types(element: Any) -> list[Any]:
 
 
 class Slots:
-    """The memory that a launch gives for sums: a slot for each part of a tile, and counters."""
+    """The memory that a launch provides for sums: a slot for each slice of a tile, and counters."""
 
     attribute = WORKSPACE
-    together: int  # columns of fragments, 8 of a block's, that are added up at once
+    together: int  # columns of fragments, each 8 columns of a tile, that are added up at once
 
     def __init__(self, op: MatmulOp, element: Any) -> None:
         """Raises WeftError for an `op` whose kernel has no such memory."""
@@ -56,25 +61,25 @@ class Slots:
         self.across = self.schedule.block[1] // 8
 
     def write(self, lane: Any, slot: Any, number: Any) -> None:
-        """Writes what a warpgroup's thread has of a block's sums to a slot."""
+        """Writes a thread's sums of a tile to a slot."""
         numbers = emit.elements(lane)
         kind = self.sums.type.element_type
         row = emit.as_index(self._row(slot, number))
         thread = emit.as_index(emit.rem(emit.thread(), WARPGROUP))
-        for place in range(self.schedule.vectors):
-            run = list(numbers[VECTOR * place : VECTOR * (place + 1)])
-            memref.store(vector.from_elements(kind, run), self.sums, [_further(row, place), thread])
+        for index in range(self.schedule.vectors):
+            run = list(numbers[VECTOR * index : VECTOR * (index + 1)])
+            memref.store(vector.from_elements(kind, run), self.sums, [_further(row, index), thread])
 
     def read(self, slot: Any, number: Any, column: Any) -> Any:
-        """What a thread has of a slot's columns of fragments from `column` on: a vector."""
+        """A thread's sums of a slot's fragments from fragment column `column` on: a vector."""
         thread = emit.as_index(emit.rem(emit.thread(), WARPGROUP))
         first, numbers = emit.as_index(emit.add(self._row(slot, number), column)), list[Any]()
-        for place in self.places(0):
-            numbers += emit.elements(memref.load(self.sums, [_further(first, place), thread]))
+        for index in self.vectors(0):
+            numbers += emit.elements(memref.load(self.sums, [_further(first, index), thread]))
         return vector.from_elements(ir.VectorType.get([len(numbers)], self.element), numbers)
 
-    def places(self, column: int) -> list[int]:
-        """The vectors of sums, among a thread's, that lie in columns of fragments from `column` on."""
+    def vectors(self, column: int) -> list[int]:
+        """The indices of a thread's vectors of sums in fragment columns from `column` on."""
         return [
             down + column + beside
             for down in range(0, self.schedule.vectors, self.across)
@@ -82,14 +87,16 @@ class Slots:
         ]
 
     def counter(self, block: Any, number: Any) -> Any:
-        """The counter of this warp of a warpgroup, for a block."""
+        """The counter of this warp of a warpgroup, for a tile."""
         warpgroup = emit.add(emit.mul(block, self.schedule.warpgroups), number)
         return emit.mul(emit.add(emit.mul(warpgroup, WARPS), places.warp()), COUNTER_STRIDE)
 
-    def claimed(self, parts: Parts, number: Any, shares: int) -> Any:
-        """Says that this warp's part is written: the mask of the shares of the tile that are then its own."""
-        index = self.counter(parts.tile, number)
-        party, parties = emit.value(parts.number), emit.value(parts.count)
+    def claimed(self, slices: Slices, number: Any, shares: int) -> Any:
+        """Signals that this warp's slice is written; returns the mask of the tile's shares that it must add
+        up.
+        """
+        index = self.counter(slices.tile, number)
+        party, parties = emit.value(slices.number), emit.value(slices.count)
         return tile.claim(self.counters, emit.value(index), party, parties, shares=shares)
 
     def _row(self, slot: Any, number: Any) -> Any:
@@ -98,22 +105,21 @@ class Slots:
 
 
 class GlobalSums(Slots):
-    """The sums that all parts of a block's K have."""
+    """The sums of all slices of a tile."""
 
     def __init__(self, op: MatmulOp, element: Any) -> None:
         super().__init__(op, element)
-        # Of a share's columns, those that are added up at once: with those of all parts they must fit in
-        # registers.
+        # The sums of all slices for the columns that are added up at once must fit in registers.
         share = self.across // self.schedule.shares
         self.together = widest(self.schedule, share, _AT_ONCE // self.schedule.global_splits)
         self.pieces = share // self.together
 
     @contextmanager
-    def shares(self, parts: Parts, number: Any) -> Iterator[Any]:
-        """Waits for the other parts; in the block, ops are built for each piece of a share that is then this
-        warp's to add up. Yields its number among the block's pieces.
+    def shares(self, slices: Slices, number: Any) -> Iterator[Any]:
+        """Waits for the other slices. In the block, ops are built for each piece of the shares that this warp
+        adds up; yields the piece's number in the tile.
         """
-        claimed = self.claimed(parts, number, self.schedule.shares)
+        claimed = self.claimed(slices, number, self.schedule.shares)
         loop = scf.ForOp(emit.value(0), emit.value(self.schedule.shares), emit.value(1))
         with ir.InsertionPoint(loop.body):
             share = loop.induction_variable
@@ -125,21 +131,41 @@ class GlobalSums(Slots):
                     scf.yield_([])
             scf.yield_([])
 
-    def total(self, parts: Parts, piece: Any, number: Any) -> Any:
-        """What a thread has of the sums of a piece: part after part, so that bits don't depend on who was
-        first.
+    def total(self, slices: Slices, piece: Any, number: Any) -> Any:
+        """A thread's sums of a piece, added slice by slice, so that the result does not depend on the order
+        in which CTAs finish.
         """
         column = emit.mul(piece, self.together)
-        total, *rest = (self.read(emit.add(parts.slot, part), number, column) for part in range(parts.count))
+        total, *rest = (
+            self.read(emit.add(slices.slot, each), number, column) for each in range(slices.count)
+        )
         for other in rest:
             total = add(total, other)
         return total
 
 
+class GlobalReduction(Reduction):
+    """Adds up the sums of all K slices of a tile, each warp a share of its columns."""
+
+    def __init__(self, op: MatmulOp, sums: GlobalSums, tiles: Tiles) -> None:
+        self.types, self.sums, self.tiles, self.schedule = op.types, sums, tiles, tiles.schedule
+        self.writer = DirectWriter(op, tiles.schedule)
+
+    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+        block = emit.add(emit.mul(at.number, self.schedule.ctas), self.tiles.rank)
+        count = self.schedule.global_splits
+        slices = Slices(block, at.slice, count, emit.mul(block, count))
+        self.sums.write(tile.to_lane(sums), emit.add(slices.slot, slices.number), warpgroup)
+        with self.sums.shares(slices, warpgroup) as piece:
+            total = self.sums.total(slices, piece, warpgroup)
+            columns = 8 * self.sums.together
+            beside = emit.add(column, emit.mul(piece, columns))
+            fragment = tile.from_lane(total, sums_type(self.schedule, self.types, columns))
+            self.writer.write(fragment, row, beside, at.member, warpgroup)
+
+
 def widest(schedule: WarpgroupSchedule, columns: int, most: int) -> int:
-    """Of so many columns of fragments, the most that divide them and have at most `most` sums of a thread; at
-    least one.
-    """
+    """The largest divisor of `columns` fragment columns with at most `most` sums of a thread; at least 1."""
     each = VECTOR * schedule.vectors // (schedule.block[1] // 8)
     return max(w for w in range(1, columns + 1) if columns % w == 0 and (w * each <= most or w == 1))
 

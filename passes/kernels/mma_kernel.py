@@ -1,7 +1,7 @@
-"""The body of a kernel for `mma.sync`, in tile ops: what `--expand-matmul` writes for a schedule with warps.
+"""The kernel that `--expand-matmul` writes for a schedule with warps: CTAs that multiply with `mma.sync`.
 
-The k loop of a CTA reads a ring of shared-memory stages, which `tile.copy_async` fills `stages - 1` blocks
-ahead. Where rows aren't aligned to 16 bytes, a second loop copies element by element into one stage.
+The K loop of a CTA reads a ring of shared-memory stages, which `tile.copy_async` fills `stages - 1` K blocks
+ahead. Where rows are not aligned to 16 bytes, a second loop copies element by element into one stage.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,17 @@ from weft.isa.family import Registers
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, memref, nvvm, scf
 from weft.passes.builders import emit
-from weft.passes.kernels.epilogue import finish
-from weft.passes.kernels.product import element_bytes, grouped, member, pair_bytes, size
+from weft.passes.kernels.matrices import element_bytes, member, pair_bytes, size
+from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiles import grid_tile
+from weft.passes.kernels.writer import store
 
 VECTOR_BYTES = COPY.bytes
 
 
 @dataclass
 class _Operand:
-    """A or B: where it lies in memory, and how the kernel holds its tiles."""
+    """A or B: its matrix in global memory, and its tiles in shared memory and registers."""
 
     matrix: Any
     k_major: bool
@@ -40,7 +42,9 @@ class _Operand:
 
     @property
     def buffer_type(self) -> Any:
-        """The stages: rows of K, or with K outside panels of 64 columns (32 or 16 where 64 don't divide)."""
+        """The type of the stages: K-major rows, or MN-major panels of 64 columns (32 or 16 if 64 do not
+        divide).
+        """
         if self.k_major:
             shape = (self.extent, self.block_k)
             strides = f"({self.extent * self.block_k},{self.block_k},1)"
@@ -72,47 +76,49 @@ class _Operand:
     def load(self, stage: Any, start: Any, k: int) -> Any:
         """The warp's fragment at depth `k` of a stage."""
         row, column = (start, k) if self.k_major else (k, start)
-        # A is M x K: transposed in memory where K isn't inside. B is K x N: transposed where K is inside.
+        # A is M x K: an MN-major A is transposed in memory. B is K x N: a K-major B is transposed.
         transpose = self.k_major == (self.atom.name == "b")
         return tile.load(
             stage, emit.value(row), emit.value(column), self.fragment_type(), transpose=transpose
         )
 
 
+def expand(op: MatmulOp) -> None:
+    """Writes the kernel of a product at the insertion point."""
+    MmaKernel.of(op).emit()
+
+
 @dataclass
 class MmaKernel:
-    """The values that all parts of one kernel's body share."""
+    """One tile of D for each CTA. Its sums stay in the registers of the warps that multiply it."""
 
     op: MatmulOp
     schedule: Schedule
     form: mma.Sync
     a: _Operand
     b: _Operand
-    rows: Any  # M, N and K of this launch
-    columns: Any
-    depth: Any
-    number: Any = None  # of the product in a batch
+    depth: Any  # K of this launch
+    tile: Tile
 
     @classmethod
     def of(cls, op: MatmulOp) -> "MmaKernel":
+        """The kernel of a product, its sizes and tile read at the insertion point."""
         schedule, element = op.schedule, str(op.a.type.element_type)
         assert isinstance(schedule, Schedule)
         form = atom(element)
         _, atom_a, atom_b, _ = form.operands
         m, n, k = schedule.block
         warp_m, warp_n = schedule.warp_tile
-        number = emit.as_i32(gpu.block_id(gpu.Dimension.z)) if op.d.type.rank == 3 else None
-        a, b = member(op.a, number), member(op.b, number)
+        index = emit.as_i32(gpu.block_id(gpu.Dimension.z)) if op.d.type.rank == 3 else None
+        a, b = member(op.a, index), member(op.b, index)
         return cls(
             op,
             schedule,
             form,
             _Operand(a, True, m, warp_m, k, schedule.stages, atom_a),
             _Operand(b, op.attribute("transpose_b"), n, warp_n, k, schedule.stages, atom_b),
-            size(op.d, -2),
-            size(op.d, -1),
             size(op.a, -1),
-            number,
+            grid_tile(schedule, index),
         )
 
     @property
@@ -126,8 +132,7 @@ class MmaKernel:
         """Writes the body at the insertion point."""
         block_m, block_n, _ = self.schedule.block
         warp_m, warp_n = self.schedule.warp_tile
-        tile_row, tile_column = self._tile()
-        row, column = emit.mul(tile_row, block_m), emit.mul(tile_column, block_n)
+        row, column = emit.mul(self.tile.row, block_m), emit.mul(self.tile.column, block_n)
         warp = emit.div(emit.thread(), LANES)
         start_m = emit.mul(emit.div(warp, self.schedule.warps[1]), warp_m)
         start_n = emit.mul(emit.rem(warp, self.schedule.warps[1]), warp_n)
@@ -140,22 +145,16 @@ class MmaKernel:
                 self._epilogue(result, emit.add(row, start_m), emit.add(column, start_n), aligned)
                 scf.yield_([])
 
-    def _tile(self) -> tuple[Any, Any]:
-        """The CTA's place among the tiles of D."""
-        x = emit.as_i32(gpu.block_id(gpu.Dimension.x))
-        y = emit.as_i32(gpu.block_id(gpu.Dimension.y))
-        rows = emit.as_i32(gpu.grid_dim(gpu.Dimension.x))
-        columns = emit.as_i32(gpu.grid_dim(gpu.Dimension.y))
-        return grouped(emit.add(emit.mul(y, rows), x), rows, columns, self.schedule.group)
-
     def _aligned(self) -> Any:
         """Whether A and B can be copied 16 bytes at a time, and D and what is added to it be accessed in
         pairs of elements.
         """
         wanted = [(self.a.matrix, VECTOR_BYTES), (self.b.matrix, VECTOR_BYTES)]
-        d = member(self.op.d, self.number)
+        d = member(self.op.d, self.tile.member)
         others = (each for each in (self.op.c, self.op.role("residual")) if each is not None)
-        wanted += [(matrix, pair_bytes(matrix)) for matrix in (d, *(member(o, self.number) for o in others))]
+        wanted += [
+            (matrix, pair_bytes(matrix)) for matrix in (d, *(member(o, self.tile.member) for o in others))
+        ]
         # Pairs lie wholly inside of D only where it has an even number of columns.
         bits = arith.andi(memref.dim(d, _index(1)), _index(1))
         for matrix, width in wanted:
@@ -229,12 +228,8 @@ class MmaKernel:
 
     def _epilogue(self, accumulator: Any, row: Any, column: Any, aligned: bool) -> None:
         """Finishes the sums and stores them."""
-        d = member(self.op.d, self.number)
-        width = pair_bytes(d) if aligned else 0
-        parts = finish(self.op, accumulator, row, column, aligned=aligned, number=self.number)
-        for result, below, beside in parts:
-            place = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
-            tile.store(result, d, *place, vector_bytes=width)
+        width = pair_bytes(self.op.d) if aligned else 0
+        store(self.op, accumulator, row, column, self.tile.member, width)
 
 
 def _pointer(matrix: Any) -> Any:

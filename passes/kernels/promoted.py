@@ -1,117 +1,138 @@
-"""Products of fp8 whose sums leave the tensor cores after every block of K, for `--expand-matmul`.
+"""Products of fp8 whose sums leave the accumulators of `wgmma` after every K block.
 
-A tensor core adds up products of fp8 with 13 bits of fraction. Here it adds up those of one block, and the
-blocks are added up in f32, each multiplied by scales of A and B on the way where they have such.
+Tensor cores add products of fp8 with 13 bits of fraction. Here they add those of one K block; the blocks are
+added in f32, each multiplied by block scales first where the operands have such.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.schedule import Types
 from weft.dialects.tile import FragmentType
 from weft.isa import wgmma
 from weft.isa.chips import LANES
 from weft.mlir import arith, vector
 from weft.passes.builders import emit
+from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.block_scales import TileScales
-from weft.passes.kernels.product import unset
-from weft.passes.kernels.tile_order import Place
+from weft.passes.kernels.feed import Feed
+from weft.passes.kernels.fragments import undefined
+from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiles import each_k_block
 
-if TYPE_CHECKING:
-    from weft.passes.kernels.wgmma_kernel import WgmmaKernel
 
+class PromotedAccumulator:
+    """Sums in f32 outside of the tensor cores' accumulators, which hold one K block's products at a time."""
 
-def multiply(kernel: "WgmmaKernel", place: Place, start: Any, position: list[Any]) -> list[Any]:
-    """All blocks of K of a warpgroup's rows from `start` on: the sums, and where the ring stands."""
-    parts = kernel.schedule.rows // wgmma.M
-    kind = _rows(kernel.sums_type)
-    rows = [emit.add(start, part * wgmma.M) for part in range(parts)]
-    scales = kernel.scales.of_tile(place, rows, kind) if kernel.scales else None
-    blocks = _Blocks(kernel, rows, kind, scales)
-    if kernel.schedule.products(kernel.op.types) > 1:
-        return _add_up_beside(blocks, position)
-    return _add_up_parts(blocks, position) if parts > 1 else _add_up_in_turn(blocks, position)
+    def __init__(self, feed: Feed, types: Types) -> None:
+        self.feed, self.schedule, self.kind = feed, feed.schedule, sums_type(feed.schedule, types)
+        self._products = self.schedule.products(types)
+
+    def multiply(self, at: Tile, start: Any, position: list[Any]) -> list[Any]:
+        """Multiplies all K blocks of a warpgroup's rows from `start` on; returns the sums and the ring's next
+        position.
+        """
+        parts = self.schedule.rows // wgmma.M
+        kind = _rows(self.kind)
+        rows = [emit.add(start, part * wgmma.M) for part in range(parts)]
+        scales = self.feed.scales.of_tile(at, rows, kind) if self.feed.scales else None
+        blocks = _Blocks(self.feed, at, rows, kind, scales)
+        if self._products > 1:
+            return _add_up_overlapped(blocks, position)
+        if parts == 1:
+            return _add_up_in_turn(blocks, position)
+        *sums, stage, phase = _add_up_parts(blocks, position)
+        return [_together(sums, self.kind), stage, phase]
 
 
 @dataclass(frozen=True)
 class _Blocks:
-    """The blocks of K of a tile, multiplied 64 rows at a time: parts that begin at `rows`, of type `kind`."""
+    """The K blocks of a tile, multiplied 64 rows at a time: parts that begin at `rows`, of type `kind`."""
 
-    kernel: "WgmmaKernel"
+    feed: Feed
+    tile: Tile
     rows: list[Any]
     kind: Any
     scales: TileScales | None
 
     @property
+    def span(self) -> tuple[Any, Any]:
+        """The tile's first K block, and the one after its last."""
+        assert self.tile.k_span is not None
+        return self.tile.k_span
+
+    @property
     def zeros(self) -> Any:
-        """Sums of nothing."""
+        """Sums of zero."""
         return tile.from_lane(emit.constant(self.kind.lane_type, 0.0), self.kind)
 
     def start(self, part: int, stage: Any, into: Any) -> Any:
-        """Starts the products of a part with the block in a stage, in the place of what is done."""
-        left, right = self.kernel.left, self.kernel.right
+        """Starts the products of a part with the K block in a stage; they overwrite `into`."""
+        left, right = self.feed.left, self.feed.right
         return tile.gemm_async(
             left.part(stage, self.rows[part], wgmma.M),
             right.part(stage, 0, right.extent),
             into,
             emit.constant(emit.i1(), 0),
-            transpose_b=right.k_inside,
+            transpose_b=right.k_major,
         )
 
     def of_b(self, number: Any) -> list[Any]:
-        """The scales of B for a tile's block `number`, where there are scales."""
+        """The scales of B for the tile's K block `number`; none without scales."""
         return self.scales.of_b(number) if self.scales else []
 
     def factors(self, part: int, stage: Any, of_b: list[Any]) -> Any:
-        """What the products of a part with the block in a stage are multiplied by; None for nothing."""
+        """The factors of a part's products with the K block in a stage; None without scales."""
         return self.scales and self.scales.factors(part, stage, of_b)
 
     def add(self, sums: Any, products: Any, factors: Any) -> Any:
-        """The sums with products that are done."""
+        """The sums plus finished products."""
         lane, total = tile.to_lane(products), tile.to_lane(sums)
         total = arith.addf(total, lane) if factors is None else vector.fma(lane, factors, total)
-        # LLVM would add up later, with more products in registers than these.
+        # Without the pin, LLVM sinks the additions and keeps more products in registers.
         return tile.pin(tile.from_lane(total, self.kind))
 
 
 def _add_up_in_turn(blocks: _Blocks, position: list[Any]) -> list[Any]:
-    """A block's products are done and added up before the next are started.
+    """Finishes and adds a K block's products before the next ones start.
 
-    What another warpgroup has under way keeps the tensor cores busy while this one adds up. The next block is
-    awaited after that: a warp that asked for it before and had to wait would sleep over all of its sums.
+    Another warpgroup's products keep the tensor cores busy during the additions. The next block is awaited
+    after them: a warp that waited earlier could not add in the meantime.
     """
-    kernel, ring, scales = blocks.kernel, blocks.kernel.ring, blocks.scales
+    ring, scales = blocks.feed.ring, blocks.scales
 
     def block(carried: list[Any], of_b: list[Any]) -> list[Any]:
         sums, stage, phase = carried
         tile.await_(ring, stage, phase)
-        products = blocks.start(0, stage, unset(blocks.kind))
+        products = blocks.start(0, stage, undefined(blocks.kind))
         factors = blocks.factors(0, stage, of_b)
         (products,) = tile.wait_gemm(products)
         sums = blocks.add(sums, products, factors)
-        kernel.release(stage)
+        blocks.feed.release(stage)
         return [sums, *tile.advance(ring, stage, phase)]
 
-    span, carried = (kernel.k_first, kernel.k_end), [blocks.zeros, *position]
+    span, carried = blocks.span, [blocks.zeros, *position]
     if scales is None:
         return emit.loop(*span, 1, carried, lambda _, carried: block(carried, []))
     return _each_scaled(scales, span, carried, block)
 
 
 def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
-    """As in turn, with several parts, each in the place of the products of the one before.
+    """As in turn, with several parts that use the same registers one after the other. Returns the parts' sums
+    and the ring's next position.
 
-    A way around the loop begins and ends with a block's last part under way: what the loop itself takes runs
-    beside that. The next block is awaited behind that part's sums: ptxas asks before these are made, so that
-    the answer is there after them.
+    An iteration begins and ends with a K block's last part in flight, which hides the loop's own
+    instructions. The next block is awaited after that part's sums: ptxas moves the first test of the barrier
+    before them, so that its result is there afterwards.
     """
-    kernel, ring, parts, scales = blocks.kernel, blocks.kernel.ring, len(blocks.rows), blocks.scales
+    ring, parts, scales = blocks.feed.ring, len(blocks.rows), blocks.scales
 
     def begin(sums: list[Any], products: Any, position: list[Any], of_b: list[Any]) -> list[Any]:
-        """All parts of a block that has come: the last is under way."""
+        """Starts all parts of a K block that has arrived; the last one stays in flight."""
         stage = position[0]
-        # Read before products start, of which the second instruction would else wait for them.
+        # Read before products start: otherwise their second instruction would wait for the factors.
         factors = [blocks.factors(part, stage, of_b) for part in range(parts)] if scales else []
         products = blocks.start(0, stage, products)
         for part in range(parts - 1):
@@ -121,28 +142,29 @@ def _add_up_parts(blocks: _Blocks, position: list[Any]) -> list[Any]:
         return [*sums, products, *factors[-1:], stage, *tile.advance(ring, *position)]
 
     def end(carried: list[Any]) -> tuple[list[Any], Any, list[Any]]:
-        """The sums with a block's last part, the products in whose place the next come, and where."""
+        """Adds a K block's last part; returns the sums, the free registers and the ring's next position."""
         *sums, products = carried[: parts + 1]
         *factors, stage, next_stage, next_phase = carried[parts + 1 :]
         (products,) = tile.wait_gemm(products)
-        kernel.release(stage)
+        blocks.feed.release(stage)
         sums[-1] = blocks.add(sums[-1], products, factors[0] if scales else None)
         return sums, products, [next_stage, next_phase]
 
-    def around(carried: list[Any], of_b: list[Any]) -> list[Any]:
+    def iteration(carried: list[Any], of_b: list[Any]) -> list[Any]:
         sums, products, position = end(carried)
         tile.await_(ring, *position)
         return begin(sums, products, position, of_b)
 
-    of_b, span = blocks.of_b(kernel.k_first), (emit.add(kernel.k_first, 1), kernel.k_end)
+    first, after = blocks.span
+    of_b, span = blocks.of_b(first), (emit.add(first, 1), after)
     tile.await_(ring, *position)
-    carried = begin([blocks.zeros] * parts, unset(blocks.kind), position, of_b)
+    carried = begin([blocks.zeros] * parts, undefined(blocks.kind), position, of_b)
     if scales is None:
-        carried = emit.loop(*span, 1, carried, lambda _, carried: around(carried, []))
+        carried = emit.loop(*span, 1, carried, lambda _, carried: iteration(carried, []))
     else:
-        carried = _each_scaled(scales, span, carried, around, at_once=2)
+        carried = _each_scaled(scales, span, carried, iteration, at_once=2)
     sums, _, position = end(carried)
-    return [_together(sums, kernel.sums_type), *position]
+    return [*sums, *position]
 
 
 def _each_scaled(
@@ -152,11 +174,11 @@ def _each_scaled(
     body: Callable[[list[Any], list[Any]], list[Any]],
     at_once: int = 1,
 ) -> list[Any]:
-    """A loop over the blocks of K of a span, as many of them at a time as a warp has lanes: each lane has
-    read the scales of B for one, so that between products nothing waits for memory.
+    """A loop over a span of K blocks, 32 at a time: each lane of a warp has read the scales of B for one of
+    them, so that nothing waits for memory between products.
 
-    `body` makes what is carried next of that and a block's scales, so many times `at_once` on a way around.
-    Returns what the loop leaves.
+    `body` computes the next carried values from the current ones and a block's scales; an iteration of the
+    inner loop calls it `at_once` times. Returns what the loop carries.
     """
     begin, end = span
     of_b, ahead = scales.of_b(begin), scales.of_lanes(emit.add(begin, 1))
@@ -186,57 +208,56 @@ def _each_scaled(
 
 
 @dataclass(frozen=True)
-class _Flight:
-    """A block whose products are under way: these, the stage that they read, and the block's scales of B."""
+class _InFlight:
+    """A K block whose products are in flight: the products, their stage, and the block's scales of B."""
 
     products: Any
     stage: Any
     of_b: list[Any]
 
 
-def _add_up_beside(blocks: _Blocks, position: list[Any]) -> list[Any]:
-    """A block's products are added up while those of the next are under way.
+def _add_up_overlapped(blocks: _Blocks, position: list[Any]) -> list[Any]:
+    """Adds a K block's products while those of the next block are in flight.
 
-    Two sets of registers take turns, and a way around the loop starts products in both: were those under way
-    moved to other registers at its end, ptxas would have every product wait for the one before. A stage is
-    released when its products are done, a block late.
+    Two sets of registers take turns, and an iteration starts products in both: if products in flight moved to
+    other registers at its end, ptxas would serialize all products. A stage is released one block late.
     """
-    kernel, ring = blocks.kernel, blocks.kernel.ring
+    ring, (begin, end) = blocks.feed.ring, blocks.span
 
-    def start(number: Any, position: list[Any], into: Any) -> tuple[_Flight, list[Any]]:
-        of_b = blocks.of_b(number)  # of use a block later: memory has until then
+    def start(number: Any, position: list[Any], into: Any) -> tuple[_InFlight, list[Any]]:
+        of_b = blocks.of_b(number)  # needed one block later, which hides the load
         tile.await_(ring, *position)
-        flight = _Flight(blocks.start(0, position[0], into), position[0], of_b)
+        flight = _InFlight(blocks.start(0, position[0], into), position[0], of_b)
         return flight, list(tile.advance(ring, *position))
 
-    def land(flight: _Flight, sums: Any, pending: int) -> tuple[Any, Any]:
+    def land(flight: _InFlight, sums: Any, pending: int) -> tuple[Any, Any]:
         factors = blocks.factors(0, flight.stage, flight.of_b)
         (products,) = tile.wait_gemm(flight.products, pending=pending)
-        kernel.release(flight.stage)
+        blocks.feed.release(flight.stage)
         return blocks.add(sums, products, factors), products
 
     def pair(number: Any, carried: list[Any]) -> list[Any]:
-        sums, position, first = carried[0], carried[1:3], _Flight(carried[3], carried[4], carried[5:])
-        second, position = start(number, position, unset(blocks.kind))
+        sums, position, first = carried[0], carried[1:3], _InFlight(carried[3], carried[4], carried[5:])
+        second, position = start(number, position, undefined(blocks.kind))
         sums, landed = land(first, sums, 1)
         first, position = start(emit.add(number, 1), position, landed)
         sums, _ = land(second, sums, 1)
         return [sums, *position, first.products, first.stage, *first.of_b]
 
-    first, position = start(kernel.k_first, position, unset(blocks.kind))
+    first, position = start(begin, position, undefined(blocks.kind))
     carried = [blocks.zeros, *position, first.products, first.stage, *first.of_b]
-    left = kernel.each_block(carried, pair, together=2)
-    sums, position, first = left[0], left[1:3], _Flight(left[3], left[4], left[5:])
-    rest = emit.equal(emit.rem(emit.sub(kernel.k_end, kernel.k_first), 2), 0)
+    left = each_k_block(blocks.tile, carried, pair, together=2)
+    sums, position, first = left[0], left[1:3], _InFlight(left[3], left[4], left[5:])
+    rest = emit.equal(emit.rem(emit.sub(end, begin), 2), 0)
 
     def one_more() -> list[Any]:
-        second, _ = start(emit.sub(kernel.k_end, 1), position, unset(blocks.kind))
+        second, _ = start(emit.sub(end, 1), position, undefined(blocks.kind))
         return [land(second, land(first, sums, 1)[0], 0)[0]]
 
     total = emit.either(rest, [sums.type], one_more, lambda: [land(first, sums, 0)[0]])
-    # Chosen, not left by the branches: what they leave ptxas doesn't know to be the same in a warp's lanes.
-    behind = zip(tile.advance(ring, *position), position, strict=True)
-    return [*total, *(emit.select(rest, far, near) for far, near in behind)]
+    # Selected, since ptxas does not know that values which leave the branches are uniform in a warp.
+    advanced = zip(tile.advance(ring, *position), position, strict=True)
+    return [*total, *(emit.select(rest, far, near) for far, near in advanced)]
 
 
 def _rows(whole: Any) -> Any:

@@ -1,79 +1,94 @@
-"""A or B in a kernel for `wgmma`: the stages that hold it, and how TMA fills them."""
+"""A or B in a `wgmma` kernel: its shared-memory stages and the tensor map that fills them."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 from weft.dialects import tile
-from weft.dialects.tile import BufferType
+from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.tile import BufferType, MatmulOp
 from weft.passes.builders import emit
-from weft.passes.kernels.product import element_bytes, map_of_member, panels
+from weft.passes.kernels.matrices import element_bytes, map_of_member, panels
 
 
 @dataclass
 class StagedOperand:
-    """A or B as the kernel has it: its stages, and the map that fills them."""
+    """A or B: its buffer, built at the insertion point, and the map that fills it."""
 
     matrix: Any
-    k_inside: bool
-    extent: int
+    k_major: bool
+    extent: int  # rows of the left operand's tile, or columns of the right one's
     block_k: int
     stages: int
-    parts: int  # in which the CTAs of a cluster copy a block, each one for all
-    parts_of_k: int  # that take turns
+    shares: int  # parts of a tile, each copied by one CTA of a cluster for all
+    slices: int  # of K that take turns
     buffer: Any = field(init=False)
     map: Any = field(init=False)
 
+    def __post_init__(self) -> None:
+        self.buffer = tile.alloc(self._buffer_type)
+        copied = tile.slice_type(tile.stage_type(self.buffer.type), self._shape)
+        # CTAs that read the same data do so at the same time; the slices' sums should stay in L2 instead.
+        eviction = "evict_first" if self.slices > 1 else None
+        self.map = tile.tensor_map(self.matrix, copied, l2_promotion=self._l2_promotion, l2_eviction=eviction)
+
     @property
-    def buffer_type(self) -> Any:
-        """The stages: tiles of rows of K, or with K outside of columns of it."""
-        rows, columns = (self.extent, self.block_k) if self.k_inside else (self.block_k, self.extent)
+    def _buffer_type(self) -> Any:
+        """The type of the stages: K-major tiles, or MN-major ones."""
+        rows, columns = (self.extent, self.block_k) if self.k_major else (self.block_k, self.extent)
         element = self.matrix.type.element_type
         layout = panels(rows, columns, int(element.width) // 8, self.stages)
         return BufferType.of((self.stages, rows, columns), element, layout)
 
-    def place(self) -> None:
-        """Writes its buffer and its map at the insertion point."""
-        self.buffer = tile.alloc(self.buffer_type)
-        copied = tile.slice_type(tile.stage_type(self.buffer.type), self._shape)
-        # CTAs that read the same of it do so at the same time: what should stay in L2 are the parts' sums.
-        eviction = "evict_first" if self.parts_of_k > 1 else None
-        self.map = tile.tensor_map(self.matrix, copied, l2_promotion=self._l2_promotion, l2_eviction=eviction)
-
     @property
     def _l2_promotion(self) -> str:
-        """What L2 reads of memory at once: 256 bytes where half of them are the beginning of this CTA's next
-        block. In longer rows, in turns and with K outside another copy asks for them at about the same time.
+        """The size of L2's reads from memory: 256 bytes where half of them belong to this CTA's next K block.
+        With longer rows, with slices and with MN-major data another copy asks for them at about the same
+        time.
         """
         row = self.block_k * element_bytes(self.matrix)
-        return "256B" if self.k_inside and row <= 128 and self.parts_of_k == 1 else "128B"
+        return "256B" if self.k_major and row <= 128 and self.slices == 1 else "128B"
 
     @property
     def _shape(self) -> tuple[int, int]:
-        """What one CTA copies of a block, as it lies in memory."""
-        extent = self.extent // self.parts
-        return (extent, self.block_k) if self.k_inside else (self.block_k, extent)
+        """The shape of one CTA's copy, as it lies in memory."""
+        extent = self.extent // self.shares
+        return (extent, self.block_k) if self.k_major else (self.block_k, extent)
 
-    def copy(self, start: Any, k: Any, member: Any, stage: Any, barrier: Any, part: Any, mask: Any) -> None:
-        """Starts to copy the block at (`start`, `k`) into a stage, or the part of it that is this CTA's: of
-        number `member`, where the operand is a batch.
+    def copy(self, start: Any, k: Any, member: Any, stage: Any, barrier: Any, share: Any, mask: Any) -> None:
+        """Starts to copy the block at (`start`, `k`), or this CTA's `share` of it, into a stage. `member` is
+        the index in a batch, `mask` the CTAs of the cluster that receive a share.
         """
-        inside = emit.mul(part, self.extent // self.parts)
+        inside = emit.mul(share, self.extent // self.shares)
         start = emit.add(start, inside)
-        row, column = (emit.value(x) for x in ((start, k) if self.k_inside else (k, start)))
+        row, column = (emit.value(x) for x in ((start, k) if self.k_major else (k, start)))
         source = map_of_member(self.matrix, self.map, member)
-        if self.parts == 1:
+        if self.shares == 1:
             tile.copy_async(source, row, column, tile.stage(self.buffer, stage), barrier=barrier)
             return
-        tile.copy_multicast(
-            source, row, column, self.part(stage, inside, self.extent // self.parts), barrier, mask
-        )
+        part = self.part(stage, inside, self.extent // self.shares)
+        tile.copy_multicast(source, row, column, part, barrier, mask)
 
     def part(self, stage: Any, start: Any, extent: int) -> Any:
-        """Rows of a block from `start` on."""
+        """`extent` rows of the left operand's stage, or columns of the right one's, from `start` on."""
         whole = tile.stage(self.buffer, stage)
         if extent == self.extent:
             return whole
         zero, start = emit.value(0), emit.value(start)
-        if self.k_inside:
+        if self.k_major:
             return tile.slice_(whole, start, zero, (extent, self.block_k))
         return tile.slice_(whole, zero, start, (self.block_k, extent))
+
+
+def staged_operands(op: MatmulOp, schedule: WarpgroupSchedule) -> tuple[StagedOperand, StagedOperand]:
+    """The left and the right operand of the products, built at the insertion point: A and B, or with `swap`
+    B and A.
+    """
+    m, n, k = schedule.block
+    a, b = (op.a, not op.attribute("transpose_a")), (op.b, bool(op.attribute("transpose_b")))
+    left, right = (
+        StagedOperand(matrix, k_major, extent, k, schedule.stages, shares, schedule.global_splits)
+        for (matrix, k_major), extent, shares in zip(
+            schedule.swapped(a, b), (m, n), schedule.cluster[::-1], strict=True
+        )
+    )
+    return left, right

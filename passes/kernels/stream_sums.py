@@ -1,8 +1,8 @@
-"""How CTAs add up the parts of tiles that they have divided (stream-K), through global memory.
+"""Reduction of stream-K: adds up the K slices of the tiles that CTAs share, through global memory.
 
-Whoever has a tile's first part adds the others to it. The others write theirs and go on; it waits for them
-a while, with its own in registers. If it gives up it writes its own too, and whoever comes last adds all up,
-in the same order.
+The CTA with a tile's first slice adds the others to it. The others write theirs and continue. The first waits
+for them for a while with its own sums in registers; if it gives up, it writes its own too, and the last CTA
+to finish adds all slices, in the same order.
 """
 
 from collections.abc import Iterator
@@ -15,16 +15,21 @@ from weft.dialects.tile import MatmulOp
 from weft.isa.chips import register_share
 from weft.mlir import arith, ir, scf, vector
 from weft.passes.builders import emit
+from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.cluster_sums import VECTOR
+from weft.passes.kernels.fragments import add
 from weft.passes.kernels.global_sums import CTA_WORKSPACE, Slots, widest
-from weft.passes.kernels.product import add
-from weft.passes.kernels.tile_order import Parts
+from weft.passes.kernels.reduction import Reduction
+from weft.passes.kernels.stream_order import StreamOrder
+from weft.passes.kernels.tile_order import Slices, Tile
+from weft.passes.kernels.tiles import Tiles
+from weft.passes.kernels.writer import DirectWriter, Writer
 
-_AT_ONCE = 8, 32  # sums that a thread loads of a part: at least, and at most
+_AT_ONCE = 8, 32  # sums that a thread loads of a slice: at least, and at most
 
 
 class StreamSums(Slots):
-    """The sums of the tiles that all CTAs divide."""
+    """The sums of the tiles that CTAs share."""
 
     attribute = CTA_WORKSPACE
 
@@ -34,65 +39,101 @@ class StreamSums(Slots):
         self.together = _together(self.schedule)
         self._pieces = self.across // self.together
 
-    def put(self, lane: Any, parts: Parts, number: Any) -> Any:
-        """Writes what a warpgroup's thread has of a part, but for a first one that finds all others there:
-        whether it has, an i1.
+    def put(self, lane: Any, slices: Slices, number: Any) -> Any:
+        """Writes a thread's sums of a slice, unless it is the first slice and all others arrive in time.
+        Returns whether they did, an i1.
         """
 
         def others_are_there() -> list[Any]:
-            index, count = emit.value(self.counter(parts.tile, number)), emit.value(parts.count)
+            index, count = emit.value(self.counter(slices.tile, number)), emit.value(slices.count)
             return [tile.await_others(self.counters, index, count)]
 
-        first, i1 = emit.equal(parts.number, 0), emit.i1()
+        first, i1 = emit.equal(slices.number, 0), emit.i1()
         (kept,) = emit.either(first, [i1], others_are_there, lambda: [emit.constant(i1, 0)])
         with emit.when(emit.negate(kept)):
-            self.write(lane, emit.add(parts.slot, parts.number), number)
+            self.write(lane, emit.add(slices.slot, slices.number), number)
         return kept
 
     @contextmanager
-    def pieces(self, parts: Parts, number: Any) -> Iterator[Any]:
-        """In the block, ops are built for each piece of a tile, for the warp that adds up: that of the first
-        part, or the last to come. Yields the piece's number.
+    def pieces(self, slices: Slices, number: Any) -> Iterator[Any]:
+        """In the block, ops are built for each piece of a tile, for the warp that adds up: the first slice's,
+        or the last to finish. Yields the piece's number.
         """
-        with emit.when(emit.equal(self.claimed(parts, number, shares=1), 1)):
+        with emit.when(emit.equal(self.claimed(slices, number, shares=1), 1)):
             loop = scf.ForOp(emit.value(0), emit.value(self._pieces), emit.value(1))
             with ir.InsertionPoint(loop.body):
                 yield loop.induction_variable
                 scf.yield_([])
 
-    def total(self, lane: Any, kept: Any, parts: Parts, piece: Any, number: Any) -> Any:
-        """What a thread has of the sums of a piece: part after part, of which the first is in `lane` where
-        that was `kept`. Each part is loaded while the one before is added.
+    def total(self, lane: Any, kept: Any, slices: Slices, piece: Any, number: Any) -> Any:
+        """A thread's sums of a piece, added slice by slice; the first slice's are in `lane` where `kept`.
+        Each slice is loaded while the one before is added.
         """
         own = self._own(lane, piece)
-        (begun,) = emit.either(kept, [own.type], lambda: [own], lambda: [self._part(parts, 0, piece, number)])
+        (begun,) = emit.either(
+            kept, [own.type], lambda: [own], lambda: [self._slice(slices, 0, piece, number)]
+        )
 
-        def further(part: Any, carried: list[Any]) -> list[Any]:
-            loaded = self._part(parts, part, piece, number)
+        def further(each: Any, carried: list[Any]) -> list[Any]:
+            loaded = self._slice(slices, each, piece, number)
             return [add(*carried), loaded]
 
-        carried = [begun, self._part(parts, 1, piece, number)]
-        return add(*emit.loop(2, parts.count, 1, carried, further))
+        carried = [begun, self._slice(slices, 1, piece, number)]
+        return add(*emit.loop(2, slices.count, 1, carried, further))
 
     def _own(self, lane: Any, piece: Any) -> Any:
-        """A piece of what a thread has. Registers have no index, and code for each piece would be so much
-        that it takes longer to fetch than to run.
+        """A piece of a thread's sums in registers. These have no index, and separate code for each piece
+        would take longer to fetch than to run.
         """
         elements, found = emit.elements(lane), None
         for number in range(self._pieces):
-            places = self.places(number * self.together)
-            run = [each for p in places for each in elements[VECTOR * p : VECTOR * (p + 1)]]
+            vectors = self.vectors(number * self.together)
+            run = [each for v in vectors for each in elements[VECTOR * v : VECTOR * (v + 1)]]
             each = vector.from_elements(ir.VectorType.get([len(run)], self.element), run)
             found = each if found is None else arith.select(emit.equal(piece, number), each, found)
         return found
 
-    def _part(self, parts: Parts, part: Any, piece: Any, number: Any) -> Any:
-        return self.read(emit.add(parts.slot, part), number, emit.mul(piece, self.together))
+    def _slice(self, slices: Slices, slice_: Any, piece: Any, number: Any) -> Any:
+        return self.read(emit.add(slices.slot, slice_), number, emit.mul(piece, self.together))
+
+
+class StreamReduction(Reduction):
+    """Writes whole tiles, and adds up the slices of the others."""
+
+    def __init__(self, op: MatmulOp, sums: StreamSums, tiles: Tiles, writer: Writer) -> None:
+        self.types, self.sums, self.tiles, self.schedule = op.types, sums, tiles, tiles.schedule
+        self.writer, self.direct = writer, DirectWriter(op, tiles.schedule)
+
+    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+        assert at.k_span is not None
+        begin, end = at.k_span
+        lane = tile.to_lane(sums)
+        branch = scf.IfOp(emit.less(emit.sub(end, begin), self.tiles.k_blocks), has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            self._add_up(lane, at, row, column, warpgroup)
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            self.writer.write(sums, row, column, at.member, warpgroup)
+            scf.yield_([])
+
+    def _add_up(self, lane: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+        assert isinstance(self.tiles.order, StreamOrder)
+        slices = self.tiles.order.slices(at.number)
+        kept = self.sums.put(lane, slices, warpgroup)
+        with self.sums.pieces(slices, warpgroup) as piece:
+            total = self.sums.total(lane, kept, slices, piece, warpgroup)
+            columns = 8 * self.sums.together
+            beside = emit.add(column, emit.mul(piece, columns))
+            fragment = tile.from_lane(total, sums_type(self.schedule, self.types, columns))
+            self.direct.write(fragment, row, beside, at.member, warpgroup)
+
+    def finish_consumers(self, warpgroup: Any) -> None:
+        self.writer.finish()
 
 
 def _together(schedule: WarpgroupSchedule) -> int:
-    """Columns of fragments that are added up at once: two parts of them must fit in registers beside all sums
-    of the first.
+    """The fragment columns that are added up at once: two slices of them must fit in registers beside all
+    sums of the first slice.
     """
     registers = schedule.registers[1] or register_share(schedule.threads)
     free = (registers - OTHER_REGISTERS - VECTOR * schedule.vectors) // 2

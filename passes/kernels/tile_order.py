@@ -1,8 +1,9 @@
-"""Which tiles of D a persistent CTA computes, in which order: what both its roles walk through alike.
+"""The order in which persistent CTAs compute the tiles of D. The producer and the consumers walk the same
+order.
 
-Tiles go down `group` rows and then to the next column, so that those under way at a time share what they read
-in the L2 cache. The products of a batch come one after the other. With parts of K, one part of as many tiles
-as can be under way comes before the next part of these.
+Tiles go down `group` rows, then to the next column, so that concurrent tiles share data in the L2 cache. The
+products of a batch follow each other. With K slices, one slice of every concurrent tile comes before the next
+slice of these tiles.
 """
 
 from collections.abc import Callable
@@ -11,36 +12,36 @@ from typing import Any
 
 from weft.mlir import arith, memref
 from weft.passes.builders import emit
-from weft.passes.kernels.product import grouped
 
 
 @dataclass(frozen=True)
-class Place:
-    """A tile: its row and column among blocks, and the number of its product in a batch (None: no batch).
+class Tile:
+    """A tile of D, or a K slice of one: its row and column, counted in tiles, and its product's index in a
+    batch (None without a batch).
 
-    With parts of K: the tile's own number, that of the part, its first block and the one behind its last, and
-    how many parts take turns.
+    `k_span` is the first K block and the one after the last (None: all of K). With K slices, `number` is the
+    tile's own and `slice` the slice's; of `turns` slices each takes every `turns`-th K block.
     """
 
     row: Any
     column: Any
     member: Any = None
     number: Any = 0
-    part: Any = 0
-    span: tuple[Any, Any] | None = None
+    slice: Any = 0
+    k_span: tuple[Any, Any] | None = None
     turns: int = 1
 
-    def block_of_k(self, number: Any) -> Any:
-        """Which block of K the tile's block `number` is: parts take turns, so that what they copy at a time
-        lies together in rows of A and B.
+    def k_block(self, number: Any) -> Any:
+        """The K block that is block `number` of this tile. Slices take turns, so that what they copy at the
+        same time is contiguous in rows of A and B.
         """
-        return emit.add(emit.mul(number, self.turns), self.part)
+        return emit.add(emit.mul(number, self.turns), self.slice)
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The parts of a tile, for one that is number `number` of `count`: the number of the tile, and of the
-    slot that the first part's sums have; those of the others follow.
+class Slices:
+    """The K slices of a tile, for the CTA that computes slice `number` of `count`. `slot` is the index of the
+    first slice's memory; the other slices follow it.
     """
 
     tile: Any
@@ -49,77 +50,79 @@ class Parts:
     slot: Any
 
 
-Body = Callable[[Place, list[Any]], list[Any]]
+Body = Callable[[Tile, list[Any]], list[Any]]
 
 
 @dataclass(frozen=True)
 class Order:
-    """The tiles of a product of `rows` x `columns` blocks, or of `members` such products, each in so many
-    `parts` of K's `blocks`.
+    """The tiles of a product of `rows` x `columns` tiles, or of `members` such products, each in `slices`
+    slices of K's `blocks`.
     """
 
     rows: Any
     columns: Any
     group: int
     members: Any = None
-    parts: int = 1
+    slices: int = 1
     blocks: Any = None
 
     @property
     def count(self) -> Any:
-        """How many tiles there are."""
+        """The number of tiles."""
         each = emit.mul(self.rows, self.columns)
         return each if self.members is None else emit.mul(each, self.members)
 
     def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
-        """A loop over every `step`-th tile from `first` on, or part of one.
+        """A loop over every `step`-th tile, or slice of one, from `first` on.
 
-        Of parts, those of a tile run at the same time, and those that follow each other have the same columns
-        of A and B in different tiles of a product.
+        The slices of a tile run at the same time; consecutive slices have the same K blocks of different
+        tiles of a product.
         """
-        if self.parts == 1:
+        if self.slices == 1:
             emit.loop(first, self.count, step, carried, lambda tile, carried: body(self.at(tile), carried))
             return
-        together = emit.maximum(emit.div(step, self.parts), 1)
-        run = emit.mul(together, self.parts)
+        together = emit.maximum(emit.div(step, self.slices), 1)
+        run = emit.mul(together, self.slices)
 
         def one(number: Any, carried: list[Any]) -> list[Any]:
             before, inside = emit.mul(emit.div(number, run), together), emit.rem(number, run)
             tiles = emit.minimum(emit.sub(self.count, before), together)
-            part, number = emit.div(inside, tiles), emit.add(before, emit.rem(inside, tiles))
-            span = 0, blocks_of_part(self.blocks, part, self.parts)
-            place = replace(self.at(number), number=number, part=part, span=span, turns=self.parts)
-            return body(place, carried)
+            slice_, number = emit.div(inside, tiles), emit.add(before, emit.rem(inside, tiles))
+            span = 0, blocks_of_slice(self.blocks, slice_, self.slices)
+            tile = replace(self.at(number), number=number, slice=slice_, k_span=span, turns=self.slices)
+            return body(tile, carried)
 
-        emit.loop(first, emit.mul(self.count, self.parts), step, carried, one)
+        emit.loop(first, emit.mul(self.count, self.slices), step, carried, one)
 
-    def at(self, number: Any) -> Place:
-        """A tile by its number."""
+    def at(self, number: Any) -> Tile:
+        """The tile with a number."""
         if self.members is None:
-            return Place(*grouped(number, self.rows, self.columns, self.group))
+            return Tile(*grouped(number, self.rows, self.columns, self.group))
         each = emit.mul(self.rows, self.columns)
         inside = grouped(emit.rem(number, each), self.rows, self.columns, self.group)
-        return Place(*inside, emit.div(number, each))
+        return Tile(*inside, emit.div(number, each))
 
 
 @dataclass(frozen=True)
 class MaskedOrder:
-    """The tiles of `members` products of which number i has `filled[i]` rows (a memref), in blocks of
-    `block_rows`, by `columns` blocks. With `turned`, what `filled` counts are columns of blocks. A number
-    above `most`, the rows that each product has, means all of them: tiles past the end would take hours.
+    """The tiles of `members` products, of which number i has `filled[i]` rows (a memref), in tiles of
+    `tile_rows` rows, by `columns` tiles. With `swap`, `filled` counts columns of tiles.
+
+    `most` is the number of rows that each product has. A count above it means all rows: a kernel that took it
+    literally would run for hours.
     """
 
     filled: Any
     most: Any
     members: Any
-    block_rows: int
+    tile_rows: int
     columns: Any
     group: int
-    turned: bool = False
+    swap: bool = False
 
     def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
-        """A loop over every `step`-th tile from `first` on. Which product a tile is of, and the number of its
-        first tile, are carried along.
+        """A loop over every `step`-th tile from `first` on. It carries the index of the tile's product and
+        the number of that product's first tile.
         """
 
         def add(member: Any, sums: list[Any]) -> list[Any]:
@@ -129,25 +132,27 @@ class MaskedOrder:
 
         def one(number: Any, carried: list[Any]) -> list[Any]:
             member, before, *rest = carried
-            member, before = self._found(number, member, before)
+            member, before = self._member_of(number, member, before)
             rows = self._rows(member)
-            sizes = (self.columns, rows) if self.turned else (rows, self.columns)
-            place = Place(*grouped(emit.sub(number, before), *sizes, self.group), member)
-            return [member, before, *body(place, rest)]
+            sizes = (self.columns, rows) if self.swap else (rows, self.columns)
+            tile = Tile(*grouped(emit.sub(number, before), *sizes, self.group), member)
+            return [member, before, *body(tile, rest)]
 
         emit.loop(first, count, step, [emit.value(0), emit.value(0), *carried], one)
 
     def _rows(self, member: Any) -> Any:
-        """Blocks that the filled rows of a product take."""
+        """The rows of tiles that a product's filled rows take."""
         filled = emit.minimum(emit.maximum(_element(self.filled, member), 0), self.most)
-        return emit.ceil_div(filled, self.block_rows)
+        return emit.ceil_div(filled, self.tile_rows)
 
     def _tiles(self, member: Any) -> Any:
-        """Tiles that a product has."""
+        """The number of a product's tiles."""
         return emit.mul(self._rows(member), self.columns)
 
-    def _found(self, number: Any, member: Any, before: Any) -> tuple[Any, Any]:
-        """The product that has a tile, looked for from `member` on, whose first tile is number `before`."""
+    def _member_of(self, number: Any, member: Any, before: Any) -> tuple[Any, Any]:
+        """The product of tile `number` and the number of its first tile. The search starts at `member`, whose
+        first tile is number `before`.
+        """
 
         def beyond(at: Any, start: Any) -> tuple[Any, list[Any]]:
             end = emit.add(start, self._tiles(at))
@@ -162,44 +167,54 @@ class MaskedOrder:
 
 @dataclass(frozen=True)
 class GroupedOrder:
-    """The tiles of one product whose rows have a matrix B of a batch each: row i has number `groups[i]` (a
-    memref), a negative one no product. `block_rows` rows, of a block, have the same.
+    """The tiles of one product whose rows have one B of a batch each: row i has B number `groups[i]` (a
+    memref); a negative number means no product. The `tile_rows` rows of a tile have the same B.
     """
 
     order: Order
     groups: Any
-    block_rows: int
-    turned: bool = False
+    tile_rows: int
+    swap: bool = False
 
     def walk(self, first: Any, step: Any, carried: list[Any], body: Body) -> None:
-        """A loop over every `step`-th tile from `first` on; those without a product are left out."""
+        """A loop over every `step`-th tile from `first` on; tiles without a product are skipped."""
 
-        def one(place: Place, carried: list[Any]) -> list[Any]:
-            row = place.column if self.turned else place.row
-            member = _element(self.groups, emit.mul(row, self.block_rows))
+        def one(tile: Tile, carried: list[Any]) -> list[Any]:
+            row = tile.column if self.swap else tile.row
+            member = _element(self.groups, emit.mul(row, self.tile_rows))
             has, kinds = emit.less(-1, member), [value.type for value in carried]
-            inside = Place(place.row, place.column, member)
+            inside = Tile(tile.row, tile.column, member)
             return emit.either(has, kinds, lambda: body(inside, carried), lambda: carried)
 
         self.order.walk(first, step, carried, one)
 
 
 def _element(vector: Any, index: Any) -> Any:
-    """One number of a memref of i32."""
+    """An element of a memref of i32."""
     return memref.load(vector, [emit.as_index(index)])
 
 
-def span(blocks: Any, part: Any, parts: int) -> tuple[Any, Any]:
-    """Of K's blocks, one of so many parts that follow each other: its first, and the one behind."""
-    first = emit.div(emit.mul(blocks, part), parts)
-    # Where K has fewer blocks than parts, some have one that lies outside: zeros.
-    end = emit.div(emit.mul(blocks, emit.add(part, 1)), parts)
+def k_span(blocks: Any, slice_: Any, slices: int) -> tuple[Any, Any]:
+    """The first K block of one of `slices` contiguous slices, and the one after its last."""
+    first = emit.div(emit.mul(blocks, slice_), slices)
+    # Where K has fewer blocks than slices, some slices have one block outside of K: zeros.
+    end = emit.div(emit.mul(blocks, emit.add(slice_, 1)), slices)
     first = emit.select(emit.equal(first, end), blocks, first)
     return first, emit.maximum(end, emit.add(first, 1))
 
 
-def blocks_of_part(blocks: Any, part: Any, parts: int) -> Any:
-    """How many of K's blocks one of so many parts has that take turns: number `part`, and every one that is
-    `parts` further. Where K has fewer blocks than parts, some have one that lies outside: zeros.
+def blocks_of_slice(blocks: Any, slice_: Any, slices: int) -> Any:
+    """The number of K blocks of one of `slices` slices that take turns: number `slice_`, and every one that
+    is `slices` further. Where K has fewer blocks than slices, some have one outside of K: zeros.
     """
-    return emit.maximum(emit.div(emit.add(blocks, emit.sub(parts - 1, part)), parts), 1)
+    return emit.maximum(emit.div(emit.add(blocks, emit.sub(slices - 1, slice_)), slices), 1)
+
+
+def grouped(linear: Any, rows: Any, columns: Any, group: int) -> tuple[Any, Any]:
+    """The row and column of tile `linear`: down `group` rows, then to the next column."""
+    group = emit.minimum(rows, group)  # with fewer rows, `columns * group` might exceed 32 bits
+    per_group = emit.mul(columns, group)
+    first = emit.mul(emit.div(linear, per_group), group)
+    height = emit.minimum(emit.sub(rows, first), group)
+    inside = emit.rem(linear, per_group)
+    return emit.add(first, emit.rem(inside, height)), emit.div(inside, height)

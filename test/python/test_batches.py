@@ -7,7 +7,7 @@ import pytest
 import weft
 from weft.dialects import tile
 from weft.dialects.schedule import Schedule, WarpgroupSchedule
-from weft.passes.kernels import product
+from weft.passes.kernels import matrices
 
 BF16 = ml_dtypes.bfloat16
 
@@ -67,7 +67,7 @@ def test_a_batch_whose_rows_tma_cannot_copy():
 @pytest.mark.slow
 def test_a_tile_written_to_another_product_is_caught(monkeypatch):
     """Planted: plain stores take the first matrix of the batch, which CTAs then write at once."""
-    taken = product.member
-    monkeypatch.setattr("weft.passes.kernels.wgmma_kernel.member", lambda matrix, _: taken(matrix, 0))
+    taken = matrices.member
+    monkeypatch.setattr("weft.passes.kernels.writer.member", lambda matrix, _: taken(matrix, 0))
     with pytest.raises(AssertionError, match="global-race"):
         wrong(of(64, 64, 64, 1), (3, 3, 3), (3, 64, 64, 64), "f32")

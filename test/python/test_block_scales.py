@@ -11,7 +11,7 @@ import weft
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.passes.builders import emit
-from weft.passes.kernels import block_scales, promoted, wgmma_kernel
+from weft.passes.kernels import block_scales, feed, promoted, wgmma_kernel
 from weft.target import Target
 
 F8 = ml_dtypes.float8_e4m3fn
@@ -223,9 +223,9 @@ def test_products_with_rows_of_their_own(schedule):
 @pytest.mark.slow
 def test_scales_released_by_one_warp_for_all_are_caught(monkeypatch):
     """Planted: a stage is released as if only products had read it."""
-    monkeypatch.setattr(wgmma_kernel, "WARPS", 1)
-    release = wgmma_kernel.tile.release
-    monkeypatch.setattr(wgmma_kernel.tile, "release", lambda ring, stage, by_warps: release(ring, stage))
+    monkeypatch.setattr(feed, "WARPS", 1)
+    release = feed.tile.release
+    monkeypatch.setattr(feed.tile, "release", lambda ring, stage, by_warps: release(ring, stage))
     kernel = compiled(of(128, 64), (2, 2, 2, 2, 2))
     with pytest.raises(AssertionError, match="shared-race"):
         emulated(kernel, Operands(128, 64, 1024), np.zeros((128, 64), np.float32))
@@ -233,11 +233,8 @@ def test_scales_released_by_one_warp_for_all_are_caught(monkeypatch):
 
 @pytest.mark.slow
 def test_scales_read_before_the_launch_before_is_done_are_caught(monkeypatch):
-    """Planted: of the roles, the one that copies alone waits for what was queued before."""
-    wait, roles = wgmma_kernel._await_launch_before, iter(("multiplying", "copying"))
-    monkeypatch.setattr(
-        wgmma_kernel, "_await_launch_before", lambda: wait() if next(roles) == "copying" else None
-    )
+    """Planted: the producer waits for the previous launch, the consumers don't."""
+    monkeypatch.setattr(wgmma_kernel, "await_previous_launch", lambda: None)
     kernel = compiled(of(128, 64), (2, 2, 2, 2, 2))
     with pytest.raises(AssertionError, match="griddepcontrol-wait"):
         emulated(kernel, Operands(128, 64, 256), np.zeros((128, 64), np.float32))
@@ -246,15 +243,15 @@ def test_scales_read_before_the_launch_before_is_done_are_caught(monkeypatch):
 @pytest.mark.slow
 def test_a_stage_released_a_block_early_is_caught(monkeypatch):
     """Planted: a stage is released when its products start, as if they were done."""
-    start, release = promoted._Blocks.start, wgmma_kernel.WgmmaKernel.release
+    start, release = promoted._Blocks.start, feed.Feed.release
 
     def early(self, part, stage, into):
         products = start(self, part, stage, into)
-        release(self.kernel, stage)
+        release(self.feed, stage)
         return products
 
     monkeypatch.setattr(promoted._Blocks, "start", early)
-    monkeypatch.setattr(wgmma_kernel.WgmmaKernel, "release", lambda *_: None)
+    monkeypatch.setattr(feed.Feed, "release", lambda *_: None)
     kernel = compiled(of(64, 64, warpgroups=1, stages=2), (2, 2, 2, 2, 2), scaled=False)
     operands = Operands(64, 64, 1024)
     with pytest.raises(AssertionError, match="async-source-overwritten"):

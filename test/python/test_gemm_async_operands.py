@@ -14,7 +14,7 @@ from weft.isa import wgmma
 from weft.isa.descriptors import MatrixDescriptor
 from weft.mlir import ir
 from weft.passes.builders import places
-from weft.passes.kernels.wgmma_kernel import panels
+from weft.passes.kernels.matrices import panels
 from weft.passes.lower_gemm_async import Operand
 
 BASE = 5 * 1024  # where a stage may begin

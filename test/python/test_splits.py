@@ -13,7 +13,7 @@ from weft.dialects.schedule import Types
 from weft.layout import Layout
 from weft.passes import lower_claims
 from weft.passes.builders import emit
-from weft.passes.kernels import cluster_sums, wgmma_kernel
+from weft.passes.kernels import cluster_sums
 from weft.schedules import heuristic
 from weft.target import Target
 
@@ -78,7 +78,7 @@ def test_rows_of_d_that_wide_stores_cannot_write(schedule, columns):
 @pytest.mark.slow
 def test_sums_that_are_put_down_before_all_have_read_the_stages_are_caught(monkeypatch):
     """Planted: no barrier between the last products of one warpgroup and the sums of another."""
-    monkeypatch.setattr(wgmma_kernel.WgmmaKernel, "_meet_all", lambda self: None)
+    monkeypatch.setattr(cluster_sums, "meet_consumers", lambda warpgroups: None)
     product = Product()
     with pytest.raises(AssertionError, match=r"overwritten|race"):
         product.wrong(product.compiled(of(128, 32, 64, 2, 2, splits=2)), (128, 32, 640))
@@ -86,7 +86,7 @@ def test_sums_that_are_put_down_before_all_have_read_the_stages_are_caught(monke
 
 def test_sums_that_are_read_before_all_have_put_them_down_are_caught(monkeypatch):
     """Planted: no CTA waits for its cluster."""
-    monkeypatch.setattr(wgmma_kernel, "_meet_cluster", lambda: None)
+    monkeypatch.setattr(cluster_sums, "meet_cluster", lambda: None)
     product = Product()
     with pytest.raises((AssertionError, weft.WeftError)):
         product.wrong(product.compiled(of(64, 32, 64, 1, 2, splits=2)), (64, 32, 640))

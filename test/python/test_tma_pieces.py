@@ -11,7 +11,7 @@ from weft.dialects import tile
 from weft.dialects.tile import BufferType, MapType
 from weft.emulator import TensorMap, tensor_map
 from weft.mlir import ir
-from weft.passes.kernels.wgmma_kernel import panels
+from weft.passes.kernels.matrices import panels
 from weft.passes.lower_tma import Pieces, pieces_of
 
 BASE = 5 * 1024  # where a stage may begin

@@ -15,7 +15,7 @@ from weft import arrays
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.passes import lower_gemm_async
-from weft.passes.kernels import wgmma_kernel
+from weft.passes.kernels import feed, wgmma_kernel
 from weft.target import Target
 
 TYPES = {
@@ -336,7 +336,8 @@ def test_what_lies_beside_d_stays(schedule, outputs, columns):
 @pytest.mark.slow
 def test_a_copy_before_the_launch_before_is_done_is_caught(monkeypatch):
     """Planted: no role waits for what was queued before."""
-    monkeypatch.setattr(wgmma_kernel, "_await_launch_before", lambda: None)
+    for part in (wgmma_kernel, feed):
+        monkeypatch.setattr(part, "await_previous_launch", lambda: None)
     product = Product()
     with pytest.raises(AssertionError, match="griddepcontrol-wait"):
         product.wrong(product.compiled(of(64, 64, 64, 1)), (64, 64, 64))

@@ -1,0 +1,75 @@
+"""The part of a `wgmma` kernel that multiplies a tile: sums in the registers of a warpgroup."""
+
+from dataclasses import replace
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.dialects.tile import FragmentType
+from weft.isa import wgmma
+from weft.layout import Layout
+from weft.passes.builders import emit
+from weft.passes.kernels.feed import Feed
+from weft.passes.kernels.fragments import sum_type, undefined
+from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiles import each_k_block
+
+
+def sums_type(schedule: WarpgroupSchedule, types: Types, columns: int | None = None) -> Any:
+    """The type of a warpgroup's sums, or of `columns` columns of them."""
+    columns = columns or schedule.block[1]
+    form = replace(schedule, block=(wgmma.M, columns, wgmma.M)).form(types)
+    d, shape = form.operands[0], (schedule.rows, columns)
+    layout = Layout.parse(d.layout).tile_to(shape, d.shape)
+    return FragmentType.of(shape, sum_type(form), layout)
+
+
+class Accumulator:
+    """Sums that stay in the accumulators of `wgmma` from a tile's first K block to its last.
+
+    With `overlaps` the products of a K block are still in flight when the next ones start, and a stage is
+    released one block late. Otherwise another warpgroup's products fill the waits.
+    """
+
+    def __init__(self, feed: Feed, types: Types) -> None:
+        self.feed, self.schedule = feed, feed.schedule
+        self.kind = sums_type(self.schedule, types)
+
+    def multiply(self, at: Tile, start: Any, position: list[Any]) -> list[Any]:
+        """Multiplies all K blocks of a warpgroup's rows from `start` on; returns the sums and the ring's next
+        position.
+        """
+        ring, late = self.feed.ring, self.schedule.overlaps
+
+        def further(_: Any, carried: list[Any]) -> list[Any]:
+            sums, last, stage, phase = carried
+            sums = self._start(start, sums, stage, phase, accumulate=1)
+            tile.wait_gemm(pending=int(late))
+            self.feed.release(last if late else stage)
+            return [sums, stage, *tile.advance(ring, stage, phase)]
+
+        stage, phase = position
+        # The first block starts the sums: if they were zeroed first, ptxas would serialize all products.
+        sums = self._start(start, undefined(self.kind), stage, phase, accumulate=0)
+        if not late:
+            tile.wait_gemm()
+            self.feed.release(stage)
+        carried = [sums, stage, *tile.advance(ring, stage, phase)]
+        sums, last, *position = each_k_block(at, carried, further)
+        (sums,) = tile.wait_gemm(sums)
+        if late:
+            self.feed.release(last)
+        return [sums, *position]
+
+    def _start(self, start: Any, sums: Any, stage: Any, phase: Any, accumulate: int) -> Any:
+        """Waits for a stage and starts its products."""
+        left, right = self.feed.left, self.feed.right
+        tile.await_(self.feed.ring, stage, phase)
+        return tile.gemm_async(
+            left.part(stage, start, self.schedule.rows),
+            right.part(stage, 0, right.extent),
+            sums,
+            emit.constant(emit.i1(), accumulate),
+            transpose_a=not left.k_major,
+            transpose_b=right.k_major,
+        )

@@ -1,0 +1,89 @@
+"""The part of a `wgmma` kernel that brings A, B and their scales to the consumers: a ring of stages."""
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.isa.chips import WARPS
+from weft.mlir import arith, ir
+from weft.passes.builders import emit
+from weft.passes.kernels.block_scales import BlockScales
+from weft.passes.kernels.cluster import await_previous_launch
+from weft.passes.kernels.staged_operand import StagedOperand
+from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.tiles import Tiles, each_k_block
+
+
+def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
+    """The ring of stages: every consumer of every CTA that shares this one's copies must release a stage."""
+    down, across = schedule.cluster
+    consumers = schedule.warpgroups * (down + across - 1)
+    # Scales are read by lanes, so each warp releases for itself.
+    return tile.make_ring(schedule.stages, consumers=consumers * (WARPS if scaled else 1))
+
+
+class Feed:
+    """The stages of `left` and `right`, with `scales` beside them where the operands have such."""
+
+    def __init__(
+        self,
+        ring: Any,
+        tiles: Tiles,
+        types: Types,
+        operands: tuple[StagedOperand, StagedOperand],
+        scales: BlockScales | None,
+    ) -> None:
+        self.ring, self.tiles, self.schedule, self.scales = ring, tiles, tiles.schedule, scales
+        self.left, self.right = operands
+        self._bytes = self.schedule.copied_bytes(types)
+
+    def fill(self, at: Tile, position: list[Any]) -> list[Any]:
+        """Copies all K blocks of a tile into the ring; for one thread. Returns the ring's next position."""
+        m, n, k = self.schedule.block
+        left, right = emit.mul(at.row, m), emit.mul(at.column, n)
+        down, across = self.schedule.cluster
+        below, beside = self.tiles.row_in_cluster, self.tiles.column_in_cluster
+        # The CTAs of a row of the cluster share the left operand, those of a column the right one.
+        in_row = _bits(sum(1 << down * other for other in range(across)), below)
+        in_column = _bits((1 << down) - 1, emit.mul(beside, down))
+
+        def copy(number: Any, position: list[Any], before: Callable[[], None] = lambda: None) -> list[Any]:
+            stage, phase = position
+            tile.acquire(self.ring, stage, phase)
+            tile.expect(self.ring, stage, self._bytes)
+            block = at.k_block(number)
+            depth = emit.mul(block, k)
+            full = tile.full_barrier(self.ring, stage)
+            before()
+            self.left.copy(left, depth, at.member, stage, full, beside, in_row)
+            self.right.copy(right, depth, at.member, stage, full, below, in_column)
+            if self.scales is not None:
+                self.scales.copy(at, block, stage, full)
+            return list(tile.advance(self.ring, stage, phase))
+
+        # The first block's coordinates take some hundred instructions, so they are computed before the wait.
+        assert at.k_span is not None
+        return each_k_block(at, copy(at.k_span[0], position, await_previous_launch), copy)
+
+    def release(self, stage: Any) -> None:
+        """Releases a stage to every CTA that copies into it."""
+        down, across = self.schedule.cluster
+        below, beside = self.tiles.row_in_cluster, self.tiles.column_in_cluster
+        by_warps = self.scales is not None
+        if (down, across) == (1, 1):
+            tile.release(self.ring, stage, by_warps=by_warps)
+            return
+        others = [(emit.rem(emit.add(beside, step), across), below) for step in range(across)]
+        others += [(beside, emit.rem(emit.add(below, step), down)) for step in range(1, down)]
+        for column, row in others:
+            rank = emit.value(emit.add(emit.mul(column, down), row))
+            tile.release_peer(self.ring, stage, rank, by_warps=by_warps)
+
+
+def _bits(mask: int, shift: Any) -> Any:
+    """`mask << shift` as i16."""
+    i16 = ir.IntegerType.get_signless(16)
+    if isinstance(shift, int):
+        return arith.constant(i16, mask << shift)
+    return arith.trunci(i16, arith.shli(emit.value(mask), shift))

@@ -1,0 +1,75 @@
+"""Fragments as kernels use them: types of sums, transposed fragments, conversions between element types."""
+
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.tile_types import FP8_TYPES, FragmentType
+from weft.isa import wgmma
+from weft.layout import Layout
+from weft.mlir import arith, ir, llvm, nvvm, vector
+from weft.passes.builders import emit
+
+
+def sum_type(form: wgmma.MmaAsync) -> Any:
+    """The type of the sums that an instruction makes."""
+    return emit.i32() if form.d_type == "s32" else ir.F32Type.get()
+
+
+def transposed(kind: Any) -> Any:
+    """The type of the transposed fragment, in the same registers."""
+    rows, columns = kind.layout.group(kind.shape)
+    return FragmentType.of(kind.shape[::-1], kind.element_type, Layout((*columns, *rows)))
+
+
+def undefined(kind: Any) -> Any:
+    """A fragment of undefined values: the first product overwrites it."""
+    return tile.from_lane(llvm.mlir_undef(kind.lane_type), kind)
+
+
+def add(a: Any, b: Any) -> Any:
+    """The sum of two vectors."""
+    return arith.addi(a, b) if isinstance(a.type.element_type, ir.IntegerType) else arith.addf(a, b)
+
+
+def convert(lane: Any, kind: Any) -> Any:
+    """A vector of floats in another width. What is beyond the range of fp8 becomes its largest."""
+    if lane.type == kind:
+        return lane
+    if str(kind.element_type) in FP8_TYPES:
+        return _to_fp8(lane, kind)
+    if str(lane.type.element_type) in FP8_TYPES:
+        return _from_fp8(lane, kind)
+    wider = kind.element_type.width > lane.type.element_type.width
+    return arith.extf(kind, lane) if wider else arith.truncf(kind, lane)
+
+
+def _to_fp8(lane: Any, kind: Any) -> Any:
+    """A vector of an even number of f32 in fp8, two at a time."""
+    i16, numbers = ir.IntegerType.get_signless(16), emit.elements(lane)
+    nearest, finite = (
+        ir.Attribute.parse(f"#nvvm.{mode}>") for mode in ("fp_rnd_mode<rn", "sat_mode<satfinite")
+    )
+    # The first operand becomes the upper byte.
+    pairs = [
+        nvvm.convert_f32x2_to_f8x2(i16, high, low, kind.element_type, rnd=nearest, sat=finite)
+        for low, high in zip(numbers[::2], numbers[1::2], strict=True)
+    ]
+    words = vector.from_elements(ir.VectorType.get([len(pairs)], i16), pairs)
+    return arith.bitcast(kind, vector.bitcast(_bytes(kind), words))
+
+
+def _from_fp8(lane: Any, kind: Any) -> Any:
+    """A vector of an even number of fp8 in a wider type, by way of f16, which has all their values."""
+    pair, halves = ir.VectorType.get([2], ir.IntegerType.get_signless(8)), list[Any]()
+    two = ir.VectorType.get([2], ir.F16Type.get())
+    source = ir.TypeAttr.get(lane.type.element_type)
+    elements = emit.elements(arith.bitcast(_bytes(lane.type), lane))
+    for low, high in zip(elements[::2], elements[1::2], strict=True):
+        found = nvvm.convert_f8x2_to_f16x2(two, vector.from_elements(pair, [low, high]), source)
+        halves += emit.elements(found)
+    return convert(vector.from_elements(ir.VectorType.get(kind.shape, ir.F16Type.get()), halves), kind)
+
+
+def _bytes(kind: Any) -> Any:
+    """A vector type's elements as bytes."""
+    return ir.VectorType.get(kind.shape, ir.IntegerType.get_signless(8))

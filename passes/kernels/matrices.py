@@ -1,0 +1,60 @@
+"""Matrices in global and shared memory as kernels see them: sizes, members of a batch, layouts of stages."""
+
+from typing import Any
+
+from weft.dialects import tile
+from weft.dialects.schedule import SWIZZLES
+from weft.mlir import arith, ir, memref
+from weft.passes.builders import emit
+
+
+def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
+    """The layout of `outer` tiles one after the other, each in panels as wide as a swizzle: those of 128
+    bytes where they divide the columns, else of 64 or 32.
+    """
+    width = next(w // element_bytes for w in SWIZZLES if columns * element_bytes % w == 0)
+    strides = f"{rows * columns},{width},{rows * width},1"
+    swizzle = SWIZZLES[width * element_bytes]
+    return f"S[({outer},{rows},{columns // width},{width}):({strides})] xor {swizzle}"
+
+
+def size(matrix: Any, dimension: int) -> Any:
+    """One of a matrix's sizes, as i32; a negative dimension counts from the last."""
+    place = dimension % matrix.type.rank
+    return emit.as_i32(memref.dim(matrix, arith.constant(ir.IndexType.get(), place)))
+
+
+def member(matrix: Any, index: Any) -> Any:
+    """One matrix of a batch, a memref of rank 3; a memref of rank 2 is every product's."""
+    if matrix.type.rank == 2:
+        return matrix
+    dynamic = ir.ShapedType.get_dynamic_size()
+    apart = ir.ShapedType.get_dynamic_stride_or_offset()
+    layout = ir.StridedLayoutAttr.get(apart, [apart, 1])
+    kind = ir.MemRefType.get([dynamic] * 2, matrix.type.element_type, layout, matrix.type.memory_space)
+    sizes = [memref.dim(matrix, arith.constant(ir.IndexType.get(), place)) for place in (1, 2)]
+    return memref.SubViewOp(
+        kind,
+        matrix,
+        offsets=[emit.as_index(index)],
+        sizes=sizes,
+        strides=[],
+        static_offsets=[dynamic, 0, 0],
+        static_sizes=[1, dynamic, dynamic],
+        static_strides=[1, 1, 1],
+    ).result
+
+
+def map_of_member(matrix: Any, map_: Any, index: Any) -> Any:
+    """The map of one matrix of a batch, given that of all; a memref of rank 2 is every product's."""
+    return map_ if matrix.type.rank == 2 else tile.member(map_, emit.value(index))
+
+
+def element_bytes(matrix: Any) -> int:
+    """Bytes of an element."""
+    return int(matrix.type.element_type.width) // 8
+
+
+def pair_bytes(matrix: Any) -> int:
+    """Bytes of two elements."""
+    return 2 * element_bytes(matrix)

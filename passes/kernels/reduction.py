@@ -1,0 +1,40 @@
+"""The part of a `wgmma` kernel that adds up what several CTAs have computed of a tile, and has it written."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from weft.passes.kernels.tile_order import Tile
+from weft.passes.kernels.writer import Writer
+
+
+class Reduction(ABC):
+    """What happens to a warpgroup's sums of a tile."""
+
+    @abstractmethod
+    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+        """Takes a warpgroup's sums at a row and a column of the left and the right operand."""
+
+    def finish_consumers(self, warpgroup: Any) -> None:
+        """Ends the consumers' role, after all tiles."""
+        return
+
+    def finish_producer(self) -> None:
+        """Ends the producer's role."""
+        return
+
+    def finish(self) -> None:
+        """Ends the kernel, in all threads."""
+        return
+
+
+class NoReduction(Reduction):
+    """One CTA computes all of a tile, and writes it."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+
+    def collect(self, sums: Any, at: Tile, row: Any, column: Any, warpgroup: Any) -> None:
+        self.writer.write(sums, row, column, at.member, warpgroup)
+
+    def finish_consumers(self, warpgroup: Any) -> None:
+        self.writer.finish()

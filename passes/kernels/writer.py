@@ -1,0 +1,109 @@
+"""The part of a kernel that stores finished tiles to D: from registers, or through shared memory by TMA."""
+
+from itertools import chain
+from typing import Any, Protocol
+
+from weft.dialects import tile
+from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.tile import BufferType, MatmulOp
+from weft.isa.tensor_map import ROW_BYTES
+from weft.mlir import arith, ir, nvvm, scf
+from weft.passes.builders import emit, places
+from weft.passes.kernels.cluster import meet_warpgroup
+from weft.passes.kernels.epilogue import finish
+from weft.passes.kernels.fragments import transposed
+from weft.passes.kernels.matrices import element_bytes, map_of_member, member, pair_bytes, panels, size
+
+
+class Writer(Protocol):
+    """Stores the sums of a warpgroup to D."""
+
+    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+        """Stores sums at a row and a column of the left and the right operand; `index` is the batch's."""
+
+    def finish(self) -> None:
+        """Waits, after the last tile, for stores that the kernel must not outlive."""
+
+
+class DirectWriter:
+    """Stores from registers."""
+
+    def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule) -> None:
+        self.op, self.schedule = op, schedule
+
+    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+        row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
+        store(self.op, oriented(sums, self.schedule), row, column, index, pair_width(self.op, self.schedule))
+
+    def finish(self) -> None:
+        pass
+
+
+class StagedWriter:
+    """Stores through shared memory: a warpgroup puts its tile together there, and TMA stores it."""
+
+    def __init__(self, op: MatmulOp, schedule: WarpgroupSchedule) -> None:
+        """Builds the buffer and the tensor map at the insertion point."""
+        self.op, self.schedule = op, schedule
+        rows, columns = schedule.swapped(schedule.rows, schedule.block[1])
+        layout = panels(rows, columns, op.types.output_bytes, schedule.warpgroups)
+        shape = schedule.warpgroups, rows, columns
+        self.buffer = tile.alloc(BufferType.of(shape, op.d.type.element_type, layout))
+        self.map = tile.tensor_map(op.d, tile.stage_type(self.buffer.type))
+
+    def write(self, sums: Any, row: Any, column: Any, index: Any, warpgroup: Any) -> None:
+        row, column = (emit.value(each) for each in self.schedule.swapped(row, column))
+        sums, part = oriented(sums, self.schedule), tile.stage(self.buffer, warpgroup)
+        pairs = pair_width(self.op, self.schedule)
+        pieces = finish(self.op, sums, row, column, aligned=pairs > 0, number=index)
+        first = next(pieces)  # computed while the previous tile's store may still read the buffer
+        with places.one_thread():
+            nvvm.cp_async_bulk_wait_group(0, read=True)
+        meet_warpgroup(warpgroup)
+        # stmatrix stores 16-bit elements; 8-bit elements are stored in pairs.
+        width = pairs if self.op.types.output_bytes == 1 else 0
+        for done, below, beside in chain([first], pieces):
+            tile.store(done, part, emit.value(below), emit.value(beside), vector_bytes=width)
+        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+        meet_warpgroup(warpgroup)
+        end = emit.add(column, part.type.shape[1])
+        ragged = arith.andi(self.ragged, emit.less(size(self.op.d, -1), end))
+        branch = scf.IfOp(ragged, has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            tile.copy_out(part, member(self.op.d, index), row, column)
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            with places.one_thread():
+                tile.store_async(part, map_of_member(self.op.d, self.map, index), row, column)
+                nvvm.cp_async_bulk_commit_group()
+            scf.yield_([])
+
+    @property
+    def ragged(self) -> Any:
+        """Whether rows of D end within 16 bytes, all of which TMA would write: an i1."""
+        bytes_ = emit.mul(size(self.op.d, -1), element_bytes(self.op.d))
+        return emit.less(0, emit.rem(bytes_, ROW_BYTES))
+
+    def finish(self) -> None:
+        with places.one_thread():
+            nvvm.cp_async_bulk_wait_group(0, read=True)
+
+
+def store(op: MatmulOp, sums: Any, row: Any, column: Any, index: Any, width: int) -> None:
+    """Finishes sums and stores them to D from registers, `width` contiguous bytes of a lane at a time (0: one
+    element).
+    """
+    d = member(op.d, index)
+    for done, below, beside in finish(op, sums, row, column, aligned=width > 0, number=index):
+        at = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
+        tile.store(done, d, *at, vector_bytes=width)
+
+
+def oriented(sums: Any, schedule: WarpgroupSchedule) -> Any:
+    """The sums as a fragment of D, which `swap` transposes."""
+    return tile.from_lane(tile.to_lane(sums), transposed(sums.type)) if schedule.swap else sums
+
+
+def pair_width(op: MatmulOp, schedule: WarpgroupSchedule) -> int:
+    """The bytes of a lane's pairs of sums where these are contiguous in D, otherwise 0."""
+    return 0 if schedule.swap else pair_bytes(op.d)
