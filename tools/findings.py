@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa import scan, written
-from weft.isa.chips import CHIPS
+from weft.isa.chips import CHIPS, NEWEST_PTX, PTX_VERSIONS
 from weft.isa.family import Verdict, unknown_chip
 from weft.tools import cli
 
@@ -159,6 +159,18 @@ def _chip_of(text: str, name: str) -> str | None:
     raise WeftError(Diagnostic(f"the tables {unknown_chip(chip).replace('knows', 'know', 1)}", place))
 
 
+def _check_version(text: str, name: str) -> None:
+    """Raises WeftError where a PTX text names a version that there isn't."""
+    version = scan.version(text)
+    if version is None or version in PTX_VERSIONS:
+        return
+    found, newest = (".".join(map(str, each)) for each in (version, NEWEST_PTX))
+    code = scan.code(text)
+    lines = text[: max(0, code.find(found, code.index(".version")))].split("\n")
+    place = Location(name, len(lines), len(lines[-1]) + 1)
+    raise WeftError(Diagnostic(f"no PTX version {found} is known: the newest one is {newest}", place))
+
+
 def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
     """What a file holds, and the words for the chips it was judged on. Raises WeftError where it can't be
     read or parsed.
@@ -170,6 +182,7 @@ def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
         return lint_mlir(text, path, chip), f"on {chip}" if chip else "on the chips of its modules"
     name = cli.name_of(path)
     chip = chip or _chip_of(text, name)
+    _check_version(text, name)
     found = lint_ptx(text, chip)
     if not scan.is_ptx(text) and all(finding.is_stray() for finding in found):
         raise _no_ptx(text, name)

@@ -219,7 +219,8 @@ def _rows(told: dict[str, Any]) -> dict[str, str]:
     }
     threads = math.prod(told["block"])
     grid = "x".join(map(str, told["grid"]))
-    found["launch"] = f"grid {grid}, {threads} threads ({-(-threads // 32)} warps) each"
+    warps = -(-threads // 32)
+    found["launch"] = f"grid {grid}, {threads} threads ({warps} warp{'' if warps == 1 else 's'}) each"
     if (taken := told["resources"]) is None:
         found["registers"] = f"unknown: {told['no_resources']}"
     else:
@@ -239,8 +240,10 @@ def _spent(told: dict[str, Any]) -> dict[str, str]:
         return {"device": told["device"]}
     found = {"emulated": f"{told['instructions']:,} warp instructions in {told['seconds']:.1f} s"}
     if findings := told["findings"]:
-        first = f"the first at line {findings[0]['line']} of the PTX: {findings[0]['message']}"
-        found["findings"] = f"{len(findings)}, {first}"
+        first = findings[0]
+        source = f" ({first['source']})" if first["source"] else ""
+        said = f"the first at line {first['line']} of the PTX{source}: {first['rule']}: {first['message']}"
+        found["findings"] = f"{len(findings)}, {said}"
     return found
 
 

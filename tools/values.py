@@ -23,6 +23,7 @@ _INTEGERS = {
 _FLOATS = ("f32", "f64")
 _HALVES = ("f16", "bf16")
 _NEW = re.compile(r"(random|zeros):(.*)")
+_PTX_INTEGER = re.compile(r"([usb])(8|16|32|64)")
 _SIZES = re.compile(r"(\d+(?:x\d+)*)(?:x([A-Za-z]\w*))?")
 _ARG_HELP = (
     "an argument, in order, or N=VALUE for argument N (from 0): FILE.npy (an array, written back if it "
@@ -168,6 +169,12 @@ def array_of(text: str) -> Argument:
     return Argument.of_array(array, path)
 
 
+def _of_ptx(name: str | None) -> str | None:
+    """A type of elements as MLIR spells it, where PTX says `u32`, `s32` or `b32`."""
+    match = _PTX_INTEGER.fullmatch(name or "")
+    return name if match is None else f"{'i' if match[1] == 's' else 'ui'}{match[2]}"
+
+
 def new_array(
     text: str, dtype: str | None, seed: int, strides: Sequence[int | None] | None = None
 ) -> Argument | None:
@@ -182,7 +189,7 @@ def new_array(
     shape = [int(size[:20]) for size in match[1].split("x")] if match else []
     if match is None or not all(1 <= size <= MOST_SIZE for size in shape):
         raise WeftError(f"--arg {text}: expected sizes from 1 to 2**31 - 1 such as {kind}:128x64")
-    named = match[2]
+    named = _of_ptx(match[2])
     if named is None and dtype is None:
         raise WeftError(f"--arg {text}: name the type of its elements too: {text}xf32, say")
     if named is not None and dtype is not None and named != dtype:

@@ -311,3 +311,13 @@ def test_a_time_limit_ends_an_endless_loop(emulate):
     status, _, err = emulate(text, "--time-limit", "soon")
     assert status == 2
     assert "--time-limit expects a number of seconds, got 'soon'" in err
+    counted = HEAD + ".visible .entry k(.param .u64 p) { L: bra L; }"
+    status, _, err = emulate(counted, "--arg", "zeros:4xf32", "--time-limit", "0.2", "--seeds", "3")
+    assert (status, "reached the time limit of 0.2 s" in err) == (1, True)
+
+
+@pytest.mark.parametrize("ptx, name", [("u32", "uint32"), ("s16", "int16"), ("b64", "uint64")])
+def test_new_arrays_have_types_as_ptx_spells_them(emulate, ptx, name):
+    text = HEAD + ".visible .entry k(.param .u64 p) { ret; }"
+    status, out, _ = emulate(text, "--arg", f"zeros:4x{ptx}", "--json")
+    assert (status, json.loads(out)["arguments"][0]["type"]) == (0, name)

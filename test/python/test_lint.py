@@ -558,3 +558,10 @@ def test_ptxas_knows_each_other_instruction():
     assert found[0] and unknown in found[0]
     names = [e.line for e, said in zip(entries[1:], found[1:], strict=True) if said and unknown in said]
     assert set(names) <= {f"{head};" for head in NAMED_WITH_MODIFIERS}
+
+
+def test_a_version_that_there_is_not_is_refused(tmp_path, capsys):
+    head = HEAD.replace("9.0", "99.9")
+    status, said = lint(tmp_path, capsys, f"// of 99.9\n{head}{F16_LINE}")
+    assert status == 2
+    assert f"{tmp_path}/a.ptx:2:10: error: no PTX version 99.9 is known: the newest one is " in said.err

@@ -209,7 +209,9 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
     if not isinstance(args, Sequence) or isinstance(args, str | bytes):
         raise WeftError(f"kernel '{kernel}': expects args as a list or tuple, got {type(args).__name__}")
     if len(args) != len(formals):
-        raise WeftError(f"kernel '{kernel}' has {len(formals)} parameters, got {len(args)} arguments")
+        wanted = f"{len(formals)} parameter{'' if len(formals) == 1 else 's'}"
+        given = f"{len(args)} argument{'' if len(args) == 1 else 's'}"
+        raise WeftError(f"kernel '{kernel}' has {wanted}, got {given}")
     arrays: dict[Key, npt.NDArray[np.generic]] = {}
     unwritten = [at for at, arg in enumerate(args) if isinstance(arg, Unwritten)]
     args = [arg.array if isinstance(arg, Unwritten) else arg for arg in args]

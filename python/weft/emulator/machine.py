@@ -47,7 +47,7 @@ class Totals:
     def check_time(self, line: int) -> None:
         """Raises TimeLimit when the launch has taken longer than it may."""
         if self._end is not None and time.monotonic() > self._end:
-            raise TimeLimit(f"reached the time limit of {self.seconds:g} s", line)
+            raise TimeLimit(f"reached the time limit of {self.seconds:.4g} s", line)
 
 
 class Machine:

@@ -79,11 +79,23 @@ def _instruction(found: Instruction, family: Family[Any], form: Any, judge: Stan
     given = found.operands[: len(own)]
     kept = tuple(_kept(found, family.name, form, at, own[at], judge) for at in range(len(given)))
     for operands in (kept + own[len(kept) :], own):
-        # Registers of the form's own aren't declared.
-        made = found._replace(opcode=form.ptx, operands=operands, ended=True, scope=None)
-        if judge.legal(made):
-            return f"{form.ptx} {', '.join(operands)}".strip() + ";"
+        for opcode in (_shortest(found, family, form, operands), form.ptx):
+            # Registers of the form's own aren't declared.
+            made = found._replace(opcode=opcode, operands=operands, ended=True, scope=None)
+            if judge.legal(made):
+                return f"{opcode} {', '.join(operands)}".strip() + ";"
     return None
+
+
+def _shortest(found: Instruction, family: Family[Any], form: Any, operands: tuple[str, ...]) -> str:
+    """The form's opcode without the modifiers that `found` lacks and that mean nothing but the default."""
+    given, words = set(found.opcode.split(".")), form.ptx.split(".")
+    for word in [word for word in words[1:] if word not in given]:
+        rest = ".".join(other for other in words if other != word)
+        read = tables.read(rest, operands)
+        if read is not None and read[0] is family and read[1] == form:
+            words = rest.split(".")
+    return ".".join(words)
 
 
 def _kept(found: Instruction, family: str, form: Any, at: int, own: str, judge: Standard) -> str:
