@@ -406,7 +406,7 @@ def test_what_is_no_form_is_not_read(opcode):
             mma.Ldmatrix("m16n16", 1, False, "b8"),
             None,
             "trans",
-            "has no trans false with shape m16n16",
+            "needs trans with shape m16n16",
         ),
         (
             "ldmatrix",
@@ -422,7 +422,7 @@ def test_what_is_no_form_is_not_read(opcode):
             "chip",
             "needs sm_90 or later: sm_80 has no form of stmatrix",
         ),
-        ("movmatrix", mma.Movmatrix(trans=False), None, "trans", "has no trans false: it is one of true"),
+        ("movmatrix", mma.Movmatrix(trans=False), None, "trans", "needs trans"),
     ],
 )
 def test_a_verdict_names_the_rule_what_was_found_and_the_nearest_legal_forms(

@@ -183,3 +183,37 @@ def test_a_modifier_that_says_the_default_is_not_added():
     assert written.judge(only(line), "sm_100a").nearest == (line.replace("%r0", "[%r0]"),)
     said = line.replace("f16", "f16.collector::a::discard")
     assert written.judge(only(said), "sm_100a").nearest == (said.replace("%r0", "[%r0]"),)
+
+
+@pytest.mark.parametrize(
+    "chip, line, near",
+    [
+        ("sm_100a", "tcgen05.wait.ld.sync.aligned;", "tcgen05.wait::ld.sync.aligned;"),
+        (
+            "sm_100a",
+            "tcgen05.mma.cta_group.1.kind.f16 [%r0], %d0, %d1, %r1, %p0;",
+            "tcgen05.mma.cta_group::1.kind::f16 [%r0], %d0, %d1, %r1, %p0;",
+        ),
+        (
+            "sm_80",
+            "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%r1-16];",
+            "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%r1+-16];",
+        ),
+    ],
+)
+def test_what_is_meant_is_near(chip, line, near):
+    assert written.judge(only(line), chip).nearest[0] == near
+
+
+@pytest.mark.parametrize(
+    "line, reason",
+    [
+        ("tcgen05.alloc.sync.aligned.b32 [%d0], 32;", "needs cta_group on sm_100a: it is one of 1, 2"),
+        (
+            "ldmatrix.sync.aligned.m16n16.x1.shared.b8 {%r0, %r1}, [%r2];",
+            "needs trans on sm_100a with shape m16n16, num 1, type b8",
+        ),
+    ],
+)
+def test_a_modifier_that_is_left_out_is_needed(line, reason):
+    assert written.judge(only(line), "sm_100a").reason == reason

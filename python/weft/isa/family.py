@@ -277,20 +277,13 @@ class Family(Generic[F]):
         for axis in self.axes:
             known = self.values(axis, chip)
             if getattr(form, axis) not in known:
-                return Verdict(
-                    axis,
-                    f"has no {axis} {_show(getattr(form, axis))}{where}: it is one of {_list(known)}",
-                    self.nearest(form, chip),
-                )
+                return Verdict(axis, _refusal(form, axis, where, known), self.nearest(form, chip))
         for axis in self.axes:
             rest = [a for a in self.axes if a != axis]
             if fits := self._index(chip).but(form, axis):
-                return Verdict(
-                    axis,
-                    f"has no {axis} {_show(getattr(form, axis))}{where} with {self._given(form, rest)}: "
-                    f"it is one of {_list(tuple(getattr(f, axis) for f in fits))}",
-                    self.nearest(form, chip),
-                )
+                legal = tuple(getattr(f, axis) for f in fits)
+                refusal = _refusal(form, axis, f"{where} with {self._given(form, rest)}", legal)
+                return Verdict(axis, refusal, self.nearest(form, chip))
         given = self._given(form, self.axes)
         return Verdict("combination", f"has no form{where} with {given}", self.nearest(form, chip))
 
@@ -299,6 +292,15 @@ class Family(Generic[F]):
         defaults = {f.name: f.default for f in fields(self.form)}  # type: ignore[arg-type]
         values = {axis: getattr(form, axis) for axis in axes}
         return ", ".join(f"{a} {_show(value)}" for a, value in values.items() if value != defaults[a])
+
+
+def _refusal(form: object, axis: str, where: str, legal: tuple[object, ...]) -> str:
+    """What is wrong with a form's value on `axis`, and which ones are `legal` there."""
+    value = getattr(form, axis)
+    if legal == (True,):
+        return f"needs {axis}{where}"
+    what = f"has no {axis} {_show(value)}" if value else f"needs {axis}"
+    return f"{what}{where}: it is one of {_list(legal)}"
 
 
 def _show(value: object) -> str:

@@ -1,5 +1,6 @@
 """What to write in place of an instruction that isn't legal: whole instructions, each held to the tables."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +16,8 @@ from weft.isa.scope import Scope
 
 Version = tuple[int, int]
 
+_OFFSET = re.compile(r"(?<=[\w$])\s*-\s*(?=\d)")
+"""Where an address has an offset below 0 with no `+`, which PTX wants before it."""
 _MOST = 3
 _TEXT = 400
 """Characters of all suggestions for one instruction; one is shown in any case."""
@@ -103,7 +106,7 @@ def _kept(found: Instruction, family: str, form: Any, at: int, own: str, judge: 
     given = found.operands[at]
     if judge.fits(family, form, at, given, found.scope):
         return given
-    tried = (*_bracketed(given, own), *_constants(form, at, given))
+    tried = (_OFFSET.sub("+-", given), *_bracketed(given, own), *_constants(form, at, given))
     return next((text for text in tried if judge.fits(family, form, at, text, found.scope)), own)
 
 

@@ -272,7 +272,9 @@ def unread(opcode: str, chip: str | None) -> Verdict:
     if unknown := [token for token, _ in bag if (token, 0) not in everywhere.having]:
         names = ", ".join(f".{token}" for token in dict.fromkeys(unknown))
         reason = f"has modifiers that no {head} instruction has: {names}"
-        return Verdict("modifier", reason + _ignored(opcode), nearest)
+        joined = _joined(opcode, everywhere)
+        meant = (joined,) if joined != opcode and tables.read(joined) is not None else ()
+        return Verdict("modifier", reason + _ignored(opcode), meant + nearest)
     closest = _bag(everywhere.nearest(opcode, 1)[0])
     differences = [
         f"{what} {', '.join(f'.{token}' for token, _ in tokens)}"
@@ -284,6 +286,17 @@ def unread(opcode: str, chip: str | None) -> Verdict:
     ]
     how = f": beside {nearest[0]} it {' and '.join(differences)}" if differences and nearest else ""
     return Verdict("spelling", f"isn't spelled as any instruction is{how}{_ignored(opcode)}", nearest)
+
+
+def _joined(opcode: str, known: _Spellings) -> str:
+    """The opcode with `::` for a dot wherever that makes a modifier that there is."""
+    words: list[str] = []
+    for word in opcode.split("."):
+        if words and (f"{words[-1]}::{word}", 0) in known.having:
+            words[-1] += f"::{word}"
+        else:
+            words.append(word)
+    return ".".join(words)
 
 
 def _ignored(opcode: str) -> str:

@@ -478,7 +478,7 @@ func.func @sparse_scale_shape(%w: i32, %f: f32, %i: i16) {
 // -----
 
 func.func @sparse_scale_metadata_order(%w: i32, %f: f32, %i: i16) {
-  // expected-error @below {{'mma.sp_block_scale' op has no ordered false: it is one of true}}
+  // expected-error @below {{'mma.sp_block_scale' op needs ordered}}
   %0 = "mma.sp_block_scale"(%w, %w, %w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w, %w, %i, %i, %w, %i, %i) {shape = "m16n8k64", kind = "mxf8f6f4", scale_vec = "", a_type = "e4m3", b_type = "e4m3", scale_type = "ue8m0", ordered = false, operandSegmentSizes = array<i32: 4, 4, 4, 1, 1, 1, 1, 1, 1, 1>} : (i32, i32, i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32, i32, i16, i16, i32, i16, i16) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -520,7 +520,7 @@ func.func @ldmatrix_shape(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @ldmatrix_bytes_are_transposed(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'mma.ldmatrix' op has no trans false with shape m16n16, num 1, type b8: it is one of true}}
+  // expected-error @below {{'mma.ldmatrix' op needs trans with shape m16n16, num 1, type b8}}
   %0 = "mma.ldmatrix"(%s) {shape = "m16n16", num = 1 : i64, trans = false, type = "b8"} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32)>
   return
 }
@@ -636,7 +636,7 @@ func.func @stmatrix_shape(%s: !llvm.ptr<3>, %w: i32) {
 // -----
 
 func.func @stmatrix_bytes_are_transposed(%s: !llvm.ptr<3>, %w: i32) {
-  // expected-error @below {{'mma.stmatrix' op has no trans false with shape m16n8, num 2, type b8: it is one of true}}
+  // expected-error @below {{'mma.stmatrix' op needs trans with shape m16n8, num 2, type b8}}
   "mma.stmatrix"(%s, %w, %w) {shape = "m16n8", num = 2 : i64, trans = false, type = "b8"} : (!llvm.ptr<3>, i32, i32) -> ()
   return
 }
@@ -644,7 +644,7 @@ func.func @stmatrix_bytes_are_transposed(%s: !llvm.ptr<3>, %w: i32) {
 // -----
 
 func.func @movmatrix_is_transposed(%w: i32) {
-  // expected-error @below {{'mma.movmatrix' op has no trans false: it is one of true; nearest legal: movmatrix.sync.aligned.m8n8.trans.b16}}
+  // expected-error @below {{'mma.movmatrix' op needs trans; nearest legal: movmatrix.sync.aligned.m8n8.trans.b16}}
   %0 = "mma.movmatrix"(%w) {trans = false} : (i32) -> i32
   return
 }

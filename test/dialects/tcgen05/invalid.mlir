@@ -431,7 +431,7 @@ func.func @dealloc_without_a_group(%t: !llvm.ptr<6>, %w: i32) {
 // -----
 
 func.func @relinquish_cta_group() {
-  // expected-error @below {{'tcgen05.relinquish_alloc_permit' op has no cta_group 0: it is one of 1, 2; nearest legal: tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned, tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned}}
+  // expected-error @below {{'tcgen05.relinquish_alloc_permit' op needs cta_group: it is one of 1, 2; nearest legal: tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned, tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned}}
   "tcgen05.relinquish_alloc_permit"() {cta_group = 0 : i64} : () -> ()
   return
 }
