@@ -10,11 +10,10 @@ from typing import Any
 
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import Given, InstructionOp, SpaceOf
-from weft.isa import tcgen05_control as control
-from weft.isa import tcgen05_copy as copy
-from weft.isa import tcgen05_mma as mma_isa
-from weft.isa.tcgen05_descriptors import BlockScaledDescriptor, InstructionDescriptor
-from weft.isa.tcgen05_shared_descriptor import SharedMemoryDescriptor
+from weft.isa.tcgen05 import control, copy
+from weft.isa.tcgen05 import mma as mma_isa
+from weft.isa.tcgen05.descriptors import BlockScaledDescriptor, InstructionDescriptor
+from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
 from weft.mlir import ext, ir
 
 

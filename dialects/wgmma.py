@@ -7,8 +7,8 @@ from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import Given, InstructionOp
 from weft.isa import wgmma as isa
 from weft.isa.chips import describe
-from weft.isa.descriptors import MatrixDescriptor
 from weft.isa.family import Verdict
+from weft.isa.wgmma.descriptors import MatrixDescriptor
 from weft.mlir import ext
 
 _IMMEDIATES = {"scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 0}
@@ -75,7 +75,7 @@ class WaitGroupOp(
 
 
 class MatrixDescriptorOp(DescriptorOp, dialect=Wgmma, name="descriptor", record=MatrixDescriptor):
-    """The i64 descriptor of a matrix in shared memory; see `weft.isa.descriptors.MatrixDescriptor`."""
+    """The i64 descriptor of a matrix in shared memory; see `weft.isa.wgmma.descriptors.MatrixDescriptor`."""
 
     address: ext.Operand[Any]
     descriptor: ext.Result[Any]

@@ -9,7 +9,7 @@ from weft.dialects import mma, tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, CopyOp, CopyOutOp, LoadOp, LoadRowOp, StoreOp, is_buffer, is_map
 from weft.isa.chips import WARPGROUP
-from weft.isa.matrix_moves import STMATRIX
+from weft.isa.mma.matrix_moves import STMATRIX
 from weft.layout import LayoutError
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
 from weft.passes.analysis import uniformity

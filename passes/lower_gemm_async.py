@@ -12,9 +12,9 @@ from weft.dialects.tile import SliceOp, StageOp, is_buffer
 from weft.dialects.tile_async import GemmAsyncOp, PinOp, WaitGemmOp
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import wgmma as isa
-from weft.isa.descriptors import GROUP, MatrixDescriptor
-from weft.isa.descriptors import SWIZZLES as MODES
 from weft.isa.types import ELEMENT_TYPES
+from weft.isa.wgmma.descriptors import GROUP, MatrixDescriptor
+from weft.isa.wgmma.descriptors import SWIZZLES as MODES
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.analysis import uniformity

@@ -17,9 +17,9 @@ def _lowered_anew(request):
     """
     if "monkeypatch" in request.fixturenames:
         monkeypatch = request.getfixturevalue("monkeypatch")
-        monkeypatch.setattr("weft.stages.decides_all", lambda module: False)
+        monkeypatch.setattr("weft.compiler.stages.decides_all", lambda module: False)
         # Another process would not have the change.
-        monkeypatch.setattr("weft.cache_keys.as_imported", lambda: False)
+        monkeypatch.setattr("weft.compiler.cache_keys.as_imported", lambda: False)
 
 
 @pytest.fixture

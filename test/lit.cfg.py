@@ -9,7 +9,7 @@ from pathlib import Path
 
 import lit.formats
 
-from weft import runtime
+from weft.launch import runtime
 
 root = Path(__file__).parent
 

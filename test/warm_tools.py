@@ -72,7 +72,13 @@ def serve(listening: socket.socket) -> None:
 
 
 def _mains():
-    for late in ("filecheck.main", "weft.emulator", "weft.stages", "weft.tools.opt", "weft.tools.run"):
+    for late in (
+        "filecheck.main",
+        "weft.emulator",
+        "weft.compiler.stages",
+        "weft.tools.opt",
+        "weft.tools.run",
+    ):
         importlib.import_module(late)
     programs = {"weft": "weft.tools.weft", "weft-opt": "weft.tools.weft_opt", "filecheck": "filecheck.main"}
     mains = {tool: importlib.import_module(program).main for tool, program in programs.items()}

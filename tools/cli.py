@@ -70,7 +70,7 @@ def guarded(tool: str, body: Callable[[], int]) -> int:
         tell_interrupted(tool)
         return 130
     except Exception as error:
-        from weft import reproducer
+        from weft.compiler import reproducer
 
         report(reproducer.internal_error(error, first_read()).diagnostics, tool)
         return 1

@@ -13,8 +13,8 @@ from weft.tools import cli
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
-    from weft.launch import Launch
-    from weft.stages import Compiled
+    from weft.compiler.contract import Launch
+    from weft.compiler.stages import Compiled
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -42,8 +42,8 @@ def _run(options: Namespace) -> int:
         raise WeftError(f"--after shows MLIR: it goes with --emit mlir, not with --emit {options.emit}")
     if options.emit == "cubin" and options.output == "-" and sys.stdout.isatty():
         raise WeftError("a cubin is no text for a terminal: name a file with -o")
-    from weft import runtime
-    from weft.stages import Compiled, compile_module
+    from weft.compiler.stages import Compiled, compile_module
+    from weft.launch import runtime
     from weft.tools import source
 
     module = source.load(options.file, options.kernel)
@@ -72,7 +72,7 @@ def _resources(compiled: "Compiled") -> str:
     """JSON with what a launch of each kernel takes."""
     from dataclasses import asdict
 
-    from weft.kernel import Kernel
+    from weft.launch.kernel import Kernel
 
     kernels = [Kernel(compiled, launch) for launch in compiled.launches.values()]
     return json.dumps({kernel.name: asdict(kernel.resources) for kernel in kernels}, indent=2)

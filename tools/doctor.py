@@ -52,7 +52,7 @@ def _llvm() -> str:
 
 
 def _ptxas() -> str:
-    from weft import ptxas
+    from weft.compiler import ptxas
     from weft.isa.chips import CHIPS
 
     program = ptxas.find("ptxas")
@@ -63,7 +63,7 @@ def _ptxas() -> str:
 
 
 def _nvdisasm() -> str:
-    from weft import ptxas
+    from weft.compiler import ptxas
 
     return f"{ptxas.find('nvdisasm')}; for --emit sass"
 
@@ -75,7 +75,7 @@ def _emulator() -> str:
 
 
 def _gpu() -> str:
-    from weft import runtime
+    from weft.launch import runtime
 
     if (reason := runtime.available()) is not None:
         raise WeftError(f"{reason}; kernels run in the emulator")
@@ -85,7 +85,7 @@ def _gpu() -> str:
 
 
 def _cache() -> str:
-    from weft import cache
+    from weft.compiler import cache
 
     kept = cache.default()
     directory = kept.directory

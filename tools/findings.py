@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft.errors import Diagnostic, Location, WeftError
-from weft.isa import scan, written
 from weft.isa.chips import CHIPS, NEWEST_PTX, PTX_VERSIONS
 from weft.isa.family import Verdict, unknown_chip
+from weft.isa.text import scan, written
 from weft.tools import cli
 
 # Chips from before tensor cores: no instruction is legal there, which the tables say by themselves.

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from weft import codegen, mlir, passes
+from weft import mlir, passes
+from weft.compiler import codegen
 from weft.dialects import INSTRUCTION_OPS, context
 from weft.dialects.instruction import struct_of
-from weft.isa.assembler import ptx_registers
+from weft.isa.certify.assembler import ptx_registers
 from weft.isa.family import Family, Form, Registers, operand_text
 from weft.isa.tables import HEADS
 from weft.mlir import gpu, ir, llvm

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weft import arrays, runtime
+from weft.compiler.contract import Argument, Launch, MemrefArgument, PointerArgument, ScalarArgument
+from weft.compiler.stages import Compiled, compile_module
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
-from weft.kernel import Kernel
-from weft.launch import Argument, Launch, MemrefArgument, PointerArgument, ScalarArgument
+from weft.launch import arrays, runtime
+from weft.launch.kernel import Kernel
 from weft.mlir import operations
-from weft.stages import Compiled, compile_module
 from weft.tools import cli, source, values
 from weft.tools.product import Product, Shape, shape_of
 

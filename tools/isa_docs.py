@@ -8,11 +8,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from weft.isa import tables, written
+from weft.isa import tables
+from weft.isa.certify.claims import CLAIMS, Claim
 from weft.isa.chips import CHIPS
-from weft.isa.claims import CLAIMS, Claim
 from weft.isa.family import Family, Verdict
 from weft.isa.tables import TABLES, Table
+from weft.isa.text import written
 from weft.tools.isa_rows import Row, chips_text, rows, version_text
 from weft.tools.isa_spelling import pattern
 

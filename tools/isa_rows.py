@@ -8,10 +8,10 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from weft.isa.assembler import ptx_registers
+from weft.isa.certify.assembler import ptx_registers
 from weft.isa.chips import CHIPS, ChipSet, describe, since
 from weft.isa.family import Family, Registers, Support
-from weft.isa.mma_fragments import mnk
+from weft.isa.mma.fragments import mnk
 
 # A fragment whose register count takes more values than this has it told as a multiple of N or of `num`.
 _MANY = 4

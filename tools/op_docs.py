@@ -31,9 +31,9 @@ where the form isn't legal. `test/dialects` has a page of valid and a page of in
 dialect.
 
 Descriptors are operations too, built from typed fields; in Python also
-`weft.isa.descriptors.MatrixDescriptor` (wgmma), `weft.isa.tcgen05_descriptors` and
-`weft.isa.tcgen05_shared_descriptor`, which encode and decode words. `weft.isa.packed` encodes, decodes and
-answers queries of the 64-bit words by which NVIDIA's compiler names the instructions before Hopper.
+`weft.isa.wgmma.descriptors.MatrixDescriptor`, `weft.isa.tcgen05.descriptors` and
+`weft.isa.tcgen05.shared_descriptor`, which encode and decode words. `weft.isa.mma.packed` encodes and decodes
+the 64-bit words by which NVIDIA's compiler names the instructions before Hopper.
 """
 
 

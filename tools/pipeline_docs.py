@@ -16,7 +16,7 @@ import weft
 from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.isa.chips import WARPS
-from weft.kernel import Kernel
+from weft.launch.kernel import Kernel
 from weft.svg import Svg
 
 SCHEDULE = WarpgroupSchedule((128, 128, 64), warpgroups=2, stages=4)
@@ -61,7 +61,7 @@ def traced(kernel: Kernel) -> list[dict[str, Any]]:
     """The events of the emulator's trace, each with the opcode of its line as `opcode`."""
     m, n, k = SCHEDULE.block
     a, b, d = (
-        np.ones(size, weft.arrays.numpy_dtype("bf16"))
+        np.ones(size, weft.launch.arrays.numpy_dtype("bf16"))
         for size in ((TILES * m, BLOCKS * k), (n, BLOCKS * k), (TILES * m, n))
     )
     with tempfile.TemporaryDirectory() as folder:

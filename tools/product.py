@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from weft import arrays, reference
+from weft import reference
+from weft.compiler.contract import Launch, MemrefArgument
 from weft.dialects.op import refuse
 from weft.dialects.roles import ROLES, title
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.isa.launch_limits import MOST_SIZE
-from weft.launch import Launch, MemrefArgument
+from weft.launch import arrays
 from weft.mlir import cast, ir, operations
 
 DEFAULT_SIZE = 256

@@ -28,9 +28,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from weft import codegen, mlir, system
+from weft import mlir, system
+from weft.compiler import codegen
 from weft.errors import WeftError
-from weft.isa import assembler, certify, tables
+from weft.isa import certify, tables
+from weft.isa.certify import assembler
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family
 from weft.target import Target

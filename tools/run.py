@@ -12,7 +12,7 @@ from weft.tools.bar import Bar
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
-    from weft.kernel import Kernel
+    from weft.launch.kernel import Kernel
     from weft.tools.inputs import Prepared
     from weft.tools.product import Array
 
@@ -34,7 +34,7 @@ def _arguments(parser: ArgumentParser) -> None:
 def _run(options: Namespace) -> int:
     if options.seed < 0:
         raise WeftError(f"--seed expects a number from 0, got {options.seed}")
-    from weft import runtime
+    from weft.launch import runtime
     from weft.tools import inputs
 
     if options.on == "gpu" and (reason := runtime.available()) is not None:
@@ -58,7 +58,7 @@ def _run(options: Namespace) -> int:
 
 def _place(asked: str | None, kernel: "Kernel") -> tuple[str, str]:
     """Where to run, and what to say about it where that is the emulator for want of a fitting GPU."""
-    from weft import runtime
+    from weft.launch import runtime
 
     if asked == "emulator":
         return asked, ""
@@ -78,7 +78,7 @@ def _no_gpu(reason: str) -> WeftError:
 
 def _misfit(kernel: "Kernel") -> str | None:
     """Why the GPU can't run the kernel's code; the driver knows."""
-    from weft import runtime
+    from weft.launch import runtime
 
     device = runtime.device()
     if not kernel.cubin or kernel.chip == device.chip:
@@ -133,7 +133,7 @@ def _launch(prepared: "Prepared", on: str, grid: Any, block: Any) -> dict[str, A
 
 
 def _on_gpu(prepared: "Prepared", grid: Any, block: Any) -> dict[str, Any]:
-    from weft import runtime
+    from weft.launch import runtime
 
     kernel, product, operands = prepared.kernel, prepared.product, prepared.operands
     if product is None:  # which may not be run twice on the same arrays
@@ -153,8 +153,8 @@ def _resident(operand: "Array") -> Any:
     """A copy on the GPU, its rows as far apart."""
     import numpy as np
 
-    from weft import arrays
-    from weft.runtime import DeviceArray
+    from weft.launch import arrays
+    from weft.launch.runtime import DeviceArray
 
     whole, base = operand, operand.base
     if operand.ndim > 1:
@@ -190,7 +190,7 @@ def _schedule(kernel: "Kernel") -> str:
 
 
 def _dimensions(kernel: "Kernel", operands: "list[Any]", on: str, grid: Any, block: Any) -> dict[str, Any]:
-    from weft import arrays
+    from weft.launch import arrays
 
     views = [arrays.view(operand) if hasattr(operand, "shape") else operand for operand in operands]
     if on == "gpu":

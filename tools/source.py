@@ -3,13 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from weft import mlir, unlowered
+from weft import mlir
+from weft.compiler.kernel_functions import kernels
 from weft.dialects import context
 from weft.dialects.tile import MatmulOp
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
-from weft.kernel_functions import kernels
 from weft.mlir import func, gpu, operations
+from weft.passes.analysis import unlowered
 from weft.tools import cli
 
 

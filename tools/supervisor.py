@@ -138,7 +138,7 @@ def _relay(said: IO[bytes] | None) -> None:
 
 def _death(number: int, where: str, printed: str, given: tuple[str, str] | None) -> Diagnostic:
     """The message about a process that a signal ended in the phase `where`; `printed` is its stderr."""
-    from weft import reproducer
+    from weft.compiler import reproducer
 
     name = signal.Signals(number).name
     if number == signal.SIGKILL:

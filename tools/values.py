@@ -206,7 +206,7 @@ def filled(
     """
     import numpy as np
 
-    from weft import arrays
+    from weft.launch import arrays
 
     wanted, apart = arrays.numpy_dtype(dtype), 1
     steps: list[int] = []

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.dialects import mma, tcgen05, wgmma, wmma
-from weft.isa.mma_sparse import SPARSE
+from weft.isa.mma.sparse import SPARSE
 from weft.mlir import nvvm
 from weft.passes.upstream.correspondence import (
     Count,

@@ -4,14 +4,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 # First of all, since it records the state of the files that are loaded after it.
-from weft import loaded as _loaded  # noqa: F401  isort: skip
+from weft.compiler import loaded as _loaded  # noqa: F401  isort: skip
 from weft import late_imports
 from weft.errors import Diagnostic, Location, WeftError
 
 if TYPE_CHECKING:
     from weft.builder import Module, memref
-    from weft.kernel import Kernel, compile
-    from weft.multiply import Epilogue, matmul
+    from weft.launch.kernel import Kernel, compile
+    from weft.multiply.matmul import Epilogue, matmul
 
 __version__ = "0.1.0"
 __all__ = [
@@ -28,10 +28,10 @@ __all__ = [
 
 # Imported when first used: MLIR and LLVM cost 0.3 s, which a tool that only prints its help shouldn't pay.
 _LAZY = {
-    "Kernel": "kernel",
-    "compile": "kernel",
-    "matmul": "multiply",
-    "Epilogue": "multiply",
+    "Kernel": "launch.kernel",
+    "compile": "launch.kernel",
+    "matmul": "multiply.matmul",
+    "Epilogue": "multiply.matmul",
     "Module": "builder",
     "memref": "builder",
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from weft import loaded
+from weft.compiler import loaded
 from weft.errors import WeftError
 
 # What is imported from the package, and names in it that older bindings or namesakes lack.

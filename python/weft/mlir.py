@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from weft import bindings, late_imports, mlir_text, phase, system
+from weft.compiler.llvm_floats import respelled
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.suggest import did_you_mean
-from weft.llvm_floats import respelled
 
 _PROJECTS = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}
 _CHOSEN = bindings.choose(tuple(_PROJECTS), "pip install torch-mlir==20261001")

@@ -122,7 +122,7 @@ _STAGES = ("outline-matmul", "expand-matmul", "lower-gemm-async", "lower-roles",
 @functools.cache
 def _lowered() -> tuple[Piece, ...]:
     """The kernels of two small products after some of the passes."""
-    from weft.stages import compile_module
+    from weft.compiler.stages import compile_module
 
     made = [compile_module(_PRODUCT.format(text), chip) for chip, text in _SCHEDULES.items()]
     return tuple(Piece(compiled.ir(stage), ()) for compiled in made for stage in _STAGES)

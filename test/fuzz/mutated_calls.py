@@ -71,10 +71,12 @@ def _names() -> dict[str, Any]:
     import numpy as np
 
     import weft
-    from weft import arrays, emulator, kernel, layout, multiply  # noqa: F401
+    from weft import emulator, layout
     from weft.dialects import tile, tile_types
     from weft.dialects.schedule import Schedule, WarpgroupSchedule
     from weft.isa import tensor_map
+    from weft.launch import arrays, kernel  # noqa: F401
+    from weft.multiply import matmul  # noqa: F401
 
     class Odd:
         def __repr__(self) -> str:
@@ -341,7 +343,7 @@ class _Reached(Exception):
 @contextmanager
 def _compiling(really: bool) -> Iterator[None]:
     """In the block, products end before they are compiled, which takes seconds, unless they `really` are."""
-    from weft import product_kernel
+    from weft.multiply import product_kernel
 
     compiled = product_kernel.compiled
 

@@ -252,7 +252,9 @@ _contexts: list[Any] = []
 def begin() -> None:
     """Imports what the tools import, and makes the directory in which attempts run."""
     global _folder
-    from weft import codegen, dialects, kernel, runtime, stages  # noqa: F401
+    from weft import dialects
+    from weft.compiler import codegen, stages  # noqa: F401
+    from weft.launch import kernel, runtime  # noqa: F401
     from weft.tools import compile, findings, opt, source, weft, weft_opt  # noqa: F401
 
     # Making one takes longer than most attempts.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from weft import runtime
+from weft.launch import runtime
 
 _reason = runtime.available()
 _chip = "" if _reason is not None else runtime.current().chip

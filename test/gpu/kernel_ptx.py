@@ -23,7 +23,8 @@ from pathlib import Path
 from product_cases import MMA, products
 from products import CHIP, Product
 
-from weft import mlir, passes, stages
+from weft import mlir, passes
+from weft.compiler import stages
 from weft.dialects import context
 from weft.dialects.schedule import Schedule
 from weft.errors import WeftError

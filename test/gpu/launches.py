@@ -8,8 +8,8 @@ import numpy as np
 from products import Case, Placed, Product, Wanted
 
 import weft
-from weft import runtime
 from weft.errors import WeftError
+from weft.launch import runtime
 
 
 def run(kernel: weft.Kernel, operands: dict[str, Placed], on: str) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 from adversaries import REGIMES, Kinds, added, filled, finfo, is_integer, scales
 
 import weft
-from weft import reference, runtime
-from weft.arrays import ArrayView, numpy_dtype
+from weft import reference
 from weft.dialects import tile
 from weft.dialects.schedule import GROUP_ROWS, PROMOTED, AnySchedule, Types
+from weft.launch import runtime
+from weft.launch.arrays import ArrayView, numpy_dtype
 
 CHIP = "sm_90a"
 _FRONT = 256  # bytes before an operand, poisoned as those behind it
@@ -58,7 +59,7 @@ class Placed:
 
     def view(self, held: runtime.DeviceArray) -> ArrayView:
         """It in a copy of the memory on a GPU."""
-        name = weft.arrays.mlir_type(self.dtype)
+        name = weft.launch.arrays.mlir_type(self.dtype)
         address = held.address + self.start
         return ArrayView(address, self.shape, self.strides, name, "cuda", 0, False, held)
 
@@ -320,7 +321,7 @@ def _with_special(found: Any, total: Any, activation: str | None, residual: Any,
     made = np.where(total < 0, 0.0, total) if activation == "relu" else total
     if residual is not None:
         made = made + residual.astype(np.float64)
-    kind = finfo(weft.arrays.mlir_type(d.dtype))
+    kind = finfo(weft.launch.arrays.mlir_type(d.dtype))
     if d.dtype.itemsize == 1:
         made = np.clip(made, float(kind.min), float(kind.max))
     # relu leaves a residual of -inf, which is rounded.

@@ -27,9 +27,9 @@ from weft.dialects import mma as mma_dialect
 from weft.dialects import wgmma as wgmma_dialect
 from weft.dialects import wmma as wmma_dialect
 from weft.isa import mma, wgmma, wmma
-from weft.isa.descriptors import SWIZZLES
-from weft.isa.mma_fragments import mnk
+from weft.isa.mma.fragments import mnk
 from weft.isa.types import ELEMENT_TYPES
+from weft.isa.wgmma.descriptors import SWIZZLES
 from weft.layout import Layout
 from weft.mlir import arith, ir
 

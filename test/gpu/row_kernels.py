@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import mlir, stages
+from weft import mlir
+from weft.compiler import stages
 from weft.dialects import context
 from weft.dialects.instruction import struct_of
 from weft.isa.family import Registers
-from weft.kernel import Kernel
+from weft.launch.kernel import Kernel
 from weft.mlir import arith, gpu, ir, llvm, memref
 
 CHIP = "sm_90a"

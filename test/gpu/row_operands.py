@@ -9,10 +9,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft.isa.descriptors import SWIZZLES
 from weft.isa.family import Registers
-from weft.isa.mma_fragments import chunk
+from weft.isa.mma.fragments import chunk
 from weft.isa.types import ELEMENT_TYPES
+from weft.isa.wgmma.descriptors import SWIZZLES
 from weft.layout import SWIZZLES as PATTERNS
 from weft.layout import Layout
 

@@ -15,7 +15,7 @@ from launches import complaint
 from product_cases import MMA, NN, laid
 from products import CHIP, Case, Product
 
-from weft import runtime
+from weft.launch import runtime
 
 SHAPE = (200, 136, 392)  # several tiles each way in most schedules, none of them whole
 FEW = (24, 200, 392)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from weft import runtime
 from weft.bench import gpu
 from weft.bench.implementations import PEERS
 from weft.bench.measure import run
 from weft.bench.problem import INPUTS, Problem
 from weft.bench.report import Report
+from weft.launch import runtime
 from weft.tools import weft
 
 _reason = gpu.unavailable()

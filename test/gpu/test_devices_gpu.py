@@ -8,7 +8,7 @@ import pytest
 from gpu_marks import GPU
 
 import weft
-from weft import arrays, runtime
+from weft.launch import arrays, runtime
 
 pytestmark = GPU
 

@@ -8,8 +8,8 @@ from gpu_marks import GPU, WGMMA
 
 import weft
 from weft import reference
-from weft.arrays import numpy_dtype
 from weft.dialects import roles, tile
+from weft.launch.arrays import numpy_dtype
 
 pytestmark = GPU
 

@@ -11,8 +11,8 @@ import pytest
 from gpu_marks import GPU
 
 import weft
-from weft.arrays import numpy_dtype
 from weft.errors import WeftError
+from weft.launch.arrays import numpy_dtype
 
 pytestmark = GPU
 

@@ -14,7 +14,7 @@ from row_operands import LANES, from_registers, operands, stage, to_registers
 
 from weft import emulator
 from weft.isa import mma, wgmma, wmma
-from weft.isa.descriptors import SWIZZLES
+from weft.isa.wgmma.descriptors import SWIZZLES
 
 EACH = pytest.mark.parametrize("group", GROUPS)
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from gpu_marks import GPU
 
-from weft import arrays, cuda_driver, ptxas, runtime
+from weft.compiler import ptxas
 from weft.errors import WeftError
+from weft.launch import arrays, cuda_driver, runtime
 
 pytestmark = GPU
 
@@ -211,7 +212,7 @@ def test_time_is_the_gpus():
 
 def test_a_kernels_fault_is_said_and_ends_nothing_else():
     check = f"""
-        from weft import ptxas, runtime
+        from weft.compiler import ptxas; from weft.launch import runtime
         from weft.errors import WeftError
         kept = runtime.DeviceArray((4,), "f32")
         loaded = runtime.load(ptxas.assemble({HEAD + FAULT!r}, runtime.device().chip).cubin)

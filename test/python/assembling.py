@@ -1,6 +1,6 @@
 """What tests ask of ptxas."""
 
-from weft import ptxas
+from weft.compiler import ptxas
 from weft.errors import WeftError
 
 

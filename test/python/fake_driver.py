@@ -8,7 +8,8 @@ from typing import Any
 
 from cuda.bindings import driver as real
 
-from weft import cuda_driver, launcher, multiply, product_kernel, runtime
+from weft.launch import cuda_driver, launcher, runtime
+from weft.multiply import matmul, product_kernel
 
 OK = real.CUresult.CUDA_SUCCESS
 _ATTRIBUTES = {
@@ -230,6 +231,6 @@ def two_gpus(monkeypatch: Any) -> Iterator[FakeDriver]:
 
 
 def _forget() -> None:
-    multiply.plans.clear()
+    matmul.plans.clear()
     for cache in (runtime.device, cuda_driver.primary, product_kernel.compiled, launcher._driver):
         cache.cache_clear()

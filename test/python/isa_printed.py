@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from weft import codegen
+from weft.compiler import codegen
 from weft.isa.chips import CHIPS
 from weft.isa.family import Form, Registers
 

@@ -5,8 +5,8 @@ import numpy as np
 import tcgen05_reference as reference
 from tcgen05_reference import Image, K, codes, compressed, lanes_of, layout
 
-from weft.isa.tcgen05_descriptors import BlockScaledDescriptor, InstructionDescriptor
-from weft.isa.tcgen05_shared_descriptor import SharedMemoryDescriptor
+from weft.isa.tcgen05.descriptors import BlockScaledDescriptor, InstructionDescriptor
+from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
 
 RNG = np.random.default_rng(5)
 # Where operands begin in tensor memory.

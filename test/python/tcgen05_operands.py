@@ -3,8 +3,8 @@
 import emulator_tensor as tensor
 import numpy as np
 
-from weft.isa.tcgen05_descriptors import InstructionDescriptor
-from weft.isa.tcgen05_shared_descriptor import SharedMemoryDescriptor
+from weft.isa.tcgen05.descriptors import InstructionDescriptor
+from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
 
 RNG = np.random.default_rng(11)
 ROOM, B_AT, COLUMNS = 65536, 32768, 256

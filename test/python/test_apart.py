@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft import apart, cache_keys, stages
+from weft.compiler import apart, cache_keys, stages
 from weft.errors import WeftError, WeftInternalError
 
 ROOT = Path(__file__).parents[2]
@@ -137,7 +137,7 @@ def test_settings_of_the_environment_count(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_found_in_the_cache_starts_no_process(tmp_path: Path) -> None:
     code = f"""
 import weft
-from weft import apart
+from weft.compiler import apart
 weft.compile({PRODUCT.format(f"schedule = {{{SCHEDULE}}}")!r}, arch="sm_80")
 print(apart._worker.process is None)
 """

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from weft import arrays
-from weft.arrays import ArrayView, view
 from weft.errors import WeftError
+from weft.launch import arrays
+from weft.launch.arrays import ArrayView, view
 
 NAMES = list(arrays._NUMPY)
 

@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 from bench_fakes import SMALL, Call, FakeGpu, refusing
 
-from weft import product_kernel, ptxas, runtime
 from weft.bench import compiling, gpu, measure, problem, suites
 from weft.bench.implementations import PEERS, Implementation, Refusal
 from weft.bench.implementations import weft as our
 from weft.bench.measure import Result, Timing
 from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Check, Problem
 from weft.bench.suites import Shape
+from weft.compiler import ptxas
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
+from weft.launch import runtime
+from weft.multiply import product_kernel
 from weft.schedules import choice
 
 

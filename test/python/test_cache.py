@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from weft import cache
-from weft.cache import Cache
+from weft.compiler import cache
+from weft.compiler.cache import Cache
 from weft.errors import WeftError
 
 KINDS = 16

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from weft import cache
-from weft.cache import Cache
+from weft.compiler import cache
+from weft.compiler.cache import Cache
 from weft.errors import WeftError
 
 
@@ -180,7 +180,7 @@ def test_a_relative_directory_stays_where_it_was(monkeypatch, tmp_path):
 WRITER = """
 import os, sys, time
 from pathlib import Path
-from weft.cache import Cache
+from weft.compiler.cache import Cache
 os.fsync = lambda descriptor: (print("writing", flush=True), time.sleep(60))
 Cache(Path(sys.argv[1])).get_or_make("k", ["x"], lambda: b"made")
 """

@@ -16,8 +16,9 @@ import pytest
 from one_product import text
 
 import weft
-from weft import cache_keys, codegen, identity, loaded, mlir, passes, stages
-from weft.identity import UnidentifiedError, digest
+from weft import mlir, passes
+from weft.compiler import cache_keys, codegen, identity, loaded, stages
+from weft.compiler.identity import UnidentifiedError, digest
 from weft.passes import lower_gemm
 from weft.passes.registry.dispatch import Candidate, Predicate
 
@@ -208,7 +209,7 @@ def test_what_cant_be_followed_is_said(value):
 
 
 def test_a_digest_is_the_same_in_another_process():
-    code = "from weft import cache_keys as c; print(c.lowering(), c.generating(), c.assembling())"
+    code = "from weft.compiler import cache_keys as c; print(c.lowering(), c.generating(), c.assembling())"
     said = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -260,7 +261,8 @@ def test_another_library_is_another_key(library, key, patch):
 
 def test_all_of_weft_that_takes_part_is_watched():
     names = {path.relative_to(ROOT).as_posix() for path in loaded._own_files.states if ROOT in path.parents}
-    for part in ("codegen", "llvm_floats", "mlir_text", "mlir", "stages", "isa/mma", "schedules/database"):
+    watched = ("codegen", "llvm_floats", "mlir_text", "mlir", "stages", "isa/mma/sync", "schedules/database")
+    for part in watched:
         assert any(name.endswith(f"{part}.py") for name in names)
     assert any(name.endswith("lower_gemm.py") for name in names)
     assert any(name.endswith("tile_matmul.py") for name in names)
@@ -296,7 +298,7 @@ import weft
 from one_product import text
 assert {package!r} in weft.__file__
 {before}
-from weft.stages import compile_module
+from weft.compiler.stages import compile_module
 print("nop" in compile_module(text(), "sm_80").ptx)
 {after}
 """
@@ -312,7 +314,7 @@ changed.write_text(changed.read_text() + {more!r})
 def test_a_process_that_outlives_an_upgrade_keeps_nothing_under_the_new_code_s_key(when, copied, tmp_path):
     package, run = copied
     upgrade = UPGRADE.format(name="errors.py", more="\n# A new version.\n")
-    imported = "from weft import stages\n" if when == "before" else ""
+    imported = "from weft.compiler import stages\n" if when == "before" else ""
     steps = {"package": str(package), "before": imported + upgrade, "after": ""}
     said = run(COMPILE.format(**steps))
     assert "weft compiles uncached: " in said and "errors.py changed after this process loaded Weft" in said
@@ -324,7 +326,7 @@ def test_a_process_that_outlives_an_upgrade_keeps_nothing_under_the_new_code_s_k
 def test_what_a_process_made_before_an_upgrade_isnt_served_after(copied, tmp_path):
     package, run = copied
     again = "assert compile_module('\\n' + text(), 'sm_80').ptx"
-    upgrade = UPGRADE.format(name="llvm_floats.py", more="\n# A new version.\n")
+    upgrade = UPGRADE.format(name="compiler/llvm_floats.py", more="\n# A new version.\n")
     run(COMPILE.format(package=str(package), before="", after=upgrade + again))
     assert len(list((tmp_path / "cache").iterdir())) == 2
     run(COMPILE.format(package=str(package), before="", after=""))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from weft import codegen, worker
+from weft.compiler import codegen, worker
 from weft.errors import Location, WeftError
 
 MMA = """
@@ -71,7 +71,8 @@ def test_ir_gets_the_data_layout_of_nvptx():
 
 
 def test_the_callers_process_never_holds_llvm():
-    check = "import sys, weft.codegen as c; c.to_ptx('', 'sm_80', (7, 0)); print('llvmlite' in sys.modules)"
+    call = "import sys, weft.compiler.codegen as c; c.to_ptx('', 'sm_80', (7, 0))"
+    check = f"{call}; print('llvmlite' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", check], text=True) == "False\n"
 
 
@@ -177,7 +178,7 @@ def test_threads_get_their_own_answers():
 
 def test_a_forked_child_and_its_parent_both_go_on():
     check = """
-import os, weft.codegen as c
+import os, weft.compiler.codegen as c
 make = lambda name: c.to_ptx(f"define void @{name}() {{ ret void }}", "sm_80", (7, 0)).ptx
 assert "before" in make("before")
 child = os.fork()
@@ -194,7 +195,7 @@ if child:
 @pytest.mark.parametrize("end", ["pass", "os.kill(os.getpid(), 9)"])
 def test_the_worker_ends_with_its_parent(end):
     check = f"""
-import os, weft.codegen as c
+import os, weft.compiler.codegen as c
 c.to_ptx("", "sm_80", (7, 0))
 print(c._worker.process.pid, flush=True)
 {end}

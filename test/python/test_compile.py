@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import weft
+from weft.compiler.contract import MemrefArgument, ScalarArgument
+from weft.compiler.stages import compile_module
 from weft.dialects import tile
 from weft.isa import mma
-from weft.launch import MemrefArgument, ScalarArgument
 from weft.mlir import ir
-from weft.stages import compile_module
 
 TEXT = """func.func @product(%a: memref<?x?x{ab}>, %b: memref<?x?x{ab}>, %d: memref<?x?x{d}>) {{
   "tile.matmul"(%a, %b, %d) {{transpose_b = {transpose}{schedule}}}

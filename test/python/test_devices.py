@@ -13,10 +13,11 @@ import pytest
 from fake_driver import MEMORY, FakeDriver, GpuArray, two_gpus
 
 import weft
-from weft import arrays, multiply, product_kernel, runtime
-from weft.arrays import ArrayView
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.errors import WeftError
+from weft.launch import arrays, runtime
+from weft.launch.arrays import ArrayView
+from weft.multiply import matmul, product_kernel
 
 SHARED_OUT = WarpgroupSchedule((64, 16, 64), 1, 3, global_splits=2)
 PRODUCT = """
@@ -98,12 +99,12 @@ def test_an_array_that_is_turned_round_in_place_is_another(driver):
     a, b, out = (GpuArray(driver, 0, 64, 64) for _ in range(3))
     weft.matmul(a, b, out=out)
     for turned in (a, b):
-        known = len(multiply.plans)
+        known = len(matmul.plans)
         turned.__cuda_array_interface__["strides"] = (2, 128)
         weft.matmul(a, b, out=out)
-        assert len(multiply.plans) == known + 1
+        assert len(matmul.plans) == known + 1
     weft.matmul(a, b, out=out)
-    assert len(multiply.plans) == known + 1
+    assert len(matmul.plans) == known + 1
 
 
 def test_arrays_of_two_gpus_are_refused(driver):

@@ -8,9 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from weft import arrays, emulator
+from weft import emulator
 from weft.errors import WeftError
 from weft.isa.chips import can_run
+from weft.launch import arrays
 
 KERNEL = """.version 8.8
 .target sm_100a

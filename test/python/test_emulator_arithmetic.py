@@ -9,9 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from weft.emulator.arithmetic import multiply_accumulate
+from weft.emulator.numerics.arithmetic import multiply_accumulate
 from weft.isa import accumulation, mma, wgmma, wmma
-from weft.isa.mma_fragments import chunk, mnk
+from weft.isa.mma.fragments import chunk, mnk
 from weft.isa.types import ELEMENT_TYPES
 
 TILES = np.load(Path(__file__).parent / "data" / "h200_sums.npz")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from weft.emulator import flow
+from weft.emulator.decoding import flow
 
 
 def reach(successors):

@@ -4,7 +4,7 @@ import pytest
 from emulator_ptx import HEAD
 
 from weft import emulator
-from weft.isa.assembler import Entry, kernel_text
+from weft.isa.certify.assembler import Entry, kernel_text
 from weft.isa.chips import CHIPS
 from weft.isa.tables import FAMILIES
 

@@ -5,7 +5,7 @@ import pytest
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator.mbarrier import State
+from weft.emulator.memory.mbarrier import State
 
 SEEDS = (None, 1, 2, 3)
 

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from weft import emulator
-from weft.emulator.instructions.tensor_operands import pair_of
-from weft.emulator.lanes import Lanes
-from weft.emulator.memory import Device
-from weft.emulator.slots import Slots
-from weft.emulator.wave import Grid, Launch, Wave
+from weft.emulator.decoding.slots import Slots
+from weft.emulator.instructions.tcgen05_operands import pair_of
+from weft.emulator.memory.spaces import Device
+from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.wave import Grid, Launch, Wave
 
 
 def lanes(ctas, cluster):

@@ -8,7 +8,7 @@ import pytest
 
 from weft import emulator
 from weft.emulator.sanitizer import RULES, Finding
-from weft.isa import tcgen05_descriptors
+from weft.isa.tcgen05 import descriptors as tcgen05_descriptors
 
 FAULTS = planted_faults.faults()
 FOR_EACH_CHIP = 20

@@ -6,12 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from weft.emulator import shared_operand
-from weft.emulator.lanes import Lanes
-from weft.emulator.memory import Device
+from weft.emulator.decoding.slots import Slots
+from weft.emulator.memory import shared_operand
+from weft.emulator.memory.spaces import Device
+from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.wave import Grid, Launch, Wave
 from weft.emulator.sanitizer import Findings, Sanitizer
-from weft.emulator.slots import Slots
-from weft.emulator.wave import Grid, Launch, Wave
 
 TILE = np.arange(256)
 BARRIER = 1024

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from weft import emulator
-from weft.isa.tcgen05_shared_descriptor import SharedMemoryDescriptor
+from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
 
 RNG = np.random.default_rng(4)
 SHAPES = [

@@ -9,7 +9,7 @@ import pytest
 from tcgen05_operands import B_AT, COLUMNS, ROOM, Operand, descriptor, exact, multiply, product, small
 
 from weft import emulator
-from weft.isa.tcgen05_descriptors import BlockScaledDescriptor
+from weft.isa.tcgen05.descriptors import BlockScaledDescriptor
 
 SWIZZLES = ("none", "32B", "64B", "128B")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tcgen05_operands import B_AT, RNG, ROOM, Operand, product
 
-from weft.isa.tcgen05_descriptors import BlockScaledDescriptor
+from weft.isa.tcgen05.descriptors import BlockScaledDescriptor
 
 SCALE_A, SCALE_B, N = 128, 160, 32
 

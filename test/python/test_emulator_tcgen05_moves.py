@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from weft import emulator
-from weft.isa import tcgen05_copy
+from weft.isa.tcgen05 import copy as tcgen05_copy
 
 RNG = np.random.default_rng(3)
 PER_COUNT = {"16x64b": 1, "16x128b": 2, "16x256b": 4, "32x32b": 1, "16x32bx2": 1}

@@ -13,7 +13,7 @@ from emulator_gemm import Gemm, to_ptx
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator import left_out
+from weft.emulator.reading import left_out
 from weft.errors import WeftError
 
 HEAD = ".version 8.6\n.target sm_80, texmode_independent\n.address_size 64\n"

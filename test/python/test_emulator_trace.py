@@ -8,7 +8,7 @@ import pytest
 from emulator_ptx import HEAD, module
 
 from weft import emulator
-from weft.emulator.trace import bank_wavefronts, instruction_class
+from weft.emulator.watching.trace import bank_wavefronts, instruction_class
 
 ALL = np.ones(32, np.bool_)
 LANE = np.arange(32, dtype=np.uint64)

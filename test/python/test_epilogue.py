@@ -69,7 +69,7 @@ class Product:
         rng = np.random.default_rng(m * n + k)
 
         def made(kind: str, *size: int) -> np.ndarray:
-            dtype = weft.arrays.numpy_dtype(kind)
+            dtype = weft.launch.arrays.numpy_dtype(kind)
             if np.issubdtype(dtype, np.integer):
                 return rng.integers(np.iinfo(dtype).min // 2, np.iinfo(dtype).max // 2, size).astype(dtype)
             return rng.standard_normal(size).astype(dtype)
@@ -79,7 +79,7 @@ class Product:
             return (
                 made(kind, *size)
                 if whole
-                else rng.integers(-2, 3, size).astype(weft.arrays.numpy_dtype(kind))
+                else rng.integers(-2, 3, size).astype(weft.launch.arrays.numpy_dtype(kind))
             )
 
         found = {"a": operand(self.a, m, k), "b": operand(self.b, n, k), "d": made(self.d, m, n)}
@@ -224,7 +224,7 @@ def test_fp8_from_fp8_and_from_rows_of_any_alignment():
 def test_what_is_beyond_fp8_becomes_its_largest(d, largest):
     a, b = np.full((64, 64), 32.0, np.float16), 4 * np.eye(64, dtype=np.float16)
     a[0], a[1] = 60000.0, -60000.0
-    out = np.empty((64, 64), weft.arrays.numpy_dtype(d))
+    out = np.empty((64, 64), weft.launch.arrays.numpy_dtype(d))
     Product("f16", "f16", d).compiled(of(64, 64, 64)).emulate(a, b, out)
     found = out.astype(np.float64)
     assert (found[0] == largest).all() and (found[1] == -largest).all() and (found[2:] == 64.0).all()

@@ -9,9 +9,9 @@ from layout_places import octets
 import weft
 from weft.dialects import tile
 from weft.dialects.tile import BufferType
-from weft.emulator import shared_operand
+from weft.emulator.memory import shared_operand
 from weft.isa import wgmma
-from weft.isa.descriptors import MatrixDescriptor
+from weft.isa.wgmma.descriptors import MatrixDescriptor
 from weft.mlir import ir
 from weft.passes.builders import places
 from weft.passes.kernels.matrices import panels

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.isa.descriptors import FIELDS, SWIZZLES, BitField, MatrixDescriptor, unknown_bits
+from weft.isa.wgmma.descriptors import FIELDS, SWIZZLES, BitField, MatrixDescriptor, unknown_bits
 
 SIXTEENS = st.integers(0, (1 << 14) - 1).map(lambda n: 16 * n)
 

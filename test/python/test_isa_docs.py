@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from weft import launch_attributes
+from weft.compiler import launch_attributes
 from weft.isa import tables
-from weft.isa.claims import CLAIMS
+from weft.isa.certify.claims import CLAIMS
 from weft.tools import isa, isa_docs, isa_rows, op_docs, weft
 from weft.tools.isa_spelling import pattern
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from weft import ptxas
+from weft.compiler import ptxas
 from weft.errors import WeftError
-from weft.isa.identifiers import function_complaint
+from weft.isa.text.identifiers import function_complaint
 
 ENTRY = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry {}() {{ ret; }}\n"
 NAMES = ["x", "X1", "_x", "$1", "a$b_2", "__", "mov", "ret", "f32", "entry", "warp_sz"]

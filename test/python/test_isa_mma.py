@@ -9,7 +9,8 @@ import pytest
 from isa_printed import printed
 
 from weft.errors import WeftError
-from weft.isa import assembler, certify, mma
+from weft.isa import certify, mma
+from weft.isa.certify import assembler
 from weft.isa.chips import CHIPS, only, since
 from weft.isa.family import Family, Registers, Support
 from weft.isa.types import ELEMENT_TYPES

@@ -11,8 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from weft.isa import assembler, certify, compared, mutations, spellings, tables, unchecked
+from weft.isa import certify, tables
+from weft.isa.certify import assembler, compared, mutations
 from weft.isa.chips import CHIPS
+from weft.isa.text import spellings, unchecked
 
 FAMILIES = {family.name: family for family in tables.FAMILIES}
 by_family = pytest.mark.parametrize("name", list(FAMILIES))

@@ -4,10 +4,12 @@ import random
 
 import pytest
 
-from weft.isa import assembler, certify, mutations, scan, tables, written
-from weft.isa.assembler import LAST, VERSIONS, Entry
+from weft.isa import certify, tables
+from weft.isa.certify import assembler, mutations
+from weft.isa.certify.assembler import LAST, VERSIONS, Entry
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family, _apart
+from weft.isa.text import scan, written
 
 FAMILIES = {family.name: (table, family) for table in tables.TABLES for family in table.families}
 

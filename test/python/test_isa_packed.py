@@ -5,8 +5,8 @@ import string
 
 import pytest
 
-from weft.isa import packed
-from weft.isa.packed import PackedError, decode, encode, query
+from weft.isa.mma import packed
+from weft.isa.mma.packed import PackedError, decode, encode, query
 
 TYPES = ("b1", "s4", "u4", "s8", "u8", "f16", "bf16", "tf32", "f64", "f32", "s32")
 SHAPES = {

@@ -8,8 +8,8 @@ from weft.isa import certify, tables
 from weft.isa.chips import CHIPS
 from weft.isa.family import Support
 from weft.isa.mma import LDMATRIX, Ldmatrix
-from weft.isa.scan import instructions
 from weft.isa.tables import TABLES
+from weft.isa.text.scan import instructions
 
 
 def examples(table):

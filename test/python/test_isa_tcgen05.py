@@ -7,12 +7,11 @@ from itertools import product
 import pytest
 from isa_printed import llvm_type
 
-from weft import codegen
+from weft.compiler import codegen
 from weft.isa import certify, tcgen05
 from weft.isa.chips import CHIPS
-from weft.isa.scan import instructions
-from weft.isa.tcgen05_control import COMMIT, FENCE, Alloc, Commit, Fence
-from weft.isa.tcgen05_copy import (
+from weft.isa.tcgen05.control import COMMIT, FENCE, Alloc, Commit, Fence
+from weft.isa.tcgen05.copy import (
     CP,
     LD,
     LD_RED,
@@ -26,9 +25,10 @@ from weft.isa.tcgen05_copy import (
     Shift,
     St,
 )
-from weft.isa.tcgen05_form import ALL, ARCH_SPECIFIC, Tcgen05Family
-from weft.isa.tcgen05_mma import MMA, MMA_BLOCK_SCALE, MMA_SP, MMA_SP_BLOCK_SCALE, MMA_WS
-from weft.isa.tcgen05_mma_forms import Mma, MmaBlockScale, MmaSp, MmaSpBlockScale, MmaWs, MmaWsSp
+from weft.isa.tcgen05.form import ALL, ARCH_SPECIFIC, Tcgen05Family
+from weft.isa.tcgen05.mma import MMA, MMA_BLOCK_SCALE, MMA_SP, MMA_SP_BLOCK_SCALE, MMA_WS
+from weft.isa.tcgen05.mma_forms import Mma, MmaBlockScale, MmaSp, MmaSpBlockScale, MmaWs, MmaWsSp
+from weft.isa.text.scan import instructions
 from weft.layout import Layout
 
 FAMILIES = pytest.mark.parametrize("family", tcgen05.FAMILIES, ids=lambda family: family.name)

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from weft.isa.tcgen05_descriptors import (
+from weft.isa.tcgen05.descriptors import (
     KINDS,
     PLAIN_FIELDS,
     SCALED_FIELDS,
@@ -14,15 +14,15 @@ from weft.isa.tcgen05_descriptors import (
     legal_m,
     legal_n,
 )
-from weft.isa.tcgen05_shared_descriptor import (
+from weft.isa.tcgen05.shared_descriptor import (
     SHARED_FIELDS,
     SWIZZLE_NUMBERS,
     WIDE_ATOMS,
     SharedMemoryDescriptor,
     swizzle_complaint,
 )
-from weft.isa.tcgen05_zero_columns import FIELDS as ZERO_COLUMN_FIELDS
-from weft.isa.tcgen05_zero_columns import ZeroColumnMask
+from weft.isa.tcgen05.zero_columns import FIELDS as ZERO_COLUMN_FIELDS
+from weft.isa.tcgen05.zero_columns import ZeroColumnMask
 
 F16 = InstructionDescriptor("f16", 128, 256, "f16", "f16", "f32")
 MXF8 = BlockScaledDescriptor("mxf8f6f4", 128, 256, "e4m3", "e4m3")

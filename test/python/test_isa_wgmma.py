@@ -7,11 +7,11 @@ from itertools import product
 import pytest
 from isa_printed import llvm_type, printed
 
-from weft import codegen, ptxas
+from weft.compiler import codegen, ptxas
 from weft.isa import certify, wgmma
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family
-from weft.isa.scan import instructions
+from weft.isa.text.scan import instructions
 from weft.layout import Layout
 
 PRODUCTS = pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import arrays
+from weft.launch import arrays
 
 jax = pytest.importorskip("jax", reason="needs JAX, for its arrays")
 jnp = jax.numpy

@@ -6,9 +6,10 @@ import pytest
 from cuda.bindings import driver as cuda
 from fake_driver import two_gpus
 
-from weft import host_code, jax_call, launcher, runtime
 from weft.errors import WeftError
-from weft.launcher import Parameter
+from weft.launch import host_code, launcher, runtime
+from weft.launch.launcher import Parameter
+from weft.multiply import jax_call
 
 U64, VOID = ctypes.c_uint64, ctypes.c_void_p
 STREAM_GET, ERROR_CREATE = 80, 48  # bytes of XLA_FFI_Api
@@ -68,7 +69,7 @@ def driver(patch):
 
 
 def handle(frame):
-    address = host_code.address("jax_launch.ll", "weft_jax_launch", uses=("launcher.ll",))
+    address = host_code.address("multiply/jax_launch.ll", "weft_jax_launch", uses=("launch/launcher.ll",))
     return ctypes.CFUNCTYPE(VOID, VOID)(address)(frame.address)
 
 

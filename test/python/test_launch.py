@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.stages import compile_module
+from weft.compiler.stages import compile_module
 
 MAP = "affine_map<(a, b) -> ({})>"
 GRID = f"weft.grid = {MAP.format('a, b, 1')}"

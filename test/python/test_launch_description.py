@@ -10,9 +10,10 @@ from bulk_kernels import map_of
 from one_product import SCHEDULES, text
 
 import weft
-from weft import arrays, emulator
+from weft import emulator
 from weft.isa import tensor_map
-from weft.kernel_arguments import map_of as map_of_view
+from weft.launch import arrays
+from weft.launch.kernel_arguments import map_of as map_of_view
 
 MULTIPROCESSORS = 4
 OPERATIONS = {

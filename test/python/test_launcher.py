@@ -9,8 +9,8 @@ import pytest
 from cuda.bindings import driver as cuda
 from fake_driver import two_gpus
 
-from weft import host_code, launcher
-from weft.launcher import MISCOUNTED, NO_WORKSPACE, OVERLAP, Extents, Parameter, Plan
+from weft.launch import host_code, launcher
+from weft.launch.launcher import MISCOUNTED, NO_WORKSPACE, OVERLAP, Extents, Parameter, Plan
 
 FUNCTION = 200  # a kernel of GPU 0, as the fake driver numbers them
 MAP = bytes(range(128))
@@ -81,7 +81,7 @@ def test_a_plan_keeps_what_it_points_to(driver):
     launcher._driver.cache_clear()
     gc.collect()
     assert table() is not None and made.queue(5) == 0
-    (function,) = host_code.functions("launcher.ll", ["weft_queue"])
+    (function,) = host_code.functions("launch/launcher.ll", ["weft_queue"])
     # Python reads a function's definition as late as when the function is freed.
     assert isinstance(function.__self__, host_code._MethodDef)
 

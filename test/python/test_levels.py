@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import weft
+from weft.compiler.contract import PointerArgument, ScalarArgument
+from weft.compiler.stages import compile_module
 from weft.errors import WeftError
-from weft.kernel import Kernel
-from weft.launch import PointerArgument, ScalarArgument
-from weft.stages import compile_module
+from weft.launch.kernel import Kernel
 
 PRODUCT = """
 func.func @product(%A: memref<?x?xf16>, %B: memref<?x?xf16>, %D: memref<?x?xf32>) {

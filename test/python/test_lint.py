@@ -11,10 +11,12 @@ from assembling import assembles
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.isa import assembler, certify, computed, scan, tables, written
+from weft.isa import certify, computed, tables
+from weft.isa.certify import assembler
 from weft.isa.chips import CHIPS
-from weft.isa.opcodes import OTHER
-from weft.isa.operands import NOTHING_DECLARED
+from weft.isa.text import scan, written
+from weft.isa.text.opcodes import OTHER
+from weft.isa.text.operands import NOTHING_DECLARED
 from weft.tools import findings, weft
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from assembling import assembles
 
-from weft.isa import alike, assembler, operands, scan, tables, written
+from weft.isa import tables
+from weft.isa.certify import assembler
 from weft.isa.family import operand_text
-from weft.isa.scope import Scope
+from weft.isa.text import alike, operands, scan, written
+from weft.isa.text.scope import Scope
 from weft.tools import findings
 
 CORPUS = sorted((Path(__file__).parents[1] / "emulator" / "ptx").glob("*.ptx.xz"))

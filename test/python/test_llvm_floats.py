@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import codegen, llvm_floats, mlir
+from weft import mlir
+from weft.compiler import codegen, llvm_floats
 from weft.dialects import context, tile
 from weft.dialects.schedule import Schedule
 

@@ -7,9 +7,10 @@ import pytest
 from one_product import MAPS, SCHEDULES, text
 
 import weft
-from weft import apart, cache_keys, mlir, stages
+from weft import mlir
+from weft.compiler import apart, cache_keys, stages
+from weft.compiler.contract import Launch
 from weft.dialects import context
-from weft.launch import Launch
 from weft.schedules import database
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import weft
-from weft import codegen, mlir
+from weft import mlir
+from weft.compiler import codegen
+from weft.compiler.stages import compile_module
 from weft.dialects import context
 from weft.dialects.mma import SyncOp
 from weft.errors import Location, WeftError
-from weft.stages import compile_module
 
 
 def test_a_parse_error_has_its_place():
@@ -92,7 +93,7 @@ def test_infinities_and_nans_reach_ptx_with_their_bits(kind, words):
 
 
 def weft_dtype(kind):
-    from weft.arrays import numpy_dtype
+    from weft.launch.arrays import numpy_dtype
 
     return numpy_dtype(kind)
 

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import weft
-from weft import libraries, product_kernel
 from weft.dialects import tile
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
+from weft.launch import libraries
+from weft.multiply import product_kernel
 
 OWN = WarpgroupSchedule((64, 16, 64), 1, 3)
 RNG = np.random.default_rng(0)

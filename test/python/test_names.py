@@ -6,7 +6,8 @@ import sys
 
 def test_no_submodule_hides_a_public_name():
     # Importing `weft.x` sets the attribute `x` of the package: a file of that name would replace a function.
-    code = "import weft, weft.kernel, weft.builder; assert callable(weft.compile) and callable(weft.memref)"
+    imports = "import weft, weft.launch.kernel, weft.multiply.matmul, weft.builder"
+    code = f"{imports}; assert callable(weft.compile) and callable(weft.memref) and callable(weft.matmul)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from weft import codegen, mlir, passes, ptxas, stages
+from weft import mlir, passes
+from weft.compiler import codegen, ptxas, stages
 from weft.dialects.instruction import InstructionOp
 from weft.errors import WeftError
 from weft.isa import mma, wgmma, wmma

@@ -12,8 +12,9 @@ import pytest
 from fake_driver import GpuArray, two_gpus
 
 import weft
-from weft import arrays, padded_rows
-from weft.arrays import ArrayView
+from weft.launch import arrays
+from weft.launch.arrays import ArrayView
+from weft.multiply import padded_rows
 
 RNG = np.random.default_rng(2)
 F8 = ml_dtypes.float8_e4m3fn

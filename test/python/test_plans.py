@@ -12,10 +12,11 @@ from fake_driver import MEMORY, GpuArray, two_gpus
 from one_product import MAPS, PARTS, PLAIN, text
 
 import weft
-from weft import arrays, multiply, product_kernel
-from weft.arrays import ArrayView
 from weft.errors import WeftError
-from weft.plans import Plans
+from weft.launch import arrays
+from weft.launch.arrays import ArrayView
+from weft.multiply import matmul, product_kernel
+from weft.multiply.plans import Plans
 
 
 @pytest.fixture
@@ -43,8 +44,8 @@ def new(driver, *shape, gpu=0, strides=None, offset=0):
 
 def test_new_arrays_of_the_same_kind_take_the_same_plan(driver, patch):
     planned = []
-    of = multiply.Plan.of
-    patch.setattr(multiply.Plan, "of", lambda *given: planned.append(given) or of(*given))
+    of = matmul.Plan.of
+    patch.setattr(matmul.Plan, "of", lambda *given: planned.append(given) or of(*given))
     for _ in range(5):
         a, b, out = new(driver, 64, 128), new(driver, 128, 96), new(driver, 64, 96)
         assert weft.matmul(a, b, out=out) is out
@@ -79,7 +80,7 @@ def test_a_launch_gets_the_addresses_of_its_own_arrays(driver, schedule, chip):
 def test_results_are_new_and_of_their_own(driver):
     a, b = new(driver, 64, 128), new(driver, 128, 96)
     found = [weft.matmul(a, b) for _ in range(3)]
-    assert len({made.address for made in found}) == 3 and len(multiply.plans) == 1
+    assert len({made.address for made in found}) == 3 and len(matmul.plans) == 1
 
 
 @pytest.mark.sampled(4)
@@ -98,7 +99,7 @@ def test_what_a_kernel_depends_on_makes_another_plan(driver, other):
     weft.matmul(new(driver, 64, 128), new(driver, 128, 96), out=new(driver, 64, 96))
     a = new(driver, 64, 128, **other)
     weft.matmul(a, new(driver, 128, 96, gpu=gpu), out=new(driver, 64, 96, gpu=gpu))
-    assert len(multiply.plans) == 2 and [g for g, _ in driver.launched] == [0, gpu]
+    assert len(matmul.plans) == 2 and [g for g, _ in driver.launched] == [0, gpu]
 
 
 @pytest.mark.slow
@@ -114,10 +115,10 @@ def test_options_make_plans_and_flags_are_no_numbers(driver):
         {"out_dtype": "f32"},
         {"schedule": "{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3}"},
     ):
-        known = len(multiply.plans)
+        known = len(matmul.plans)
         for _ in range(2):
             weft.matmul(a, b, **options)
-        assert len(multiply.plans) == known + 1, options
+        assert len(matmul.plans) == known + 1, options
     for wrong in (1, 0, 1.0, "yes", None, [True]):
         with pytest.raises(WeftError, match="transpose_b to be True or False"):
             weft.matmul(a, b, transpose_b=wrong)
@@ -269,9 +270,9 @@ def test_epilogues_are_told_apart_by_what_they_add(driver):
     for number, each in enumerate(given, 1):
         for _ in range(2):
             weft.matmul(a, b, epilogue=weft.Epilogue(**each))
-        assert len(multiply.plans) == number
+        assert len(matmul.plans) == number
     weft.matmul(a, b, epilogue=weft.Epilogue(bias=new(driver, 64)))
-    assert len(multiply.plans) == len(given)
+    assert len(matmul.plans) == len(given)
 
 
 def test_plans_are_bounded_and_the_newest_stay():
@@ -300,4 +301,4 @@ def test_threads_multiply_at_the_same_time(driver):
         thread.start()
     for thread in threads:
         thread.join()
-    assert not failed and len(driver.launched) == 201 and len(multiply.plans) == 1
+    assert not failed and len(driver.launched) == 201 and len(matmul.plans) == 1

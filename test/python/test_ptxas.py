@@ -2,7 +2,7 @@ import tempfile
 
 import pytest
 
-from weft import codegen, ptxas
+from weft.compiler import codegen, ptxas
 from weft.errors import Location, WeftError
 
 PTX = """.version 8.4

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from one_product import SCHEDULES, text
 
-from weft import cubin, ptxas, stages
+from weft.compiler import cubin, ptxas, stages
 from weft.errors import WeftError
 from weft.isa.chips import CHIPS
 from weft.target import Target

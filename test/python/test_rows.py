@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 
 import weft
-from weft import ptxas
+from weft.compiler import ptxas
 from weft.dialects import tcgen05
 from weft.isa import mma
 from weft.isa.chips import CHIPS

@@ -186,7 +186,7 @@ def test_ptx_takes_new_arrays(weft, tmp_path, capfd):
 
 
 def test_arrays_go_to_a_gpu_with_their_rows_as_far_apart(monkeypatch):
-    from weft import runtime
+    from weft.launch import runtime
     from weft.tools import run
 
     monkeypatch.setattr(runtime.DeviceArray, "from_numpy", lambda array: array)

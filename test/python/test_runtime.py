@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from weft import runtime
 from weft.errors import WeftError
+from weft.launch import runtime
 
 H200 = runtime.Device(0, "H200", "sm_90a", 132, 232_448, 1024, 141 << 30)
 
@@ -81,7 +81,7 @@ def test_streams_of_other_libraries_are_taken():
 
 
 def test_importing_needs_no_driver_and_loads_no_cuda():
-    check = "import sys, weft.runtime; print(any(name.startswith('cuda') for name in sys.modules))"
+    check = "import sys, weft.launch.runtime; print(any(name.startswith('cuda') for name in sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", check], text=True) == "False\n"
 
 

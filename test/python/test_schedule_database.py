@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import weft
-from weft import product_kernel
 from weft.bench.compiling import written
 from weft.dialects.given_schedule import given_schedule
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
 from weft.errors import WeftError
+from weft.multiply import product_kernel
 from weft.schedules import choice, database, heuristic
 from weft.schedules.database import Entry, Product
 

@@ -7,9 +7,9 @@ import pytest
 from test_warpgroup_schedules import TYPES, Product, of
 
 import weft
-from weft import kernel as kernels
 from weft.dialects import tile
 from weft.dialects.schedule import Types
+from weft.launch import kernel as kernels
 from weft.layout import Layout
 from weft.passes import lower_claims
 from weft.passes.builders import emit

@@ -227,7 +227,7 @@ def test_grid_and_memory_follow_the_multiprocessors():
 
     def launch(m: int, multiprocessors: int):
         shapes = (m, 512), (64, 512), (m, 64)
-        views = [weft.arrays.view(np.zeros(s, TYPES["bf16"])) for s in shapes]
+        views = [weft.launch.arrays.view(np.zeros(s, TYPES["bf16"])) for s in shapes]
         grid, _ = kernel.dimensions(views, multiprocessors=multiprocessors)
         return grid, [space.shape for space in kernel._workspaces(views, grid)]
 

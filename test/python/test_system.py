@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weft import codegen, mlir, ptxas
+from weft import mlir
 from weft.bench.compiling import Compiler
+from weft.compiler import codegen, ptxas
 from weft.emulator import Module
 from weft.errors import WeftError
 from weft.tools import cli, doctor, supervisor
@@ -69,7 +70,7 @@ def test_no_more_processes(start, monkeypatch):
 def test_a_real_limit_on_processes():
     said = script("""
 import os, resource
-from weft import codegen, ptxas
+from weft.compiler import codegen, ptxas
 from weft.errors import WeftError
 ptxas.find("ptxas")
 if os.geteuid() == 0:  # whom no limit binds
@@ -117,7 +118,7 @@ def test_no_more_files_can_be_opened(start, monkeypatch):
 def test_a_limit_on_the_size_of_files():
     said = script("""
 import resource
-from weft import codegen, ptxas
+from weft.compiler import codegen, ptxas
 from weft.errors import WeftError
 head = ".version 8.4\\n.target sm_80\\n.address_size 64\\n.visible .entry kernel() { ret; }\\n"
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
@@ -214,7 +215,7 @@ def test_nothing_stays_of_a_killed_process(tmp_path, monkeypatch):
     folder = tmp_path / "tmp"
     folder.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", f"from weft import ptxas; ptxas.assemble({PTX!r}, 'sm_80')"],
+        [sys.executable, "-c", f"from weft.compiler import ptxas; ptxas.assemble({PTX!r}, 'sm_80')"],
         env=os.environ | {"TMPDIR": str(folder), "WEFT_PTXAS": str(fake)},
         timeout=60,
     )

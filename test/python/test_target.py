@@ -1,6 +1,6 @@
 import pytest
 
-from weft import codegen, ptxas
+from weft.compiler import codegen, ptxas
 from weft.errors import WeftError
 from weft.isa.chips import CHIPS, KIB, PTX_VERSIONS, Chip, describe, only, since
 from weft.target import Target

@@ -9,7 +9,8 @@ from layout_places import octets
 import weft
 from weft.dialects import tile
 from weft.dialects.tile import BufferType, MapType
-from weft.emulator import TensorMap, tensor_map
+from weft.emulator import TensorMap
+from weft.emulator.memory import tensor_map
 from weft.mlir import ir
 from weft.passes.kernels.matrices import panels
 from weft.passes.lower_tma import Pieces, pieces_of

@@ -11,9 +11,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from weft import reference, runtime
+from weft import reference
 from weft.errors import Diagnostic, Location, WeftError
-from weft.kernel import Kernel
+from weft.launch import runtime
+from weft.launch.kernel import Kernel
 from weft.tools import bar, cli, doctor, verify_diagnostics, weft, weft_opt
 from weft.tools.product import Product, shape_of
 
@@ -420,8 +421,8 @@ def test_the_bar_leaves_nothing_in_a_file(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_operands_that_are_not_read_are_poisoned() -> None:
     from weft import mlir
+    from weft.compiler.stages import compile_module
     from weft.dialects import context
-    from weft.stages import compile_module
 
     memref = "memref<?x?xf16>"
     text = (

@@ -11,9 +11,9 @@ import pytest
 from machine_code import brought_to_uniform_registers
 
 import weft
-from weft import arrays
 from weft.dialects import tile
 from weft.dialects.schedule import Types, WarpgroupSchedule
+from weft.launch import arrays
 from weft.passes import lower_gemm_async
 from weft.passes.kernels import feed, wgmma_kernel
 from weft.target import Target
@@ -224,7 +224,7 @@ def test_types_and_scales_of_the_epilogue(schedule, outputs):
 
 def test_ctas_go_from_tile_to_tile():
     kernel = Product().compiled(of(64, 64, 64, 1))
-    views = [weft.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (640, 64), (640, 640))]
+    views = [weft.launch.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (640, 64), (640, 640))]
     assert kernel.dimensions(views, multiprocessors=132)[0] == (100, 1, 1)
     assert kernel.dimensions(views, multiprocessors=7)[0] == (7, 1, 1)
     assert not Product().wrong(kernel, (640, 192, 64))
@@ -233,7 +233,7 @@ def test_ctas_go_from_tile_to_tile():
 def test_a_cluster_shares_a_block():
     kernel = Product().compiled(of(64, 64, 64, 1, splits=4))
     assert kernel.launch.cluster == (4, 1, 1)
-    views = [weft.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (640, 64), (640, 640))]
+    views = [weft.launch.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (640, 64), (640, 640))]
     assert kernel.dimensions(views, multiprocessors=2)[0] == (400, 1, 1)
 
 
@@ -241,7 +241,7 @@ def test_a_cluster_shares_a_block():
 def test_ctas_that_share_copies_come_in_whole_clusters():
     kernel = Product().compiled(of(64, 64, 64, 1, cluster=(2, 2)))
     assert kernel.launch.cluster == (4, 1, 1) and "multicast::cluster" in kernel.ptx
-    views = [weft.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (576, 64), (640, 576))]
+    views = [weft.launch.arrays.view(np.zeros(s, TYPES["bf16"])) for s in ((640, 64), (576, 64), (640, 576))]
     assert kernel.dimensions(views, multiprocessors=132)[0] == (100, 1, 1)
     assert kernel.dimensions(views, multiprocessors=7)[0] == (4, 1, 1)
 

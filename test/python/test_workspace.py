@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from weft import workspace
+from weft.launch import workspace
 
 
 class Memory(SimpleNamespace):

@@ -11,13 +11,14 @@ from multiprocessing import get_context
 from types import TracebackType
 from typing import Any, Self
 
-from weft import cache as disk
-from weft import product_kernel, system
+from weft import system
 from weft.bench.problem import INPUTS, Problem
+from weft.compiler import cache as disk
 from weft.dialects.schedule import AnySchedule, Types, read_schedule
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.errors import WeftError
 from weft.mlir import ir
+from weft.multiply import product_kernel
 from weft.schedules import choice
 from weft.schedules.database import Product
 

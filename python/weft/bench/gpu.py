@@ -11,11 +11,13 @@ from itertools import pairwise
 from typing import Any
 
 import weft
-from weft import ptxas, runtime, system
+from weft import system
 from weft.bench import problem as problems
 from weft.bench.implementations import Call, Implementation, Refusal
 from weft.bench.problem import Buffers, Check, Problem
+from weft.compiler import ptxas
 from weft.errors import WeftError
+from weft.launch import runtime
 
 _PACKAGES = (
     "torch",

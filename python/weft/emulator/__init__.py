@@ -8,8 +8,8 @@ from weft.emulator.arguments import Struct, Unwritten
 from weft.emulator.errors import Deadlock, Fault, PtxError, Thread, TimeLimit
 from weft.emulator.explore import Exploration, explore
 from weft.emulator.launch import Module, Progress, Report
+from weft.emulator.memory.tensor_map import TensorMap
 from weft.emulator.sanitizer import Finding
-from weft.emulator.tensor_map import TensorMap
 
 __all__ = [
     "Deadlock",

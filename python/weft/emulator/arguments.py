@@ -8,11 +8,11 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory import Device
-from weft.emulator.program import Program
-from weft.emulator.syntax import Variable
-from weft.emulator.tensor_map import TensorMap
-from weft.emulator.types import Type
+from weft.emulator.decoding.program import Program
+from weft.emulator.memory.spaces import Device
+from weft.emulator.memory.tensor_map import TensorMap
+from weft.emulator.reading.syntax import Variable
+from weft.emulator.reading.types import Type
 from weft.errors import WeftError, shown
 
 Bytes = npt.NDArray[np.uint8]

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, seconds, whole_number
-from weft.emulator.deadlock import stuck
+from weft.emulator.decoding.program import Program, layout
 from weft.emulator.errors import Deadlock, Fault, PtxError
-from weft.emulator.machine import Machine, Totals
-from weft.emulator.memory import WINDOWS, Device, Segment, wrap
-from weft.emulator.observers import Observers
-from weft.emulator.parser import parse
-from weft.emulator.program import Program, layout
+from weft.emulator.memory.spaces import WINDOWS, Device, Segment, wrap
+from weft.emulator.reading.parser import parse
+from weft.emulator.reading.syntax import Function, SymbolValue, Variable
+from weft.emulator.running.deadlock import stuck
+from weft.emulator.running.machine import Machine, Totals
+from weft.emulator.running.wave import Dim3, Grid, Launch, Wave
 from weft.emulator.sanitizer import Finding, ignored_rules
-from weft.emulator.syntax import Function, SymbolValue, Variable
-from weft.emulator.watch import Watch
-from weft.emulator.wave import Dim3, Grid, Launch, Wave
+from weft.emulator.watching.observers import Observers
+from weft.emulator.watching.watch import Watch
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, Chip, can_run
 from weft.isa.family import unknown_chip

@@ -1,17 +1,18 @@
 """The instructions: one small decoder for each opcode, by kind."""
 
+from weft.emulator.decoding.table import Table
 from weft.emulator.instructions import (
-    async_copy,
     atomics,
     bits,
-    bulk,
-    bulk_tensor,
     call,
     cluster,
     compare,
     control,
     convert,
     convert_packed,
+    cp_async,
+    cp_async_bulk,
+    cp_async_bulk_tensor,
     floating,
     integer,
     matrix_moves,
@@ -21,10 +22,10 @@ from weft.emulator.instructions import (
     move,
     stack,
     synchronise,
-    tensor_copy,
-    tensor_mma,
-    tensor_moves,
-    tensor_order,
+    tcgen05_copy,
+    tcgen05_ld_st,
+    tcgen05_mma,
+    tcgen05_order,
     tensormap,
     transcendental,
     video,
@@ -33,7 +34,6 @@ from weft.emulator.instructions import (
     wmma,
     wmma_f64,
 )
-from weft.emulator.table import Table
 
 _PARTS = (
     move,
@@ -50,7 +50,7 @@ _PARTS = (
     memory_ops,
     stack,
     atomics,
-    async_copy,
+    cp_async,
     control,
     call,
     synchronise,
@@ -60,12 +60,12 @@ _PARTS = (
     wgmma,
     wmma,
     wmma_f64,
-    tensor_order,
-    tensor_moves,
-    tensor_copy,
-    tensor_mma,
-    bulk,
-    bulk_tensor,
+    tcgen05_order,
+    tcgen05_ld_st,
+    tcgen05_copy,
+    tcgen05_mma,
+    cp_async_bulk,
+    cp_async_bulk_tensor,
     tensormap,
 )
 TABLE = Table(*(part.table for part in _PARTS))

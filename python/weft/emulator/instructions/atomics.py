@@ -5,14 +5,14 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.decode import Op
-from weft.emulator.floats import canonical, decode, encode, sum_odd
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.memory_ops import in_order, order_of, qualifiers, state_space
 from weft.emulator.instructions.move import give_way
-from weft.emulator.lanes import Lanes
-from weft.emulator.memory import Piece
-from weft.emulator.table import Step, Table
-from weft.emulator.types import STORAGE, Array, Type
+from weft.emulator.memory.spaces import Piece
+from weft.emulator.numerics.floats import canonical, decode, encode, sum_odd
+from weft.emulator.reading.types import STORAGE, Array, Type
+from weft.emulator.running.lanes import Lanes
 
 table = Table()
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.emulator.decode import Op
-from weft.emulator.floats import each_exactly
-from weft.emulator.steps import compute, compute_many
-from weft.emulator.syntax import Integer
-from weft.emulator.table import Step, Table
-from weft.emulator.types import PRED, U32, Array, Type
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute, compute_many
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.numerics.floats import each_exactly
+from weft.emulator.reading.syntax import Integer
+from weft.emulator.reading.types import PRED, U32, Array, Type
 
 table = Table()
 _BITS = "b16 b32 b64"

@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.emulator.decode import FunctionCode, Op
+from weft.emulator.decoding.decode import FunctionCode, Op
+from weft.emulator.decoding.table import End, Table
 from weft.emulator.errors import Fault
-from weft.emulator.groups import CallSite, Group, Transfer
 from weft.emulator.instructions.system import system_call
-from weft.emulator.syntax import Function, Name, Operand, Prototype, Register, Targets, Variable
-from weft.emulator.table import End, Table
-from weft.emulator.types import U64
+from weft.emulator.reading.syntax import Function, Name, Operand, Prototype, Register, Targets, Variable
+from weft.emulator.reading.types import U64
+from weft.emulator.running.groups import CallSite, Group, Transfer
 
 if TYPE_CHECKING:
-    from weft.emulator.machine import Machine
+    from weft.emulator.running.machine import Machine
 
 table = Table()
 Actuals = tuple[Operand, ...]

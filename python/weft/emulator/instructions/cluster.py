@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.emulator.decode import Op
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute
+from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.atomics import apply, update_of
 from weft.emulator.instructions.mbarrier import BarrierOperand, targets
-from weft.emulator.lanes import Lanes
-from weft.emulator.memory import RANK_SHIFT, WINDOWS, Addresses, Piece, put
-from weft.emulator.steps import compute
-from weft.emulator.syntax import Address, Name, Sink, Variable
-from weft.emulator.table import Step, Table
-from weft.emulator.types import PRED, STORAGE, TYPES, U32, Array, Bools, Type
+from weft.emulator.memory.spaces import RANK_SHIFT, WINDOWS, Addresses, Piece, put
+from weft.emulator.reading.syntax import Address, Name, Sink, Variable
+from weft.emulator.reading.types import PRED, STORAGE, TYPES, U32, Array, Bools, Type
+from weft.emulator.running.lanes import Lanes
 
 table = Table()
 _OFFSET = (1 << RANK_SHIFT) - 1

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.emulator.decode import Op
-from weft.emulator.floats import flush
-from weft.emulator.steps import compute, compute_many
-from weft.emulator.table import Step, Table
-from weft.emulator.types import PRED, TYPES, Array, Bools, Type
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute, compute_many
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.numerics.floats import flush
+from weft.emulator.reading.types import PRED, TYPES, Array, Bools, Type
 
 table = Table()
 _SCALARS = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f16 bf16 f32 f64"

@@ -4,18 +4,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.emulator.decode import Op
-from weft.emulator.ends import jump
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute, nothing, tell
+from weft.emulator.decoding.table import Collective, End, Step, Table
 from weft.emulator.errors import Fault
-from weft.emulator.groups import Group
-from weft.emulator.lanes import Lanes
-from weft.emulator.steps import compute, nothing, tell
-from weft.emulator.syntax import Name, Targets
-from weft.emulator.table import Collective, End, Step, Table
-from weft.emulator.types import U32, U64
+from weft.emulator.reading.syntax import Name, Targets
+from weft.emulator.reading.types import U32, U64
+from weft.emulator.running.ends import jump
+from weft.emulator.running.groups import Group
+from weft.emulator.running.lanes import Lanes
 
 if TYPE_CHECKING:
-    from weft.emulator.machine import Machine
+    from weft.emulator.running.machine import Machine
 
 table = Table()
 

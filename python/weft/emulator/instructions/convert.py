@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.emulator.decode import Op
-from weft.emulator.floats import decode, each_exactly, encode, flush, saturate
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute
+from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.convert_packed import packed
-from weft.emulator.steps import compute
-from weft.emulator.table import Step, Table
-from weft.emulator.types import Array, Type
+from weft.emulator.numerics.floats import decode, each_exactly, encode, flush, saturate
+from weft.emulator.reading.types import Array, Type
 
 table = Table()
 _INTEGRAL: dict[str, Callable[[Array], Array]] = {

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.emulator.decode import Op
-from weft.emulator.floats import decode, encode
-from weft.emulator.minifloats import decode_small, encode_small, encode_ue8m0, stochastic, width
-from weft.emulator.steps import compute
-from weft.emulator.table import Step, Table
-from weft.emulator.types import TYPES, U32, Array, Type
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.numerics.floats import decode, encode
+from weft.emulator.numerics.minifloats import decode_small, encode_small, encode_ue8m0, stochastic, width
+from weft.emulator.reading.types import TYPES, U32, Array, Type
 
 table = Table()
 _HALVES = ("f16x2", "bf16x2")

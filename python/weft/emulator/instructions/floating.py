@@ -4,12 +4,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.emulator.decode import Op
-from weft.emulator.directed import in_mode
-from weft.emulator.floats import canonical, decode, encode, flush, fma_f32, fma_f64, saturate, sum_odd
-from weft.emulator.steps import compute
-from weft.emulator.table import Step, Table
-from weft.emulator.types import TYPES, Array, Type
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.numerics.directed import in_mode
+from weft.emulator.numerics.floats import (
+    canonical,
+    decode,
+    encode,
+    flush,
+    fma_f32,
+    fma_f64,
+    saturate,
+    sum_odd,
+)
+from weft.emulator.reading.types import TYPES, Array, Type
 
 table = Table()
 ROUNDINGS = ("rn", "rz", "rm", "rp")

@@ -6,10 +6,10 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.decode import Op
-from weft.emulator.lanes import Lanes
-from weft.emulator.syntax import Operand
-from weft.emulator.types import STORAGE, TYPES, Array
+from weft.emulator.decoding.decode import Op
+from weft.emulator.reading.syntax import Operand
+from weft.emulator.reading.types import STORAGE, TYPES, Array
+from weft.emulator.running.lanes import Lanes
 from weft.isa.family import Registers
 from weft.layout import MEMORY, Layout
 

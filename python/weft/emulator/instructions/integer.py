@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.emulator.decode import Op
-from weft.emulator.lanes import Lanes
-from weft.emulator.steps import compute
-from weft.emulator.table import Step, Table
-from weft.emulator.types import PRED, STORAGE, TYPES, Array, Type
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.reading.types import PRED, STORAGE, TYPES, Array, Type
+from weft.emulator.running.lanes import Lanes
 
 table = Table()
 _INTEGERS = "u16 u32 u64 s16 s32 s64"

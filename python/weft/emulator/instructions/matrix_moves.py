@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.decode import Op
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute
+from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.instructions.fragments import Index, fragment_index, matrix_index
 from weft.emulator.instructions.mma import legal_form
-from weft.emulator.lanes import Lanes
-from weft.emulator.shared_operand import PACKED, unpacked
-from weft.emulator.steps import compute
-from weft.emulator.syntax import Operand
-from weft.emulator.table import Collective, Table
-from weft.emulator.types import STORAGE, U32, Array
-from weft.isa import matrix_moves
+from weft.emulator.memory.shared_operand import PACKED, unpacked
+from weft.emulator.reading.syntax import Operand
+from weft.emulator.reading.types import STORAGE, U32, Array
+from weft.emulator.running.lanes import Lanes
+from weft.isa.mma import matrix_moves
 
 table = Table()
 _ROW = 16

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from weft.emulator.decode import AddressOf, Op
-from weft.emulator.groups import Group
-from weft.emulator.lanes import Lanes
-from weft.emulator.mbarrier import BYTES, MAX_COUNT, PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival
-from weft.emulator.memory import GPU, Addresses
-from weft.emulator.steps import compute
-from weft.emulator.syntax import Address, Sink
-from weft.emulator.table import End, Step, Table
-from weft.emulator.types import PRED, U32, U64, Array, Bools
+from weft.emulator.decoding.decode import AddressOf, Op
+from weft.emulator.decoding.steps import compute
+from weft.emulator.decoding.table import End, Step, Table
+from weft.emulator.memory.mbarrier import BYTES, MAX_COUNT, PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival
+from weft.emulator.memory.spaces import GPU, Addresses
+from weft.emulator.reading.syntax import Address, Sink
+from weft.emulator.reading.types import PRED, U32, U64, Array, Bools
+from weft.emulator.running.groups import Group
+from weft.emulator.running.lanes import Lanes
 
 if TYPE_CHECKING:
-    from weft.emulator.machine import Machine
+    from weft.emulator.running.machine import Machine
 
 table = Table()
 _SPACES = {"shared": "shared", "shared::cta": "shared", "shared::cluster": "shared", "": "generic"}

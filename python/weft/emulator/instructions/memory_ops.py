@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from weft.emulator.decode import AddressOf, Op
+from weft.emulator.decoding.decode import AddressOf, Op
+from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.move import give_way
-from weft.emulator.lanes import Lanes
-from weft.emulator.memory import GPU, LEVELS, Order
-from weft.emulator.syntax import Operand, Sink
-from weft.emulator.table import Step, Table
-from weft.emulator.types import STORAGE, Array, Type
+from weft.emulator.memory.spaces import GPU, LEVELS, Order
+from weft.emulator.reading.syntax import Operand, Sink
+from weft.emulator.reading.types import STORAGE, Array, Type
+from weft.emulator.running.lanes import Lanes
 
 table = Table()
 SPACES = {

@@ -5,19 +5,23 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.arithmetic import decode, multiply_accumulate
-from weft.emulator.decode import Op
-from weft.emulator.floats import Doubles
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.instructions.fragments import Fragment, matrix_index
 from weft.emulator.instructions.sparse import Chosen, Sparse
-from weft.emulator.lanes import Lanes
-from weft.emulator.syntax import Operand
-from weft.emulator.table import Collective, Table
-from weft.emulator.types import TYPES, Array
-from weft.isa import accumulation, mma_fragments, mma_scaled, mma_sparse, mma_sync
+from weft.emulator.numerics.arithmetic import decode, multiply_accumulate
+from weft.emulator.numerics.floats import Doubles
+from weft.emulator.reading.syntax import Operand
+from weft.emulator.reading.types import TYPES, Array
+from weft.emulator.running.lanes import Lanes
+from weft.isa import accumulation
 from weft.isa.accumulation import Accumulation
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family, Registers
+from weft.isa.mma import fragments as mma_fragments
+from weft.isa.mma import scaled as mma_scaled
+from weft.isa.mma import sparse as mma_sparse
+from weft.isa.mma import sync as mma_sync
 from weft.isa.types import ELEMENT_TYPES
 
 table = Table()

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from weft.emulator import special
-from weft.emulator.decode import Op
-from weft.emulator.lanes import Lanes
-from weft.emulator.memory import RANK_SHIFT, WINDOW_SHIFT, WINDOWS
-from weft.emulator.steps import compute
-from weft.emulator.syntax import Address, Name, Operand, Sink, Variable, Vector
-from weft.emulator.table import Step, Table
-from weft.emulator.types import PRED, TYPES, U64, Array, Bools, Type
+from weft.emulator.decoding import special
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.memory.spaces import RANK_SHIFT, WINDOW_SHIFT, WINDOWS
+from weft.emulator.reading.syntax import Address, Name, Operand, Sink, Variable, Vector
+from weft.emulator.reading.types import PRED, TYPES, U64, Array, Bools, Type
+from weft.emulator.running.lanes import Lanes
 
 table = Table()
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "const", "param")

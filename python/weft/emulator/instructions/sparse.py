@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from weft.emulator.decode import Op
+from weft.emulator.decoding.decode import Op
 from weft.emulator.instructions.fragments import elements, matrix_index
-from weft.emulator.lanes import Lanes
-from weft.emulator.syntax import Operand
-from weft.emulator.types import TYPES, U32, Array, Bools
+from weft.emulator.reading.syntax import Operand
+from weft.emulator.reading.types import TYPES, U32, Array, Bools
+from weft.emulator.running.lanes import Lanes
 from weft.isa.family import Registers
 
 _METADATA_BITS = 4

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from weft.emulator.decode import Op
-from weft.emulator.lanes import Lanes
-from weft.emulator.memory import STACK
-from weft.emulator.table import Step, Table
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.memory.spaces import STACK
+from weft.emulator.running.lanes import Lanes
 
 table = Table()
 

@@ -4,19 +4,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.emulator.barriers import BARRIERS, Reduction
-from weft.emulator.decode import Op
-from weft.emulator.ends import together
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import tell
+from weft.emulator.decoding.table import Collective, End, Step, Table
 from weft.emulator.errors import Fault
-from weft.emulator.groups import Group
-from weft.emulator.lanes import Lanes
-from weft.emulator.memory import LEVELS
-from weft.emulator.steps import tell
-from weft.emulator.table import Collective, End, Step, Table
-from weft.emulator.types import U32, Array
+from weft.emulator.memory.spaces import LEVELS
+from weft.emulator.reading.types import U32, Array
+from weft.emulator.running.barriers import BARRIERS, Reduction
+from weft.emulator.running.ends import together
+from weft.emulator.running.groups import Group
+from weft.emulator.running.lanes import Lanes
 
 if TYPE_CHECKING:
-    from weft.emulator.machine import Machine
+    from weft.emulator.running.machine import Machine
 
 table = Table()
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.emulator.decode import Op
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Step
 from weft.emulator.errors import Fault, PtxError
-from weft.emulator.lanes import Lanes
-from weft.emulator.memory import Memory
-from weft.emulator.syntax import Name, Operand, Register, Variable
-from weft.emulator.table import Step
-from weft.emulator.types import TYPES, Array
+from weft.emulator.memory.spaces import Memory
+from weft.emulator.reading.syntax import Name, Operand, Register, Variable
+from weft.emulator.reading.types import TYPES, Array
+from weft.emulator.running.lanes import Lanes
 
 Read = Callable[[Lanes], Array]
 _MAX_TEXT = 1 << 16

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from weft.emulator.decode import Op
-from weft.emulator.lanes import Lanes
-from weft.emulator.shared_operand import CHUNK
-from weft.emulator.syntax import Integer
-from weft.emulator.table import Collective, Step, Table
-from weft.emulator.types import U32, U64
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Collective, Step, Table
+from weft.emulator.memory.shared_operand import CHUNK
+from weft.emulator.reading.syntax import Integer
+from weft.emulator.reading.types import U32, U64
+from weft.emulator.running.lanes import Lanes
 from weft.isa.tensor_map import BYTES, ELEMENT_TYPES, FIELDS
 
 table = Table()

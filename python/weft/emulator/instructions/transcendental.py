@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from weft.emulator.decode import Op
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute
+from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.floating import Format, Function, approximate_f64
-from weft.emulator.steps import compute
-from weft.emulator.table import Step, Table
-from weft.emulator.types import Array
+from weft.emulator.reading.types import Array
 
 table = Table()
 _FUNCTIONS: dict[str, Function] = {

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.emulator.decode import Op
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import compute
+from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.compare import ORDERED
-from weft.emulator.steps import compute
-from weft.emulator.syntax import Name, Operand
-from weft.emulator.table import Step, Table
-from weft.emulator.types import U32, Array, Type
+from weft.emulator.reading.syntax import Name, Operand
+from weft.emulator.reading.types import U32, Array, Type
 
 table = Table()
 Function = Callable[[Array, Array], Array]

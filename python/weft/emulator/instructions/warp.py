@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.decode import Op
-from weft.emulator.floats import canonical
-from weft.emulator.lanes import Lanes
-from weft.emulator.syntax import Operand
-from weft.emulator.table import Collective, Step, Table
-from weft.emulator.types import PRED, U32, Array, Bools
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Collective, Step, Table
+from weft.emulator.numerics.floats import canonical
+from weft.emulator.reading.syntax import Operand
+from weft.emulator.reading.types import PRED, U32, Array, Bools
+from weft.emulator.running.lanes import Lanes
 
 table = Table()
 _LANE = np.arange(32, dtype=np.int64)

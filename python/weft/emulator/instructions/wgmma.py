@@ -9,22 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator import shared_operand
-from weft.emulator.arithmetic import multiply_accumulate
-from weft.emulator.decode import Op
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import tell
+from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.fragments import Fragment, elements
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.sparse import Sparse
-from weft.emulator.lanes import Lanes
-from weft.emulator.steps import tell
-from weft.emulator.syntax import Operand
-from weft.emulator.table import Collective, Table
-from weft.emulator.types import U64, Array
-from weft.isa import accumulation, mma_fragments, wgmma
-from weft.isa.descriptors import MatrixDescriptor
+from weft.emulator.memory import shared_operand
+from weft.emulator.numerics.arithmetic import multiply_accumulate
+from weft.emulator.reading.syntax import Operand
+from weft.emulator.reading.types import U64, Array
+from weft.emulator.running.lanes import Lanes
+from weft.isa import accumulation, wgmma
 from weft.isa.family import Registers
+from weft.isa.mma import fragments as mma_fragments
 from weft.isa.types import ELEMENT_TYPES
+from weft.isa.wgmma.descriptors import MatrixDescriptor
 
 table = Table()
 _ROWS = 16

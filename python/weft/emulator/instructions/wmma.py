@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from weft.emulator.arithmetic import multiply_accumulate
-from weft.emulator.decode import Op
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.instructions.fragments import Fragment
 from weft.emulator.instructions.mma import chip_number, legal_form
-from weft.emulator.lanes import Lanes
-from weft.emulator.memory import Addresses
-from weft.emulator.syntax import Operand
-from weft.emulator.table import Collective, Table
-from weft.emulator.types import U32, Array
+from weft.emulator.memory.spaces import Addresses
+from weft.emulator.numerics.arithmetic import multiply_accumulate
+from weft.emulator.reading.syntax import Operand
+from weft.emulator.reading.types import U32, Array
+from weft.emulator.running.lanes import Lanes
 from weft.isa import accumulation, wmma
 from weft.isa.family import Registers
 from weft.isa.types import ELEMENT_TYPES

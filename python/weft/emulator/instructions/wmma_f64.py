@@ -6,14 +6,14 @@ k, in order.
 
 import numpy as np
 
-from weft.emulator.decode import Op
-from weft.emulator.directed import in_mode
-from weft.emulator.floats import fma_f64
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.instructions.memory_ops import state_space
-from weft.emulator.lanes import Lanes
-from weft.emulator.memory import Addresses
-from weft.emulator.table import Collective, Table
-from weft.emulator.types import TYPES, U32, Array
+from weft.emulator.memory.spaces import Addresses
+from weft.emulator.numerics.directed import in_mode
+from weft.emulator.numerics.floats import fma_f64
+from weft.emulator.reading.types import TYPES, U32, Array
+from weft.emulator.running.lanes import Lanes
 
 table = Table()
 _LAYOUTS = ("row", "col")

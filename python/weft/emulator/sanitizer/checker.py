@@ -7,9 +7,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault, Thread
-from weft.emulator.memory import CLUSTER, CTA, LEVELS, Access
-from weft.emulator.program import Program
+from weft.emulator.memory.spaces import CLUSTER, CTA, LEVELS, Access
+from weft.emulator.reading.types import Bools
+from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
 from weft.emulator.sanitizer.dataflow import chosen_addresses, ignored_waits
 from weft.emulator.sanitizer.findings import Findings
@@ -21,9 +23,7 @@ from weft.emulator.sanitizer.races import Races
 from weft.emulator.sanitizer.register_pool import RegisterPool
 from weft.emulator.sanitizer.registers import RegisterState
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
-from weft.emulator.types import Bools
-from weft.emulator.watch import Offsets, Watch
-from weft.emulator.wave import Wave
+from weft.emulator.watching.watch import Offsets, Watch
 
 _ACQUIRES = {"acq_rel", "sc", "acquire"}
 _RELEASES = {"acq_rel", "sc", "release"}

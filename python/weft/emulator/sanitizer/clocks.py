@@ -5,8 +5,8 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory import CLUSTER, CTA, GPU, LEVELS
-from weft.emulator.types import Bools
+from weft.emulator.memory.spaces import CLUSTER, CTA, GPU, LEVELS
+from weft.emulator.reading.types import Bools
 
 Rows = npt.NDArray[np.intp]
 Clocks = npt.NDArray[np.int32]

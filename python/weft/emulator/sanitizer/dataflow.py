@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from weft.emulator.program import Program, Traffic
+from weft.emulator.decoding.program import Program, Traffic
 
 _WAITS = ("mbarrier.test_wait", "mbarrier.try_wait")
 LOAD = "tcgen05.ld"

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.wave import Wave
 
 _NEED_FENCE = ("bulk", "tcgen05")
 """Units that may not see an mbarrier of another CTA without a fence; threads see it after a barrier."""

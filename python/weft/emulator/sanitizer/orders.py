@@ -12,10 +12,10 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory import CTA, GPU, Access, Order
+from weft.emulator.memory.spaces import CTA, GPU, Access, Order
+from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
 from weft.emulator.sanitizer.global_races import GlobalRaces
-from weft.emulator.wave import Wave
 
 Times = npt.NDArray[np.intp]
 

@@ -5,12 +5,12 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory import Access
+from weft.emulator.memory.spaces import Access
+from weft.emulator.reading.types import Array, Bools
+from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.shadow import NEVER, Index, Shadow
-from weft.emulator.types import Array, Bools
-from weft.emulator.wave import Wave
 
 Rows = npt.NDArray[np.intp]
 Lines = npt.NDArray[np.int32]

@@ -1,8 +1,8 @@
 """Whether the registers that setmaxnreg asks for are there: those with which the CTA began."""
 
+from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.wave import Wave
 from weft.isa.chips import register_share
 
 

@@ -7,15 +7,15 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.ends import collective
-from weft.emulator.lanes import Lanes
-from weft.emulator.program import Program, Traffic
+from weft.emulator.decoding.program import Program, Traffic
+from weft.emulator.decoding.table import Collective, End, Step
+from weft.emulator.reading.types import Bools
+from weft.emulator.running.ends import collective
+from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
 from weft.emulator.sanitizer.dataflow import LOAD, Watched, is_copy, real_reads, watched
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.table import Collective, End, Step
-from weft.emulator.types import Bools
-from weft.emulator.wave import Wave
 
 Times = npt.NDArray[np.int32]
 _MMA = "wgmma.mma_async"

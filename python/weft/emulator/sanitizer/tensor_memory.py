@@ -3,11 +3,11 @@
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.memory.tensor_memory import COLUMN_MASK, COLUMNS, LANE_SHIFT, LANES
+from weft.emulator.reading.types import Bools
+from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.tensor_memory import COLUMN_MASK, COLUMNS, LANE_SHIFT, LANES
-from weft.emulator.types import Bools
-from weft.emulator.wave import Wave
 
 _UNIT = "tcgen05"
 """The proxy of mma, cp and shift, which one thread issues and which are done in their order."""

@@ -1,0 +1,1 @@
+"""From a module to a cubin: stages, LLVM, ptxas, the cache, and the launch contract."""

@@ -1,0 +1,143 @@
+"""Compiles what callers pass: text and files in a separate process, since MLIR crashes on some of them."""
+
+import json
+import os
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from weft import mlir, phase
+from weft.compiler import cache, cache_keys, reproducer, stages, worker
+from weft.compiler.stages import Compiled
+from weft.dialects import context as new_context
+from weft.errors import Diagnostic, Location, WeftError, WeftInternalError, warn
+from weft.schedules import database
+
+TIMEOUT_SECONDS = 300.0
+NAME = "-"  # what locations in a text without a file call it
+
+_worker = worker.Worker(__name__, "MLIR's process")
+
+
+def compile_given(
+    given: Any, arch: str | None, *, name: str = NAME, default: str | None, rows: str = "aligned"
+) -> Compiled:
+    """Compiles a module, a text or a Path as `stages.compile_module` does. Raises WeftError as that does, and
+    WeftInternalError for a crash of MLIR or an unexpected exception.
+    """
+    name = str(given) if isinstance(given, Path) else name
+    if isinstance(given, (str, Path)) and not phase.shared() and cache_keys.as_imported():
+        return _compiled_apart(given, arch, name, default, rows)
+    try:
+        return stages.compile_module(given, arch, name=name, default=default, rows=rows)
+    except WeftError:
+        raise
+    except Exception as error:
+        raise reproducer.internal_error(error, (name, _text(given))) from error
+
+
+def _text(given: Any) -> str:
+    if isinstance(given, Path):
+        return reproducer.text_of(given)
+    return given if isinstance(given, str) else str(given)
+
+
+def _content(given: str | Path) -> str | bytes:
+    """The bytes that the other process will read: files that aren't UTF-8 may decode to the same text."""
+    try:
+        return given.read_bytes() if isinstance(given, Path) else given
+    except OSError as failure:
+        return f"cannot be read: {failure.strerror}"  # an error, which is never kept
+
+
+def _compiled_apart(
+    given: str | Path, arch: str | None, name: str, default: str | None, rows: str
+) -> Compiled:
+    """The result of the separate process, or of an earlier one from the cache."""
+    options = {"arch": arch, "name": name, "default": default, "rows": rows}
+
+    def make() -> bytes:
+        answer = _asked(given, options)
+        entry = stages.to_entry(answer["compiled"])
+        if not answer["lasting"]:
+            raise _Passing(entry)
+        return entry
+
+    def key() -> cache.Key | None:
+        decides = cache_keys.lowering()
+        return decides and [json.dumps(options), _content(given), str(database.asks_files()), *decides]
+
+    try:
+        entry = cache.default().get_or_make("llvm", key, make)
+    except _Passing as passing:
+        entry = passing.entry
+    return stages.of_entry(entry)
+
+
+class _Passing(Exception):
+    """Carries a result that must not be kept: it depends on more than the cache's key."""
+
+    def __init__(self, entry: bytes) -> None:
+        super().__init__()
+        self.entry = entry
+
+
+def _asked(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+    """The other process's answer. Raises the error that was raised there."""
+    request = {
+        "path": str(given) if isinstance(given, Path) else None,
+        "text": None if isinstance(given, Path) else given,
+        "folder": str(Path.cwd()),  # what a path is relative to
+        "options": options,
+        "environment": {k: v for k, v in os.environ.items() if k.startswith("WEFT_")},
+    }
+    try:
+        answer, _ = _worker.ask(request, TIMEOUT_SECONDS)
+    except TimeoutError:
+        what = f"{options['name']}: MLIR didn't finish within {TIMEOUT_SECONDS:g} s"
+        raise WeftError(what) from None
+    except worker.DeathError as death:
+        text = options["name"], _text(given)
+        raise reproducer.crash(death.cause, death.phase, death.said, text) from None
+    for message in answer["warnings"]:
+        warn(message)
+    if "error" in answer:
+        kind = WeftInternalError if answer["internal"] else WeftError
+        raise kind(*map(_diagnostic, answer["error"]))
+    return answer
+
+
+def _diagnostic(plain: dict[str, Any]) -> Diagnostic:
+    place = plain["location"] and Location(**plain["location"])
+    return Diagnostic(plain["message"], place, plain["severity"], tuple(map(_diagnostic, plain["notes"])))
+
+
+def serve(phases: int) -> None:
+    """Answers requests in the separate process."""
+    worker.serve(_answer, phases)
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    for name in [name for name in os.environ if name.startswith("WEFT_")]:
+        del os.environ[name]
+    os.environ.update(request["environment"] | {"WEFT_CACHE": "0"})  # the parent process has the cache
+    os.chdir(request["folder"])
+    given = request["text"] if request["path"] is None else Path(request["path"])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        answer = _compiled(given, request["options"])
+    return answer | {"warnings": [str(warning.message) for warning in said]}
+
+
+def _compiled(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+    phase.enter(f"reading {options['name']}")
+    try:
+        made = stages.compile_module(given, **options)
+        module = mlir.parse(made.source, new_context(), made.name)
+        return {"compiled": made.record(), "lasting": stages.decides_all(module)}
+    except WeftError as error:
+        return {"error": [asdict(d) for d in error.diagnostics], "internal": False}
+    except Exception as error:
+        told = reproducer.internal_error(error, (options["name"], _text(given)))
+        return {"error": [asdict(d) for d in told.diagnostics], "internal": True}

@@ -1,0 +1,201 @@
+"""Reads the attributes of a kernel that describe its launch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft import mlir
+from weft.compiler.contract import (
+    SIZE,
+    Argument,
+    Expression,
+    Launch,
+    MemrefArgument,
+    PointerArgument,
+    ScalarArgument,
+    SizesMap,
+)
+from weft.compiler.kernel_functions import argument_types
+from weft.compiler.kernel_functions import block as block_of
+from weft.compiler.kernel_functions import cluster as cluster_of
+from weft.compiler.map_parameters import read_maps
+from weft.compiler.workspace_parameters import read_workspaces
+from weft.dialects.op import refuse
+from weft.errors import Diagnostic, WeftError
+from weft.isa.launch_limits import block_complaint, grid_complaint
+from weft.isa.suggest import did_you_mean
+from weft.mlir import ir, llvm
+from weft.passes.kernels.global_sums import CTA_WORKSPACE, WORKSPACE
+from weft.passes.lower_tma import MAPS
+from weft.passes.record_arguments import ARGUMENTS
+
+
+def read_launch(kernel: Any) -> Launch:
+    """The launch that a kernel's attributes describe. Raises WeftError for attributes that don't fit it."""
+    attributes = kernel.operation.attributes
+    for name in attributes:
+        if name.startswith("weft.") and name not in _LAUNCH_ATTRIBUTES:
+            known = ", ".join(_LAUNCH_ATTRIBUTES)
+            meant = did_you_mean(name, _LAUNCH_ATTRIBUTES)
+            raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}{meant}")
+    kinds = argument_types(kernel)
+    writes = _writes(kernel, kinds)
+    maps = read_maps(kernel, _given(kernel, MAPS, ir.ArrayAttr, "an array"), kinds)
+    kinds = kinds[: len(kinds) - len(maps)]
+    workspaces = read_workspaces(kernel, kinds)
+    given = kinds[: len(kinds) - len(workspaces)]
+    arguments = tuple(_argument(kind, number in writes, kernel) for number, kind in enumerate(given))
+    sizes = sum(len(a.shape) for a in arguments if isinstance(a, MemrefArgument))
+    block = block_of(kernel)
+    if block and (complaint := block_complaint(block)):
+        raise refuse(kernel, f"has a block that no launch can have: {complaint}")
+    return Launch(
+        mlir.symbol(kernel),
+        arguments,
+        block,
+        _grid(kernel, arguments),
+        _sizes_map(kernel, "weft.requires", sizes, None),
+        _count(kernel, "weft.shared_bytes") or 0,
+        maps,
+        _aligned(kernel, len(arguments)),
+        _count(kernel, "weft.persistent"),
+        cluster_of(kernel) or (1, 1, 1),
+        "weft.dependent" in attributes,
+        workspaces,
+    )
+
+
+_LAUNCH_ATTRIBUTES = (
+    *("weft.grid", "weft.requires", "weft.writes", "weft.shared_bytes"),
+    *("weft.persistent", "weft.aligned", MAPS, "weft.dependent"),
+    *(WORKSPACE, CTA_WORKSPACE, ARGUMENTS),
+)
+
+
+def _given(kernel: Any, name: str, wanted: Any, words: str) -> Any | None:
+    """The launch attribute `name`, of the class `wanted`; None where the kernel has none."""
+    attributes = kernel.operation.attributes
+    if name not in attributes:
+        return None
+    if not isinstance(attributes[name], wanted):
+        raise refuse(kernel, f"expects {name} to be {words}, got {attributes[name]}")
+    return attributes[name]
+
+
+def _writes(kernel: Any, kinds: Sequence[Any]) -> set[int]:
+    """The numbers of the arguments that the kernel writes: all where it doesn't say."""
+    given = _given(kernel, "weft.writes", ir.DenseI32ArrayAttr, "array<i32: ...>")
+    if given is None:
+        return set(range(len(kinds)))
+    for number in given:
+        if not 0 <= number < len(kinds) or not isinstance(kinds[number], ir.MemRefType | llvm.PointerType):
+            raise refuse(kernel, f"expects weft.writes to number memref arguments, got {number}")
+    return set(given)
+
+
+def _count(kernel: Any, name: str) -> int | None:
+    given = _given(kernel, name, ir.IntegerAttr, "an integer")
+    if given is None:
+        return None
+    if not mlir.is_integer(given):
+        raise refuse(kernel, f"expects {name} to be {mlir.INTEGER}, got {given}")
+    if given.value < 0:
+        raise refuse(kernel, f"expects {name} of at least 0, got {given.value}")
+    return int(given.value)
+
+
+def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
+    given = _given(kernel, "weft.aligned", ir.DenseI32ArrayAttr, "array<i32: ...>")
+    found = tuple(given or ())
+    if found and (len(found) != arguments or min(found) < 1):
+        raise refuse(
+            kernel, f"expects weft.aligned to have a number for each of {arguments} arguments, got {given}"
+        )
+    return found
+
+
+def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
+    dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
+    what, place = f"a kernel argument of type {kind} can't be passed", mlir.location(kernel.location)
+    if isinstance(kind, ir.MemRefType):
+        if kind.memory_space is not None and str(kind.memory_space) not in _GLOBAL:
+            raise WeftError(Diagnostic(f"{what}: it isn't in global memory", place))
+        found = mlir.strides(kind)
+        if found is None or found[1] not in (0, dynamic):
+            raise WeftError(Diagnostic(f"{what}: it needs strides and no offset", place))
+        shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
+        return MemrefArgument(
+            str(kind.element_type),
+            shape,
+            tuple(None if s == dynamic else s for s in found[0]),
+            not isinstance(kind.layout, ir.StridedLayoutAttr),
+            writes,
+        )
+    if isinstance(kind, (ir.IntegerType, ir.FloatType, ir.IndexType)):
+        return ScalarArgument(str(kind))
+    if isinstance(kind, llvm.PointerType):
+        if kind.address_space not in (0, 1):
+            raise WeftError(Diagnostic(f"{what}: it isn't in global memory", place))
+        return PointerArgument(writes)
+    raise WeftError(Diagnostic(what, place))
+
+
+_GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")
+
+
+def _grid(kernel: Any, arguments: Sequence[Argument]) -> SizesMap | None:
+    """The map that gives the grid. Raises WeftError where it gives one that no launch can have."""
+    sizes = [size for a in arguments if isinstance(a, MemrefArgument) for size in a.shape]
+    found = _sizes_map(kernel, "weft.grid", len(sizes), 3)
+    if found is None or "weft.persistent" in kernel.operation.attributes:  # that one counts tiles
+        return found
+    if None in sizes and any(map(_has_size, found.results)):
+        return found  # which a launch checks
+    if complaint := grid_complaint(found([size or 0 for size in sizes])):
+        raise refuse(kernel, f"has a weft.grid that no launch can have: {complaint}")
+    return found
+
+
+def _has_size(expression: Expression) -> bool:
+    if isinstance(expression, int):
+        return False
+    return expression[0] == SIZE or any(_has_size(each) for each in expression[1:])
+
+
+def _sizes_map(kernel: Any, name: str, sizes: int, count: int | None) -> SizesMap | None:
+    """An affine map of all sizes of the memref arguments, with `count` results."""
+    given = _given(kernel, name, ir.AffineMapAttr, "an affine map")
+    if given is None:
+        return None
+    found = given.value
+    if (found.n_dims, found.n_symbols) != (sizes, 0):
+        raise refuse(
+            kernel,
+            f"expects {name} to map the {sizes} sizes of its memref arguments and no symbols, got {given}",
+        )
+    if count is not None and len(found.results) != count:
+        raise refuse(kernel, f"expects {name} to have {count} results, got {given}")
+    return SizesMap(tuple(_expression(e, kernel) for e in found.results))
+
+
+_BINARY = {
+    ir.AffineAddExpr: "+",
+    ir.AffineMulExpr: "*",
+    ir.AffineCeilDivExpr: "ceildiv",
+    ir.AffineFloorDivExpr: "floordiv",
+    ir.AffineModExpr: "mod",
+}
+_DIVISIONS = (ir.AffineCeilDivExpr, ir.AffineFloorDivExpr, ir.AffineModExpr)
+
+
+def _expression(expression: Any, kernel: Any) -> Expression:
+    if (constant := mlir.cast(ir.AffineConstantExpr, expression)) is not None:
+        return int(constant.value)
+    if (dimension := mlir.cast(ir.AffineDimExpr, expression)) is not None:
+        return SIZE, int(dimension.position)
+    for kind, operation in _BINARY.items():
+        if (found := mlir.cast(kind, expression)) is not None:
+            divisor = mlir.cast(ir.AffineConstantExpr, found.rhs)
+            if kind in _DIVISIONS and (divisor is None or divisor.value < 1):
+                raise refuse(kernel, f"has a launch attribute that divides by {found.rhs}: {expression}")
+            return operation, _expression(found.lhs, kernel), _expression(found.rhs, kernel)
+    raise refuse(kernel, f"has a launch attribute with the expression {expression}, which can't be computed")

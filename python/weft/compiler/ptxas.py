@@ -1,0 +1,221 @@
+"""PTX text to cubin with NVIDIA's ptxas, its complaints led back to the user's source, and cubin to SASS."""
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from weft import system
+from weft.compiler import cubin as elf
+from weft.errors import Diagnostic, Location, WeftError
+from weft.system import MemoryFile
+
+TIMEOUT_SECONDS = 600
+_MOST_SHOWN = 20
+_PACKAGES = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a kernel takes: `shared_bytes` of a CTA (to ptxas the static part alone), the rest of a thread."""
+
+    registers: int
+    shared_bytes: int
+    spill_stores: int
+    spill_loads: int
+    stack_bytes: int
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A cubin, the resources of each kernel in it by name, and all that ptxas printed, warnings included."""
+
+    cubin: bytes
+    kernels: Mapping[str, Resources]
+    log: str
+
+
+def find(tool: str) -> Path:
+    """The program "ptxas" or "nvdisasm": from $WEFT_<TOOL>, PyPI's package, conda, CUDA_HOME or PATH."""
+    variable = f"WEFT_{tool.upper()}"
+    if given := os.environ.get(variable):
+        if not os.access(given, os.X_OK) or Path(given).is_dir():
+            raise WeftError(f"{variable} is {given}, which isn't a program")
+        return Path(given)
+    # 50 ms that only those who assemble should pay.
+    from cuda.pathfinder import find_nvidia_binary_utility  # type: ignore[import-untyped]
+
+    if found := find_nvidia_binary_utility(tool) or shutil.which(tool):
+        return Path(found)
+    raise WeftError(
+        f"{tool} not found: `pip install {_PACKAGES[tool]}`, or set CUDA_HOME to a CUDA toolkit "
+        f"or {variable} to the program"
+    )
+
+
+def version() -> str:
+    """Version of the ptxas in use, as "13.5.37"."""
+    return _version(find("ptxas"))
+
+
+def assemble(ptx: str, chip: str, *, options: Sequence[str] = (), name: str = "<ptx>") -> Assembled:
+    """Assemble `ptx` for `chip` ("sm_90a") with further ptxas `options`.
+
+    An error stands at the source line that the PTX's `.loc` gives, else at its line in `name`, the PTX.
+    """
+    programs = _assemblers()
+    with system.memory_file(ptx.encode("utf-8", "replace")) as source:
+        for program in programs:
+            # Each program gets a file of its own: none sees what another left.
+            with system.memory_file() as made:
+                arguments = (f"-arch={chip}", "-v", *options, source.path, "-o", made.path)
+                done = _run(program, *arguments, files=(source, made))
+                cubin = made.content()
+            if "not defined for option 'gpu-name'" not in done.stderr:
+                break
+        else:
+            raise WeftError(_unknown_chip(programs[0], chip))
+        log = (done.stdout + done.stderr).replace(source.path, "kernel.ptx")
+    if done.returncode:
+        raise WeftError(*_complaints(log, ptx, name, done.returncode))
+    if (wrong := elf.complaint(cubin, chip, elf.entries(ptx))) is not None:
+        raise WeftError(f"{program} reports success, but what it wrote is no cubin: {wrong}")
+    return Assembled(cubin, _resources(log), log)
+
+
+def identity() -> list[str]:
+    """What tells the programs that `assemble` may run from all others, for the cache's keys."""
+    return [part for program in _assemblers() for part in _identity(program)]
+
+
+def disassemble(cubin: bytes) -> str:
+    """The SASS of `cubin`, with nvdisasm."""
+    program = find("nvdisasm")
+    with system.memory_file(cubin) as source:
+        done = _run(program, "--print-code", source.path, files=(source,))
+        said = (done.stderr or done.stdout).strip().replace(source.path, "kernel.cubin")
+    if done.returncode:
+        raise WeftError(f"nvdisasm: {said or system.death(done.returncode)}")
+    if not done.stdout.strip():
+        raise WeftError(f"{program} reports success, but prints nothing")
+    return done.stdout
+
+
+def _run(
+    program: Path, *arguments: str, files: Sequence[MemoryFile] = ()
+) -> subprocess.CompletedProcess[str]:
+    return system.run([program, *arguments], timeout=TIMEOUT_SECONDS, files=files)
+
+
+def _identity(program: Path) -> tuple[str, ...]:
+    """A file's state, which changes with it. A script may run any program: there the version counts, too."""
+    try:
+        resolved = program.resolve(strict=True)
+        status = resolved.stat()
+        with resolved.open("rb") as file:
+            is_program = file.read(4) == b"\x7fELF"
+    except OSError as error:
+        raise system.refusal(f"cannot read {program}", error) from None
+    state = (str(resolved), str(status.st_size), str(status.st_mtime_ns), str(status.st_ctime_ns))
+    return state if is_program else (*state, _version_of(program))
+
+
+def _version(program: Path) -> str:
+    return _version_once(program, program.stat().st_mtime_ns)
+
+
+@functools.cache
+def _version_once(program: Path, _: int) -> str:
+    return _version_of(program)
+
+
+def _version_of(program: Path) -> str:
+    text = _run(program, "--version").stdout
+    found = re.search(r"\bV(\d+\.\d+\.\d+)", text)
+    if not found:
+        raise WeftError(f"{program} isn't ptxas: its --version says {text.strip()[:200]!r}")
+    return found[1]
+
+
+def _assemblers() -> list[Path]:
+    """The ptxas to use, and CUDA 12's from PyPI where it's installed beside it, for chips that 13 dropped."""
+    programs = [find("ptxas")]
+    packages = importlib.util.find_spec("nvidia")
+    if "WEFT_PTXAS" not in os.environ and packages is not None:
+        folders = packages.submodule_search_locations or []
+        older = (Path(folder, "cuda_nvcc", "bin", "ptxas") for folder in folders)
+        programs += [path for path in older if os.access(path, os.X_OK) and path.resolve() != programs[0]]
+    return programs
+
+
+def _unknown_chip(program: Path, chip: str) -> Diagnostic:
+    message = f"ptxas {_version(program)} ({program}) doesn't know {chip}"
+    if chip in ("sm_70", "sm_72"):
+        message += ", which CUDA 13 dropped: `pip install nvidia-cuda-nvcc-cu12`"
+    return Diagnostic(message)
+
+
+def _resources(log: str) -> dict[str, Resources]:
+    kernels = {}
+    # Each part begins with its kernel's name; other functions' properties may stand in it too.
+    for part in log.split("Compiling entry function '")[1:]:
+        kernel = part[: part.index("'")]
+        own = part.partition(f"Function properties for {kernel}\n")[2]
+        kernels[kernel] = Resources(
+            registers=_number(r"Used (\d+) registers", part),
+            shared_bytes=_number(r"(\d+) bytes smem", part),
+            spill_stores=_number(r"(\d+) bytes spill stores", own),
+            spill_loads=_number(r"(\d+) bytes spill loads", own),
+            stack_bytes=_number(r"(\d+) bytes stack frame", own),
+        )
+    return kernels
+
+
+def _number(pattern: str, text: str) -> int:
+    found = re.search(pattern, text)
+    return int(found[1]) if found else 0
+
+
+_COMPLAINT = re.compile(r"^ptxas (?:.*, line (\d+); )?(?:error|fatal)\s*: (.*)$", re.MULTILINE)
+
+
+def _complaints(log: str, ptx: str, name: str, status: int) -> list[Diagnostic]:
+    found = [match.groups() for match in _COMPLAINT.finditer(log)]
+    # The last one only counts the others.
+    found = [item for item in found if item[1] != "Ptx assembly aborted due to errors"] or found
+    if not found:
+        return [Diagnostic(f"ptxas {system.death(status)}: {log.strip() or 'no message'}")]
+    lines = ptx.splitlines()
+    shown = found[:_MOST_SHOWN]
+    diagnostics = [_complaint(message, int(line or 0), lines, name) for line, message in shown]
+    if len(found) > _MOST_SHOWN:
+        diagnostics.append(Diagnostic(f"and {len(found) - _MOST_SHOWN} more from ptxas"))
+    return diagnostics
+
+
+def _complaint(message: str, line: int, lines: Sequence[str], name: str) -> Diagnostic:
+    if not 0 < line <= len(lines):
+        return Diagnostic(f"ptxas: {message}")
+    text = lines[line - 1]
+    here = Location(name, line, len(text) - len(text.lstrip()) + 1)
+    source = _source(lines, line)
+    notes = (Diagnostic(f"the PTX is: {text.strip()}", here if source else None, "note"),)
+    return Diagnostic(f"ptxas: {message}", source or here, notes=notes)
+
+
+def _source(lines: Sequence[str], line: int) -> Location | None:
+    """What the last `.loc` above `line` in its function says; line 0 there is the compiler's own code."""
+    for text in reversed(lines[:line]):
+        if re.match(r"\s*(\.\w+\s+)*\.(entry|func)\b", text):
+            return None
+        if place := re.match(r"\s*\.loc\s+(\d+)\s+([1-9]\d*)\s+(\d+)", text):
+            break
+    else:
+        return None
+    file = next((m for m in map(re.compile(rf'\s*\.file\s+{place[1]}\s+"(.*?)"').match, lines) if m), None)
+    return Location(file[1], int(place[2]), max(1, int(place[3]))) if file else None

@@ -1,0 +1,370 @@
+"""From a module to kernels that can run: the stages, each a function of the one before, and what they leave
+behind.
+"""
+
+import io
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weft import mlir, passes, phase
+from weft.compiler import cache, cache_keys, codegen, ptxas
+from weft.compiler import cubin as elf
+from weft.compiler.contract import Launch
+from weft.compiler.kernel_functions import argument_types, is_lowered, kernels
+from weft.compiler.launch_attributes import read_launch
+from weft.dialects import INSTRUCTION_OPS
+from weft.dialects import context as new_context
+from weft.dialects.op import kind_of, refuse, target_of
+from weft.dialects.tile import AllocOp, MatmulOp
+from weft.errors import Diagnostic, Location, WeftError, shown
+from weft.isa.computed import computed
+from weft.isa.launch_limits import size_complaint
+from weft.isa.suggest import did_you_mean
+from weft.isa.text import identifiers
+from weft.mlir import func, gpu, ir, llvm, operations
+from weft.passes.analysis import unlowered
+from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
+from weft.schedules import database
+from weft.target import Target, told_of_default
+
+KERNEL = "weft-kernel{{chip={chip} rows={rows}}}"
+INSTRUCTIONS = "weft-to-instructions"
+LLVM = "weft-to-llvm"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A module on its way to a chip: what each stage made of it.
+
+    Attributes are made when first asked for, so that a caller who wants PTX pays for no ptxas. `source` is
+    the module's text before any pass, `ptx_version` what the chip and every instruction need.
+    """
+
+    source: str
+    name: str
+    target: Target
+    ptx_version: tuple[int, int]
+    llvm: str
+    launches: dict[str, Launch]
+    rows: str = "aligned"
+
+    @computed
+    def ptx(self) -> str:
+        """The PTX that LLVM makes. Raises WeftError where LLVM can't."""
+        chip, version = self.target.chip.name, self.ptx_version
+
+        def key() -> cache.Key | None:
+            decides = cache_keys.generating()
+            return decides and [self.llvm, chip, repr(version), *decides]
+
+        def generate() -> bytes:
+            level = codegen.OPT_LEVEL
+            return codegen.to_ptx(self.llvm, chip, version, opt_level=level).ptx.encode()
+
+        return cache.default().get_or_make("ptx", key, generate).decode()
+
+    @computed
+    def assembled(self) -> ptxas.Assembled:
+        """The cubin, and the registers and spills of each kernel. Raises WeftError where ptxas can't."""
+        chip, ptx = self.target.chip.name, self.ptx
+        made: list[ptxas.Assembled] = []
+
+        def key() -> cache.Key | None:
+            decides = cache_keys.assembling()
+            return decides and [ptx, chip, *decides]
+
+        def assemble() -> bytes:
+            made.append(ptxas.assemble(ptx, chip))
+            return _packed(made[0])
+
+        def valid(entry: bytes) -> bool:
+            return elf.complaint(_unpacked(entry).cubin, chip, self.launches) is None
+
+        entry = cache.default().get_or_make("cubin", key, assemble, valid)
+        return made[0] if made else _unpacked(entry)
+
+    @property
+    def cubin(self) -> bytes:
+        """The machine code."""
+        return self.assembled.cubin
+
+    @property
+    def sass(self) -> str:
+        """The machine code, disassembled. Raises WeftError with no disassembler installed."""
+        return ptxas.disassemble(self.cubin)
+
+    def record(self) -> dict[str, Any]:
+        """What it is made of as plain values, from which `of_record` makes it again."""
+        kept = {name: getattr(self, name) for name in ("source", "name", "ptx_version", "llvm", "rows")}
+        launches = [launch.record() for launch in self.launches.values()]
+        return kept | {"target": str(self.target), "launches": launches}
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> "Compiled":
+        """The module that such a record describes, also after a round trip through JSON."""
+        launches = [Launch.of_record(each) for each in record["launches"]]
+        major, minor = record["ptx_version"]
+        source, name, llvm, rows = (record[each] for each in ("source", "name", "llvm", "rows"))
+        target, by_name = Target.of(record["target"]), {launch.name: launch for launch in launches}
+        return cls(source, name, target, (major, minor), llvm, by_name, rows)
+
+    def stages(self) -> tuple[str, ...]:
+        """The passes that made the kernel, in order: what `ir` can show."""
+        return tuple(str(e) for e in passes.elements(_pipeline(self.target, self.rows)))
+
+    def ir(self, after: str) -> str:
+        """The module's IR after the pass or pipeline element `after` (its first occurrence); `source` is the
+        text before all.
+
+        Raises WeftError for a pass that isn't among `stages`.
+        """
+        if after == "source":
+            return self.source
+        done: list[str] = []
+        for element in self.stages():
+            done.append(element)
+            if after in (element, _bare(element)):
+                module = mlir.parse(self.source, new_context(), self.name)
+                _run(module, ",".join(done), self.name)
+                return str(module)
+        stages = ("source", *self.stages())
+        meant = did_you_mean(after, [name for stage in stages for name in (stage, _bare(stage))])
+        raise WeftError(f"no stage '{after}': the stages are {', '.join(stages)}{meant}")
+
+
+def _bare(stage: str) -> str:
+    """The name of a stage's pass: without options, and without the operation that it is nested in."""
+    return stage.split("{")[0].rpartition("(")[2].rstrip(")")
+
+
+def compile_module(
+    module: Any,
+    arch: str | None = None,
+    *,
+    name: str = "-",
+    default: str | None = None,
+    rows: str = "aligned",
+) -> Compiled:
+    """Takes a module (an `ir.Module`, .mlir text, or a Path) down to LLVM IR for a chip.
+
+    The chip is `arch`, or otherwise the one that the module's `gpu.module` names, or otherwise `default`.
+    `rows` of matrices may be "aligned" for the fastest kernel, or "any". Raises WeftError with the source
+    location of each mistake.
+    """
+    ours = isinstance(module, Path | str)
+    if isinstance(module, Path):
+        name, module = str(module), mlir.parse_file(module, new_context())
+    elif isinstance(module, str):
+        module = mlir.parse(module, new_context(), name)
+    elif not _is_module(module):
+        wanted = "a weft.Module, an MLIR module, .mlir text or a Path"
+        raise WeftError(f"module must be {wanted}, got {shown(module)}")
+    _check_names(module)
+    unlowered.check(module)
+    _check_sizes(module)
+    target, assumed = _target(module, arch, default)
+    try:
+        return _compile(module, target, name, rows, ours=ours)
+    except WeftError as error:
+        raise (told_of_default(error, target) if assumed else error) from None
+
+
+def _is_module(given: Any) -> bool:
+    known = isinstance(given, ir.Module | ir.Operation | ir.OpView)
+    return known and given.operation.name == "builtin.module"
+
+
+def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -> Compiled:
+    """What `compile_module` makes of a module. One that is `ours` may be changed."""
+    kept = cache.default()
+    if kept.directory is None or not decides_all(module):
+        return _lowered(module if ours else _apart(module), target, name, rows)
+    made: list[Compiled] = []
+    placed = module.operation.get_asm(enable_debug_info=True)  # LLVM IR has the places of operations
+
+    def lower() -> bytes:
+        made.append(_lowered(module if ours else _apart(module), target, name, rows))
+        return to_entry(made[0].record())
+
+    def key() -> cache.Key | None:
+        decides = cache_keys.lowering()
+        return decides and [placed, str(target), name, rows, *decides]
+
+    entry = kept.get_or_make("llvm", key, lower)
+    return made[0] if made else of_entry(entry)
+
+
+def decides_all(module: Any) -> bool:
+    """Whether only the module and Weft's code determine what it is lowered to. A product without a schedule
+    also depends on the files of tuned schedules, where any are asked.
+    """
+    if not database.asks_files():
+        return True
+    return all("schedule" in op.attributes for op in operations(module, MatmulOp))
+
+
+def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
+    """The module as LLVM IR, which is what becomes of the given one, and what its kernels' launches need."""
+    with mlir.only_reachable_blocks(module):
+        return _lowered_in_place(module, target, name, rows)
+
+
+def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Compiled:
+    source = str(module)
+    _check_shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
+    elements = [str(e) for e in passes.elements(_pipeline(target, rows))]
+    split = elements.index("lower-wmma")
+    _run(module, ",".join(elements[:split]), name)
+    holders = [op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp)]
+    if len(holders) != 1:
+        raise WeftError(
+            f"{name}: expected one tile.matmul function or one gpu.module to compile, found {len(holders)}"
+        )
+    found = kernels(module)
+    launches = {launch.name: launch for launch in map(read_launch, found)}
+    _check_shared_bytes(module, launches, target)
+    if not launches:
+        what = "a kernel (a gpu.func with the attribute 'kernel') or an llvm.func with 'nvvm.kernel'"
+        raise WeftError(f"{name}: expected {what}, found none")
+    instructions = {kind_of(op.operation): op for op in operations(module, *INSTRUCTION_OPS)}
+    version = max((target.ptx, *(op.ptx_version for op in instructions.values())))
+    if any(map(is_lowered, found)):  # no operation is left that says what PTX an intrinsic needs
+        version = max(version, codegen.LAST_PTX)
+    # Calls that our own passes haven't written name what they like, with operands as they like.
+    risky = bool(operations(module, llvm.CallIntrinsicOp))
+    origins = _mathematics(module)
+    _run(module, ",".join(elements[split:]), name)
+    _refuse_library_calls(module, origins)
+    holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
+    return Compiled(source, name, target, version, mlir.translate(holder, apart=risky), launches, rows)
+
+
+def _apart(module: Any) -> Any:
+    """A copy in a context of its own: passes of several threads in one would get each other's errors."""
+    written = io.BytesIO()
+    module.operation.write_bytecode(written)
+    with mlir.located():
+        return ir.Module.parse(written.getvalue(), new_context())
+
+
+def _pipeline(target: Target, rows: str) -> str:
+    major, minor = target.ptx
+    attach = f"nvvm-attach-target{{chip={target} features=+ptx{major}{minor}}}"
+    return f"{KERNEL.format(chip=target, rows=rows)},{attach},{INSTRUCTIONS},{LLVM}"
+
+
+def _run(module: Any, pipeline: str, name: str) -> None:
+    with mlir.located(name):
+        manager = passes.manager(pipeline, module.context)
+        # Verifying after every pass costs more than the passes; once at the end says as much of the result.
+        manager.enable_verifier(False)
+        manager.run(module.operation)
+        phase.enter("verifying what the passes made")
+        module.operation.verify()
+
+
+def _check_names(module: Any) -> None:
+    """Raises WeftError for functions whose names PTX can't have, which LLVM writes as they are."""
+    products = [f for f in operations(module, func.FuncOp) if operations(f, MatmulOp)]
+    for function in (*products, *operations(module, gpu.GPUFuncOp), *kernels(module)):
+        name = mlir.symbol(function)
+        if complaint := identifiers.function_complaint(name):
+            raise refuse(function, complaint)
+        if name == SHARED_MEMORY:
+            raise refuse(function, f"can't have the name '{name}': a kernel's shared memory has it")
+
+
+def _check_sizes(module: Any) -> None:
+    """Raises WeftError for matrices of sizes that no launch can have."""
+    given = [(f, f.attributes["function_type"].value.inputs) for f in operations(module, func.FuncOp)]
+    for function, kinds in (*given, *((k, argument_types(k)) for k in kernels(module))):
+        for kind in kinds:
+            for number in range(kind.rank) if isinstance(kind, ir.MemRefType) else ():
+                complaint = None if kind.is_dynamic_dim(number) else size_complaint(kind.shape[number])
+                if complaint:
+                    raise refuse(function, f"has an argument of type {kind}: {complaint}")
+
+
+def _mathematics(module: Any) -> dict[Location | None, str]:
+    """What operations that become calls of CUDA's device library are named, by place: a call has no more."""
+    found: dict[Location | None, str] = {}
+
+    def visit(op: Any) -> Any:
+        if op.name.startswith("math.") or op.name == "arith.remf":
+            found[mlir.location(op.location)] = op.name
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _refuse_library_calls(module: Any, origins: dict[Location | None, str]) -> None:
+    """Raises WeftError for calls that nothing would resolve."""
+    defined = {
+        str(f.attributes["sym_name"]).strip('"') for f in operations(module, llvm.LLVMFuncOp) if f.body.blocks
+    }
+    found = []
+    for call in operations(module, llvm.CallOp):
+        callee, place = str(call.callee).removeprefix("@"), mlir.location(call.location)
+        if callee.startswith("__nv_") and callee not in defined:
+            what = f"'{origins.get(place, 'llvm.call')}' op needs {callee} of CUDA's device library"
+            found.append(Diagnostic(f"{what}, which Weft doesn't link", place))
+    if found:
+        raise WeftError(*dict.fromkeys(found))  # a vector's elements have a call each
+
+
+def _target(module: Any, arch: str | None, default: str | None) -> tuple[Target, bool]:
+    """The chip to compile for, and whether it is the default; a module that names another than `arch` is
+    refused.
+    """
+    named = [t for op in operations(module, gpu.GPUModuleOp) if (t := target_of(op.operation)) is not None]
+    if arch is not None:
+        target = Target.of(arch)
+    elif named:
+        target = named[0]
+    elif default is not None:
+        target = Target.of(default)
+    else:
+        raise WeftError("no chip to compile for: pass arch, for instance arch='sm_80'")
+    for other in named:
+        if other != target:
+            raise WeftError(f"the module is for {other}, not for {target}")
+    return target, arch is None and not named
+
+
+def _check_shared_bytes(module: Any, launches: dict[str, Launch], target: Target) -> None:
+    """Raises WeftError for a buffer or a kernel that no launch on the chip can give its shared memory."""
+    holding = [(k, launches[mlir.symbol(k)].shared_bytes) for k in kernels(module)] if launches else []
+    taken = [(op, op.buffer.type.bytes) for op in operations(module, AllocOp)]
+    for op, count in (*taken, *holding):
+        if count > target.chip.shared_bytes:
+            limit = f"a CTA on {target} has {target.chip.shared_bytes} at most"
+            raise refuse(op, f"takes {count} bytes of shared memory: {limit}")
+
+
+def to_entry(record: Mapping[str, Any]) -> bytes:
+    """A record of a `Compiled` as the cache keeps it."""
+    return zlib.compress(json.dumps(record).encode(), 1)
+
+
+def of_entry(entry: bytes) -> Compiled:
+    """What `to_entry` was given the record of."""
+    return Compiled.of_record(json.loads(zlib.decompress(entry)))
+
+
+def _packed(assembled: ptxas.Assembled) -> bytes:
+    header = json.dumps(
+        {"log": assembled.log, "kernels": {k: vars(r) for k, r in assembled.kernels.items()}}
+    ).encode()
+    return len(header).to_bytes(8, "little") + header + assembled.cubin
+
+
+def _unpacked(entry: bytes) -> ptxas.Assembled:
+    end = 8 + int.from_bytes(entry[:8], "little")
+    header = json.loads(entry[8:end])
+    kernels = {k: ptxas.Resources(**r) for k, r in header["kernels"].items()}
+    return ptxas.Assembled(entry[end:], kernels, header["log"])

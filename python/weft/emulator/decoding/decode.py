@@ -1,0 +1,321 @@
+"""What an instruction's decoder works with: its modifiers one by one, and its operands as register slots.
+
+Everything that an instruction reads is a register of the file: constants and special registers have slots of
+their own, which the wave fills when it begins. So a step only ever indexes the file.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import NoReturn
+
+import numpy as np
+
+from weft.emulator.decoding import special
+from weft.emulator.decoding.slots import Slots
+from weft.emulator.errors import PtxError
+from weft.emulator.memory.spaces import FRAME_PARAM, Addresses, wrap
+from weft.emulator.reading.syntax import (
+    Address,
+    Float,
+    Function,
+    Group,
+    Instruction,
+    Integer,
+    Label,
+    Name,
+    Negated,
+    Operand,
+    Pair,
+    Place,
+    Register,
+    Sink,
+    Targets,
+    Variable,
+    Vector,
+)
+from weft.emulator.reading.types import PRED, TYPES, U32, U64, Type
+from weft.emulator.running.lanes import Lanes
+
+
+class FunctionCode:
+    """What is known of a function while its body is decoded."""
+
+    def __init__(self, function: Function, slots: Slots) -> None:
+        self.function = function
+        self.slots = slots
+        self.base = len(slots.bits)
+        """The slot of its first register; `frame` holds the address of its local frame, `carry` the carry."""
+        for register in function.scope.registers:
+            slots.new(register.type)
+        self.frame = slots.new(U64)
+        self.carry = slots.new(PRED)
+        self.blocks: dict[int, int] = {}
+        """From a position in the body to the block that begins there."""
+        self.callees: dict[str, FunctionCode] = {}
+        self.pointed: list[FunctionCode] = []
+        """The functions whose addresses the program takes."""
+        self.entry_block = -1
+        self.levels: set[int] = set()
+        """The scopes of its accesses and fences that order others."""
+        self.frame_size = 0
+        self.recursive = False
+
+
+class Op:
+    """One instruction to decode. A modifier that no one takes, and a wrong operand, end in PtxError.
+
+    The module's `target` decides what is legal, the `chip` that it runs as what numbers come out.
+    """
+
+    def __init__(
+        self, instruction: Instruction, prefix: str, code: FunctionCode, target: str, chip: str
+    ) -> None:
+        self.instruction = instruction
+        self.opcode = instruction.opcode
+        self.modifiers = instruction.opcode[len(prefix) :].split(".")[1:]
+        self.prefix = prefix
+        self.reads: list[int] = []
+        self.writes: list[int] = []
+        """The registers among the operands that the decoder has taken, as slots."""
+        self.operands = instruction.operands
+        self.code = code
+        self.slots = code.slots
+        self.target, self.chip = target, chip
+        self.line = instruction.place.line
+        self.next = -1
+        """The block after this instruction, for those that end one; `block` is the one that it is in."""
+        self.block = -1
+
+    def fail(self, message: str, place: Place | None = None) -> NoReturn:
+        raise PtxError(f"{self.opcode}: {message}", *(place or self.instruction.place))
+
+    # Modifiers
+
+    def flag(self, *names: str) -> bool:
+        """Whether any of these modifiers is there; takes them all."""
+        found = [m for m in self.modifiers if m in names]
+        self.modifiers = [m for m in self.modifiers if m not in names]
+        return bool(found)
+
+    def choice(self, names: Iterable[str], default: str | None = None) -> str:
+        """The first modifier that is one of `names`; fails where there is none and no default."""
+        allowed = list(names)
+        for modifier in self.modifiers:
+            if modifier in allowed:
+                self.modifiers.remove(modifier)
+                return modifier
+        if default is None:
+            self.fail(f"needs one of .{', .'.join(allowed)}")
+        return default
+
+    def type(self, allowed: str = "") -> Type:
+        """The next type among the modifiers; `allowed` lists names, separated by blanks."""
+        found = next((m for m in self.modifiers if m in TYPES), None)
+        if found is None:
+            self.fail("needs a type")
+        if allowed and found not in allowed.split():
+            self.fail(f"isn't defined for .{found}")
+        self.modifiers.remove(found)
+        return TYPES[found]
+
+    def done(self) -> None:
+        """Refuses modifiers that were not taken."""
+        if self.modifiers:
+            self.fail(f"unsupported modifier .{self.modifiers[0]}")
+
+    # Operands
+
+    def count(self, least: int, most: int | None = None) -> None:
+        """Checks how many operands there are."""
+        most = least if most is None else most
+        if not least <= len(self.operands) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}"
+            self.fail(f"expects {wanted} operands, got {len(self.operands)}")
+
+    def operand(self, index: int) -> Operand:
+        if index >= len(self.operands):
+            self.fail(f"expects at least {index + 1} operands, got {len(self.operands)}")
+        return self.operands[index]
+
+    def entity(self, name: Name) -> "Register | Variable | Label | Targets | Function | object | None":
+        return self.instruction.scope.find(name.text)
+
+    def source(self, operand: int | Operand, kind: Type, any_width: bool = False) -> int:
+        """The slot of an operand that is read as `kind`; its width must be `kind`'s unless `any_width`."""
+        operand = self.operand(operand) if isinstance(operand, int) else operand
+        if isinstance(operand, Integer):
+            return self._integer(operand.value, kind)
+        if isinstance(operand, Float):
+            return self.slots.constant(self._float_bits(operand, kind), kind)
+        if not isinstance(operand, Name):
+            self.fail("expects a register or a constant", operand.place)
+        return self._named(operand, kind, any_width)
+
+    def _integer(self, value: int, kind: Type) -> int:
+        if kind.bits == 1:
+            return self.slots.constant(int(value != 0), kind)
+        if kind.bits > 64:
+            value &= (1 << 64) - 1
+        return self.slots.constant(value & ((1 << kind.bits) - 1), kind)
+
+    def _named(self, name: Name, kind: Type, any_width: bool) -> int:
+        entity = self.entity(name)
+        if isinstance(entity, Register):
+            self._check_width(entity, kind, any_width, name.place)
+            self.reads.append(self.code.base + entity.index)
+            return self.code.base + entity.index
+        if isinstance(entity, Variable) and not self.in_frame(entity):
+            return self.symbol(entity, 0, kind)
+        if isinstance(entity, Function) and kind.bits == 64:
+            return self.slots.constant(entity.address, kind)
+        if name.text == "WARP_SZ":
+            return self.slots.constant(32, kind)
+        if name.text not in special.REGISTERS or name.text in special.CLOCKS:
+            known = entity is not None or name.text in special.CLOCKS
+            self.fail(
+                f"can't use '{name.text}' here" if known else f"'{name.text}' is not declared", name.place
+            )
+        return self.slots.special(name.text, kind)
+
+    def _check_width(self, register: Register, kind: Type, any_width: bool, place: Place) -> None:
+        same = register.type.bits == kind.bits
+        if not same and not (any_width and kind.bits > 1 and register.type.bits > 1):
+            self.fail(f"expects {kind.bits} bits, '{register.name}' is .{register.type}", place)
+
+    def in_frame(self, variable: Variable) -> bool:
+        """Whether the variable lives in the local frame of this function, not at one address for all."""
+        if variable.space == "local":
+            return variable in self.code.function.variables
+        return variable.space == "param" and not self.is_entry_param(variable)
+
+    def is_entry_param(self, variable: Variable) -> bool:
+        return self.code.function.is_entry and variable in self.code.function.params
+
+    def _float_bits(self, value: Float, kind: Type) -> int:
+        if kind.bits not in (32, 64):
+            self.fail(f"can't use a floating-point constant as .{kind}", value.place)
+        if kind.bits == 64 and value.single:
+            (single,) = struct.unpack("<f", struct.pack("<I", value.bits))
+            return int.from_bytes(struct.pack("<d", single), "little")
+        if kind.bits == 32 and not value.single:
+            (double,) = struct.unpack("<d", struct.pack("<Q", value.bits))
+            with np.errstate(over="ignore"):
+                return int(np.float64(double).astype(np.float32).view(np.uint32))
+        return value.bits & ((1 << kind.bits) - 1)
+
+    def destination(self, operand: int | Operand, kind: Type, any_width: bool = False) -> int:
+        """The slot of an operand that is written as `kind`; `_` gets one that nobody reads."""
+        operand = self.operand(operand) if isinstance(operand, int) else operand
+        if isinstance(operand, Sink):
+            return self.slots.scrap(kind)
+        entity = self.entity(operand) if isinstance(operand, Name) else None
+        if not isinstance(entity, Register):
+            self.fail("expects a register to write to", operand.place)
+        self._check_width(entity, kind, any_width, operand.place)
+        self.writes.append(self.code.base + entity.index)
+        return self.code.base + entity.index
+
+    def register_type(self, operand: Operand, default: Type) -> Type:
+        """The declared type of a register operand; `default` for anything else."""
+        entity = self.entity(operand) if isinstance(operand, Name) else None
+        return entity.type if isinstance(entity, Register) else default
+
+    def predicate(self, operand: int | Operand) -> tuple[int, bool]:
+        """The slot of a predicate that is read, and whether it is negated."""
+        operand = self.operand(operand) if isinstance(operand, int) else operand
+        if isinstance(operand, Negated):
+            return self.source(operand.name, PRED), True
+        return self.source(operand, PRED), False
+
+    def items(self, operand: int | Operand) -> tuple[Operand, ...]:
+        """The elements of a vector operand; of any other operand, itself."""
+        operand = self.operand(operand) if isinstance(operand, int) else operand
+        if isinstance(operand, Name):
+            entity = self.entity(operand)
+            if isinstance(entity, tuple):
+                return tuple(Name(r.name, operand.place) for r in entity)
+        return operand.items if isinstance(operand, Vector) else (operand,)
+
+    def pair(self, index: int) -> tuple[Operand, Operand | None]:
+        """Both parts of `a|b`; the second is None where there is only one."""
+        operand = self.operand(index)
+        return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, None)
+
+    def group(self, index: int) -> tuple[Operand, ...]:
+        """The elements of `(…)`."""
+        operand = self.operand(index)
+        return operand.items if isinstance(operand, Group) else (operand,)
+
+    def immediate(self, operand: int | Operand) -> int:
+        operand = self.operand(operand) if isinstance(operand, int) else operand
+        if not isinstance(operand, Integer):
+            self.fail("expects an integer constant", operand.place)
+        return operand.value
+
+    def label(self, name: Operand) -> int:
+        """The block that a label names."""
+        entity = self.entity(name) if isinstance(name, Name) else None
+        if not isinstance(entity, Label):
+            self.fail("expects a label", name.place)
+        return self.code.blocks[entity.position]
+
+    # Addresses
+
+    def address(self, index: int, space: str) -> "AddressOf":
+        """How to compute the address in an operand's brackets; the space may become that of its symbol."""
+        operand = self.operand(index)
+        if not isinstance(operand, Address):
+            self.fail("expects an address in brackets", operand.place)
+        base, offset = operand.base, operand.offset
+        if isinstance(base, Integer):
+            return AddressOf(self.slots.constant(int(wrap(base.value + offset)), U64), 0, False, space)
+        entity = self.entity(base)
+        if isinstance(entity, Variable):
+            return self._symbol_address(entity, offset, space, base.place)
+        if not isinstance(entity, Register) or entity.type.bits not in (32, 64):
+            self.fail(f"'{base.text}' is no address", base.place)
+        slot = self.code.base + entity.index
+        self.reads.append(slot)
+        narrow = entity.type.bits == 32
+        kind, mask = (U32, 0xFFFFFFFF) if narrow else (U64, 0xFFFFFFFFFFFFFFFF)
+        constant = self.slots.constant(offset & mask, kind) if offset else 0
+        return AddressOf(slot, constant, narrow, space)
+
+    def _symbol_address(self, variable: Variable, offset: int, space: str, place: Place) -> "AddressOf":
+        if space not in ("generic", variable.space):
+            self.fail(f"'{variable.name}' is in {variable.space} space", place)
+        if self.in_frame(variable):
+            constant = self.slots.constant(int(wrap(variable.offset + offset)), U64)
+            return AddressOf(self.code.frame, constant, False, "local")
+        return AddressOf(self.symbol(variable, offset, U64), 0, False, variable.space)
+
+    def symbol(self, variable: Variable, offset: int, kind: Type) -> int:
+        """The slot of the address of a variable that is not in a frame, in its own space."""
+        if variable.space == "shared":
+            return self.slots.symbol(variable.offset + offset, kind)
+        return self.slots.constant((variable.offset + offset) & ((1 << kind.bits) - 1), kind)
+
+    def frame_address(self, variable: Variable, offset: int) -> "AddressOf":
+        """The address of a variable of the frame as a value, in its own space."""
+        shift = FRAME_PARAM if variable.space == "param" else 0
+        constant = self.slots.constant(int(wrap(variable.offset + offset + shift)), U64)
+        return AddressOf(self.code.frame, constant, False, variable.space)
+
+
+class AddressOf:
+    """Computes `base + offset` for all lanes as 64-bit numbers; offset slot 0 stands for none.
+
+    `narrow` says that the base is a 32-bit register, whose sum with the offset wraps at 32 bits, as nvcc
+    expects of shared memory; `space` is where the address points.
+    """
+
+    __slots__ = ("base", "narrow", "offset", "space")
+
+    def __init__(self, base: int, offset: int, narrow: bool, space: str) -> None:
+        self.base, self.offset, self.narrow, self.space = base, offset, narrow, space
+
+    def __call__(self, lanes: Lanes) -> Addresses:
+        value = lanes.read(self.base)
+        if self.offset:
+            value = value + lanes.read(self.offset)
+        return value.astype(np.uint64) if self.narrow else value

@@ -1,0 +1,293 @@
+"""Turns an entry of the tree, and the functions that it calls, into blocks of decoded instructions."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from weft.emulator.decoding import flow
+from weft.emulator.decoding.decode import FunctionCode, Op
+from weft.emulator.decoding.slots import Slots
+from weft.emulator.decoding.steps import guarded
+from weft.emulator.decoding.table import Collective, End, Step
+from weft.emulator.errors import PtxError
+from weft.emulator.instructions import TABLE
+from weft.emulator.reading import left_out
+from weft.emulator.reading.syntax import (
+    Address,
+    Function,
+    Group,
+    Instruction,
+    Label,
+    Name,
+    Negated,
+    Operand,
+    Pair,
+    SymbolValue,
+    Targets,
+    Tree,
+    Variable,
+    Vector,
+)
+from weft.emulator.reading.types import PRED
+from weft.emulator.running.ends import collective, jump, leave, skip
+
+_FRAME_ALIGN = 16
+MAX_FRAME = 512 * 1024
+
+
+class Traffic(NamedTuple):
+    """The registers of one instruction, as slots; `guard` is its predicate and whether that is negated."""
+
+    prefix: str
+    line: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    guard: tuple[int, bool] | None
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """Steps that always run one after the other, and what ends them; `opcodes` are those of both."""
+
+    function: str
+    steps: list[Step] = field(default_factory=list)
+    opcodes: list[str] = field(default_factory=list)
+    traffic: list[Traffic] = field(default_factory=list)
+    end: End | None = None
+    rank: int = 0
+    line: int = 0
+    waits: str = ""
+    """The opcode that ends the block, where that is more than going on."""
+    whole: bool = False
+    """Whether that takes whole warps, or warpgroups, together."""
+    members: int | None = None
+    """The slot of the member mask, where the block is a collective instruction that has one."""
+
+
+class Program:
+    """A kernel ready to run: blocks, the widths of its register slots, and what its CTAs need.
+
+    `shared_static` counts bytes of declared shared memory; dynamic shared memory follows it, at
+    `shared_dynamic`. `chip` is the one that it runs as.
+    """
+
+    def __init__(self, tree: Tree, entry: Function, chip: str) -> None:
+        self.target, self.chip = tree.target, chip
+        self.slots = Slots()
+        self.blocks: list[Block] = []
+        self.codes: dict[str, FunctionCode] = {}
+        self._collect(tree, entry)
+        self.params: list[Variable] = [p for p in entry.params if isinstance(p, Variable)]
+        self.params_size = layout(self.params, 0)
+        self._lay_out_shared()
+        for code in self.codes.values():
+            _lay_out_frame(code)
+        # Labels of every function are known before any is decoded, since calls need the callee's first block.
+        parts = {name: self._split(code) for name, code in self.codes.items()}
+        for name, code in self.codes.items():
+            self._decode(code, parts[name])
+        self.entry = self.codes[entry.name]
+
+    # Functions
+
+    def _collect(self, tree: Tree, entry: Function) -> None:
+        waiting = [entry]
+        while waiting:
+            function = waiting.pop()
+            if function.name in self.codes:
+                continue
+            # Looking at the names makes the registers that the code counts.
+            for instruction in function.body or ():
+                for name in _names(instruction):
+                    entity = instruction.scope.find(name.text)
+                    if isinstance(entity, Function) and not entity.is_entry:
+                        callee = tree.functions[entity.name]
+                        if callee.body is not None:
+                            waiting.append(callee)
+            self.codes[function.name] = FunctionCode(function, self.slots)
+            if _calls_pointers(function):
+                waiting += _pointed(tree)
+        pointed = [code for code in self.codes.values() if not code.function.is_entry]
+        for code in self.codes.values():
+            code.callees, code.pointed = self.codes, pointed
+            code.recursive = not code.function.is_entry and _calls_itself(code.function, tree)
+
+    def _lay_out_shared(self) -> None:
+        used: dict[int, Variable] = {}
+        for code in self.codes.values():
+            for variable in code.function.variables:
+                if variable.space == "shared":
+                    used[id(variable)] = variable
+            for instruction in code.function.body or ():
+                for name in _names(instruction):
+                    entity = instruction.scope.find(name.text)
+                    if isinstance(entity, Variable) and entity.space == "shared":
+                        used[id(entity)] = entity
+        self.shared_static = layout([v for v in used.values() if not v.external], 0)
+        dynamic = [v for v in used.values() if v.external]
+        align = max([v.align for v in dynamic], default=1)
+        self.shared_dynamic = -(-self.shared_static // align) * align
+        for variable in dynamic:
+            variable.offset = self.shared_dynamic
+
+    # Blocks
+
+    def _split(self, code: FunctionCode) -> list[tuple[int, int]]:
+        """Numbers the blocks of a function and returns the positions that each covers."""
+        body = code.function.body or []
+        starts = {0, len(body)}
+        for at, instruction in enumerate(body):
+            prefix, _ = _decoder(instruction)
+            starts.update(_targets(instruction))
+            if prefix in TABLE.ends or prefix in TABLE.collectives:
+                starts.add(at + 1)
+                # What waits for other lanes is run again when they come, and so shares its block with
+                # nothing.
+                # So are calls through pointers, for the threads that call another function.
+                alone = prefix in TABLE.collectives or prefix in TABLE.waits
+                if alone or _is_indirect(instruction):
+                    starts.add(at)
+        ordered = sorted(starts)
+        for start in ordered:
+            code.blocks[start] = len(self.blocks)
+            self.blocks.append(Block(code.function.name))
+        code.entry_block = code.blocks[0]
+        return list(zip(ordered, [*ordered[1:], len(body)], strict=True))
+
+    def _decode(self, code: FunctionCode, parts: list[tuple[int, int]]) -> None:
+        body = code.function.body or []
+        first = code.entry_block
+        for start, stop in parts:
+            block = self.blocks[code.blocks[start]]
+            block.line = body[start].place.line if start < len(body) else code.function.place.line
+            after = code.blocks[stop]
+            for instruction in body[start:stop]:
+                self._decode_one(code, code.blocks[start], instruction, after)
+            if block.end is None:
+                block.end = jump(after) if stop > start else leave(code)
+        made = self.blocks[first : first + len(parts)]
+        edges = [[target - first for target in block.end.targets] for block in made if block.end is not None]
+        for block, rank in zip(made, flow.ranks(edges, 0), strict=True):
+            block.rank = rank
+
+    def _decode_one(self, code: FunctionCode, at: int, instruction: Instruction, after: int) -> None:
+        block = self.blocks[at]
+        prefix, decoder = _decoder(instruction)
+        op = Op(instruction, prefix, code, self.target, self.chip)
+        op.next, op.block = after, at
+        opcode = instruction.opcode.split(".")
+        made = decoder(op)
+        op.done()
+        block.opcodes.append(prefix)
+        guard = None
+        if instruction.guard is not None:
+            guard = op.source(instruction.guard, PRED), instruction.negated
+        line = instruction.place.line
+        block.traffic.append(Traffic(prefix, line, tuple(op.reads), tuple(op.writes), guard))
+        if isinstance(made, Collective | End):
+            block.end = collective(made, after) if isinstance(made, Collective) else made
+            block.waits, block.line = prefix, instruction.place.line
+            block.members = made.members if isinstance(made, Collective) else None
+            block.whole = (isinstance(made, Collective) and made.members is None) or "aligned" in opcode
+            if guard is not None:
+                block.end = skip(block.end, *guard, after)
+        else:
+            block.steps.append(made if guard is None else guarded(made, *guard))
+
+
+def layout(variables: list[Variable], start: int) -> int:
+    """Gives each variable its offset, in order, from `start`; returns where they end."""
+    for variable in variables:
+        variable.offset = -(-start // variable.align) * variable.align
+        start = variable.offset + variable.size
+    return start
+
+
+def _lay_out_frame(code: FunctionCode) -> None:
+    function = code.function
+    inside = [v for v in function.variables if v.space in ("local", "param")]
+    if not function.is_entry:
+        inside += [p for p in (*function.params, *function.returns) if isinstance(p, Variable)]
+    end = layout(inside, 0)
+    if end > MAX_FRAME:
+        raise PtxError(
+            f"'{function.name}' needs {end} bytes of local memory, a thread has {MAX_FRAME}", *function.place
+        )
+    code.frame_size = -(-end // _FRAME_ALIGN) * _FRAME_ALIGN
+
+
+def _decoder(instruction: Instruction) -> tuple[str, Callable[[Op], Step | Collective | End]]:
+    if why := left_out.reason(instruction.opcode):
+        raise PtxError(f"{instruction.opcode}: {why}", *instruction.place)
+    found = TABLE.find(instruction.opcode)
+    if found is None:
+        raise PtxError(f"unsupported instruction '{instruction.opcode}'", *instruction.place)
+    return found
+
+
+def _targets(instruction: Instruction) -> Iterator[int]:
+    """The positions of the labels that an instruction names, itself or through a table of targets."""
+    for name in _names(instruction):
+        entity = instruction.scope.find(name.text)
+        listed = entity.names if isinstance(entity, Targets) else [name]
+        for target in listed:
+            label = instruction.scope.find(target.text)
+            if isinstance(label, Label):
+                yield label.position
+
+
+def _names(instruction: Instruction) -> Iterator[Name]:
+    """Every name among the operands and the guard."""
+    waiting: list[Operand] = list(instruction.operands)
+    if instruction.guard is not None:
+        waiting.append(instruction.guard)
+    while waiting:
+        operand = waiting.pop()
+        if isinstance(operand, Name):
+            yield operand
+        elif isinstance(operand, Vector | Group):
+            waiting += operand.items
+        elif isinstance(operand, Pair):
+            waiting += (operand.first, operand.second)
+        elif isinstance(operand, Negated):
+            waiting.append(operand.name)
+        elif isinstance(operand, Address):
+            waiting += (operand.base, *operand.more)
+
+
+def _is_indirect(instruction: Instruction) -> bool:
+    """Whether this calls through a pointer."""
+    if instruction.opcode.partition(".")[0] != "call":
+        return False
+    callee = next((o for o in instruction.operands if isinstance(o, Name)), None)
+    return callee is not None and not isinstance(instruction.scope.find(callee.text), Function)
+
+
+def _calls_pointers(function: Function) -> bool:
+    return any(_is_indirect(instruction) for instruction in function.body or ())
+
+
+def _pointed(tree: Tree) -> list[Function]:
+    """The functions with a body whose addresses variables hold."""
+    names = {v.name for variable in tree.variables for _, v in variable.init if isinstance(v, SymbolValue)}
+    return [f for f in tree.functions.values() if f.name in names and f.body is not None and not f.is_entry]
+
+
+def _calls_itself(function: Function, tree: Tree) -> bool:
+    """Whether a call of `function` can lead to another one before it returns."""
+    seen: set[str] = set()
+    waiting = [function]
+    while waiting:
+        caller = waiting.pop()
+        if _calls_pointers(caller):
+            return True
+        for instruction in caller.body or ():
+            for name in _names(instruction):
+                callee = instruction.scope.find(name.text)
+                if not isinstance(callee, Function) or callee.name in seen:
+                    continue
+                if callee.name == function.name:
+                    return True
+                seen.add(callee.name)
+                waiting.append(tree.functions[callee.name])
+    return False

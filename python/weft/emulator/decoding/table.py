@@ -1,0 +1,116 @@
+"""The table of instructions: what a decoder is handed, what it returns, and how it is found by opcode."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft.emulator.reading.types import TYPES
+from weft.emulator.running.lanes import Lanes
+
+if TYPE_CHECKING:
+    from weft.emulator.decoding.decode import Op
+    from weft.emulator.running.groups import Group
+    from weft.emulator.running.machine import Machine
+
+Step = Callable[[Lanes], None]
+"""An instruction with its operands resolved; runs it for the lanes."""
+
+
+@dataclass(frozen=True)
+class Collective:
+    """A step that needs its lanes together: those in the register `members` (None: the whole warp), or the
+    four warps of each warpgroup.
+    """
+
+    step: Step
+    members: int | None = None
+    warpgroup: bool = False
+
+
+@dataclass(frozen=True)
+class End:
+    """What ends a block: returns the block to go on with, or -1 when the group has been dealt with otherwise.
+
+    `targets` are the blocks of the same function to which it can lead; `collective` is what runs once lanes
+    stand together, where that is all.
+    """
+
+    run: "Callable[[Machine, Group], int]"
+    targets: tuple[int, ...]
+    collective: Collective | None = None
+
+
+StepDecoder = Callable[["Op"], Step]
+CollectiveDecoder = Callable[["Op"], Collective]
+EndDecoder = Callable[["Op"], End]
+
+
+class Table:
+    """Decoders by opcode prefix; `find` takes the longest prefix of an opcode that has one."""
+
+    def __init__(self, *parts: "Table") -> None:
+        self.steps: dict[str, StepDecoder] = {}
+        self.floats: dict[str, StepDecoder] = {}
+        self.collectives: dict[str, CollectiveDecoder] = {}
+        self.ends: dict[str, EndDecoder] = {}
+        self.waits: set[str] = set()
+        for part in parts:
+            self.steps |= part.steps
+            self.floats |= part.floats
+            self.collectives |= part.collectives
+            self.ends |= part.ends
+            self.waits |= part.waits
+
+    def step(self, *opcodes: str) -> Callable[[StepDecoder], StepDecoder]:
+        """Registers the decoder of ordinary instructions."""
+
+        def register(decoder: StepDecoder) -> StepDecoder:
+            self.steps.update(dict.fromkeys(opcodes, decoder))
+            return decoder
+
+        return register
+
+    def float_step(self, *opcodes: str) -> Callable[[StepDecoder], StepDecoder]:
+        """Registers the decoder of instructions on floating-point types; integers may share the opcode."""
+
+        def register(decoder: StepDecoder) -> StepDecoder:
+            self.floats.update(dict.fromkeys(opcodes, decoder))
+            return decoder
+
+        return register
+
+    def collective(self, *opcodes: str) -> Callable[[CollectiveDecoder], CollectiveDecoder]:
+        """Registers the decoder of instructions that wait until lanes of their warp have come."""
+
+        def register(decoder: CollectiveDecoder) -> CollectiveDecoder:
+            self.collectives.update(dict.fromkeys(opcodes, decoder))
+            return decoder
+
+        return register
+
+    def end(self, *opcodes: str) -> Callable[[EndDecoder], EndDecoder]:
+        """Registers the decoder of instructions that move control."""
+
+        def register(decoder: EndDecoder) -> EndDecoder:
+            self.ends.update(dict.fromkeys(opcodes, decoder))
+            return decoder
+
+        return register
+
+    def wait(self, *opcodes: str) -> Callable[[EndDecoder], EndDecoder]:
+        """Registers the decoder of an end that may be run again, and so shares its block with nothing."""
+        self.waits.update(opcodes)
+        return self.end(*opcodes)
+
+    def find(self, opcode: str) -> tuple[str, StepDecoder | CollectiveDecoder | EndDecoder] | None:
+        """The longest known prefix of `opcode` and its decoder."""
+        parts = opcode.split(".")
+        is_float = any(part in TYPES and TYPES[part].is_float for part in parts)
+        for count in range(len(parts), 0, -1):
+            prefix = ".".join(parts[:count])
+            if is_float and prefix in self.floats:
+                return prefix, self.floats[prefix]
+            for table in (self.steps, self.collectives, self.ends):
+                if prefix in table:
+                    return prefix, table[prefix]
+        return None

@@ -1,0 +1,226 @@
+"""`cp.async`: copies from global to shared memory that show there when a thread has waited for them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.errors import Fault
+from weft.emulator.instructions.mbarrier import BarrierOperand
+from weft.emulator.memory.mbarrier import COMMIT
+from weft.emulator.memory.spaces import Addresses, Piece, put
+from weft.emulator.reading.types import STORAGE, U32, Array, Bools
+from weft.emulator.running.lanes import Lanes
+
+table = Table()
+
+
+@dataclass(eq=False)
+class Copy:
+    """One `cp.async` of `threads`, `[all warps, 32]`; `group` is each thread's, 0 before the commit."""
+
+    threads: Bools
+    rows: npt.NDArray[np.intp]
+    pieces: list[Piece]
+    value: Array
+    group: npt.NDArray[np.int64]
+
+
+class CopyQueue:
+    """The copies of a wave that no one has waited for. Their bytes are read when they are issued.
+
+    Writing shared memory only at the wait makes a missing wait show as stale data.
+    """
+
+    def __init__(self, warps: int) -> None:
+        self.committed = np.zeros((warps, 32), np.int64)
+        self.copies: list[Copy] = []
+
+    def commit(self, threads: Bools) -> None:
+        """Closes the current group of each of these threads, empty or not."""
+        self.committed = self.committed + threads
+        for copy in self.copies:
+            new = copy.threads & threads & (copy.group == 0)
+            if new.any():
+                copy.group = np.where(new, self.committed, copy.group)
+
+    def wait(self, threads: Bools, pending: int | None) -> None:
+        """Finishes the threads' copies but for the newest `pending` groups; None: all, committed or not."""
+        kept: list[Copy] = []
+        for copy in self.copies:
+            ripe = copy.threads & threads
+            if pending is not None:
+                ripe = ripe & (copy.group > 0) & (copy.group <= self.committed - pending)
+            count = int(np.count_nonzero(ripe))
+            if count:
+                whole = count == int(np.count_nonzero(copy.threads))
+                _write(copy, None if whole else ripe[copy.rows])
+                copy.threads = copy.threads & ~ripe
+                if whole:
+                    continue
+            kept.append(copy)
+        self.copies = kept
+
+
+def _write(copy: Copy, mask: Bools | None) -> None:
+    for piece in copy.pieces:
+        chosen = piece.mask
+        if mask is not None:
+            chosen = mask if chosen is None else chosen & mask
+        put(Piece(piece.view, piece.places, chosen), copy.value)
+
+
+def queue(lanes: Lanes) -> CopyQueue:
+    """The queue of the lanes' wave."""
+    wave = lanes.wave
+    if wave.copies is None:
+        wave.copies = CopyQueue(wave.warps)
+    return wave.copies
+
+
+@table.step("cp.async")
+def cp_async(op: Op) -> Step:
+    """`cp.async.ca|cg.shared.global [to], [from], size{, source size | ignore-src}{, cache policy}`."""
+    cached = op.choice(["ca", "cg"])
+    op.choice(["shared", "shared::cta"])
+    op.choice(["global"])
+    hinted = op.flag("L2::cache_hint")
+    op.flag("L2::64B", "L2::128B", "L2::256B")
+    op.count(3, 5)
+    size = op.immediate(2)
+    if size not in ((16,) if cached == "cg" else (4, 8, 16)):
+        op.fail(f"can't copy {size} bytes")
+    target, source, line = op.address(0, "shared"), op.address(1, "global"), op.line
+    extra = len(op.operands) - 3 - hinted
+    if extra not in (0, 1):
+        op.fail("has too many operands")
+    limit, ignore = 0, (0, False)
+    if extra:
+        operand = op.operand(3)
+        if op.register_type(operand, U32).bits == 1:
+            ignore = op.predicate(operand)
+        else:
+            limit = op.source(operand, U32)
+
+    def wanted(lanes: Lanes) -> Array:
+        """How many bytes each lane reads; the rest is filled with zeros."""
+        if limit:
+            read = lanes.read(limit)
+            _check_size(lanes, read, size, line)
+            return read
+        return np.where(lanes.read(ignore[0]) ^ ignore[1], np.uint32(0), np.uint32(size))
+
+    def run(lanes: Lanes) -> None:
+        memory = lanes.wave.memory
+        pieces = memory.locate(lanes, "shared", target(lanes), size, "async", line)
+        if limit or ignore[0]:
+            value = _filled(lanes, source(lanes), wanted(lanes), size, line)
+        else:
+            value = memory.load(lanes, "global", source(lanes), size, line)
+        group = np.zeros((lanes.wave.warps, 32), np.int64)
+        queue(lanes).copies.append(Copy(lanes.threads(), lanes.row_numbers(), pieces, value, group))
+
+    return run
+
+
+@table.step("cp.async.mbarrier.arrive")
+def mbarrier_arrive(op: Op) -> Step:
+    """`cp.async.mbarrier.arrive{.noinc}{.shared}.b64 [barrier]`: arrives when all copies so far are done.
+
+    Without `.noinc` the phase first expects one arrival more, so that this one changes nothing on balance.
+    """
+    counted = not op.flag("noinc")
+    space = "shared" if op.flag("shared", "shared::cta") else "generic"
+    op.type("b64")
+    op.count(1)
+    barrier, line = BarrierOperand(op, 0, space), op.line
+
+    def run(lanes: Lanes) -> None:
+        mbarriers = lanes.wave.mbarriers
+        for cta, offset, mask in barrier.targets(lanes):
+            threads = lanes.narrowed(mask).threads()
+            count = int(np.count_nonzero(mask))
+            if counted:
+                mbarriers.expect_arrivals(cta, offset, count, line)
+
+            def finish(
+                cta: int = cta, offset: int = offset, threads: Bools = threads, count: int = count
+            ) -> None:
+                queue(lanes).wait(threads, None)
+                for _ in range(count):
+                    mbarriers.arrive(cta, offset, line, COMMIT, threads=threads)
+
+            lanes.wave.later(finish)
+
+    return run
+
+
+def _check_size(lanes: Lanes, read: Array, size: int, line: int) -> None:
+    """PTX leaves undefined what a copy of more bytes than its size does."""
+    wrong: Bools = lanes.enabled() & (read > size)
+    if wrong.any():
+        row, lane = divmod(int(wrong.argmax()), 32)
+        thread = lanes.wave.thread(int(lanes.row_numbers()[row]), lane)
+        raise Fault(f"cp.async of {size} bytes can't read {int(read[row, lane])}", line, thread)
+
+
+def _filled(lanes: Lanes, address: Addresses, wanted: Array, size: int, line: int) -> Array:
+    """Elements of `size` bytes of which the first `wanted` are read, and no others touched."""
+    memory = lanes.wave.memory
+    out = np.zeros((lanes.warps, 32, size), np.uint8)
+    full = lanes.enabled() & (wanted == size)
+    if full.any():
+        value = memory.load(lanes.narrowed(full), "global", address, size, line)
+        out[full] = value[full].view(np.uint8).reshape(-1, size)
+    some = lanes.enabled() & (wanted != size)
+    for at in range(size if (some & (wanted > 0)).any() else 0):
+        reads = some & (wanted > at)
+        if reads.any():
+            part = memory.load(lanes.narrowed(reads), "global", address + np.uint64(at), 1, line)
+            out[reads, at] = part[reads]
+    return out.view(STORAGE[8 * size])[..., 0]
+
+
+@table.step("cp.async.commit_group")
+def commit_group(op: Op) -> Step:
+    op.count(0)
+    line = op.line
+
+    def run(lanes: Lanes) -> None:
+        threads = lanes.threads()
+        queue(lanes).commit(threads)
+        if lanes.wave.watch is not None:
+            lanes.wave.watch.async_commit("cp.async", threads, line)
+
+    return run
+
+
+@table.step("cp.async.wait_group")
+def wait_group(op: Op) -> Step:
+    op.count(1)
+    pending = op.immediate(0)
+    if not 0 <= pending < 1 << 31:
+        op.fail(f"can't leave {pending} groups pending")
+    return _waiting(op, pending)
+
+
+@table.step("cp.async.wait_all")
+def wait_all(op: Op) -> Step:
+    op.count(0)
+    return _waiting(op, None)
+
+
+def _waiting(op: Op, pending: int | None) -> Step:
+    line = op.line
+
+    def run(lanes: Lanes) -> None:
+        threads = lanes.threads()
+        queue(lanes).wait(threads, pending)
+        if lanes.wave.watch is not None:
+            if pending is None:
+                lanes.wave.watch.async_commit("cp.async", threads, line)
+            lanes.wave.watch.async_done("cp.async", threads, line, pending or 0)
+
+    return run

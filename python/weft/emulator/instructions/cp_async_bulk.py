@@ -1,0 +1,310 @@
+"""`cp.async.bulk` and `cp.reduce.async.bulk` of plain bytes, and the groups that threads wait for.
+
+Data is taken when a copy is issued. A seed may put off when it arrives, but for copies to global memory,
+which a thread's `wait_group` must have seen.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from weft.emulator.decoding.decode import AddressOf, Op
+from weft.emulator.decoding.steps import tell
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.instructions.atomics import Update, update_of
+from weft.emulator.memory import bulk
+from weft.emulator.memory.bulk import Numbers, Octets, aligned, tell_global, tell_shared
+from weft.emulator.reading.types import TYPES, U32, U64, Bools, Type
+from weft.emulator.running.lanes import Lanes
+from weft.emulator.watching.watch import Watch
+
+table = Table()
+_SPACES = ("shared::cluster", "shared::cta", "global")
+_ROUTES = {
+    ("shared::cluster", "global"),
+    ("shared::cta", "global"),
+    ("shared::cluster", "shared::cta"),
+    ("global", "shared::cta"),
+}
+_BARRIER = "mbarrier::complete_tx::bytes"
+_ALIGN = 16
+_PEER = 1
+
+Write = Callable[[Octets, Numbers, Octets], None]
+
+
+class Ends:
+    """Where a copy goes to and comes from: the first two modifiers that name a space."""
+
+    def __init__(self, op: Op) -> None:
+        spaces = [m for m in op.modifiers if m in _SPACES]
+        if len(spaces) != 2:
+            op.fail(f"needs two spaces of .{', .'.join(_SPACES)}")
+        for space in spaces:
+            op.modifiers.remove(space)
+        self.target, self.source = spaces
+        if (self.target, self.source) not in _ROUTES:
+            op.fail(f"doesn't copy from .{self.source} to .{self.target}")
+
+    @property
+    def loads(self) -> bool:
+        return self.target != "global"
+
+
+def completion(op: Op, loads: bool) -> None:
+    """Takes how the end is told: through an mbarrier into shared memory, by groups out of it."""
+    op.choice([_BARRIER] if loads else ["bulk_group"])
+    op.flag("L2::cache_hint")
+
+
+class SharedPlace:
+    """An operand that is an address of shared memory, of this CTA or another of its cluster."""
+
+    def __init__(self, op: Op, index: int) -> None:
+        self._address: AddressOf = op.address(index, "shared")
+        self._line = op.line
+
+    def of(self, lanes: Lanes, width: int = 1) -> Numbers:
+        """`[warps, 32]`: the place in the shared memory of the wave's CTAs, one after the other."""
+        found = lanes.wave.memory.shared_places(
+            lanes, self._address.space, self._address(lanes), 1, self._line
+        )
+        return found.astype(np.int64)
+
+
+@table.step("cp.async.bulk")
+def copy(op: Op) -> Step:
+    """`cp.async.bulk.target.source… [to], [from], size{, [mbarrier]}{, mask}{, policy}`."""
+    ends = Ends(op)
+    completion(op, ends.loads)
+    multicast, masked = op.flag("multicast::cluster"), op.flag("cp_mask")
+    hinted = "L2::cache_hint" in op.opcode
+    lenient = 2 * op.flag("ignore_oob")
+    op.count(3 + ends.loads + multicast + masked + hinted + lenient)
+    if lenient and ends.target + ends.source != "shared::ctaglobal":
+        op.fail("takes .ignore_oob from .global to .shared::cta only")
+    if masked and ends.loads:
+        op.fail("takes .cp_mask to .global only")
+    size, line = op.source(2, U32), op.line
+    if not ends.loads:
+        mask = op.source(3 + hinted, TYPES["u16"]) if masked else 0
+        return _to_global(op, size, mask, line, _put)
+    barrier, target = SharedPlace(op, 3 + lenient), SharedPlace(op, 0)
+    ctas = op.source(4, TYPES["u16"]) if multicast else 0
+    ignored = [op.source(3 + n, U32) for n in range(lenient)]
+    source = op.address(1, "global") if ends.source == "global" else SharedPlace(op, 1)
+
+    def run(lanes: Lanes) -> None:
+        sizes, marks, places = lanes.read(size), barrier.of(lanes), target.of(lanes)
+        begins = source.of(lanes) if isinstance(source, SharedPlace) else source(lanes)
+        masks = lanes.read(ctas) if ctas else None
+        stride = lanes.wave.memory.shared_stride
+        edges = [lanes.read(slot) for slot in ignored]
+        for one, at, cta in lanes.singles():
+            count = _checked(one, int(sizes[at]), int(places[at]), int(begins[at]), line)
+            if isinstance(source, SharedPlace):
+                data = _from_shared(one, int(begins[at]), count, line, _mark(int(marks[at]), stride))
+            else:
+                left, right = (int(edge[at]) for edge in edges) if edges else (0, 0)
+                # Of a multicast several mbarriers tell.
+                told = None if masks is not None else _mark(int(marks[at]), stride)
+                data = _from_global(one, int(begins[at]), count, line, left, right, told)
+            owner, offset = divmod(int(places[at]), stride)
+            owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
+            own, mark = divmod(int(marks[at]), stride)
+            arrive(one, data, owners, offset + np.arange(count), (own, mark), masks is not None, line)
+
+    return run
+
+
+def arrive(
+    one: Lanes,
+    data: Octets,
+    owners: tuple[int, ...],
+    offsets: Numbers,
+    barrier: tuple[int, int],
+    multicast: bool,
+    line: int,
+    pair: bool = False,
+    size: int | None = None,
+    write: Write | None = None,
+) -> None:
+    """Brings data to the same offsets of each of some CTAs, and tells the mbarrier; with a multicast that at
+    the same offset of each CTA, or with `pair` of the one of its pair that has the given one's rank.
+    """
+    wave = one.wave
+    marks: dict[int, tuple[int, int]] = {}
+    for owner in owners:
+        mark = (owner, barrier[1]) if multicast else barrier
+        if multicast and pair:
+            mark = (owner & ~_PEER | barrier[0] & _PEER, barrier[1])
+        marks[owner] = mark
+        bulk.bounded(one, owner, offsets, line)
+        wave.mbarriers.state(*mark, line)
+        tell_shared(one, "store" if write is None else "reduce", owner, offsets, line, mark)
+    threads = one.threads() if wave.watch is not None else None
+    put = write or _put
+    count = len(data) if size is None else size
+
+    def finish() -> None:
+        for owner in owners:
+            put(wave.memory.shared_of(owner), offsets, data)
+            wave.mbarriers.complete_tx(*marks[owner], count, line, threads)
+
+    wave.later(finish)
+
+
+def _put(memory: Octets, places: Numbers, data: Octets) -> None:
+    memory[places] = data
+
+
+def _checked(one: Lanes, size: int, target: int, source: int, line: int) -> int:
+    aligned(one, "size of a bulk copy", size, _ALIGN, line)
+    aligned(one, "target of a bulk copy at", target, _ALIGN, line)
+    aligned(one, "source of a bulk copy at", source, _ALIGN, line)
+    return size
+
+
+def _from_global(
+    one: Lanes,
+    address: int,
+    size: int,
+    line: int,
+    left: int,
+    right: int,
+    barrier: tuple[int, int] | None,
+) -> Octets:
+    """Bytes of which the first `left` and the last `right` are taken where there are any, else are zeros."""
+    if left >= _ALIGN or right >= _ALIGN:
+        what = f"a bulk copy ignores at most {_ALIGN - 1} bytes at each end, got {left} and {right}"
+        raise bulk.fault(one, what, line, address, "misaligned")
+    segment = bulk.global_segment(one, address, left, size - right, line, writes=False)
+    tell_global(one, "load", address + np.arange(left, size - right), line, barrier)
+    begin = address - segment.base
+    out = np.zeros(size, np.uint8)
+    out[left : size - right] = segment.data[begin + left : begin + size - right]
+    return out
+
+
+def _mark(place: int, stride: int) -> tuple[int, int]:
+    """The CTA and the offset of an mbarrier."""
+    cta, offset = divmod(place, stride)
+    return cta, offset
+
+
+def _from_shared(
+    one: Lanes, place: int, size: int, line: int, barrier: tuple[int, int] | None = None
+) -> Octets:
+    cta, offset = divmod(place, one.wave.memory.shared_stride)
+    offsets = offset + np.arange(size)
+    shared = bulk.bounded(one, cta, offsets, line)
+    tell_shared(one, "load", cta, offsets, line, barrier)
+    return shared[offsets]
+
+
+def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
+    target, source = op.address(0, "global"), SharedPlace(op, 1)
+
+    def run(lanes: Lanes) -> None:
+        sizes, begins, places = lanes.read(size), source.of(lanes), target(lanes)
+        masks = lanes.read(mask) if mask else None
+        for one, at, _ in lanes.singles():
+            address = int(places[at])
+            count = _checked(one, int(sizes[at]), address, int(begins[at]), line)
+            data = _from_shared(one, int(begins[at]), count, line)
+            segment = bulk.global_segment(one, address, 0, count, line, writes=True)
+            chosen = np.arange(count)
+            if masks is not None:
+                # A bit for each byte of every 16.
+                chosen = chosen[(int(masks[at]) >> chosen % _ALIGN & 1).astype(np.bool_)]
+            tell_global(one, "store" if write is _put else "reduce", address + chosen, line)
+            write(segment.data, address - segment.base + chosen, data[chosen])
+
+    return run
+
+
+@table.step("cp.reduce.async.bulk")
+def reduce(op: Op) -> Step:
+    """`cp.reduce.async.bulk.target.source….op.type [to], [from], size{, [mbarrier]}{, policy}`."""
+    ends = Ends(op)
+    completion(op, ends.loads)
+    hinted = "L2::cache_hint" in op.opcode
+    op.count(3 + ends.loads + hinted)
+    size, line = op.source(2, U32), op.line
+    write = reduction(op, reduction_name(op), op.type())
+    if not ends.loads:
+        return _to_global(op, size, 0, line, write)
+    barrier, target, source = SharedPlace(op, 3), SharedPlace(op, 0), SharedPlace(op, 1)
+
+    def run(lanes: Lanes) -> None:
+        sizes, marks, places = lanes.read(size), barrier.of(lanes), target.of(lanes)
+        begins, stride = source.of(lanes), lanes.wave.memory.shared_stride
+        for one, at, _ in lanes.singles():
+            count = _checked(one, int(sizes[at]), int(places[at]), int(begins[at]), line)
+            own, mark = _mark(int(marks[at]), stride)
+            data = _from_shared(one, int(begins[at]), count, line, (own, mark))
+            owner, offset = divmod(int(places[at]), stride)
+            arrive(one, data, (owner,), offset + np.arange(count), (own, mark), False, line, write=write)
+
+    return run
+
+
+def reduction_name(op: Op) -> str:
+    """Takes the operation of a reduction."""
+    name = op.choice(["add", "min", "max", "inc", "dec", "and", "or", "xor"])
+    op.flag("noftz")
+    return name
+
+
+def reduction(op: Op, name: str, kind: Type) -> Write:
+    """How to combine what arrives with what is there, in elements of a type."""
+    update: Update = update_of(op, name, kind)
+    width = kind.bytes
+
+    def write(memory: Octets, places: Numbers, data: Octets) -> None:
+        if not len(places):
+            return
+        rows = places.reshape(-1, width)
+        old = np.ascontiguousarray(memory[rows]).reshape(-1).view(kind.storage)
+        new = update(old, np.ascontiguousarray(data).reshape(-1).view(kind.storage))
+        memory[rows] = np.ascontiguousarray(new).view(np.uint8).reshape(rows.shape)
+
+    return write
+
+
+@table.step("cp.async.bulk.commit_group")
+def commit_group(op: Op) -> Step:
+    """`cp.async.bulk.commit_group`."""
+    op.count(0)
+    return tell(lambda watch, threads: watch.async_commit(bulk.PROXY, threads, op.line))
+
+
+@table.step("cp.async.bulk.wait_group")
+def wait_group(op: Op) -> Step:
+    """`cp.async.bulk.wait_group{.read} pending`."""
+    reads = op.flag("read")
+    op.count(1)
+    pending = op.immediate(0)
+    if pending < 0:
+        op.fail(f"can't leave {pending} groups pending")
+
+    def waited(watch: Watch, threads: Bools) -> None:
+        watch.async_done(bulk.PROXY, threads, op.line, pending)
+        if not reads:
+            watch.async_written(bulk.PROXY, threads, op.line, pending)
+
+    return tell(waited)
+
+
+@table.step("cp.async.bulk.prefetch")
+def prefetch(op: Op) -> Step:
+    """`cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [from], size{, policy}`: advice."""
+    op.flag("L2")
+    op.choice(["global"])
+    hinted = op.flag("L2::cache_hint")
+    op.count(2 + hinted)
+    op.address(0, "global")
+    op.source(1, U32)
+    if hinted:
+        op.source(2, U64)
+    return lambda lanes: None

@@ -1,0 +1,330 @@
+"""`cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor`: boxes, rows and pixels of a tensor by its map."""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.decoding.decode import AddressOf, Op
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.instructions.cp_async_bulk import (
+    Ends,
+    SharedPlace,
+    Write,
+    arrive,
+    completion,
+    reduction,
+    reduction_name,
+)
+from weft.emulator.memory import bulk, tensor_map
+from weft.emulator.memory.bulk import Octets, aligned, fault, tell_global, tell_shared
+from weft.emulator.memory.shared_operand import CHUNK
+from weft.emulator.memory.tensor_map import Numbers, Taken
+from weft.emulator.reading.syntax import Address, Vector
+from weft.emulator.reading.types import TYPES, U32, Array
+from weft.emulator.running.lanes import Lanes
+from weft.isa.tensor_map import BYTES, OOB_FILLS, TensorMap
+
+table = Table()
+_LOADED = ("tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128")
+_STORED = ("tile", "tile::scatter4", "im2col_no_offs")
+_NO_OFFSETS = np.zeros(0, np.int64)
+_BOX_ALIGN = 128
+_ROWS = 4
+_PADDED_STEP = 128
+"""The elements of which the innermost coordinate of a padded type is a multiple."""
+_SIX = 6
+_NAN = np.uint16(0x7FF7)
+"""What is put where a tensor has no elements, 16 bits at a time, as an H200 does."""
+_KINDS = {
+    "UINT8": "u8",
+    "UINT16": "u16",
+    "UINT32": "u32",
+    "INT32": "s32",
+    "UINT64": "u64",
+    "INT64": "s64",
+    "FLOAT16": "f16",
+    "FLOAT32": "f32",
+    "FLOAT32_FTZ": "f32",
+    "FLOAT64": "f64",
+    "BFLOAT16": "bf16",
+}
+
+
+@lru_cache(64)
+def _decoded(data: bytes) -> TensorMap:
+    return TensorMap.decode(data)
+
+
+class MapOperand:
+    """The operand `[map, {coordinates}]` of a copy in one of these modes."""
+
+    def __init__(self, op: Op, index: int, modes: tuple[str, ...] = _LOADED) -> None:
+        operand = op.operand(index)
+        self._address: AddressOf = op.address(index, "generic")
+        self.line = op.line
+        rank = op.choice([f"{n}d" for n in range(1, 6)])
+        self.mode = op.choice([*_LOADED, *_STORED], "tile")
+        if self.mode not in modes:
+            op.fail(f"takes a mode of {', '.join(modes)}, got {self.mode}")
+        if self.mode.startswith("im2col::w"):
+            op.fail(f"isn't emulated in .{self.mode} mode: its maps have bits that no one has published")
+        listed = operand.more[0] if isinstance(operand, Address) and operand.more else None
+        self.rank = int(rank[0])
+        rows = self.mode in ("tile::gather4", "tile::scatter4")
+        if rows and self.rank != 2:
+            op.fail(f"takes .{self.mode} with .2d")
+        count = 1 + _ROWS if rows else self.rank
+        items = listed.items if isinstance(listed, Vector) else (listed,) if listed is not None else ()
+        if len(items) != count:
+            op.fail(f"expects {count} coordinates, got {len(items)}", operand.place)
+        self._slots = [op.source(item, U32) for item in items]
+
+    def coordinates(self, lanes: Lanes) -> Array:
+        """`[warps, 32, coordinates]`."""
+        return np.stack([lanes.read(slot).view(np.int32) for slot in self._slots], axis=-1)
+
+    def maps(self, lanes: Lanes) -> Array:
+        return self._address(lanes)
+
+    def map(self, one: Lanes, at: tuple[int, int], addresses: Array) -> TensorMap:
+        """The map of one thread, read and checked."""
+        address = addresses[at]
+        aligned(one, "tensor map at", int(address), 64, self.line)
+        words = []
+        for offset in range(0, BYTES, CHUNK):
+            place = np.full(addresses.shape, address + np.uint64(offset))
+            words.append(one.wave.memory.load(one, self._address.space, place, CHUNK, self.line)[at])
+        try:
+            found = _decoded(np.array(words).tobytes())
+        except ValueError as error:
+            raise fault(one, str(error), self.line, int(address), "descriptor") from None
+        if found.rank != self.rank or found.is_im2col != self.mode.startswith("im2col"):
+            kind = "im2col" if found.is_im2col else "tile"
+            what = f"a copy in {self.rank}d {self.mode} mode by a map of {found.rank}d {kind} mode"
+            raise fault(one, what, self.line, int(address), "descriptor")
+        if one.wave.watch is not None and one.wave.memory.device.has(int(address)):
+            one.wave.watch.tensor_map(int(address), one.threads(), self.line)
+        return found
+
+
+class Offsets:
+    """The operand of im2col offsets, where there is one."""
+
+    def __init__(self, op: Op, index: int, count: int) -> None:
+        items = op.items(index) if count else ()
+        if len(items) != count:
+            op.fail(f"expects {count} im2col offsets, got {len(items)}", op.operand(index).place)
+        self._slots = [op.source(item, TYPES["u16"]) for item in items]
+
+    def of(self, lanes: Lanes) -> Array:
+        """`[warps, 32, offsets]`."""
+        if not self._slots:
+            return np.zeros((lanes.warps, 32, 0), np.int64)
+        return np.stack([lanes.read(slot) for slot in self._slots], axis=-1).astype(np.int64)
+
+
+def _taken(one: Lanes, found: TensorMap, mode: str, at: Array, moved: Array, line: int) -> Taken:
+    """What a copy at these coordinates takes; Fault where the unit refuses them."""
+    where, offsets = tuple(at.tolist()), tuple(moved.tolist())
+    if found.element.packed_bytes:
+        step = _PADDED_STEP if found.element.packed_bytes == CHUNK else CHUNK
+        aligned(one, "innermost coordinate", where[0], step, line)
+    elif found.interleave == "none":
+        aligned(one, "innermost coordinate, in bytes,", where[0] * found.unit_bytes, CHUNK, line)
+    if mode in ("tile::gather4", "tile::scatter4"):
+        if found.box[1] != 1:
+            what = f"a copy of rows by a map whose box has {found.box[1]} rows, not 1"
+            raise fault(one, what, line, found.address, "descriptor")
+        return tensor_map.of_rows(found, where[0], where[1:])
+    if mode == "tile":
+        return tensor_map.of_box(found, where)
+    _check_pixel(one, found, where, line)
+    return tensor_map.of_pixels(found, where, offsets)
+
+
+def _check_pixel(one: Lanes, found: TensorMap, where: tuple[int, ...], line: int) -> None:
+    for at in range(found.rank - 2):
+        low, last = found.lower_corner[at], found.dims[at + 1] - 1 + found.upper_corner[at]
+        if not low <= where[at + 1] <= last:
+            what = (
+                f"coordinate {at + 1} of an im2col copy is {where[at + 1]}, its box goes from {low} to {last}"
+            )
+            raise fault(one, what, line, 0, "descriptor")
+
+
+def _check_store(one: Lanes, found: TensorMap, line: int) -> None:
+    """Faults for what the ISA has for loads only."""
+    if found.type == "16U4_ALIGN16B" or found.atom == "32B_FLIP_8B":
+        what = found.type if found.type == "16U4_ALIGN16B" else f"swizzle atoms of {found.atom}"
+        raise fault(one, f"{what} in a copy out of shared memory", line, found.address, "descriptor")
+
+
+def _packed(octets: Octets) -> Octets:
+    """The low six bits of each of 16 bytes, as 12 bytes."""
+    bits = np.unpackbits(octets.reshape(-1, CHUNK, 1), axis=2, bitorder="little")[..., :_SIX]
+    return np.packbits(bits.reshape(len(octets), -1), axis=1, bitorder="little")
+
+
+def _places(found: TensorMap, taken: Taken, begin: int, width: int) -> Numbers:
+    """Where in a CTA's shared memory the bytes of a copy lie, `width` of each unit, in their order."""
+    octets = begin + taken.goes[..., None] + np.arange(width)
+    return tensor_map.swizzled(found, octets).reshape(-1)
+
+
+def _global(
+    one: Lanes,
+    found: TensorMap,
+    taken: Taken,
+    some: npt.NDArray[np.bool_],
+    line: int,
+    kind: str,
+    barrier: tuple[int, int] | None = None,
+) -> tuple[Octets, Numbers]:
+    """The bytes of the buffer, and which of them `some` of the units are, `[units, unit]`; who looks on is
+    told of them.
+    """
+    inside = taken.bytes[some]
+    if not len(inside):
+        return np.zeros(0, np.uint8), np.zeros((0, taken.unit), np.int64)
+    last = int(inside.max()) + taken.unit
+    segment = bulk.global_segment(one, found.address, int(inside.min()), last, line, writes=kind != "load")
+    addresses: Numbers = (inside + found.address)[:, None] + np.arange(taken.unit)
+    tell_global(one, kind, addresses, line, barrier)
+    return segment.data, addresses - segment.base
+
+
+def _loaded(one: Lanes, found: TensorMap, taken: Taken, line: int, barrier: tuple[int, int] | None) -> Octets:
+    """The bytes that a load brings, filled where the tensor has none."""
+    data, places = _global(one, found, taken, taken.inside, line, "load", barrier)
+    out = np.zeros((*taken.bytes.shape, taken.unit), np.uint8)
+    if found.oob_fill == OOB_FILLS[1]:
+        out.reshape(-1).view(np.uint16)[:] = _NAN
+    out[taken.inside] = _rounded(found, data[places]) if len(places) else 0
+    return out.reshape(-1)
+
+
+def _rounded(found: TensorMap, octets: Octets) -> Octets:
+    """tf32 is rounded to nearest on its way."""
+    if not found.type.startswith("TFLOAT32"):
+        return octets
+    words = np.ascontiguousarray(octets).view(np.uint32)
+    special = words & np.uint32(0x7F800000) == np.uint32(0x7F800000)
+    kept = np.where(words & np.uint32(0x7FFFFF), np.uint32(0x7FFFE000), words)
+    rounded = words + np.uint32(0x1000) & np.uint32(0xFFFFE000)
+    return np.where(special, kept, rounded).view(np.uint8)
+
+
+@table.step("cp.async.bulk.tensor")
+def copy(op: Op) -> Step:
+    """`cp.async.bulk.tensor.dim.target.source… [to], [map, {coordinates}], [mbarrier]{, {offsets}}{, mask}…`
+    into shared memory, `… [map, {coordinates}], [from]{, policy}` out of it.
+    """
+    ends = Ends(op)
+    completion(op, ends.loads)
+    if not ends.loads:
+        return _store(op, MapOperand(op, 0, _STORED), lambda found: None)
+    hinted, multicast = "L2::cache_hint" in op.opcode, op.flag("multicast::cluster")
+    pair = op.flag("cta_group::2")
+    op.flag("cta_group::1")
+    tensor, target, barrier = MapOperand(op, 1), SharedPlace(op, 0), SharedPlace(op, 2)
+    shifted = tensor.mode.startswith("im2col")
+    op.count(3 + shifted + multicast + hinted)
+    offsets = Offsets(op, 3, tensor.rank - 2 if shifted else 0)
+    ctas = op.source(3 + shifted, TYPES["u16"]) if multicast else 0
+    line = op.line
+
+    def run(lanes: Lanes) -> None:
+        maps, where, marks = tensor.maps(lanes), tensor.coordinates(lanes), barrier.of(lanes)
+        places, moved = target.of(lanes), offsets.of(lanes)
+        masks = lanes.read(ctas) if ctas else None
+        stride = lanes.wave.memory.shared_stride
+        for one, at, cta in lanes.singles():
+            found = tensor.map(one, at, maps)
+            taken = _taken(one, found, tensor.mode, where[at], moved[at], line)
+            owner, begin = divmod(int(places[at]), stride)
+            aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
+            mark = divmod(int(marks[at]), stride)
+            # Of a multicast several mbarriers tell.
+            data = _loaded(one, found, taken, line, mark if masks is None else None)
+            owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
+            spots = _places(found, taken, begin, taken.unit)
+            arrive(one, data, owners, spots, mark, masks is not None, line, pair=pair)
+
+    return run
+
+
+@table.step("cp.reduce.async.bulk.tensor")
+def reduce(op: Op) -> Step:
+    """`cp.reduce.async.bulk.tensor.dim.global.shared::cta.op… [map, {coordinates}], [from]{, policy}`."""
+    ends = Ends(op)
+    completion(op, ends.loads)
+    if ends.loads:
+        op.fail("reduces into .global only")
+    name = reduction_name(op)
+
+    @lru_cache(16)
+    def writer(type_: str) -> Write | None:
+        return reduction(op, name, TYPES[_KINDS[type_]]) if type_ in _KINDS else None
+
+    return _store(op, MapOperand(op, 0, _STORED), lambda found: writer(found.type), reduces=True)
+
+
+def _store(
+    op: Op, tensor: MapOperand, writer: Callable[[TensorMap], Write | None], reduces: bool = False
+) -> Step:
+    hinted = "L2::cache_hint" in op.opcode
+    op.count(2 + hinted)
+    source, line = SharedPlace(op, 1), op.line
+
+    def run(lanes: Lanes) -> None:
+        maps, where = tensor.maps(lanes), tensor.coordinates(lanes)
+        begins = source.of(lanes)
+        for one, at, _ in lanes.singles():
+            found = tensor.map(one, at, maps)
+            taken = _taken(one, found, tensor.mode, where[at], _NO_OFFSETS, line)
+            _check_store(one, found, line)
+            write = writer(found)
+            if reduces and write is None:
+                what = f"no reduction of elements of type {found.type}"
+                raise fault(one, what, line, found.address, "descriptor")
+            cta, begin = divmod(int(begins[at]), lanes.wave.memory.shared_stride)
+            aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
+            width = found.shared_unit_bytes if found.element.bits == _SIX else taken.unit
+            places = _places(found, taken, begin, width)
+            shared = bulk.bounded(one, cta, places, line)
+            tell_shared(one, "load", cta, places, line)
+            some = taken.inside if reduces else taken.written
+            data = shared[places].reshape(*taken.bytes.shape, width)[some]
+            if found.element.bits == _SIX:
+                data = _packed(data)
+            memory, spots = _global(one, found, taken, some, line, "reduce" if write else "store")
+            if write is None:
+                memory[spots] = data
+            else:
+                write(memory, spots, data)
+
+    return run
+
+
+@table.step("cp.async.bulk.prefetch.tensor")
+def prefetch(op: Op) -> Step:
+    """`cp.async.bulk.prefetch.tensor.dim.L2.src… [map, {coordinates}]{, {offsets}}{, policy}`: advice, whose
+    map and coordinates are checked.
+    """
+    op.flag("L2")
+    op.choice(["global"])
+    hinted = op.flag("L2::cache_hint")
+    tensor = MapOperand(op, 0)
+    shifted = tensor.mode.startswith("im2col")
+    op.count(1 + shifted + hinted)
+    offsets, line = Offsets(op, 1, tensor.rank - 2 if shifted else 0), op.line
+
+    def run(lanes: Lanes) -> None:
+        maps, where, moved = tensor.maps(lanes), tensor.coordinates(lanes), offsets.of(lanes)
+        for one, at, _ in lanes.singles():
+            found = tensor.map(one, at, maps)
+            _taken(one, found, tensor.mode, where[at], moved[at], line)
+
+    return run

@@ -1,0 +1,98 @@
+"""`tcgen05.cp` and `shift`: what copies shared memory into tensor memory, and moves rows in it."""
+
+import numpy as np
+
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.errors import Fault
+from weft.emulator.instructions.mma import legal_form
+from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, pair_of, tell_tensor
+from weft.emulator.memory import shared_operand
+from weft.emulator.memory.shared_operand import PACKED
+from weft.emulator.memory.tensor_memory import COLUMN_MASK, LANE_SHIFT, LANES, Numbers, check
+from weft.emulator.reading.types import U64
+from weft.emulator.running.lanes import Lanes
+from weft.isa.tcgen05 import copy as tcgen05_copy
+
+table = Table()
+_PART = 32
+"""Lanes that a warp reaches."""
+_SHIFTED_COLUMNS = 8
+
+
+def _destinations(form: tcgen05_copy.Cp) -> Numbers:
+    """The lanes that each row of the source goes to, `[rows, copies]`."""
+    rows = int(form.shape.partition("x")[0])
+    row = np.arange(rows)[:, None]
+    if form.multicast == "warpx4":
+        return row + _PART * np.arange(4)
+    if form.multicast == "warpx2::02_13":
+        return row + 2 * _PART * np.arange(2)
+    if form.multicast == "warpx2::01_23":
+        return row % _PART + row // _PART * 2 * _PART + _PART * np.arange(2)
+    # Four rows go to the first lane of each warp's part.
+    return row * _PART if rows == 4 else row
+
+
+@table.step("tcgen05.cp")
+def copy(op: Op) -> Step:
+    """`tcgen05.cp… [address], descriptor`."""
+    form = legal_form(op, (tcgen05_copy.CP,))
+    op.count(2)
+    address, word, line = op.address(0, "tensor"), op.source(1, U64), op.line
+    lanes_of = _destinations(form)
+    rows, row_bytes = len(lanes_of), int(form.shape.partition("x")[2].rstrip("b")) // 8
+    words = np.arange(row_bytes // 4)
+
+    def run(lanes: Lanes) -> None:
+        addresses, descriptors = address(lanes), lanes.read(word)
+        for one, at, cta in lanes.singles():
+            descriptor = descriptor_of(int(descriptors[at]), line)
+            begin = int(addresses[at])
+            lane = (begin >> LANE_SHIFT) + lanes_of[:, :, None]
+            column = (begin & COLUMN_MASK) + words
+            check(lane, column, line)
+            offsets = shared_operand.chunk_offsets(descriptor, rows, row_bytes, False)
+            for each in pair_of(lanes, cta, form.cta_group, line):
+                data = shared_operand.read(one, PROXY, each, offsets, line)
+                if form.source_format:
+                    data = shared_operand.unpacked(data, *PACKED[form.source_format])
+                tell_tensor(one, "store", each, lane, column, line)
+                lanes.wave.tensor_memory.cells(each)[lane, column] = data.view(np.uint32)[:, None]
+
+    return run
+
+
+@table.step("tcgen05.shift")
+def shift(op: Op) -> Step:
+    """`tcgen05.shift….down [address]`: each lane takes the next one's 32 bytes, but for the last of 32 lanes.
+
+    That a warp's part ends the move is what has been reported of a B200; the ISA speaks of the last row only.
+    """
+    form = legal_form(op, (tcgen05_copy.SHIFT,))
+    op.count(1)
+    address, line = op.address(0, "tensor"), op.line
+
+    def run(lanes: Lanes) -> None:
+        addresses = address(lanes)
+        for one, at, cta in lanes.singles():
+            begin = int(addresses[at])
+            first, column = begin >> LANE_SHIFT, (begin & COLUMN_MASK) + np.arange(_SHIFTED_COLUMNS)
+            if first % _PART:
+                what = f"tcgen05.shift takes an address whose lane is a multiple of {_PART}, got {first}"
+                raise Fault(what, line, address=begin, rule="tmem-access")
+            target = np.arange(first, LANES)[:, None]
+            check(target, column, line)
+            source = shifted(target)
+            for each in pair_of(lanes, cta, form.cta_group, line):
+                tell_tensor(one, "load", each, source, column, line)
+                tell_tensor(one, "store", each, target, column, line)
+                cells = lanes.wave.tensor_memory.cells(each)
+                cells[target, column] = cells[source, column]
+
+    return run
+
+
+def shifted(row: Numbers) -> Numbers:
+    """The row that takes the place of each when rows move down by one."""
+    return np.where(row % _PART == _PART - 1, row, row + 1)

@@ -1,0 +1,177 @@
+"""`tcgen05.ld`, `ld.red` and `st`: between tensor memory and the registers of a warp.
+
+Warp w of a warpgroup reaches lanes 32 * w to 32 * w + 31 (PTX ISA, "Tensor Memory Access Restrictions").
+"""
+
+from typing import Any
+
+import numpy as np
+
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Collective, Table
+from weft.emulator.errors import Fault
+from weft.emulator.instructions.fragments import fragment_index
+from weft.emulator.instructions.mma import legal_form
+from weft.emulator.memory.tensor_memory import COLUMN_MASK, LANE_SHIFT, Numbers, check
+from weft.emulator.numerics.arithmetic import decode
+from weft.emulator.reading.syntax import Operand
+from weft.emulator.reading.types import TYPES, Array
+from weft.emulator.running.lanes import Lanes
+from weft.isa.certify.assembler import ptx_registers
+from weft.isa.family import Registers
+from weft.isa.tcgen05 import copy as tcgen05_copy
+
+table = Table()
+_WARP_LANES = 32
+_SUBPARTITIONS = 4
+_HALF = np.uint32(0xFFFF)
+_SIGN = np.uint32(1 << 31)
+_NAN = np.uint32(0x7FFFFFFF)
+
+
+class Cells:
+    """Which cells of tensor memory each lane's registers hold, `[warps, 32, elements]`, in register order."""
+
+    def __init__(self, op: Op, form: Any, address: int, data: Registers) -> None:
+        shape = data.shape
+        held = np.unravel_index(fragment_index(data.layout, shape), shape)
+        row, column = (part.reshape(_WARP_LANES, -1) for part in held[-2:])
+        self._row: Numbers = row
+        self._column: Numbers = column
+        self._rows = shape[-2]
+        if len(shape) == 3:
+            self._column = column + held[0].reshape(_WARP_LANES, -1) * _offset(op, form, address)
+        operand = op.address(address, "tensor")
+        self._address, self._line = operand, op.line
+
+    def of(self, lanes: Lanes) -> tuple[Numbers, Numbers]:
+        """Their lanes and columns. Fault where a warp can't reach them."""
+        first = self._address(lanes)[:, :1, None].astype(np.intp)
+        lane, column = first >> LANE_SHIFT, first & COLUMN_MASK
+        warp = lanes.wave.warp_of_row[lanes.row_numbers()] % _SUBPARTITIONS
+        begin = warp[:, None, None] * _WARP_LANES
+        wrong = (lane < begin) | (lane + self._rows > begin + _WARP_LANES)
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise Fault(
+                f"lanes {int(lane.flat[at])} to {int(lane.flat[at]) + self._rows - 1} of tensor memory: warp "
+                f"{int(warp[at])} of a warpgroup reaches lanes {int(begin.flat[at])} to "
+                f"{int(begin.flat[at]) + _WARP_LANES - 1}",
+                self._line,
+                lanes.wave.thread(int(lanes.row_numbers()[at]), 0),
+                int(first.flat[at]),
+                "tmem-access",
+            )
+        lane, column = lane + self._row, column + self._column
+        check(lane, column, self._line)
+        return lane, column
+
+
+def _offset(op: Op, form: Any, address: int) -> int:
+    values = next(o for o in form.operands if o.name == "offset").values
+    value = op.immediate(address + 1)
+    if value not in values:
+        op.fail(
+            f"takes an offset from {values[0]} to {values[-1]}, got {value}", op.operand(address + 1).place
+        )
+    return value
+
+
+def _slots(op: Op, operand: Operand, registers: Registers, writes: bool) -> list[int]:
+    items, (_, count) = op.items(operand), ptx_registers(registers)
+    if len(items) != count:
+        op.fail(f"expects {count} registers, got {len(items)}", operand.place)
+    get = op.destination if writes else op.source
+    return [get(item, TYPES["b32"]) for item in items]
+
+
+def _tell(lanes: Lanes, kind: str, lane: Numbers, column: Numbers, line: int) -> None:
+    """Tells who looks on which cells each warp touches."""
+    watch = lanes.wave.watch
+    if watch is None:
+        return
+    unit = "tcgen05.ld" if kind == "load" else "tcgen05.st"
+    cells = lane << LANE_SHIFT | column
+    enabled = lanes.enabled()
+    for at, row in enumerate(lanes.row_numbers().tolist()):
+        one = np.zeros((lanes.warps, 32), np.bool_)
+        one[at] = enabled[at]
+        cta = int(lanes.wave.cta_of_row[row])
+        watch.async_access(kind, unit, cta, "tensor", cells[at].ravel(), lanes.narrowed(one).threads(), line)
+
+
+def _loaded(lanes: Lanes, lane: Numbers, column: Numbers) -> Array:
+    """The words of these cells, each warp's from its CTA."""
+    memory, ctas = lanes.wave.tensor_memory, lanes.wave.cta_of_row[lanes.row_numbers()]
+    words = np.empty(lane.shape, np.uint32)
+    for cta in np.unique(ctas).tolist():
+        mine = ctas == cta
+        words[mine] = memory.cells(cta)[lane[mine], column[mine]]
+    return words
+
+
+@table.collective("tcgen05.ld")
+def load(op: Op) -> Collective:
+    """`tcgen05.ld… {registers}, [address]{, offset}`; with `.red` a reduced value follows the registers."""
+    form = legal_form(op, (tcgen05_copy.LD, tcgen05_copy.LD_RED))
+    reduces = isinstance(form, tcgen05_copy.LdRed)
+    op.count(len(form.operands))
+    data, line = form.operands[0], op.line
+    cells = Cells(op, form, 2 if reduces else 1, data)
+    slots = _slots(op, op.operand(0), data, writes=True)
+    reduced = op.destination(1, TYPES["b32"]) if reduces else 0
+
+    def run(lanes: Lanes) -> None:
+        lane, column = cells.of(lanes)
+        _tell(lanes, "load", lane, column, line)
+        words = _loaded(lanes, lane, column)
+        if getattr(form, "pack", False):
+            words = (words[..., ::2] & _HALF) | words[..., 1::2] << np.uint32(16)
+        for at, slot in enumerate(slots):
+            lanes.write(slot, np.ascontiguousarray(words[..., at]))
+        if reduces:
+            lanes.write(reduced, _reduction(words, form))
+
+    return Collective(run)
+
+
+def _reduction(words: Array, form: tcgen05_copy.LdRed) -> Array:
+    """The least or greatest of each lane's registers. A NaN counts with `.NaN` only, and then wins."""
+    choose = np.minimum if form.op == "min" else np.maximum
+    if form.type != "f32":
+        typed = words.view(np.int32 if form.type == "s32" else np.uint32)
+        found: Array = choose.reduce(typed, axis=-1)
+        return found.view(np.uint32)
+    if form.abs:
+        words = words & ~_SIGN
+    # As integers, floats without their NaN are in the order of their values, -0 below +0.
+    unordered = np.isnan(decode(words, "f32"))
+    ordered = np.where(words & _SIGN, ~words, words | _SIGN)
+    last = np.uint32(0xFFFFFFFF if form.op == "min" else 0)
+    best = choose.reduce(np.where(unordered, last, ordered), axis=-1)
+    value = np.where(best & _SIGN, best & ~_SIGN, ~best)
+    none = unordered.any(axis=-1) if form.nan else unordered.all(axis=-1)
+    return np.where(none, _NAN, value)
+
+
+@table.collective("tcgen05.st")
+def store(op: Op) -> Collective:
+    """`tcgen05.st… [address]{, offset}, {registers}`."""
+    form = legal_form(op, (tcgen05_copy.ST,))
+    op.count(len(form.operands))
+    data, line = form.operands[-1], op.line
+    cells = Cells(op, form, 0, data)
+    slots = _slots(op, op.operand(len(op.operands) - 1), data, writes=False)
+
+    def run(lanes: Lanes) -> None:
+        lane, column = cells.of(lanes)
+        _tell(lanes, "store", lane, column, line)
+        words = np.stack([lanes.read(slot) for slot in slots], axis=-1)
+        if form.unpack:
+            words = np.stack([words & _HALF, words >> np.uint32(16)], axis=-1).reshape(*words.shape[:2], -1)
+        ctas = lanes.wave.cta_of_row[lanes.row_numbers()]
+        for cta in np.unique(ctas).tolist():
+            mine = ctas == cta
+            lanes.wave.tensor_memory.cells(cta)[lane[mine], column[mine]] = words[mine]
+
+    return Collective(run)

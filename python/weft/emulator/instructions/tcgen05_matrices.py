@@ -1,0 +1,189 @@
+"""The operands of one `tcgen05.mma`: read from where descriptors and addresses say, and D written back."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.emulator.errors import Fault
+from weft.emulator.instructions.fragments import elements
+from weft.emulator.instructions.tcgen05_copy import shifted
+from weft.emulator.instructions.tcgen05_layout import DataPath, Descriptor, metadata_cells, scale_cells
+from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, tell_tensor
+from weft.emulator.memory import shared_operand
+from weft.emulator.memory.shared_operand import PACKED
+from weft.emulator.memory.tensor_memory import COLUMN_MASK, LANE_SHIFT, Numbers, check
+from weft.emulator.numerics.arithmetic import decode
+from weft.emulator.numerics.floats import Doubles
+from weft.emulator.reading.types import Array
+from weft.emulator.running.lanes import Lanes
+from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
+from weft.isa.tcgen05.shared_descriptor import swizzle_complaint
+from weft.isa.types import ELEMENT_TYPES
+
+_HALF_LANES = 16
+_PARTS = np.arange(4)
+_SCALE_ADDRESS = (1 << 30) - 1
+_FORMATS = {bits: (name, shift) for name, (bits, shift) in PACKED.items()}
+"""How elements of fewer than 8 bits lie in shared memory, and how far up in the byte that they have in tensor
+memory, by their bits.
+"""
+
+
+@dataclass
+class Matrices:
+    """Those of an instruction that thread `one` issues. `given` are the values of its operands."""
+
+    one: Lanes
+    form: Any
+    given: dict[str, Array]
+    found: Descriptor
+    path: DataPath
+    line: int
+
+    # D
+
+    def d_cells(self, cta: int) -> tuple[Numbers, Numbers]:
+        """The lanes and columns of D, `[banks, rows, columns]`."""
+        lane, column = self._address("d")
+        columns = np.arange(self.found.n // self.path.banks)
+        lanes, at = np.broadcast_arrays(lane + self.path.bank_lanes()[:, :, None], column + columns)
+        return lanes, at
+
+    def d(self, cta: int, lane: Numbers, column: Numbers, used: Array) -> Array:
+        """The bits of D; each element has a column of 32 bits."""
+        words = self._cells(cta, lane, column, used)
+        return words.astype(np.uint16) if self._half_sized() else words
+
+    def write_d(self, cta: int, lane: Numbers, column: Numbers, used: Array, bits: Array) -> None:
+        """Writes the elements that are `used`."""
+        check(lane, column, self.line)
+        tell_tensor(self.one, "store", cta, lane[used], column[used], self.line)
+        self.one.wave.tensor_memory.cells(cta)[lane[used], column[used]] = bits[used].astype(np.uint32)
+
+    def _half_sized(self) -> bool:
+        return isinstance(self.found, InstructionDescriptor) and self.found.d_type == "f16"
+
+    # A and B
+
+    def a(self, cta: int) -> Array:
+        """What is stored of A, `[banks, rows, k]`; one bank where they have the same."""
+        stored = self._depth() // (2 if self.found.sparse else 1)
+        if self.form.a == "shared":
+            rows, flip = self.path.rows, self.found.transpose_a
+            return self._shared("a", cta, rows, stored, self.found.a_type, flip)[None]
+        return self._tensor_a(cta, stored)
+
+    def b(self, pair: tuple[int, ...], shift: int) -> Array:
+        """The columns of B, `[n, k]`, of which each CTA has its part; with a shift, those from there on."""
+        count, flip = self.found.n // len(pair) + shift, self.found.transpose_b
+        parts = [self._shared("b", cta, count, self._depth(), self.found.b_type, flip) for cta in pair]
+        return np.concatenate([part[shift:] for part in parts])
+
+    def _depth(self) -> int:
+        return self.found.depth if isinstance(self.found, BlockScaledDescriptor) else self.found.k
+
+    def _container(self, name: str) -> int:
+        """The bits that an element takes: those of the mxf4 kinds are packed, others take a byte at least."""
+        kind, bits = KINDS[self.found.kind], ELEMENT_TYPES[name].bits
+        if name == "tf32":
+            return 32
+        return bits if len(kind.elements) == 1 else max(bits, 8)
+
+    def _shared(self, operand: str, cta: int, rows: int, k: int, name: str, transposed: bool) -> Array:
+        """A matrix of M or N rows and K columns in shared memory, `[rows, k]`."""
+        descriptor = descriptor_of(int(self.given[operand]), self.line)
+        verdict = swizzle_complaint(self.found.kind, descriptor.swizzle, transposed=transposed)
+        if verdict is not None:
+            raise Fault(f"{operand}: {verdict}", self.line, rule="descriptor")
+        container = self._container(name)
+        outer, inner = (k, rows) if transposed else (rows, k)
+        row_bytes = inner * container // 8
+        offsets = shared_operand.chunk_offsets(descriptor, outer, row_bytes, transposed)
+        bits = ELEMENT_TYPES[name].bits
+        packed = bits < container == 8
+        used = 2 * bits if packed else shared_operand.CHUNK
+        data = shared_operand.read(self.one, PROXY, cta, offsets, self.line, used)
+        if packed:
+            data = shared_operand.unpacked(data, bits)
+        matrix: Array = elements(np.ascontiguousarray(data[:, :row_bytes]), container).reshape(outer, -1)
+        upright: Array = matrix.T if transposed else matrix
+        return upright
+
+    def _tensor_a(self, cta: int, k: int) -> Array:
+        begin, column = self._address("a")
+        container = self._container(self.found.a_type)
+        lane = (begin + self.path.bank_lanes())[:, :, None]
+        if getattr(self.form, "ashift", False):
+            lane = shifted(lane)
+        words = self._cells(cta, *np.broadcast_arrays(lane, column + np.arange(k * container // 32)))
+        banks, rows = words.shape[:2]
+        octets = np.ascontiguousarray(words).reshape(banks * rows, -1)
+        matrix: Array = elements(octets, container).reshape(banks, rows, k)
+        bits = ELEMENT_TYPES[self.found.a_type].bits
+        if bits < container == 8:
+            matrix = matrix >> np.uint8(_FORMATS[bits][1])
+        return matrix
+
+    # Metadata and scales
+
+    def metadata(self, cta: int, chunk: int) -> Array:
+        """The codes of A's chunks, `[banks, rows, chunks]`."""
+        begin, column = self._address("metadata")
+        lanes = self.path.bank_lanes() if self.form.a == "tensor" else self.path.bank_lanes()[:1]
+        selector = getattr(self.found, "sparsity_selector", 0)
+        lane, at, number = metadata_cells(lanes, self._depth() // chunk, self.found.kind, selector)
+        words = self._cells(cta, begin + lane, column + at)
+        codes: Array = words >> (np.uint32(4) * number.astype(np.uint32)) & np.uint32(15)
+        return codes
+
+    def scales(self, cta: int) -> tuple[Doubles, Doubles]:
+        """Those of A's rows, `[banks, rows, scales]`, and of B's columns, `[banks, scales, columns]`."""
+        found, banks = self.found, self.path.banks
+        assert isinstance(found, BlockScaledDescriptor)
+        of_a = self._scales("scale_a", cta, _PARTS, self.path.rows, found.a_scale_id)
+        columns, parts = found.n // banks, _PARTS.reshape(banks, -1)
+        of_b = [self._scales("scale_b", cta, part, columns, found.b_scale_id) for part in parts]
+        return np.broadcast_to(of_a, (banks, *of_a.shape)), np.stack(of_b).transpose(0, 2, 1)
+
+    def _scales(self, operand: str, cta: int, parts: Numbers, rows: int, first: int) -> Doubles:
+        """`[rows, scales]`, of which each of these parts of tensor memory needs a copy."""
+        found = self.found
+        assert isinstance(found, BlockScaledDescriptor)
+        begin, column = self._address(operand)
+        lane, at, byte = scale_cells(parts, rows, first, found.scales)
+        words = self._cells(cta, begin + lane, column + at)
+        codes = (words >> (np.uint32(8) * byte.astype(np.uint32))).astype(np.uint8)
+        if (codes != codes[0]).any():
+            part = int(parts[(codes != codes[0]).any(axis=(1, 2)).argmax()])
+            raise Fault(
+                f"{operand}: lanes {32 * part} to {32 * part + 31} have other scales than lanes "
+                f"{32 * int(parts[0])} to {32 * int(parts[0]) + 31}, and each needs a copy",
+                self.line,
+                rule="descriptor",
+            )
+        return decode(codes[0], found.scale_type)
+
+    # Tensor memory
+
+    def _address(self, operand: str) -> tuple[int, int]:
+        """Lane and column of an operand's address."""
+        address = int(self.given[operand])
+        if operand.startswith("scale"):
+            # CUTLASS passes the byte of a scale on in the upper bits; the instruction descriptor has it, too.
+            address &= _SCALE_ADDRESS
+        lane = address >> LANE_SHIFT & COLUMN_MASK
+        if lane and not (self.path.half and lane == _HALF_LANES and not operand.startswith("scale")):
+            legal = "0 or 16" if self.path.half else "0"
+            what = f"{operand} at lane {lane} of tensor memory: with this M it begins at lane {legal}"
+            raise Fault(what, self.line, address=address, rule="tmem-access")
+        return lane, address & COLUMN_MASK
+
+    def _cells(self, cta: int, lane: Numbers, column: Numbers, used: Array | None = None) -> Array:
+        """The words of these cells."""
+        check(lane, column, self.line)
+        lane, column = np.broadcast_arrays(lane, column)
+        told = slice(None) if used is None else used
+        tell_tensor(self.one, "load", cta, lane[told], column[told], self.line)
+        words: Array = self.one.wave.tensor_memory.cells(cta)[lane, column]
+        return words

@@ -1,0 +1,206 @@
+"""`tcgen05.mma` in all its forms. A product is computed at its issue, for both CTAs of a pair at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.table import Step, Table
+from weft.emulator.errors import Fault
+from weft.emulator.instructions.mma import legal_form
+from weft.emulator.instructions.sparse import expanded
+from weft.emulator.instructions.tcgen05_layout import DataPath, Descriptor, data_path
+from weft.emulator.instructions.tcgen05_matrices import Matrices
+from weft.emulator.instructions.tcgen05_operands import pair_of
+from weft.emulator.memory.tensor_memory import Numbers
+from weft.emulator.numerics.arithmetic import multiply_accumulate
+from weft.emulator.numerics.floats import Doubles, decode, encode
+from weft.emulator.reading.syntax import Address, Vector
+from weft.emulator.reading.types import U32, U64, Array
+from weft.emulator.running.lanes import Lanes
+from weft.isa import accumulation
+from weft.isa.tcgen05 import mma as tcgen05_mma
+from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
+from weft.isa.tcgen05.mma_forms import MmaWs
+from weft.isa.tcgen05.zero_columns import ZeroColumnMask
+from weft.isa.types import ELEMENT_TYPES
+
+table = Table()
+_CHUNKS = {"tf32": 2, "mxf4": 8, "mxf4nvf4": 8}
+"""The elements that a code of the metadata tells of, where they aren't 4."""
+
+
+@table.step("tcgen05.mma")
+def mma(op: Op) -> Step:
+    """`tcgen05.mma… [d], a, b, …`: its operands are those of the form's table, in PTX's order."""
+    form = legal_form(op, tcgen05_mma.FAMILIES, tuple(map(_spelled, op.operands)))
+    if form.kind not in KINDS or getattr(form, "decompress", None):
+        op.fail("isn't emulated: sm_107's own forms have descriptors of their own")
+    read, line = _reader(op, form), op.line
+
+    def run(lanes: Lanes) -> None:
+        given = read(lanes)
+        for one, at, cta in lanes.singles():
+            operands = {name: values[at] for name, values in given.items()}
+            pair = pair_of(lanes, cta, form.cta_group, line)
+            Product(one, form, operands, pair, line).run()
+
+    return run
+
+
+def _spelled(operand: object) -> str:
+    """As much of an operand's text as tells forms apart."""
+    if isinstance(operand, Vector):
+        return "{" + "," * (len(operand.items) - 1) + "}"
+    return "[" if isinstance(operand, Address) else ""
+
+
+def _reader(op: Op, form: Any) -> Callable[[Lanes], dict[str, Array]]:
+    """How to read the operands of all lanes, by name; those that are lists have a last axis."""
+    op.count(len(form.operands))
+    readers: dict[str, Callable[[Lanes], Array]] = {}
+    for index, operand in enumerate(form.operands):
+        readers[operand.name] = _one_reader(op, index, operand)
+    return lambda lanes: {name: reader(lanes) for name, reader in readers.items()}
+
+
+def _one_reader(op: Op, index: int, operand: Any) -> Callable[[Lanes], Array]:
+    if isinstance(op.operand(index), Address):
+        return op.address(index, "tensor")
+    if operand.role == "immediate":
+        value = op.immediate(index)
+        if value not in operand.values:
+            last = operand.values[-1]
+            op.fail(f"takes {operand.name} from 0 to {last}, got {value}", op.operand(index).place)
+        return lambda lanes: np.full((lanes.warps, 32), value)
+    if operand.type == "i1":
+        slot, negated = op.predicate(index)
+        return lambda lanes: lanes.read(slot) ^ negated
+    if operand.name == "disable_output_lane":
+        slots = [op.source(item, U32) for item in op.items(index)]
+        return lambda lanes: np.stack([lanes.read(slot) for slot in slots], axis=-1)
+    wide = op.source(index, U64 if operand.type == "i64" else U32)
+    return lambda lanes: lanes.read(wide)
+
+
+@lru_cache(256)
+def _descriptor(word: int, kind: str, group: int, ws: bool, scale_vec: str, a: str) -> Descriptor:
+    if KINDS[kind].scales is not None:
+        return BlockScaledDescriptor.decode(word, kind, group, scale_vec=scale_vec, a=a)
+    return InstructionDescriptor.decode(word, kind, group, ws=ws, a=a)
+
+
+@dataclass
+class Product:
+    """One instruction of one thread, with the values of its operands, on a CTA or a pair of them."""
+
+    one: Lanes
+    form: Any
+    given: dict[str, Array]
+    pair: tuple[int, ...]
+    line: int
+
+    def run(self) -> None:
+        """Computes D, `[banks, rows, columns]`, of each CTA."""
+        found = self._decoded()
+        ws = isinstance(self.form, MmaWs)
+        path = data_path(found.m, self.form.cta_group, sparse=found.sparse, ws=ws)
+        source = Matrices(self.one, self.form, self.given, found, path, self.line)
+        right = self._right(source, found, path)
+        kept = bool(self.given["enable_input_d"])
+        for rank, cta in enumerate(self.pair):
+            d_lanes, d_columns = source.d_cells(cta)
+            written = self._enabled(d_lanes, rank)
+            total = source.d(cta, d_lanes, d_columns, written) if kept else _zeros(d_lanes, found)
+            result = self._sum(source, found, cta, right, self._scaled(total, found))
+            source.write_d(cta, d_lanes, d_columns, written, result)
+
+    def _decoded(self) -> Descriptor:
+        word, scale_vec = int(self.given["idesc"]), getattr(self.form, "scale_vec", "")
+        ws = isinstance(self.form, MmaWs)
+        try:
+            found = _descriptor(word, self.form.kind, self.form.cta_group, ws, scale_vec, self.form.a)
+        except ValueError as error:
+            raise Fault(str(error), self.line, rule="descriptor") from None
+        if found.sparse != self.form.sparse:
+            told = "a sparse A" if found.sparse else "a dense A"
+            what = f"the instruction descriptor tells of {told}, and the instruction doesn't"
+            raise Fault(what, self.line, rule="descriptor")
+        return found
+
+    def _right(self, source: Matrices, found: Descriptor, path: DataPath) -> Array:
+        """B, `[banks, k, columns]`."""
+        mask = self._mask(found)
+        columns = source.b(self.pair, mask.column_shift if mask else 0)
+        if mask is not None:
+            columns = np.where(
+                np.array(mask.zeros(found.m, found.n))[:, None], columns.dtype.type(0), columns
+            )
+        banks: Array = columns.reshape(path.banks, found.n // path.banks, -1).transpose(0, 2, 1)
+        return _negated(banks, found.b_type, found.negate_b)
+
+    def _mask(self, found: Descriptor) -> ZeroColumnMask | None:
+        if "zero_column_mask" not in self.given:
+            return None
+        try:
+            mask = ZeroColumnMask.decode(int(self.given["zero_column_mask"]), found.m)
+        except ValueError as error:
+            raise Fault(str(error), self.line, rule="descriptor") from None
+        most = cast(InstructionDescriptor, found).max_shift
+        if mask.column_shift > most:
+            what = f"shifts columns by {mask.column_shift}, and the instruction descriptor allows {most}"
+            raise Fault(what, self.line, rule="descriptor")
+        return mask
+
+    def _enabled(self, lanes: Numbers, rank: int) -> Array:
+        """Which cells of D are written."""
+        if "disable_output_lane" not in self.given:
+            return np.ones(lanes.shape, np.bool_)
+        words = np.ascontiguousarray(self.given["disable_output_lane"][4 * rank : 4 * rank + 4])
+        bits = np.unpackbits(words.view(np.uint8), bitorder="little")
+        enabled: Array = bits[lanes] == 0
+        return enabled
+
+    def _scaled(self, total: Array, found: Descriptor) -> Array:
+        """D divided by a power of two, where the instruction says so."""
+        power = int(self.given.get("scale_input_d", np.array(0)))
+        if not power:
+            return total
+        name = _d_type(found)
+        return encode(decode(total, name) * 2.0**-power, name)
+
+    def _sum(self, source: Matrices, found: Descriptor, cta: int, right: Array, total: Array) -> Array:
+        left, absent = source.a(cta), None
+        if found.sparse:
+            chunk = _CHUNKS.get(found.kind, 4)
+            left, absent = expanded(left, source.metadata(cta, chunk), chunk)
+        left = _negated(left, found.a_type, found.negate_a)
+        if len(left) < len(right):
+            left = np.broadcast_to(left, (len(right), *left.shape[1:]))
+            absent = None if absent is None else np.broadcast_to(absent, left.shape)
+        exact = self.one.wave.launch.arithmetic != "hardware"
+        floats = ELEMENT_TYPES[found.a_type].kind == "float"
+        how = accumulation.of_tcgen05(found.kind) if floats and not exact else None
+        types = (found.a_type, found.b_type, _d_type(found), _d_type(found))
+        scales: tuple[Doubles, Doubles] | None = None
+        if isinstance(found, BlockScaledDescriptor):
+            scales = source.scales(cta)
+        clamped = isinstance(found, InstructionDescriptor) and found.saturate
+        return multiply_accumulate(
+            left, right, total, types, how, satfinite=clamped, scales=scales, absent=absent
+        )
+
+
+def _d_type(found: Descriptor) -> str:
+    return found.d_type if isinstance(found, InstructionDescriptor) else "f32"
+
+
+def _zeros(lanes: Numbers, found: Descriptor) -> Array:
+    return np.zeros(lanes.shape, np.uint16 if _d_type(found) == "f16" else np.uint32)
+
+
+def _negated(matrix: Array, name: str, negate: bool) -> Array:
+    return matrix ^ matrix.dtype.type(1 << (ELEMENT_TYPES[name].bits - 1)) if negate else matrix

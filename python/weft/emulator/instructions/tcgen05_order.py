@@ -1,0 +1,191 @@
+"""`tcgen05.alloc`, `dealloc`, `relinquish_alloc_permit`, `commit`, `wait` and `fence`: who has tensor memory,
+and what orders the work in it.
+
+Asynchronous operations are done at their issue, so only `commit` and `alloc` change what a program computes;
+the others tell who looks on.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.steps import tell
+from weft.emulator.decoding.table import Collective, End, Step, Table
+from weft.emulator.errors import Fault
+from weft.emulator.instructions.mbarrier import BarrierOperand, threads_of
+from weft.emulator.instructions.mma import legal_form
+from weft.emulator.instructions.tcgen05_operands import pair_of
+from weft.emulator.memory.bulk import chosen_ctas
+from weft.emulator.memory.mbarrier import COMMIT
+from weft.emulator.memory.tensor_memory import COLUMNS
+from weft.emulator.reading.syntax import Integer
+from weft.emulator.reading.types import TYPES, U32, Bools
+from weft.emulator.running.groups import Group
+from weft.emulator.running.lanes import Lanes
+from weft.emulator.watching.watch import Watch
+from weft.isa.tcgen05 import control as tcgen05_control
+
+if TYPE_CHECKING:
+    from weft.emulator.running.machine import Machine
+
+table = Table()
+_SPACES = {"": "generic", "shared::cta": "shared", "shared::cluster": "shared"}
+
+
+class _Columns:
+    """A count of columns, operand 1; a constant is checked at once."""
+
+    def __init__(self, op: Op, form: tcgen05_control.Alloc | tcgen05_control.Dealloc) -> None:
+        operand, self._line = op.operand(1), op.line
+        every = next(o for o in form.operands if o.name == "columns").values
+        self._legal = [count for count in every if count <= COLUMNS]
+        kind = "a multiple of 32" if form.exclusive else "a power of two"
+        self._wanted = f"{kind} in {self._legal[0]}..{self._legal[-1]}"
+        if isinstance(operand, Integer) and operand.value not in self._legal:
+            op.fail(f"columns must be {self._wanted}, got {operand.value}", operand.place)
+        self.slot = op.source(1, U32)
+
+    def checked(self, columns: int) -> int:
+        """The count of a thread. Fault where there is no such."""
+        if columns not in self._legal:
+            what = f"columns must be {self._wanted}, got {columns}"
+            raise Fault(what, self._line, rule="tmem-access")
+        return columns
+
+
+@table.wait("tcgen05.alloc")
+def alloc(op: Op) -> End:
+    """`tcgen05.alloc… [shared address], columns`: waits until so many are free."""
+    form = legal_form(op, (tcgen05_control.ALLOC,))
+    op.count(2)
+    address, count = op.address(0, _SPACES[form.space]), _Columns(op, form)
+    after, line = op.next, op.line
+
+    def run(machine: "Machine", group: Group) -> int:
+        if not machine.gather(group, None):
+            return -1
+        lanes = group.lanes
+        counts = lanes.read(count.slot)[:, 0]
+        served = np.zeros((lanes.warps, 32), np.bool_)
+        columns = np.zeros((lanes.warps, 32), np.uint32)
+        for at, row in enumerate(lanes.row_numbers().tolist()):
+            wanted = count.checked(int(counts[at]))
+            cta = int(lanes.wave.cta_of_row[row])
+            pair_of(lanes, cta, form.cta_group, line)
+            column = lanes.wave.tensor_memory.allocate(cta, wanted, line)
+            if column is None:
+                continue
+            served[at], columns[at] = lanes.enabled()[at], column
+            if lanes.wave.watch is not None:
+                lanes.wave.watch.tensor_memory("alloc", row, column, wanted, line)
+        if served.any():
+            first = served & (np.arange(32) == 0)
+            writing = lanes.narrowed(first)
+            memory = lanes.wave.memory
+            memory.by_unit = True
+            memory.store(writing, address.space, address(lanes), columns, 4, line)
+            memory.by_unit = False
+        waiting = lanes.enabled() & ~served
+        if not waiting.any():
+            return after
+        if served.any():
+            machine.part(group, waiting, after)
+        machine.hold(group)
+        machine.wave.tensor_memory.waiting.append(group)
+        return -1
+
+    return End(run, (after,))
+
+
+@table.collective("tcgen05.dealloc")
+def dealloc(op: Op) -> Collective:
+    """`tcgen05.dealloc… address, columns`."""
+    form = legal_form(op, (tcgen05_control.DEALLOC,))
+    op.count(2)
+    address, count, line = op.source(0, U32), _Columns(op, form), op.line
+
+    def run(lanes: Lanes) -> None:
+        addresses, counts = lanes.read(address)[:, 0], lanes.read(count.slot)[:, 0]
+        for at, row in enumerate(lanes.row_numbers().tolist()):
+            cta, begin = int(lanes.wave.cta_of_row[row]), int(addresses[at])
+            columns = count.checked(int(counts[at]))
+            lanes.wave.tensor_memory.deallocate(cta, begin, columns, line)
+            if lanes.wave.watch is not None:
+                lanes.wave.watch.tensor_memory("dealloc", row, begin, columns, line)
+
+    return Collective(run)
+
+
+@table.collective("tcgen05.relinquish_alloc_permit")
+def relinquish(op: Op) -> Collective:
+    """`tcgen05.relinquish_alloc_permit`: the CTA allocates no more."""
+    legal_form(op, (tcgen05_control.RELINQUISH_ALLOC_PERMIT,))
+    op.count(0)
+    line = op.line
+
+    def run(lanes: Lanes) -> None:
+        for row in lanes.row_numbers().tolist():
+            lanes.wave.tensor_memory.relinquish(int(lanes.wave.cta_of_row[row]))
+            if lanes.wave.watch is not None:
+                lanes.wave.watch.tensor_memory("relinquish", row, 0, 0, line)
+
+    return Collective(run)
+
+
+@table.step("tcgen05.commit")
+def commit(op: Op) -> Step:
+    """`tcgen05.commit… [mbarrier]{, mask}`: arrives when what the thread has issued before is done."""
+    form = legal_form(op, (tcgen05_control.COMMIT,))
+    op.count(2 if form.multicast else 1)
+    barrier, line = BarrierOperand(op, 0, _SPACES[form.space]), op.line
+    mask = op.source(1, TYPES["u16"] if form.multicast == 16 else U32) if form.multicast else 0
+
+    def run(lanes: Lanes) -> None:
+        masks = lanes.read(mask) if mask else None
+        for cta, offset, told in barrier.targets(lanes):
+            if masks is None:
+                _arrive(lanes, (cta,), offset, told, line)
+                continue
+            for wanted in np.unique(masks[told]).tolist():
+                same = told & (masks == wanted)
+                ctas = chosen_ctas(lanes.narrowed(same), cta, wanted, line)
+                _arrive(lanes, ctas, offset, same, line)
+
+    return run
+
+
+def _arrive(lanes: Lanes, ctas: tuple[int, ...], offset: int, told: Bools, line: int) -> None:
+    """The barriers at `offset` of these CTAs hear of the work of the threads in `told`, once for each."""
+    wave, count, threads = lanes.wave, int(np.count_nonzero(told)), threads_of(lanes, told)
+
+    def finish() -> None:
+        for cta in ctas:
+            wave.mbarriers.arrive(cta, offset, line, COMMIT, count, threads=threads)
+
+    # What a thread issues is done in its order, and so are the commits.
+    row = int(lanes.row_numbers()[int(told.any(axis=1).argmax())])
+    wave.later(finish, ("tcgen05.commit", row))
+
+
+@table.collective("tcgen05.wait::ld", "tcgen05.wait::st")
+def wait(op: Op) -> Collective:
+    """`tcgen05.wait::ld` and `::st`."""
+    form = legal_form(op, (tcgen05_control.WAIT,))
+    op.count(0)
+    unit, line = f"tcgen05.{form.kind}", op.line
+
+    def waited(watch: Watch, threads: Bools) -> None:
+        watch.async_commit(unit, threads, line)
+        watch.async_done(unit, threads, line)
+
+    return Collective(tell(waited))
+
+
+@table.step("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
+def fence(op: Op) -> Step:
+    """`tcgen05.fence::before_thread_sync` and `::after_thread_sync`."""
+    form = legal_form(op, (tcgen05_control.FENCE,))
+    op.count(0)
+    kind, line = f"tcgen05::{form.kind}", op.line
+    return tell(lambda watch, threads: watch.fence(kind, threads, line))

@@ -1,0 +1,1 @@
+"""All memory that a launch sees: global, shared, local and tensor memory, mbarriers, tensor maps."""

@@ -1,0 +1,88 @@
+"""What the bulk copy unit does: bytes of global and shared memory in one piece, and who is told of them."""
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.errors import Fault
+from weft.emulator.memory.spaces import Segment
+from weft.emulator.reading.types import Bools
+from weft.emulator.running.lanes import Lanes
+
+PROXY = "bulk"
+Octets = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+
+def fault(one: Lanes, what: str, line: int, address: int, rule: str) -> Fault:
+    """A fault of the one thread that is active."""
+    row, lane = (int(part) for part in np.argwhere(one.enabled())[0])
+    return Fault(what, line, one.wave.thread(int(one.row_numbers()[row]), lane), address, rule)
+
+
+def aligned(one: Lanes, what: str, value: int, step: int, line: int) -> None:
+    """Faults where an address or a size is no multiple of `step`."""
+    if value % step:
+        raise fault(one, f"misaligned {what} 0x{value:x}, no multiple of {step}", line, value, "misaligned")
+
+
+def global_segment(one: Lanes, address: int, first: int, last: int, line: int, writes: bool) -> Segment:
+    """The buffer that has bytes `first` to `last` (left out) from `address` on."""
+    segment = one.wave.memory.device.find(address)
+    if segment is None or address + first < segment.base or address + last > segment.base + segment.size:
+        near = f", in {segment.name} of {segment.size} bytes" if segment is not None else ""
+        what = (
+            f"out-of-bounds global access by a bulk copy of bytes {first} to {last} from 0x{address:x}{near}"
+        )
+        raise fault(one, what, line, address, "out-of-bounds")
+    if writes and not segment.writable:
+        raise fault(one, f"{segment.name} is written and can only be read", line, address, "read-only")
+    return segment
+
+
+def tell_global(
+    one: Lanes, kind: str, addresses: Numbers, line: int, barrier: tuple[int, int] | None = None
+) -> None:
+    """Tells who looks on which bytes of global memory are touched."""
+    wave = one.wave
+    wave.memory.bytes["global"] = wave.memory.bytes.get("global", 0) + addresses.size
+    if kind != "load":
+        wave.changes += 1
+    if wave.watch is not None:
+        flat = addresses.reshape(-1)
+        wave.watch.async_access(kind, PROXY, 0, "global", flat, one.threads(), line, barrier)
+
+
+def tell_shared(
+    one: Lanes, kind: str, cta: int, offsets: Numbers, line: int, barrier: tuple[int, int] | None = None
+) -> None:
+    """Tells who looks on which bytes of a CTA's shared memory are touched."""
+    wave = one.wave
+    wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + offsets.size
+    if wave.watch is not None:
+        wave.watch.async_access(kind, PROXY, cta, "shared", offsets.reshape(-1), one.threads(), line, barrier)
+
+
+def bounded(one: Lanes, cta: int, offsets: Numbers, line: int) -> Octets:
+    """The shared memory of a CTA, which must have all of these bytes."""
+    shared = one.wave.memory.shared_of(cta)
+    most = int(offsets.max(initial=0))
+    if most >= len(shared):
+        what = f"out-of-bounds shared access by a bulk copy at 0x{most:x}, the block has {len(shared)} bytes"
+        raise fault(one, what, line, most, "out-of-bounds")
+    return shared
+
+
+def chosen_ctas(one: Lanes, cta: int, mask: int, line: int) -> tuple[int, ...]:
+    """The CTAs of the cluster that a multicast mask names."""
+    ctas = one.wave.cluster_ctas(cta)
+    ranks = [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
+    if ranks and ranks[-1] >= len(ctas):
+        what = f"the mask 0x{mask:x} names CTA {ranks[-1]} of a cluster of {len(ctas)}"
+        raise fault(one, what, line, mask, "out-of-bounds")
+    return tuple(ctas[rank] for rank in ranks)
+
+
+def complete(one: Lanes, barriers: set[tuple[int, int]], size: int, line: int, threads: Bools | None) -> None:
+    """`size` bytes have come to each of these mbarriers."""
+    for cta, offset in sorted(barriers):
+        one.wave.mbarriers.complete_tx(cta, offset, size, line, threads)

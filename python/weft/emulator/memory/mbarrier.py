@@ -1,0 +1,212 @@
+"""The mbarriers in the shared memory of a wave's CTAs: phases, pending arrivals and transaction counts.
+
+A barrier is the 64-bit word that PTX gives it room for, so that what a program sees of it (its state tokens)
+is what the emulator works on. From the lowest bit: 20 bits of the arrivals that each phase expects, 20 of
+those that this phase still lacks, 21 of the bytes that it still lacks (signed), a mark, and in the highest
+bit the parity of the phase.
+"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.errors import Fault
+from weft.emulator.reading.types import Bools
+
+if TYPE_CHECKING:
+    from weft.emulator.running.groups import Group
+    from weft.emulator.running.wave import Wave
+
+MAX_COUNT = (1 << 20) - 1
+PENDING_SHIFT = 20
+_TX_SHIFT = 40
+_MARK = 1 << 61
+_TX_BITS = (1 << 21) - 1
+BYTES = 8
+TEST_TICKS = 100
+WAIT_TICKS = 20_000
+"""How long at most test_wait and try_wait stand aside for others while the phase isn't complete."""
+
+
+class State(NamedTuple):
+    """What the word of a barrier says."""
+
+    expected: int
+    pending: int
+    tx: int
+    parity: int
+
+    @classmethod
+    def of(cls, word: int) -> "State":
+        tx = word >> _TX_SHIFT & _TX_BITS
+        pending = word >> PENDING_SHIFT & MAX_COUNT
+        return cls(word & MAX_COUNT, pending, tx - (tx >> 20 << 21), word >> 63)
+
+    def word(self) -> int:
+        tx = (self.tx & _TX_BITS) << _TX_SHIFT
+        return self.expected | self.pending << PENDING_SHIFT | tx | _MARK | self.parity << 63
+
+
+class Arrival(NamedTuple):
+    """How threads or a unit arrive: with `drop` later phases expect as many less, without `complete` the
+    phase must not end by it. `event` is that of `Watch.mbarrier`.
+    """
+
+    drop: bool = False
+    complete: bool = True
+    event: str = "arrive"
+
+
+COMMIT = Arrival(event="commit")
+
+
+class Mbarriers:
+    """Those of one wave, by CTA of the wave and offset in its shared memory.
+
+    `phases` counts the phases that were completed.
+    """
+
+    def __init__(self, wave: "Wave") -> None:
+        self.wave = wave
+        self.phases = 0
+        self.alive: dict[tuple[int, int], int] = {}
+        """The barriers between init and inval, with the line of their init."""
+        self.turned: set[tuple[int, int]] = set()
+        """The barriers that have completed a phase."""
+        self.waiting: dict[tuple[int, int], dict[Group, None]] = {}
+
+    # The operations
+
+    def init(self, cta: int, offset: int, count: int, line: int, threads: Bools | None = None) -> None:
+        """Makes a barrier whose phases expect `count` arrivals."""
+        if not 1 <= count <= MAX_COUNT:
+            raise Fault(
+                f"an mbarrier counts 1 to {MAX_COUNT} arrivals, got {count}",
+                line,
+                None,
+                offset,
+                "mbarrier-count",
+            )
+        self._place(cta, offset, line)
+        self.alive[cta, offset] = line
+        self.turned.discard((cta, offset))
+        self._put(cta, offset, State(count, count, 0, 0))
+        self._tell("init", cta, offset, threads, line)
+        self._wake(cta, offset)
+
+    def inval(self, cta: int, offset: int, line: int, threads: Bools | None = None) -> None:
+        """Gives the barrier's memory back to other uses."""
+        self.state(cta, offset, line)
+        del self.alive[cta, offset]
+        self._place(cta, offset, line)[0] = 0
+        self._tell("inval", cta, offset, threads, line)
+        self._wake(cta, offset)
+
+    def arrive(
+        self,
+        cta: int,
+        offset: int,
+        line: int,
+        how: Arrival,
+        count: int = 1,
+        tx: int = 0,
+        threads: Bools | None = None,
+    ) -> int:
+        """Expects `tx` more bytes, then arrives `count` times; returns the word that was there before."""
+        before = self.state(cta, offset, line)
+        if tx:
+            self.expect_tx(cta, offset, tx, line, threads)
+        state = self.state(cta, offset, line)
+        if not 0 <= count <= state.pending:
+            what = f"the mbarrier at 0x{offset:x} still expects {state.pending} arrivals, {count} come"
+            raise Fault(what, line, None, offset, "mbarrier-count")
+        self._tell(how.event, cta, offset, threads, line)
+        state = state._replace(
+            pending=state.pending - count, expected=state.expected - (count if how.drop else 0)
+        )
+        if not how.complete and state.pending == 0:
+            raise Fault(f"arrive.noComplete completes a phase of the mbarrier at 0x{offset:x}", line)
+        self._settle(cta, offset, state, line)
+        return before.word()
+
+    def expect_arrivals(self, cta: int, offset: int, count: int, line: int) -> None:
+        """This phase, and no other, ends only after `count` more arrivals."""
+        state = self.state(cta, offset, line)
+        if state.pending + count > MAX_COUNT:
+            what = f"the mbarrier at 0x{offset:x} expects {state.pending + count} arrivals"
+            raise Fault(what, line, None, offset, "mbarrier-count")
+        self._put(cta, offset, state._replace(pending=state.pending + count))
+
+    def expect_tx(self, cta: int, offset: int, size: int, line: int, threads: Bools | None = None) -> None:
+        """The phase ends only after `size` more bytes."""
+        state = self.state(cta, offset, line)
+        self._tell("expect_tx", cta, offset, threads, line)
+        self._settle(cta, offset, self._counted(state, size, offset, line), line)
+
+    def complete_tx(self, cta: int, offset: int, size: int, line: int, threads: Bools | None = None) -> None:
+        """`size` bytes have come."""
+        state = self.state(cta, offset, line)
+        self._tell("complete_tx", cta, offset, threads, line)
+        self._settle(cta, offset, self._counted(state, -size, offset, line), line)
+
+    def completed(self, cta: int, offset: int, parity: int, line: int = 0) -> bool:
+        """Whether the phase of that parity is complete: the one before the current is."""
+        return self.state(cta, offset, line).parity != parity & 1
+
+    # What they are made of
+
+    def state(self, cta: int, offset: int, line: int) -> State:
+        """The state of a barrier. Fault where none was initialised, or was written over since."""
+        place = self._place(cta, offset, line)
+        if (cta, offset) not in self.alive:
+            what = f"no mbarrier was initialised at shared address 0x{offset:x}"
+            raise Fault(what, line, None, offset, "mbarrier-uninitialised")
+        word = int(place[0])
+        if word >> 61 & 3 != 1:
+            what = f"the mbarrier at shared address 0x{offset:x} was written over"
+            raise Fault(what, line, None, offset, "mbarrier-uninitialised")
+        return State.of(word)
+
+    def _place(self, cta: int, offset: int, line: int) -> npt.NDArray[np.uint64]:
+        memory = self.wave.memory
+        if offset % BYTES:
+            what = f"misaligned mbarrier at shared address 0x{offset:x}"
+            raise Fault(what, line, None, offset, "misaligned")
+        memory.check_shared(offset, BYTES, line)
+        return memory.shared_of(cta)[offset : offset + BYTES].view(np.uint64)
+
+    def _put(self, cta: int, offset: int, state: State) -> None:
+        self._place(cta, offset, 0)[0] = np.uint64(state.word())
+        self.wave.changes += 1
+
+    def _counted(self, state: State, more: int, offset: int, line: int) -> State:
+        if abs(state.tx + more) > MAX_COUNT:
+            what = f"the transaction count of the mbarrier at 0x{offset:x} goes to {state.tx + more}"
+            raise Fault(what, line, None, offset, "mbarrier-count")
+        return state._replace(tx=state.tx + more)
+
+    def _settle(self, cta: int, offset: int, state: State, line: int) -> None:
+        """Writes the state, after beginning the next phase where this one is complete."""
+        if state.pending or state.tx:
+            self._put(cta, offset, state)
+            return
+        self._put(cta, offset, state._replace(pending=state.expected, parity=state.parity ^ 1))
+        self.phases += 1
+        self.turned.add((cta, offset))
+        self._tell("phase", cta, offset, None, line)
+        self._wake(cta, offset)
+
+    def _tell(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
+        if self.wave.watch is not None:
+            self.wave.watch.mbarrier(event, cta, offset, threads, line)
+
+    # Waiting
+
+    def wait(self, group: "Group", cta: int, offset: int) -> None:
+        """Wakes `group` when the barrier's phase completes."""
+        self.waiting.setdefault((cta, offset), {})[group] = None
+
+    def _wake(self, cta: int, offset: int) -> None:
+        for group in self.waiting.pop((cta, offset), {}):
+            group.stalled = False

@@ -1,0 +1,102 @@
+"""Matrices in shared memory as `wgmma` and `tcgen05` find them through descriptors (PTX ISA, "Shared Memory
+Matrix Layout" and "Strides").
+
+A matrix is read by chunks of 16 bytes, which no swizzle takes apart.
+"""
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.errors import Fault
+from weft.emulator.reading.types import Array
+from weft.emulator.running.lanes import Lanes
+from weft.isa.tcgen05.shared_descriptor import WIDE_ATOMS, SharedMemoryDescriptor
+from weft.isa.wgmma.descriptors import GROUP, SWIZZLES, MatrixDescriptor
+from weft.layout import SWIZZLES as PATTERNS
+from weft.layout import Swizzle
+
+CHUNK = 16
+PACKED = {"b6x16_p32": (6, 0), "b4x16_p64": (4, 2)}
+"""Bits of an element of which 16 take 16 bytes, and the bit of a byte that tcgen05 unpacks it to."""
+Offsets = npt.NDArray[np.int64]
+
+# The widths of the modes, their patterns, and the rows after which one repeats.
+_WIDTHS = {mode.name: mode.width for mode in SWIZZLES.values()} | {WIDE_ATOMS: 128}
+_PATTERNS = PATTERNS | {WIDE_ATOMS: Swizzle(WIDE_ATOMS, bits=2, base=5, shift=2)}
+_GROUPS = dict.fromkeys(SWIZZLES, GROUP) | {WIDE_ATOMS: 4}
+
+
+@cache
+def _terms(rows: int, chunks: int, width: int, group: int) -> tuple[Offsets, Offsets, Offsets]:
+    """What each chunk of each row adds, `[rows, chunks]`: in bytes, in leading and in stride offsets."""
+    row, chunk = np.indices((rows, chunks))
+    inside = (row % group) * width + (chunk * CHUNK) % width
+    return inside, chunk * CHUNK // width, row // group
+
+
+def chunk_offsets(
+    found: MatrixDescriptor | SharedMemoryDescriptor, rows: int, row_bytes: int, transposed: bool
+) -> Offsets:
+    """Where in shared memory each 16 bytes of each row lie, `[rows, row_bytes / 16]`.
+
+    Rows are those of M (N), K running fastest; `transposed`, they are those of K, M (N) running fastest.
+    """
+    width, group = _WIDTHS[found.swizzle], _GROUPS[found.swizzle]
+    inside, across, down = _terms(rows, -(-row_bytes // CHUNK), width, group)
+    leading, stride = found.leading_byte_offset, found.stride_byte_offset
+    if found.swizzle == "none" and transposed:
+        leading, stride = stride, leading
+    if isinstance(found, SharedMemoryDescriptor) and found.absolute:
+        offsets = _absolute(found, inside, down)
+    else:
+        offsets = found.address + inside + across * leading + down * stride
+    if found.swizzle == "none":
+        return offsets
+    pattern = _PATTERNS[found.swizzle]
+    mask = ((1 << pattern.bits) - 1) << pattern.base
+    phase = (offsets >> pattern.shift) - (found.base_offset << pattern.base)
+    swizzled: Offsets = offsets ^ (phase & mask)
+    return swizzled
+
+
+def _absolute(found: SharedMemoryDescriptor, inside: Offsets, down: Offsets) -> Offsets:
+    """As `chunk_offsets`, before the swizzle, where what follows 128 bytes of a row lies at an address of its
+    own.
+    """
+    width = _WIDTHS[found.swizzle]
+    column = found.address % width + inside % width
+    begin = np.where(column < width, found.address // width * width, found.leading_byte_offset)
+    offsets: Offsets = begin + column % width + inside // width * width + down * found.stride_byte_offset
+    return offsets
+
+
+def read(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used: int = CHUNK) -> Array:
+    """The bytes at these offsets of a CTA's shared memory, `[rows, row bytes]`, read by `proxy` for `lanes`;
+    who looks on is told of the first `used` of each 16. Fault where the CTA has none.
+    """
+    if lanes.wave.watch is not None:
+        octets = (offsets[..., None] + np.arange(used)).reshape(-1)
+        lanes.wave.watch.async_access("load", proxy, cta, "shared", octets, lanes.threads(), line)
+    shared = lanes.wave.memory.shared_of(cta)
+    if int(offsets.max(initial=0)) + CHUNK > len(shared):
+        past = int(offsets.max())
+        raise Fault(
+            f"out-of-bounds shared access of {CHUNK} bytes at 0x{past:x} by a matrix descriptor, "
+            f"the block has {len(shared)} bytes",
+            line,
+            address=past,
+            rule="out-of-bounds",
+        )
+    wide = shared[: len(shared) // CHUNK * CHUNK].view(np.complex128)
+    return wide[offsets // CHUNK].view(np.uint8).reshape(len(offsets), -1)
+
+
+def unpacked(data: Array, bits: int, shift: int = 0) -> Array:
+    """Sixteen elements of `bits` from the low bits of each 16 bytes, a byte each, shifted up."""
+    stream = np.unpackbits(data.reshape(-1, CHUNK)[:, : 2 * bits], axis=1, bitorder="little")
+    parts = stream.reshape(-1, CHUNK, bits)
+    wide = np.zeros((*parts.shape[:-1], 8), np.uint8)
+    wide[..., shift : shift + bits] = parts
+    return np.packbits(wide, axis=-1, bitorder="little").reshape(data.shape)

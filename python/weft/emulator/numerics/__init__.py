@@ -1,0 +1,1 @@
+"""Floating-point formats, rounding, and sums as tensor cores compute them."""

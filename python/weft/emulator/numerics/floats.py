@@ -1,0 +1,204 @@
+"""Floating-point formats on arrays: decoding to float64, rounding in every mode, fused multiply-add, NaN.
+
+Values are rounded once: what is not exact in float64 is first rounded to odd there (the last bit is set
+wherever bits were lost), from which rounding to a narrower format gives what rounding the exact value gives.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import isfinite
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.reading.types import Array
+
+F32 = np.dtype(np.float32)
+F64 = np.dtype(np.float64)
+Doubles = npt.NDArray[np.float64]
+
+NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "tf32": 0x7FFFFFFF}
+WIDE = (*NAN_BITS, "f64")
+"""The formats of 16 bits and more."""
+_EXPONENT = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000}
+_SIGN = {"f16": 0x8000, "bf16": 0x8000, "f32": 0x80000000}
+_ONE64 = np.uint64(1)
+
+
+def decode(bits: Array, name: str) -> Doubles:
+    """The values of bits in format `name`, exactly."""
+    if name == "f64":
+        return bits.view(np.float64)
+    if name == "bf16":
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    if name == "tf32":
+        bits = bits & np.uint32(0xFFFFE000)
+    view = np.float16 if name == "f16" else np.float32
+    return bits.view(view).astype(np.float64)
+
+
+def encode(value: Doubles, name: str, mode: str = "rn") -> Array:
+    """The bits of `value` rounded to format `name`; `value` is exact or was rounded to odd.
+
+    `mode` is rn (to nearest even), rna (to nearest, ties away from zero), rz, rm (down) or rp (up).
+    """
+    if name == "f64":
+        return value.view(np.uint64)
+    if name == "bf16":
+        bits = _shorten(_to_f32(value, "odd"), 16, mode).astype(np.uint16)
+    elif name == "tf32":
+        bits = (_shorten(_to_f32(value, "odd"), 13, mode) << np.uint32(13)).astype(np.uint32)
+    elif name == "f16":
+        bits = _directed(value, value.astype(np.float16), mode).view(np.uint16)
+    else:
+        bits = _to_f32(value, mode).view(np.uint32)
+    unordered = np.isnan(value)
+    if unordered.any():
+        return np.where(unordered, bits.dtype.type(NAN_BITS[name]), bits)
+    return bits
+
+
+def _to_f32(value: Doubles, mode: str) -> Array:
+    nearest = value.astype(np.float32)
+    if mode == "odd":
+        cut = _directed(value, nearest, "rz").view(np.uint32)
+        lost = cut.view(np.float32) != value
+        odd: Array = cut | lost
+        return odd.view(np.float32)
+    return _directed(value, nearest, mode)
+
+
+def _directed(value: Doubles, nearest: Array, mode: str) -> Array:
+    """`nearest`, which is `value` rounded to nearest, moved where `mode` wants the other neighbour."""
+    if mode == "rn":
+        return nearest
+    infinity = nearest.dtype.type(np.inf)
+    back = nearest.astype(np.float64)
+    down, up = np.nextafter(nearest, -infinity), np.nextafter(nearest, infinity)
+    if mode == "rz":
+        return np.where(np.abs(back) > np.abs(value), np.where(value > 0, down, up), nearest)
+    if mode == "rm":
+        return np.where(back > value, down, nearest)
+    return np.where(back < value, up, nearest)
+
+
+def _shorten(value: Array, drop: int, mode: str) -> Array:
+    """The upper bits of a float32, rounded; `value` was rounded to odd, so that its last bit tells."""
+    bits = value.view(np.uint32)
+    last = np.uint32(drop)
+    rest = np.uint32((1 << drop) - 1)
+    if mode == "rn":
+        bits = bits + np.uint32((1 << (drop - 1)) - 1) + (bits >> last & np.uint32(1))
+    elif mode == "rna":
+        bits = bits + np.uint32(1 << (drop - 1))
+    elif mode == "rm":
+        bits = np.where(bits >> np.uint32(31), bits + rest, bits)
+    elif mode == "rp":
+        bits = np.where(bits >> np.uint32(31), bits, bits + rest)
+    return bits >> last
+
+
+def canonical(value: Array, name: str) -> Array:
+    """The bits of computed values in their own NumPy format, with NaN as NVIDIA's units make it: in f64 it is
+    an operand's, as NumPy has it.
+    """
+    bits = value.view(f"u{value.dtype.itemsize}")
+    if name == "f64":
+        return bits
+    # A sum is NaN wherever a part is; it is cheaper than a test of each.
+    if np.isnan(np.add.reduce(value, axis=None)):
+        return np.where(np.isnan(value), bits.dtype.type(NAN_BITS[name]), bits)
+    return bits
+
+
+def flush(bits: Array, name: str) -> Array:
+    """Subnormal numbers as zeros of their sign."""
+    kind = bits.dtype.type
+    return np.where((bits & kind(_EXPONENT[name])) == 0, bits & kind(_SIGN[name]), bits)
+
+
+def saturate(value: Array) -> Array:
+    """Values clamped to [0, 1]; NaN becomes 0."""
+    zero, one = value.dtype.type(0), value.dtype.type(1)
+    clamped: Array = np.where(value > zero, np.minimum(value, one), zero)
+    return clamped
+
+
+def sum_odd(a: Doubles, b: Doubles) -> Doubles:
+    """`a + b` rounded to odd."""
+    total = a + b
+    part = total - a
+    error = (a - (total - part)) + (b - part)
+    bits = total.view(np.int64)
+    lost = (error != 0) & np.isfinite(total) & ((bits & 1) == 0)
+    if not lost.any():
+        return total
+    toward = np.where((error > 0) == (total > 0), np.int64(1), np.int64(-1))
+    return np.where(lost, bits + toward, bits).view(np.float64)
+
+
+def fma_f64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
+    """The fused multiply-add of float64, rounded to nearest."""
+    product = a * b
+    high_a, low_a = _split(a)
+    high_b, low_b = _split(b)
+    low = ((high_a * high_b - product) + high_a * low_b + low_a * high_b) + low_a * low_b
+    upper, rest = _two_sum(c, low)
+    total, error = _two_sum(product, upper)
+    value = total + sum_odd(rest, error)
+    # The splitting is exact only well inside the range of exponents.
+    size = np.abs(product)
+    unsafe = ~(
+        (size < 1e290) & (size > 1e-270) & (np.maximum(np.abs(a), np.abs(b)) < 1e290) & (np.abs(c) < 1e290)
+    )
+    unsafe |= (np.abs(value) < 1e-270) & (value != 0)
+    unsafe &= ~((product == 0) & ((a == 0) | (b == 0)))
+    plain = product + c
+    value = np.where((a == 0) | (b == 0), plain, value)
+    for at in np.flatnonzero(unsafe):
+        value.flat[at] = _fma_exact(float(a.flat[at]), float(b.flat[at]), float(c.flat[at]))
+    return value
+
+
+def _split(value: Doubles) -> tuple[Doubles, Doubles]:
+    scaled = value * 134217729.0
+    high = scaled - (scaled - value)
+    return high, value - high
+
+
+def _two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _fma_exact(a: float, b: float, c: float) -> float:
+    if isfinite(a) and isfinite(b) and not isfinite(c):
+        return c  # whatever the product would overflow to
+    if not (isfinite(a) and isfinite(b) and isfinite(c)):
+        return float(np.float64(a) * np.float64(b) + np.float64(c))
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact == 0:
+        return float(np.float64(a) * np.float64(b) + np.float64(c)) if c == 0 else 0.0
+    try:
+        return exact.numerator / exact.denominator
+    except OverflowError:
+        return float("inf") if exact > 0 else float("-inf")
+
+
+def fma_f32(a: Array, b: Array, c: Array) -> Array:
+    """The fused multiply-add of float32, rounded to nearest: float32 arrays in and out."""
+    product = a.astype(np.float64) * b
+    total = product + c
+    near = np.abs(total)
+    # Rounding twice goes wrong only from exactly between two float32, or among subnormals.
+    middle = (total.view(np.uint64) & np.uint64(0x1FFFFFFF)) == np.uint64(0x10000000)
+    if (middle | (near < 1.5e-38)).any():
+        total = sum_odd(product, c.astype(np.float64))
+    return total.astype(np.float32)
+
+
+def each_exactly(function: Callable[..., object], *values: Array) -> Array:
+    """`function` on Python numbers, element by element, for what NumPy can't do exactly."""
+    made: Array = np.frompyfunc(function, len(values), 1)(*values)
+    return made

@@ -1,0 +1,1 @@
+"""From PTX text to a syntax tree."""

@@ -1,0 +1,380 @@
+"""The part of the parser that reads tokens, operands, registers and variables with their initialisers."""
+
+import struct
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+from weft.emulator.errors import PtxError
+from weft.emulator.reading.lexer import Token, tokens
+from weft.emulator.reading.syntax import (
+    Address,
+    Entity,
+    Float,
+    Integer,
+    Name,
+    Negated,
+    Operand,
+    Pair,
+    Place,
+    Register,
+    Scope,
+    Sink,
+    SymbolValue,
+    Variable,
+    Vector,
+)
+from weft.emulator.reading.types import TYPES, Type
+from weft.errors import shown
+
+_T = TypeVar("_T")
+_MAX_VARIABLE = 1 << 30
+_INTEGER_BITS = 64
+_MOST_DIGITS = 70
+_OPAQUE = {".texref", ".samplerref", ".surfref"}
+
+
+class DeclarationReader:
+    """A recursive-descent reader; `scope` is the module's."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = tokens(text)
+        self.next = 0
+        self.scope = Scope()
+
+    # Tokens
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.next]
+
+    @property
+    def place(self) -> Place:
+        return self.place_of(self.token)
+
+    @staticmethod
+    def place_of(token: Token) -> Place:
+        return Place(token.line, token.column)
+
+    def take(self) -> Token:
+        token = self.token
+        if token.kind != "end":
+            self.next += 1
+        return token
+
+    def accept(self, text: str) -> bool:
+        found = self.token.text == text and self.token.kind != "string"
+        self.next += found
+        return found
+
+    def expect(self, text: str) -> None:
+        if not self.accept(text):
+            self.fail(f"'{text}'")
+
+    def kind(self, kind: str, wanted: str) -> Token:
+        if self.token.kind != kind:
+            self.fail(wanted)
+        return self.take()
+
+    def listed(self, item: Callable[[], _T]) -> list[_T]:
+        items = [item()]
+        while self.accept(","):
+            items.append(item())
+        return items
+
+    def skip_statement(self) -> None:
+        while not self.accept(";"):
+            if self.take().kind == "end":
+                self.fail("';'")
+
+    def refuse(self, message: str) -> NoReturn:
+        """Says what is wrong with the token that comes next."""
+        raise PtxError(message, self.token.line, self.token.column)
+
+    def fail(self, wanted: str) -> NoReturn:
+        token = self.token
+        got = f"'{token.text}'" if token.text else "the end of the text"
+        raise PtxError(f"expected {wanted}, got {got}", token.line, token.column)
+
+    def declare(self, scope: Scope, name: str, entity: Entity, place: Place) -> None:
+        if name in scope.names:
+            raise PtxError(f"'{name}' is declared twice", *place)
+        scope.names[name] = entity
+
+    # Numbers and operands
+
+    def integer(self, wanted: str) -> int:
+        sign = -1 if self.accept("-") else 1
+        return sign * self._constant(wanted)
+
+    def _constant(self, wanted: str) -> int:
+        """The value of an integer, which has no more than 64 bits."""
+        token = self.kind("integer", wanted)
+        value = _integer(token.text)
+        if value is None or value >> _INTEGER_BITS:
+            what = f"a constant has at most {_INTEGER_BITS} bits, got {shown(token.text)}"
+            raise PtxError(what, token.line, token.column)
+        return value
+
+    def number(self, wanted: str) -> Integer | Float:
+        place = self.place
+        negative = flip = False
+        while self.token.text in ("-", "+", "~"):
+            text = self.take().text
+            negative ^= text == "-"
+            flip |= text == "~"
+        if self.token.kind == "integer":
+            value = self._constant("a number")
+            value = ~value if flip else value
+            return Integer(-value if negative else value, place)
+        text = self.kind("float", wanted).text
+        if text[:2] in ("0f", "0F"):
+            return Float(int(text[2:], 16) ^ negative << 31, True, place)
+        if text[:2] in ("0d", "0D"):
+            return Float(int(text[2:], 16) ^ negative << 63, False, place)
+        (bits,) = struct.unpack("<Q", struct.pack("<d", -float(text) if negative else float(text)))
+        return Float(bits, False, place)
+
+    def simple_operand(self) -> Operand:
+        token, place = self.token, self.place
+        if token.text == "[":
+            return self._address()
+        if token.text == "{":
+            return self._vector()
+        if self.accept("!"):
+            name = self.kind("name", "a predicate")
+            return Negated(Name(name.text, self.place_of(name)), place)
+        first = self._item()
+        if self.accept("|"):
+            return Pair(first, self._item(), place)
+        if self.token.text in ("+", "-") and isinstance(first, Name):
+            return Address(first, self._offset(), (), place)
+        return first
+
+    def _vector(self) -> Vector:
+        place = self.place
+        self.expect("{")
+        items: list[Operand] = []
+        while not self.accept("}"):
+            items.append(self._item())
+            if self.token.text != "}":
+                self.expect(",")
+        return Vector(tuple(items), place)
+
+    def _item(self) -> Operand:
+        token, place = self.token, self.place
+        if token.text == "_":
+            self.take()
+            return Sink(place)
+        if token.kind == "name":
+            self.take()
+            return Name(token.text, place)
+        return self.number("an operand")
+
+    def _address(self) -> Address:
+        place = self.place
+        self.expect("[")
+        token, base = self.token, self._item()
+        if not isinstance(base, Name | Integer):
+            raise PtxError(f"'{token.text}' is no address", *self.place_of(token))
+        offset = self._offset() if self.token.text in ("+", "-") else 0
+        more: list[Operand] = []
+        while self.accept(","):
+            more.append(self._vector() if self.token.text == "{" else self._item())
+        self.expect("]")
+        return Address(base, offset, tuple(more), place)
+
+    def _offset(self) -> int:
+        offset = 0
+        while self.token.text in ("+", "-"):
+            sign = -1 if self.take().text == "-" else 1
+            offset += sign * self.integer("an offset")
+        return offset
+
+    # Registers and variables
+
+    def type(self) -> Type:
+        token = self.kind("directive", "a type")
+        if token.text in _OPAQUE:
+            return TYPES["b64"]
+        if token.text[1:] not in TYPES:
+            self.next -= 1
+            self.fail("a type")
+        return TYPES[token.text[1:]]
+
+    def vector_width(self) -> int:
+        return int(self.take().text[2:]) if self.token.text in (".v2", ".v4", ".v8") else 1
+
+    def register_declaration(self, scope: Scope) -> list[Variable | Register]:
+        """`.reg .b32 %r<5>, %x`; returns those that are declared one by one."""
+        self.expect(".reg")
+        width = self.vector_width()
+        kind = self.type()
+        single: list[Variable | Register] = []
+        while True:
+            name = self.kind("name", "a register")
+            if self.accept("<"):
+                count = self.integer("a number of registers")
+                self.expect(">")
+                if width != 1 or name.text in scope.ranges:
+                    raise PtxError(f"can't declare the range '{name.text}'", *self.place_of(name))
+                scope.ranges[name.text] = (count, kind)
+            else:
+                parts = [f"{name.text}.{c}" for c in "xyzw"[:width]] if width > 1 else [name.text]
+                made = tuple(self.register(scope, part, kind, self.place_of(name)) for part in parts)
+                single += made
+                if width > 1:
+                    self.declare(scope, name.text, made, self.place_of(name))
+            if self.token.text != "," or self.tokens[self.next + 1].kind != "name":
+                return single
+            self.take()
+
+    def register(self, scope: Scope, name: str, kind: Type, place: Place) -> Register:
+        register = Register(name, kind, len(scope.registers))
+        scope.registers.append(register)
+        self.declare(scope, name, register, place)
+        return register
+
+    def state_space(self) -> str:
+        return self.kind("directive", "a state space").text[1:].partition("::")[0]
+
+    def variables(self, scope: Scope, external: bool) -> list[Variable]:
+        """A statement that declares variables, with its `;`."""
+        made = self.variable_list(scope, self.state_space(), external=external)
+        self.expect(";")
+        return made
+
+    def variable_list(
+        self, scope: Scope, space: str, external: bool = False, single: bool = False
+    ) -> list[Variable]:
+        align, kind, width = 0, None, 1
+        while self.token.kind == "directive":
+            text = self.token.text
+            if text == ".align":
+                self.take()
+                align = self.integer("an alignment")
+                if align < 1 or align & (align - 1) or align > 4096:
+                    self.next -= 1
+                    self.fail("a power of two")
+            elif text in (".v2", ".v4", ".v8"):
+                width = self.vector_width()
+            elif text in (".ptr", ".global", ".shared", ".const", ".local", ".noalias"):
+                self.take()
+                # The alignment that follows `.ptr` is that of what is pointed to.
+                if self.token.text == ".align":
+                    self.take()
+                    self.integer("an alignment")
+            elif text == ".attribute":
+                self._skip_parentheses()
+            else:
+                kind = self.type()
+        if kind is None or kind.bits < 8:
+            self.fail("a type")
+        made = [self._variable(scope, space, kind, width, align, external)]
+        while not single and self.accept(","):
+            made.append(self._variable(scope, space, kind, width, align, external))
+        return made
+
+    def _skip_parentheses(self) -> None:
+        self.take()
+        self.expect("(")
+        while not self.accept(")"):
+            if self.take().kind == "end":
+                self.fail("')'")
+
+    def _variable(
+        self, scope: Scope, space: str, kind: Type, width: int, align: int, external: bool
+    ) -> Variable:
+        name = self.kind("name", "a variable's name")
+        place = self.place_of(name)
+        element = kind.bytes * width
+        counts: list[int] = []
+        while self.accept("["):
+            counts.append(0 if self.token.text == "]" else self.integer("a number of elements"))
+            self.expect("]")
+        size = element
+        for count in counts:
+            size *= count
+        variable = Variable(name.text, space, kind, size, align or element, place)
+        if self.accept("="):
+            written = self._initialiser(variable, kind.bytes, 0, 0)
+            if not size and counts:
+                variable.size = -(-written // element) * element
+            elif written > size:
+                raise PtxError(f"'{name.text}' has {size} bytes, its initialiser {written}", *place)
+        if not 0 <= variable.size <= _MAX_VARIABLE:
+            raise PtxError(f"'{name.text}' has {variable.size} bytes", *place)
+        variable.external = external and variable.size == 0
+        if external and name.text in scope.names:
+            return variable
+        self.declare(scope, name.text, variable, place)
+        return variable
+
+    def _initialiser(self, variable: Variable, element: int, at: int, depth: int) -> int:
+        """Reads values for the bytes from `at`; returns where they end."""
+        if not self.accept("{"):
+            return self._initial_value(variable, element, at)
+        if depth > 16:
+            self.fail("fewer nested initialisers")
+        while not self.accept("}"):
+            at = self._initialiser(variable, element, at, depth + 1)
+            if self.token.text != "}":
+                self.expect(",")
+        return at
+
+    def _initial_value(self, variable: Variable, element: int, at: int) -> int:
+        place = self.place
+        if self.token.kind == "name":
+            variable.init.append((at, self._symbol(element, 0, place)))
+            return at + element
+        value = self.number("a value")
+        if isinstance(value, Integer) and self.accept("("):
+            # `0xFF00(name)`: the byte of an address that the mask covers.
+            mask = value.value
+            shift = (mask & -mask).bit_length() - 1
+            if mask <= 0 or mask != 0xFF << shift or shift % 8 or shift > 56:
+                raise PtxError(f"0x{mask:x} is no mask of one byte", *place)
+            variable.init.append((at, self._symbol(element, shift // 8, place)))
+            self.expect(")")
+            return at + element
+        bits = value.value if isinstance(value, Integer) else _float_bits(value, element)
+        mask = (1 << 8 * element) - 1
+        variable.init.append((at, (bits & mask).to_bytes(element, "little")))
+        return at + element
+
+    def _symbol(self, size: int, skip: int, place: Place) -> SymbolValue:
+        """`name`, `name + 4`, `generic(name)` or `generic(name) + 4`."""
+        generic = self.token.text == "generic" and self.tokens[self.next + 1].text == "("
+        if generic:
+            self.take()
+            self.expect("(")
+        name = self.kind("name", "a symbol").text
+        offset = self._offset()
+        if generic:
+            self.expect(")")
+            offset += self._offset()
+        return SymbolValue(name, offset, generic, size, place, skip)
+
+
+def _integer(text: str) -> int | None:
+    """The value; None for one with more digits than a constant can have."""
+    text = text.rstrip("U")
+    if len(text) > _MOST_DIGITS:
+        return None
+    if text[:2].lower() in ("0x", "0b"):
+        return int(text, 0)
+    octal = len(text) > 1 and text[0] == "0" and not set(text) & set("89")
+    return int(text, 8 if octal else 10)
+
+
+def _float_bits(value: Float, size: int) -> int:
+    """The bits of a float constant in a variable of 4 or 8 bytes."""
+    if value.single == (size == 4):
+        return value.bits
+    if value.single:
+        (single,) = struct.unpack("<f", struct.pack("<I", value.bits))
+        return int.from_bytes(struct.pack("<d", single), "little")
+    (double,) = struct.unpack("<d", struct.pack("<Q", value.bits))
+    try:
+        return int.from_bytes(struct.pack("<f", double), "little")
+    except OverflowError:
+        return 0xFF800000 if double < 0 else 0x7F800000

@@ -1,0 +1,58 @@
+"""Splits PTX text into tokens."""
+
+import re
+from typing import NamedTuple
+
+from weft.emulator.errors import PtxError
+from weft.isa.text.identifiers import NAME
+
+# An opcode or a special register is one token with its modifiers (`ld.global.L1::no_allocate.v4.b32`,
+# `%tid.x`).
+_TOKEN = re.compile(
+    rf"""
+      (?P<newline>\n)
+    | (?P<blank>[^\S\n]+|//[^\n]*)
+    | (?P<comment>/\*(?:[^*]|\*(?!/))*\*/)
+    | (?P<float>0[fF][0-9a-fA-F]{{8}}(?!\w)|0[dD][0-9a-fA-F]{{16}}(?!\w)
+        |\d+\.\d*(?:[eE][-+]?\d+)?(?![\w.])|\d+[eE][-+]?\d+(?!\w))
+    | (?P<integer>(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?(?!\w))
+    | (?P<name>(?:{NAME})(?:\.\w+(?:::\w+)*)*)
+    | (?P<directive>\.[A-Za-z_]\w*(?:::\w+)*)
+    | (?P<string>"(?:[^"\\\n]|\\.)*")
+    | (?P<punctuation>[][(){{}}<>,;:|=!@+*_~-])
+    """,
+    re.VERBOSE | re.ASCII,
+)
+
+
+class Token(NamedTuple):
+    """`kind` is a group of the pattern above, or `end`."""
+
+    kind: str
+    text: str
+    line: int
+    column: int
+
+
+def tokens(text: str) -> list[Token]:
+    """All tokens of `text` and an `end` token after them. Raises PtxError at what isn't one."""
+    found: list[Token] = []
+    position, line, begin = 0, 1, 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            column = position - begin + 1
+            raise PtxError(f"unexpected {text[position]!r}", line, column)
+        kind = match.lastgroup
+        if kind == "newline":
+            line, begin = line + 1, match.end()
+        elif kind == "comment":
+            inside = match.group()
+            if "\n" in inside:
+                line += inside.count("\n")
+                begin = position + inside.rindex("\n") + 1
+        elif kind is not None and kind != "blank":
+            found.append(Token(kind, match.group(), line, position - begin + 1))
+        position = match.end()
+    found.append(Token("end", "", line, position - begin + 1))
+    return found

@@ -1,0 +1,229 @@
+"""The tree that the parser makes of a PTX module; names are resolved, in their scope, when decoding."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from weft.emulator.reading.types import Type
+
+
+class Place(NamedTuple):
+    """Where something stands in the text; both count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A virtual register; `index` is its slot in the register file of its function."""
+
+    name: str
+    type: Type
+    index: int
+
+
+@dataclass(eq=False, slots=True)
+class Variable:
+    """A variable in memory. `init` holds (byte offset, value) pairs; the launch sizes an `external` one."""
+
+    name: str
+    space: str
+    type: Type
+    size: int
+    align: int
+    place: Place
+    init: list[tuple[int, "bytes | SymbolValue"]] = field(default_factory=list)
+    external: bool = False
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolValue:
+    """An initialiser that is an address: of `name`, in its own space or generic, plus `offset`.
+
+    It takes `size` of the address's bytes, after the first `skip`.
+    """
+
+    name: str
+    offset: int
+    generic: bool
+    size: int
+    place: Place
+    skip: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Label:
+    """A label; `position` is the index of the instruction that follows."""
+
+    name: str
+    place: Place
+    position: int
+
+
+@dataclass(eq=False, slots=True)
+class Targets:
+    """A `.branchtargets` or `.calltargets` table."""
+
+    names: list["Name"]
+
+
+@dataclass(eq=False, slots=True)
+class Prototype:
+    """A `.callprototype`: needed to parse indirect calls."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A register, special register, variable, label or function."""
+
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    value: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Float:
+    """A float constant; single where it was written as 0f…, so that its bits are kept."""
+
+    bits: int
+    single: bool
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`[base + offset]`; further elements, as of tensor coordinates, are in `more`."""
+
+    base: "Name | Integer"
+    offset: int
+    more: tuple["Operand", ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    items: tuple["Operand", ...]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`%r|%p`: two results."""
+
+    first: "Operand"
+    second: "Operand"
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """`!%p`."""
+
+    name: Name
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """`_`: a result that nobody wants."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`(a, b)`: the arguments or results of a call."""
+
+    items: tuple["Operand", ...]
+    place: Place
+
+
+Operand = Name | Integer | Float | Address | Vector | Pair | Negated | Sink | Group
+
+
+class Scope:
+    """The names of a `{ }` block; those of the blocks around it are found through it.
+
+    `registers` is the register file of the function; a name from a range (`.reg .b32 %r<5>`) enters it when
+    it is first used.
+    """
+
+    def __init__(self, parent: "Scope | None" = None, registers: list[Register] | None = None) -> None:
+        self.parent = parent
+        self.registers: list[Register] = (
+            registers if registers is not None else parent.registers if parent else []
+        )
+        self.names: dict[str, Entity] = {}
+        self.ranges: dict[str, tuple[int, Type]] = {}
+
+    def find(self, name: str) -> "Entity | None":
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            if scope.ranges and (register := scope._from_range(name)):
+                return register
+            scope = scope.parent
+        return None
+
+    def _from_range(self, name: str) -> Register | None:
+        digits = len(name) - len(name.rstrip("0123456789"))
+        for count in range(1, min(digits, 9) + 1):
+            prefix, number = name[:-count], name[-count:]
+            size, kind = self.ranges.get(prefix, (0, None))
+            if kind is not None and int(number) < size and str(int(number)) == number:
+                register = Register(name, kind, len(self.registers))
+                self.registers.append(register)
+                self.names[name] = register
+                return register
+        return None
+
+
+@dataclass(eq=False, slots=True)
+class Instruction:
+    place: Place
+    opcode: str
+    operands: tuple[Operand, ...]
+    guard: Name | None
+    negated: bool
+    scope: Scope
+
+
+@dataclass(eq=False, slots=True)
+class Function:
+    """An entry or a `.func`; `body` is None for a declaration."""
+
+    name: str
+    is_entry: bool
+    place: Place
+    scope: Scope
+    returns: list[Variable | Register] = field(default_factory=list)
+    params: list[Variable | Register] = field(default_factory=list)
+    body: list[Instruction] | None = None
+    variables: list[Variable] = field(default_factory=list)
+    directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    address: int = 0
+    """Its number among the module's functions, as a pointer to it."""
+
+
+Entity = Register | tuple[Register, ...] | Variable | Label | Targets | Prototype | Function
+"""What a name can stand for."""
+
+
+@dataclass(eq=False, slots=True)
+class Tree:
+    """A whole module."""
+
+    version: tuple[int, int]
+    target: str
+    scope: Scope
+    functions: dict[str, Function]
+    variables: list[Variable]

@@ -1,0 +1,1 @@
+"""Runs the threads of a launch: waves of CTAs, groups of threads, barriers, deadlocks."""

@@ -1,0 +1,275 @@
+"""The barriers of the CTAs of a wave, numbered 0 to 15 in each, and `bar.warp.sync`."""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.errors import Fault
+from weft.emulator.reading.types import Array, Bools
+from weft.emulator.running.deadlock import Wait
+from weft.emulator.running.groups import Frame, Group
+from weft.emulator.running.lanes import Lanes
+
+if TYPE_CHECKING:
+    from weft.emulator.running.machine import Machine
+
+BARRIERS = 16
+
+
+@dataclass(eq=False)
+class Reduction:
+    """What `bar.red` leaves in register `result`: popc, and, or of the predicates `value` of all threads."""
+
+    operation: str
+    result: int
+    value: Bools
+
+    def of(self, votes: int, voters: int) -> tuple[int, type[np.generic]]:
+        if self.operation == "popc":
+            return votes, np.uint32
+        return int(votes == voters if self.operation == "and" else votes > 0), np.bool_
+
+
+@dataclass(eq=False)
+class Waiting:
+    """Threads that wait at a barrier, and where they go on."""
+
+    threads: Bools
+    frame: Frame
+    after: int
+    reduction: Reduction | None
+
+    def of(self, warps: Bools) -> "Waiting":
+        """The part that is of these warps."""
+        return replace(self, threads=self.threads & warps[:, None])
+
+
+@dataclass(eq=False)
+class Barrier:
+    """A barrier that threads have come to. `needed` is in warps; None: all that have not exited."""
+
+    needed: int | None
+    line: int
+    arrived: Bools
+    lines: npt.NDArray[np.intp]
+    """Where each of the threads was when it arrived."""
+    waiting: list[Waiting] = field(default_factory=list)
+
+    def came(self, live: Bools, more: Bools | None = None) -> Bools:
+        """The warps that count, or would if `more` came: all of their live threads have come. `live` is of
+        the CTA's warps.
+        """
+        arrived = self.arrived if more is None else self.arrived | more
+        whole: Bools = np.logical_and(arrived.any(axis=1), (arrived | ~live).all(axis=1))
+        return whole
+
+    def complete(self, live: Bools) -> bool:
+        came = self.came(live)
+        if self.needed is None:
+            return bool((came | ~live.any(axis=1)).all())
+        return int(np.count_nonzero(came)) >= self.needed
+
+    def admitted(self, more: Bools, live: Bools) -> Bools:
+        """Those of `more` that come to this phase: once it has its warps, the others come to the next."""
+        if self.needed is None:
+            return more
+        new = self.came(live, more) & ~self.came(live)
+        late = new & (np.cumsum(new) > self.needed - np.count_nonzero(self.came(live)))
+        mine: Bools = np.where(late[:, None], False, more)
+        return mine
+
+    def votes(self, rows: slice) -> tuple[int, int]:
+        """How many of the threads that wait with a predicate have a true one, and how many those are; `rows`
+        are the CTA's warps in the wave.
+        """
+        asked = [(p.threads, p.reduction.value[rows]) for p in self.waiting if p.reduction is not None]
+        yes = sum(int(np.count_nonzero(threads & value)) for threads, value in asked)
+        return yes, sum(int(np.count_nonzero(threads)) for threads, _ in asked)
+
+
+class Barriers:
+    """`pending` holds the barriers that are neither complete nor untouched, by CTA of the wave and number."""
+
+    def __init__(self, machine: "Machine") -> None:
+        self.machine = machine
+        self.pending: dict[tuple[int, int], Barrier] = {}
+
+    def arrive(
+        self,
+        group: "Group",
+        number: int,
+        needed: int | None,
+        after: int,
+        waits: bool = True,
+        reduction: Reduction | None = None,
+        aligned: bool = True,
+    ) -> int:
+        """All of `group` arrives; returns the block to go on with, or -1 while the group waits.
+
+        `aligned` says that whole warps must come together.
+        """
+        lanes, wave = group.lanes, self.machine.wave
+        line = self.machine.program.blocks[group.block].line
+        plain = needed is None and waits and reduction is None and not self.pending
+        if plain and lanes.active == np.count_nonzero(wave.live):
+            self._tell_all(lanes, line)
+            return after
+        threads = lanes.threads()
+        for cta in dict.fromkeys(wave.cta_of_row[lanes.row_numbers()].tolist()):
+            rows = wave.rows_of(cta)
+            rest = threads[rows]
+            while rest.any():
+                barrier = self._barrier(cta, number, needed, line)
+                mine = barrier.admitted(rest, wave.live[rows])
+                rest = rest & ~mine
+                if wave.watch is not None and aligned:
+                    self._tell_divergence(barrier, mine, rows, line)
+                barrier.arrived = barrier.arrived | mine
+                barrier.lines[mine] = line
+                if waits:
+                    barrier.waiting.append(Waiting(mine, group.frame, after, reduction))
+                elif wave.watch is not None:
+                    wave.watch.came(barrier, self._in_wave(mine, rows))
+                self._check(cta, number)
+        return -1 if waits else after
+
+    def _barrier(self, cta: int, number: int, needed: int | None, line: int) -> Barrier:
+        """The phase of a barrier that threads come to now. Fault where they count others than who came."""
+        wave = self.machine.wave
+        rows = wave.rows_of(cta)
+        barrier = self.pending.get((cta, number))
+        if barrier is None:
+            none = np.zeros_like(wave.live[rows])
+            barrier = self.pending[cta, number] = Barrier(needed, line, none, none.astype(np.intp))
+        elif barrier.needed != needed:
+            everyone = {len(wave.live[rows]), int(np.count_nonzero(wave.live[rows].any(axis=1)))}
+            here, there = (everyone if n is None else {n} for n in (needed, barrier.needed))
+            if not here & there:
+                counts = [f"{32 * max(n)} threads" for n in (here, there)]
+                what = f"barrier {number} is waited for by {counts[0]}, at line {barrier.line} by {counts[1]}"
+                raise Fault(what, line)
+        return barrier
+
+    def _tell_divergence(self, barrier: Barrier, mine: Bools, rows: slice, line: int) -> None:
+        """Threads come for which others of their warps have come from elsewhere, or again."""
+        elsewhere = barrier.arrived & (mine | (barrier.lines != line))
+        warps = mine.any(axis=1) & elsewhere.any(axis=1)
+        watch = self.machine.wave.watch
+        if watch is not None and warps.any():
+            watch.divergence("bar.sync", self._in_wave(mine & warps[:, None], rows), line)
+
+    def _tell_all(self, lanes: Lanes, line: int) -> None:
+        """Every live thread of the wave has come at once."""
+        watch, wave = self.machine.wave.watch, self.machine.wave
+        if watch is None:
+            return
+        for cta in np.unique(wave.cta_of_row[lanes.row_numbers()]).tolist():
+            rows = wave.rows_of(cta)
+            threads = self._in_wave(wave.live[rows], rows)
+            watch.barrier("bar.sync", threads, threads, line)
+
+    def recheck(self) -> None:
+        """Looks at all barriers again, after threads have exited."""
+        for cta, number in list(self.pending):
+            self._check(cta, number)
+
+    def _check(self, cta: int, number: int) -> None:
+        """Lets the threads go on that wait at a barrier, if it is complete."""
+        wave, barrier = self.machine.wave, self.pending[cta, number]
+        rows = wave.rows_of(cta)
+        if not barrier.complete(wave.live[rows]):
+            return
+        del self.pending[cta, number]
+        if barrier.needed is not None:
+            self._leave_over(cta, number, barrier)
+        if wave.watch is not None:
+            released = np.zeros_like(barrier.arrived)
+            for part in barrier.waiting:
+                released = released | part.threads
+            waited = self._in_wave(released, rows)
+            wave.watch.barrier("bar.sync", waited, waited, barrier.line)
+            wave.watch.passed(barrier, waited)
+        for part in barrier.waiting:
+            lanes = Lanes.of(wave, self._in_wave(part.threads, rows))
+            if part.reduction is not None:
+                value, kind = part.reduction.of(*barrier.votes(rows))
+                full: Array = np.full((lanes.warps, 32), value, kind)
+                lanes.write(part.reduction.result, full)
+            self.machine.put(Group(part.after, part.frame, lanes))
+
+    def _leave_over(self, cta: int, number: int, barrier: Barrier) -> None:
+        """Leaves warps of which only some threads have come to the next phase of a complete barrier."""
+        wave = self.machine.wave
+        rows = wave.rows_of(cta)
+        came = barrier.came(wave.live[rows])
+        late = barrier.arrived & ~came[:, None]
+        if not late.any():
+            return
+        after = self.pending[cta, number] = replace(barrier, arrived=late, lines=barrier.lines.copy())
+        after.waiting = [part.of(~came) for part in barrier.waiting if (part.threads & late).any()]
+        barrier.waiting = [part.of(came) for part in barrier.waiting if (part.threads & ~late).any()]
+        barrier.arrived = barrier.arrived & came[:, None]
+        waiting = np.logical_or.reduce([part.threads for part in after.waiting] or [np.zeros_like(late)])
+        if wave.watch is not None and (late & ~waiting).any():
+            wave.watch.came(after, self._in_wave(late & ~waiting, rows))
+
+    def _in_wave(self, threads: Bools, rows: slice) -> Bools:
+        full = np.zeros((self.machine.wave.warps, 32), np.bool_)
+        full[rows] = threads
+        return full
+
+    def release_warp_syncs(self) -> bool:
+        """Frees warps whose lanes wait at different `bar.warp.sync`s for one another; whether any is."""
+        machine, wave = self.machine, self.machine.wave
+        groups = [
+            g for g in machine.ready.values() if machine.program.blocks[g.block].waits == "bar.warp.sync"
+        ]
+        if len(groups) < 2:
+            return False
+        together = np.logical_or.reduce([g.lanes.threads() for g in groups])
+        needed = np.zeros_like(together)
+        for group in groups:
+            needed |= self._in_rows(
+                group, machine.members(group.lanes, machine.program.blocks[group.block].members)
+            )
+        free = ~(needed & wave.live & ~together).any(axis=1) & together.any(axis=1)
+        if not free.any():
+            return False
+        for key in [key for key, group in machine.ready.items() if group in groups]:
+            group = machine.ready.pop(key)
+            threads = group.lanes.threads()
+            end = machine.program.blocks[group.block].end
+            assert end is not None
+            going, staying = threads & free[:, None], threads & ~free[:, None]
+            if staying.any():
+                rest = Group(group.block, group.frame, Lanes.of(wave, staying))
+                machine.put(rest)
+                rest.stalled = True
+            if going.any():
+                machine.put(Group(end.targets[0], group.frame, Lanes.of(wave, going)))
+        return True
+
+    def _in_rows(self, group: Group, threads: Bools) -> Bools:
+        full = np.zeros((self.machine.wave.warps, 32), np.bool_)
+        full[group.lanes.row_numbers()] = threads
+        return full
+
+    def waited_for(self) -> bool:
+        """Whether a thread waits at a barrier; one to which threads only came is none's concern."""
+        return any(barrier.waiting for barrier in self.pending.values())
+
+    def describe(self) -> list[Wait]:
+        """The warps that wait at a barrier."""
+        waits: list[Wait] = []
+        for (cta, number), barrier in self.pending.items():
+            rows = self.machine.wave.rows_of(cta)
+            came = int(np.count_nonzero(barrier.arrived.any(axis=1)))
+            wanted = "all" if barrier.needed is None else barrier.needed
+            what = f"at barrier {number}, to which {came} of {wanted} warps have come"
+            for part in barrier.waiting:
+                lanes = Lanes.of(self.machine.wave, self._in_wave(part.threads, rows))
+                line = int(barrier.lines[part.threads][0])
+                waits += self.machine.describe(lanes, line, f"at line {line}", what)
+        return waits

@@ -1,0 +1,127 @@
+"""The barrier of each cluster, at which a thread arrives and waits in two steps."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.emulator.errors import Fault
+from weft.emulator.reading.types import Bools
+from weft.emulator.running.barriers import Waiting
+from weft.emulator.running.deadlock import Wait
+from weft.emulator.running.groups import Group
+from weft.emulator.running.lanes import Lanes
+
+if TYPE_CHECKING:
+    from weft.emulator.running.machine import Machine
+
+
+class Phase:
+    """What the threads of a cluster arrive at, and wait for the end of."""
+
+
+class ClusterBarriers:
+    """Those of a wave. A thread has `arrived` from its arrival to the end of the phase, and is `open` from
+    there to its wait; `waiting` holds who waits for a phase to end.
+    """
+
+    def __init__(self, machine: "Machine") -> None:
+        self.machine = machine
+        shape = machine.wave.live.shape
+        self.arrived: Bools = np.zeros(shape, np.bool_)
+        self.open: Bools = np.zeros(shape, np.bool_)
+        self._rows = machine.wave.launch.warps * machine.wave.launch.cluster_size
+        clusters = machine.wave.warps // self._rows
+        self._phases = [Phase() for _ in range(clusters)]
+        self._ended: dict[int, Phase] = {}
+        self.waiting: list[tuple[Waiting, int]] = []
+
+    def arrive(self, group: "Group", line: int, relaxed: bool) -> None:
+        """The threads of `group` arrive and go on."""
+        threads = group.lanes.threads()
+        twice = threads & (self.arrived | self.open)
+        if twice.any():
+            row, lane = divmod(int(twice.argmax()), 32)
+            thread = self.machine.wave.thread(row, lane)
+            raise Fault("barrier.cluster.arrive again before barrier.cluster.wait", line, thread)
+        self.arrived = self.arrived | threads
+        watch = self.machine.wave.watch
+        if watch is not None:
+            came = watch.came_relaxed if relaxed else watch.came
+            for cluster, mine in self._by_cluster(threads):
+                came(self._phases[cluster], mine)
+        self._check(line)
+
+    def wait(self, group: "Group", after: int, line: int) -> int:
+        """Returns the block to go on with, -1 where the threads of `group` have to wait."""
+        threads = group.lanes.threads()
+        ready = threads & self.open
+        self._pass(ready)
+        waiting = threads & ~ready
+        if not waiting.any():
+            return after
+        self.waiting.append((Waiting(waiting, group.frame, after, None), line))
+        if ready.any():
+            self.machine.put(Group(after, group.frame, Lanes.of(self.machine.wave, ready)))
+        return -1
+
+    def recheck(self) -> None:
+        """Looks at all clusters again, after threads have exited."""
+        self._check(0)
+
+    def _check(self, line: int) -> None:
+        """Ends the phase of each cluster of which all live threads have arrived."""
+        wave, rows = self.machine.wave, self._rows
+        clusters = (wave.warps // rows, rows * 32)
+        come = (self.arrived | ~wave.live).reshape(clusters).all(axis=1)
+        come &= self.arrived.reshape(clusters).any(axis=1)
+        if not come.any():
+            return
+        done = np.repeat(come, rows)[:, None] & self.arrived
+        self.arrived = self.arrived & ~done
+        self.open = (self.open | done) & wave.live
+        for cluster, mine in self._by_cluster(done):
+            self._ended[cluster], self._phases[cluster] = self._phases[cluster], Phase()
+            if wave.watch is not None:
+                wave.watch.barrier("barrier.cluster", np.zeros_like(mine), mine, line)
+        self._release()
+
+    def _by_cluster(self, threads: Bools) -> Iterator[tuple[int, Bools]]:
+        """The threads of each cluster that has any of them."""
+        number = np.arange(len(threads)) // self._rows
+        for cluster in np.unique(number[threads.any(axis=1)]).tolist():
+            yield cluster, threads & (number == cluster)[:, None]
+
+    def _pass(self, ready: Bools) -> None:
+        """Threads go on from a phase that has ended."""
+        self.open = self.open & ~ready
+        watch = self.machine.wave.watch
+        if watch is not None:
+            for cluster, mine in self._by_cluster(ready):
+                watch.passed(self._ended[cluster], mine)
+
+    def _release(self) -> None:
+        """Lets those go on that wait for a phase that has ended."""
+        waiting, self.waiting = self.waiting, []
+        for part, line in waiting:
+            ready = part.threads & self.open
+            self._pass(ready)
+            staying = part.threads & ~ready
+            if staying.any():
+                self.waiting.append((Waiting(staying, part.frame, part.after, None), line))
+            if ready.any():
+                lanes = Lanes.of(self.machine.wave, ready)
+                self.machine.put(Group(part.after, part.frame, lanes))
+
+    def describe(self) -> list[Wait]:
+        """The warps that wait, each with those of its cluster that have not arrived."""
+        machine, wave = self.machine, self.machine.wave
+        waits: list[Wait] = []
+        for part, line in self.waiting:
+            for cluster, mine in self._by_cluster(part.threads):
+                rows = slice(cluster * self._rows, (cluster + 1) * self._rows)
+                missing = int(np.count_nonzero(wave.live[rows] & ~(self.arrived | self.open)[rows]))
+                what = f"for threads of its cluster: {missing} of them have not arrived"
+                at = f"at line {line} (barrier.cluster.wait)"
+                waits += machine.describe(Lanes.of(wave, mine), line, at, what)
+        return waits

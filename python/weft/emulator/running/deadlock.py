@@ -1,0 +1,160 @@
+"""What warps wait for when none can go on, told so that it fits a screen: by cluster, likes together."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from weft.emulator.errors import Deadlock
+from weft.emulator.memory.mbarrier import BYTES, State
+
+Block = tuple[int, int, int]
+_MOST_LINES = 24
+_WARP = 32
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """An mbarrier that a warp waits for: its CTA by coordinates and rank in the cluster, and what it lacks.
+    `stage` names the stage of a ring that it guards, where it does.
+    """
+
+    block: Block
+    rank: int
+    offset: int
+    state: State
+    stage: "Stage | None" = None
+
+    def __str__(self) -> str:
+        return f"mbarrier at 0x{self.offset:x} of block {self.block}: {self.lacks()}"
+
+    def lacks(self) -> str:
+        """Its state."""
+        state = self.state
+        pending = f"{state.pending} of {state.expected} arrivals pending"
+        return f"phase parity {state.parity}, {pending}, transaction count {state.tx}"
+
+    def told(self, rank: int) -> str:
+        """Its name to a warp of this rank."""
+        return f"the mbarrier at 0x{self.offset:x}" + (f" of rank {self.rank}" if rank != self.rank else "")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a ring, whose barriers were made from `line` on; `full` or empty is what one waits for."""
+
+    line: int
+    number: int
+    full: bool
+
+    def verdict(self, state: State) -> str:
+        """What never happens to it."""
+        missing = f"{state.pending} of {state.expected} arrivals are missing"
+        if state.tx:
+            missing = f"{state.pending} of {state.expected} arrivals and {state.tx} bytes are missing"
+        what = "filled" if self.full else "released"
+        return f"stage {self.number} of the ring made at line {self.line} is never {what}: {missing}"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A warp that waits, `at` a line for `what`, or for mbarriers; `cluster` is its first CTA."""
+
+    cluster: Block
+    block: Block
+    rank: int
+    warp: int
+    lanes: int
+    at: str
+    what: str = ""
+    awaits: tuple[Awaited, ...] = ()
+    line: int = 0
+
+    def __str__(self) -> str:
+        names = [f"the mbarrier at 0x{b.offset:x} of block {b.block}" for b in self.awaits]
+        what = self.what or "for " + " and ".join(names)
+        return f"block {self.block} warp {self.warp} ({self.lanes} lanes) waits {self.at} {what}"
+
+    @property
+    def like(self) -> tuple[object, ...]:
+        """What it has in common with the warps that are told in one line with it."""
+        what = self.what or "for " + " and ".join(b.told(self.rank) for b in self.awaits)
+        return self.rank, self.lanes, self.at, what, tuple((b.lacks(), b.stage) for b in self.awaits)
+
+
+def stuck(waits: Sequence[Wait]) -> Deadlock:
+    """The error that tells of these warps."""
+    line = min((wait.line for wait in waits if wait.line), default=0)
+    return Deadlock(_lines_of(waits), report(waits), line)
+
+
+def _lines_of(waits: Sequence[Wait]) -> tuple[str, ...]:
+    """One line for every warp, and one for each mbarrier that any of them waits for."""
+    barriers = dict.fromkeys(barrier for wait in waits for barrier in wait.awaits)
+    return (*sorted(map(str, waits)), *map(str, barriers))
+
+
+def report(waits: Sequence[Wait]) -> list[str]:
+    """The lines of a message: what each cluster waits for, told once for all that wait for the same."""
+    clusters: dict[Block, list[Wait]] = {}
+    for wait in waits:
+        clusters.setdefault(wait.cluster, []).append(wait)
+    alone = all(wait.cluster == wait.block for wait in waits)
+    kinds: dict[tuple[str, ...], list[Block]] = {}
+    for first, members in clusters.items():
+        kinds.setdefault(tuple(_of_cluster(members, alone)), []).append(first)
+    lines: list[str] = []
+    for told, firsts in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
+        name = f"block {firsts[0]}" if alone else f"the cluster of block {firsts[0]}"
+        more = f" and {len(firsts) - 1} more like it, up to {firsts[-1]}" if len(firsts) > 1 else ""
+        lines += [f"{name}{more}:", *(f"  {line}" for line in told)]
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[:_MOST_LINES], f"and {len(lines) - _MOST_LINES} more lines: `waiting` has every warp"]
+    return lines
+
+
+def _of_cluster(waits: Sequence[Wait], alone: bool) -> Iterable[str]:
+    groups: dict[tuple[object, ...], list[Wait]] = {}
+    for wait in sorted(waits, key=lambda wait: (wait.rank, wait.line, wait.warp)):
+        groups.setdefault(wait.like, []).append(wait)
+    for like, members in groups.items():
+        rank, lanes, at, what, _ = like
+        warps = sorted({wait.warp for wait in members})
+        who = f"warp{'s' if len(warps) > 1 else ''} {_ranges(warps)}"
+        each = (
+            ""
+            if lanes == _WARP
+            else f" ({lanes} lane{'' if lanes == 1 else 's'}{' each' * (len(warps) > 1)})"
+        )
+        of = "" if alone else f"rank {rank}, "
+        yield f"{of}{who}{each} wait{'' if len(warps) > 1 else 's'} {at} {what}"
+        for barrier in members[0].awaits:
+            yield "  " + (barrier.stage.verdict(barrier.state) if barrier.stage else barrier.lacks())
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers in order, runs of them as first and last."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a} to {b}" if b > a + 1 else f"{a}, {b}" for a, b in runs)
+
+
+def stages(made: Sequence[tuple[int, int]]) -> dict[int, Stage]:
+    """The stages that barriers guard, by offset, where they were made in the order of Weft's rings: full and
+    empty of each stage in turn, all of full before all of empty in memory. `made` has offsets and lines.
+    """
+    found: dict[int, Stage] = {}
+    at = 0
+    while at + 3 < len(made):
+        (full, line), (empty, _) = made[at : at + 2]
+        count = max(empty - full, 0) // BYTES
+        ring = [full + BYTES * (number + part) for number in range(count) for part in (0, count)]
+        if count < 2 or [offset for offset, _ in made[at : at + len(ring)]] != ring:
+            at += 1
+            continue
+        for position, offset in enumerate(ring):
+            found[offset] = Stage(line, position // 2, full=position % 2 == 0)
+        at += len(ring)
+    return found

@@ -1,0 +1,58 @@
+"""Groups of threads that stand together, and the calls that they are in."""
+
+from dataclasses import dataclass
+
+from weft.emulator.decoding.decode import FunctionCode
+from weft.emulator.reading.types import Array
+from weft.emulator.running.lanes import Lanes
+
+Priority = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """An argument or result of a call: from register to register, or `size` bytes between local frames."""
+
+    source: int
+    target: int
+    size: int = 0
+
+
+@dataclass(eq=False)
+class CallSite:
+    """A call of `code` in block `block`, after which the caller goes on with block `after`."""
+
+    code: FunctionCode
+    block: int
+    after: int
+    arguments: list[Transfer]
+    results: list[Transfer]
+
+
+class Frame:
+    """A call in progress: where it came from, where its local frame begins, the ranks of its callers."""
+
+    def __init__(self, parent: "Frame | None", site: CallSite | None, code: FunctionCode, base: int) -> None:
+        self.parent, self.site, self.code, self.base = parent, site, code, base
+        self.path: Priority = ()
+        self.children: dict[CallSite, Frame] = {}
+        self.saved: dict[int, Array] = {}
+
+
+class Group:
+    """Threads at the beginning of the same block of the same call.
+
+    A `stalled` one waits for lanes of its warps or for an mbarrier of `awaits` (CTAs of the wave and
+    offsets), the latter at most until the wave's clock shows `until`; with `gave_up` it goes on without.
+    """
+
+    __slots__ = ("awaits", "block", "frame", "gave_up", "lanes", "since", "stalled", "until")
+
+    def __init__(self, block: int, frame: Frame, lanes: Lanes) -> None:
+        self.block, self.frame, self.lanes = block, frame, lanes
+        self.since = self.until = 0
+        self.stalled = self.gave_up = False
+        self.awaits: tuple[tuple[int, int], ...] = ()
+
+
+Key = tuple[int, Frame, int]

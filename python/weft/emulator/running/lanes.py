@@ -1,0 +1,113 @@
+"""The register file, and the view of it that one group of threads executes with.
+
+A register is an array `[warps, 32]` that is never changed once written: a write puts a new array in its slot.
+So registers may share arrays, a move costs nothing, and an instruction may keep its operands for as long as
+it likes.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.reading.types import Array, Bools
+
+if TYPE_CHECKING:
+    from weft.emulator.running.wave import Wave
+
+WARP = 32
+Rows = slice | npt.NDArray[np.intp]
+
+
+class Lanes:
+    """The threads that execute an instruction together.
+
+    `rows` are their warps among the wave's (None: all), `mask` the active lanes of those (None: all),
+    `active` how many threads that is. `whole` says that neither restricts anything, so that registers can be
+    used as they are.
+    """
+
+    __slots__ = ("active", "mask", "regs", "rows", "warps", "wave", "whole")
+
+    def __init__(self, wave: "Wave", rows: Rows | None, mask: Bools | None, warps: int) -> None:
+        self.wave = wave
+        self.regs = wave.regs
+        self.rows = rows
+        self.mask = mask
+        self.warps = warps
+        self.whole = rows is None and mask is None
+        self.active = warps * WARP if mask is None else int(np.count_nonzero(mask))
+
+    @classmethod
+    def of(cls, wave: "Wave", threads: Bools) -> "Lanes":
+        """The view of the threads that are set in `threads`, `[all warps, 32]`; at least one is."""
+        rows = np.flatnonzero(threads.any(axis=1))
+        count = len(rows)
+        chosen: Rows | None = rows
+        if count == len(threads):
+            chosen = None
+        else:
+            first, last = int(rows[0]), int(rows[-1])
+            if last - first + 1 == count:
+                chosen = slice(first, last + 1)
+            threads = threads[chosen]
+        return cls(wave, chosen, None if threads.all() else threads, count)
+
+    def narrowed(self, mask: Bools) -> "Lanes":
+        """The same warps with only the lanes of `mask`, which must be active already."""
+        return Lanes(self.wave, self.rows, mask, self.warps)
+
+    def read(self, slot: int) -> Array:
+        """`[warps, 32]`; the values of inactive lanes mean nothing."""
+        value = self.regs[slot]
+        return value if self.rows is None else value[self.rows]
+
+    def guarded(self, predicate: int, negated: bool) -> tuple[Bools, int]:
+        """The active lanes whose predicate holds, `[warps, 32]`, and how many they are."""
+        mask = self.read(predicate)
+        if negated:
+            mask = ~mask
+        if self.mask is not None:
+            mask = mask & self.mask
+        return mask, int(np.count_nonzero(mask))
+
+    def write(self, slot: int, value: Array) -> None:
+        """Gives the active lanes their value; `value` must not be changed afterwards."""
+        if self.whole:
+            self.regs[slot] = value
+        elif self.rows is None:
+            assert self.mask is not None
+            self.regs[slot] = np.where(self.mask, value, self.regs[slot])
+        else:
+            new = self.regs[slot].copy()
+            new[self.rows] = value if self.mask is None else np.where(self.mask, value, new[self.rows])
+            self.regs[slot] = new
+
+    def chosen(self, per_row: Array) -> Array:
+        """The rows of an array over all warps of the wave."""
+        return per_row if self.rows is None else per_row[self.rows]
+
+    def enabled(self) -> Bools:
+        """The active lanes, `[warps, 32]`."""
+        return np.ones((self.warps, WARP), np.bool_) if self.mask is None else self.mask
+
+    def threads(self) -> Bools:
+        """The active threads among all of the wave, `[all warps, 32]`."""
+        if self.rows is None:
+            return self.enabled()
+        full = np.zeros((self.wave.warps, WARP), np.bool_)
+        full[self.rows] = self.enabled()
+        return full
+
+    def singles(self) -> "Iterator[tuple[Lanes, tuple[int, int], int]]":
+        """Each active thread on its own: its lanes, its place in `[warps, 32]` and the CTA of the wave."""
+        rows = self.row_numbers()
+        for row, lane in np.argwhere(self.enabled()).tolist():
+            single = np.zeros((self.warps, WARP), np.bool_)
+            single[row, lane] = True
+            yield self.narrowed(single), (row, lane), int(self.wave.cta_of_row[rows[row]])
+
+    def row_numbers(self) -> npt.NDArray[np.intp]:
+        """The rows as indices into the wave."""
+        return np.arange(self.wave.warps) if self.rows is None else np.arange(self.wave.warps)[self.rows]

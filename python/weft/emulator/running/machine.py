@@ -1,0 +1,437 @@
+"""Runs a wave: every thread has its own place in the code, and those at the same place execute together.
+
+A group may hold threads of many warps and CTAs; it splits where its threads part and merges with whatever it
+meets at the same block of the same call. Of several groups the one at the lowest rank goes first (see
+`flow`), so that threads which parted meet again. Every QUANTUM instructions the group that waited longest
+gets a slice of its own, so that none starves: a thread that spins until another one acts always sees it act.
+"""
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+
+from weft.emulator.decoding.program import MAX_FRAME, Program
+from weft.emulator.errors import Fault, TimeLimit
+from weft.emulator.memory.mbarrier import TEST_TICKS
+from weft.emulator.reading.types import Bools
+from weft.emulator.running.barriers import Barriers
+from weft.emulator.running.cluster_barriers import ClusterBarriers
+from weft.emulator.running.deadlock import Awaited, Wait, stages, stuck
+from weft.emulator.running.groups import CallSite, Frame, Group, Key, Priority, Transfer
+from weft.emulator.running.lanes import Lanes
+from weft.emulator.running.wave import Wave
+
+QUANTUM = 2000
+_SLICE = 500
+_TURN = 20_000
+_DEPTH_LIMIT = 1000
+_PATIENCE = 5000
+_BLOCKING_WAIT = 50
+# What an instruction waits for that isn't lanes or an mbarrier.
+_AWAITED = {"tcgen05.alloc": "columns of tensor memory that are free"}
+
+
+class Totals:
+    """What a launch has executed so far, over all of its waves; `limit` is in warp instructions."""
+
+    def __init__(self, blocks: int, limit: int | None, seconds: float | None = None) -> None:
+        self.seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self.instructions = 0
+        self.limit = limit if limit is not None else 1 << 62
+        self.runs = [0] * blocks
+        self.bytes: dict[str, int] = {}
+
+    def check_time(self, line: int) -> None:
+        """Raises TimeLimit when the launch has taken longer than it may."""
+        if self._end is not None and time.monotonic() > self._end:
+            raise TimeLimit(f"reached the time limit of {self.seconds:.4g} s", line)
+
+
+class Machine:
+    """The scheduler of one wave; `run` may be called again until it returns True."""
+
+    def __init__(self, wave: Wave, program: Program, totals: Totals, seed: int | None) -> None:
+        self.wave, self.program, self.totals = wave, program, totals
+        self.ready: dict[Key, Group] = {}
+        self.barriers = Barriers(self)
+        self.clusters = ClusterBarriers(self)
+        self.random = wave.random = None if seed is None else random.Random(seed)
+        self._impatience = 0
+        self.running: Lanes | None = None
+        """Who has run last: whom a fault is laid to that names no thread."""
+        self._last_change: tuple[int, ...] = ()
+        self._lowest: Priority = ()
+        self._hold = 0
+        self._rotated = 0
+        wave.memory.reserve_local(program.entry.frame_size)
+        root = Frame(None, None, program.entry, 0)
+        for threads in wave.parts(split=seed is not None):
+            self.put(Group(program.entry.entry_block, root, Lanes.of(wave, threads)))
+
+    # The loop
+
+    def run(self) -> bool:
+        """Runs until every thread has exited (True), or for a turn in which it polled memory (False).
+
+        In the second case what it waits for may be another wave's to do.
+        """
+        wave, blocks, totals, ready = self.wave, self.program.blocks, self.totals, self.ready
+        watch = wave.watch
+        stop, polls = wave.ticks + _TURN, wave.polls
+        group = self._pick()
+        while group is not None:
+            block, lanes = blocks[group.block], group.lanes
+            self.running = lanes
+            for step in block.steps:
+                step(lanes)
+            totals.runs[group.block] += lanes.warps
+            totals.instructions += len(block.opcodes) * lanes.warps
+            wave.ticks += len(block.opcodes) + 1
+            if watch is not None:
+                watch.executed(group.block, lanes.row_numbers(), wave.ticks)
+            if totals.instructions > totals.limit:
+                raise Fault(f"reached the instruction limit of {totals.limit}", block.line)
+            if totals.seconds is not None:
+                totals.check_time(block.line)
+            assert block.end is not None
+            after = block.end.run(self, group)
+            if after < 0:
+                group = self._pick()
+            else:
+                group.block = after
+                if ready:
+                    group = self._choose(group)
+            if wave.ticks > stop and group is not None:
+                if wave.delayed:
+                    wave.deliver()
+                if wave.polls != polls:
+                    self.put(group)
+                    return False
+                stop += _TURN
+        if ready or self.barriers.waited_for() or self.clusters.waiting:
+            self._tell_lacking()
+            raise stuck(self.waiting())
+        while wave.delayed:
+            wave.deliver()
+        if watch is not None:
+            watch.done()
+        return True
+
+    def _key(self, group: Group) -> Key:
+        row = -1 if self.random is None else int(group.lanes.row_numbers()[0])
+        return group.block, group.frame, row
+
+    def _priority(self, group: Group) -> Priority:
+        return (*group.frame.path, self.program.blocks[group.block].rank)
+
+    def put(self, group: Group) -> None:
+        """Makes a group ready, together with those that stand at the same place."""
+        key = self._key(group)
+        other = self.ready.get(key)
+        if other is not None:
+            group = self._merged(group, other)
+        group.since = self.wave.ticks
+        self.ready[key] = group
+        priority = self._priority(group)
+        if not self._lowest or priority < self._lowest:
+            self._lowest = priority
+
+    def _merged(self, group: Group, other: Group) -> Group:
+        return Group(
+            group.block, group.frame, Lanes.of(self.wave, group.lanes.threads() | other.lanes.threads())
+        )
+
+    def _choose(self, group: Group) -> Group | None:
+        """Who runs after `group` has reached its next block: it or another one."""
+        other = self.ready.pop(self._key(group), None)
+        if other is not None:
+            group = self._merged(group, other)
+            self._refresh()
+        ticks = self.wave.ticks
+        if self._hold > ticks:
+            return group
+        if self.random is not None or ticks - self._rotated > QUANTUM:
+            self.put(group)
+            return self._pick()
+        if self._lowest and self._lowest < self._priority(group):
+            self.put(group)
+            return self._pick()
+        return group
+
+    def _pick(self) -> Group | None:
+        """Takes the group to run next; None when none can."""
+        if self.wave.delayed and self.random is not None and self.random.random() < 0.25:
+            self.wave.deliver()
+        ticks = self.wave.ticks
+        able = [(key, group) for key, group in self.ready.items() if not self._held(group, ticks)]
+        while not able:
+            if not self._unstall():
+                return None
+            able = [(key, group) for key, group in self.ready.items() if not group.stalled]
+        if self.random is not None:
+            row = self.random.choice(able)[0][2]
+            here = [key for key, _ in able if key[2] == row]
+            # Mostly the lowest rank, so that lanes meet again; now and then any, so that none starves.
+            lowest = min(here, key=lambda k: self._priority(self.ready[k]))
+            key = lowest if self.random.random() < 0.75 else self.random.choice(here)
+            self._hold = ticks + self.random.randrange(1, 50)
+        elif ticks - self._rotated > QUANTUM:
+            key = min(able, key=lambda item: item[1].since)[0]
+            self._rotated, self._hold = ticks, ticks + _SLICE
+        else:
+            key = min(able, key=lambda item: self._priority(item[1]))[0]
+        group = self.ready.pop(key)
+        self._refresh()
+        return group
+
+    def _held(self, group: Group, ticks: int) -> bool:
+        """Whether a group can't go on yet; it gives up what it has waited for too long."""
+        if group.stalled and group.until and ticks > group.until:
+            group.stalled, group.gave_up = False, True
+        return group.stalled
+
+    def _unstall(self) -> bool:
+        """Does what is left to do when no group can go on; False when nothing is."""
+        if self.barriers.release_warp_syncs():
+            return True
+        if self.wave.delayed:
+            self.wave.deliver()
+            return True
+        waiting = [group for group in self.ready.values() if group.until]
+        change = (self.wave.mbarriers.phases, self.wave.polls, int(np.count_nonzero(self.wave.live)))
+        if change != self._last_change:
+            self._last_change, self._impatience = change, 0
+        # What polls in a loop is let try again, but not for ever when nothing changes.
+        blocking = any(g.until - g.since > TEST_TICKS for g in waiting)
+        self._impatience += _BLOCKING_WAIT if blocking else 1
+        if not waiting or self._impatience > _PATIENCE:
+            return False
+        for group in waiting:
+            group.stalled, group.gave_up = False, True
+        return True
+
+    def stall(self, group: Group, awaits: tuple[tuple[int, int], ...], ticks: int) -> int:
+        """Leaves `group` at its block until a phase of one of these mbarriers completes, or `ticks` pass."""
+        if self._key(group) in self.ready:
+            self.put(group)  # beside lanes of its own warps, from which it came apart: all ask again
+            return -1
+        self.hold(group)
+        group.awaits, group.until = awaits, group.since + ticks
+        for cta, offset in awaits:
+            self.wave.mbarriers.wait(group, cta, offset)
+        return -1
+
+    def hold(self, group: Group) -> None:
+        """Leaves `group` at its block until someone takes its mark off."""
+        group.stalled, group.since = True, self.wave.ticks
+        self.ready[self._key(group)] = group
+
+    def _refresh(self) -> None:
+        able = [self._priority(group) for group in self.ready.values() if not group.stalled]
+        self._lowest = min(able, default=())
+
+    # What the ends of blocks do
+
+    def part(self, group: Group, mask: Bools, after: int) -> None:
+        """Keeps the lanes of `mask` in `group` and sends its other lanes to block `after`."""
+        lanes = group.lanes
+        staying = np.zeros((self.wave.warps, 32), np.bool_)
+        staying[slice(None) if lanes.rows is None else lanes.rows] = mask
+        leaving = lanes.threads() & ~staying
+        group.lanes = Lanes.of(self.wave, staying)
+        self.put(Group(after, group.frame, Lanes.of(self.wave, leaving)))
+
+    def gather(self, group: Group, members: int | None) -> bool:
+        """Whether the lanes that a collective instruction needs are together.
+
+        `members` is the slot of the member mask (None: all lanes that haven't exited). Warps that lack a lane
+        are taken out of the group and wait at its block; False when no warp is left.
+        """
+        lanes = group.lanes
+        lacking = (self.members(lanes, members) & ~lanes.enabled()).any(axis=1)
+        if not lacking.any():
+            return True
+        return self._hold_back(group, lanes.row_numbers()[lacking])
+
+    def join(self, group: Group) -> None:
+        """Takes those into a group that wait at its block: taking turns at random, warps don't merge."""
+        for key, other in list(self.ready.items()):
+            if other.block == group.block and other.frame is group.frame and other.stalled:
+                group.lanes = self._merged(group, self.ready.pop(key)).lanes
+
+    def gather_warpgroups(self, group: Group) -> bool:
+        """Whether all four warps are there of each warpgroup that has any; those of others wait."""
+        wave = self.wave
+        if group.lanes.rows is None and wave.launch.warps % 4 == 0:
+            return True  # every warp of whole warpgroups
+        rows = group.lanes.row_numbers()
+        here = np.zeros(wave.warps, np.bool_)
+        here[rows] = True
+        first = rows - wave.warp_of_row[rows] % 4
+        missing = np.zeros(len(rows), np.bool_)
+        for at in range(4):
+            mate = np.minimum(first + at, wave.warps - 1)
+            there = (first + at < wave.warps) & here[mate] & (wave.cta_of_row[mate] == wave.cta_of_row[rows])
+            missing |= ~there
+        return not missing.any() or self._hold_back(group, rows[missing])
+
+    def _hold_back(self, group: Group, rows: "np.ndarray[Any, np.dtype[np.intp]]") -> bool:
+        """Takes the warps `rows` out of a group, to wait at its block; False when no warp is left."""
+        lanes = group.lanes
+        waiting = Group(group.block, group.frame, lanes)
+        complete = len(rows) < lanes.warps
+        if complete:
+            threads = lanes.threads()
+            staying = threads.copy()
+            staying[rows] = False
+            group.lanes = Lanes.of(self.wave, staying)
+            waiting.lanes = Lanes.of(self.wave, threads & ~staying)
+        other = self.ready.get(self._key(waiting))
+        if other is None:
+            self.hold(waiting)
+        elif (waiting.lanes.threads().any(axis=1) & other.lanes.threads().any(axis=1)).any():
+            self.put(waiting)  # with lanes of its own warps it may lack none: all look again
+        else:
+            self.hold(self._merged(waiting, other))
+        return complete
+
+    def members(self, lanes: Lanes, slot: int | None) -> Bools:
+        """The live lanes that some active lane of the same warp names in a member mask, `[warps, 32]`."""
+        live = lanes.chosen(self.wave.live)
+        if slot is None:
+            return live
+        named = np.where(lanes.enabled(), lanes.read(slot), np.uint32(0))
+        union = np.bitwise_or.reduce(named, axis=1, keepdims=True)
+        return live & ((union >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(np.bool_)
+
+    def exit(self, group: Group) -> int:
+        """Ends the group's threads; what waited for them alone goes on."""
+        wave = self.wave
+        threads = group.lanes.threads()
+        wave.live &= ~threads
+        if wave.watch is not None:
+            wave.watch.exited(threads, self.program.blocks[group.block].line)
+        for other in self.ready.values():
+            other.stalled = False
+        self._refresh()
+        if self.barriers.pending:
+            self.barriers.recheck()
+        if self.clusters.waiting:
+            self.clusters.recheck()
+        return -1
+
+    def call(self, group: Group, site: CallSite) -> int:
+        """Enters a function, whose frame follows the caller's. Returns its first block."""
+        frame = group.frame.children.get(site) or self._new_frame(group.frame, site)
+        lanes, code = group.lanes, site.code
+        values = [lanes.read(t.source) for t in site.arguments if not t.size]
+        if code.recursive:
+            threads = lanes.threads()
+            for slot in range(code.base, code.frame + 1):
+                old = frame.saved.get(slot, lanes.regs[slot])
+                frame.saved[slot] = np.where(threads, lanes.regs[slot], old)
+        for transfer, value in zip([t for t in site.arguments if not t.size], values, strict=True):
+            lanes.write(transfer.target, value)
+        self._copy_frames(lanes, site.arguments, group.frame.base, frame.base)
+        lanes.write(code.frame, np.full((lanes.warps, 32), frame.base, np.uint64))
+        group.frame = frame
+        return code.entry_block
+
+    def _new_frame(self, caller: Frame, site: CallSite) -> Frame:
+        base = caller.base + caller.code.frame_size
+        end = base + site.code.frame_size
+        if end > MAX_FRAME or len(caller.path) >= _DEPTH_LIMIT:
+            raise Fault("stack overflow", self.program.blocks[site.block].line)
+        frame = Frame(caller, site, site.code, base)
+        frame.path = (*caller.path, self.program.blocks[site.block].rank)
+        caller.children[site] = frame
+        self.wave.memory.reserve_local(end)
+        return frame
+
+    def leave(self, group: Group) -> int:
+        """Returns from a function; returns the block after the call."""
+        frame, lanes = group.frame, group.lanes
+        assert frame.parent is not None and frame.site is not None
+        moves = [t for t in frame.site.results if not t.size]
+        values = [lanes.read(t.source) for t in moves]
+        if frame.code.recursive:
+            for slot, value in frame.saved.items():
+                lanes.write(slot, lanes.chosen(value))
+        for transfer, value in zip(moves, values, strict=True):
+            lanes.write(transfer.target, value)
+        self._copy_frames(lanes, frame.site.results, frame.base, frame.parent.base)
+        group.frame = frame.parent
+        return frame.site.after
+
+    def _copy_frames(self, lanes: Lanes, transfers: list[Transfer], source: int, target: int) -> None:
+        memory = self.wave.memory
+        frames = memory.local.data.reshape(-1, memory.local_size)
+        threads = np.flatnonzero(lanes.threads())
+        for t in transfers:
+            if t.size:
+                begin = target + t.target
+                frames[threads, begin : begin + t.size] = frames[
+                    threads, source + t.source : source + t.source + t.size
+                ]
+
+    # Deadlock
+
+    def _tell_lacking(self) -> None:
+        """Tells of the groups that wait for lanes or warps that an `.aligned` instruction takes."""
+        for group in self.ready.values():
+            block, watch = self.program.blocks[group.block], self.wave.watch
+            if watch is not None and group.stalled and not group.awaits and block.whole:
+                watch.divergence(block.waits, group.lanes.threads(), block.line)
+
+    def waiting(self) -> list[Wait]:
+        """Every warp that waits, or goes round in a loop."""
+        waits: list[Wait] = []
+        for group in self.ready.values():
+            block = self.program.blocks[group.block]
+            if not group.stalled:
+                near = f"near line {block.line}"
+                waits += self.describe(group.lanes, block.line, near, "for memory that no one changes")
+                continue
+            what = _AWAITED.get(block.waits, "other lanes of its warp")
+            at, awaits = f"at line {block.line} ({block.waits})", self._awaited(group)
+            waits += self.describe(group.lanes, block.line, at, "" if awaits else f"for {what}", awaits)
+        return [*waits, *self.barriers.describe(), *self.clusters.describe()]
+
+    def _awaited(self, group: Group) -> dict[int, list[Awaited]]:
+        """The mbarriers that a group waits for, by the first CTA of their cluster."""
+        wave, found = self.wave, dict[int, list[Awaited]]()
+        for cta, offset in group.awaits:
+            made = [(at, line) for (owner, at), line in wave.mbarriers.alive.items() if owner == cta]
+            state, block = wave.mbarriers.state(cta, offset, 0), wave.cta(wave.rows_of(cta).start)
+            awaited = Awaited(block, wave.cluster_rank(cta), offset, state, stages(made).get(offset))
+            found.setdefault(wave.cluster_ctas(cta).start, []).append(awaited)
+        return found
+
+    def describe(
+        self, lanes: Lanes, line: int, at: str, what: str, awaits: dict[int, list[Awaited]] | None = None
+    ) -> list[Wait]:
+        """One for each warp of `lanes`; of `awaits` those mbarriers that its own cluster has."""
+        wave, waits = self.wave, list[Wait]()
+        enabled = lanes.enabled()
+        for position, row in enumerate(lanes.row_numbers().tolist()):
+            cta = int(wave.cta_of_row[row])
+            first = wave.cluster_ctas(cta).start
+            seen = tuple((awaits or {}).get(first, ()))
+            own = tuple(b for b in seen if b.block == wave.cta(row)) or seen
+            waits.append(
+                Wait(
+                    wave.cta(wave.rows_of(first).start),
+                    wave.cta(row),
+                    wave.cluster_rank(cta),
+                    int(wave.warp_of_row[row]),
+                    int(np.count_nonzero(enabled[position])),
+                    at,
+                    what,
+                    own,
+                    line,
+                )
+            )
+        return waits

@@ -1,0 +1,1 @@
+"""Observers of a launch: the events, the trace, and who hears them."""

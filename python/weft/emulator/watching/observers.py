@@ -1,0 +1,76 @@
+"""Who looks on at a launch: the sanitizer, the trace, or both."""
+
+import os
+
+from weft.emulator.decoding.program import Program
+from weft.emulator.errors import Deadlock, Fault, TimeLimit
+from weft.emulator.running.wave import Launch, Wave
+from weft.emulator.sanitizer import Finding, Findings, GlobalMemory, Kernel, Sanitizer, instrumented
+from weft.emulator.watching.trace import Recorder
+from weft.emulator.watching.watch import Several, Watch
+from weft.errors import WeftError, warn
+
+
+class Observers:
+    """Makes the watch of each wave, and gathers what they found; `trace` is the file to write, if any."""
+
+    def __init__(
+        self,
+        text: str,
+        program: Program,
+        launch: Launch,
+        sanitize: bool,
+        trace: "str | os.PathLike[str] | None",
+        ignored: frozenset[str] = frozenset(),
+    ) -> None:
+        self._found = Findings(text, ignored)
+        self._sanitize = sanitize
+        self.program = instrumented(program) if sanitize else program
+        """The program to run."""
+        self._kernel, self._memory = Kernel.of(program), GlobalMemory()
+        self._failed = False
+        self._recorder = None if trace is None else Recorder(trace, program, launch)
+
+    def watch(self, wave: Wave) -> Watch | None:
+        """The watch of a wave that begins; None where nobody looks on."""
+        watches: list[Watch] = []
+        if self._sanitize:
+            watches.append(Sanitizer(wave, self._found, self._kernel, self._memory))
+        if self._recorder is not None:
+            watches.append(self._recorder.watch(wave))
+        return Several(watches) if len(watches) > 1 else watches[0] if watches else None
+
+    def ended(self, error: Fault | Deadlock) -> tuple[Finding, ...]:
+        """The findings of a launch that an error ended, with the error among them, which says from then on
+        what lines of source its PTX comes from.
+        """
+        self._failed = True
+        error.say_sources(self._found.sources)
+        if not self._sanitize:
+            return ()
+        if isinstance(error, TimeLimit):
+            return self.findings()
+        if isinstance(error, Fault):
+            self._found.add(error.rule, error.reason, error.line, error.thread, error.address)
+        else:
+            self._found.add("deadlock", str(error), error.line)
+        return self.findings()
+
+    def findings(self) -> tuple[Finding, ...]:
+        """All that was found."""
+        return self._found.all()
+
+    def counters(self) -> dict[str, int]:
+        """What the trace counted."""
+        return self._recorder.counters() if self._recorder is not None else {}
+
+    def close(self) -> None:
+        """Writes the trace. Raises WeftError where it can't, or warns where the launch has failed itself."""
+        if self._recorder is None:
+            return
+        try:
+            self._recorder.write()
+        except WeftError as error:
+            if not self._failed:
+                raise
+            warn(error.diagnostics[0].message)

@@ -1,0 +1,277 @@
+"""Holds the instruction tables to ptxas: what it assembles, in whole kernels at -O3, is legal, and no more.
+
+`python -m weft.isa.certify [MODULE ...] [--family NAME] [--sample N] [--chips sm_90a,…] [--jobs N]` checks
+tables: the whole cross-product of their axes' values with the near misses that the module names, on every
+chip. With `--mutations N` it checks how opcodes are read instead, on N changed spellings of each family, and
+with `--operands` how operands are, on N instructions whose operands were changed.
+
+A table module offers `FAMILIES`; `NEAR`, the values in no row that are tried on each axis, by family and
+axis; and `UNPUBLISHED`, what ptxas takes and the table leaves out.
+"""
+
+import argparse
+import importlib
+import os
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
+from itertools import islice, product
+from types import ModuleType
+from typing import Any
+
+from weft.isa.certify import assembler
+from weft.isa.certify.assembler import (
+    LAST,
+    SCREENED,
+    VERSIONS,
+    Entry,
+    Point,
+    Version,
+    ptx_registers,
+    verdicts,
+)
+from weft.isa.certify.compared import compare, processes, report
+from weft.isa.chips import CHIPS
+from weft.isa.family import Family, Support, operand_text, unknown_chip
+
+__all__ = ["Entry", "check", "disagreements", "operand_text", "ptx_registers", "sample", "verdicts"]
+
+
+def cross(family: Family[Any], near: Mapping[str, Sequence[object]]) -> Iterator[Any]:
+    """Every combination of the values that the axes have in the table, and of those in `near`."""
+    return (family.form(*values) for values in _values(family, near))
+
+
+def _values(family: Family[Any], near: Mapping[str, Sequence[object]]) -> Iterator[tuple[object, ...]]:
+    return product(*(tuple(dict.fromkeys((*family.values(a), *near.get(a, ())))) for a in family.axes))
+
+
+def sample(
+    family: Family[Any], near: Mapping[str, Sequence[object]], count: int, chips: Sequence[str], seed: int = 0
+) -> list[Point]:
+    """`count` points: a third legal forms, a third forms that differ from a legal one on one axis, a third of
+    the whole cross-product; each on a chip at random.
+    """
+    rng = random.Random(seed)
+    legal = list(family.table)
+    values = {a: tuple(dict.fromkeys((*family.values(a), *near.get(a, ())))) for a in family.axes}
+    points = []
+    for i in range(count):
+        changes = rng.sample(family.axes, min((0, 1, len(family.axes))[i % 3], len(family.axes)))
+        base = legal[rng.randrange(len(legal))]
+        fields = {a: rng.choice(values[a]) if a in changes else getattr(base, a) for a in family.axes}
+        points.append((family.form(**fields), chips[rng.randrange(len(chips))]))
+    return points
+
+
+def disagreements(module: Any, family: Family[Any], points: Iterable[Point]) -> list[str]:
+    """Where the table and ptxas differ, in words; `module` (or whatever has its UNPUBLISHED) may excuse what
+    ptxas takes.
+    """
+    excused = [u for u in getattr(module, "UNPUBLISHED", ()) if u.family == family.name]
+    found = []
+    for (form, chip), complaint in verdicts(points).items():
+        support = family.table.get(form)
+        legal = support is not None and chip in support.chips
+        if legal and complaint is not None:
+            found.append(f"{form.ptx} on {chip}: in the table, but ptxas says {complaint}")
+        elif not legal and complaint is None and not any(u.holds(form, chip) for u in excused):
+            found.append(f"{form.ptx} on {chip}: not in the table, but ptxas takes it")
+        elif legal and (verdict := family.judge(form, chip)):
+            found.append(f"{form.ptx} on {chip}: in the table, but a rule refuses it: {verdict}")
+    return found
+
+
+def version_faults(family: Family[Any]) -> list[str]:
+    """Rows that their PTX version doesn't assemble, or that the version before it does, on the oldest chip
+    that has them.
+    """
+    first: dict[Version, list[Point]] = defaultdict(list)
+    before: dict[Version, list[Point]] = defaultdict(list)
+    for form, support in family.table.items():
+        chip = oldest(support)
+        version = max(support.ptx, CHIPS[chip].ptx)
+        first[version].append((form, chip))
+        if support.ptx > CHIPS[chip].ptx:
+            before[VERSIONS[VERSIONS.index(support.ptx) - 1]].append((form, chip))
+    refused = [
+        f"{form.ptx} on {chip}: PTX {version[0]}.{version[1]} doesn't have it: {complaint}"
+        for version, points in first.items()
+        for (form, chip), complaint in verdicts(points, version=version).items()
+        if complaint is not None
+    ]
+    early = [
+        f"{form.ptx} on {chip}: PTX {version[0]}.{version[1]} has it already"
+        for version, points in before.items()
+        for (form, chip), complaint in verdicts(points, version=version).items()
+        if complaint is None
+    ]
+    return refused + early
+
+
+def oldest(support: Support) -> str:
+    """The chip of a row that PTX has had for longest."""
+    return min(support.chips, key=lambda name: (CHIPS[name].ptx, CHIPS[name].number, name))
+
+
+def first_version(points: Iterable[Point]) -> dict[Point, Version | None]:
+    """The first PTX version in which each form assembles on its chip; None where none does."""
+    left = list(dict.fromkeys(points))
+    found: dict[Point, Version | None] = dict.fromkeys(left)
+    for version in VERSIONS:
+        fits = [(form, chip) for form, chip in left if CHIPS[chip].ptx <= version <= LAST[CHIPS[chip].volta]]
+        taken = {point for point, complaint in verdicts(fits, version=version).items() if complaint is None}
+        found.update(dict.fromkeys(taken, version))
+        left = [point for point in left if point not in taken]
+    return found
+
+
+def check(
+    module: ModuleType, family: Family[Any], chips: Sequence[str], count: int | None, jobs: int | None = None
+) -> bool:
+    """Check one table on `chips` (`count` points of it, or all) with `jobs` processes (one for each core),
+    print what differs, and say whether all agreed.
+    """
+    checked, wrong = 0, 0
+    if count is not None:
+        points = sample(family, _near(module, family), count, chips)
+        results: Iterable[tuple[int, list[str]]] = [(len(points), disagreements(module, family, points))]
+    else:
+        results = _in_parts(module.__name__, family.name, chips, jobs or os.cpu_count() or 1)
+    for points_checked, faults in results:
+        checked, wrong = checked + points_checked, wrong + len(faults)
+        for line in faults:
+            print(line, flush=True)
+    versions = version_faults(family)
+    for line in versions:
+        print(line)
+    print(f"{family.name}: {len(family.table)} forms, {checked} points, {wrong} disagree", flush=True)
+    return not wrong and not versions
+
+
+def check_spellings(
+    family: Family[Any],
+    chips: Sequence[str],
+    count: int,
+    seed: int = 0,
+    jobs: int | None = None,
+    *,
+    operands: bool = False,
+) -> bool:
+    """Ask ptxas about `count` changed spellings of a family's forms on each chip (with changed modifiers; or
+    with changed operands, on chips that have the family, of forms that the chip has), print those that it
+    takes and the tables lack and the other way round, and say whether there are none.
+    """
+    jobs = jobs or os.cpu_count() or 1
+    if operands:
+        chips = [chip for chip in chips if chip in family.chips()]
+    lines = list(report(compare(family, chips, count, seed, jobs, operands=operands)))
+    for line in lines:
+        print(line)
+    print(f"{family.name}: {count} spellings on {len(chips)} chips, {len(lines)} differ", flush=True)
+    return not lines
+
+
+def _near(module: ModuleType, family: Family[Any]) -> Mapping[str, Sequence[object]]:
+    found: Mapping[str, Sequence[object]] = getattr(module, "NEAR", {}).get(family.name, {})
+    return found
+
+
+def _in_parts(module: str, family: str, chips: Sequence[str], jobs: int) -> Iterator[tuple[int, list[str]]]:
+    parts = jobs * _PARTS_PER_JOB
+    with processes(jobs) as pool:
+        futures = [pool.submit(_check_part, module, family, chips, part, parts) for part in range(parts)]
+        for done, future in enumerate(as_completed(futures), 1):
+            yield future.result()
+            print(f"{family}: part {done} of {parts}", file=sys.stderr, flush=True)
+
+
+_PARTS_PER_JOB = 8
+
+
+def _check_part(
+    module_name: str, family_name: str, chips: Sequence[str], part: int, parts: int
+) -> tuple[int, list[str]]:
+    """Check every `parts`-th batch of a cross-product from `part` on: how many points, what differs."""
+    module = importlib.import_module(module_name)
+    family = next(f for f in module.FAMILIES if f.name == family_name)
+    checked, faults = 0, []
+    for batch in islice(_batches(_values(family, _near(module, family))), part, None, parts):
+        points = list(product((family.form(*values) for values in batch), chips))
+        checked += len(points)
+        faults += disagreements(module, family, points)
+    return checked, faults
+
+
+def _batches(items: Iterable[Any]) -> Iterator[list[Any]]:
+    rest = iter(items)
+    while batch := list(islice(rest, SCREENED)):
+        yield batch
+
+
+_MODULES = ("wmma", "mma", "wgmma", "tcgen05")
+
+
+def count_of(text: str) -> int:
+    """An option's number, from 1."""
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, got '{text}'")
+    return number
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; its status is 1 where a table and ptxas differ."""
+    parser = argparse.ArgumentParser(prog="python -m weft.isa.certify", description=__doc__)
+    parser.add_argument(
+        "modules", nargs="*", metavar="MODULE", help=f"of weft.isa: {', '.join(_MODULES)}; all if left out"
+    )
+    parser.add_argument("--family", action="append", help="only this one (may be repeated)")
+    parser.add_argument("--sample", type=count_of, help="so many points, not the whole cross-product")
+    parser.add_argument(
+        "--mutations", type=count_of, help="so many changed spellings of each family, not points"
+    )
+    parser.add_argument("--operands", action="store_true", help="with --mutations: change operands")
+    parser.add_argument("--seed", type=int, default=0, help="of the changes; 0 if left out")
+    parser.add_argument("--chips", default=",".join(CHIPS), help="names with commas; every chip if left out")
+    parser.add_argument("--jobs", type=count_of, help="processes; one for each core if left out")
+    options = parser.parse_args(arguments)
+    chips = options.chips.split(",")
+    for wrong in (name for name in options.modules if name not in _MODULES):
+        parser.error(f"no module of tables '{wrong}': there is {', '.join(_MODULES)}")
+    for wrong in (chip for chip in chips if chip not in CHIPS):
+        parser.error(f"the table {unknown_chip(wrong)}")
+    if options.operands and options.mutations is None:
+        parser.error("--operands needs --mutations")
+    modules = [importlib.import_module(f"weft.isa.{name}") for name in options.modules or _MODULES]
+    families = [(module, family) for module in modules for family in module.FAMILIES]
+    names = [family.name for _, family in families]
+    for wrong in (name for name in options.family or () if name not in names):
+        parser.error(f"no family '{wrong}': there is {', '.join(names)}")
+    try:
+        for chip in chips:
+            assembler.ptxas(CHIPS[chip].number < 75)
+        return 0 if _all_agree(families, chips, options) else 1
+    except FileNotFoundError as error:
+        parser.error(str(error))
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
+
+
+def _all_agree(
+    families: Iterable[tuple[ModuleType, Family[Any]]], chips: Sequence[str], options: argparse.Namespace
+) -> bool:
+    """Checks the families that the options name."""
+    right = True
+    for module, family in families:
+        if options.family and family.name not in options.family:
+            continue
+        if options.mutations is None:
+            right &= check(module, family, chips, options.sample, options.jobs)
+        else:
+            count, seed, jobs = options.mutations, options.seed, options.jobs
+            right &= check_spellings(family, chips, count, seed, jobs, operands=options.operands)
+    return right

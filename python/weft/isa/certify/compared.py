@@ -1,0 +1,132 @@
+"""Holds the reading of PTX text to ptxas: what `written` says of mutants, and what ptxas says."""
+
+import multiprocessing
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from weft.isa import tables
+from weft.isa.certify.assembler import LAST, assemble, kernel_text
+from weft.isa.certify.mutations import DECLARATIONS, Mutant, mutants
+from weft.isa.chips import CHIPS, describe
+from weft.isa.family import Family
+from weft.isa.text import scan, spellings, unchecked, written
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An instruction that ptxas takes on `chip` and the tables refuse, or the other way round: `complaint` is
+    the reason of the one that refuses it.
+    """
+
+    line: str
+    chip: str
+    taken: bool
+    complaint: str
+
+
+def differences(made: Sequence[Mutant], chip: str) -> list[Difference]:
+    """Where ptxas and the tables differ on these mutants, without what ptxas is known to take beyond PTX, and
+    what it is known to fail on.
+    """
+    read = [(mutant, found) for mutant in made if (found := _instruction(mutant))]
+    version = LAST[CHIPS[chip].volta]
+    complaints = assemble([mutant.entry for mutant, _ in read], chip, version, DECLARATIONS)
+    differing = []
+    for (mutant, found), complaint in zip(read, complaints, strict=True):
+        verdict = written.judge(found, chip, version)
+        if verdict is None and complaint is not None:
+            if not unchecked.fails(found, complaint):
+                differing.append(Difference(mutant.line, chip, False, complaint.split("\n")[0]))
+        elif verdict is not None and complaint is None and not _known(found, chip, version):
+            differing.append(Difference(mutant.line, chip, True, verdict.reason))
+    return differing
+
+
+def _instruction(mutant: Mutant) -> scan.Instruction | None:
+    """The only tensor-core instruction of the mutant's kernel, which declares its registers; None where a
+    mutation left no opcode that the scan knows.
+    """
+    found = list(scan.instructions(f".visible .entry k{kernel_text(mutant.entry, DECLARATIONS, '')}"))
+    return found[0] if len(found) == 1 else None
+
+
+def _known(found: scan.Instruction, chip: str, version: tuple[int, int]) -> bool:
+    """Whether it is known of what PTX lacks that ptxas takes it: a form, modifiers that it ignores, or
+    operands that it doesn't check.
+    """
+    if any(written.judge(checked, chip, version) is None for checked in unchecked.alike(found)):
+        return True
+    opcode = spellings.once(found.opcode)
+    for rest in _shorter(opcode):
+        spelled = tables.read(rest, found.operands)
+        if spelled is None:
+            continue
+        if tables.unpublished(*spelled, chip) is not None:
+            return True
+        shorter = found._replace(opcode=rest)
+        if rest != opcode and written.judge(shorter, chip, version) is None:
+            return True
+    return False
+
+
+def _shorter(opcode: str) -> Iterator[str]:
+    """The opcode, that without what ptxas ignores, and those without some of what it ignores at times."""
+    yield opcode
+    for head, default in spellings.DEFAULTS.items():
+        if opcode.startswith(f"{head}."):
+            yield f"{opcode}.{default}"
+    rest = spellings.without(opcode, spellings.ignored(opcode))
+    if rest != opcode:
+        yield rest
+    head, *tokens = rest.split(".")
+    places = [i for i, token in enumerate(tokens) if token in spellings.SOMETIMES_IGNORED]
+    for count in range(1, min(len(places), 4) + 1):
+        for gone in combinations(places, count):
+            yield spellings.once(".".join((head, *(t for i, t in enumerate(tokens) if i not in gone))))
+
+
+@contextmanager
+def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes for tasks; after an exception, Ctrl-C among them, what they are about is given up."""
+    with ProcessPoolExecutor(jobs) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def compare(
+    family: Family[Any], chips: Sequence[str], count: int, seed: int, jobs: int, *, operands: bool = False
+) -> list[Difference]:
+    """The differences on `count` mutants of a family on each chip: of its modifiers, or of the operands of
+    forms that the chip has.
+    """
+    with processes(jobs) as pool:
+        tasks = [pool.submit(_on_chip, family.name, chip, count, seed, operands) for chip in chips]
+        return [difference for task in tasks for difference in task.result()]
+
+
+def _on_chip(name: str, chip: str, count: int, seed: int, operands: bool) -> list[Difference]:
+    family = next(family for family in tables.FAMILIES if family.name == name)
+    # The operands of a form that the chip lacks tell nothing: it is refused whatever they are.
+    made = mutants(family, count, seed, operands=operands, chip=chip if operands else None)
+    return differences(made, chip)
+
+
+def report(found: Iterable[Difference]) -> Iterator[str]:
+    """A line for each differing instruction, with all chips where it differs."""
+    chips: dict[tuple[str, bool], list[Difference]] = defaultdict(list)
+    for difference in found:
+        chips[difference.line, difference.taken].append(difference)
+    for (line, taken), alike in chips.items():
+        where = describe(frozenset(difference.chip for difference in alike))
+        said = "ptxas takes it, but the tables say it" if taken else "the tables have it, but ptxas says"
+        yield f"{line} on {where}: {said} {alike[0].complaint}"

@@ -1,0 +1,50 @@
+"""The tables of the `mma` dialect: `mma` in its dense, sparse and block-scaled forms, and what feeds it."""
+
+from weft.isa.mma import matrix_moves
+from weft.isa.mma import scaled as mma_scaled
+from weft.isa.mma import sparse as mma_sparse
+from weft.isa.mma import sync as mma_sync
+from weft.isa.mma.matrix_moves import (
+    LDMATRIX,
+    MOVMATRIX,
+    STMATRIX,
+    Ldmatrix,
+    Movmatrix,
+    Stmatrix,
+    parse_ldmatrix,
+    parse_movmatrix,
+    parse_stmatrix,
+)
+from weft.isa.mma.scaled import SCALED, SPARSE_SCALED, Scaled, SparseScaled, parse_scaled, parse_sparse_scaled
+from weft.isa.mma.sparse import SPARSE, Sparse, parse_sparse
+from weft.isa.mma.sync import SYNC, Sync, parse_sync
+
+__all__ = [
+    "LDMATRIX",
+    "MOVMATRIX",
+    "SCALED",
+    "SPARSE",
+    "SPARSE_SCALED",
+    "STMATRIX",
+    "SYNC",
+    "Ldmatrix",
+    "Movmatrix",
+    "Scaled",
+    "Sparse",
+    "SparseScaled",
+    "Stmatrix",
+    "Sync",
+    "parse_ldmatrix",
+    "parse_movmatrix",
+    "parse_scaled",
+    "parse_sparse",
+    "parse_sparse_scaled",
+    "parse_stmatrix",
+    "parse_sync",
+]
+
+_MODULES = (mma_sync, mma_sparse, mma_scaled, matrix_moves)
+NEAR = {name: axes for module in _MODULES for name, axes in module.NEAR.items()}
+UNSELECTABLE = mma_sync.UNSELECTABLE
+UNPUBLISHED = mma_sync.UNPUBLISHED + mma_sparse.UNPUBLISHED + matrix_moves.UNPUBLISHED
+FAMILIES = tuple(family for module in _MODULES for family in module.FAMILIES)

@@ -1,0 +1,224 @@
+"""`mma` with block scaling, dense and sparse: A and B times scales that blocks of their rows and columns
+share (PTX ISA, "Block Scaling for mma.sync").
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+from weft.isa.chips import ChipSet, only
+from weft.isa.family import Family, Registers, Support, Verdict
+from weft.isa.mma import fragments as mma_fragments
+from weft.isa.mma import tokens as mma_tokens
+from weft.isa.mma.sync import FP6_FP4, FP8, NARROW
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """One form of block-scaled `mma`: `d = (a * scale_a) * (b * scale_b) + c` over one warp.
+
+    `kind` is `mxf8f6f4`, `mxf4` or `mxf4nvf4`, `scale_vec` the scales of one row of A (`1X`, `2X`, `4X`, or
+    empty for the kind's own), `scale_type` their type.
+    """
+
+    shape: str
+    kind: str
+    scale_vec: str
+    a_type: str
+    b_type: str
+    scale_type: str
+    c_type: str = "f32"
+    d_type: str = "f32"
+    a_layout: str = "row"
+    b_layout: str = "col"
+
+    @property
+    def sparse(self) -> str:
+        """The modifier that says that A is sparse, or nothing."""
+        return ""
+
+    @property
+    def ptx(self) -> str:
+        sparse = f".{self.sparse}" if self.sparse else ""
+        vector = f".scale_vec::{self.scale_vec}" if self.scale_vec else ""
+        types = f"{self.d_type}.{self.a_type}.{self.b_type}.{self.c_type}.{self.scale_type}"
+        layouts = f"{self.a_layout}.{self.b_layout}"
+        return (
+            f"mma{sparse}.sync.aligned.{self.shape}.{layouts}.kind::{self.kind}.block_scale{vector}.{types}"
+        )
+
+    @property
+    def intrinsic(self) -> str | None:
+        if (self.scale_vec, self.scale_type) == ("4X", "ue8m0"):
+            return None
+        sparse = "sp.ordered.metadata." if self.sparse else ""
+        vector = f"scale.{self.scale_vec.lower()}." if self.scale_vec else ""
+        types = f"{self.d_type}.{self.a_type}.{self.b_type}.{self.c_type}.{self.scale_type}"
+        layouts = f"{self.a_layout}.{self.b_layout}"
+        return f"llvm.nvvm.mma.{sparse}block.scale.{self.shape}.{layouts}.{self.kind}.{vector}{types}"
+
+    @property
+    def assembly(self) -> str:
+        sparse = "{metadata}, {selector}, " if self.sparse else ""
+        return (
+            "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}, "
+            + sparse
+            + "{scale_a}, {{{byte_id_a}, {thread_id_a}}}, {scale_b}, {{{byte_id_b}, {thread_id_b}}}"
+        )
+
+    @property
+    def mnk(self) -> tuple[int, int, int]:
+        return mma_fragments.mnk(self.shape)
+
+    @property
+    def packed(self) -> bool:
+        """Whether fp4 elements share bytes."""
+        return self.kind != "mxf8f6f4"
+
+    @property
+    def scales(self) -> int:
+        """Scales of one row of A, or one column of B."""
+        return int(self.scale_vec[:1] or (2 if self.packed else 1))
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """D, A, B, C, for a sparse A its metadata and selector, then for A and for B: the register with
+        scales, the byte of it where they begin, and the lanes of a quad that hold them.
+        """
+        m, n, k = self.mnk
+        stored = k // 2 if self.sparse else k
+        return (
+            mma_fragments.accumulator("d", self.d_type, m, n),
+            mma_fragments.input_a(self.a_type, m, stored, packed=self.packed),
+            mma_fragments.input_b(self.b_type, k, n, packed=self.packed),
+            mma_fragments.accumulator("c", self.c_type, m, n),
+            *(mma_fragments.metadata(self.a_type, m, k, packed=self.packed) if self.sparse else ()),
+            *mma_fragments.scales("a", m, self.scales),
+            *mma_fragments.scales("b", n, self.scales),
+        )
+
+
+@dataclass(frozen=True)
+class SparseScaled(Scaled):
+    """One form of block-scaled `mma.sp`: A is half zeros. `ordered` is `sp::ordered_metadata`."""
+
+    ordered: bool = True
+
+    @property
+    def sparse(self) -> str:
+        return "sp::ordered_metadata" if self.ordered else "sp"
+
+
+class _Row(NamedTuple):
+    """Forms with A and B of any two of the inputs."""
+
+    kind: str
+    dense: str
+    sparse: str
+    inputs: str
+    scale_vec: str
+    scale_type: str
+    sparse_chips: ChipSet = NARROW
+    ptx: tuple[int, int] = (8, 7)
+
+
+# Sparse fp4 is for one chip alone, not for its family.
+_ONE_CHIP = only("sm_120a", "sm_121a")
+
+# fmt: off
+_ROWS = (
+    #    kind        dense shape  sparse shape  inputs             scale_vec scales  sparse on  PTX
+    _Row("mxf8f6f4", "m16n8k32", "m16n8k64",  f"{FP8} {FP6_FP4}",  "",      "ue8m0"),
+    _Row("mxf8f6f4", "m16n8k32", "m16n8k64",  f"{FP8} {FP6_FP4}",  "1X",    "ue8m0"),
+    _Row("mxf4",     "m16n8k64", "m16n8k128", "e2m1",              "",      "ue8m0", _ONE_CHIP),
+    _Row("mxf4",     "m16n8k64", "m16n8k128", "e2m1",              "2X",    "ue8m0", _ONE_CHIP),
+    _Row("mxf4nvf4", "m16n8k64", "m16n8k128", "e2m1",              "2X",    "ue8m0", _ONE_CHIP),
+    _Row("mxf4nvf4", "m16n8k64", "m16n8k128", "e2m1",              "4X",    "ue4m3", _ONE_CHIP),
+    _Row("mxf4nvf4", "m16n8k64", "m16n8k128", "e2m1",              "4X",    "ue8m0", _ONE_CHIP, (9, 1)),
+)
+# fmt: on
+
+
+def _scaled() -> Iterator[tuple[Scaled, Support]]:
+    for row in _ROWS:
+        for a, b in product(row.inputs.split(), repeat=2):
+            form = Scaled(row.dense, row.kind, row.scale_vec, a, b, row.scale_type)
+            yield form, Support(NARROW, row.ptx)
+
+
+def _sparse_scaled() -> Iterator[tuple[SparseScaled, Support]]:
+    for row in _ROWS:
+        for a, b in product(row.inputs.split(), repeat=2):
+            form = SparseScaled(row.sparse, row.kind, row.scale_vec, a, b, row.scale_type)
+            yield form, Support(row.sparse_chips, row.ptx)
+
+
+def _read(opcode: str, sparse: bool) -> tuple[mma_tokens.Opcode, Scaled] | None:
+    """The opcode's parts, and its form if it were dense."""
+    found = mma_tokens.read(opcode)
+    if found is None or found.sparse != sparse or not found.block_scale:
+        return None
+    if found.satfinite or found.bit_op or found.rounding:
+        return None
+    if len(found.types) != 5 or len(found.layouts) != 2:
+        return None
+    d, a, b, c, scale_type = found.types
+    rows, columns = found.layouts
+    fields = (found.shape, found.kind, found.scale_vec, a, b, scale_type, c, d, rows, columns)
+    return found, Scaled(*fields)
+
+
+def parse_scaled(opcode: str, operands: Sequence[str] = ()) -> Scaled | None:
+    """The form that a PTX opcode spells, legal or not; None where it isn't a dense `mma` with block scale."""
+    found = _read(opcode, sparse=False)
+    return found[1] if found else None
+
+
+def parse_sparse_scaled(opcode: str, operands: Sequence[str] = ()) -> SparseScaled | None:
+    """The form that a PTX opcode spells, legal or not; None where it isn't an `mma.sp` with block scale."""
+    found = _read(opcode, sparse=True)
+    return SparseScaled(**vars(found[1]), ordered=found[0].ordered) if found else None
+
+
+def _scale_vec(form: Scaled) -> Verdict | None:
+    legal = tuple(dict.fromkeys(row.scale_vec or "none" for row in _ROWS if row.kind == form.kind))
+    if legal and (form.scale_vec or "none") not in legal:
+        return Verdict(
+            "scale_vec",
+            f"kind {form.kind} has no scale_vec {form.scale_vec or 'none'}: it is one of {', '.join(legal)}",
+        )
+    return None
+
+
+def _scale_type(form: Scaled) -> Verdict | None:
+    rows = [row for row in _ROWS if (row.kind, row.scale_vec) == (form.kind, form.scale_vec)]
+    legal = tuple(row.scale_type for row in rows)
+    if legal and form.scale_type not in legal:
+        vector = f" with scale_vec {form.scale_vec}" if form.scale_vec else ""
+        return Verdict(
+            "scale_type",
+            f"kind {form.kind}{vector} has no scales of {form.scale_type}: they are {' or '.join(legal)}",
+        )
+    return None
+
+
+_RULES = (_scale_vec, _scale_type)
+SCALED = Family("mma.block_scale", Scaled, _scaled, parse_scaled, _RULES)
+SPARSE_SCALED = Family("mma.sp.block_scale", SparseScaled, _sparse_scaled, parse_sparse_scaled, _RULES)
+
+FAMILIES = (SCALED, SPARSE_SCALED)
+
+_NEAR_AXES = {
+    "kind": ("f8f6f4",),
+    "a_type": ("f16", "s8"),
+    "b_type": ("f16", "s8"),
+    "c_type": ("f16",),
+    "d_type": ("f16",),
+    "a_layout": ("col",),
+    "b_layout": ("row",),
+}
+NEAR = {
+    "mma.block_scale": _NEAR_AXES | {"shape": ("m8n8k32", "m16n8k16", "m16n8k128")},
+    "mma.sp.block_scale": _NEAR_AXES | {"shape": ("m8n8k64", "m16n8k32", "m16n8k256"), "ordered": (False,)},
+}

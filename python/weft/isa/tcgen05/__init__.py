@@ -1,0 +1,9 @@
+"""All `tcgen05` tables: Blackwell's tensor cores and their tensor memory, instruction by instruction."""
+
+from weft.isa.tcgen05 import control as tcgen05_control
+from weft.isa.tcgen05 import copy as tcgen05_copy
+from weft.isa.tcgen05 import mma as tcgen05_mma
+
+FAMILIES = (*tcgen05_control.FAMILIES, *tcgen05_copy.FAMILIES, *tcgen05_mma.FAMILIES)
+NEAR = tcgen05_control.NEAR | tcgen05_copy.NEAR | tcgen05_mma.NEAR
+UNPUBLISHED = (*tcgen05_control.UNPUBLISHED, *tcgen05_mma.UNPUBLISHED)

@@ -1,0 +1,485 @@
+"""`tcgen05.cp`, `shift`, `ld` and `st`: what moves data into, within and out of tensor memory (PTX ISA,
+"Tensor Memory and Register Load/Store Instructions", "Data Movement Instructions" of the 5th generation).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from weft.isa.chips import only
+from weft.isa.family import Registers, Support, Verdict
+from weft.isa.tcgen05.form import (
+    ALL,
+    ARCH_SPECIFIC,
+    CTA_GROUPS,
+    NOT_SM_100,
+    TENSOR_ADDRESS,
+    Instruction,
+    Tcgen05Family,
+    modifiers,
+    take,
+    take_number,
+    vector,
+)
+
+_TENSOR_COLUMNS = 512
+_COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
+_MOST_REGISTERS = 128
+_PAIR = "16x32bx2"
+
+
+def _multicast(multicast: str) -> str:
+    return f".{multicast}" if multicast else ""
+
+
+@dataclass(frozen=True)
+class Cp(Instruction):
+    """One form of `tcgen05.cp`: one thread copies a shared-memory matrix, which a descriptor describes, to
+    tensor memory; `source_format` names packed elements that grow to 8 bits on the way.
+    """
+
+    shape: str
+    multicast: str
+    cta_group: int
+    source_format: str = ""
+
+    @property
+    def ptx(self) -> str:
+        formats = f".b8x16.{self.source_format}" if self.source_format else ""
+        return f"tcgen05.cp.cta_group::{self.cta_group}.{self.shape}{_multicast(self.multicast)}{formats}"
+
+    @property
+    def intrinsic(self) -> str:
+        multicast = f"_{self.multicast.replace('::', '_')}" if self.multicast else ""
+        formats = f".{self.source_format}" if self.source_format else ""
+        return f"llvm.nvvm.tcgen05.cp.{self.shape}{multicast}{formats}.cg{self.cta_group}"
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """The address in tensor memory and the shared-memory descriptor."""
+        return Registers("address", 1, TENSOR_ADDRESS), Registers("descriptor", 1, "i64")
+
+    @property
+    def assembly(self) -> str:
+        return "[{address}], {descriptor}"
+
+
+@dataclass(frozen=True)
+class Shift(Instruction):
+    """`tcgen05.shift.down`: moves 32-byte elements of tensor memory down by one row."""
+
+    cta_group: int
+    direction: str = "down"
+
+    @property
+    def ptx(self) -> str:
+        return f"tcgen05.shift.cta_group::{self.cta_group}.{self.direction}"
+
+    @property
+    def intrinsic(self) -> str:
+        return f"llvm.nvvm.tcgen05.shift.{self.direction}.cg{self.cta_group}"
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """The address of the lanes in tensor memory."""
+        return (Registers("address", 1, TENSOR_ADDRESS),)
+
+    @property
+    def assembly(self) -> str:
+        return "[{address}]"
+
+
+# Registers of one lane that x1 of a shape fills.
+_PER_COUNT = {"16x64b": 1, "16x128b": 2, "16x256b": 4, "32x32b": 1, _PAIR: 1}
+
+
+def _data(role: str, shape: str, num: int, packed: bool, element: str = "i32") -> Registers:
+    """The fragment of `shape`: rows are lanes of tensor memory, columns its columns (of two 16-bit halves in
+    one register where it is packed). For `16x32bx2` a further, first coordinate tells the two halves.
+    """
+    registers = _PER_COUNT.get(shape, 1) * num
+    half = 2 if packed else 1  # elements of a register
+    step = half  # from one register to the next
+    inner = (f",{half}", ",1") if packed else ("", "")
+    layouts = {
+        "32x32b": ((32, half * num), f"(32,{num}{inner[0]}):(1@laneid,{step}{inner[1]})"),
+        "16x64b": (
+            (16, 2 * half * num),
+            f"(2,8,{num},2{inner[0]}):(1@laneid,4@laneid,{step},2@laneid{inner[1]})",
+        ),
+        "16x128b": (
+            (16, 4 * half * num),
+            f"(2,8,{num},4{inner[0]}):({step},4@laneid,{2 * step},1@laneid{inner[1]})",
+        ),
+        "16x256b": (
+            (16, 8 * half * num),
+            f"(2,8,{num},4,2{inner[0]}):({2 * step},4@laneid,{4 * step},1@laneid,{step}{inner[1]})",
+        ),
+        _PAIR: ((2, 16, half * num), f"(2,16,{num}{inner[0]}):(16@laneid,1@laneid,{step}{inner[1]})"),
+    }
+    shown, layout = layouts.get(shape, ((), ""))
+    return Registers("data", 1, vector(registers, element), layout and f"S[{layout}]", shown, role)
+
+
+def _offset(shape: str) -> tuple[Registers, ...]:
+    """How many columns the second access of `16x32bx2` stands beyond the first."""
+    if shape != _PAIR:
+        return ()
+    return (Registers("offset", 1, "i64", role="immediate", values=tuple(range(_TENSOR_COLUMNS))),)
+
+
+def _intrinsic(operation: str, shape: str, num: int) -> str | None:
+    """None for a single register: an i32 to LLVM 22.1, a <1 x i32> to the LLVM that checks MLIR's calls."""
+    return f"llvm.nvvm.tcgen05.{operation}.{shape}.x{num}" if _PER_COUNT.get(shape, 1) * num > 1 else None
+
+
+@dataclass(frozen=True)
+class Ld(Instruction):
+    """One form of `tcgen05.ld`: one warp loads `num` times `shape` into registers, with `pack` two 16-bit
+    columns into each.
+    """
+
+    shape: str
+    num: int
+    pack: bool = False
+
+    @property
+    def ptx(self) -> str:
+        return f"tcgen05.ld.sync.aligned.{self.shape}.x{self.num}{'.pack::16b' if self.pack else ''}.b32"
+
+    @property
+    def intrinsic(self) -> str | None:
+        return _intrinsic("ld", self.shape, self.num)
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """The registers, the address in tensor memory, and the offset of `16x32bx2`."""
+        data = _data("out", self.shape, self.num, self.pack)
+        return (data, Registers("address", 1, TENSOR_ADDRESS), *_offset(self.shape))
+
+    @property
+    def immediates(self) -> tuple[tuple[str, int], ...]:
+        """Whether to pack."""
+        return (("i1", int(self.pack)),)
+
+    @property
+    def assembly(self) -> str:
+        return "{{{data}}}, [{address}]" + (", {offset}" if self.shape == _PAIR else "")
+
+
+@dataclass(frozen=True)
+class St(Instruction):
+    """One form of `tcgen05.st`: one warp stores registers to `num` times `shape`, with `unpack` each into two
+    16-bit columns.
+    """
+
+    shape: str
+    num: int
+    unpack: bool = False
+
+    @property
+    def ptx(self) -> str:
+        return f"tcgen05.st.sync.aligned.{self.shape}.x{self.num}{'.unpack::16b' if self.unpack else ''}.b32"
+
+    @property
+    def intrinsic(self) -> str | None:
+        return _intrinsic("st", self.shape, self.num)
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """The address in tensor memory, the offset of `16x32bx2`, and the registers."""
+        data = _data("in", self.shape, self.num, self.unpack)
+        return (Registers("address", 1, TENSOR_ADDRESS), *_offset(self.shape), data)
+
+    @property
+    def immediates(self) -> tuple[tuple[str, int], ...]:
+        """Whether to unpack."""
+        return (("i1", int(self.unpack)),)
+
+    @property
+    def assembly(self) -> str:
+        return "[{address}]" + (", {offset}" if self.shape == _PAIR else "") + ", {{{data}}}"
+
+
+@dataclass(frozen=True)
+class LdRed(Instruction):
+    """One form of `tcgen05.ld.red`: `tcgen05.ld` that also reduces each lane's columns to one value."""
+
+    shape: str
+    num: int
+    op: str
+    type: str
+    abs: bool = False
+    nan: bool = False
+
+    @property
+    def ptx(self) -> str:
+        flags = f"{'.abs' if self.abs else ''}{'.NaN' if self.nan else ''}"
+        return f"tcgen05.ld.red.sync.aligned.{self.shape}.x{self.num}.{self.op}{flags}.{self.type}"
+
+    @property
+    def intrinsic(self) -> None:
+        """LLVM 22.1 has none."""
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """The registers, the reduced value, the address in tensor memory, and the offset of `16x32bx2`."""
+        element = "f32" if self.type == "f32" else "i32"
+        return (
+            _data("out", self.shape, self.num, False, element),
+            Registers("reduced", 1, element, role="out"),
+            Registers("address", 1, TENSOR_ADDRESS),
+            *_offset(self.shape),
+        )
+
+    @property
+    def assembly(self) -> str:
+        return "{{{data}}}, {reduced}, [{address}]" + (", {offset}" if self.shape == _PAIR else "")
+
+
+@dataclass(frozen=True)
+class LdSpcompress(Instruction):
+    """One form of `tcgen05.ld.spcompress`: `tcgen05.ld` of f32 that keeps two of every four columns, the
+    largest (smallest, by magnitude with `abs`), with two bits each that say which; with `red` also reduces.
+    """
+
+    num: int
+    op: str
+    abs: bool = False
+    red: bool = False
+    nan: bool = False
+
+    @property
+    def ptx(self) -> str:
+        flags = f"{'.abs' if self.abs else ''}{'.NaN' if self.nan else ''}"
+        red = ".red" if self.red else ""
+        return f"tcgen05.ld{red}.spcompress.sync.aligned.32x32b.x{self.num}.{self.op}.sp::2:4{flags}.f32.b2"
+
+    @property
+    def intrinsic(self) -> None:
+        """LLVM 22.1 has none."""
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """Two bits for each kept value, 16 to a register; the kept values; the reduced value; the address."""
+        reduced = (Registers("reduced", 1, "f32", role="out"),) if self.red else ()
+        return (
+            Registers("metadata", 1, vector(-(-self.num // 32), "i32"), role="out"),
+            Registers("data", 1, vector(max(self.num // 2, 1), "f32"), role="out"),
+            *reduced,
+            Registers("address", 1, TENSOR_ADDRESS),
+        )
+
+    @property
+    def assembly(self) -> str:
+        return "{{{metadata}}}, {{{data}}}, " + ("{reduced}, " if self.red else "") + "[{address}]"
+
+
+#  shape       multicast
+_CP = (
+    ("128x256b", ""),
+    ("4x256b", ""),
+    ("128x128b", ""),
+    ("64x128b", "warpx2::02_13"),
+    ("64x128b", "warpx2::01_23"),
+    ("32x128b", "warpx4"),
+)
+_SOURCE_FORMATS = ("", "b6x16_p32", "b4x16_p64")
+
+
+def _cp_forms() -> Iterator[tuple[Cp, Support]]:
+    for (shape, multicast), group, source in product(_CP, CTA_GROUPS, _SOURCE_FORMATS):
+        yield Cp(shape, multicast, group, source), Support(ALL, (8, 6))
+
+
+def _shift_forms() -> Iterator[tuple[Shift, Support]]:
+    for group in CTA_GROUPS:
+        yield Shift(group), Support(ARCH_SPECIFIC, (8, 6))
+
+
+def _shapes() -> Iterator[tuple[str, int]]:
+    """Every shape and count that fit into a lane's registers."""
+    for (shape, per_count), num in product(_PER_COUNT.items(), _COUNTS):
+        if per_count * num <= _MOST_REGISTERS:
+            yield shape, num
+
+
+def _ld_forms() -> Iterator[tuple[Ld, Support]]:
+    for (shape, num), pack in product(_shapes(), (False, True)):
+        yield Ld(shape, num, pack), Support(ALL, (8, 6))
+
+
+def _st_forms() -> Iterator[tuple[St, Support]]:
+    for (shape, num), unpack in product(_shapes(), (False, True)):
+        yield St(shape, num, unpack), Support(ALL, (8, 6))
+
+
+def _ld_red_forms() -> Iterator[tuple[LdRed, Support]]:
+    for shape, num, op in product(("32x32b", _PAIR), _COUNTS[1:], ("min", "max")):
+        for kind in ("u32", "s32"):
+            yield LdRed(shape, num, op, kind), Support(NOT_SM_100, (8, 8))
+        for absolute, nan in product((False, True), repeat=2):
+            yield LdRed(shape, num, op, "f32", absolute, nan), Support(NOT_SM_100, (8, 8))
+
+
+def _spcompress_forms() -> Iterator[tuple[LdSpcompress, Support]]:
+    support = Support(only("sm_107a"), (9, 4))
+    for num, op, absolute in product(_COUNTS[2:], ("min", "max"), (False, True)):
+        yield LdSpcompress(num, op, absolute), support
+        for nan in (False, True):
+            yield LdSpcompress(num, op, absolute, True, nan), support
+
+
+def _cp_shape(form: Cp) -> Verdict | None:
+    shapes = tuple(dict.fromkeys(shape for shape, _ in _CP))
+    if form.shape not in shapes:
+        return Verdict("shape", f"copies no shape {form.shape}: it is one of {', '.join(shapes)}")
+    legal = tuple(multicast for shape, multicast in _CP if shape == form.shape)
+    if form.multicast in legal:
+        return None
+    found = f"multicast {form.multicast}" if form.multicast else "no multicast"
+    wanted = " or ".join(legal) if legal != ("",) else "none"
+    return Verdict("multicast", f"copies shape {form.shape} with multicast {wanted}, found {found}")
+
+
+def _cp_format(form: Cp) -> Verdict | None:
+    if form.source_format in _SOURCE_FORMATS:
+        return None
+    return Verdict(
+        "source-format",
+        f"has no source format {form.source_format}: it is b6x16_p32 or b4x16_p64 (to b8x16), or none",
+    )
+
+
+def _direction(form: Shift) -> Verdict | None:
+    if form.direction == "down":
+        return None
+    return Verdict("direction", f"shifts down only, found {form.direction or 'no direction'}")
+
+
+def _fits(form: Ld | St) -> Verdict | None:
+    registers = _PER_COUNT.get(form.shape, 1) * form.num
+    if form.num not in _COUNTS or registers <= _MOST_REGISTERS:
+        return None
+    most = _MOST_REGISTERS // _PER_COUNT[form.shape]
+    return Verdict(
+        "registers",
+        f"moves at most {_MOST_REGISTERS} registers: {form.shape} goes up to x{most}, found x{form.num}",
+    )
+
+
+def _red_float_only(form: LdRed) -> Verdict | None:
+    if form.type == "f32" or not (form.abs or form.nan):
+        return None
+    found = " and ".join(name for name, on in ((".abs", form.abs), (".NaN", form.nan)) if on)
+    return Verdict("float-only", f"takes .abs and .NaN for f32 only, found {found} with {form.type}")
+
+
+def _nan_needs_red(form: LdSpcompress) -> Verdict | None:
+    if form.red or not form.nan:
+        return None
+    return Verdict("nan", "takes .NaN with .red only: the choice of two in four has no use for it")
+
+
+def parse_cp(opcode: str, operands: Sequence[str] = ()) -> Cp | None:
+    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.cp`."""
+    tokens = modifiers(opcode, "tcgen05", "cp")
+    if tokens is None:
+        return None
+    group = take_number(tokens, r"cta_group::(\d+)")
+    shape, multicast = take(tokens, r"\d+x\d+b"), take(tokens, r"warpx\d+(?:::\w+)?")
+    # What is left is the conversion: a destination format, always b8x16, then a source format.
+    source = tokens[1] if len(tokens) == 2 and tokens[0] == "b8x16" else ""
+    return Cp(shape, multicast, group, source) if source or not tokens else None
+
+
+def parse_shift(opcode: str, operands: Sequence[str] = ()) -> Shift | None:
+    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.shift`."""
+    tokens = modifiers(opcode, "tcgen05", "shift")
+    if tokens is None:
+        return None
+    form = Shift(take_number(tokens, r"cta_group::(\d+)"), take(tokens, "down|up"))
+    return None if tokens else form
+
+
+def parse_ld(opcode: str, operands: Sequence[str] = ()) -> Ld | None:
+    """The form that a PTX opcode spells, legal or not; None where it isn't a plain `tcgen05.ld`."""
+    tokens = modifiers(opcode, "tcgen05", "ld")
+    if tokens is None or not _transfer(tokens) or not take(tokens, "b32"):
+        return None
+    form = Ld(*_shape(tokens), bool(take(tokens, "pack::16b")))
+    return None if tokens else form
+
+
+def parse_st(opcode: str, operands: Sequence[str] = ()) -> St | None:
+    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.st`."""
+    tokens = modifiers(opcode, "tcgen05", "st")
+    if tokens is None or not _transfer(tokens) or not take(tokens, "b32"):
+        return None
+    form = St(*_shape(tokens), bool(take(tokens, "unpack::16b")))
+    return None if tokens else form
+
+
+def parse_ld_red(opcode: str, operands: Sequence[str] = ()) -> LdRed | None:
+    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.ld.red`."""
+    tokens = modifiers(opcode, "tcgen05", "ld", "red")
+    if tokens is None or not _transfer(tokens):
+        return None
+    shape, num = _shape(tokens)
+    op, kind = take(tokens, "min|max|add|and|or|xor"), take(tokens, r"[usbf]\d+")
+    form = LdRed(shape, num, op, kind, bool(take(tokens, "abs")), bool(take(tokens, "NaN")))
+    return None if tokens else form
+
+
+def parse_spcompress(opcode: str, operands: Sequence[str] = ()) -> LdSpcompress | None:
+    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.ld.spcompress`."""
+    tokens = modifiers(opcode, "tcgen05", "ld", "spcompress")
+    with_red = modifiers(opcode, "tcgen05", "ld", "red", "spcompress")
+    tokens = tokens if with_red is None else with_red
+    if tokens is None or not _transfer(tokens) or not take(tokens, "sp::2:4"):
+        return None
+    shape, num = _shape(tokens)
+    op, absolute, nan = take(tokens, "min|max"), bool(take(tokens, "abs")), bool(take(tokens, "NaN"))
+    if shape != "32x32b" or tokens != ["f32", "b2"]:
+        return None
+    return LdSpcompress(num, op, absolute, with_red is not None, nan)
+
+
+def _transfer(tokens: list[str]) -> bool:
+    """Whether the modifiers have `.sync` and `.aligned`, which it removes."""
+    return bool(take(tokens, "sync")) and bool(take(tokens, "aligned"))
+
+
+def _shape(tokens: list[str]) -> tuple[str, int]:
+    return take(tokens, r"\d+x\d+b(?:x\d+)?"), take_number(tokens, r"x(\d+)")
+
+
+CP = Tcgen05Family("tcgen05.cp", Cp, _cp_forms, parse_cp, rules=(_cp_shape, _cp_format))
+SHIFT = Tcgen05Family("tcgen05.shift", Shift, _shift_forms, parse_shift, rules=(_direction,))
+LD = Tcgen05Family("tcgen05.ld", Ld, _ld_forms, parse_ld, rules=(_fits,))
+ST = Tcgen05Family("tcgen05.st", St, _st_forms, parse_st, rules=(_fits,))
+LD_RED = Tcgen05Family("tcgen05.ld.red", LdRed, _ld_red_forms, parse_ld_red, rules=(_red_float_only,))
+LD_SPCOMPRESS = Tcgen05Family(
+    "tcgen05.ld.spcompress", LdSpcompress, _spcompress_forms, parse_spcompress, rules=(_nan_needs_red,)
+)
+
+FAMILIES = (CP, SHIFT, LD, LD_RED, LD_SPCOMPRESS, ST)
+
+NEAR: dict[str, dict[str, tuple[object, ...]]] = {
+    CP.name: {
+        "shape": ("64x256b", "32x256b", "16x128b"),
+        "multicast": ("warpx2", "warpx2::03_12", "warpx8"),
+        "cta_group": (0, 3),
+        "source_format": ("b8x16", "b6x16_p64", "b4x16_p32"),
+    },
+    SHIFT.name: {"cta_group": (0, 3), "direction": ("up",)},
+    LD.name: {"shape": ("16x32b", "32x64b", "8x256b"), "num": (3, 256)},
+    ST.name: {"shape": ("16x32b", "32x64b", "8x256b"), "num": (3, 256)},
+    LD_RED.name: {
+        "shape": ("16x64b", "16x128b", "16x32b"),
+        "num": (1, 3, 256),
+        "op": ("add", "xor"),
+        "type": ("f16", "b32", "u64"),
+    },
+    LD_SPCOMPRESS.name: {"num": (1, 2, 3, 256), "op": ("add",)},
+}

@@ -1,0 +1,473 @@
+"""`tcgen05.mma` in its six forms: dense and sparse, each plain, block-scaled and weight-stationary (PTX ISA,
+"TensorCore 5th Generation Matrix Multiply and accumulate Operations").
+
+M, N, K and the element types stand in the instruction descriptor, at run time: `tcgen05_descriptors` checks
+them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import TypeVar
+
+from weft.isa.chips import ChipSet, describe, only
+from weft.isa.family import Support, Verdict
+from weft.isa.tcgen05.form import (
+    ALL,
+    ARCH_SPECIFIC,
+    CTA_GROUPS,
+    SM_107,
+    Tcgen05Family,
+    modifiers,
+    registers_in,
+    take,
+    take_number,
+)
+from weft.isa.tcgen05.mma_forms import (
+    COLLECTOR_BUFFERS,
+    COLLECTOR_USES,
+    Mma,
+    MmaBlockScale,
+    MmaSp,
+    MmaSpBlockScale,
+    MmaWs,
+    MmaWsSp,
+)
+from weft.isa.unpublished import Unpublished
+
+_I8_CHIPS = only("sm_100a", "sm_110a")
+_SCALE_INPUT_CHIPS = ALL - only("sm_110a", "sm_110f")
+_SCALE_INPUT_KINDS = ("f16", "tf32")
+
+#  kind     chips   PTX
+_KINDS: tuple[tuple[str, ChipSet, tuple[int, int]], ...] = (
+    ("f16", ALL, (8, 6)),
+    ("tf32", ALL, (8, 6)),
+    ("f8f6f4", ALL, (8, 6)),
+    ("i8", _I8_CHIPS, (8, 6)),
+    ("ti16", SM_107, (9, 4)),
+)
+
+#  kind       scale_vec   dense          sparse         PTX
+_BLOCK_SCALE: tuple[tuple[str, str, ChipSet, ChipSet, tuple[int, int]], ...] = (
+    ("mxf8f6f4", "", ALL, ALL, (8, 6)),
+    ("mxf8f6f4", "1X", ARCH_SPECIFIC, ARCH_SPECIFIC, (8, 6)),
+    ("mxf8f6f4", "block32", ALL, ALL, (8, 8)),
+    ("mxf4", "", ALL, ARCH_SPECIFIC, (8, 6)),
+    ("mxf4", "2X", ARCH_SPECIFIC, ARCH_SPECIFIC, (8, 6)),
+    ("mxf4", "block32", ALL, ARCH_SPECIFIC, (8, 8)),
+    ("mxf4nvf4", "2X", ARCH_SPECIFIC, ARCH_SPECIFIC, (8, 7)),
+    ("mxf4nvf4", "4X", ARCH_SPECIFIC, ARCH_SPECIFIC, (8, 7)),
+    ("mxf4nvf4", "block16", ALL, ARCH_SPECIFIC, (8, 8)),
+    ("mxf4nvf4", "block32", ALL, ARCH_SPECIFIC, (8, 8)),
+)
+
+PLAIN_KINDS = tuple(dict.fromkeys(kind for kind, *_ in _KINDS))
+SCALED_KINDS = tuple(dict.fromkeys(kind for kind, *_ in _BLOCK_SCALE))
+_FP4_KINDS = ("mxf4", "mxf4nvf4")
+_LUT_KINDS = ("f8f6f4", "mxf8f6f4")
+_LUT_B = "lut::b"
+_SHIFTED_USES = ("discard", "lastuse")
+_MASK_REGISTERS_PER_CTA = 4
+
+D = TypeVar("D", bound=Mma)
+B = TypeVar("B", bound=MmaBlockScale)
+W = TypeVar("W", bound=MmaWs)
+
+
+def _sources() -> Iterator[tuple[str, str, bool]]:
+    """Where A is, how its collector is used, and whether A is shifted."""
+    for memory, use in product(("shared", "tensor"), COLLECTOR_USES):
+        yield memory, use, False
+    for use in _SHIFTED_USES:
+        yield "tensor", use, True
+
+
+def _added(kind: str, sparse: bool, ashift: bool) -> Iterator[tuple[str, str, ChipSet, tuple[int, int]]]:
+    """Collector of B and decompression of B, which sm_107 brought; the chips, and the PTX version."""
+    yield "", "", ALL, (8, 6)
+    for use in COLLECTOR_USES:
+        yield use, "", SM_107, (9, 4)
+    if kind in _LUT_KINDS and not sparse and not ashift:
+        for use in ("", *COLLECTOR_USES):
+            yield use, _LUT_B, SM_107, (9, 4)
+
+
+def _mma_forms(form: type[D]) -> Iterator[tuple[D, Support]]:
+    for (kind, kind_chips, kind_ptx), group, (a, use, ashift) in product(_KINDS, CTA_GROUPS, _sources()):
+        scales = (False, True) if kind in _SCALE_INPUT_KINDS else (False,)
+        lanes = (0, _MASK_REGISTERS_PER_CTA * group)
+        for mask, scale, added in product(lanes, scales, _added(kind, form.sparse, ashift)):
+            collector_b, decompress, chips, ptx = added
+            chips &= kind_chips & (_SCALE_INPUT_CHIPS if scale else ALL)
+            if chips:
+                yield (
+                    form(kind, group, a, use, ashift, mask, scale, collector_b, decompress),
+                    Support(chips, max(kind_ptx, ptx)),
+                )
+
+
+def _block_scale_forms(form: type[B]) -> Iterator[tuple[B, Support]]:
+    for (kind, scale_vec, dense, sparse, kind_ptx), group in product(_BLOCK_SCALE, CTA_GROUPS):
+        for (a, use, ashift), added in product(_sources(), _added(kind, form.sparse, False)):
+            collector_b, decompress, chips, ptx = added
+            if not ashift:
+                yield (
+                    form(kind, group, scale_vec, a, use, ashift, collector_b, decompress),
+                    Support(chips & (sparse if form.sparse else dense), max(kind_ptx, ptx)),
+                )
+
+
+def _ws_forms(form: type[W]) -> Iterator[tuple[W, Support]]:
+    axes = (("shared", "tensor"), COLLECTOR_BUFFERS, COLLECTOR_USES, (False, True))
+    for (kind, chips, ptx), (a, buffer, use, mask) in product(_KINDS, product(*axes)):
+        yield form(kind, a, buffer, use, mask), Support(chips, ptx)
+
+
+def scale_vecs(kind: str) -> tuple[str, ...]:
+    """The scale vector sizes that a kind has; "" is the kind's own."""
+    return tuple(scale_vec for name, scale_vec, *_ in _BLOCK_SCALE if name == kind)
+
+
+def _spelled(scale_vec: str) -> str:
+    return f"scale_vec::{scale_vec}" if scale_vec.endswith("X") else scale_vec or "none"
+
+
+def _needs_block_scale(form: Mma) -> Verdict | None:
+    if form.kind not in SCALED_KINDS:
+        return None
+    return Verdict(
+        "block-scale",
+        f"needs .block_scale for kind {form.kind}: without it the kind is one of {', '.join(PLAIN_KINDS)}",
+    )
+
+
+def _no_block_scale(form: MmaBlockScale) -> Verdict | None:
+    if form.kind not in PLAIN_KINDS:
+        return None
+    return Verdict(
+        "block-scale",
+        f"takes no .block_scale for kind {form.kind}: with it the kind is one of {', '.join(SCALED_KINDS)}",
+    )
+
+
+def _scale_vec(form: MmaBlockScale) -> Verdict | None:
+    legal = scale_vecs(form.kind)
+    if not legal or form.scale_vec in legal:
+        return None
+    if not form.scale_vec:
+        wanted = ", ".join(map(_spelled, legal))
+        return Verdict("scale-vec", f"needs a scale vector size for kind {form.kind}: one of {wanted}")
+    return Verdict(
+        "scale-vec",
+        f"takes no {_spelled(form.scale_vec)} for kind {form.kind}: its scale vector size is one of "
+        f"{', '.join(map(_spelled, legal))}",
+    )
+
+
+def _scale_vec_chip(form: MmaBlockScale, chip: str) -> Verdict | None:
+    if not form.scale_vec.endswith("X") or chip in ARCH_SPECIFIC:
+        return None
+    return Verdict(
+        "scale-vec-target",
+        f"takes an explicit scale vector size on architecture-specific targets only "
+        f"({describe(ARCH_SPECIFIC)}), found {_spelled(form.scale_vec)} on {chip}",
+    )
+
+
+def _sparse_fp4_chip(form: MmaSpBlockScale, chip: str) -> Verdict | None:
+    if form.kind not in _FP4_KINDS or chip in ARCH_SPECIFIC:
+        return None
+    return Verdict(
+        "sparse-fp4-target",
+        f"takes kinds mxf4 and mxf4nvf4 on architecture-specific targets only "
+        f"({describe(ARCH_SPECIFIC)}), found kind {form.kind} on {chip}",
+    )
+
+
+def _kind_chip(form: Mma | MmaWs, chip: str) -> Verdict | None:
+    if form.kind == "i8" and chip not in _I8_CHIPS:
+        return Verdict(
+            "i8-target",
+            f"takes kind i8 on architecture-specific targets only ({describe(_I8_CHIPS)}), found {chip}",
+        )
+    if form.kind == "ti16" and chip not in SM_107:
+        return Verdict("ti16-target", f"takes kind ti16 on {describe(SM_107)} only, found {chip}")
+    return None
+
+
+def _scale_input_kind(form: Mma) -> Verdict | None:
+    if not form.scale_input_d or form.kind in (*_SCALE_INPUT_KINDS, *SCALED_KINDS):
+        return None
+    return Verdict(
+        "scale-input-d", f"scales the input accumulator for kinds f16 and tf32 only, found kind {form.kind}"
+    )
+
+
+def _scale_input_chip(form: Mma, chip: str) -> Verdict | None:
+    if not form.scale_input_d or chip in _SCALE_INPUT_CHIPS:
+        return None
+    return Verdict(
+        "scale-input-d-target",
+        f"scales the input accumulator on {describe(_SCALE_INPUT_CHIPS)} only, found {chip}",
+    )
+
+
+def _output_lanes(form: Mma) -> Verdict | None:
+    wanted = _MASK_REGISTERS_PER_CTA * form.cta_group
+    if form.disable_output_lane in (0, wanted) or form.cta_group not in CTA_GROUPS:
+        return None
+    return Verdict(
+        "disable-output-lane",
+        f"masks output lanes with {wanted} registers for cta_group::{form.cta_group}, "
+        f"found {form.disable_output_lane}",
+    )
+
+
+def _ashift(form: Mma) -> Verdict | None:
+    if not form.ashift:
+        return None
+    if form.a != "tensor":
+        return Verdict("ashift", f"shifts A in tensor memory only (ashift), found A in {form.a} memory")
+    if form.collector_a in COLLECTOR_USES and form.collector_a not in _SHIFTED_USES:
+        return Verdict(
+            "ashift-collector",
+            f"takes no collector::a::{form.collector_a} with ashift: it is one of {', '.join(_SHIFTED_USES)}",
+        )
+    return None
+
+
+def _no_ashift(form: MmaBlockScale | MmaWs) -> Verdict | None:
+    if not form.ashift:
+        return None
+    what = "weight stationary" if isinstance(form, MmaWs) else "block scale"
+    return Verdict("ashift", f"takes no ashift with {what}")
+
+
+def _decompress(form: Mma | MmaBlockScale) -> Verdict | None:
+    if form.decompress != _LUT_B:
+        return None
+    if form.kind not in _LUT_KINDS:
+        found = f"kind {form.kind}"
+    elif form.sparse:
+        found = "a sparse A"
+    elif form.ashift:
+        found = "ashift"
+    else:
+        return None
+    return Verdict(
+        "decompress",
+        f"takes decompress::{_LUT_B} with kinds f8f6f4 and mxf8f6f4, dense and unshifted, found {found}",
+    )
+
+
+def _added_chip(form: Mma | MmaBlockScale, chip: str) -> Verdict | None:
+    if chip in SM_107:
+        return None
+    if form.decompress:
+        return Verdict("decompress-target", f"takes .decompress on {describe(SM_107)} only, found {chip}")
+    if form.collector_b:
+        return Verdict("collector-b-target", f"takes .collector::b on {describe(SM_107)} only, found {chip}")
+    return None
+
+
+def _ws_group(form: MmaWs) -> Verdict | None:
+    if form.cta_group != 2:
+        return None
+    return Verdict("ws-cta-group", "takes no cta_group::2 with weight stationary: it is cta_group::1")
+
+
+def _ws_kind(form: MmaWs) -> Verdict | None:
+    if form.kind in SCALED_KINDS:
+        return Verdict(
+            "ws-kind",
+            f"takes no kind {form.kind} with weight stationary: it is one of {', '.join(PLAIN_KINDS)}",
+        )
+    if form.block_scale:
+        return Verdict("ws-block-scale", "takes no .block_scale with weight stationary")
+    return None
+
+
+def _ws_buffer(form: MmaWs) -> Verdict | None:
+    if form.collector_buffer in COLLECTOR_BUFFERS:
+        return None
+    return Verdict(
+        "ws-collector",
+        f"has no collector buffer {form.collector_buffer} with weight stationary: it is one of "
+        f"{', '.join(COLLECTOR_BUFFERS)}",
+    )
+
+
+def _split(opcode: str) -> tuple[list[str], bool, bool, str] | None:
+    """Modifiers of a `tcgen05.mma` that isn't `.ws`: the rest, whether sparse, whether block-scaled, and the
+    scale vector size.
+    """
+    tokens = modifiers(opcode, "tcgen05", "mma")
+    if tokens is None or tokens[:1] == ["ws"]:
+        return None
+    sparse, scaled = bool(take(tokens, "sp")), bool(take(tokens, "block_scale"))
+    scale_vec = take(tokens, r"scale_vec::(\w+)") or take(tokens, r"block\d+")
+    # A size without `.block_scale` is wrong with any kind: let the kind's rule say so.
+    return tokens, sparse, scaled or (bool(scale_vec) and not _has_scaled_kind(tokens)), scale_vec
+
+
+def _has_scaled_kind(tokens: Sequence[str]) -> bool:
+    return any(f"kind::{kind}" in tokens for kind in SCALED_KINDS)
+
+
+def _memory(operands: Sequence[str]) -> str:
+    return "tensor" if len(operands) > 1 and operands[1].startswith("[") else "shared"
+
+
+def _collector_b(tokens: list[str]) -> str:
+    return take(tokens, r"collector::b::(\w+)") or take(tokens, r"collector::(b\d::\w+)")
+
+
+def _parse_mma(form: type[D]) -> Callable[[str, Sequence[str]], D | None]:
+    def parse(opcode: str, operands: Sequence[str] = ()) -> D | None:
+        """The form that a PTX opcode and its operands spell, legal or not; None for another instruction."""
+        found = _split(opcode)
+        if found is None or found[1] != form.sparse or found[2]:
+            return None
+        tokens = found[0]
+        lanes, decompress = registers_in(operands), take(tokens, r"decompress::(.+)")
+        least = 5 + form.sparse + bool(decompress) + bool(lanes)
+        spelled = form(
+            kind=take(tokens, r"kind::(\w+)"),
+            cta_group=take_number(tokens, r"cta_group::(\d+)"),
+            a=_memory(operands),
+            collector_a=take(tokens, r"collector::a::(\w+)", "discard"),
+            ashift=bool(take(tokens, "ashift")),
+            disable_output_lane=lanes,
+            scale_input_d=len(operands) > least,
+            collector_b=_collector_b(tokens),
+            decompress=decompress,
+        )
+        return None if tokens else spelled
+
+    return parse
+
+
+def _parse_block_scale(form: type[B]) -> Callable[[str, Sequence[str]], B | None]:
+    def parse(opcode: str, operands: Sequence[str] = ()) -> B | None:
+        """The form that a PTX opcode and its operands spell, legal or not; None for another instruction."""
+        found = _split(opcode)
+        if found is None or found[1] != form.sparse or not found[2]:
+            return None
+        tokens, _, _, scale_vec = found
+        spelled = form(
+            kind=take(tokens, r"kind::(\w+)"),
+            cta_group=take_number(tokens, r"cta_group::(\d+)"),
+            scale_vec=scale_vec,
+            a=_memory(operands),
+            collector_a=take(tokens, r"collector::a::(\w+)", "discard"),
+            ashift=bool(take(tokens, "ashift")),
+            collector_b=_collector_b(tokens),
+            decompress=take(tokens, r"decompress::(.+)"),
+        )
+        return None if tokens else spelled
+
+    return parse
+
+
+def _parse_ws(form: type[W]) -> Callable[[str, Sequence[str]], W | None]:
+    def parse(opcode: str, operands: Sequence[str] = ()) -> W | None:
+        """The form that a PTX opcode and its operands spell, legal or not; None for another instruction."""
+        tokens = modifiers(opcode, "tcgen05", "mma", "ws")
+        if tokens is None or bool(take(tokens, "sp")) != form.sparse:
+            return None
+        scaled = bool(take(tokens, "block_scale"))
+        scaled |= bool(take(tokens, r"scale_vec::\w+|block\d+"))
+        buffer, _, use = take(tokens, r"collector::(\w+::\w+)", "b0::discard").partition("::")
+        least = 5 + form.sparse + 2 * scaled
+        spelled = form(
+            kind=take(tokens, r"kind::(\w+)"),
+            a=_memory(operands),
+            collector_buffer=buffer,
+            collector=use,
+            zero_column_mask=len(operands) > least,
+            cta_group=take_number(tokens, r"cta_group::(\d+)"),
+            block_scale=scaled,
+            ashift=bool(take(tokens, "ashift")),
+        )
+        return None if tokens else spelled
+
+    return parse
+
+
+_MMA_RULES = (_needs_block_scale, _scale_input_kind, _output_lanes, _ashift, _decompress)
+_MMA_CHIP_RULES = (_kind_chip, _scale_input_chip, _added_chip)
+_SCALE_RULES = (_no_block_scale, _scale_vec, _no_ashift, _decompress)
+_WS_RULES = (_ws_kind, _ws_group, _no_ashift, _ws_buffer)
+
+MMA = Tcgen05Family("tcgen05.mma", Mma, lambda: _mma_forms(Mma), _parse_mma(Mma), _MMA_RULES, _MMA_CHIP_RULES)
+MMA_SP = Tcgen05Family(
+    "tcgen05.mma.sp", MmaSp, lambda: _mma_forms(MmaSp), _parse_mma(MmaSp), _MMA_RULES, _MMA_CHIP_RULES
+)
+MMA_BLOCK_SCALE = Tcgen05Family(
+    "tcgen05.mma.block_scale",
+    MmaBlockScale,
+    lambda: _block_scale_forms(MmaBlockScale),
+    _parse_block_scale(MmaBlockScale),
+    _SCALE_RULES,
+    (_scale_vec_chip, _added_chip),
+)
+MMA_SP_BLOCK_SCALE = Tcgen05Family(
+    "tcgen05.mma.sp.block_scale",
+    MmaSpBlockScale,
+    lambda: _block_scale_forms(MmaSpBlockScale),
+    _parse_block_scale(MmaSpBlockScale),
+    _SCALE_RULES,
+    (_sparse_fp4_chip, _scale_vec_chip, _added_chip),
+)
+MMA_WS = Tcgen05Family(
+    "tcgen05.mma.ws", MmaWs, lambda: _ws_forms(MmaWs), _parse_ws(MmaWs), _WS_RULES, (_kind_chip,)
+)
+MMA_WS_SP = Tcgen05Family(
+    "tcgen05.mma.ws.sp", MmaWsSp, lambda: _ws_forms(MmaWsSp), _parse_ws(MmaWsSp), _WS_RULES, (_kind_chip,)
+)
+
+FAMILIES = (MMA, MMA_SP, MMA_BLOCK_SCALE, MMA_SP_BLOCK_SCALE, MMA_WS, MMA_WS_SP)
+
+_NEAR_MMA: dict[str, tuple[object, ...]] = {
+    "kind": ("mxf8f6f4", "mxf4", "f32"),
+    "cta_group": (3,),
+    "collector_a": ("keep",),
+    "disable_output_lane": (2,),
+    "collector_b": ("b0::fill",),
+    "decompress": ("lut::a",),
+}
+_NEAR_BLOCK_SCALE: dict[str, tuple[object, ...]] = {
+    "kind": ("f16", "f8f6f4", "i8"),
+    "cta_group": (3,),
+    "scale_vec": ("8X", "block64"),
+    "collector_a": ("keep",),
+    "ashift": (True,),
+    "collector_b": ("b0::fill",),
+    "decompress": ("lut::a",),
+}
+_NEAR_WS: dict[str, tuple[object, ...]] = {
+    "kind": ("mxf8f6f4", "mxf4"),
+    "collector_buffer": ("a", "b", "b4"),
+    "collector": ("keep",),
+    "cta_group": (2, 3),
+    "block_scale": (True,),
+    "ashift": (True,),
+}
+NEAR = {
+    MMA.name: _NEAR_MMA,
+    MMA_SP.name: _NEAR_MMA | {"decompress": (_LUT_B, "lut::a")},
+    MMA_BLOCK_SCALE.name: _NEAR_BLOCK_SCALE,
+    MMA_SP_BLOCK_SCALE.name: _NEAR_BLOCK_SCALE | {"decompress": (_LUT_B, "lut::a")},
+    MMA_WS.name: _NEAR_WS,
+    MMA_WS_SP.name: _NEAR_WS,
+}
+
+
+def _scaled_i8(form: Mma, chip: str) -> bool:
+    return form.kind == "i8" and form.scale_input_d
+
+
+UNPUBLISHED = tuple(
+    Unpublished(family.name, _scaled_i8, "the ISA has scale-input-d for kinds f16 and tf32, ptxas for i8 too")
+    for family in (MMA, MMA_SP)
+)

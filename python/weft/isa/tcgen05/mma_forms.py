@@ -1,0 +1,289 @@
+"""How the forms of `tcgen05.mma` are spelled, in PTX and for LLVM: dense and sparse, each plain,
+block-scaled and weight-stationary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from weft.isa.family import Registers
+from weft.isa.tcgen05.form import TENSOR_ADDRESS, Instruction, vector
+
+# LLVM's numbers of what it takes as flags.
+_LLVM_KINDS = {"f16": 0, "tf32": 1, "f8f6f4": 2, "i8": 3}
+_LLVM_COLLECTOR = {"discard": 0, "lastuse": 1, "fill": 2, "use": 3}
+_LLVM_BUFFERS = {"b0": 0, "b1": 1, "b2": 2, "b3": 3}
+
+COLLECTOR_USES = tuple(_LLVM_COLLECTOR)
+COLLECTOR_BUFFERS = tuple(_LLVM_BUFFERS)
+_SCALE_INPUT = tuple(range(16))
+
+
+def _a(memory: str) -> Registers:
+    return Registers("a", 1, TENSOR_ADDRESS if memory == "tensor" else "i64")
+
+
+def _address(name: str) -> Registers:
+    return Registers(name, 1, TENSOR_ADDRESS)
+
+
+def _template(operands: Sequence[Registers]) -> str:
+    """PTX's operand list: addresses in tensor memory stand in brackets."""
+    return ", ".join(f"[{{{o.name}}}]" if o.type == TENSOR_ADDRESS else f"{{{o.name}}}" for o in operands)
+
+
+def _collectors(collector_a: str, collector_b: str) -> str:
+    """`collector_b` is an operation on the one buffer for B, or names a buffer of `.ws`: `b0::fill`."""
+    a = f".collector::a::{collector_a}" if collector_a else ""
+    if not collector_b:
+        return a
+    return f"{a}.collector::{'' if '::' in collector_b else 'b::'}{collector_b}"
+
+
+@dataclass(frozen=True)
+class Mma(Instruction):
+    """One form of `tcgen05.mma` without block scale: `d = a * b`, plus d where `enable_input_d` is true.
+
+    `a` tells where A is, "shared" (a descriptor) or "tensor" memory; `disable_output_lane` is the number of
+    registers in the mask of lanes that aren't written, 0 for no mask; `scale_input_d` whether d is first
+    divided by a power of two; `decompress` how B is compressed (`lut::b`: indices into a table in tensor
+    memory).
+    """
+
+    kind: str
+    cta_group: int
+    a: str = "shared"
+    collector_a: str = "discard"
+    ashift: bool = False
+    disable_output_lane: int = 0
+    scale_input_d: bool = False
+    collector_b: str = ""
+    decompress: str = ""
+
+    sparse: ClassVar[bool] = False
+
+    @property
+    def ptx(self) -> str:
+        decompress = f".decompress::{self.decompress}" if self.decompress else ""
+        ashift = ".ashift" if self.ashift else ""
+        collectors = _collectors(self.collector_a, self.collector_b)
+        # LLVM prints these two in an order that depends on the mask; ptxas takes both.
+        last = ashift + collectors if self.disable_output_lane else collectors + ashift
+        sp = ".sp" if self.sparse else ""
+        return f"tcgen05.mma{sp}.cta_group::{self.cta_group}.kind::{self.kind}{decompress}{last}"
+
+    @property
+    def intrinsic(self) -> str | None:
+        if self.kind not in _LLVM_KINDS or self.collector_b or self.decompress:
+            return None
+        return (
+            f"llvm.nvvm.tcgen05.mma{'.sp' if self.sparse else ''}.{self.a}"
+            f"{'.scale_d' if self.scale_input_d else ''}"
+            f"{f'.disable_output_lane.cg{self.cta_group}' if self.disable_output_lane else ''}"
+            f"{'.ashift' if self.ashift else ''}"
+        )
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """D, A, B, the table for B, the metadata of a sparse A, the instruction descriptor, the mask,
+        whether D counts, and the power of two.
+        """
+        lanes = self.disable_output_lane
+        return (
+            _address("d"),
+            _a(self.a),
+            Registers("b", 1, "i64"),
+            *([_address("lut")] if self.decompress else []),
+            *([_address("metadata")] if self.sparse else []),
+            Registers("idesc", 1, "i32"),
+            *([Registers("disable_output_lane", 1, vector(lanes, "i32"))] if lanes else []),
+            Registers("enable_input_d", 1, "i1"),
+            *(
+                [Registers("scale_input_d", 1, "i64", role="immediate", values=_SCALE_INPUT)]
+                if self.scale_input_d
+                else []
+            ),
+        )
+
+    @property
+    def assembly(self) -> str:
+        return _template(self.operands)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        names = [o.name for o in self.operands]
+        order = ("d", "a", "b", "idesc", "enable_input_d", "metadata", "scale_input_d", "disable_output_lane")
+        return tuple(name for name in order if name in names)
+
+    @property
+    def immediates(self) -> tuple[tuple[str, int], ...]:
+        """Kind, CTA group (which the name has where there is a mask), collector of A."""
+        if self.intrinsic is None:
+            return ()
+        group = () if self.disable_output_lane else (self.cta_group,)
+        values = (_LLVM_KINDS[self.kind], *group, _LLVM_COLLECTOR[self.collector_a])
+        return tuple(("i32", value) for value in values)
+
+
+@dataclass(frozen=True)
+class MmaSp(Mma):
+    """One form of `tcgen05.mma.sp`: as `Mma`, with half of A's elements and metadata that says which."""
+
+    sparse: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class MmaBlockScale(Instruction):
+    """One form of `tcgen05.mma` with block scale: `d = (a * scale_a) * (b * scale_b)`, plus d.
+
+    `scale_vec` is how many elements along K share a scale: `1X`, `2X`, `4X`, `block16`, `block32`, or
+    nothing for the kind's own. The other axes are those of `Mma`.
+    """
+
+    kind: str
+    cta_group: int
+    scale_vec: str = ""
+    a: str = "shared"
+    collector_a: str = "discard"
+    ashift: bool = False
+    collector_b: str = ""
+    decompress: str = ""
+
+    sparse: ClassVar[bool] = False
+
+    @property
+    def ptx(self) -> str:
+        scale_vec = ""
+        if self.scale_vec:
+            scale_vec = f".{'' if self.scale_vec.startswith('block') else 'scale_vec::'}{self.scale_vec}"
+        return (
+            f"tcgen05.mma{'.sp' if self.sparse else ''}.cta_group::{self.cta_group}.kind::{self.kind}"
+            f".block_scale{f'.decompress::{self.decompress}' if self.decompress else ''}{scale_vec}"
+            f"{_collectors(self.collector_a, self.collector_b)}{'.ashift' if self.ashift else ''}"
+        )
+
+    @property
+    def intrinsic(self) -> str | None:
+        if self.collector_b or self.decompress or self.scale_vec.endswith("X"):
+            return None
+        scale_vec = f".{self.scale_vec}" if self.scale_vec else ""
+        sp = ".sp" if self.sparse else ""
+        return f"llvm.nvvm.tcgen05.mma{sp}.{self.a}.{self.kind}.block_scale{scale_vec}"
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """D, A, B, the table for B, the metadata of a sparse A, the instruction descriptor, the scales of A
+        and of B, and whether D counts.
+        """
+        return (
+            _address("d"),
+            _a(self.a),
+            Registers("b", 1, "i64"),
+            *([_address("lut")] if self.decompress else []),
+            *([_address("metadata")] if self.sparse else []),
+            Registers("idesc", 1, "i32"),
+            _address("scale_a"),
+            _address("scale_b"),
+            Registers("enable_input_d", 1, "i1"),
+        )
+
+    @property
+    def assembly(self) -> str:
+        return _template(self.operands)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        sparse = ("metadata",) if self.sparse else ()
+        return ("d", "a", "b", "idesc", "enable_input_d", *sparse, "scale_a", "scale_b")
+
+    @property
+    def immediates(self) -> tuple[tuple[str, int], ...]:
+        """CTA group, collector of A."""
+        if self.intrinsic is None:
+            return ()
+        return ("i32", self.cta_group), ("i32", _LLVM_COLLECTOR[self.collector_a])
+
+
+@dataclass(frozen=True)
+class MmaSpBlockScale(MmaBlockScale):
+    """One form of `tcgen05.mma.sp` with block scale."""
+
+    sparse: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class MmaWs(Instruction):
+    """One form of `tcgen05.mma.ws`: the weights, B, may stay in one of four collector buffers.
+
+    `zero_column_mask` tells whether a mask of B's columns that count as zero is given. `cta_group`,
+    `block_scale` and `ashift` have one legal value each.
+    """
+
+    kind: str
+    a: str = "shared"
+    collector_buffer: str = "b0"
+    collector: str = "discard"
+    zero_column_mask: bool = False
+    cta_group: int = 1
+    block_scale: bool = False
+    ashift: bool = False
+
+    sparse: ClassVar[bool] = False
+
+    @property
+    def ptx(self) -> str:
+        return (
+            f"tcgen05.mma.ws{'.sp' if self.sparse else ''}.cta_group::{self.cta_group}.kind::{self.kind}"
+            f"{'.block_scale' if self.block_scale else ''}"
+            f".collector::{self.collector_buffer}::{self.collector}{'.ashift' if self.ashift else ''}"
+        )
+
+    @property
+    def intrinsic(self) -> str | None:
+        if self.kind not in _LLVM_KINDS:
+            return None
+        mask = ".zero_col_mask" if self.zero_column_mask else ""
+        return f"llvm.nvvm.tcgen05.mma.ws{'.sp' if self.sparse else ''}.{self.a}{mask}"
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """D, A, B, the metadata of a sparse A, the instruction descriptor, whether D counts, and the mask."""
+        return (
+            _address("d"),
+            _a(self.a),
+            Registers("b", 1, "i64"),
+            *([_address("metadata")] if self.sparse else []),
+            Registers("idesc", 1, "i32"),
+            *([_address("scale_a"), _address("scale_b")] if self.block_scale else []),
+            Registers("enable_input_d", 1, "i1"),
+            *([Registers("zero_column_mask", 1, "i64")] if self.zero_column_mask else []),
+        )
+
+    @property
+    def assembly(self) -> str:
+        return _template(self.operands)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        names = [o.name for o in self.operands]
+        order = ("d", "a", "b", "idesc", "enable_input_d", "metadata", "zero_column_mask")
+        return tuple(name for name in order if name in names)
+
+    @property
+    def immediates(self) -> tuple[tuple[str, int], ...]:
+        """Kind, collector buffer of B, its use."""
+        if self.intrinsic is None:
+            return ()
+        values = (
+            _LLVM_KINDS[self.kind],
+            _LLVM_BUFFERS[self.collector_buffer],
+            _LLVM_COLLECTOR[self.collector],
+        )
+        return tuple(("i32", value) for value in values)
+
+
+@dataclass(frozen=True)
+class MmaWsSp(MmaWs):
+    """One form of `tcgen05.mma.ws.sp`."""
+
+    sparse: ClassVar[bool] = True

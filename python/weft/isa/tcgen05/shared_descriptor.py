@@ -1,0 +1,122 @@
+"""The shared-memory descriptor, which says where a matrix of `tcgen05.mma` or `tcgen05.cp` lies (PTX ISA,
+"Shared memory descriptor", "Valid Combinations of Type-Size, Major-ness and Swizzling").
+
+ptxas can't see into it, so every limit that the ISA sets is checked here.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from weft.isa.family import Verdict
+from weft.isa.tcgen05.form import on_chip, takes_long_rows
+from weft.isa.wgmma.descriptors import SWIZZLES, BitField, first, name_of, one_of, takes, unknown_bits
+
+WIDE_ATOMS = "128B_32B"
+"""The swizzle over 128 bytes that moves 32 bytes at a time, which the descriptor of wgmma doesn't have."""
+_WIDE_PERIOD = 512
+SWIZZLE_NUMBERS = {name: mode.tcgen05 for name, mode in SWIZZLES.items()} | {WIDE_ATOMS: 1}
+"""Swizzle modes and their numbers in the shared-memory descriptor."""
+
+_VERSION = BitField("version", 46, 3)
+_ABSOLUTE = BitField("absolute", 52, 1)
+_SWIZZLE = BitField("swizzle", 61, 3)
+SHARED_FIELDS = (
+    BitField("address", 0, 14, 16),
+    BitField("leading_byte_offset", 16, 14, 16),
+    BitField("stride_byte_offset", 32, 14, 16),
+    BitField("base_offset", 49, 3),
+    _VERSION,
+    _ABSOLUTE,
+    _SWIZZLE,
+)
+"""The fields of a shared-memory descriptor, by name as in `SharedMemoryDescriptor`; `version` is always 1."""
+
+
+@dataclass(frozen=True)
+class SharedMemoryDescriptor:
+    """Where a matrix lies in shared memory, for `tcgen05.mma` and `tcgen05.cp`; all in bytes.
+
+    `stride_byte_offset` leads to the next group of eight rows (columns, for a matrix whose M or N runs
+    fastest), `leading_byte_offset` to the next 16 bytes of K (to the next panel as wide as the swizzle); a
+    swizzled matrix whose K runs fastest ignores the latter. `base_offset` is 0 where the swizzle's pattern
+    starts at a multiple of its period (eight rows), else bits 7 to 9 of where it starts. With `absolute`, on
+    sm_103a and sm_107a, `leading_byte_offset` is the address of what follows the first 128 bytes of a row.
+    """
+
+    address: int = 0
+    leading_byte_offset: int = 0
+    stride_byte_offset: int = 0
+    base_offset: int = 0
+    swizzle: str = "none"
+    absolute: bool = False
+
+    def complaint(self, chip: str | None = None) -> Verdict | None:
+        """The first rule that the fields break, on `chip` where it is given."""
+        return first(
+            on_chip(chip),
+            one_of("swizzle", self.swizzle, SWIZZLE_NUMBERS),
+            *(
+                f.complaint(getattr(self, f.name))
+                for f in SHARED_FIELDS
+                if f not in (_VERSION, _ABSOLUTE, _SWIZZLE)
+            ),
+            takes(self.swizzle != "none" or not self.base_offset, "base_offset", "with a swizzle only"),
+            self._stride(),
+            takes_long_rows(self.absolute, "absolute", chip),
+            takes(
+                not self.absolute or (self.swizzle == "128B" and not self.base_offset),
+                "absolute",
+                f"with swizzle 128B and base_offset 0 only, found {self.swizzle} and {self.base_offset}",
+            ),
+        )
+
+    def _stride(self) -> Verdict | None:
+        """A swizzle's pattern must begin anew with each group of rows."""
+        if self.swizzle not in SWIZZLE_NUMBERS:
+            return None
+        period = _WIDE_PERIOD if self.swizzle == WIDE_ATOMS else SWIZZLES[self.swizzle].period
+        if self.swizzle == "none" or self.stride_byte_offset % period == 0:
+            return None
+        below = self.stride_byte_offset - self.stride_byte_offset % period
+        return Verdict(
+            "stride_byte_offset",
+            f"needs stride_byte_offset in multiples of {period} with swizzle {self.swizzle}, "
+            f"got {self.stride_byte_offset}",
+            tuple(str(v) for v in (below, below + period) if v),
+        )
+
+    def encode(self) -> int:
+        """The descriptor; ValueError where `complaint` has one."""
+        if verdict := self.complaint():
+            raise ValueError(str(verdict))
+        numbers = {f.name: getattr(self, f.name) for f in SHARED_FIELDS if f is not _VERSION}
+        numbers |= {"version": 1, "absolute": int(self.absolute), "swizzle": SWIZZLE_NUMBERS[self.swizzle]}
+        return sum(field.put(numbers[field.name]) for field in SHARED_FIELDS)
+
+    @classmethod
+    def decode(cls, word: int) -> "SharedMemoryDescriptor":
+        """What a descriptor says; ValueError where it says nothing legal."""
+        if extra := unknown_bits(word, SHARED_FIELDS):
+            raise ValueError(f"a tcgen05 shared-memory descriptor has no bits {extra:#x}, got {word:#x}")
+        found: dict[str, Any] = {field.name: field.get(word) for field in SHARED_FIELDS}
+        if found.pop("version") != 1:
+            raise ValueError(f"a tcgen05 shared-memory descriptor has 1 in bits 46 to 48, got {word:#x}")
+        found["swizzle"] = name_of(word, "swizzle", found["swizzle"], SWIZZLE_NUMBERS)
+        found["absolute"] = bool(found["absolute"])
+        if found["swizzle"] == "none":
+            # It means nothing then; Triton sets it for tcgen05.cp.
+            found["base_offset"] = 0
+        descriptor = cls(**found)
+        if verdict := descriptor.complaint():
+            raise ValueError(f"{word:#x}: {verdict}")
+        return descriptor
+
+
+def swizzle_complaint(kind: str, swizzle: str, *, transposed: bool) -> Verdict | None:
+    """Why an operand of `kind` can't have `swizzle`: M or N fastest (`transposed`) needs 32-byte atoms for
+    32-bit elements and forbids them for others.
+    """
+    if not transposed or (kind == "tf32") == (swizzle == WIDE_ATOMS):
+        return None
+    legal = (WIDE_ATOMS,) if kind == "tf32" else tuple(SWIZZLES)
+    return one_of("swizzle", swizzle, legal, f" for a transposed operand of kind {kind}")

@@ -1,0 +1,1 @@
+"""Reads and judges instructions in PTX text: opcodes, operands, declarations, constants."""

@@ -1,0 +1,64 @@
+"""Recognises operands that differ from legal ones in the numbers of registers alone."""
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+
+from weft.isa.text.scope import Scope
+
+_REGISTER = r"(?<![\w$%.])[A-Za-z_$%][\w$%]*[0-9](?![\w$%.])"
+_OFFSET = r"(?<=[\w$]\+)(?:0|[1-9][0-9]*)(?=\])"
+_CHANGED = re.compile(rf"({_REGISTER}|{_OFFSET})", re.ASCII)
+_ANY_OFFSET = "(?:0|[1-9][0-9]{0,17})"
+# Compiling a pattern takes as long as judging about fifty statements.
+_FIRST, _MOST = 32, 8
+_MOST_UNROLLED = 8
+
+
+class Alike:
+    """Operands that are legal with one opcode in one scope, as patterns that also match them with other
+    registers of the same declared ranges, and with other offsets of addresses.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope, self._patterns, self._missed = scope, list[re.Pattern[str]](), 0
+
+    def __contains__(self, text: str) -> bool:
+        for pattern in self._patterns:
+            if match := pattern.fullmatch(text):
+                return all(map(_differ, match.groups()))
+        return False
+
+    def is_wanted(self) -> bool:
+        """Whether legal operands that no pattern matched have become many: then they are worth another."""
+        self._missed += 1
+        return self._missed % _FIRST == 0 and len(self._patterns) < _MOST
+
+    def add(self, text: str, operands: Sequence[str], distinct: Sequence[bool]) -> None:
+        """Learns from legal operands, as `text` has them. In `distinct` ones no register may stand twice."""
+        found, end = [], 0
+        for operand, differ in zip(operands, distinct, strict=True):
+            start = text.index(operand, end)
+            pattern = self._pattern(operand)
+            found += [re.escape(text[end:start]), f"({pattern})" if differ else pattern]
+            end = start + len(operand)
+        self._patterns.append(re.compile("".join((*found, re.escape(text[end:])))))
+
+    def _pattern(self, operand: str) -> str:
+        """What matches an operand: pairs of what stays and what may change, those that repeat as one."""
+        parts = _CHANGED.split(operand)
+        pairs = zip(parts[1::2], parts[2::2], strict=True)
+        found = [re.escape(parts[0])]
+        for one, several in groupby(self._changed(word) + re.escape(after) for word, after in pairs):
+            number = len(list(several))
+            found.append(one * number if number <= _MOST_UNROLLED else f"(?:{one}){{{number}}}")
+        return "".join(found)
+
+    def _changed(self, word: str) -> str:
+        return _ANY_OFFSET if word.isdecimal() else self._scope.alike(word)
+
+
+def _differ(operand: str) -> bool:
+    """Whether no register stands twice in a list."""
+    words = "".join(operand.strip("{}").split()).split(",")
+    return len(set(words)) == len(words)

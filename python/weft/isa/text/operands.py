@@ -1,0 +1,435 @@
+"""Judges the operands of an instruction as PTX text has them: how many there are, braces and brackets,
+constants, and the registers that the text declares.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from weft.isa.certify.assembler import ptx_registers
+from weft.isa.computed import make_room
+from weft.isa.family import Registers, Verdict
+from weft.isa.text import scope as scopes
+from weft.isa.text.constants import value_of
+from weft.isa.text.identifiers import NAME
+from weft.isa.text.register_types import Accepted, accepted
+from weft.isa.text.scan import listed, split_operands
+from weft.isa.text.scope import Scope
+
+_NAME = re.compile(rf"(?:{NAME})(?:\.\w+)?", re.ASCII)
+_BASE = re.compile(r"([^+.]*?)\s*(?:\+(.+))?", re.DOTALL)
+NOTHING_DECLARED = Scope()
+"""The scope of a text without declarations."""
+
+# What ptxas takes in braces though the ISA has no list there.
+_BRACED = ("metadata", "scale_a", "scale_b", "reduced")
+# ptxas packs a list of several types word by word: neighbours must be alike; what has no type is like all.
+_UNTYPED = {".b16", ".b32", ".b64", scopes.UNKNOWN}
+_SPECIAL = {scopes.SPECIAL, scopes.LONG_SPECIAL}
+_INTEGER = "="
+_REALS = {scopes.SINGLE, scopes.REAL}
+_CONSTANTS = {_INTEGER, *_REALS}
+_WHOLE = {_INTEGER, ".u8", ".s8", ".u16", ".s16", ".u32", ".s32", ".u64", ".s64"}
+_FLOATS = {*_REALS, ".f32", ".f64"}
+_ALIKE = {".u8": ".s8", ".u16": ".s16", ".u32": ".s32", ".u64": ".s64"}
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """One operand that `form.assembly` lists: the bracket or brace around it, and the form's operands in it
+    with what may be written for each. Forms share those that are equal.
+    """
+
+    bracket: str
+    wanted: tuple[Registers, ...]
+    accepted: tuple[Accepted, ...]
+    known: dict[str, bool] = field(default_factory=dict)
+    """Whether an operand fits, by its signature."""
+
+
+def operands_verdict(
+    family: str, form: Any, operands: Sequence[str], scope: Scope | None = None, *, chip: str | None = None
+) -> Verdict | None:
+    """What is wrong with the operands of a form that is legal on `chip` (None: on some chip), as written: how
+    many there are, braces and brackets, how many registers are in a list, which values constants have, and
+    what `scope` declares the registers as. None where nothing is.
+    """
+    slots = _slots(family, form, chip)
+    if len(operands) != len(slots):
+        return Verdict(
+            "operands", f"takes {_counted(len(slots), 'operand')}, got {len(operands)}", _shown(form)
+        )
+    for slot, operand in zip(slots, operands, strict=True):
+        if not _fits(form, slot, operand, scope or NOTHING_DECLARED):
+            return _slot_verdict(form, slot, operand, scope or NOTHING_DECLARED)
+    return None
+
+
+def fits(
+    family: str, form: Any, at: int, operand: str, scope: Scope | None = None, *, chip: str | None = None
+) -> bool:
+    """Whether an operand may be the n-th, from 0, of a form that is legal on `chip` (None: on some chip)."""
+    return _fits(form, _slots(family, form, chip)[at], operand, scope or NOTHING_DECLARED)
+
+
+def _fits(form: Any, slot: Slot, operand: str, scope: Scope) -> bool:
+    kind = signature(operand, scope)
+    known = slot.known.get(kind)
+    if known is None:
+        make_room(slot.known)
+        known = slot.known[kind] = _slot_verdict(form, slot, operand, scope) is None
+    return known
+
+
+def distinct(family: str, form: Any, chip: str | None) -> tuple[bool, ...]:
+    """Whether no register may stand twice in an operand, for each operand of a form that is legal on `chip`,
+    as text has them.
+    """
+    return tuple(any(one.distinct for one in slot.accepted) for slot in _slots(family, form, chip))
+
+
+def signature(operand: str, scope: Scope) -> str:
+    """What a verdict depends on of an operand: where one is right, others with the same signature are too."""
+    found = scope.signatures.get(operand)
+    if found is None:
+        kinds, inside = scope.kinds, operand[1:-1]
+        if operand[:1] == "{" and operand[-1] == "}":
+            words = inside.split(", ")
+            try:
+                found = "{" + ",".join(map(kinds.__getitem__, words))
+            except KeyError:
+                words = [part.strip() for part in inside.split(",")]
+                found = "{" + ",".join(map(scope.kind, words))
+            if len(set(words)) < len(words):
+                found += " twice"
+        elif operand[:1] == "[" and operand[-1] == "]":
+            found = f"[{_address_kind(inside.strip(), scope)}"
+        else:
+            found = scope.kind(operand)
+        make_room(scope.signatures)
+        scope.signatures[operand] = found
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def _slots(family: str, form: Any, chip: str | None) -> tuple[Slot, ...]:
+    named = {operand.name: operand for operand in form.operands}
+    text = form.assembly.format(**{name: f"\0{name}\0" for name in named})
+    return tuple(_slot(family, form, chip, named, slot) for slot in split_operands(text))
+
+
+def _slot(family: str, form: Any, chip: str | None, named: dict[str, Registers], text: str) -> Slot:
+    wanted = tuple(named[name] for name in re.findall("\0(\\w+)\0", text))
+    bracket = text[0] if text[0] in "[{" else ""
+    return _shared_slot(bracket, wanted, tuple(accepted(family, form, one, chip) for one in wanted))
+
+
+@lru_cache(maxsize=1 << 12)
+def _shared_slot(bracket: str, wanted: tuple[Registers, ...], accepted: tuple[Accepted, ...]) -> Slot:
+    return Slot(bracket, wanted, accepted)
+
+
+def _shown(form: Any) -> tuple[str, ...]:
+    """The form with the names of its operands."""
+    names = {operand.name: operand.name for operand in form.operands}
+    return (f"{form.ptx} {form.assembly.format(**names)}".strip(),)
+
+
+def _slot_verdict(form: Any, slot: Slot, operand: str, scope: Scope) -> Verdict | None:
+    wanted = slot.wanted
+    if not _is_whole(operand):
+        return Verdict("syntax", f"has an operand that can't be read: '{operand}'")
+    if (slot.bracket == "[") != operand.startswith("["):
+        inside = "an address in brackets" if slot.bracket else "no address in brackets"
+        return Verdict("operands", f"takes {inside} for {wanted[0].name}, got {operand}", _shown(form))
+    if slot.bracket == "[":
+        return _address_verdict(wanted[0], slot.accepted[0], operand, scope)
+    if len(wanted) > 1:
+        parts = listed(operand)
+        if not operand.startswith("{") or len(parts) != len(wanted):
+            names = ", ".join(o.name for o in wanted)
+            return Verdict("operands", f"takes {{{names}}} in braces, got {operand}", _shown(form))
+        each = zip(wanted, slot.accepted, parts, strict=True)
+        found = (v for one, takes, part in each if (v := _words_verdict(one, takes, [part], scope, True)))
+        return next(found, None) or _together_verdict(wanted[0], slot.accepted[0], parts, scope, True)
+    (one,), (takes,) = wanted, slot.accepted
+    if verdict := _list_verdict(form, one, operand, slot.bracket == "{", scope):
+        return verdict
+    return _registers_verdict(one, takes, operand, scope)
+
+
+def _list_verdict(form: Any, wanted: Registers, operand: str, braced: bool, scope: Scope) -> Verdict | None:
+    """Braces around what is a list, and around nothing else; as many registers as there must be."""
+    count = 1 if wanted.role == "immediate" else ptx_registers(wanted)[1]
+    if not operand.startswith("{"):
+        if (braced or count > 1) and not _is_vector(operand, count, scope):
+            return Verdict(
+                "operands", f"takes {wanted.name} as a list in braces, got {operand}", _shown(form)
+            )
+        return None
+    got = len(listed(operand))
+    if got != count:
+        return Verdict(
+            "registers", f"takes {_counted(count, 'register')} for {wanted.name}, got {got}", _shown(form)
+        )
+    if not braced and count == 1 and (wanted.role == "immediate" or wanted.name not in _BRACED):
+        return Verdict("operands", f"takes {wanted.name} without braces, got {operand}", _shown(form))
+    return None
+
+
+def _is_vector(operand: str, count: int, scope: Scope) -> bool:
+    """Whether a bare name may stand for so many registers: a vector does."""
+    kind = scope.kind(operand)
+    return kind.startswith(f".v{count}.") or (count in (2, 4) and kind == scopes.UNKNOWN)
+
+
+def _registers_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Scope) -> Verdict | None:
+    """The registers and constants of an operand, one by one and together."""
+    parts, braced = listed(operand), operand.startswith("{")
+    if verdict := _words_verdict(wanted, takes, parts, scope, braced):
+        return verdict
+    if wanted.role == "immediate":
+        return None
+    if all(part == scopes.DISCARDED for part in parts):
+        return Verdict("register", f"takes a register for {wanted.name}, got nothing but {scopes.DISCARDED}")
+    vector = next((part for part in parts if scope.kind(part)[:2] == ".v"), None)
+    if vector and (braced or ptx_registers(wanted)[1] == 1):
+        return Verdict("register", f"takes a register for {wanted.name}, got {vector}, a vector")
+    if takes.distinct and (twice := next((part for part in parts if parts.count(part) > 1), None)):
+        return Verdict("register", f"takes different registers for {wanted.name}, got {twice} twice")
+    return _together_verdict(wanted, takes, parts, scope, braced)
+
+
+def _words_verdict(
+    wanted: Registers, takes: Accepted, parts: Sequence[str], scope: Scope, braced: bool
+) -> Verdict | None:
+    """What is wrong with one of these words, whatever stands beside it; the first of each kind is judged."""
+    kinds: dict[str, str] = {}
+    for part in parts:
+        kinds.setdefault(scope.kind(part), part)
+    for kind, part in kinds.items():
+        if verdict := _word_verdict(wanted, takes, kind, part, scope, braced):
+            return verdict
+    return None
+
+
+def _together_verdict(
+    wanted: Registers, takes: Accepted, parts: Sequence[str], scope: Scope, braced: bool
+) -> Verdict | None:
+    """Whether registers may be declared as they are. A list of one type keeps it; one of several has none."""
+    named = {_class(scope.kind(part)): part for part in reversed(parts)}
+    named.pop(scopes.DISCARDED, None)
+    size = _bits(takes.types[0])
+    if len(named) == 1:
+        ((kind, part),) = named.items()
+        return _type_verdict(wanted, takes, kind, part, braced)
+    if takes.apart:
+        each = (_type_verdict(wanted, takes, kind, part, braced) for kind, part in named.items())
+        return next(filter(None, each), None)
+    for kind, part in named.items():
+        if kind[0] == "." and _bits(kind) != size:
+            return _wrong_type(wanted, takes, part, kind)
+        if kind in _SPECIAL and size != (64 if kind == scopes.LONG_SPECIAL else 32):
+            return _no_register(wanted, part)
+    if scope.kind(parts[0]) == scopes.SINGLE and scopes.REAL in named and not takes.real:
+        beside = f"beside {parts[0]} in front, got {named[scopes.REAL]}"
+        return Verdict("register", f"takes floats of 32 bits for {wanted.name} {beside}")
+    if (special := named.keys() & _SPECIAL) and (constant := named.keys() & _CONSTANTS):
+        both = f"{named[special.pop()]} beside {named[constant.pop()]}"
+        return Verdict(
+            "register", f"takes constants or special registers for {wanted.name}, not both, got {both}"
+        )
+    words = [part for part in parts if part != scopes.DISCARDED]
+    for one, other in pairwise(words):
+        if not _packs(_class(scope.kind(one)), _class(scope.kind(other))):
+            both = " beside ".join(_described(word, scope) for word in (one, other))
+            return Verdict(
+                "register",
+                f"takes registers of one type, or without one, side by side for {wanted.name}, got {both}",
+            )
+    return None
+
+
+def _type_verdict(wanted: Registers, takes: Accepted, kind: str, part: str, braced: bool) -> Verdict | None:
+    """Whether a register, or all of a list, may be of this type; or constants, or special registers."""
+    if kind == scopes.UNKNOWN:
+        return None
+    if kind in _SPECIAL:
+        right = braced and _bits(takes.types[0]) == (64 if kind == scopes.LONG_SPECIAL else 32)
+        return None if right else _no_register(wanted, part)
+    if kind in _CONSTANTS:
+        right = takes.constant if kind == _INTEGER else takes.real or kind[1:] in takes.types
+        return None if right else _no_register(wanted, part)
+    if kind[0] == "." and _ALIKE.get(kind, kind) not in {_ALIKE.get(one, one) for one in takes.types}:
+        return _wrong_type(wanted, takes, part, kind)
+    return None
+
+
+def _class(kind: str) -> str:
+    """The kind without a constant's value and a vector's width."""
+    if kind[0] == "=":
+        return kind if kind in _REALS else _INTEGER
+    return kind[3:] if kind[:2] == ".v" else kind
+
+
+def _packs(one: str, other: str) -> bool:
+    """Whether a list may have words of these two kinds side by side."""
+    pair = {one, other}
+    if len(pair) == 1 or pair & (_UNTYPED | _SPECIAL):
+        return True
+    return pair <= _WHOLE or pair <= _FLOATS
+
+
+def _described(word: str, scope: Scope) -> str:
+    kind = scope.kind(word)
+    return f"{word} of {kind}" if kind[0] == "." else word
+
+
+def _bits(kind: str) -> int:
+    """The size of a register of a type; of a predicate 0."""
+    size = re.search(r"\d+", kind)
+    return int(size[0]) * (2 if kind.endswith("x2") else 1) if size else 0
+
+
+def _word_verdict(
+    wanted: Registers, takes: Accepted, kind: str, word: str, scope: Scope, braced: bool
+) -> Verdict | None:
+    """What is wrong with one register or constant, whatever the type of the register is."""
+    constant = kind[0] == "="
+    if constant and kind not in _REALS and (verdict := _constant_verdict(wanted, word, int(kind[1:]))):
+        return verdict
+    if kind.endswith(scopes.UNDECLARED):
+        return _undeclared(word, scope)
+    if wanted.role == "immediate":
+        return None if constant and kind not in _REALS else _no_constant(wanted, word)
+    if constant:
+        right = wanted.role == "in" and (takes.double or kind != scopes.REAL)
+    elif kind in _SPECIAL:
+        right = wanted.role == "in" and takes.special
+    elif kind == scopes.DISCARDED:
+        right = takes.discard
+    elif kind[0] == "!":
+        right = kind in ("!.pred", f"!{scopes.UNKNOWN}") and takes.types == (".pred",)
+    elif kind[0] == "+":
+        right = takes.sum and not braced and wanted.role == "in" and _adds(takes, kind[1:])
+    else:
+        right = kind[0] == "." or kind == scopes.UNKNOWN
+    return None if right else _no_register(wanted, word)
+
+
+def _adds(takes: Accepted, kind: str) -> bool:
+    """Whether ptxas adds a constant to a register or a variable of this kind for an operand."""
+    if kind[0] == "@":
+        return ".b32" in takes.types
+    whole = kind in takes.types and kind in _WHOLE | _UNTYPED
+    return whole or kind == scopes.UNKNOWN
+
+
+def _address_kind(inside: str, scope: Scope) -> str:
+    base = _BASE.fullmatch(inside)
+    if base is None:
+        return "broken"
+    offset = base[2] and ("+" if value_of(base[2].strip()) is not None else "?")
+    return f"{scope.kind(base[1])}{offset or ''}"
+
+
+def _address_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Scope) -> Verdict | None:
+    """What is wrong with an address in brackets: a register or, outside tensor memory, a variable; and what
+    is added to it.
+    """
+    found = _BASE.fullmatch(operand.strip("[]").strip())
+    if found is None:
+        return Verdict("syntax", f"takes a register or a variable and an offset as address, got {operand}")
+    word, offset = found.groups()
+    kind = scope.kind(word)
+    if kind == scopes.UNDECLARED:
+        return _undeclared(word, scope)
+    if offset and value_of(offset.strip()) is None:
+        return Verdict("operands", f"takes a constant offset in an address, got {operand}")
+    if kind == scopes.UNKNOWN or kind in takes.types:
+        return None
+    if kind[0] == ".":
+        return _wrong_type(wanted, takes, word, kind)
+    space = {"!llvm.ptr<1>": "global", "!llvm.ptr<3>": "shared", "!llvm.ptr": ""}.get(wanted.type)
+    if kind[0] == "@" and space is not None:
+        if kind[1:] in ((space,) if space else ("shared", "global", "const", "local")):
+            return None
+        where = f"{space} memory" if space else "memory"
+        return Verdict("operands", f"takes an address in {where} for {wanted.name}, got {word} in {kind[1:]}")
+    return _no_register(wanted, word)
+
+
+def _wrong_type(wanted: Registers, takes: Accepted, word: str, kind: str) -> Verdict:
+    return Verdict("register", f"takes {_or(takes.types[:6])} for {wanted.name}, got {word} of {kind}")
+
+
+def _no_constant(wanted: Registers, word: str) -> Verdict:
+    return Verdict(wanted.name, f"takes a constant for {wanted.name}, {_one_of(wanted.values)}, got {word}")
+
+
+def _no_register(wanted: Registers, word: str) -> Verdict:
+    return Verdict("register", f"takes a register for {wanted.name}, got {word}")
+
+
+def _undeclared(word: str, scope: Scope) -> Verdict:
+    name = word.lstrip("!").strip()
+    if (many := scope.range_of(name)) and many[1]:
+        stem, count = many
+        declared = f"{stem}<{count}> declares {stem}0 to {stem}{count - 1}"
+        return Verdict("undeclared", f"needs its registers declared, got {name}: {declared}")
+    hint = scope.suggestion(name)
+    return Verdict("undeclared", f"needs its registers declared before it, got {name}{hint}")
+
+
+def _or(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+# The most that a constant can be in place of a register of few bits.
+_MOST = {"i1": 1, "i16": (1 << 16) - 1}
+
+
+def _constant_verdict(wanted: Registers, operand: str, value: int) -> Verdict | None:
+    if not wanted.values:
+        most = (1 << 32) - 1 if (wanted.name, wanted.type) == ("mask", "i32") else _MOST.get(wanted.type)
+        if most is None or 0 <= value <= most:
+            return None
+        return Verdict(wanted.name, f"takes {wanted.name} from 0 to {most}, got {operand}", (str(most),))
+    if value in wanted.values:
+        return None
+    one_of = _one_of(wanted.values)
+    return Verdict(wanted.name, f"takes {wanted.name} {one_of}, got {operand}", nearest_values(wanted, value))
+
+
+def _is_whole(operand: str) -> bool:
+    """Whether braces and brackets close, around something, and each part of a list is there."""
+    for opening, closing in ("{}", "[]"):
+        if operand.startswith(opening) != operand.endswith(closing):
+            return False
+    inside = operand.strip("{}[]")
+    return not set(inside) & set("{}[]") and all(part.strip() for part in inside.split(","))
+
+
+def _one_of(values: Sequence[int]) -> str:
+    if (
+        len(values) < 3
+        or (step := values[1] - values[0]) <= 0
+        or values[-1] != values[0] + step * (len(values) - 1)
+    ):
+        return ", ".join(map(str, values))
+    return f"{values[0]} to {values[-1]}" + (f" by {step}" if step > 1 else "")
+
+
+def nearest_values(wanted: Registers, value: int) -> tuple[str, ...]:
+    """Up to two of the constants that an operand may be, those nearest to `value` first."""
+    values = wanted.values
+    if len(values) > 1 << 10:  # a range that is no list
+        return (str(min(max(value, values[0]), values[-1])),)
+    return tuple(str(v) for v in sorted(values, key=lambda v: (abs(v - value), v))[:2])
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,0 +1,122 @@
+"""What ptxas doesn't check of operands, so that `weft lint` is stricter on purpose; and what it fails on."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from weft.isa.text import scope
+from weft.isa.text.scan import Instruction, listed
+
+
+class Unchecked(NamedTuple):
+    """Operands that ptxas takes beyond PTX, in instructions whose opcodes begin as `opcodes` says (a regular
+    expression): `checked` makes each of PTX's that is nearest to it; None where it isn't such an operand.
+    """
+
+    opcodes: str
+    checked: Callable[[Instruction, str], str | None]
+    reason: str
+
+
+_WORD, _LONG = "%b32_x0", "%b64_x0"  # of `mutations.DECLARATIONS`
+
+
+def _predicate(found: Instruction, operand: str) -> str | None:
+    return _with_words(found, operand, (".pred", "!.pred"))
+
+
+def _special(found: Instruction, operand: str) -> str | None:
+    if not operand.startswith("{"):
+        return None
+    return _with_words(found, operand, (scope.SPECIAL, scope.LONG_SPECIAL))
+
+
+def _long_address(found: Instruction, operand: str) -> str | None:
+    base = operand[1:-1].partition("+")[0].strip()
+    return (
+        operand.replace(base, _LONG)
+        if operand[0] == "[" and _kind(found, base) == scope.LONG_SPECIAL
+        else None
+    )
+
+
+def _first_float(found: Instruction, operand: str) -> str | None:
+    first, *rest = listed(operand)
+    return f"{{{', '.join(('0', *rest))}}}" if rest and _kind(found, first) == scope.REAL else None
+
+
+def _with_words(found: Instruction, operand: str, kinds: tuple[str, ...]) -> str | None:
+    words = [
+        word if (kind := _kind(found, word)) not in kinds else _LONG if kind == scope.LONG_SPECIAL else _WORD
+        for word in listed(operand)
+    ]
+    made = f"{{{', '.join(words)}}}" if operand.startswith("{") else words[0]
+    return made if words != list(listed(operand)) else None
+
+
+def _first(found: Instruction, operand: str) -> str | None:
+    if operand.startswith("{"):
+        return listed(operand)[0]
+    return f"{operand}.x" if _kind(found, operand)[:2] == ".v" else None
+
+
+def _zero(found: Instruction, operand: str) -> str | None:
+    return "0" if re.fullmatch(r"=-?\d+", _kind(found, operand)) else None
+
+
+def _pair(found: Instruction, operand: str) -> str | None:
+    return f"{{{operand}, {operand}}}" if _kind(found, operand)[:2] in (".b", ".s", ".u", ".f") else None
+
+
+def _nothing(found: Instruction, operand: str) -> str | None:
+    return "" if operand[0] not in "[{" else None
+
+
+# fmt: off
+UNCHECKED = (
+    Unchecked("(ldmatrix|mma|movmatrix|wmma|wgmma)", _predicate, "a predicate is no word of a matrix"),
+    Unchecked("(ldmatrix|mma|wmma|wgmma.mma_async)", _special, "special registers can't be written"),
+    Unchecked("(ldmatrix|stmatrix|wmma|tcgen05)", _long_address, "special registers hold no address"),
+    Unchecked(r"mma.sync.aligned.m8n8k16", _first_float, "a float is no word of integers"),
+    Unchecked("(mma|wgmma)", _first, "the elements of a list behind the first are ignored"),
+    Unchecked("(tcgen05|wgmma.wait_group)", _zero, "more bits than the field has"),
+    Unchecked("mma.sp", _pair, "one register for two"),
+    Unchecked("tcgen05.mma", _nothing, "a mask of lanes that is no list"),
+)
+# fmt: on
+
+
+def alike(found: Instruction) -> Iterator[Instruction]:
+    """The instruction with one or two operands that ptxas doesn't check made right, in all ways."""
+    once = list(_once(found))
+    yield from once
+    for made in once:
+        yield from _once(made)
+
+
+def _once(found: Instruction) -> Iterator[Instruction]:
+    for one in UNCHECKED:
+        if not re.match(one.opcodes, found.opcode):
+            continue
+        for at, operand in enumerate(found.operands):
+            if (made := one.checked(found, operand)) is not None:
+                between = (made,) if made else ()
+                yield found._replace(operands=(*found.operands[:at], *between, *found.operands[at + 1 :]))
+
+
+def _kind(found: Instruction, word: str) -> str:
+    return found.scope.kind(word) if found.scope else ""
+
+
+# ptxas makes some instructions of others, and fails on these or ends by a signal.
+_FAILURES = (
+    ("", r"ptxas ended with status -\d+|<builtin>"),
+    (r"(mma.sync|wmma.mma)\b", r"instruction '(_mma|add)'"),
+    (r"mma\.s(ync|p).*\.e[45]m[23]\.e[45]m[23]\.f", r"instruction '(mov|add)'"),
+    (r"tcgen05\.dealloc", r"instruction 'brkpt'"),
+)
+
+
+def fails(found: Instruction, complaint: str) -> bool:
+    """Whether a complaint of ptxas isn't about the instruction but about what ptxas makes of it."""
+    return any(re.match(opcode, found.opcode) and re.search(text, complaint) for opcode, text in _FAILURES)

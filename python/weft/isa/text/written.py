@@ -1,0 +1,309 @@
+"""Judges instructions as PTX text has them: opcode and operands, on a chip and in a version of PTX."""
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache, lru_cache, partial
+from threading import Lock
+from typing import Any
+
+from weft.isa import tables
+from weft.isa.family import Family, Verdict
+from weft.isa.suggest import did_you_mean
+from weft.isa.text import spellings
+from weft.isa.text.alike import Alike
+from weft.isa.text.nearest import Standard, nearest
+from weft.isa.text.opcodes import OTHER
+from weft.isa.text.operands import NOTHING_DECLARED, distinct, fits, operands_verdict, signature
+from weft.isa.text.scan import Instruction, Statement
+from weft.isa.text.scope import Scope
+from weft.isa.types import ELEMENT_TYPES
+
+
+def judge(found: Instruction, chip: str | None, version: tuple[int, int] | None = None) -> Verdict | None:
+    """None where an instruction is legal on `chip` (on some chip, with none given) in PTX `version` (in some
+    version), operands included as far as the text shows them; else why it isn't, and near to it whole
+    instructions that are legal there.
+    """
+    verdict = complaint(found, chip, version)
+    if verdict is None:
+        return None
+    near = nearest(found, verdict, chip, version, _judge_on(chip, version))
+    absent = "" if near or verdict.rule in ("chip", "instruction") else _absence(found, chip, version)
+    return replace(verdict, reason=verdict.reason + absent, nearest=near)
+
+
+@cache
+def _judge_on(chip: str | None, version: tuple[int, int] | None) -> Standard:
+    return Standard(
+        legal=lambda found: complaint(found, chip, version) is None,
+        has=lambda family, form: _judge_form(family.name, form, chip, version) is None,
+        fits=partial(fits, chip=chip),
+    )
+
+
+def _absence(found: Instruction, chip: str | None, version: tuple[int, int] | None) -> str:
+    """That a chip, or a PTX version, has no instruction like this one at all."""
+    spelled = tables.read(found.opcode, found.operands)
+    families = (spelled[0],) if spelled else tables.HEADS[found.opcode.partition(".")[0]]
+    name = families[0].name if spelled else found.opcode.partition(".")[0]
+    first = min(filter(None, (family.since(chip) for family in families)), default=None)
+    if first is None:
+        return f"; {chip} has no form of {name}"
+    if version is not None and version < first:
+        return f"; {name} came with PTX {first[0]}.{first[1]}"
+    return ""
+
+
+def complaint(found: Instruction, chip: str | None, version: tuple[int, int] | None = None) -> Verdict | None:
+    """What `judge` says, without instructions that are near: its `nearest` are opcodes, unjudged."""
+    if not found.ended:
+        return Verdict("syntax", "isn't ended by a semicolon")
+    if found.opcode.partition(".")[0] not in tables.HEADS:
+        return no_instruction(found.opcode)
+    opcode = spellings.once(found.opcode)
+    spelled = tables.read(opcode, _vectors_listed(found))
+    if spelled is None:
+        return unread(found.opcode, chip)
+    family, form = spelled
+    verdict = _judge_form(family.name, form, chip, version) or operands_verdict(
+        family.name, form, found.operands, found.scope, chip=chip
+    )
+    if verdict is None and (twice := _twice(opcode)):
+        return Verdict("modifiers", f"has .{twice} twice", (form.ptx,))
+    return verdict or _version_verdict(spellings.since(opcode), version)
+
+
+def _vectors_listed(found: Instruction) -> tuple[str, ...]:
+    """The operands with vectors as the lists that they stand for."""
+    scope = found.scope or NOTHING_DECLARED
+    return tuple(one if one[:1] in "[{" else _vector_listed(one, scope.kind(one)) for one in found.operands)
+
+
+def _vector_listed(operand: str, kind: str) -> str:
+    if kind[:2] != ".v":
+        return operand
+    return f"{{{', '.join(f'{operand}.{part}' for part in 'xyzw'[: int(kind[2])])}}}"
+
+
+class Judge:
+    """`judge` on one chip and in one version, for many instructions: those that differ in the names of their
+    registers alone are judged once.
+    """
+
+    def __init__(self, chip: str | None, version: tuple[int, int] | None = None) -> None:
+        self._chip, self._version = chip, version
+        self._legal = _legal_on(chip, version)
+        self._refused: dict[tuple[str, tuple[str, ...], Scope | None], Verdict] = {}
+        self._alike: dict[tuple[str, Scope], Alike] = {}
+
+    def __call__(self, found: Statement) -> Verdict | None:
+        """The verdict on one instruction."""
+        _, _, opcode, rest, ended, scope = found
+        if (alike := self._alike.get((opcode, scope))) is None:
+            alike = self._alike[opcode, scope] = Alike(scope)
+        if ended and rest in alike:
+            return None
+        instruction = found.instruction()
+        verdict = self._judge(instruction)
+        if verdict is None and alike.is_wanted():
+            alike.add(rest, instruction.operands, self._distinct(instruction))
+        return verdict
+
+    def _distinct(self, found: Instruction) -> tuple[bool, ...]:
+        spelled = tables.read(spellings.once(found.opcode), _vectors_listed(found))
+        assert spelled is not None
+        return distinct(spelled[0].name, spelled[1], self._chip)
+
+    def _judge(self, found: Instruction) -> Verdict | None:
+        _, _, opcode, operands, ended, scope = found
+        seen = (scope or NOTHING_DECLARED).signatures
+        try:
+            kinds = (opcode, ended, *map(seen.__getitem__, operands))
+        except KeyError:
+            kinds = (opcode, ended, *(signature(one, scope or NOTHING_DECLARED) for one in operands))
+        if kinds in self._legal:
+            return None
+        # What is refused is named as it is written.
+        verdict = self._refused.get((opcode, operands, scope))
+        if verdict is None:
+            verdict = judge(found, self._chip, self._version)
+            if verdict:
+                self._refused[opcode, operands, scope] = verdict
+            else:
+                self._legal.add(kinds)
+        return verdict
+
+
+@lru_cache(maxsize=1 << 10)
+def no_instruction(opcode: str) -> Verdict:
+    """The complaint about a statement that no instruction of PTX begins like."""
+    hint = did_you_mean(opcode.partition(".")[0], [*tables.HEADS, *OTHER])
+    return Verdict("instruction", f"isn't an instruction of PTX{hint}")
+
+
+@lru_cache(maxsize=1 << 14)
+def _twice(opcode: str) -> str:
+    """A modifier that an opcode repeats, where it isn't one of several types or layouts; "" where none is."""
+    seen = Counter(opcode.split(".")[1:])
+    return next((name for name, count in seen.items() if count > 1 and name not in _SEVERAL), "")
+
+
+_SEVERAL = {"row", "col", *ELEMENT_TYPES}
+
+
+@lru_cache(maxsize=1 << 14)
+def _judge_form(name: str, form: Any, chip: str | None, version: tuple[int, int] | None) -> Verdict | None:
+    family = _family(name)
+    if elsewhere := tables.left_to_ptx(family, form, chip):
+        assert elsewhere.since is not None
+        return _version_verdict(elsewhere.since, version)
+    if verdict := family.judge(form, chip):
+        known = tables.unpublished(family, form, chip) if chip is not None else None
+        taken = f" (ptxas assembles it: {known.reason})" if known else ""
+        return replace(verdict, reason=verdict.reason + taken, nearest=tuple(dict.fromkeys(verdict.nearest)))
+    return _version_verdict(family.table[form].ptx, version)
+
+
+@lru_cache(maxsize=1 << 14)
+def remark(opcode: str, chip: str | None) -> str:
+    """What there is to say of a legal instruction, such as that Weft's dialects lack it; or nothing."""
+    spelled = tables.read(spellings.once(opcode))
+    known = tables.left_to_ptx(*spelled, chip) if spelled else None
+    return f"is legal; {known.reason}" if known else ""
+
+
+def _version_verdict(needed: tuple[int, int], version: tuple[int, int] | None) -> Verdict | None:
+    if version is None or version >= needed:
+        return None
+    wanted, given = (f"{major}.{minor}" for major, minor in (needed, version))
+    return Verdict("ptx", f"needs PTX {wanted}: the text's version is {given}", (f".version {wanted}",))
+
+
+class _Legal:
+    """Signatures of legal instructions, the latest of them; any thread may add one."""
+
+    def __init__(self) -> None:
+        self._lock, self._known = Lock(), set[tuple[object, ...]]()
+
+    def __contains__(self, kinds: tuple[object, ...]) -> bool:
+        return kinds in self._known
+
+    def add(self, kinds: tuple[object, ...]) -> None:
+        with self._lock:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known = set()
+            self._known.add(kinds)
+
+
+_MOST_KNOWN = 1 << 15
+
+
+@lru_cache(maxsize=64)
+def _legal_on(chip: str | None, version: tuple[int, int] | None) -> _Legal:
+    return _Legal()
+
+
+@cache
+def _family(name: str) -> Family[Any]:
+    return next(family for family in tables.FAMILIES if family.name == name)
+
+
+# Opcodes that no family reads
+
+
+class _Spellings:
+    """The spellings of all legal forms whose opcodes begin with one word, as bags of modifiers.
+
+    A set of forms is an integer with a bit each, shorter spellings first.
+    """
+
+    def __init__(self, head: str, chip: str | None) -> None:
+        spelled = {form.ptx for family in tables.HEADS[head] for form in family.forms(chip)}
+        self.opcodes = sorted(spelled, key=lambda opcode: (opcode.count("."), opcode))
+        self.having: dict[tuple[str, int], int] = {}
+        for i, opcode in enumerate(self.opcodes):
+            for token in _bag(opcode):
+                self.having[token] = self.having.get(token, 0) | 1 << i
+
+    def nearest(self, opcode: str, most: int = 3) -> list[str]:
+        """Those that share the most modifiers with `opcode`, the shortest first."""
+        bag = _bag(opcode)
+        planes = [0] * len(bag).bit_length()
+        for token in bag:
+            carry = self.having.get(token, 0)
+            for place, plane in enumerate(planes):
+                planes[place], carry = plane ^ carry, plane & carry
+        best = (1 << len(self.opcodes)) - 1
+        for plane in reversed(planes):
+            best = best & plane or best
+        found: list[str] = []
+        while best and len(found) < most:
+            found.append(self.opcodes[(best & -best).bit_length() - 1])
+            best &= best - 1
+        return found
+
+
+def _bag(opcode: str) -> list[tuple[str, int]]:
+    """The modifiers of an opcode; a second one of the same name is another."""
+    seen: Counter[str] = Counter()
+    found = []
+    for token in opcode.split(".")[1:]:
+        found.append((token, seen[token]))
+        seen[token] += 1
+    return found
+
+
+@cache
+def _spellings(head: str, chip: str | None) -> _Spellings:
+    return _Spellings(head, chip)
+
+
+@lru_cache(maxsize=1 << 14)
+def unread(opcode: str, chip: str | None) -> Verdict:
+    """Why no family reads an opcode, which begins as one's do: a modifier that none has, or the lack or
+    excess of some.
+    """
+    head = opcode.partition(".")[0]
+    everywhere = _spellings(head, None)
+    here = _spellings(head, chip)
+    if not here.opcodes:
+        here = everywhere
+    nearest = tuple(here.nearest(opcode))
+    bag = _bag(opcode)
+    if unknown := [token for token, _ in bag if (token, 0) not in everywhere.having]:
+        names = ", ".join(f".{token}" for token in dict.fromkeys(unknown))
+        reason = f"has modifiers that no {head} instruction has: {names}"
+        joined = _joined(opcode, everywhere)
+        meant = (joined,) if joined != opcode and tables.read(joined) is not None else ()
+        return Verdict("modifier", reason + _ignored(opcode), meant + nearest)
+    closest = _bag(everywhere.nearest(opcode, 1)[0])
+    differences = [
+        f"{what} {', '.join(f'.{token}' for token, _ in tokens)}"
+        for what, tokens in (
+            ("lacks", [token for token in closest if token not in bag]),
+            ("has too much", [token for token in bag if token not in closest]),
+        )
+        if tokens
+    ]
+    how = f": beside {nearest[0]} it {' and '.join(differences)}" if differences and nearest else ""
+    return Verdict("spelling", f"isn't spelled as any instruction is{how}{_ignored(opcode)}", nearest)
+
+
+def _joined(opcode: str, known: _Spellings) -> str:
+    """The opcode with `::` for a dot wherever that makes a modifier that there is."""
+    words: list[str] = []
+    for word in opcode.split("."):
+        if words and (f"{words[-1]}::{word}", 0) in known.having:
+            words[-1] += f"::{word}"
+        else:
+            words.append(word)
+    return ".".join(words)
+
+
+def _ignored(opcode: str) -> str:
+    """Which modifiers ptxas ignores, so that it assembles what would be legal without them."""
+    tokens = [token for token in spellings.ignored(opcode) if token in opcode.split(".")]
+    rest = spellings.once(spellings.without(opcode, tokens))
+    if not tokens or (spelled := tables.read(rest)) is None or spelled[1] not in spelled[0].table:
+        return ""
+    return f" (ptxas ignores {', '.join(f'.{token}' for token in tokens)})"

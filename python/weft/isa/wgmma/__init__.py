@@ -1,0 +1,412 @@
+"""`wgmma`: asynchronous matrix multiply-accumulate by a warpgroup, four warps in a row (PTX ISA,
+"Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions").
+
+LLVM has no intrinsic for `mma_async`: it is inline PTX, `ptx` with `assembly`, whose accumulators are tied to
+the results, and whose predicate is an i1 in LLVM's constraint `b`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import ClassVar, TypeVar
+
+from weft.isa.chips import only
+from weft.isa.family import Family, Registers, Support, Verdict
+from weft.isa.mma.fragments import mnk
+from weft.isa.types import B1, BF16, E4M3, E5M2, ELEMENT_TYPES, F16, F32, S8, S32, TF32, U8, ElementType
+from weft.isa.unpublished import Unpublished
+
+M = 64
+"""Rows of every product: 16 a warp."""
+
+_CHIPS = only("sm_90a")
+_TRANSPOSABLE = (F16.name, BF16.name)
+
+
+@dataclass(frozen=True)
+class MmaAsync:
+    """One form of dense `wgmma.mma_async`: `d = a * b + d`, or `a * b` where the predicate scale_d is off.
+
+    B is in shared memory, given by a descriptor; A too, or in registers where `a_registers`. What else PTX
+    writes as an immediate is an operand here: scale_a and scale_b (1 or -1, float types), trans_a and trans_b
+    (0, or 1 for a matrix whose M or N runs fastest; 16-bit types; A from memory).
+    """
+
+    shape: str
+    a_type: str
+    b_type: str
+    d_type: str
+    a_registers: bool = False
+    bit_op: str = ""
+    satfinite: bool = False
+
+    sparse: ClassVar[bool] = False
+
+    @property
+    def ptx(self) -> str:
+        sparse = ".sp" if self.sparse else ""
+        bit_op = f".{self.bit_op}" if self.bit_op else ""
+        satfinite = ".satfinite" if self.satfinite else ""
+        types = f"{self.d_type}.{self.a_type}.{self.b_type}"
+        return f"wgmma.mma_async{sparse}.sync.aligned.{self.shape}.{types}{bit_op}{satfinite}"
+
+    @property
+    def intrinsic(self) -> None:
+        return None
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """D, both result and addend; A; the descriptor of B; a sparse A's metadata; scales; transposes."""
+        m, n, k = mnk(self.shape)
+        return (
+            _accumulator(self.d_type, m, n),
+            _input_a(self.a_type, m, k // 2 if self.sparse else k)
+            if self.a_registers
+            else Registers("a", 1, "i64"),
+            Registers("b", 1, "i64"),
+            *(_metadata(self.a_type) if self.sparse else ()),
+            Registers("scale_d", 1, "i1"),
+            *self._immediates(),
+        )
+
+    @property
+    def assembly(self) -> str:
+        a = "{{{a}}}" if self.a_registers else "{a}"
+        rest = [f"{{{operand.name}}}" for operand in self.operands[2:]]
+        return ", ".join(("{{{d}}}", a, *rest))
+
+    def _immediates(self) -> Iterator[Registers]:
+        if ELEMENT_TYPES[self.a_type].kind == "float":
+            for name in ("scale_a", "scale_b"):
+                yield Registers(name, 1, "i32", role="immediate", values=(1, -1))
+        if self.a_type in _TRANSPOSABLE:
+            for name in ("trans_b",) if self.a_registers else ("trans_a", "trans_b"):
+                yield Registers(name, 1, "i32", role="immediate", values=(0, 1))
+
+
+@dataclass(frozen=True)
+class MmaAsyncSparse(MmaAsync):
+    """One form of `wgmma.mma_async.sp`: half of A's elements are zeros that aren't stored.
+
+    Axes as in `MmaAsync`. K counts A with its zeros; metadata holds the places of the others, two bits each.
+    The immediate selector says which lanes of each four give it: 0 the first two, 1 the last two; with 8-bit
+    types all do.
+    """
+
+    sparse: ClassVar[bool] = True
+
+
+# Fragments (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16" and the sections beside it): warp w
+# holds rows 16w to 16w + 15, lane 4g + t of it rows g and g + 8, of which it has the t-th pack of each eight
+# columns (D) or four packs (A).
+
+
+def _accumulator(name: str, m: int, n: int) -> Registers:
+    layout = f"S[(4,2,8,{n // 8},4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]"
+    register = {"f16": "vector<2xf16>", "f32": "f32"}.get(name, "i32")
+    count = n // 4 if name == F16.name else n // 2
+    return Registers("d", count, register, layout, (m, n), role="inout")
+
+
+def _input_a(name: str, m: int, k: int) -> Registers:
+    element = ELEMENT_TYPES[name]
+    pack = 32 // element.bits
+    layout = f"S[(4,2,8,2,4,{pack}):(1@warpid,{pack},4@laneid,{2 * pack},1@laneid,1)]"
+    return Registers("a", 4, "vector<2xf16>" if element is F16 else "i32", layout, (m, k))
+
+
+def _metadata(name: str) -> tuple[Registers, Registers]:
+    """Chunks of four bits, two indices each, the first lowest: which of its four elements (of a tf32, which
+    of its four halves) are stored. As an H200 has them, for selector 0; with 1 every place is two lanes on.
+    """
+    if ELEMENT_TYPES[name].bits == 8:
+        layout = "S[(4,2,8,2,8):(1@warpid,1@laneid,4@laneid,2@laneid,1)]"
+        selector = Registers("selector", 1, "i32", role="immediate", values=(0,))
+        return Registers("metadata", 1, "i32", layout, (M, 16)), selector
+    layout = "S[(4,2,8,2,4):(1@warpid,4,4@laneid,1@laneid,1)]"
+    selector = Registers("selector", 1, "i32", role="immediate", values=(0, 1))
+    return Registers("metadata", 1, "i32", layout, (M, 8)), selector
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One rule of the table: its inputs with their accumulators, in every N."""
+
+    a_types: tuple[ElementType, ...]
+    b_types: tuple[ElementType, ...]
+    d_types: tuple[ElementType, ...]
+    columns: Sequence[int]
+    ptx: tuple[int, int] = (8, 0)
+    sparse: tuple[int, int] | None = (8, 2)
+    bit_op: str = ""
+    satfinite: tuple[bool, ...] = (False,)
+
+
+COLUMNS = range(8, 257, 8)  # that D may have; not of every type
+_BY_16 = (8, 16, 24, *range(32, 257, 16))
+_FP8 = (E4M3, E5M2)
+_SAT = (False, True)
+
+#   a           b       d          N     PTX: dense, sparse
+_ROWS = (
+    _Row((F16,), (F16,), (F16, F32), COLUMNS),
+    _Row((BF16,), (BF16,), (F32,), COLUMNS),
+    _Row((TF32,), (TF32,), (F32,), COLUMNS),
+    _Row(_FP8, _FP8, (F16, F32), COLUMNS),
+    _Row((S8,), (S8,), (S32,), _BY_16, satfinite=_SAT),
+    _Row((U8,), (U8,), (S32,), _BY_16, satfinite=_SAT),
+    _Row((S8,), (U8,), (S32,), _BY_16, (8, 4), (8, 4), satfinite=_SAT),
+    _Row((U8,), (S8,), (S32,), _BY_16, (8, 4), (8, 4), satfinite=_SAT),
+    _Row((B1,), (B1,), (S32,), _BY_16, sparse=None, bit_op="and.popc"),
+)
+
+
+def depth(element: ElementType, sparse: bool = False) -> int:
+    """K of every product of such elements: 32 bytes of A, which stand for double if sparse."""
+    return 256 // element.bits * (2 if sparse else 1)
+
+
+_A = TypeVar("_A", bound=MmaAsync)
+
+
+def _forms(form: type[_A]) -> Iterator[tuple[_A, Support]]:
+    for row in _ROWS:
+        ptx = row.sparse if form.sparse else row.ptx
+        if ptx is None:
+            continue
+        axes = product(row.a_types, row.b_types, row.d_types, row.columns, (False, True), row.satfinite)
+        for a, b, d, n, a_registers, satfinite in axes:
+            shape = f"m{M}n{n}k{depth(a, form.sparse)}"
+            yield (
+                form(shape, a.name, b.name, d.name, a_registers, row.bit_op, satfinite),
+                Support(_CHIPS, ptx),
+            )
+
+
+class _Ordering:
+    """What the instructions without axes share."""
+
+    operation: ClassVar[str]
+
+    @property
+    def ptx(self) -> str:
+        return f"wgmma.{self.operation}.sync.aligned"
+
+    @property
+    def intrinsic(self) -> str:
+        return f"llvm.nvvm.{self.ptx}"
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        return ()
+
+    @property
+    def assembly(self) -> str:
+        return ""
+
+    @classmethod
+    def is_spelled(cls, opcode: str) -> bool:
+        """Whether a PTX opcode is this instruction, with `.aligned` or without."""
+        head, *modifiers = opcode.removeprefix("wgmma.").split(".")
+        known = {"sync"} <= {*modifiers} <= {"sync", "aligned"}
+        return head == cls.operation and opcode.startswith("wgmma.") and known
+
+
+@dataclass(frozen=True)
+class Fence(_Ordering):
+    """`wgmma.fence`: orders registers and shared memory before the first `mma_async` that uses them."""
+
+    operation = "fence"
+
+
+@dataclass(frozen=True)
+class CommitGroup(_Ordering):
+    """`wgmma.commit_group`: makes a group of this warp's `mma_async` that are in none yet."""
+
+    operation = "commit_group"
+
+
+@dataclass(frozen=True)
+class WaitGroup(_Ordering):
+    """`wgmma.wait_group`: waits until at most so many of the latest groups are under way.
+
+    ptxas takes any number and makes 7 of a larger one.
+    """
+
+    operation = "wait_group"
+
+    @property
+    def operands(self) -> tuple[Registers, ...]:
+        """How many groups may still be under way."""
+        return (Registers("group", 1, "i64", role="immediate", values=range(1 << 31)),)  # type: ignore[arg-type]
+
+    @property
+    def assembly(self) -> str:
+        return "{group}"
+
+
+def parse_mma_async(opcode: str, operands: Sequence[str] = ()) -> MmaAsync | None:
+    """The form that a PTX opcode and its operands spell, legal or not; None where it isn't `mma_async`."""
+    return _parse(MmaAsync, opcode, operands)
+
+
+def parse_mma_async_sparse(opcode: str, operands: Sequence[str] = ()) -> MmaAsyncSparse | None:
+    """The form that a PTX opcode and its operands spell, legal or not; None where it isn't `mma_async.sp`."""
+    return _parse(MmaAsyncSparse, opcode, operands)
+
+
+def _parse(form: type[_A], opcode: str, operands: Sequence[str]) -> _A | None:
+    """PTX takes modifiers in any order after `mma_async`, `.aligned` or nothing, and the bit operation and
+    types in theirs.
+    """
+    head, operation, *tokens = [*opcode.split("."), ""]
+    tokens = [t for t in tokens if t]
+    if head != "wgmma" or operation != "mma_async" or ("sp" in tokens) != form.sparse:
+        return None
+    shapes = [t for t in tokens if re.fullmatch(r"m\d+n\d+k\d+", t)]
+    types = [t for t in tokens if t in ELEMENT_TYPES]
+    bit_op = [t for t in tokens if t in ("and", "or", "xor", "popc")]
+    known = {"sp", "sync", "aligned", "satfinite", *shapes, *types, *bit_op}
+    if len(shapes) != 1 or len(types) != 3 or not {"sync"} <= {*tokens} <= known:
+        return None
+    d, a, b = types
+    in_registers = len(operands) > 1 and operands[1].startswith("{")
+    return form(shapes[0], a, b, d, in_registers, ".".join(bit_op), "satfinite" in tokens)
+
+
+def parse_fence(opcode: str, operands: Sequence[str] = ()) -> Fence | None:
+    """The form where a PTX opcode is `wgmma.fence`."""
+    return Fence() if Fence.is_spelled(opcode) else None
+
+
+def parse_commit_group(opcode: str, operands: Sequence[str] = ()) -> CommitGroup | None:
+    """The form where a PTX opcode is `wgmma.commit_group`."""
+    return CommitGroup() if CommitGroup.is_spelled(opcode) else None
+
+
+def parse_wait_group(opcode: str, operands: Sequence[str] = ()) -> WaitGroup | None:
+    """The form where a PTX opcode is `wgmma.wait_group`."""
+    return WaitGroup() if WaitGroup.is_spelled(opcode) else None
+
+
+# Rules that say more than which axis has no such value.
+
+
+def _inputs(form: MmaAsync) -> Verdict | None:
+    a, b = form.a_type, form.b_type
+    if a == b or any({a, b} <= {t.name for t in kind} for kind in (_FP8, (S8, U8))):
+        return None
+    return Verdict(
+        "b_type",
+        f"multiplies A and B of one type, or both of e4m3 and e5m2, or of s8 and u8; got {a} and {b}",
+    )
+
+
+def _shape(form: MmaAsync) -> Verdict | None:
+    """Names the extent that is wrong, where a list of all shapes would hide it."""
+    row = next((r for r in _ROWS if form.a_type in (t.name for t in r.a_types)), None)
+    match = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", form.shape)
+    if row is None or match is None or (form.sparse and row.sparse is None):
+        return None
+    m, n, k = map(int, match.groups())
+    want = depth(ELEMENT_TYPES[form.a_type], form.sparse)
+    for axis, got, ok, legal in (
+        ("m", m, m == M, str(M)),
+        ("k", k, k == want, f"{want} for {form.a_type}{' with its zeros' if form.sparse else ''}"),
+        ("n", n, n in row.columns, _columns(row.columns)),
+    ):
+        if not ok:
+            near = sorted(row.columns, key=lambda column: (abs(column - n), column))[:2]
+            shapes = sorted(near) if axis == "n" else near[:1]
+            nearest = tuple(replace(form, shape=f"m{M}n{c}k{want}").ptx for c in shapes)
+            return Verdict("shape", f"has {axis} {legal}, got {got} in {form.shape}", nearest)
+    return None
+
+
+def _columns(columns: Sequence[int]) -> str:
+    if columns == COLUMNS:
+        return "a multiple of 8 from 8 to 256"
+    return "8, 16, 24, or a multiple of 16 from 32 to 256"
+
+
+def _sparse_bits(form: MmaAsync) -> Verdict | None:
+    dense = [row for row in _ROWS if row.sparse is None and form.a_type in (t.name for t in row.a_types)]
+    if form.sparse and dense:
+        return Verdict("sparse", f"has no sparse A of {form.a_type}")
+    return None
+
+
+def _bit_operation(form: MmaAsync) -> Verdict | None:
+    bits = B1.name in (form.a_type, form.b_type)
+    if bits and form.bit_op != "and.popc":
+        got = f", got {form.bit_op}" if form.bit_op else ""
+        return Verdict("bit_op", f"needs bit_op and.popc for b1{got}")
+    if not bits and form.bit_op:
+        return Verdict(
+            "bit_op", f"has bit_op {form.bit_op} for b1 alone, got {form.a_type} and {form.b_type}"
+        )
+    return None
+
+
+def _saturation(form: MmaAsync) -> Verdict | None:
+    element = ELEMENT_TYPES.get(form.a_type)
+    if not form.satfinite or element is None or element.kind in ("int", "uint"):
+        return None
+    return Verdict("satfinite", f"has satfinite for s8 and u8 alone, got {form.a_type}")
+
+
+def judge_immediates(form: MmaAsync, given: Mapping[str, int]) -> Verdict | None:
+    """Why the values of scale_a, scale_b, trans_a, trans_b or selector aren't legal in a legal form; None
+    where they are.
+
+    An operand that the form lacks may still be given as what it means then: a scale of 1, no transpose,
+    selector 0.
+    """
+    operands = {operand.name: operand for operand in form.operands if operand.role == "immediate"}
+    for name, value in given.items():
+        if name in operands and value not in operands[name].values:
+            legal = ", ".join(map(str, operands[name].values))
+            return Verdict(name, f"has {name} {legal} for {form.a_type}, got {value}")
+        if name not in operands and value != (1 if name.startswith("scale") else 0):
+            return Verdict(name, f"{_why_without(form, name)}, got {name} {value}")
+    return None
+
+
+def _why_without(form: MmaAsync, name: str) -> str:
+    if name == "selector":
+        return "has a selector in its sparse forms alone"
+    if name.startswith("scale"):
+        return f"scales matrices of float types alone, not of {form.a_type}"
+    if form.a_type in _TRANSPOSABLE:
+        return "transposes A in shared memory alone, not in registers"
+    return f"transposes matrices of f16 and bf16 alone, not of {form.a_type}"
+
+
+_RULES = (_inputs, _sparse_bits, _shape, _bit_operation, _saturation)
+
+MMA_ASYNC = Family("wgmma.mma_async", MmaAsync, lambda: _forms(MmaAsync), parse_mma_async, _RULES)
+MMA_ASYNC_SPARSE = Family(
+    "wgmma.mma_async.sp", MmaAsyncSparse, lambda: _forms(MmaAsyncSparse), parse_mma_async_sparse, _RULES
+)
+_ORDERING = Support(_CHIPS, (8, 0))
+FENCE = Family("wgmma.fence", Fence, lambda: ((Fence(), _ORDERING),), parse_fence)
+COMMIT_GROUP = Family(
+    "wgmma.commit_group", CommitGroup, lambda: ((CommitGroup(), _ORDERING),), parse_commit_group
+)
+WAIT_GROUP = Family("wgmma.wait_group", WaitGroup, lambda: ((WaitGroup(), _ORDERING),), parse_wait_group)
+
+FAMILIES = (MMA_ASYNC, MMA_ASYNC_SPARSE, FENCE, COMMIT_GROUP, WAIT_GROUP)
+
+_NEAR: dict[str, tuple[object, ...]] = {
+    "shape": ("m64n12k16", "m64n264k16", "m128n64k16", "m64n8k128"),
+    "a_type": ("s4", "e2m1"),
+    "b_type": ("s4", "e2m1"),
+    "d_type": ("bf16",),
+    "bit_op": ("xor.popc",),
+}
+NEAR: dict[str, dict[str, tuple[object, ...]]] = {MMA_ASYNC.name: _NEAR, MMA_ASYNC_SPARSE.name: _NEAR}
+"""Values in no row, by family and axis, for the checker."""
+
+UNPUBLISHED: tuple[Unpublished, ...] = ()
+"""What ptxas takes and these tables leave out: nothing."""

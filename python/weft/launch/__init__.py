@@ -1,0 +1,1 @@
+"""Runs compiled kernels: arguments, arrays, the CUDA driver, and the launch itself."""

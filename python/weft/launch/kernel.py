@@ -1,0 +1,510 @@
+"""A compiled kernel that is called with arrays, on a GPU or in the emulator."""
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from weft import late_imports, module_arguments
+from weft.builder import Module
+from weft.compiler.apart import compile_given
+from weft.compiler.contract import Launch, MemrefArgument, PointerArgument, ScalarArgument
+from weft.compiler.ptxas import Resources
+from weft.compiler.stages import Compiled, compile_module
+from weft.errors import WeftError, shown, warn
+from weft.isa.computed import computed
+from weft.isa.suggest import did_you_mean
+from weft.launch import arrays, runtime, torch_tensors
+from weft.launch.arrays import ArrayView
+from weft.launch.kernel_arguments import (
+    Space,
+    aligned_to,
+    emulator_number,
+    gpu_number,
+    map_of,
+    misfit,
+    number_for,
+    packed,
+    parameters_of,
+    within,
+)
+from weft.launch.launcher import Extents, Parameter
+from weft.launch.workspace import PerStream, Pool
+
+if TYPE_CHECKING:
+    from weft import emulator
+
+_FINDINGS = ("warn", "error", "ignore")
+_MOST_TOLD = 5  # findings of a launch
+_MOST_LAUNCHES = 1024  # kept of one kernel
+_EMULATED_MULTIPROCESSORS = 4  # few, so that CTAs that go from tile to tile do so at small sizes
+
+
+def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
+    """Compiles one kernel of a module: a `weft.Module`, an MLIR module, .mlir text, or the Path of a .mlir
+    file.
+
+    The chip is the first that is known of: `arch` (such as "sm_90a"), the module's own, the GPU's, sm_80.
+    `kernel` picks one where the module has several. Raises WeftError with source locations for what can't be
+    compiled, and WeftInternalError with a reproducer where MLIR crashes. Any number of threads may compile.
+    """
+    _check_given(module, arch, kernel)
+    default = None if arch else runtime.default_chip()
+    given = module.finished() if isinstance(module, Module) else module
+    made = compile_given(given, arch, default=default)
+    names = list(made.launches)
+    if kernel is None and len(names) > 1:
+        raise WeftError(f"{made.name}: the module has several kernels, name one: {', '.join(names)}")
+    if kernel is not None and kernel not in names:
+        meant = did_you_mean(kernel, names)
+        raise WeftError(f"{made.name}: no kernel '{kernel}': there is {', '.join(names)}{meant}")
+    return Kernel(made, made.launches[kernel or names[0]])
+
+
+def _check_given(module: object, arch: object, kernel: object) -> None:
+    """Raises WeftError for arguments of `compile` of other kinds than it takes."""
+    if isinstance(module, str) and module.endswith(".mlir") and not set("{(\n").intersection(module):
+        raise WeftError(f"module must be .mlir text where it is a string: for a file, pass Path({module!r})")
+    if arch is not None and not isinstance(arch, str):
+        raise WeftError(f"arch must be the name of a chip, such as 'sm_90a', got {shown(arch)}")
+    if kernel is not None and not isinstance(kernel, str):
+        raise WeftError(f"kernel must be the name of a kernel in the module, got {shown(kernel)}")
+
+
+class Kernel:
+    """One compiled kernel: its IR at every stage, its PTX and resources, and a call with arrays."""
+
+    def __init__(self, compiled: Compiled, launch: Launch) -> None:
+        self.compiled = compiled
+        self.launch = launch
+        self._loaded: dict[int, runtime.Loaded] = {}
+        self._pools: dict[int, Pool] = {}
+        self._launches: dict[Any, runtime.Prepared] = {}
+        self._emulated: list[npt.NDArray[np.uint8]] = []
+
+    @property
+    def name(self) -> str:
+        """The kernel's name in the PTX."""
+        return self.launch.name
+
+    @property
+    def chip(self) -> str:
+        """The chip that it is compiled for."""
+        return str(self.compiled.target)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The passes that made it: what `ir` takes."""
+        return self.compiled.stages()
+
+    def ir(self, after: str = "source") -> str:
+        """The module's IR after a pass of `stages`, or before all of them."""
+        if not isinstance(after, str):
+            raise WeftError(f"kernel {self.name}: expects a stage's name, got {shown(after)}")
+        return self.compiled.ir(after)
+
+    @property
+    def llvm(self) -> str:
+        """The LLVM IR, before LLVM optimises it."""
+        return self.compiled.llvm
+
+    @property
+    def ptx(self) -> str:
+        """The PTX."""
+        return self.compiled.ptx
+
+    @property
+    def cubin(self) -> bytes:
+        """The machine code."""
+        return self.compiled.cubin
+
+    @property
+    def sass(self) -> str:
+        """The machine code, disassembled."""
+        return self.compiled.sass
+
+    @property
+    def resources(self) -> Resources:
+        """Registers and spills as ptxas counts them, and all shared memory of a CTA, static and dynamic."""
+        counted = self.compiled.assembled.kernels[self.name]
+        return replace(counted, shared_bytes=counted.shared_bytes + self.shared_bytes)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a launch."""
+        return self.launch.shared_bytes
+
+    @computed
+    def _module(self) -> "emulator.Module":
+        with late_imports.whole():
+            from weft import emulator
+
+        return emulator.Module(self.ptx)
+
+    @torch_tensors.outside_of_graphs
+    def __call__(
+        self,
+        *args: Any,
+        grid: Sequence[int] | None = None,
+        block: Sequence[int] | None = None,
+        stream: Any = None,
+        on: str | None = None,
+        findings: str = "warn",
+    ) -> None:
+        """Runs the kernel with one array or number for each argument; what it writes is in the arrays
+        afterwards.
+
+        CPU arrays are copied to the GPU and back, and waited for. With GPU arrays the launch is queued on
+        `stream` of their GPU, whichever is the current one; it is waited for with arrays of JAX alone, which
+        may use their memory again once they are dropped. `on` is "gpu" or "emulator"; by default the GPU, if
+        there is one. `grid` and `block` are needed where the kernel doesn't specify them; a block that it
+        specifies can't be changed. `findings` says what becomes of the mistakes that the emulator's sanitizer
+        finds: "warn", "error" (after the arrays are written) or "ignore"; on a GPU nothing looks for them.
+        Raises WeftError for arguments that don't fit.
+        """
+        if not (on is None or isinstance(on, str)):
+            raise WeftError(f"a kernel runs on 'gpu' or 'emulator', not on {shown(on)}")
+        if findings not in _FINDINGS:
+            raise WeftError(f"findings must be one of {', '.join(_FINDINGS)}, got {shown(findings)}")
+        on = on or ("gpu" if runtime.available() is None else "emulator")
+        if on == "emulator":
+            report = self.emulate(*args, grid=grid, block=block, sanitize=findings != "ignore")
+            self._tell(report.findings, findings)
+            return
+        if on != "gpu":
+            raise WeftError(f"a kernel runs on 'gpu' or 'emulator', not on '{on}'")
+        views = self._views(args)
+        if self._misaligned(views):
+            self.for_any_rows(*args, grid=grid, block=block, stream=stream, on=on, findings=findings)
+            return
+        with runtime.on(runtime.holder(views)):
+            grid_, block_ = self.dimensions(views, grid, block, self.multiprocessors())
+            self._run_on_gpu(views, grid_, block_, stream)
+            if any(arrays.library(arg) == "jax" for arg in args):
+                runtime.synchronize()
+
+    @computed
+    def for_any_rows(self) -> "Kernel":
+        """The kernel for matrices whose rows begin where this one can't take them: itself, if it takes all.
+
+        Raises WeftError where the program was written for aligned rows.
+        """
+        compiled = self.compiled
+        made = compile_module(compiled.source, self.chip, name=compiled.name, rows="any")
+        launch = made.launches[self.name]
+        if launch.aligned:
+            raise WeftError(
+                f"kernel {self.name}: rows of its arguments must begin at multiples of "
+                f"{', '.join(map(str, launch.aligned))} bytes"
+            )
+        return Kernel(made, launch)
+
+    def taking(self, *args: Any) -> "Kernel":
+        """The kernel that a call with these arguments runs: `for_any_rows` where this one can't take them."""
+        return self.for_any_rows if self._misaligned(self._views(args)) else self
+
+    def _misaligned(self, views: Sequence[Any]) -> bool:
+        """Whether some matrix has rows that begin where this kernel can't take them."""
+        return any(
+            aligned_to(view) % wanted
+            for view, wanted in zip(views, self.launch.aligned, strict=False)
+            if isinstance(view, ArrayView)
+        )
+
+    def emulate(
+        self,
+        *args: Any,
+        grid: Sequence[int] | None = None,
+        block: Sequence[int] | None = None,
+        sanitize: bool = True,
+        arithmetic: str = "hardware",
+        max_instructions: int | None = None,
+        seed: int | None = None,
+        chip: str | None = None,
+        trace: "str | os.PathLike[str] | None" = None,
+        progress: "emulator.Progress | None" = None,
+        dependent: bool | None = None,
+        ignore: Sequence[str] = (),
+        max_seconds: float | None = None,
+    ) -> "emulator.Report":
+        """Runs the kernel's PTX in the emulator on CPU arrays, which it updates, and returns the emulator's
+        report.
+
+        The options are those of `emulator.Module.launch`: `sanitize` looks for mistakes; `arithmetic="exact"`
+        adds in float32 where hardware truncates; `max_instructions` ends in Fault after so many warp
+        instructions; `seed` has warps take turns at random; `chip` is the GPU that it runs as, by default
+        that of its PTX; `trace` is a file to write a timeline to; `progress` is called with the number of
+        CTAs that are done and their total; `dependent` says whether the launch before may go on beside it, by
+        default as the kernel does; `ignore` names rules of the sanitizer to leave out; `max_seconds` ends in
+        TimeLimit.
+        """
+        options: dict[str, Any] = {
+            "sanitize": sanitize,
+            "arithmetic": arithmetic,
+            "max_instructions": max_instructions,
+            "seed": seed,
+            "chip": chip,
+            "trace": trace,
+            "progress": progress,
+            "dependent": self.launch.dependent if dependent is None else dependent,
+            "ignore": ignore,
+            "max_seconds": max_seconds,
+        }
+        views = self._views(args)
+        if self._misaligned(views):
+            options["dependent"] = dependent  # the other kernel has its own default
+            return self.for_any_rows.emulate(*args, grid=grid, block=block, **options)
+        return self._emulate(views, grid, block, options)
+
+    def _emulate(
+        self,
+        views: Sequence[Any],
+        grid: Sequence[int] | None,
+        block: Sequence[int] | None,
+        options: Mapping[str, Any],
+    ) -> "emulator.Report":
+        with late_imports.whole():
+            from weft import emulator
+
+        grid_, block_ = self.dimensions(views, grid, block, _EMULATED_MULTIPROCESSORS)
+        buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
+        parameters = parameters_of(self.launch, views, lambda view: buffers[id(view)], emulator_number)
+        spaces = self._workspaces(views, grid_)
+        memories, self._emulated = self._emulated, []  # a launch that fails leaves none to the next
+        if any(m.nbytes < s.nbytes for m, s in zip(memories, spaces, strict=False)) or not memories:
+            memories = [np.zeros(s.nbytes, np.uint8) for s in spaces]
+        for memory, space in zip(memories, spaces, strict=True):
+            parameters += [memory, memory, *(emulator_number("index", n) for n in space.layout)]
+        maps = [
+            emulator.TensorMap(map_of(views[m.matrix], m, 0), buffers[id(views[m.matrix])])
+            for m in self.launch.maps
+        ]
+        report = self._module.launch(
+            self.name,
+            grid=grid_,
+            block=block_,
+            args=[*parameters, *maps],
+            shared_bytes=self.shared_bytes,
+            **options,
+        )
+        self._emulated = memories
+        return report
+
+    def _tell(self, findings: "tuple[emulator.Finding, ...]", how: str) -> None:
+        """Warns of what the sanitizer has found, or raises it as WeftError."""
+        if not findings:
+            return
+        count = f"{len(findings)} mistake{'' if len(findings) == 1 else 's'}"
+        more = f"; and {len(findings) - _MOST_TOLD} more" if len(findings) > _MOST_TOLD else ""
+        what = f"kernel {self.name}: the emulator found {count}: "
+        what += "; ".join(map(str, findings[:_MOST_TOLD])) + more
+        if how == "error":
+            raise WeftError(what)
+        warn(what)
+
+    def dimensions(
+        self,
+        views: Sequence[Any],
+        grid: Sequence[int] | None = None,
+        block: Sequence[int] | None = None,
+        multiprocessors: int = _EMULATED_MULTIPROCESSORS,
+    ) -> tuple[runtime.Dim, runtime.Dim]:
+        """The grid and block of a launch with these arguments on so many multiprocessors. Raises WeftError
+        for sizes that the kernel can't take.
+        """
+        sizes = self._sizes(views)
+        if self.launch.requires is not None and any(self.launch.requires(sizes)):
+            shapes = ", ".join(str(v.shape) for v in views if isinstance(v, ArrayView))
+            raise WeftError(f"kernel {self.name}: the shapes of its arguments don't fit together: {shapes}")
+        if grid is None:
+            if self.launch.grid is None:
+                raise WeftError(
+                    f"kernel {self.name} doesn't set its grid: pass grid=(x, y, z), or --grid X,Y,Z"
+                )
+            grid = self.launch.grid(sizes)
+            if (each := self.launch.persistent) is not None:
+                tiles, ctas = math.prod(grid), math.prod(self.launch.cluster)
+                most = max(each * multiprocessors // ctas, 1) * ctas
+                grid = (min(tiles, most) if each else tiles, 1, 1)
+        return self._extents(module_arguments.grid, grid), self._block(block)
+
+    def _sizes(self, views: Sequence[Any]) -> list[int]:
+        """The sizes of all memref arguments."""
+        pairs = zip(views, self.launch.arguments, strict=True)
+        return [size for view, want in pairs if isinstance(want, MemrefArgument) for size in view.shape]
+
+    def _workspaces(self, views: Sequence[Any], grid: runtime.Dim) -> list["Space"]:
+        """What a launch of this grid with these arguments gives the kernel beside them."""
+        workspaces, count = self.launch.workspaces, math.prod(grid)
+        if not workspaces:
+            return []
+        if not workspaces[0].of_ctas:
+            assert self.launch.grid is not None
+            count = math.prod(self.launch.grid(self._sizes(views)))
+        return [Space((count * w.rows, *w.row_shape), w.element_bytes) for w in workspaces]
+
+    def _block(self, given: Sequence[int] | None) -> runtime.Dim:
+        """The block of a launch: the one that is compiled into the code, where there is one."""
+        if given is None:
+            given = self.launch.block
+        if given is None:
+            raise WeftError(
+                f"kernel {self.name} doesn't set its block: pass block=(x, y, z), or --block X,Y,Z"
+            )
+        block = self._extents(module_arguments.block, given)
+        if self.launch.block not in (None, block):
+            raise WeftError(f"kernel {self.name} is compiled for a block of {self.launch.block}, got {block}")
+        return block
+
+    def _extents(self, checked: Callable[[Any], list[int]], given: Any) -> runtime.Dim:
+        """A grid or block, `checked` by one of `module_arguments`."""
+        try:
+            x, y, z = checked(given)
+        except WeftError as error:
+            raise WeftError(f"kernel {self.name}: {error.diagnostics[0].message}") from None
+        return x, y, z
+
+    def _views(self, args: Sequence[Any]) -> list[Any]:
+        """Each argument checked against what the kernel declares: arrays as views, numbers as they are."""
+        wanted = self.launch.arguments
+        if len(args) != len(wanted):
+            raise WeftError(f"kernel {self.name} takes {len(wanted)} arguments, got {len(args)}")
+        views: list[Any] = []
+        for number, (arg, want) in enumerate(zip(args, wanted, strict=True)):
+            what = f"kernel {self.name}, argument {number}"
+            if isinstance(want, ScalarArgument):
+                views.append(number_for(arg, want, what))
+                continue
+            if isinstance(want, PointerArgument) and isinstance(arg, int) and 0 <= arg < 2**63:
+                views.append(arg)
+                continue
+            try:
+                found = arrays.view(arg)
+            except WeftError as error:
+                raise WeftError(f"{what}: {error}") from None
+            if complaint := misfit(found, want):
+                raise WeftError(f"{what}: {complaint}")
+            views.append(found)
+        return views
+
+    def _run_on_gpu(self, views: Sequence[Any], grid: Any, block: Any, stream: Any) -> None:
+        copies = [
+            runtime.DeviceArray.from_numpy(packed(v))
+            if isinstance(v, ArrayView) and v.device == "cpu"
+            else None
+            for v in views
+        ]
+        placed = [
+            v if c is None else replace(arrays.view(c), shape=v.shape, strides=v.strides)
+            for v, c in zip(views, copies, strict=True)
+        ]
+        Bound.of(self._known_launch(placed, grid, block), placed).launch(runtime.stream_handle(stream))
+        if any(c is not None for c in copies):
+            runtime.synchronize()
+        for view, copy, want in zip(views, copies, self.launch.arguments, strict=True):
+            if copy is not None and not isinstance(want, ScalarArgument) and want.writes:
+                view.numpy()[...] = within(copy.to_numpy(), view)
+
+    def prepare(self, *args: Any) -> "Bound":
+        """A launch with these arrays of one GPU and numbers, to be queued on it any number of times.
+
+        The arrays must live as long. Raises WeftError for arguments that don't fit.
+        """
+        views = self._views(args)
+        return Bound.of(self.plan(views), views)
+
+    def plan(self, args: Sequence[Any], extents: Extents | None = None) -> runtime.Prepared:
+        """A launch with arrays like these of one GPU, whose addresses each launch gives anew in their order,
+        and with these numbers.
+
+        The others must begin at multiples of 16 bytes where these do. Raises WeftError for arguments that
+        don't fit. `extents` are what its `queue_apart` checks.
+        """
+        views = self._views(args)
+        if self._misaligned(views):
+            return self.for_any_rows.plan(views, extents)
+        with runtime.on(runtime.holder(views)):
+            grid, block = self.dimensions(views, multiprocessors=self.multiprocessors())
+            return self._prepared(views, grid, block, extents)
+
+    def multiprocessors(self) -> int:
+        """How many of the current GPU's can hold a CTA at once: with clusters, fewer than it has."""
+        launch = self.launch
+        if launch.persistent is None or launch.cluster == (1, 1, 1) or launch.block is None:
+            return runtime.current().multiprocessors
+        return self.loaded().resident_ctas(self.name, launch.block, launch.shared_bytes, launch.cluster)
+
+    def _prepared(
+        self,
+        views: Sequence[Any],
+        grid: runtime.Dim,
+        block: runtime.Dim,
+        extents: Extents | None = None,
+    ) -> runtime.Prepared:
+        numbers = itertools.count()
+        args: list[runtime.Argument] = parameters_of(
+            self.launch, views, lambda view: Parameter(bytes(8), next(numbers)), gpu_number
+        )
+        of_argument = {n: i for i, n in enumerate(n for n, v in enumerate(views) if isinstance(v, ArrayView))}
+        spaces, workspaces = self._workspaces(views, grid), None
+        for number, space in enumerate(spaces, next(numbers)):
+            pointer = Parameter(bytes(8), number)
+            args += [pointer, pointer, *(gpu_number("index", n) for n in space.layout)]
+        for m in self.launch.maps:
+            args.append(Parameter(map_of(views[m.matrix], m, 0).encode(), of_argument[m.matrix]))
+        if spaces:
+            pool = self._pools.setdefault(runtime.current().ordinal, Pool())
+            workspaces = PerStream(pool, [s.nbytes for s in spaces])
+        return self.loaded().prepare(
+            self.name,
+            grid,
+            block,
+            args,
+            shared_bytes=self.shared_bytes,
+            dependent=self.launch.dependent,
+            workspaces=workspaces,
+            extents=extents,
+        )
+
+    def _known_launch(self, views: Sequence[Any], grid: runtime.Dim, block: runtime.Dim) -> runtime.Prepared:
+        """`_prepared`, once for arrays of the same sizes and strides."""
+        layouts = tuple(
+            (v.shape, v.strides) if isinstance(v, ArrayView) else (type(v), repr(v)) for v in views
+        )
+        key = (runtime.current().ordinal, grid, block, layouts)
+        made = self._launches.get(key)
+        if made is None:
+            made = self._prepared(views, grid, block)
+            if len(self._launches) >= _MOST_LAUNCHES:
+                self._launches.clear()
+            self._launches[key] = made
+        return made
+
+    def loaded(self) -> runtime.Loaded:
+        """The cubin on the current GPU, loaded once on each."""
+        ordinal = runtime.current().ordinal
+        if ordinal not in self._loaded:
+            self._loaded[ordinal] = runtime.load(self.cubin)
+        return self._loaded[ordinal]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A launch with the addresses that it is queued with."""
+
+    prepared: runtime.Prepared
+    addresses: tuple[int, ...]
+
+    @classmethod
+    def of(cls, prepared: runtime.Prepared, args: Sequence[Any]) -> "Bound":
+        """A launch with these arguments of its kernel."""
+        return cls(prepared, tuple(arg.address for arg in args if isinstance(arg, ArrayView)))
+
+    def launch(self, stream: int) -> None:
+        """Queue it on a stream of its GPU, by its handle, whatever GPU is the current one."""
+        self.prepared.launch(stream, *self.addresses)

@@ -1,0 +1,74 @@
+"""The kernel behind a product of arrays: a module of one `tile.matmul`, compiled."""
+
+import functools
+from typing import Any
+
+from weft import passes
+from weft.builder import Module, memref
+from weft.dialects import tile
+from weft.dialects.schedule import AnySchedule, Types
+from weft.errors import WeftError
+from weft.launch import kernel
+
+
+def plain(types: Types, schedule: AnySchedule, chip: str) -> kernel.Kernel:
+    """The kernel of `a @ b` with nothing around it, but scales where the types have such. Raises WeftError
+    where there is none.
+    """
+    transposed = types.transposed[0], not types.transposed[1]
+    scales = (("scale_a", "f32", 2), ("scale_b", "f32", 2)) if types.scaled else ()
+    what = (1.0).hex(), (0.0).hex(), types.promoted and not types.scaled, None
+    return compiled(types, (2, 2, 2), scales, transposed, *what, schedule, chip)
+
+
+@functools.lru_cache(maxsize=1024)
+def compiled(
+    types: Types,
+    ranks: tuple[int, int, int],
+    added: tuple[tuple[str, str, int], ...],
+    transposed: tuple[bool, bool],
+    alpha: str,
+    beta: str,
+    promote: bool,
+    activation: str | None,
+    schedule: AnySchedule | None,
+    chip: str,
+) -> kernel.Kernel:
+    """The kernel of a product, compiled once: `ranks` of A, B and D, the (role, type, rank) of each of the
+    `added` arrays, `alpha` and `beta` as `float.hex` writes them, since -0.0 equals 0.0. Raises WeftError,
+    with the caller's line, where there is none.
+    """
+    with Module() as module:
+        kinds = [*zip((types.a, types.b, types.d), ranks, strict=True), *((t, rank) for _, t, rank in added)]
+        matrices = [memref("x".join("?" * rank), t, strides=_strides(rank)) for t, rank in kinds]
+        with module.func("matmul", matrices) as (a, b, d, *rest):
+            roles = {role: value for (role, *_), value in zip(added, rest, strict=True)}
+            tile.matmul(
+                a,
+                b,
+                d,
+                **roles,
+                activation=activation,
+                transpose_a=transposed[0],
+                transpose_b=transposed[1],
+                alpha=float.fromhex(alpha),
+                beta=float.fromhex(beta),
+                promote=promote,
+                schedule=schedule,
+            )
+    try:
+        return kernel.compile(_without_places(module), arch=chip)
+    except WeftError:
+        return kernel.compile(module, arch=chip)  # which says where
+
+
+def _without_places(module: Module) -> Any:
+    """A copy that doesn't say which line asked for it: all programs then find the same in the cache."""
+    copy = module.mlir.operation.clone()
+    passes.manager("strip-debuginfo", module.context).run(copy)
+    return copy.opview
+
+
+def _strides(rank: int) -> tuple[int | str, ...] | None:
+    """Those of a matrix or batch whose rows lie anywhere; a vector has none."""
+    return None if rank == 1 else (*["?"] * (rank - 1), 1)

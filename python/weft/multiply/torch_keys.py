@@ -1,0 +1,79 @@
+"""Keys of plans for PyTorch's tensors, from compiled code (`torch_keys.ll`)."""
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from weft.launch import host_code
+
+Describe = Callable[..., tuple[Any, ...] | None]
+
+
+class _Torch(ctypes.Structure):
+    """`%Torch` of torch_keys.ll."""
+
+    _fields_ = (
+        ("from_object", ctypes.c_void_p),
+        ("tensor", ctypes.py_object),
+        ("parameter", ctypes.py_object),
+        ("none", ctypes.py_object),
+        ("true", ctypes.py_object),
+        ("requires_grad", ctypes.py_object),
+        ("is_neg", ctypes.py_object),
+        ("dtype", ctypes.py_object),
+        ("int8", ctypes.py_object),
+        ("uint8", ctypes.py_object),
+    )
+
+
+class _ExchangeApi(ctypes.Structure):
+    """DLPack's DLPackExchangeAPI (dlpack.h)."""
+
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("previous", ctypes.c_void_p),
+        ("allocate", ctypes.c_void_p),
+        ("managed_from_object", ctypes.c_void_p),
+        ("managed_to_object", ctypes.c_void_p),
+        ("tensor_from_object", ctypes.c_void_p),
+        ("current_work_stream", ctypes.c_void_p),
+    )
+
+
+@functools.cache
+def describer() -> Describe | None:
+    """`describe(a, b, out, *more)`, whose arguments are tensors or None; or None where PyTorch is too old.
+
+    It returns a key and the tensors' addresses, with 0 for no `out`; or None for tensors that must be checked
+    in Python.
+    """
+    torch = sys.modules["torch"]
+    capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return None
+    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    table = _ExchangeApi.from_address(get(capsule, b"dlpack_exchange_api"))
+    if table.major != 1 or not table.tensor_from_object:
+        return None
+    # The table is PyTorch's for good, and so are its classes.
+    known = _Torch(
+        table.tensor_from_object,
+        torch.Tensor,
+        torch.nn.Parameter,
+        None,
+        True,
+        sys.intern("requires_grad"),
+        sys.intern("is_neg"),
+        sys.intern("dtype"),
+        torch.int8,
+        torch.uint8,
+    )
+    (describe,) = host_code.functions("multiply/torch_keys.ll", ["weft_describe"])
+    bound = functools.partial(describe, ctypes.addressof(known))
+    bound.known = known  # type: ignore[attr-defined]
+    return bound
