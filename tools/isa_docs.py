@@ -38,8 +38,9 @@ the {count} chips from {first} on; the last column counts them. The tables agree
 13.5.37 at every one of these points. What ptxas takes and PTX doesn't have stands on each page with the
 reason why the table leaves it out. Beyond that, ptxas overlooks stray modifiers, such as `.b8x16` on any
 `tcgen05` instruction; `weft lint` doesn't. It judges operands by the registers that the text declares, as
-ptxas does, but for three things that ptxas overlooks: a predicate in a fragment or as metadata, a special
-register as a result or an address, and a vector where one register belongs.
+ptxas does, but for four things that ptxas overlooks: a predicate in a fragment or as metadata, a special
+register as a result or an address, a vector where one register belongs, and selectors 2 and 3 of `mma.sp`
+m16n8k32 with f16 inputs and f32 sums, which has two pairs of lanes.
 
 Weft lowers a form to LLVM's intrinsic where LLVM 22.1 has one that prints it, otherwise to inline PTX; the
 column "intrinsics" counts the first, and each page lists the second. LLVM 22.1 knows no sm_107: it generates

@@ -197,6 +197,11 @@ def test_a_modifier_that_says_the_default_is_not_added():
             "tcgen05.mma.cta_group::1.kind::f16 [%r0], %d0, %d1, %r1, %p0;",
         ),
         (
+            "sm_100a",
+            "tcgen05.mma.cta_group::1.kind::mxf8f6f4 [%r0], %d0, %d1, %r1, [%r2], [%r3], %p0;",
+            "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [%r0], %d0, %d1, %r1, [%r2], [%r3], %p0;",
+        ),
+        (
             "sm_80",
             "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%r1-16];",
             "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%r1+-16];",

@@ -68,7 +68,10 @@ def _forms(
     """Forms that may be meant, the likeliest first; not all are legal."""
     if spelled is not None:
         yield spelled
-    named = [tables.read(opcode, found.operands) for opcode in verdict.nearest]
+    opcodes = verdict.nearest
+    if verdict.rule == "block-scale":  # an instruction of another table
+        opcodes = (f"{found.opcode}.block_scale", *opcodes)
+    named = [tables.read(opcode, found.operands) for opcode in opcodes]
     yield from (near for near in named if near is not None)
     for family, form in (near for near in (*named, spelled) if near is not None):
         yield from ((family, near) for near in family.closest(form, chip, _FORMS, version))
