@@ -567,3 +567,9 @@ def test_a_version_that_there_is_not_is_refused(tmp_path, capsys):
     status, said = lint(tmp_path, capsys, f"// of 99.9\n{head}{F16_LINE}")
     assert status == 2
     assert f"{tmp_path}/a.ptx:2:10: error: no PTX version 99.9 is known: the newest one is " in said.err
+
+
+def test_a_missing_semicolon_is_named(tmp_path, capsys):
+    status, said = lint(tmp_path, capsys, f"{HEAD}{F16_LINE[:-1]}\n  wgmma.fence.sync.aligned;\n")
+    (line,) = (line for line in said.out.splitlines() if "can't be read" in line)
+    assert (status, "(is a ';' missing before wgmma.fence.sync.aligned?)" in line) == (1, True)

@@ -21,6 +21,7 @@ from weft.isa.text.scope import Scope
 
 _NAME = re.compile(rf"(?:{NAME})(?:\.\w+)?", re.ASCII)
 _BASE = re.compile(r"([^+.]*?)\s*(?:\+(.+))?", re.DOTALL)
+_NEXT_LINE = re.compile(r"\n\s*([a-z][\w.:]*)")
 NOTHING_DECLARED = Scope()
 """The scope of a text without declarations."""
 
@@ -141,7 +142,9 @@ def _shown(form: Any) -> tuple[str, ...]:
 def _slot_verdict(form: Any, slot: Slot, operand: str, scope: Scope) -> Verdict | None:
     wanted = slot.wanted
     if not _is_whole(operand):
-        return Verdict("syntax", f"has an operand that can't be read: '{operand}'")
+        said = f"has an operand that can't be read: '{' '.join(operand.split())}'"
+        begun = _NEXT_LINE.search(operand)
+        return Verdict("syntax", f"{said} (is a ';' missing before {begun[1]}?)" if begun else said)
     if (slot.bracket == "[") != operand.startswith("["):
         inside = "an address in brackets" if slot.bracket else "no address in brackets"
         return Verdict("operands", f"takes {inside} for {wanted[0].name}, got {operand}", _shown(form))
