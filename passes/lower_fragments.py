@@ -69,16 +69,13 @@ def _retype(op: Any) -> None:
 def _retype_block(block: Any) -> None:
     """Fragments among a block's arguments and what it yields become scalars."""
     old = list(block.arguments)
-    if any(isinstance(a.type, FragmentType) for a in old):
-        kinds = [a.type for a in old]
-        with ir.InsertionPoint.at_block_begin(block), block.owner.location:
-            flat = [
-                block.add_argument(t, block.owner.location) for kind in kinds for t in _scalar_types(kind)
-            ]
-            for before, after in zip(old, _rebuilt(kinds, flat), strict=True):
-                before.replace_all_uses_with(after)
-        for place in reversed(range(len(old))):
-            block.erase_argument(place)
+    kinds = [a.type for a in old]
+    with ir.InsertionPoint.at_block_begin(block), block.owner.location:
+        flat = [block.add_argument(t, block.owner.location) for kind in kinds for t in _scalar_types(kind)]
+        for before, after in zip(old, _rebuilt(kinds, flat), strict=True):
+            before.replace_all_uses_with(after)
+    for place in reversed(range(len(old))):
+        block.erase_argument(place)
     end = list(block.operations)[-1].operation
     if any(isinstance(v.type, FragmentType) for v in end.operands):
         with ir.InsertionPoint(end), end.location:

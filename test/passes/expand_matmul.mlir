@@ -440,6 +440,21 @@ gpu.module @warpgroups {
     gpu.return
   }
 
+  // CTAs are counted down the cluster's columns: those of a row get A, every second one, those of a column B.
+  // CHECK-LABEL: gpu.func @two_by_two
+  // CHECK: %[[IN_ROW:.*]] = arith.shli %c5_i32, %{{.*}} : i32
+  // CHECK: %[[ROW:.*]] = arith.trunci %[[IN_ROW]] : i32 to i16
+  // CHECK: %[[IN_COLUMN:.*]] = arith.shli %c3_i32, %{{.*}} : i32
+  // CHECK: %[[COLUMN:.*]] = arith.trunci %[[IN_COLUMN]] : i32 to i16
+  // CHECK: "tile.copy_multicast"(%{{.*}}, %[[ROW]]) :
+  // CHECK: "tile.copy_multicast"(%{{.*}}, %[[COLUMN]]) :
+  gpu.func @two_by_two(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) kernel
+      attributes {known_block_size = array<i32: 256, 1, 1>} {
+    "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 3, cluster = array<i64: 2, 2>}}
+      : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
+    gpu.return
+  }
+
   // Other inputs: blocks of K are bytes, and integers add up to integers.
   // CHECK-LABEL: gpu.func @integers
   // CHECK: !tile.map<array<i64: 64, 128>, i8, #tile.layout<"S[(64,128):(128,1)] xor 128B">>

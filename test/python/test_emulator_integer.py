@@ -419,6 +419,8 @@ def test_immediates():
     assert (run("mov.u32 %d0, 4294967295U;", a, out=np.uint32) == 0xFFFFFFFF).all()
     assert (run("mov.b32 %d0, 0f40490FDB;", a, out=np.float32) == np.float32(np.pi)).all()
     assert (run("mov.f64 %d0, 0d400921FB54442D18;", a, out=np.float64) == np.pi).all()
+    assert (run("mov.f64 %d0, 0f40490FDB;", a, out=np.float64) == np.float64(np.float32(np.pi))).all()
+    assert (run("mov.f32 %d0, 0d400921FB54442D18;", a, out=np.float32) == np.float32(np.pi)).all()
     assert (run("mov.f32 %d0, 1.5;", a, out=np.float32) == 1.5).all()
     assert (run("add.f32 %d0, %a0, -0.25;", a.astype(np.float32), out=np.float32) == a - 0.25).all()
     assert (run("mov.u32 %d0, WARP_SZ;", a, out=np.uint32) == 32).all()

@@ -103,7 +103,7 @@ def test_shared_local_const_and_generic_addresses():
       mov.u64 %rd1, table; add.u64 %rd2, %rd1, %rd0; ld.const.u32 %r3, [%rd2];
       cvta.const.u64 %rd2, %rd2; ld.u32 %r4, [%rd2];
       ld.global.u64 %rd3, [pointer]; ld.u32 %r5, [%rd3+8];
-      mov.u64 %rd4, mine; cvta.local.u64 %rd5, %rd4; st.u32 [%rd5+4], %r0; ld.local.u32 %r6, [mine+4];
+      mov.u64 %rd4, mine+8; cvta.local.u64 %rd5, %rd4; st.u32 [%rd5-4], %r0; ld.local.u32 %r6, [mine+4];
       mov.u64 %rd6, block; cvta.shared.u64 %rd7, %rd6; mul.wide.u32 %rd8, %r0, 8; add.u64 %rd7, %rd7, %rd8;
       st.u32 [%rd7], %r0; cvta.to.shared.u64 %rd9, %rd7; cvt.u32.u64 %r8, %rd9; ld.shared.u32 %r7, [%r8];
       isspacep.shared %p1, %rd7; isspacep.global %p2, %rd20; isspacep.local %p3, %rd7;
@@ -193,7 +193,7 @@ def test_parameters_of_every_kind():
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([np.zeros(4)], "has 2 parameters, got 1 arguments"),
+        ([np.zeros(4)], "has 2 parameters, got 1 argument$"),
         ([np.zeros(4), np.zeros(4)], "argument 1 of kernel 'k' is an array, its parameter has 4 bytes"),
         ([np.zeros(4), 1 << 40], "is 1099511627776, which doesn't fit 32 bits"),
         ([np.zeros(4), bytes(5)], "has 5 bytes, its parameter 4"),

@@ -8,7 +8,7 @@ from tcgen05_operands import B_AT, RNG, ROOM, Operand, product
 
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor
 
-SCALE_A, SCALE_B, N = 128, 160, 32
+SCALE_A, SCALE_B, N = 129, 161, 32  # scales may begin at any column
 
 
 def ue8m0(code):

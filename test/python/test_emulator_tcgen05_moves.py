@@ -100,6 +100,18 @@ def test_store(shape, num, packed):
     np.testing.assert_array_equal(out, expected)
 
 
+def test_a_store_unpacks_the_halves_of_its_registers():
+    data, out = tensor.words(RNG, (2, 128)), np.zeros((4, 128), np.uint32)
+    body = f"""
+      {tensor.thread_words(2, "data")}
+      add.u32 %r299, %t, %b;
+      tcgen05.st.sync.aligned.32x32b.x2.unpack::16b.b32 [%r299], {tensor.registers(2)};
+      tcgen05.wait::st.sync.aligned;
+      {tensor.cells(0, 4, "out", load=False)}"""
+    tensor.launch(body, {"data": data, "out": out})
+    np.testing.assert_array_equal(out, np.stack([data & 0xFFFF, data >> 16], axis=1).reshape(4, 128))
+
+
 REDUCTIONS = [
     (shape, op, kind, absolute, nan)
     for shape in ("32x32b", "16x32bx2")

@@ -173,7 +173,7 @@ def _filled(lanes: Lanes, address: Addresses, wanted: Array, size: int, line: in
     full = lanes.enabled() & (wanted == size)
     if full.any():
         value = memory.load(lanes.narrowed(full), "global", address, size, line)
-        out[full] = value[full].view(np.uint8).reshape(-1, size)
+        out[full] = value[full][:, None].view(np.uint8)
     some = lanes.enabled() & (wanted != size)
     for at in range(size if (some & (wanted > 0)).any() else 0):
         reads = some & (wanted > at)
