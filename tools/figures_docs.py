@@ -19,33 +19,34 @@ _WEFT = "weft"
 
 
 def page(folder: Path = _FOLDER) -> str:
-    """The text of README.md in a folder, with the tables of the runs that are kept there. Raises WeftError
-    where it has no place for them, and for a run that isn't of one type.
+    """The text of README.md in a folder, with the tables of the folder's runs. Raises WeftError if README.md
+    lacks the lines that enclose the tables, or if the results of a run have several types.
     """
     readme = folder / "README.md"
     before, begin, rest = readme.read_text(encoding="utf-8").partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not (begin and end):
-        raise WeftError(f"{readme}: expects a line {_BEGIN.strip()} and a line {_END.strip()} after it")
+        raise WeftError(f"{readme}: must have a line {_BEGIN.strip()} and, below it, a line {_END.strip()}")
     return before + begin + "\n" + "\n".join(_sections(_reports(folder))) + "\n" + end + after
 
 
 def _reports(folder: Path) -> list[Report]:
-    """The runs, in the order in which types are known."""
+    """The runs, in the order of the types in INPUTS."""
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
             report = Report.of_json(path.read_text(encoding="utf-8"))
         except WeftError as error:
             raise WeftError(f"{path}: {error.diagnostics[0].message}") from None
-        if len({result.problem.types for result in report.results}) != 1:
-            raise WeftError(f"{path}: expects a run of one type")
+        types = dict.fromkeys(result.problem.types for result in report.results)
+        if len(types) != 1:
+            raise WeftError(f"{path}: all results must have the same types, got {', '.join(types) or 'none'}")
         found.append(report)
     return sorted(found, key=lambda report: list(INPUTS).index(report.results[0].problem.inputs))
 
 
 def _sections(reports: Sequence[Report]) -> Iterator[str]:
-    """For each GPU the tables of its runs, and how they were made."""
+    """For each GPU, the tables of its runs and the commands that made them."""
     by_device: dict[str, list[Report]] = {}
     for report in reports:
         by_device.setdefault(report.device.get("name", ""), []).append(report)
@@ -56,7 +57,7 @@ def _sections(reports: Sequence[Report]) -> Iterator[str]:
 
 
 def _tables(reports: Sequence[Report]) -> Iterator[str]:
-    """A table for all runs of the same products: those of groups apart, and of masked groups."""
+    """A table for all runs of the same products. Groups and masked groups have tables of their own."""
     by_shapes: dict[tuple[str, ...], list[Report]] = {}
     for report in reports:
         for part in _kinds(report):
@@ -81,7 +82,7 @@ def _tables(reports: Sequence[Report]) -> Iterator[str]:
 
 
 def _kinds(report: Report) -> Iterator[Report]:
-    """The results of each kind of problem, as a run by themselves."""
+    """The results of each kind of problem, as separate runs."""
     by_kind: dict[str, list[Result]] = {}
     for result in report.results:
         by_kind.setdefault(result.problem.kind, []).append(result)
@@ -91,7 +92,7 @@ def _kinds(report: Report) -> Iterator[Report]:
 
 @dataclass(frozen=True)
 class _Column:
-    """The times of one implementation in a run of one kind of products."""
+    """The times of one implementation for one kind of product in a run."""
 
     report: Report
     mode: str
@@ -99,17 +100,17 @@ class _Column:
 
     @property
     def title(self) -> str:
-        """The kind of products, and what isn't usual."""
+        """The kind of product; the implementation if it isn't Weft; the mode if it isn't burst."""
         others = (self.name if self.name != _WEFT else "", self.mode if self.mode != "burst" else "")
         return ", ".join([self.report.results[0].problem.kind, *filter(None, others)])
 
     def result(self, shape: str) -> Result | None:
-        """The implementation's result for a shape, where it was timed so."""
+        """The implementation's result for a shape, if it was timed in this mode."""
         own = (r for r in self.report.results if r.implementation == self.name and r.problem.shape == shape)
         return next((result for result in own if result.timing(self.mode)), None)
 
     def cell(self, shape: str) -> str:
-        """Microseconds of a product, and the ratio."""
+        """The time of a product in microseconds, and the ratio to the reference."""
         result = self.result(shape)
         if result is None or (timing := result.timing(self.mode)) is None:
             return "–"
@@ -119,14 +120,14 @@ class _Column:
 
     @property
     def mean(self) -> str:
-        """The geometric mean of the ratios."""
+        """The geometric mean of all ratios in the column."""
         kind = self.report.results[0].problem.kind
         ratios = self.report.speeds(self.mode).get((kind, self.name))
         return f"**{geometric_mean(ratios):.3f}**" if ratios else "–"
 
 
 def main(arguments: list[str]) -> int:
-    """Writes README.md of a directory, of the checkout's `benchmarks` unless one is named."""
+    """Writes README.md of the named directory, by default the checkout's `benchmarks`."""
     folder = Path(arguments[0]) if arguments else _FOLDER
     (folder / "README.md").write_text(page(folder), encoding="utf-8")
     return 0

@@ -171,13 +171,13 @@ def test_a_product_that_weft_refused_keeps_its_row(tmp_path: Path) -> None:
 def test_a_run_that_is_not_of_one_type_is_refused(tmp_path: Path, results: tuple[Result, ...]) -> None:
     (tmp_path / "README.md").write_text(figures_docs._BEGIN + figures_docs._END)
     (tmp_path / "a.json").write_text(report(*results).json())
-    with pytest.raises(WeftError, match=r"a\.json: expects a run of one type"):
+    with pytest.raises(WeftError, match=r"a\.json: all results must have the same types, got"):
         figures_docs.page(tmp_path)
 
 
 def test_a_page_without_a_place_for_the_tables_is_refused(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# Figures\n")
-    with pytest.raises(WeftError, match=r"README\.md: expects a line <!-- figures"):
+    with pytest.raises(WeftError, match=r"README\.md: must have a line <!-- figures"):
         figures_docs.page(tmp_path)
 
 

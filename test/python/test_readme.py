@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "test"))
 warm_tools = importlib.import_module("warm_tools")
 sys.path.pop(0)
 DOCS = ROOT / "docs"
-PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("performance/*.md")))
 # Names of values and registers, which any change before them renumbers.
 VALUE = re.compile(r"%[\w-]+(:\d+)?(#\d+)?")
 
@@ -133,6 +133,16 @@ def test_the_page_on_schedules_has_all_fields():
 
 
 def test_links_between_pages_lead_somewhere():
-    for page in PAGES:
+    for page in (*PAGES, ROOT / "benchmarks" / "README.md"):
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_glossary_has_each_term_once_in_order():
+    text = (DOCS / "glossary.md").read_text("utf-8")
+    tables = [re.findall(r"^\| (?!term )([^|]+) \| ", part, re.MULTILINE) for part in text.split("\n## ")[1:]]
+    assert all(tables)
+    for terms in tables:
+        assert terms == sorted(terms, key=lambda term: term.lower().replace("-", " "))
+    every = [term for terms in tables for term in terms]
+    assert len(set(every)) == len(every)
