@@ -269,6 +269,22 @@ def test_operands_are_judged_as_ptxas_does(chip, line, rule):
     assert assembles(text, chip) == (rule is None)
 
 
+@pytest.mark.parametrize("wrong", ["[]", "[[%r1]]", "[{%r1}]", "[%r1[0]]", "[%r1, {}]", "[%r1,]", "[%r1]]"])
+def test_brackets_hold_one_address(wrong):
+    body = f"{REGISTERS}\n{CTA}\n{CTA.replace('[%r1]', wrong)}\nret;"
+    text = f"{HEAD}.address_size 64\n.visible .entry k() {{ {body} }}"
+    legal, verdict = verdicts(text)
+    assert legal is None
+    assert verdict.reason == f"has an operand that can't be read: '{wrong}'"
+    assert not assembles(text, "sm_90a")
+
+
+@pytest.mark.parametrize("wrong", ["{}", "{%r4, %r5,}", "{%r4,, %r5}", "{, %r4}", "{[%r4], %r5}"])
+def test_lists_hold_registers_between_commas(wrong):
+    (verdict,) = verdicts(HEAD + F16_LINE.replace("{%r4, %r5}", wrong))
+    assert verdict.reason == f"has an operand that can't be read: '{wrong}'"
+
+
 def test_operands_get_what_would_be_right():
     (verdict,) = verdicts(F16_LINE.replace(", %r3}", "}"))
     fixed = F16_LINE.replace("{%r0, %r1, %r2, %r3}", "{%a0, %a1, %a2, %a3}")

@@ -343,7 +343,7 @@ def _address_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Sc
     """What is wrong with an address in brackets: a register or, outside tensor memory, a variable; and what
     is added to it.
     """
-    found = _BASE.fullmatch(operand.strip("[]").strip())
+    found = _BASE.fullmatch(operand[1:-1].strip())
     if found is None:
         return Verdict("syntax", f"takes a register or a variable and an offset as address, got {operand}")
     word, offset = found.groups()
@@ -412,7 +412,7 @@ def _is_whole(operand: str) -> bool:
     for opening, closing in ("{}", "[]"):
         if operand.startswith(opening) != operand.endswith(closing):
             return False
-    inside = operand.strip("{}[]")
+    inside = operand[1:-1] if operand[:1] in ("{", "[") else operand
     return not set(inside) & set("{}[]") and all(part.strip() for part in inside.split(","))
 
 
