@@ -14,6 +14,7 @@ from bulk_kernels import (
     run,
     values,
 )
+from emulator_ptx import module
 
 from weft import emulator
 
@@ -167,3 +168,30 @@ def test_multicast():
     assert not out[[0, 2]].any()
     with pytest.raises(emulator.Fault, match="the mask 0x1a names CTA 4 of a cluster of 4"):
         run(body.replace("%h0, 10;", "%h0, 26;"), {"a": a, "out": out}, cluster=4)
+
+
+def test_a_load_that_nothing_waits_for_may_go_on_when_its_block_ends():
+    body = f"""
+      {EXPECT.format(64)}
+      @%l cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%s], [%a], 64, [bar];"""
+    found = run(body, {"a": octets()}, target="sm_100a", findings=True).findings
+    (finding,) = (f for f in found if f.rule == "async-at-exit")
+    assert "may still be written by an asynchronous unit when its CTA ends" in finding.message
+
+
+@pytest.mark.parametrize("threads", [1, 31, 32])
+def test_a_store_that_nothing_waits_for_may_go_on_when_its_block_ends(threads):
+    text = """
+.visible .entry k(.param .u64 p)
+{
+  .shared .align 16 .b8 s[16]; .reg .b64 %a; .reg .b32 %r; .reg .pred %first;
+  ld.param.u64 %a, [p]; mov.u32 %r, %tid.x; setp.eq.u32 %first, %r, 0;
+  @%first st.shared.v4.b32 [s], {%r, %r, %r, %r};
+  fence.proxy.async.shared::cta;
+  @%first cp.async.bulk.global.shared::cta.bulk_group [%a], [s], 16;
+  @%first cp.async.bulk.commit_group;
+  ret;
+}"""
+    (finding,) = module(text, "sm_90a").launch("k", block=threads, args=[octets(16)]).findings
+    assert finding.rule == "async-at-exit"
+    assert "may still be read by an asynchronous unit when its CTA ends" in finding.message

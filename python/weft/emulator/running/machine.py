@@ -311,7 +311,7 @@ class Machine:
         """Ends the group's threads; what waited for them alone goes on."""
         wave = self.wave
         threads = group.lanes.threads()
-        wave.live &= ~threads
+        wave.live = wave.live & ~threads  # a new array, since groups may have the old one as their lanes
         if wave.watch is not None:
             wave.watch.exited(threads, self.program.blocks[group.block].line)
         for other in self.ready.values():
