@@ -5,13 +5,15 @@ The ISA doesn't publish the bits. They were found by comparing the maps that a d
 of the packed types and of the wider swizzle atoms, which it refuses to make, are our own.
 """
 
+import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from weft.isa.family import Verdict
 
-BYTES = 128
+_WORDS = "<16Q"
+BYTES = struct.calcsize(_WORDS)
 MAX_RANK = 5
 ROW_BYTES = 16
 """At multiples of which rows begin; an H200 also writes rows up to a multiple of it, beyond their end."""
@@ -319,7 +321,7 @@ class TensorMap:
         else:
             taken = prod(b // e for b, e in zip(self.box, self.element_strides, strict=True))
         words[8] = taken * self.element.bits // 8
-        return b"".join(word.to_bytes(8, "little") for word in words)
+        return struct.pack(_WORDS, *words)
 
     def _corners(self) -> int:
         bits = _CORNER_BITS[self.rank - 2]
@@ -330,7 +332,7 @@ class TensorMap:
     @classmethod
     def decode(cls, data: bytes) -> "TensorMap":
         """What a map says; ValueError where it says nothing legal."""
-        words = [int.from_bytes(data[at : at + 8], "little") for at in range(0, BYTES, 8)]
+        words = struct.unpack(_WORDS, data)
 
         def read(name: str, count: int = 1) -> tuple[int, ...]:
             return tuple(FIELDS[name].get(words, ordinal) for ordinal in range(count))
