@@ -11,7 +11,7 @@ from gpu_marks import SM_90A
 
 import weft
 from weft.errors import WeftError
-from weft.multiply.matmul import matmul
+from weft.multiply import matmul
 
 torch = pytest.importorskip("torch")
 pytestmark = SM_90A
@@ -136,7 +136,7 @@ JAX = """
 import time
 import jax, jax.numpy as jnp, numpy as np
 import weft
-from weft.multiply import matmul as multiply
+from weft.multiply import matmul
 
 def small(*shape, seed=0):
     return jax.random.randint(jax.random.PRNGKey(seed), shape, -1, 2).astype(jnp.bfloat16)
