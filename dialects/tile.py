@@ -112,7 +112,7 @@ __all__ = [
 class GemmOp(Op, dialect=Tile, name="gemm"):
     """`D = alpha * A @ B + beta * C` on tiles of one warp: A is M x K, B is K x N, C and D are M x N.
 
-    C is the third operand; with none, it has the place that D will take and must not be read (beta 0).
+    C is the third operand. Without it, beta must be 0.
     """
 
     a: ext.Operand[Any]
@@ -180,14 +180,16 @@ def _copy_complaint(op: Any) -> str | None:
 
 
 class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
-    """Starts to copy the tile at (`row`, `column`) of a matrix into a buffer; what lies outside of the matrix
-    becomes zero.
+    """Starts a copy of the tile at (`row`, `column`) of a matrix into a buffer. Elements outside of the
+    matrix become zero.
 
-    From a memref all threads of the CTA copy, `vector_bytes` at a time (cp.async): rows and tile must be
-    aligned to it. The data is there after `nvvm.cp.async.commit.group`, `nvvm.cp.async.wait.group` and a
-    barrier. From a `tile.map` one thread does (TMA), and the data is there when the mbarrier says so whose
-    address (`!llvm.ptr<3>`, a stage's `tile.full_barrier`) is the operand after the tile: it must expect the
-    bytes.
+    From a memref, all threads of the CTA copy, `vector_bytes` at a time (cp.async): rows and tile must be
+    aligned to `vector_bytes`. The data has arrived after `nvvm.cp.async.commit.group`,
+    `nvvm.cp.async.wait.group` and a barrier.
+
+    From a `tile.map`, one thread copies (TMA). The operand after the tile is the address of an mbarrier
+    (`!llvm.ptr<3>`, the `tile.full_barrier` of a stage), which must expect the bytes. The data has arrived
+    when the mbarrier completes its phase.
     """
 
     source: ext.Operand[Any]
@@ -223,8 +225,7 @@ class CopyOp(Op, dialect=Tile, name="copy"):
     """All threads of the CTA copy the tile at (`row`, `column`) of a matrix into a buffer, element by
     element.
 
-    What lies outside of the matrix becomes zero; nothing needs to be aligned. The data is there after a
-    barrier.
+    Elements outside of the matrix become zero; no alignment is needed. The data has arrived after a barrier.
     """
 
     source: ext.Operand[Any]
@@ -237,8 +238,8 @@ class CopyOp(Op, dialect=Tile, name="copy"):
 
 
 class CopyOutOp(Op, dialect=Tile, name="copy_out"):
-    """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix, element by element; what
-    lies outside of the matrix is left out, and nothing needs to be aligned.
+    """The threads of a warpgroup copy a buffer to (`row`, `column`) of a matrix, element by element. Elements
+    outside of the matrix are not written; no alignment is needed.
     """
 
     tile: ext.Operand[Any]
@@ -263,9 +264,9 @@ class CopyOutOp(Op, dialect=Tile, name="copy_out"):
 class LoadOp(Op, dialect=Tile, name="load"):
     """The fragment at (`row`, `column`) of a buffer or of a matrix, loaded by one warp.
 
-    From a buffer the coordinates must be multiples of the fragment's shape; with `transpose` the buffer holds
-    the transposed tile (and `row`, `column` are the buffer's). From a matrix, what lies outside of it becomes
-    zero.
+    In a buffer, the coordinates must be multiples of the fragment's shape. With `transpose` the buffer holds
+    the transposed tile, and `row` and `column` are coordinates in the buffer. From a matrix, elements outside
+    of it become zero.
     """
 
     source: ext.Operand[Any]
@@ -298,10 +299,12 @@ class LoadOp(Op, dialect=Tile, name="load"):
 
 
 class LoadRowOp(Op, dialect=Tile, name="load_row"):
-    """The fragment each of whose rows is what a vector has from `column` on, loaded by one warp (or
-    warpgroup): a memref of rank 1, outside of which there are zeros, or a buffer of one row.
+    """A fragment whose rows all hold the elements of a vector from `column` on, loaded by one warp or
+    warpgroup.
 
-    `vector_bytes` more than an element's width loads runs at once where they lie inside and aligned.
+    The vector is a memref of rank 1, outside of which elements are zero, or a buffer of one row. With
+    `vector_bytes` greater than an element's width, contiguous elements are loaded together if they are
+    aligned and inside the vector.
     """
 
     source: ext.Operand[Any]
@@ -338,11 +341,11 @@ def _parts_complaint(buffer: Any, fragment: Any, transpose: bool) -> str | None:
 
 
 class StoreOp(Op, dialect=Tile, name="store"):
-    """One warp (or warpgroup) stores a fragment at (`row`, `column`) of a matrix, or of a buffer.
+    """One warp or warpgroup stores a fragment at (`row`, `column`) of a matrix, or of a buffer.
 
-    What lies outside of a matrix is left out. `vector_bytes` more than an element's width stores runs of the
-    lane's elements at once: rows, and the fragment's place, must be aligned to it. In a buffer the
-    coordinates must be multiples of the fragment's shape.
+    Elements outside of a matrix are not written. With `vector_bytes` greater than an element's width,
+    contiguous elements of a lane are stored together: rows, and the address of the fragment, must be aligned
+    to it. In a buffer, the coordinates must be multiples of the fragment's shape.
     """
 
     fragment: ext.Operand[Any]
@@ -370,7 +373,7 @@ class StoreOp(Op, dialect=Tile, name="store"):
 
 
 class FromLaneOp(Op, dialect=Tile, name="from_lane"):
-    """A fragment from what each lane holds of it: a vector in the order of the layout's register offsets."""
+    """A fragment made of each lane's elements: a vector in the order of the layout's register offsets."""
 
     lane: ext.Operand[Any]
     fragment: ext.Result[Any]
@@ -380,7 +383,7 @@ class FromLaneOp(Op, dialect=Tile, name="from_lane"):
 
 
 class ToLaneOp(Op, dialect=Tile, name="to_lane"):
-    """What each lane holds of a fragment: a vector in the order of the layout's register offsets."""
+    """Each lane's elements of a fragment: a vector in the order of the layout's register offsets."""
 
     fragment: ext.Operand[Any]
     lane: ext.Result[Any]

@@ -32,12 +32,13 @@ MOST_WARPGROUPS = 8  # of a CTA
 
 
 class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
-    """A matrix as TMA copies it, in tiles of the result's type: the launch makes a tensor map of it.
+    """A matrix as TMA copies it, in tiles of the result's type. The launch makes a tensor map for it.
 
     The matrix must be an argument of the kernel. Its first element and its rows must be aligned to 16 bytes.
-    Of a batch (rank 3), `tile.member` takes one matrix. `l2_promotion` is what L2 reads of memory at once
-    ("none", "64B", "128B" or "256B"), `l2_eviction` how soon it gives up what copies from the map, and stores
-    to it, bring there ("evict_normal", "evict_first", "evict_last" or "evict_unchanged").
+    For a batch (rank 3), `tile.member` selects one matrix. `l2_promotion` is the number of bytes that L2
+    reads from memory at a time ("none", "64B", "128B" or "256B"). `l2_eviction` is the eviction priority in
+    L2 of the data of copies from the map, and of stores to it ("evict_normal", "evict_first", "evict_last" or
+    "evict_unchanged").
     """
 
     matrix: ext.Operand[Any]
@@ -62,7 +63,7 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
 
 
 class MemberOp(Op, dialect=Tile, name="member"):
-    """One matrix of a batch as TMA copies it, by its number there."""
+    """One matrix of a batch as TMA copies it, selected by its index in the batch."""
 
     batch: ext.Operand[Any]
     index: ext.Operand[Any]
@@ -75,11 +76,12 @@ class MemberOp(Op, dialect=Tile, name="member"):
 
 
 class MakeRingOp(Op, dialect=Tile, name="make_ring"):
-    """A ring of stages in shared memory, all empty, ready for every thread after the next barrier of the CTA.
+    """A ring of stages in shared memory. All stages are empty; threads may use the ring after the next
+    barrier of the CTA.
 
-    A stage is full when all that `tile.expect` announced has arrived, and empty again when `consumers`
-    warpgroups have released it. Both sides walk through it with a stage and a phase that begin at 0 and that
-    `tile.advance` moves on.
+    A stage is full when all the bytes that `tile.expect` announced have arrived. It is empty again when
+    `consumers` warpgroups have released it. Producer and consumers each go through the stages with a stage
+    and a phase of their own, which begin at 0 and which `tile.advance` moves on.
     """
 
     consumers: ir.IntegerAttr
@@ -108,7 +110,9 @@ class AcquireOp(Op, dialect=Tile, name="acquire"):
 
 
 class ExpectOp(Op, dialect=Tile, name="expect"):
-    """Announces the bytes that copies will bring into a stage: by one thread, before it starts them."""
+    """Announces the bytes that copies will bring into a stage. One thread does this before it starts the
+    copies.
+    """
 
     ring: ext.Operand[Any]
     stage: ext.Operand[Any]
@@ -132,8 +136,10 @@ class AwaitOp(Op, dialect=Tile, name="await"):
 
 
 class ReleaseOp(Op, dialect=Tile, name="release"):
-    """A warpgroup says that its products have read a stage: one of the ring's consumers. With `by_warps` each
-    of its warps does, four of the consumers: after all that its lanes themselves have read.
+    """A warpgroup announces that its products have read a stage, as one of the ring's consumers.
+
+    With `by_warps` each of its warps does, after all that its own lanes have read: they count as four
+    consumers.
     """
 
     ring: ext.Operand[Any]
@@ -145,8 +151,9 @@ class ReleaseOp(Op, dialect=Tile, name="release"):
 
 
 class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
-    """A warpgroup, or each of its warps, tells the CTA of this rank in the cluster that it has read a stage,
-    as `tile.release` does: consumers of the ring there.
+    """A warpgroup announces to the CTA of this rank in the cluster that it has read a stage, as
+    `tile.release` does in its own CTA. It counts as a consumer of the ring there. With `by_warps` each of
+    its warps does.
     """
 
     ring: ext.Operand[Any]
@@ -159,7 +166,7 @@ class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
 
 
 class AdvanceOp(Op, dialect=Tile, name="advance"):
-    """The stage and phase that follow: stages in turn, the phase another after the last."""
+    """The next stage and phase of a ring. After the last stage comes stage 0, with the other phase."""
 
     ring: ext.Operand[Any]
     stage: ext.Operand[Any]
@@ -173,7 +180,7 @@ class AdvanceOp(Op, dialect=Tile, name="advance"):
 
 
 class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
-    """The address of the mbarrier that says when a stage is full: an `!llvm.ptr<3>`."""
+    """The address (`!llvm.ptr<3>`) of the mbarrier whose phase completes when a stage is full."""
 
     ring: ext.Operand[Any]
     stage: ext.Operand[Any]
@@ -186,10 +193,12 @@ class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
 
 
 class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
-    """One thread starts to copy the tile at (`row`, `column`) of a matrix into the same place of several CTAs
-    of the cluster (TMA), those whose bits are set in `mask` (i16), and tells the mbarrier of each.
+    """One thread starts a copy of the tile at (`row`, `column`) of a matrix into several CTAs of the cluster
+    (TMA).
 
-    As `tile.copy_async` from a `tile.map` otherwise.
+    The CTAs are those whose bits are set in `mask` (i16). In each of them the tile arrives at the same
+    address of shared memory, and the copy signals the mbarrier there. Otherwise it is like `tile.copy_async`
+    from a `tile.map`.
     """
 
     source: ext.Operand[Any]
@@ -208,11 +217,12 @@ class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
 
 
 class StoreAsyncOp(Op, dialect=Tile, name="store_async"):
-    """One thread starts to copy a buffer to (`row`, `column`) of a matrix (TMA); what lies outside of the
-    matrix is left out, but for what shares 16 bytes with the end of a row: an H200 writes those too.
+    """One thread starts a copy of a buffer to (`row`, `column`) of a matrix (TMA).
 
-    What the buffer holds must have been fenced for the async proxy. `nvvm.cp.async.bulk.commit.group` and
-    `nvvm.cp.async.bulk.wait_group` tell when the buffer has been read, and the matrix written.
+    Elements outside of the matrix are not written, except those that share 16 bytes with the end of a row: an
+    H200 writes these too. Writes to the buffer need a fence for the async proxy before the copy.
+    `nvvm.cp.async.bulk.commit.group` and `nvvm.cp.async.bulk.wait_group` wait until the buffer has been read,
+    or the matrix written.
     """
 
     tile: ext.Operand[Any]
@@ -225,11 +235,11 @@ class StoreAsyncOp(Op, dialect=Tile, name="store_async"):
 
 
 class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
-    """A warpgroup starts `d = a * b + c`, or `a * b` where `accumulate` (i1) is false: one group of `wgmma`.
+    """A warpgroup starts `d = a * b + c`, or `a * b` if `accumulate` (i1) is false: one group of `wgmma`.
 
-    A (M x K, or K x M with `transpose_a`) is a buffer, or a fragment of the warpgroup; B (K x N, or N x K
-    with `transpose_b`) is a buffer; C and D are fragments of the warpgroup. D may not be touched, nor the
-    buffers written, before `tile.wait_gemm`.
+    A (M x K, or K x M with `transpose_a`) is a buffer, or a fragment of the warpgroup. B (K x N, or N x K
+    with `transpose_b`) is a buffer. C and D are fragments of the warpgroup. Until `tile.wait_gemm`, D must
+    not be used and the buffers must not be written.
     """
 
     a: ext.Operand[Any]
@@ -271,9 +281,9 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
 
 
 class WaitGemmOp(Op, dialect=Tile, name="wait_gemm"):
-    """A warpgroup waits until at most `pending` of its latest `tile.gemm_async` are under way.
+    """A warpgroup waits until at most `pending` of its latest `tile.gemm_async` are in flight.
 
-    The results are the fragments, which may be touched if their products are done.
+    The results are the operands. Those whose products are finished may be used.
     """
 
     fragments: Sequence[ext.Operand[Any]]
@@ -293,9 +303,11 @@ class WaitGemmOp(Op, dialect=Tile, name="wait_gemm"):
 
 
 class PinOp(Op, dialect=Tile, name="pin"):
-    """A fragment of f32 or i32 whose elements are all there before what follows that writes memory, waits or
-    multiplies. A compiler may else make them as late as it likes, and keep until then what they are made of.
-    That is of use between a product that is done and the next one in its place.
+    """A fragment of f32 or i32 whose elements are computed before any later operation that writes memory,
+    waits or multiplies.
+
+    Without it, the compiler may sink the computation and keep its inputs live. Use it between a finished
+    product and the next product in the same registers.
     """
 
     fragment: ext.Operand[Any]
@@ -313,10 +325,10 @@ class PinOp(Op, dialect=Tile, name="pin"):
 
 
 class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
-    """What some warpgroups of a CTA do: those from `first` on, `warpgroups` of them; the others go past.
+    """Code for some warpgroups of a CTA: `warpgroups` of them, from number `first` on. The others skip it.
 
-    The region's argument is the warpgroup's number in the role (i32). Each thread gets `registers`, or keeps
-    what it has where that is 0.
+    The region's argument is the warpgroup's number in the role (i32). Each thread gets `registers` registers,
+    or keeps what it has if that is 0.
     """
 
     first: ir.IntegerAttr

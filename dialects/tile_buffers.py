@@ -20,10 +20,10 @@ STAGE_BYTES = 16  # the widest cp.async, and a row of ldmatrix, must be aligned 
 
 
 class AllocOp(Op, dialect=Tile, name="alloc"):
-    """A buffer that lives as long as the kernel; it starts where its swizzle's pattern does.
+    """A buffer that lives as long as the kernel, aligned as its swizzle needs.
 
-    With an operand it starts where that buffer does, and lies over what was allocated from there on up to
-    here: the one or the others are in use.
+    With an operand, it starts where that buffer starts, and overlaps it and everything that was allocated
+    after it. The new buffer and the overlapped ones must not be in use at the same time.
     """
 
     over: Sequence[ext.Operand[Any]]
@@ -70,7 +70,7 @@ class StageOp(Op, dialect=Tile, name="stage"):
 
 
 class SliceOp(Op, dialect=Tile, name="slice"):
-    """The part of a buffer of rank 2 at (`row`, `column`), multiples of the result's shape."""
+    """The part of a buffer of rank 2 at (`row`, `column`), which must be multiples of the result's shape."""
 
     buffer: ext.Operand[Any]
     row: ext.Operand[Any]
@@ -105,9 +105,11 @@ class SliceOp(Op, dialect=Tile, name="slice"):
 
 
 class PeerOp(Op, dialect=Tile, name="peer"):
-    """The buffer of another CTA of the cluster, by its rank there: where it has the operand.
+    """The buffer of another CTA of the cluster, selected by its rank: it has the same address there as the
+    operand here.
 
-    Its CTA must have written it before a barrier of the cluster, and live until another.
+    The other CTA must have written the buffer before a barrier of the cluster, and must not exit before
+    another.
     """
 
     buffer: ext.Operand[Any]

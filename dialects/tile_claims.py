@@ -11,15 +11,16 @@ COUNTER_STRIDE = 8  # counters so far apart lie in sectors of L2 of their own: n
 
 
 class ClaimOp(Op, dialect=Tile, name="claim"):
-    """A warp that has written its part of something to global memory says so to those that write the other
-    parts, waits a while for them, and learns what it must do with the whole.
+    """A warp announces that it has written its part of some data to global memory, waits for a limited time
+    for the warps that write the other parts, and gets the shares of the whole that it must process.
 
-    `parties` warps of different CTAs meet so at `counters[index]`, 2 to 16 of them; `party` is this one's
-    number, from 0. Operands are the same in all lanes of the warp. The result (i32) is a mask of shares, from
-    0 to `shares` - 1: each is claimed by one party, which sees what all have written. That is the party of
-    the same number, or where it has stopped to wait the one that came last: no party needs another to run at
-    the same time. A counter is 0 before the first launch; after one, it is ready for the next. Those of
-    different warps are best 8 apart, in sectors of L2 of their own.
+    `parties` warps of different CTAs, 2 to 16 of them, meet at `counters[index]`; `party` is this warp's
+    number, from 0. Operands must be the same in all lanes of the warp. The result (i32) is a bit mask of
+    shares, from 0 to `shares` - 1. Each share is claimed by one party, which sees the data of all parties: by
+    the party of the same number, or, if that one has given up waiting, by the party that arrived last. So no
+    party needs another to run at the same time. A counter must be 0 before the first launch, and a launch
+    leaves it ready for the next. Counters of different warps should be 8 apart, so that they are in different
+    sectors of L2.
     """
 
     counters: ext.Operand[Any]
@@ -39,11 +40,12 @@ class ClaimOp(Op, dialect=Tile, name="claim"):
 
 
 class AwaitOthersOp(Op, dialect=Tile, name="await_others"):
-    """A warp that has yet to write its part waits a while until all other parties have arrived at
-    `counters[index]`: whether they have, an i1. Operands are the same in all lanes of the warp.
+    """A warp that has not written its part yet waits for a limited time until all other parties have arrived
+    at `counters[index]`. The result (i1) is whether they have.
 
-    Where they have, its `tile.claim` is the last, which sees what they have written and gets its share: then
-    nobody needs its part in memory.
+    Operands must be the same in all lanes of the warp. If all others have arrived, the `tile.claim` of this
+    warp is the last: it sees their data and gets its share, and the warp need not write its own part to
+    memory.
     """
 
     counters: ext.Operand[Any]

@@ -35,7 +35,8 @@ INPUT_TYPES = tuple(PTX_INPUTS)
 class OperandOp(Op, dialect=Tile, name="operand"):
     """A matrix or vector in global memory as an operand of a product after D.
 
-    Operands after D that are memrefs must be of one type; made into these, they may be of several.
+    Memref operands after D must all have one type. Operands made by this op may come from memrefs of
+    different types.
     """
 
     source: ext.Operand[Any]
@@ -53,17 +54,24 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
     """`D = residual + activation(alpha * A @ B + beta * C + bias)`: a whole product of matrices in global
     memory.
 
-    A is M x K (K x M with `transpose_a`), B is K x N (N x K with `transpose_b`), D is M x N. Where D is a
-    batch of such matrices (rank 3), so may the others be; one of rank 2 is every product's. Each operand
-    after D has a role, and `roles` lists them: "c" (M x N), "bias" (N, for every row), "residual" (M x N).
-    Where their types differ, `tile.operand` makes them one. A single one without `roles` is C; with a beta
-    and no C, D is read and updated. The activation is relu, gelu, gelu_tanh or silu. Products accumulate in
-    f32, of i8 in i32, and f32 is multiplied as tf32; what follows is f32 (i32) up to one rounding to D's
-    elements. Tensor cores add up products of fp8 in fewer bits than f32 has: with `promote` no more than
-    128 of them, whose sums are added up in f32. "scale_a" (K/128 x M) and "scale_b" (N/128 x K/128) scale
-    each such sum. "groups" makes products of different sizes: beside one A, row i of which is multiplied by
-    number `groups[i]` of a batch of B (none where that is negative; 128 rows from a multiple of 128 on have
-    the same), or beside a batch, only the first `groups[i]` rows of number i.
+    A is M x K (K x M with `transpose_a`), B is K x N (N x K with `transpose_b`), D is M x N. If D is a
+    batch of such matrices (rank 3), the others may be batches too; all products share a matrix of rank 2.
+
+    `roles` lists the role of each operand after D:
+
+    - "c": M x N. A single operand without `roles` is C. With a beta and no C, D is read and updated.
+    - "bias": N, added to every row.
+    - "residual": M x N.
+    - "scale_a" (K/128 x M) and "scale_b" (N/128 x K/128): scale each sum of 128 products.
+    - "groups": products of different sizes. With one A, row i is multiplied by matrix `groups[i]` of a
+      batch of B; a negative number means no product; all 128 rows from a multiple of 128 on must have the
+      same number. With a batch of A, only the first `groups[i]` rows of matrix i are multiplied.
+
+    If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
+    gelu, gelu_tanh or silu. Products accumulate in f32 (i8: in i32), and f32 is multiplied as tf32. The
+    epilogue is computed in f32 (i32) and rounded once, to D's elements. Tensor cores add up products of fp8
+    with fewer bits than f32 has: with `promote` they add up at most 128 of them, and these sums are added
+    up in f32.
     """
 
     a: ext.Operand[Any]

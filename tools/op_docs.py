@@ -40,10 +40,9 @@ the 64-bit words by which NVIDIA's compiler names the instructions before Hopper
 _ABOUT_TILES = """\
 # Tile operations
 
-What a kernel of tiles is made of, `tile.matmul`'s and any other: `examples/tma_gemm.mlir` is one by hand, of
-TMA, a ring, two roles and `wgmma`. Passes lower these operations one kind after the other (`weft-opt
---list-passes`); `weft compile FILE --arch sm_90a` runs them all. Kernels are called with arrays, on a GPU or
-in the emulator:
+Kernels of tiles, including that of `tile.matmul`, consist of these operations. You can write such kernels
+yourself: `examples/tma_gemm.mlir` is one with TMA, a ring, two roles and `wgmma`. `weft.compile` takes it,
+and the kernel is called with arrays, on a GPU or in the emulator:
 
 ```python
 from pathlib import Path
@@ -59,47 +58,59 @@ assert not report.findings
 assert np.allclose(d, a.astype(np.float64) @ b.T.astype(np.float64), atol=1e-3)
 ```
 
-An operation is written with its name in quotes, as MLIR's generic form has it. From Python each is a function
-of the same name in `weft.dialects.tile`, but for names that Python keeps (`await_`) or has (`slice_`).
+In MLIR, operations are written in the generic form, with their names in quotes. In Python each is a function
+of the same name in `weft.dialects.tile`; `await_` and `slice_` have an underscore, because Python uses these
+names. Each pass lowers one kind of these operations (`weft-opt --list-passes`); `weft compile FILE --arch
+sm_90a` runs all passes.
 
 ## Types
 
-| type | what it is |
+| type | meaning |
 |---|---|
 | `!tile.buffer<array<i64: M, N>, T, #tile.layout<"S[…]">, "shared">` | a tile in shared memory |
 | `!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>` | a tile in registers |
-| `!tile.map<array<i64: M, N>, T, #tile.layout<"S[…]">>` | a matrix that TMA copies tiles of |
+| `!tile.map<array<i64: M, N>, T, #tile.layout<"S[…]">>` | a matrix from or to which TMA copies tiles |
 | `!tile.ring<N : i64>` | the mbarriers of a pipeline of N stages |
 
-A buffer is in the CTA's own shared memory, or in a peer's (`"cluster"`). A fragment is a warp's, or a
-warpgroup's where its layout names `warpid`. A map's layout is that of the buffers that it is copied to.
+A buffer is in the CTA's own shared memory (`"shared"`), or in that of a peer (`"cluster"`). A fragment
+belongs to a warp, or to a warpgroup if its layout contains `warpid`. The layout of a map is that of its
+buffers.
 
-A layout says where each element of a tile is: `S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B`. The index of
-an element, row by row, splits into digits of the first numbers, the last digit the fastest. Each digit moves
-the element by the number below it: `@laneid` lanes, `@warpid` warps, else elements of memory or of a lane's
-registers. `xor` swizzles byte addresses as TMA and `wgmma` do. The sums of `wgmma` are 64 x N in
-`S[(4,2,8,N/8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]`.
+## Layouts
 
-## What a kernel says of its launch
+A layout maps each element of a tile to an address in memory, or to a lane and a register:
+`S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B`.
 
-Attributes of the `gpu.func`, which passes write and `weft.compile` reads. [A launch](launch.md) by other
-means needs the same.
+1. Number the elements row by row.
+2. Split the number of an element into digits, one for each number before the colon (the extents). The last
+   digit varies fastest.
+3. Multiply each digit by the corresponding number after the colon (the strides), and add up the results
+   separately for each axis: `@laneid` counts lanes, `@warpid` counts warps, and a stride without an axis
+   counts elements of memory, or registers of a lane.
 
-| attribute | what it says |
+`xor` swizzles byte addresses in the same way as TMA and `wgmma`. For example, the sums of `wgmma` are 64 x N
+in `S[(4,2,8,N/8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]`.
+
+## Launch attributes
+
+Passes write these attributes on the `gpu.func`, and `weft.compile` reads them. [Your own launch
+code](launch.md) needs the same values.
+
+| attribute | meaning |
 |---|---|
 | `known_block_size` | threads of a CTA, `array<i32: 256, 1, 1>` |
 | `known_cluster_size` | CTAs of a cluster, likewise |
 | `weft.grid` | an affine map from the sizes of all memref arguments, in order, to three numbers of CTAs |
 | `weft.requires` | an affine map from these sizes to numbers that must be 0 |
-| `weft.writes` | the numbers of the arguments that are written, `array<i32: 2>`; all if left out |
-| `weft.aligned` | what the rows of each argument begin at multiples of, in bytes, `array<i32: …>` |
+| `weft.writes` | the numbers of the arguments that are written, `array<i32: 2>`; without it, all of them |
+| `weft.aligned` | the alignment of the rows of each argument, in bytes, `array<i32: …>` |
 | `weft.shared_bytes` | dynamic shared memory; `--lower-buffers` writes it |
 | `weft.tensor_maps` | the maps that follow the arguments; `--lower-tma` writes it |
-| `weft.persistent` | `weft.grid` counts tiles; at most so many CTAs for each multiprocessor (0: all) |
-| `weft.dependent` | the kernel waits itself for what was queued before it |
+| `weft.persistent` | `weft.grid` counts tiles; the limit of CTAs for each multiprocessor (0: none) |
+| `weft.dependent` | the kernel itself waits for earlier work in the stream |
 | `weft.arguments` | the types of the arguments of a lowered kernel (`--record-arguments` adds it) |
-| `weft.workspace` | rows of memory for each tile that the last memref arguments have |
-| `weft.cta_workspace` | likewise for each CTA |
+| `weft.workspace` | for each tile, the rows of the last memref arguments: memory from the launch |
+| `weft.cta_workspace` | the same, for each CTA |
 
 ## Operations
 """
