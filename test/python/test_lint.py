@@ -121,6 +121,15 @@ def test_places_of_instructions_whatever_stands_around_them():
     assert verdicts(text) == [None] * 3
 
 
+@pytest.mark.parametrize("before", ["add.u32 %r1, %r2, %r3", "LABEL: mov.b32 %r1, %r2", F16_LINE[:-1]])
+def test_an_instruction_after_a_missing_semicolon_is_judged_on_its_own(before):
+    found = findings.lint_ptx(f"{HEAD}{before}\n  {TF32_LINE}", "sm_90a")
+    assert [(f.line, f.verdict.rule) for f in found[-1:]] == [(4, "shape")]
+    assert [(f.line, f.verdict.reason) for f in found[:-1]] == (
+        [(3, "isn't ended by a semicolon")] if before in F16_LINE else []
+    )
+
+
 def test_what_the_text_says_of_itself():
     assert scan.target(".version 8.0 .target texmode_independent , sm_90a, debug") == "sm_90a"
     assert scan.target("// .target sm_80\n.target sm_90") == "sm_90"
