@@ -113,6 +113,27 @@ def test_the_tables_of_figures_are_those_of_the_runs() -> None:
     assert readme.read_text("utf-8") == figures_docs.page(), "run python -m weft.tools.figures_docs"
 
 
+def test_the_speeds_in_the_readmes_are_the_means_of_the_runs() -> None:
+    """Both summaries are written by hand; the tables below them are not."""
+    root = Path(__file__).parents[2]
+    text = figures_docs.page()
+    summary, _, tables = text.partition(figures_docs._BEGIN)
+    of_column: dict[str, str] = {}
+    for table_text in tables.partition(figures_docs._END)[0].split("\n\n"):
+        rows = [line.strip("| ").split(" | ") for line in table_text.split("\n") if line.startswith("| ")]
+        if rows:
+            of_column |= dict(zip(rows[0], rows[-1], strict=True))
+    weft = [
+        mean.strip("*")
+        for column, mean in of_column.items()
+        if column != "M x N x K" and "sustained" not in column and "deepgemm" not in column
+    ]
+    (speeds,) = (line for line in summary.split("\n") if line.startswith("| speed, geometric mean"))
+    readme = (root / "README.md").read_text("utf-8").partition("| A and B | shapes | speed |")[2]
+    for shown in (re.findall(r"\d\.\d{3}", speeds), re.findall(r"\| (\d\.\d{3}) \|", readme)):
+        assert sorted(shown) == sorted(weft)
+
+
 def test_runs_of_the_same_products_share_a_table(tmp_path: Path) -> None:
     both = [timed("weft", 1234.5, inputs="s8"), timed("cublas", 2469.0, inputs="s8")]
     burst = [replace(result, sustained=None) for result in RESULTS[:2]]

@@ -19,7 +19,18 @@ PACKAGES = {
     "weft/passes": "passes",
     "weft/tools": "tools",
 }
-IN_SDIST = ("python", "dialects", "passes", "tools", "test", "examples", "docs", "benchmarks", ".ci")
+IN_SDIST = (
+    "python",
+    "dialects",
+    "passes",
+    "tools",
+    "test",
+    "examples",
+    "docs",
+    "benchmarks",
+    "scripts",
+    ".ci",
+)
 TOP = (
     *("CMakeLists.txt", "pyproject.toml", "setup.py", "MANIFEST.in", ".pre-commit-config.yaml"),
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"),
@@ -179,9 +190,9 @@ def test_an_editable_install_is_the_checkout_itself(editable, tmp_path):
 
 
 def readme_commands():
-    """The commands that set everything up: those that make a virtual environment."""
+    """The two commands that set everything up."""
     return [
-        line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if "python3 -m venv" in line
+        line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if line.startswith("scripts/")
     ]
 
 
@@ -193,8 +204,64 @@ def test_ci_runs_the_second_command_of_the_readme_and_nothing_else():
     assert os.access(script, os.X_OK)
 
 
-def test_both_commands_set_up_the_same_environment():
-    main, tests = (command.split(" && .venv/bin/") for command in readme_commands())
-    assert main[0] == tests[0]
-    assert main[-1] == "weft run examples/matmul.mlir"
-    assert tests[-1] == "python test/run.py"
+# Programs that log how they were called. python3 makes no environment before apt-get has installed a package.
+_LOG = 'echo "$(basename "$0") $*" >> "$LOG"\n'
+_STUBS = {
+    "python3": _LOG + 'if ! [ -e "$LOG.packages" ]; then exit 1; fi\n',
+    "sudo": _LOG + '"$@"\n',
+    "apt-get": _LOG + 'touch "$LOG.packages"\n',
+}
+
+
+def write_program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A function that runs one of the scripts on a machine of stubs, and returns the calls of programs."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    for tool in ("pip", "python"):
+        write_program(tmp_path / ".venv" / "bin" / tool, _LOG)
+
+    def call(*command, stubs=("python3", "apt-get"), ready=False):
+        log, programs = tmp_path / "log", tmp_path / "bin"
+        for name in stubs:
+            write_program(programs / name, _STUBS[name])
+        for name in ("dirname", "basename", "touch"):
+            (programs / name).symlink_to(shutil.which(name))
+        if ready:
+            (tmp_path / "log.packages").touch()
+        environment = {"PATH": str(programs), "LOG": str(log)}
+        subprocess.run(["/bin/sh", *command], cwd=programs, env=environment, check=True, timeout=30)
+        return log.read_text().splitlines()
+
+    return call
+
+
+def test_installing_needs_no_package_where_python_makes_environments(machine):
+    calls = machine("../scripts/install", ready=True)
+    assert calls == ["python3 -m venv .venv", "pip install -e ."]
+
+
+@pytest.mark.parametrize("sudo", [[], ["sudo"]])
+def test_installing_on_a_fresh_debian_adds_its_package(machine, sudo):
+    calls = machine("../scripts/install", "test", stubs=("python3", "apt-get", *sudo))
+    packages = ["apt-get update", "apt-get install -y python3-venv"]
+    asked = [line for command in packages for line in (*(f"{name} {command}" for name in sudo), command)]
+    make = "python3 -m venv .venv"
+    assert calls == [make, *asked, make, "pip install -e .[test]"]
+
+
+def test_the_tests_run_after_installing_what_they_need(machine):
+    calls = machine("../scripts/test", "lit", ready=True)
+    assert calls == ["python3 -m venv .venv", "pip install -e .[test]", "python test/run.py lit"]
+
+
+def test_the_commands_of_the_readme_are_the_scripts():
+    assert all(os.access(script, os.X_OK) for script in (ROOT / "scripts").iterdir())
+    install, tests = readme_commands()
+    assert install == "scripts/install && .venv/bin/weft run examples/matmul.mlir"
+    assert tests == "scripts/test"

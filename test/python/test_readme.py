@@ -92,11 +92,17 @@ def test_programs_compile(text):
     assert "wgmma.mma_async" in weft.compile(text, arch="sm_90a").ptx
 
 
-# Setting up isn't done from here: test_packaging.py holds those commands.
-COMMANDS = [line for b in blocks(PAGES[0], "sh") for line in b.splitlines() if ".venv/" not in line]
+# test_packaging.py checks the commands that install Weft.
+COMMANDS = [
+    line
+    for page in (PAGES[0], DOCS / "tools.md")
+    for block in blocks(page, "sh")
+    for line in block.splitlines()
+    if not line.startswith(("scripts/", ". .venv/"))
+]
 
 
-@pytest.mark.parametrize("line", COMMANDS)
+@pytest.mark.parametrize("line", dict.fromkeys(COMMANDS))
 def test_the_commands_of_the_readme_work(line, reader):
     assert shell(line, reader)
 
