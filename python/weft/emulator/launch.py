@@ -94,7 +94,7 @@ class Module:
 
         An ndarray argument is a device buffer, updated in place; numbers take the parameter's type; bytes
         fill a by-value parameter. `seed` makes warps take turns, and asynchronous operations end, at random;
-        `arithmetic="exact"` makes matrix instructions add in float32 without the hardware's truncation.
+        `arithmetic="exact"` makes matrix instructions add in double precision and round once.
         `chip` names the GPU that it runs as, such as "sm_90a" for PTX for sm_80, whose sums and limits may
         differ; without it, that of the module's target. `max_instructions` ends a launch in Fault after so
         many warp instructions; without it, an endless loop that does something runs for ever. `max_seconds`
