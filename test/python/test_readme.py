@@ -138,10 +138,18 @@ def test_the_page_on_schedules_has_all_fields():
     assert set(named) == {field.name for kind in (Schedule, WarpgroupSchedule) for field in fields(kind)}
 
 
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_pages_lead_somewhere():
     for page in (*PAGES, ROOT / "benchmarks" / "README.md"):
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for path, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", page.read_text("utf-8")):
+            target = page.parent / path if path else page
+            assert target.exists(), f"{page.name}: {path}"
+            assert not anchor or anchor in anchors(target), f"{page.name}: {path}#{anchor}"
 
 
 def test_the_glossary_has_each_term_once_in_order():
