@@ -20,13 +20,13 @@ from weft.launch.kernel import Kernel
 from weft.svg import Svg
 
 SCHEDULE = WarpgroupSchedule((128, 128, 64), warpgroups=2, stages=4)
-TILES, BLOCKS = 2, 8  # tiles of D that the CTA computes, and blocks of K of each
+TILES, BLOCKS = 2, 8  # tiles of D that the CTA computes, and K blocks of each
 
 # Of each tile: what a stage holds, what is read of it and what is done to sums, and what is done with stages.
 _COLOURS = (("#ffe8cc", "#ffc078", "#e8590c"), ("#d0ebff", "#74c0fc", "#1971c2"))
 _SHADES = {"held": 0, "read": 1, "epilogue": 1, "copy": 2, "products": 2}
 _WAITS = "#dee2e6"
-_SEED = 1  # warps take turns: else one goes on until it has to wait
+_SEED = 1  # warps take turns; otherwise one runs until it has to wait
 _LEFT, _TOP, _LANE, _GAP, _WIDTH = 110, 58, 24, 8, 1000
 _ISSUE = 24  # steps in which a block's copies are issued
 _STEPS = 500  # from line to line
@@ -38,7 +38,7 @@ class Span:
     """What a lane of the picture shows from one step of the emulator to another.
 
     `kind` is copy, held (by a stage, from the copy on), read (until the last warpgroup gives the stage back),
-    products, epilogue or waits (the warp does: for a barrier, or for its turn). `block` counts blocks of K
+    products, epilogue or waits (the warp does: for a barrier, or for its turn). `block` counts K blocks
     over all tiles.
     """
 
@@ -83,7 +83,7 @@ def timeline(events: list[dict[str, Any]]) -> list[Span]:
     barriers = sorted({offset for offset, _ in phases})
     full, empty = barriers[: SCHEDULE.stages], barriers[SCHEDULE.stages :]
     issued = [e["ts"] for e in events if e["name"] == "bulk load" and e["tid"] == 0]
-    issued = issued[:: len(issued) // (TILES * BLOCKS)]  # A's of each block
+    issued = issued[:: len(issued) // (TILES * BLOCKS)]  # A's of each K block
     found = [Span("copies", "waits", *span) for span in _spans(events, 0, "wait") if span[0] > issued[0]]
     for stage in range(SCHEDULE.stages):
         phases_of = (_times(phases, each[stage]) for each in (full, empty))
@@ -157,9 +157,9 @@ def draw(spans: list[Span]) -> str:
 
 def _heading(svg: Svg) -> None:
     m, n, k = SCHEDULE.block
-    title = f"One CTA, {TILES} tiles of {m}x{n}, {BLOCKS} blocks of {k} along K each; {SCHEDULE}"
+    title = f"One CTA, {TILES} tiles of {m}x{n}, each with {BLOCKS} K blocks of {k}; {SCHEDULE}"
     svg.add("text", title, x=_LEFT, y=18, font_weight="bold")
-    legend = [("waits, or another's turn", _WAITS)]
+    legend = [("waits, or another warp runs", _WAITS)]
     for number, (held, read, busy) in enumerate(_COLOURS, 1):
         legend += [(f"tile {number}: copies, products", busy), ("in a stage", held)]
         legend += [("being read; epilogue (E)", read)]
@@ -172,7 +172,7 @@ def _heading(svg: Svg) -> None:
 
 def _bar(svg: Svg, span: Span, left: float, right: float, top: float) -> None:
     waits = span.kind == "waits"
-    block = f", block {span.block % BLOCKS}" if span.block >= 0 else ""
+    block = f", K block {span.block % BLOCKS}" if span.block >= 0 else ""
     title = span.kind if waits else f"{span.kind}: tile {span.tile + 1}{block}"
     height = _LANE // 3 if waits else _LANE
     svg.add(
