@@ -26,7 +26,7 @@ class SyncOp(InstructionOp, dialect=Mma, name="sync", family=isa.SYNC):
 
 
 class SpSyncOp(InstructionOp, dialect=Mma, name="sp_sync", family=isa.SPARSE, immediates={"selector": 0}):
-    """`mma.sp.sync`: as `mma.sync`, with half of A's elements and metadata that says which."""
+    """`mma.sp.sync`: as `mma.sync`, with half of A's elements, which metadata selects."""
 
     a: Sequence[ext.Operand[Any]]
     b: Sequence[ext.Operand[Any]]
@@ -38,8 +38,8 @@ class SpSyncOp(InstructionOp, dialect=Mma, name="sp_sync", family=isa.SPARSE, im
 class BlockScaleOp(InstructionOp, dialect=Mma, name="block_scale", family=isa.SCALED):
     """`mma.sync` with `.block_scale`: A and B are multiplied by the scales of their blocks.
 
-    Of the registers with scales, `byte_id` and `thread_id` (i16) say which byte and which lanes of a quad
-    hold them.
+    `byte_id` and `thread_id` (i16) select the byte of the registers, and the lanes of a quad, that hold
+    the scales.
     """
 
     a: Sequence[ext.Operand[Any]]
@@ -82,7 +82,7 @@ _SPACE = SpaceOf("address", {"!llvm.ptr<3>": "shared", "!llvm.ptr": "generic"})
 class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRIX):
     """`ldmatrix`: `num` matrices from shared memory.
 
-    Lane 8i + j gives the address of row j of matrix i; with `trans` each lane gets a column's elements.
+    Lane 8i + j provides the address of row j of matrix i. With `trans` the matrices are transposed.
     """
 
     derived = {"space": _SPACE}  # noqa: RUF012 (an annotation would make it a field)

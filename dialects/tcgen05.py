@@ -52,8 +52,8 @@ def _has(name: str) -> Any:
 
 
 class AllocOp(InstructionOp, dialect=Tcgen05, name="alloc", family=control.ALLOC):
-    """`tcgen05.alloc`: a warp allocates `columns` (i32) of tensor memory; their address goes to shared
-    memory.
+    """`tcgen05.alloc`: a warp allocates `columns` (i32) of tensor memory and writes their address to
+    shared memory.
     """
 
     derived = {"space": _in_shared("address", "shared::cta")}  # noqa: RUF012 (an annotation would make it a field)
@@ -63,7 +63,7 @@ class AllocOp(InstructionOp, dialect=Tcgen05, name="alloc", family=control.ALLOC
 
 
 class DeallocOp(InstructionOp, dialect=Tcgen05, name="dealloc", family=control.DEALLOC):
-    """`tcgen05.dealloc`: a warp gives columns back."""
+    """`tcgen05.dealloc`: a warp frees columns."""
 
     address: ext.Operand[Any]
     columns: ext.Operand[Any]
@@ -72,13 +72,14 @@ class DeallocOp(InstructionOp, dialect=Tcgen05, name="dealloc", family=control.D
 class RelinquishAllocPermitOp(
     InstructionOp, dialect=Tcgen05, name="relinquish_alloc_permit", family=control.RELINQUISH_ALLOC_PERMIT
 ):
-    """`tcgen05.relinquish_alloc_permit`: the CTA will allocate no more."""
+    """`tcgen05.relinquish_alloc_permit`: the CTA will not allocate any more."""
 
 
 class CommitOp(InstructionOp, dialect=Tcgen05, name="commit", family=control.COMMIT):
-    """`tcgen05.commit`: an mbarrier learns when the thread's earlier tcgen05 work is done.
+    """`tcgen05.commit`: signals an mbarrier when the thread's earlier tcgen05 work is done.
 
-    With `mask` (i16, one bit for each CTA of the cluster) the mbarriers at that address in those CTAs do.
+    With `mask` (i16, one bit for each CTA of the cluster) it signals the mbarriers at that address in
+    the CTAs whose bits are set.
     """
 
     derived = {  # noqa: RUF012 (an annotation would make it a field)
@@ -95,7 +96,7 @@ class WaitOp(InstructionOp, dialect=Tcgen05, name="wait", family=control.WAIT):
 
 
 class FenceOp(InstructionOp, dialect=Tcgen05, name="fence", family=control.FENCE):
-    """`tcgen05.fence`: orders asynchronous tcgen05 work against a synchronisation of threads."""
+    """`tcgen05.fence`: orders asynchronous tcgen05 work with respect to a synchronisation of threads."""
 
 
 class CpOp(InstructionOp, dialect=Tcgen05, name="cp", family=copy.CP):
@@ -134,9 +135,9 @@ class LdRedOp(InstructionOp, dialect=Tcgen05, name="ld_red", family=copy.LD_RED,
 
 
 class LdSpcompressOp(InstructionOp, dialect=Tcgen05, name="ld_spcompress", family=copy.LD_SPCOMPRESS):
-    """`tcgen05.ld.spcompress`: as `tcgen05.ld` of f32, of which the larger (or smaller) two of every four
-    columns are kept; two bits of `metadata` say which each one was. With `red` also each lane's columns
-    reduced to one value.
+    """`tcgen05.ld.spcompress`: as `tcgen05.ld` of f32, but only the larger (or smaller) two of every
+    four columns are kept; two bits of `metadata` for each of them give its column. With `red` each lane's
+    columns are also reduced to one value.
     """
 
     address: ext.Operand[Any]

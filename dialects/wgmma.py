@@ -29,7 +29,7 @@ class MmaAsyncOp(
     """`wgmma.mma_async`: `d = a * b + inouts`, or `a * b` where `scale_d` (i1) is false.
 
     `inouts` and the result are structs of the accumulators. A is an i64 descriptor or four registers, B an
-    i64 descriptor. The result may not be touched before a `wgmma.wait_group`.
+    i64 descriptor. The result must not be used before a `wgmma.wait_group`.
     """
 
     derived = {"a_registers": _a_registers}  # noqa: RUF012 (an annotation would make it a field)
@@ -48,7 +48,7 @@ class SpMmaAsyncOp(
     family=isa.MMA_ASYNC_SPARSE,
     immediates=_IMMEDIATES | {"selector": 0},
 ):
-    """`wgmma.mma_async.sp`: as `wgmma.mma_async`, with half of A's elements and metadata that says which."""
+    """`wgmma.mma_async.sp`: as `wgmma.mma_async`, with half of A's elements, which metadata selects."""
 
     derived = {"a_registers": _a_registers}  # noqa: RUF012 (an annotation would make it a field)
 
@@ -65,13 +65,13 @@ class FenceOp(InstructionOp, dialect=Wgmma, name="fence", family=isa.FENCE):
 
 
 class CommitGroupOp(InstructionOp, dialect=Wgmma, name="commit_group", family=isa.COMMIT_GROUP):
-    """`wgmma.commit_group`: makes a group of the `wgmma.mma_async` that are in none yet."""
+    """`wgmma.commit_group`: makes a group of all `wgmma.mma_async` that are in no group yet."""
 
 
 class WaitGroupOp(
     InstructionOp, dialect=Wgmma, name="wait_group", family=isa.WAIT_GROUP, immediates={"group": 0}
 ):
-    """`wgmma.wait_group`: waits until at most `group` of the latest groups are under way."""
+    """`wgmma.wait_group`: waits until at most `group` of the latest groups are in flight."""
 
 
 class MatrixDescriptorOp(DescriptorOp, dialect=Wgmma, name="descriptor", record=MatrixDescriptor):

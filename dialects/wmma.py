@@ -23,8 +23,8 @@ def _has_stride(given: Given) -> bool:
 
 
 class LoadOp(InstructionOp, dialect=Wmma, name="load", family=isa.LOAD):
-    """`wmma.load`: a warp reads fragment a, b or c; `stride` (i32, elements) is the distance of rows
-    (columns).
+    """`wmma.load`: a warp reads fragment a, b or c; `stride` (i32, in elements) is the leading
+    dimension.
     """
 
     derived = {"space": _SPACE, "stride": _has_stride}  # noqa: RUF012 (an annotation would make it a field)

@@ -16,25 +16,49 @@ from weft.dialects.instruction import InstructionOp
 from weft.mlir import ext
 
 _ROOT = Path(__file__).resolve().parents[1]
-_ABOUT = """\
+_ABOUT = '''\
 # Operations
 
-One operation stands for one instruction, all of whose forms are attributes; [the tables](isa/index.md) say
-which forms there are, on which chips. An operation is written with its name in quotes, as MLIR's generic
-form has it, and the chip by the module around it: `gpu.module @m [#nvvm.target<chip = "sm_90a">]`. Without
-one, a form must be legal on some chip. Where several operands may be lists, `operandSegmentSizes` counts
-the registers of each, in the order below, absent ones with 0.
+Each operation of the dialects `wmma`, `mma`, `wgmma` and `tcgen05` is one instruction; attributes select its
+form. This kernel transposes a matrix:
 
-From Python each is a function of the same name in `weft.dialects.wmma`, `mma`, `wgmma` and `tcgen05`, which
-takes operands (a value, or a list of registers) and attributes by their names and raises `weft.WeftError`
-where the form isn't legal. `test/dialects` has a page of valid and a page of invalid forms for each
-dialect.
+```python
+import numpy as np
+import weft
 
-Descriptors are operations too, built from typed fields; in Python also
-`weft.isa.wgmma.descriptors.MatrixDescriptor`, `weft.isa.tcgen05.descriptors` and
-`weft.isa.tcgen05.shared_descriptor`, which encode and decode words. `weft.isa.mma.packed` encodes and decodes
-the 64-bit words by which NVIDIA's compiler names the instructions before Hopper.
+text = """
+gpu.module @m {
+  gpu.func @transpose(%p: !llvm.ptr) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %lane = nvvm.read.ptx.sreg.tid.x : i32
+    %at = llvm.getelementptr %p[%lane] : (!llvm.ptr, i32) -> !llvm.ptr, i32
+    %0 = llvm.load %at : !llvm.ptr -> i32
+    %1 = "mma.movmatrix"(%0) : (i32) -> i32
+    llvm.store %1, %at : i32, !llvm.ptr
+    gpu.return
+  }
+}
 """
+x = np.arange(64, dtype=np.uint16).reshape(8, 8)
+weft.compile(text, arch="sm_80").emulate(x, grid=(1, 1, 1))
+assert (x == np.arange(64).reshape(8, 8).T).all()
+```
+
+- [The tables](isa/index.md) list the forms, and the chips that have them.
+- Operations are written in MLIR's generic form, with their names in quotes.
+- The module around an operation sets the chip: `gpu.module @m [#nvvm.target<chip = "sm_90a">]`. Without a
+  chip, a form must be legal on some chip.
+- If several operands may be lists, `operandSegmentSizes` counts the registers of each, in the order below.
+  Use 0 for absent operands.
+
+In Python each is a function of the same name in `weft.dialects.wmma`, `mma`, `wgmma` and `tcgen05`. It takes
+operands (a value, or a list of registers) and attributes by name, and raises `weft.WeftError` if the form
+isn't legal. `test/dialects` has a file of valid and a file of invalid forms for each dialect.
+
+Descriptors are operations too, built from typed fields. In Python,
+`weft.isa.wgmma.descriptors.MatrixDescriptor`, `weft.isa.tcgen05.descriptors` and
+`weft.isa.tcgen05.shared_descriptor` encode and decode their words. `weft.isa.mma.packed` encodes and decodes
+the 64-bit words by which NVIDIA's compiler names the instructions before Hopper.
+'''
 
 
 _ABOUT_TILES = """\
