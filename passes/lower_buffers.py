@@ -5,6 +5,7 @@ The kernel's `weft.shared_bytes` attribute says how much of it a launch must pro
 
 from typing import Any
 
+from weft.dialects.launch_contract import SHARED_BYTES
 from weft.dialects.op import refuse
 from weft.dialects.tile import AddressOp, AllocOp, PeerOp, SliceOp, StageOp
 from weft.dialects.wgmma import MmaAsyncOp, SpMmaAsyncOp
@@ -42,7 +43,7 @@ def _place(kernel: Any) -> None:
         with ir.InsertionPoint(op), op.location:
             addresses[op.buffer] = places.offset(base, start)
         total = max(total, start + kind.bytes)
-    kernel.operation.attributes["weft.shared_bytes"] = ir.IntegerAttr.get(emit.i32(), total)
+    SHARED_BYTES.set(kernel, ir.IntegerAttr.get(emit.i32(), total))
     _forward(kernel, addresses)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.launch_contract import TENSOR_MAPS
 from weft.dialects.op import refuse
 from weft.dialects.tile import CopyAsyncOp, is_map
 from weft.dialects.tile_async import CopyMulticastOp, MemberOp, StoreAsyncOp, TensorMapOp
@@ -23,7 +24,6 @@ from weft.passes.builders.instructions import assembly
 from weft.passes.registry.pass_ import Pass
 
 BOX_ALIGNMENT = 128  # bytes
-MAPS = "weft.tensor_maps"
 
 
 def run(module: Any) -> None:
@@ -147,8 +147,7 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
             "swizzle": ir.StringAttr.get(swizzle.name if swizzle else "none"),
         }
     )
-    maps = list(attributes[MAPS]) if MAPS in attributes else []
-    attributes[MAPS] = ir.ArrayAttr.get([*maps, entry_of_map])
+    TENSOR_MAPS.set(kernel, ir.ArrayAttr.get([*(TENSOR_MAPS.of(kernel) or ()), entry_of_map]))
     with ir.InsertionPoint(op), op.location, emit.when(emit.equal(emit.thread(), 0)):
         nvvm.PrefetchOp(added, tensormap=True)
     return added

@@ -6,9 +6,9 @@ Upstream's lowering of kernels drops what says so. Without it the parameters wou
 
 from typing import Any
 
+from weft.dialects.launch_contract import TENSOR_MAPS
 from weft.isa.tensor_map import BYTES
 from weft.mlir import ir, llvm, operations
-from weft.passes.lower_tma import MAPS
 from weft.passes.registry.pass_ import Pass
 
 _ALIGNMENT = 64  # of a tensor map
@@ -18,10 +18,10 @@ def run(module: Any) -> None:
     """Marks the tensor maps of every kernel."""
     for function in operations(module, llvm.LLVMFuncOp):
         attributes = function.operation.attributes
-        if MAPS not in attributes:
+        if (maps := TENSOR_MAPS.of(function)) is None:
             continue
         parameters = len(function.body.blocks[0].arguments)
-        count = len(attributes[MAPS])
+        count = len(maps)
         given = (
             list(attributes["arg_attrs"]) if "arg_attrs" in attributes else [ir.DictAttr.get({})] * parameters
         )

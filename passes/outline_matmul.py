@@ -14,6 +14,7 @@ first launch, and left as it is to the stream's next.
 from typing import Any
 
 from weft import mlir
+from weft.dialects import launch_contract as contract
 from weft.dialects.op import refuse
 from weft.dialects.roles import ROLES, extents
 from weft.dialects.schedule import MOST_RUNS, WarpgroupSchedule
@@ -21,7 +22,7 @@ from weft.dialects.tile import MatmulOp, OperandOp
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import func, gpu, ir, operations
 from weft.passes.kernels.fragments import sum_type
-from weft.passes.kernels.global_sums import CTA_WORKSPACE, WORKSPACE, workspace_types
+from weft.passes.kernels.global_sums import workspace_types
 from weft.passes.kernels.matrices import pair_bytes
 from weft.passes.registry.pass_ import Pass
 
@@ -95,11 +96,11 @@ def _workspace_types(product: MatmulOp) -> list[Any]:
     return workspace_types(sum_type(schedule.form(product.types)))
 
 
-def _workspace(schedule: WarpgroupSchedule) -> str | None:
-    """The attribute that says how much of such memory a launch gives."""
+def _workspace(schedule: WarpgroupSchedule) -> contract.LaunchAttribute | None:
+    """The attribute that specifies how much of such memory a launch provides."""
     if schedule.stream_k:
-        return CTA_WORKSPACE
-    return WORKSPACE if schedule.global_splits > 1 else None
+        return contract.CTA_WORKSPACE
+    return contract.WORKSPACE if schedule.global_splits > 1 else None
 
 
 def _say_launch(product: MatmulOp) -> None:
@@ -117,24 +118,23 @@ def _say_launch(product: MatmulOp) -> None:
         splits = MOST_RUNS if schedule.stream_k else schedule.splits * schedule.global_splits
         rows, columns = schedule.swapped(rows, columns)
         each = 0 if schedule.splits > 1 else 1
-        attributes["weft.persistent"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), each)
-        attributes["weft.aligned"] = _alignments(len(arguments), product)
-        attributes["weft.dependent"] = ir.UnitAttr.get()
+        contract.PERSISTENT.set(kernel, ir.IntegerAttr.get(ir.IntegerType.get_signless(32), each))
+        contract.ALIGNED.set(kernel, _alignments(len(arguments), product))
+        contract.DEPENDENT.set(kernel, ir.UnitAttr.get())
         if schedule.ctas > 1:
             attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get([schedule.ctas, 1, 1])
     down, across = schedule.cluster if isinstance(schedule, WarpgroupSchedule) else (1, 1)
     # A grid has up to 2^31 - 1 blocks along x, and 65535 along y: M, which may be a batch's, takes x.
-    attributes["weft.grid"] = sizes.map(
-        [
-            ir.AffineExpr.get_ceil_div(rows, schedule.block[0] * down) * down,
-            ir.AffineExpr.get_ceil_div(columns, schedule.block[1] * across) * across,
-            (sizes.of(product.d, 0) if product.d.type.rank == 3 else ir.AffineExpr.get_constant(1)) * splits,
-        ]
-    )
-    if isinstance(schedule, WarpgroupSchedule) and (name := _workspace(schedule)) is not None:
-        attributes[name] = ir.DenseI64ArrayAttr.get(schedule.workspace)
-    attributes["weft.writes"] = ir.DenseI32ArrayAttr.get([ir.BlockArgument(product.d).arg_number])
-    attributes["weft.requires"] = sizes.map(_differences(product, sizes))
+    grid = [
+        ir.AffineExpr.get_ceil_div(rows, schedule.block[0] * down) * down,
+        ir.AffineExpr.get_ceil_div(columns, schedule.block[1] * across) * across,
+        (sizes.of(product.d, 0) if product.d.type.rank == 3 else ir.AffineExpr.get_constant(1)) * splits,
+    ]
+    contract.GRID.set(kernel, sizes.map(grid))
+    if isinstance(schedule, WarpgroupSchedule) and (workspace := _workspace(schedule)) is not None:
+        workspace.set(kernel, ir.DenseI64ArrayAttr.get(schedule.workspace))
+    contract.WRITES.set(kernel, ir.DenseI32ArrayAttr.get([ir.BlockArgument(product.d).arg_number]))
+    contract.REQUIRES.set(kernel, sizes.map(_differences(product, sizes)))
 
 
 def _alignments(arguments: int, product: MatmulOp) -> Any:

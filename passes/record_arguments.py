@@ -4,10 +4,9 @@ arrays even after memrefs have become pointers and numbers.
 
 from typing import Any
 
+from weft.dialects.launch_contract import ARGUMENTS
 from weft.mlir import gpu, ir, operations
 from weft.passes.registry.pass_ import Pass
-
-ARGUMENTS = "weft.arguments"
 
 
 def run(module: Any) -> None:
@@ -16,7 +15,7 @@ def run(module: Any) -> None:
         attributes = kernel.operation.attributes
         if "kernel" in attributes or "gpu.kernel" in attributes:
             types = [ir.TypeAttr.get(kind) for kind in kernel.function_type.value.inputs]
-            attributes[ARGUMENTS] = ir.ArrayAttr.get(types)
+            ARGUMENTS.set(kernel, ir.ArrayAttr.get(types))
 
 
 RECORD_ARGUMENTS = Pass("record-arguments", "keep the types of kernels' arguments in an attribute", run)

@@ -13,6 +13,7 @@ from typing import Any
 from weft.dialects import DIALECTS, tile
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import InstructionOp
+from weft.dialects.launch_contract import CONTRACT
 from weft.mlir import ext
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -124,17 +125,7 @@ code](launch.md) needs the same values.
 |---|---|
 | `known_block_size` | threads of a CTA, `array<i32: 256, 1, 1>` |
 | `known_cluster_size` | CTAs of a cluster, likewise |
-| `weft.grid` | an affine map from the sizes of all memref arguments, in order, to three numbers of CTAs |
-| `weft.requires` | an affine map from these sizes to numbers that must be 0 |
-| `weft.writes` | the numbers of the arguments that are written, `array<i32: 2>`; without it, all of them |
-| `weft.aligned` | the alignment of the rows of each argument, in bytes, `array<i32: …>` |
-| `weft.shared_bytes` | dynamic shared memory; `--lower-buffers` writes it |
-| `weft.tensor_maps` | the maps that follow the arguments; `--lower-tma` writes it |
-| `weft.persistent` | `weft.grid` counts tiles; the limit of CTAs for each multiprocessor (0: none) |
-| `weft.dependent` | the kernel itself waits for earlier work in the stream |
-| `weft.arguments` | the types of the arguments of a lowered kernel (`--record-arguments` adds it) |
-| `weft.workspace` | for each tile, the rows of the last memref arguments: memory from the launch |
-| `weft.cta_workspace` | the same, for each CTA |
+{attributes}
 
 ## Operations
 """
@@ -150,7 +141,9 @@ def pages() -> dict[str, str]:
             for op in found:
                 instructions += _operation(op)
     tiles = [line for op in _operations(tile.Tile) for line in _operation(op)]
-    return {"ops.md": "\n".join(instructions), "tile.md": "\n".join([_ABOUT_TILES, *tiles])}
+    attributes = [f"| `{a.name}` | {a.meaning}; `--{a.written_by}` writes it |" for a in CONTRACT.values()]
+    about = _ABOUT_TILES.replace("{attributes}", "\n".join(attributes))
+    return {"ops.md": "\n".join(instructions), "tile.md": "\n".join([about, *tiles])}
 
 
 def _operations(dialect: Any) -> Iterator[Any]:

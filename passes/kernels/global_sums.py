@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.launch_contract import WORKSPACE
 from weft.dialects.op import refuse
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
@@ -25,9 +26,6 @@ from weft.passes.kernels.tile_order import Slices, Tile
 from weft.passes.kernels.tiles import Tiles
 from weft.passes.kernels.writer import DirectWriter
 
-# The attributes of kernels that have such memory, for each tile of the grid or for each CTA.
-WORKSPACE = "weft.workspace"
-CTA_WORKSPACE = "weft.cta_workspace"
 _AT_ONCE = 64  # sums that a thread loads before it adds
 
 
@@ -53,9 +51,11 @@ class Slots:
         self.schedule = schedule
         kernel = op.operation.parent.opview
         arguments, wanted = kernel.body.blocks[0].arguments, workspace_types(element)
-        if self.attribute not in kernel.operation.attributes or [a.type for a in arguments][-2:] != wanted:
+        if not self.attribute.on(kernel) or [a.type for a in arguments][-2:] != wanted:
             kinds = " and ".join(map(str, wanted))
-            raise refuse(op, f"expects a kernel with '{self.attribute}' whose last arguments are {kinds}")
+            raise refuse(
+                op, f"expects a kernel with '{self.attribute.name}' whose last arguments are {kinds}"
+            )
         self.sums, self.counters = list(arguments)[-2:]
         self.element = element
         self.across = self.schedule.block[1] // 8

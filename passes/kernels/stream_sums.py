@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.dialects import tile
+from weft.dialects.launch_contract import CTA_WORKSPACE
 from weft.dialects.schedule import OTHER_REGISTERS, WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.isa.chips import register_share
@@ -18,7 +19,7 @@ from weft.passes.builders import emit
 from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.cluster_sums import VECTOR
 from weft.passes.kernels.fragments import add
-from weft.passes.kernels.global_sums import CTA_WORKSPACE, Slots, widest
+from weft.passes.kernels.global_sums import Slots, widest
 from weft.passes.kernels.reduction import Reduction
 from weft.passes.kernels.stream_order import StreamOrder
 from weft.passes.kernels.tile_order import Slices, Tile

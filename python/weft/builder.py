@@ -11,6 +11,7 @@ from typing import Any
 from weft import construction, mlir
 from weft import module_arguments as given
 from weft.dialects import context
+from weft.dialects.launch_contract import GRID
 from weft.errors import WeftError
 from weft.mlir import func, gpu, ir
 
@@ -112,9 +113,7 @@ class Module:
         if ctas is not None:
             ranks = sum(a.rank for a in kinds if isinstance(a, ir.MemRefType))
             constants = [ir.AffineExpr.get_constant(n) for n in ctas]
-            made.operation.attributes["weft.grid"] = ir.AffineMapAttr.get(
-                ir.AffineMap.get(ranks, 0, constants)
-            )
+            GRID.set(made, ir.AffineMapAttr.get(ir.AffineMap.get(ranks, 0, constants)))
         entry = made.body.blocks[0]
         with self._inside(entry):
             yield list(entry.arguments)

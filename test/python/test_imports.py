@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from weft.dialects.launch_contract import CONTRACT
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 MLIR = ("mlir", "torch_mlir")
@@ -157,3 +159,13 @@ def test_an_import_to_the_right_is_caught():
 
 def test_a_package_left_out_of_pyproject_is_caught():
     assert unlisted([p for p in PROJECT["packages"] if p != "weft.isa"]) == {"python/weft/isa"}
+
+
+def test_launch_attributes_are_named_in_the_contract_alone():
+    named = {
+        name
+        for name, path in MODULES.items()
+        for attribute in CONTRACT
+        if f'"{attribute}"' in path.read_text()
+    }
+    assert named == {"weft.dialects.launch_contract"}

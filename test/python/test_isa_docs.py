@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from weft.compiler import launch_attributes
 from weft.isa import tables
 from weft.isa.certify.claims import CLAIMS
 from weft.tools import isa, isa_docs, isa_rows, op_docs, weft
@@ -22,11 +21,6 @@ def test_docs_are_those_that_the_tables_make():
 def test_the_pages_of_operations_are_made_from_them():
     for name, text in op_docs.pages().items():
         assert (DOCS.parent / name).read_text() == text, "run python -m weft.tools.op_docs"
-
-
-def test_the_page_of_tile_operations_has_every_launch_attribute():
-    for name in launch_attributes._LAUNCH_ATTRIBUTES:
-        assert f"`{name}`" in op_docs.pages()["tile.md"], name
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.said)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from weft.dialects.launch_contract import ARGUMENTS
 from weft.dialects.op import refuse
 from weft.mlir import cast, gpu, ir, llvm, operations
-from weft.passes.record_arguments import ARGUMENTS
 
 # By its name on a gpu.func, what upstream calls it on the llvm.func that this becomes, and what NVVM has.
 _BLOCK = ("known_block_size", "gpu.known_block_size", "nvvm.reqntid")
@@ -35,15 +35,14 @@ def argument_types(kernel: Any) -> list[Any]:
     if not is_lowered(kernel):
         return list(kernel.function_type.value.inputs)
     parameters = list(llvm.FunctionType(kernel.function_type.value).inputs)
-    if ARGUMENTS not in kernel.operation.attributes:
+    if (given := ARGUMENTS.of(kernel)) is None:
         return parameters
-    given = kernel.operation.attributes[ARGUMENTS]
-    if not isinstance(given, ir.ArrayAttr) or not all(isinstance(each, ir.TypeAttr) for each in given):
-        raise refuse(kernel, f"expects {ARGUMENTS} to be an array of types, got {given}")
+    if not all(isinstance(each, ir.TypeAttr) for each in given):
+        raise refuse(kernel, f"expects {ARGUMENTS.name} to be {ARGUMENTS.words}, got {given}")
     found = [each.value for each in given]
     count = sum(_parameters(kind) for kind in found)
     if count != len(parameters):
-        raise refuse(kernel, f"expects {ARGUMENTS} that {len(parameters)} parameters pass, got {given}")
+        raise refuse(kernel, f"expects {ARGUMENTS.name} that {len(parameters)} parameters pass, got {given}")
     return found
 
 

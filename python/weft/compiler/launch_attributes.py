@@ -19,27 +19,26 @@ from weft.compiler.kernel_functions import block as block_of
 from weft.compiler.kernel_functions import cluster as cluster_of
 from weft.compiler.map_parameters import read_maps
 from weft.compiler.workspace_parameters import read_workspaces
+from weft.dialects import launch_contract
+from weft.dialects.launch_contract import CONTRACT, LaunchAttribute
 from weft.dialects.op import refuse
 from weft.errors import Diagnostic, WeftError
 from weft.isa.launch_limits import block_complaint, grid_complaint
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ir, llvm
-from weft.passes.kernels.global_sums import CTA_WORKSPACE, WORKSPACE
-from weft.passes.lower_tma import MAPS
-from weft.passes.record_arguments import ARGUMENTS
 
 
 def read_launch(kernel: Any) -> Launch:
     """The launch that a kernel's attributes describe. Raises WeftError for attributes that don't fit it."""
     attributes = kernel.operation.attributes
     for name in attributes:
-        if name.startswith("weft.") and name not in _LAUNCH_ATTRIBUTES:
-            known = ", ".join(_LAUNCH_ATTRIBUTES)
-            meant = did_you_mean(name, _LAUNCH_ATTRIBUTES)
+        if name.startswith("weft.") and name not in CONTRACT:
+            known = ", ".join(CONTRACT)
+            meant = did_you_mean(name, CONTRACT)
             raise refuse(kernel, f"has an unknown launch attribute '{name}': they are {known}{meant}")
     kinds = argument_types(kernel)
     writes = _writes(kernel, kinds)
-    maps = read_maps(kernel, _given(kernel, MAPS, ir.ArrayAttr, "an array"), kinds)
+    maps = read_maps(kernel, kinds)
     kinds = kinds[: len(kinds) - len(maps)]
     workspaces = read_workspaces(kernel, kinds)
     given = kinds[: len(kinds) - len(workspaces)]
@@ -53,37 +52,20 @@ def read_launch(kernel: Any) -> Launch:
         arguments,
         block,
         _grid(kernel, arguments),
-        _sizes_map(kernel, "weft.requires", sizes, None),
-        _count(kernel, "weft.shared_bytes") or 0,
+        _sizes_map(kernel, launch_contract.REQUIRES, sizes, None),
+        _count(kernel, launch_contract.SHARED_BYTES) or 0,
         maps,
         _aligned(kernel, len(arguments)),
-        _count(kernel, "weft.persistent"),
+        _count(kernel, launch_contract.PERSISTENT),
         cluster_of(kernel) or (1, 1, 1),
-        "weft.dependent" in attributes,
+        launch_contract.DEPENDENT.on(kernel),
         workspaces,
     )
 
 
-_LAUNCH_ATTRIBUTES = (
-    *("weft.grid", "weft.requires", "weft.writes", "weft.shared_bytes"),
-    *("weft.persistent", "weft.aligned", MAPS, "weft.dependent"),
-    *(WORKSPACE, CTA_WORKSPACE, ARGUMENTS),
-)
-
-
-def _given(kernel: Any, name: str, wanted: Any, words: str) -> Any | None:
-    """The launch attribute `name`, of the class `wanted`; None where the kernel has none."""
-    attributes = kernel.operation.attributes
-    if name not in attributes:
-        return None
-    if not isinstance(attributes[name], wanted):
-        raise refuse(kernel, f"expects {name} to be {words}, got {attributes[name]}")
-    return attributes[name]
-
-
 def _writes(kernel: Any, kinds: Sequence[Any]) -> set[int]:
     """The numbers of the arguments that the kernel writes: all where it doesn't say."""
-    given = _given(kernel, "weft.writes", ir.DenseI32ArrayAttr, "array<i32: ...>")
+    given = launch_contract.WRITES.of(kernel)
     if given is None:
         return set(range(len(kinds)))
     for number in given:
@@ -92,8 +74,8 @@ def _writes(kernel: Any, kinds: Sequence[Any]) -> set[int]:
     return set(given)
 
 
-def _count(kernel: Any, name: str) -> int | None:
-    given = _given(kernel, name, ir.IntegerAttr, "an integer")
+def _count(kernel: Any, attribute: LaunchAttribute) -> int | None:
+    name, given = attribute.name, attribute.of(kernel)
     if given is None:
         return None
     if not mlir.is_integer(given):
@@ -104,7 +86,7 @@ def _count(kernel: Any, name: str) -> int | None:
 
 
 def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
-    given = _given(kernel, "weft.aligned", ir.DenseI32ArrayAttr, "array<i32: ...>")
+    given = launch_contract.ALIGNED.of(kernel)
     found = tuple(given or ())
     if found and (len(found) != arguments or min(found) < 1):
         raise refuse(
@@ -145,8 +127,8 @@ _GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")
 def _grid(kernel: Any, arguments: Sequence[Argument]) -> SizesMap | None:
     """The map that gives the grid. Raises WeftError where it gives one that no launch can have."""
     sizes = [size for a in arguments if isinstance(a, MemrefArgument) for size in a.shape]
-    found = _sizes_map(kernel, "weft.grid", len(sizes), 3)
-    if found is None or "weft.persistent" in kernel.operation.attributes:  # that one counts tiles
+    found = _sizes_map(kernel, launch_contract.GRID, len(sizes), 3)
+    if found is None or launch_contract.PERSISTENT.on(kernel):  # that one counts tiles
         return found
     if None in sizes and any(map(_has_size, found.results)):
         return found  # which a launch checks
@@ -161,9 +143,9 @@ def _has_size(expression: Expression) -> bool:
     return expression[0] == SIZE or any(_has_size(each) for each in expression[1:])
 
 
-def _sizes_map(kernel: Any, name: str, sizes: int, count: int | None) -> SizesMap | None:
+def _sizes_map(kernel: Any, attribute: LaunchAttribute, sizes: int, count: int | None) -> SizesMap | None:
     """An affine map of all sizes of the memref arguments, with `count` results."""
-    given = _given(kernel, name, ir.AffineMapAttr, "an affine map")
+    name, given = attribute.name, attribute.of(kernel)
     if given is None:
         return None
     found = given.value

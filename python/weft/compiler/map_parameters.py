@@ -6,10 +6,12 @@ from itertools import takewhile
 from typing import Any
 
 from weft import mlir
+from weft.dialects.launch_contract import TENSOR_MAPS
 from weft.dialects.op import refuse
 from weft.isa.tensor_map import L2_PROMOTIONS, MOST_BOX, SWIZZLES, one_of
 from weft.mlir import ir
-from weft.passes.lower_tma import MAPS
+
+_NAME = TENSOR_MAPS.name
 
 
 @dataclass(frozen=True)
@@ -26,20 +28,20 @@ class MapParameter:
     l2_promotion: str
 
 
-def read_maps(kernel: Any, given: Any | None, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
-    """The last of a kernel's arguments, of these types, that are tensor maps: those of the array `given`, its
-    attribute. Raises WeftError for one that doesn't say which.
+def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
+    """The tensor maps among a kernel's arguments, of these types: the last ones, as its attribute describes
+    them. Raises WeftError for an attribute that doesn't fit.
     """
-    if given is None:
+    if (given := TENSOR_MAPS.of(kernel)) is None:
         return ()
     found = tuple(_read_map(kernel, one) for one in given)
     pointers = list(takewhile(lambda kind: str(kind) == "!llvm.ptr", reversed(kinds)))
     if len(found) > len(pointers):
         last = f"its last arguments, {len(pointers)} of type !llvm.ptr"
-        raise refuse(kernel, f"expects {MAPS} to have an entry for each of {last}, got {len(found)}")
+        raise refuse(kernel, f"expects {_NAME} to have an entry for each of {last}, got {len(found)}")
     for one in found:
         if complaint := _complaint(one, kinds):
-            raise refuse(kernel, f"expects {MAPS} {complaint}")
+            raise refuse(kernel, f"expects {_NAME} {complaint}")
     return found
 
 
@@ -58,11 +60,11 @@ def _read_map(kernel: Any, given: Any) -> MapParameter:
     names = sorted(field.name for field in fields(MapParameter))
     found = {named.name: named.attr for named in given} if isinstance(given, ir.DictAttr) else {}
     if list(found) != names or not all(isinstance(found[n], kinds.get(n, ir.StringAttr)) for n in names):
-        raise refuse(kernel, f"expects {MAPS} to say {', '.join(names)} of each map, got {given}")
+        raise refuse(kernel, f"expects {_NAME} to say {', '.join(names)} of each map, got {given}")
     if not mlir.is_integer(found["matrix"]):
-        raise refuse(kernel, f"expects {MAPS} to have {mlir.INTEGER} as matrix, got {found['matrix']}")
+        raise refuse(kernel, f"expects {_NAME} to have {mlir.INTEGER} as matrix, got {found['matrix']}")
     swizzle, promotion = found["swizzle"].value, found["l2_promotion"].value
     wrong = one_of("swizzle", swizzle, SWIZZLES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
     if wrong:
-        raise refuse(kernel, f"expects {MAPS} of known kinds, but one {wrong.reason}")
+        raise refuse(kernel, f"expects {_NAME} of known kinds, but one {wrong.reason}")
     return MapParameter(found["matrix"].value, tuple(found["box"]), swizzle, promotion)

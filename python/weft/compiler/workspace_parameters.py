@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft.dialects.launch_contract import CTA_WORKSPACE, GRID, WORKSPACE
 from weft.dialects.op import refuse
 from weft.mlir import ir
-from weft.passes.kernels.global_sums import CTA_WORKSPACE, WORKSPACE
 
 
 @dataclass(frozen=True)
@@ -30,16 +30,15 @@ def read_workspaces(kernel: Any, kinds: Sequence[Any]) -> tuple[WorkspaceParamet
     """The last of a kernel's arguments, of these types, for which it has numbers of rows. Raises WeftError
     for an attribute that doesn't fit.
     """
-    attributes = kernel.operation.attributes
-    if not (names := [name for name in (WORKSPACE, CTA_WORKSPACE) if name in attributes]):
+    if not (found := [each for each in (WORKSPACE, CTA_WORKSPACE) if each.on(kernel)]):
         return ()
-    name, *more = names
-    given = attributes[name]
+    attribute, *more = found
+    name = attribute.name
     if more:
-        raise refuse(kernel, f"has {name} and {more[0]}: a launch gives memory for one of them")
-    if not isinstance(given, ir.DenseI64ArrayAttr):
-        raise refuse(kernel, f"expects {name} to be array<i64: ...>, got {given}")
-    if name == WORKSPACE and "weft.grid" not in attributes:
+        raise refuse(kernel, f"has {name} and {more[0].name}: a launch gives memory for one of them")
+    given = attribute.of(kernel)
+    assert given is not None
+    if attribute is WORKSPACE and not GRID.on(kernel):
         raise refuse(kernel, f"has {name} but no weft.grid, whose tiles it is for")
     if not 0 < len(given) <= len(kinds) or min(given) < 1:
         raise refuse(
@@ -58,4 +57,4 @@ def _parameter(kernel: Any, name: str, kind: Any, rows: int) -> WorkspaceParamet
     if isinstance(element, ir.VectorType):
         count, scalar = math.prod(element.shape), element.element_type
     width = count * int(scalar.width) // 8
-    return WorkspaceParameter(int(rows), tuple(kind.shape[1:]), width, name == CTA_WORKSPACE)
+    return WorkspaceParameter(int(rows), tuple(kind.shape[1:]), width, name == CTA_WORKSPACE.name)

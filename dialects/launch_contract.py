@@ -1,0 +1,116 @@
+"""The launch contract: the `weft.*` attributes by which a kernel specifies its launch.
+
+Passes write them on the `gpu.func`; `weft.compiler.launch_attributes` reads them. docs/tile.md has the table.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from weft.dialects.op import refuse
+from weft.mlir import ir
+
+
+@dataclass(frozen=True)
+class LaunchAttribute:
+    """One attribute: its MLIR class, with the words for it in messages, its meaning, and the pass that writes
+    it.
+    """
+
+    name: str
+    kind: Any
+    words: str
+    meaning: str
+    written_by: str
+
+    def of(self, kernel: Any) -> Any | None:
+        """A kernel's attribute of this name, or None. Raises WeftError for one of another class."""
+        attributes = kernel.operation.attributes
+        if self.name not in attributes:
+            return None
+        given = attributes[self.name]
+        if not isinstance(given, self.kind):
+            raise refuse(kernel, f"expects {self.name} to be {self.words}, got {given}")
+        return given
+
+    def on(self, kernel: Any) -> bool:
+        """Whether a kernel has the attribute."""
+        return self.name in kernel.operation.attributes
+
+    def set(self, kernel: Any, value: Any) -> None:
+        """Gives a kernel the attribute."""
+        kernel.operation.attributes[self.name] = value
+
+
+GRID = LaunchAttribute(
+    "weft.grid",
+    ir.AffineMapAttr,
+    "an affine map",
+    "an affine map from the sizes of all memref arguments, in order, to three numbers of CTAs",
+    "outline-matmul",
+)
+REQUIRES = LaunchAttribute(
+    "weft.requires",
+    ir.AffineMapAttr,
+    "an affine map",
+    "an affine map from these sizes to numbers that must be 0",
+    "outline-matmul",
+)
+WRITES = LaunchAttribute(
+    "weft.writes",
+    ir.DenseI32ArrayAttr,
+    "array<i32: ...>",
+    "the numbers of the arguments that are written, `array<i32: 2>`; without it, all of them",
+    "outline-matmul",
+)
+ALIGNED = LaunchAttribute(
+    "weft.aligned",
+    ir.DenseI32ArrayAttr,
+    "array<i32: ...>",
+    "the alignment of the rows of each argument, in bytes, `array<i32: …>`",
+    "outline-matmul",
+)
+SHARED_BYTES = LaunchAttribute(
+    "weft.shared_bytes", ir.IntegerAttr, "an integer", "dynamic shared memory", "lower-buffers"
+)
+TENSOR_MAPS = LaunchAttribute(
+    "weft.tensor_maps", ir.ArrayAttr, "an array", "the maps that follow the arguments", "lower-tma"
+)
+PERSISTENT = LaunchAttribute(
+    "weft.persistent",
+    ir.IntegerAttr,
+    "an integer",
+    "`weft.grid` counts tiles; the limit of CTAs for each multiprocessor (0: none)",
+    "outline-matmul",
+)
+DEPENDENT = LaunchAttribute(
+    "weft.dependent",
+    ir.Attribute,
+    "an attribute",
+    "the kernel itself waits for earlier work in the stream",
+    "outline-matmul",
+)
+ARGUMENTS = LaunchAttribute(
+    "weft.arguments",
+    ir.ArrayAttr,
+    "an array of types",
+    "the types of the arguments of a lowered kernel",
+    "record-arguments",
+)
+WORKSPACE = LaunchAttribute(
+    "weft.workspace",
+    ir.DenseI64ArrayAttr,
+    "array<i64: ...>",
+    "for each tile, the rows of the last memref arguments: memory from the launch",
+    "outline-matmul",
+)
+CTA_WORKSPACE = LaunchAttribute(
+    "weft.cta_workspace", ir.DenseI64ArrayAttr, "array<i64: ...>", "the same, for each CTA", "outline-matmul"
+)
+
+CONTRACT = {
+    each.name: each
+    for each in (
+        *(GRID, REQUIRES, WRITES, ALIGNED, SHARED_BYTES, TENSOR_MAPS),
+        *(PERSISTENT, DEPENDENT, ARGUMENTS, WORKSPACE, CTA_WORKSPACE),
+    )
+}
