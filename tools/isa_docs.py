@@ -18,34 +18,45 @@ from weft.tools.isa_rows import Row, chips_text, rows, version_text
 from weft.tools.isa_spelling import pattern
 
 _HOW = """\
-A row stands for every combination of what it lists. `|` separates choices; what is in brackets is in some
-forms only; an axis that a row doesn't name has its default. Operands have their registers per lane and the
-LLVM type of each: `4 f16x2` is four of `<2 x half>`; numbers alone are the values of a constant. Patterns of
-spellings have choices in braces, and in capitals where there are too many. Operands in braces are lists of
-registers in PTX.
+A row is every combination of the values that it lists. `|` separates choices. Text in brackets is in some
+forms only. An axis that a row doesn't name has its default. Operands have their number of registers per
+lane and the LLVM type of each: `4 f16x2` is four of `<2 x half>`. Numbers alone are the values of a
+constant. Patterns of spellings have choices in braces, or a word in capitals if there are too many.
+Operands in braces are lists of registers in PTX.
 """
 
 _ABOUT = """\
 # Instructions
 
-Every tensor-core instruction that PTX has, form by form: what `weft isa` shows. These pages are made from the
-tables in `python/weft/isa` by `python -m weft.tools.isa_docs`; a test holds them to it.
+These pages list every tensor-core instruction of PTX, form by form. `weft isa` shows the same tables:
 
-A form is legal on a chip exactly if ptxas assembles it there in a whole kernel at -O3: 12.9 for sm_70 and
-sm_72, 13.5 for the others. `python -m weft.isa.certify` holds the tables to it, both ways, at every point or
-at a sample of them. A point is a combination of the axes' values and of near misses, legal or not, on one of
-the {count} chips from {first} on; the last column counts them. The tables agreed with ptxas 12.9.86 and
-13.5.37 at every one of these points. What ptxas takes and PTX doesn't have stands on each page with the
-reason why the table leaves it out. Beyond that, ptxas overlooks stray modifiers, such as `.b8x16` on any
-`tcgen05` instruction; `weft lint` doesn't. It judges operands by the registers that the text declares, as
-ptxas does, but for four things that ptxas overlooks: a predicate in a fragment or as metadata, a special
-register as a result or an address, a vector where one register belongs, and selectors 2 and 3 of `mma.sp`
-m16n8k32 with f16 inputs and f32 sums, which has two pairs of lanes.
+```sh
+weft isa
+```
 
-Weft lowers a form to LLVM's intrinsic where LLVM 22.1 has one that prints it, otherwise to inline PTX; the
-column "intrinsics" counts the first, and each page lists the second. LLVM 22.1 knows no sm_107: it generates
-code for sm_103, and the text names sm_107. Every form that both have is lowered there as on sm_103, and what
-sm_107 alone has is inline PTX.
+`python -m weft.tools.isa_docs` makes the pages from the tables in `python/weft/isa`, and a test checks that
+they agree.
+
+A form is legal on a chip exactly if ptxas assembles it there in a whole kernel at -O3: ptxas 12.9 for sm_70
+and sm_72, 13.5 for the others. `python -m weft.isa.certify` checks the tables against ptxas, in both
+directions, at every point or at a sample of them. A point is a combination of the axes' values and of near
+misses, legal or not, on one of the {count} chips from {first} on; the last column counts them. The tables
+agreed with ptxas 12.9.86 and 13.5.37 at every one of these points.
+
+Each page lists what ptxas accepts and PTX doesn't have, with the reason why the table leaves it out. In
+addition, ptxas overlooks stray modifiers, such as `.b8x16` on any `tcgen05` instruction; `weft lint`
+reports them. `weft lint` judges operands by the registers that the text declares, as ptxas does, and also
+reports four mistakes that ptxas overlooks:
+
+- a predicate in a fragment or as metadata;
+- a special register as a result or an address;
+- a vector where one register is needed;
+- selectors 2 and 3 of `mma.sp` m16n8k32 with f16 inputs and f32 sums, which has two pairs of lanes.
+
+Weft lowers a form to LLVM's intrinsic if LLVM 22.1 has one that prints it, otherwise to inline PTX. The
+column "intrinsics" counts the former, and each page lists the latter. LLVM 22.1 doesn't support sm_107: it
+generates code for sm_103, and the text names sm_107. Every form that both chips have is lowered as on
+sm_103, and forms that only sm_107 has are inline PTX.
 """
 
 
@@ -101,8 +112,8 @@ def _page(table: Table) -> Iterator[str]:
     for family in table.families:
         yield from _family(table, family)
     yield from _section("Without an LLVM intrinsic", _inline(table))
-    yield from _section("What ptxas takes and the tables leave out", _left_out(table))
-    yield from _section("What documents say and ptxas doesn't", _claims(table))
+    yield from _section("What ptxas accepts and the tables leave out", _left_out(table))
+    yield from _section("Where documents and ptxas disagree", _claims(table))
 
 
 def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
