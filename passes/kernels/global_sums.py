@@ -12,7 +12,7 @@ from typing import Any
 from weft.dialects import tile
 from weft.dialects.launch_contract import WORKSPACE
 from weft.dialects.op import refuse
-from weft.dialects.schedule import WarpgroupSchedule
+from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_claims import COUNTER_STRIDE
 from weft.isa.chips import WARPGROUP, WARPS
@@ -77,6 +77,11 @@ class Slots:
         for index in self.vectors(0):
             numbers += emit.elements(memref.load(self.sums, [_further(first, index), thread]))
         return vector.from_elements(ir.VectorType.get([len(numbers)], self.element), numbers)
+
+    def fragment(self, total: Any, piece: Any, types: Types) -> tuple[Any, Any]:
+        """A thread's sums of a piece as a fragment, and the piece's first column in the tile."""
+        columns = 8 * self.together
+        return tile.from_lane(total, sums_type(self.schedule, types, columns)), emit.mul(piece, columns)
 
     def vectors(self, column: int) -> list[int]:
         """The indices of a thread's vectors of sums in fragment columns from `column` on."""
@@ -158,10 +163,8 @@ class GlobalReduction(Reduction):
         self.sums.write(tile.to_lane(sums), emit.add(slices.slot, slices.number), warpgroup)
         with self.sums.shares(slices, warpgroup) as piece:
             total = self.sums.total(slices, piece, warpgroup)
-            columns = 8 * self.sums.together
-            beside = emit.add(column, emit.mul(piece, columns))
-            fragment = tile.from_lane(total, sums_type(self.schedule, self.types, columns))
-            self.writer.write(fragment, row, beside, at.member, warpgroup)
+            fragment, beside = self.sums.fragment(total, piece, self.types)
+            self.writer.write(fragment, row, emit.add(column, beside), at.member, warpgroup)
 
 
 def widest(schedule: WarpgroupSchedule, columns: int, most: int) -> int:

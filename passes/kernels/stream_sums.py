@@ -16,7 +16,6 @@ from weft.dialects.tile import MatmulOp
 from weft.isa.chips import register_share
 from weft.mlir import arith, ir, scf, vector
 from weft.passes.builders import emit
-from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.cluster_sums import VECTOR
 from weft.passes.kernels.fragments import add
 from weft.passes.kernels.global_sums import Slots, widest
@@ -123,10 +122,8 @@ class StreamReduction(Reduction):
         kept = self.sums.put(lane, slices, warpgroup)
         with self.sums.pieces(slices, warpgroup) as piece:
             total = self.sums.total(lane, kept, slices, piece, warpgroup)
-            columns = 8 * self.sums.together
-            beside = emit.add(column, emit.mul(piece, columns))
-            fragment = tile.from_lane(total, sums_type(self.schedule, self.types, columns))
-            self.direct.write(fragment, row, beside, at.member, warpgroup)
+            fragment, beside = self.sums.fragment(total, piece, self.types)
+            self.direct.write(fragment, row, emit.add(column, beside), at.member, warpgroup)
 
     def finish_consumers(self, warpgroup: Any) -> None:
         self.writer.finish()
