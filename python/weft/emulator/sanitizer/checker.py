@@ -1,7 +1,6 @@
 """The sanitizer of a wave: hears its events and compares them with what the threads may rely on."""
 
 from collections.abc import Hashable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -114,23 +113,26 @@ class Sanitizer(Watch):
         if self.launch_before is not None and access.space == "global" and access.segment.of_others:
             self.launch_before.access(access)
         order = self.wave.memory.order
-        level = 0 if order is None else order.level
-        if order is not None:
-            self.orders.reads(access, order)
+        if order is None:
+            self._compare(access, 0)
+            return
+        self.orders.reads(access, order)
+        with self.orders.meeting(access, order):
+            self._compare(access, order.level)
+        self.orders.writes(access, order)
+
+    def _compare(self, access: Access, level: int) -> None:
+        """Holds an access to what was done before at the same addresses."""
         if access.segment is self.wave.memory.shared:
-            if self._ended.any():
-                self._access_ended(access)
-            with self.orders.meeting(access, order) if order is not None else nullcontext():
-                self._access_shared(access, level)
+            self._access_shared(access, level)
         elif access.segment is self.wave.memory.local:
             self._access_local(access)
         elif access.space == "global":
-            with self.orders.meeting(access, order) if order is not None else nullcontext():
-                self.globals.access(access, level)
-        if order is not None:
-            self.orders.writes(access, order)
+            self.globals.access(access, level)
 
     def _access_shared(self, access: Access, level: int) -> None:
+        if self._ended.any():
+            self._access_ended(access)
         if access.kind == "async":
             self.races.copy(access)
         elif access.kind == "load":
@@ -143,7 +145,7 @@ class Sanitizer(Watch):
 
         What `alloca` gave lies in a segment of its own, which is not looked at.
         """
-        if self._calls or access.segment is not self.wave.memory.local:
+        if self._calls:
             return
         size = self.wave.memory.local_size
         if size != self._local.shape[1]:
