@@ -27,10 +27,10 @@ def test_type_names_and_dtypes_are_a_bijection(name):
 
 
 def test_types_without_a_counterpart_are_refused():
-    with pytest.raises(WeftError, match="no array has elements of type i3; known: f64,"):
+    with pytest.raises(WeftError, match=r"element type must be one of f64, .*, got i3"):
         arrays.numpy_dtype("i3")
     for dtype in (np.complex64, np.bool_, np.dtype("S3"), np.dtype("f4,i4"), object, np.dtype(">f4")):
-        with pytest.raises(WeftError, match="no MLIR element type"):
+        with pytest.raises(WeftError, match="dtype must be one of"):
             arrays.mlir_type(dtype)
 
 
@@ -78,7 +78,7 @@ def test_what_is_no_array_is_refused():
         assert "expected an array" in refused(thing)
     assert "masked" in refused(np.ma.zeros(3))
     overlapping = np.lib.stride_tricks.as_strided(np.zeros(4, np.int32), (2,), (2,))
-    assert "whole elements (4 bytes), got (2,) bytes" in refused(overlapping)
+    assert "multiples of an element's 4 bytes, got (2,)" in refused(overlapping)
 
 
 def test_views_and_what_makes_them_pass():
@@ -121,7 +121,7 @@ def test_dlpack_says_read_only():
     array = np.zeros(3, np.int8)
     array.flags.writeable = False
     assert view(Exporter(array, True)).readonly
-    assert "doesn't export itself by DLPack" in refused(Exporter(array, False))
+    assert "can't be exported through DLPack" in refused(Exporter(array, False))
 
 
 class Exported:
@@ -152,7 +152,7 @@ def test_an_export_is_of_the_version_that_is_asked_for(version, kind):
 
 
 def test_what_dlpack_has_no_name_for_isnt_exported():
-    with pytest.raises(BufferError, match="DLPack has no elements of f4E2M1FN"):
+    with pytest.raises(BufferError, match="DLPack has no type for f4E2M1FN"):
         arrays.dlpack(view(np.zeros(3, ml_dtypes.float4_e2m1fn)))
 
 
@@ -200,13 +200,11 @@ def test_dlpack_names_types_and_devices(name, code, bits, dtype):
 
 
 def test_dlpack_that_isnt_for_us_is_refused():
-    assert "no MLIR element type for arrays of DLPack type code 5" in refused(
-        capsule(b"dltensor", code=5, bits=64)
-    )
+    assert "got DLPack type code 5" in refused(capsule(b"dltensor", code=5, bits=64))
     assert "4 lanes" in refused(capsule(b"dltensor", code=2, bits=32, lanes=4))
-    assert "device type 10" in refused(capsule(b"dltensor", code=2, bits=32, device_type=10))
-    assert "nobody has consumed" in refused(capsule(b"used_dltensor", code=2, bits=32))
-    assert "got version 2.0" in refused(capsule(b"dltensor_versioned", version=(2, 0), code=2, bits=32))
+    assert "CPU or CUDA, got 10" in refused(capsule(b"dltensor", code=2, bits=32, device_type=10))
+    assert "that was not consumed" in refused(capsule(b"used_dltensor", code=2, bits=32))
+    assert "must be 1, got 2.0" in refused(capsule(b"dltensor_versioned", version=(2, 0), code=2, bits=32))
 
 
 def cuda_array(**changes):
@@ -219,7 +217,7 @@ def test_cuda_array_interface_is_viewed():
     assert view(array) == ArrayView(4096, (2, 3), (3, 1), "f32", "cuda", -1, True, array)
     assert view(cuda_array(strides=(4, 8))).strides == (1, 2)
     assert "masked" in refused(cuda_array(mask=cuda_array()))
-    assert "no MLIR element type" in refused(cuda_array(typestr="|V2"))
+    assert "dtype must be one of" in refused(cuda_array(typestr="|V2"))
 
 
 def tensor(**changes):
@@ -247,7 +245,7 @@ def test_a_torch_tensor_is_viewed_without_torch():
 
 
 def test_a_torch_tensor_that_isnt_plain_memory_is_refused():
-    assert "no MLIR element type for arrays of torch.complex64" in refused(tensor(dtype="torch.complex64"))
+    assert "got torch.complex64" in refused(tensor(dtype="torch.complex64"))
     assert "on cpu or cuda" in refused(tensor(device=SimpleNamespace(type="mps", index=0)))
     assert "sparse" in refused(tensor(layout="torch.sparse_coo"))
     assert "negated" in refused(tensor(is_neg=lambda: True))
@@ -261,33 +259,33 @@ def interface_of(value):
     ("array", "said"),
     [
         (interface_of(None), "must be a dictionary, got NoneType"),
-        (interface_of({}), "must have shape, typestr and data, lacks shape, typestr, data"),
+        (interface_of({}), "must have shape, typestr and data, but lacks shape, typestr, data"),
         (interface_of({"shape": (2,), "data": (4096, False)}), "lacks typestr"),
         (cuda_array(typestr=None), "must have a typestr like '<f4', got None"),
         (cuda_array(typestr=float), "must have a typestr like '<f4'"),
         (cuda_array(typestr="f4,i4"), "must have a typestr like '<f4', got 'f4,i4'"),
         (cuda_array(typestr="(2,3)f4"), "must have a typestr like '<f4'"),
-        (cuda_array(typestr="<f3"), "no MLIR element type"),
-        (cuda_array(typestr=">f4"), "no MLIR element type"),
-        (cuda_array(typestr="|O"), "no MLIR element type"),
-        (cuda_array(typestr="<V0"), "no MLIR element type"),
-        (cuda_array(shape=None), "must have whole numbers in shape, got None"),
-        (cuda_array(shape=3), "must have whole numbers in shape, got 3"),
-        (cuda_array(shape=(2.0, 3)), "must have whole numbers in shape, got (2.0, 3)"),
-        (cuda_array(shape=(-2, 3)), "expected sizes from 0"),
-        (cuda_array(shape=(2**62, 2**62), strides=(0, 0)), "less than 2**63 bytes in all"),
-        (cuda_array(strides="ab"), "must have whole numbers in strides, got 'ab'"),
-        (cuda_array(strides=(4,)), "a stride for each size, got sizes (2, 3), strides (1,)"),
-        (cuda_array(strides=(3, 1)), "whole elements (4 bytes), got (3, 1)"),
-        (cuda_array(strides=(-(2**40), 4)), "memory within 2**64 bytes"),
+        (cuda_array(typestr="<f3"), "dtype must be one of"),
+        (cuda_array(typestr=">f4"), "dtype must be one of"),
+        (cuda_array(typestr="|O"), "dtype must be one of"),
+        (cuda_array(typestr="<V0"), "dtype must be one of"),
+        (cuda_array(shape=None), "must have integers in shape, got None"),
+        (cuda_array(shape=3), "must have integers in shape, got 3"),
+        (cuda_array(shape=(2.0, 3)), "must have integers in shape, got (2.0, 3)"),
+        (cuda_array(shape=(-2, 3)), "sizes must not be negative"),
+        (cuda_array(shape=(2**62, 2**62), strides=(0, 0)), "nor 2**63 bytes or more in total"),
+        (cuda_array(strides="ab"), "must have integers in strides, got 'ab'"),
+        (cuda_array(strides=(4,)), "strides must be as many as sizes, got sizes (2, 3), strides (1,)"),
+        (cuda_array(strides=(3, 1)), "multiples of an element's 4 bytes, got (3, 1)"),
+        (cuda_array(strides=(-(2**40), 4)), "addresses must be below 2**64, got an array from"),
         (cuda_array(data=None), "must have an address and a read-only flag as data, got None"),
         (cuda_array(data=(4096,)), "must have an address"),
-        (cuda_array(data=("4096", True)), "must have whole numbers in data, got ('4096',)"),
-        (cuda_array(data=(None, True)), "must have whole numbers in data"),
-        (cuda_array(data=(0, True)), "a null address"),
-        (cuda_array(data=(-4, True)), "memory within 2**64 bytes"),
-        (cuda_array(data=(2**64 - 8, True)), "memory within 2**64 bytes"),
-        (cuda_array(data=(4098, True)), "an address at a multiple of 4 bytes, got 0x1002"),
+        (cuda_array(data=("4096", True)), "must have integers in data, got ('4096',)"),
+        (cuda_array(data=(None, True)), "must have integers in data"),
+        (cuda_array(data=(0, True)), "address must not be null"),
+        (cuda_array(data=(-4, True)), "addresses must be below 2**64, got an array from"),
+        (cuda_array(data=(2**64 - 8, True)), "addresses must be below 2**64, got an array from"),
+        (cuda_array(data=(4098, True)), "address must be a multiple of 4 bytes, got 0x1002"),
     ],
 )
 def test_a_broken_cuda_array_interface_is_refused(array, said):
@@ -305,7 +303,7 @@ def raising(name, error):
 @pytest.mark.parametrize("name", ["__dlpack__", "__cuda_array_interface__"])
 def test_what_a_protocol_raises_is_said(name, error):
     with pytest.raises(
-        WeftError, match=f"{name} of Raising doesn't work: {type(error).__name__}: "
+        WeftError, match=f"reading {name} of Raising failed: {type(error).__name__}: "
     ) as caught:
         view(raising(name, error))
     assert caught.value.__cause__ is error
@@ -314,16 +312,16 @@ def test_what_a_protocol_raises_is_said(name, error):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"ndim": -1}, "a DLPack tensor of 0 to 64 dimensions, got -1"),
-        ({"ndim": 2**30}, "a DLPack tensor of 0 to 64 dimensions"),
-        ({"shape": None}, "a DLPack tensor of 0 to 64 dimensions"),
-        ({"shape": (ctypes.c_int64 * 2)(-1, 3)}, "expected sizes from 0"),
-        ({"shape": (ctypes.c_int64 * 2)(2**62, 2**62)}, "less than 2**63 bytes in all"),
-        ({"data": None}, "a null address"),
-        ({"data": 4098}, "an address at a multiple of 4 bytes"),
-        ({"byte_offset": 2**64 - 4096}, "memory within 2**64 bytes"),
-        ({"strides": (ctypes.c_int64 * 2)(-(2**50), 1)}, "memory within 2**64 bytes"),
-        ({"device_id": -7}, "a DLPack device number from 0, got -7"),
+        ({"ndim": -1}, "rank of a DLPack tensor must be in 0..64, got -1"),
+        ({"ndim": 2**30}, "rank of a DLPack tensor must be in 0..64"),
+        ({"shape": None}, "shape of a DLPack tensor of rank 2 must not be null"),
+        ({"shape": (ctypes.c_int64 * 2)(-1, 3)}, "sizes must not be negative"),
+        ({"shape": (ctypes.c_int64 * 2)(2**62, 2**62)}, "nor 2**63 bytes or more in total"),
+        ({"data": None}, "address must not be null"),
+        ({"data": 4098}, "address must be a multiple of 4 bytes"),
+        ({"byte_offset": 2**64 - 4096}, "addresses must be below 2**64, got an array from"),
+        ({"strides": (ctypes.c_int64 * 2)(-(2**50), 1)}, "addresses must be below 2**64, got an array from"),
+        ({"device_id": -7}, "device number must not be negative, got -7"),
     ],
 )
 @pytest.mark.parametrize("name", [b"dltensor", b"dltensor_versioned"])
@@ -333,9 +331,7 @@ def test_a_broken_dlpack_tensor_is_refused(name, fields, said):
 
 @pytest.mark.parametrize("made", [None, 3, b"dltensor", object()])
 def test_what_is_no_dlpack_capsule_is_refused(made):
-    assert "a DLPack capsule that nobody has consumed" in refused(
-        SimpleNamespace(__dlpack__=lambda **_: made)
-    )
+    assert "a DLPack capsule that was not consumed" in refused(SimpleNamespace(__dlpack__=lambda **_: made))
 
 
 def test_prototypes_that_other_libraries_share_are_left_alone():
@@ -353,7 +349,7 @@ def test_prototypes_that_other_libraries_share_are_left_alone():
 def test_classes_and_other_views_are_refused():
     assert "got the class ndarray" in refused(np.ndarray)
     assert "got the class ArrayView" in refused(ArrayView)
-    assert "__weft_view__ to return an ArrayView, got int" in refused(
+    assert "__weft_view__ must return an ArrayView, got int" in refused(
         SimpleNamespace(__weft_view__=lambda: 3)
     )
 

@@ -104,7 +104,7 @@ def test_a_stage_is_named_without_the_operation_that_its_pass_is_nested_in():
         (
             "kernel.mlir",
             {},
-            "module must be .mlir text where it is a string: for a file, pass Path('kernel.mlir')",
+            "module must be .mlir text or a Path, got a file name: pass Path('kernel.mlir')",
         ),
         (text(), {"arch": 90}, "arch must be the name of a chip, such as 'sm_90a', got 90"),
         (text(), {"arch": ["sm_90"]}, "arch must be the name of a chip, such as 'sm_90a', got ['sm_90']"),
@@ -191,9 +191,9 @@ def test_the_chip_comes_from_the_call_or_from_the_module():
 
 def test_one_of_several_kernels_is_picked_by_name():
     source = "gpu.module @m { gpu.func @one() kernel { gpu.return } gpu.func @two() kernel { gpu.return } }"
-    assert "the module has several kernels, name one: one, two" in str(refused(source))
+    assert "kernel must name one of the module's: one, two" in str(refused(source))
     assert weft.compile(source, arch="sm_80", kernel="two").name == "two"
-    assert "no kernel 'three': there is one, two" in str(refused(source, kernel="three"))
+    assert "kernel must be one of one, two, got 'three'" in str(refused(source, kernel="three"))
 
 
 def kernel_of(body: str = "", arguments: str = "", target: str = "", kernel: str = "kernel") -> str:

@@ -95,12 +95,12 @@ def test_what_jax_has_no_memory_for_is_refused():
     said = []
     jax.eval_shape(lambda x: said.append(refused(x)), jnp.ones((4, 4)))
     jax.grad(lambda x: said.append(refused(x)) or x.sum())(jnp.ones((4, 4)))
-    assert len(said) == 2 and all("that JAX traces: call outside of jax.jit" in s for s in said)
+    assert len(said) == 2 and all("got a JAX tracer: call outside jax.jit" in s for s in said)
     gone = jnp.ones((4, 4)) + 1
     gone.delete()
     assert "that JAX has deleted or donated" in refused(gone)
-    assert "no MLIR element type" in refused(jnp.ones(4, jnp.complex64))
-    assert "JAX doesn't export an array of int4 by DLPack" in refused(jnp.ones(4, jnp.int4))
+    assert "dtype must be one of" in refused(jnp.ones(4, jnp.complex64))
+    assert "JAX can't export an array of int4 through DLPack" in refused(jnp.ones(4, jnp.int4))
 
 
 def test_jax_takes_what_we_export():

@@ -29,15 +29,15 @@ def call(kernel, number=None, value=None, **options):
 @pytest.mark.parametrize(
     ("number", "value", "said"),
     [
-        (1, 2**31, r"a whole number in -2147483648\.\.2147483647, got 2147483648"),
-        (1, -(2**40), r"a whole number in -2147483648\.\.2147483647, got -1099511627776"),
-        (1, 1.5, r"a whole number in .*, got 1\.5"),
-        (1, float("nan"), "a whole number in .*, got nan"),
+        (1, 2**31, r"an integer in -2147483648\.\.2147483647, got 2147483648"),
+        (1, -(2**40), r"an integer in -2147483648\.\.2147483647, got -1099511627776"),
+        (1, 1.5, r"an integer in .*, got 1\.5"),
+        (1, float("nan"), "an integer in .*, got nan"),
         (1, 1j, "a number of type i32, got complex"),
         (2, "1.0", "a number of type f32, got str"),
         (2, np.complex64(1), "a number of type f32, got np.complex64"),
-        (3, 2, r"a whole number in 0\.\.1, got 2"),
-        pytest.param(1, LONG, "a whole number in .*, got a number too long to print", id="long integer"),
+        (3, 2, r"an integer in 0\.\.1, got 2"),
+        pytest.param(1, LONG, "an integer in .*, got a number too long to print", id="long integer"),
         pytest.param(2, LONG, "a number of type f32, got a number too long to print", id="long float"),
     ],
 )
@@ -59,8 +59,8 @@ def test_numbers_are_rounded_to_a_float(kernel, value):
         ({"block": (2**20, 1, 1)}, r"block must be in 1\.\.1024 on x"),
         ({"block": 2**20}, "block must be a sequence of integers"),
         ({"grid": np.zeros((3, 3))}, "grid must be three integers .*, got ndarray"),
-        ({"on": ["gpu"]}, r"runs on 'gpu' or 'emulator', not on \['gpu'\]"),
-        ({"on": np.zeros(2)}, "not on ndarray"),
+        ({"on": ["gpu"]}, r"on must be 'gpu' or 'emulator', got \['gpu'\]"),
+        ({"on": np.zeros(2)}, "got ndarray"),
         pytest.param({"grid": (LONG, 1, 1)}, "grid must be in .*, got a number of [0-9]+ bits", id="long"),
     ],
 )
@@ -71,7 +71,7 @@ def test_options_that_cannot_be_are_refused(kernel, options, said):
 
 @pytest.mark.parametrize("stage", [None, 3, ["source"], np.zeros(2)])
 def test_a_stage_that_is_no_name_is_refused(kernel, stage):
-    with pytest.raises(WeftError, match="expects a stage's name, got"):
+    with pytest.raises(WeftError, match="after must be the name of a stage, got"):
         kernel.ir(stage)
 
 

@@ -97,7 +97,7 @@ BLOCK = "known_block_size = array<i32: 64, 1, 1>"
 @pytest.mark.parametrize(
     "asked, said",
     [
-        ({"block": (32, 1, 1)}, r"is compiled for a block of \(64, 1, 1\), got \(32, 1, 1\)"),
+        ({"block": (32, 1, 1)}, r"block must be \(64, 1, 1\) as compiled, got \(32, 1, 1\)"),
         ({"block": 64}, r"block must be a sequence of integers, got 64"),
         ({"block": ()}, r"block must be three integers \(x, y, z\), got 0: \(\)"),
         ({"block": (64, 1)}, "block must be three integers"),

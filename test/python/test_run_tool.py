@@ -114,7 +114,7 @@ MISTAKES = {
     "random:32xi32 2 random:32 5": "kernel scale has 3 arguments, got a value for argument 3",
     "0=random:32xi32 0=3": "argument 0 is given twice, first as random:32xi32",
     "random:32 2 random:32": "name the type of its elements too: random:32xf32, say",
-    "random:32xi33 2": "no array has elements of type i33",
+    "random:32xi33 2": "got i33",
     "random:0xi32 2": "expected sizes from 1 to 2**31 - 1 such as random:128x64",
     "zeros:2000000000x2000000000xi32": "takes too much memory",
     "random:32xi32 2.5": "argument 1 of scale has type i8: expected an integer",

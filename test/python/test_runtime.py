@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft.errors import WeftError
-from weft.launch import runtime
+from weft.launch import config, runtime
 
 H200 = runtime.Device(0, "H200", "sm_90a", 132, 232_448, 1024, 141 << 30)
 
@@ -42,10 +42,10 @@ def test_an_unknown_format_is_refused(form):
     [
         ((1, 1, 1), (1024, 1, 1), 232_448, (1, 1, 1), None),
         ((4, 6, 1), (32, 1, 1), 0, (2, 3, 1), None),
-        ((0, 1, 1), (32, 1, 1), 0, (1, 1, 1), "every extent must be at least 1"),
+        ((0, 1, 1), (32, 1, 1), 0, (1, 1, 1), "must be at least 1 in each dimension"),
         ((1, 1, 1), (32, 33, 1), 0, (1, 1, 1), "at most 1024 threads"),
-        ((3, 1, 1), (32, 1, 1), 0, (2, 1, 1), "multiple of the cluster"),
-        ((1, 1, 1), (32, 1, 1), 232_449, (1, 1, 1), "at most 232448 bytes of shared memory"),
+        ((3, 1, 1), (32, 1, 1), 0, (2, 1, 1), "multiple of cluster"),
+        ((1, 1, 1), (32, 1, 1), 232_449, (1, 1, 1), "shared_bytes must be in 0..232448 on"),
     ],
 )
 def test_launches_that_the_device_cant_do_are_explained(grid, block, shared_bytes, cluster, complaint):
@@ -56,15 +56,15 @@ def test_launches_that_the_device_cant_do_are_explained(grid, block, shared_byte
 def test_a_launch_is_configured_as_asked(monkeypatch):
     from cuda.bindings import driver
 
-    monkeypatch.setattr(runtime, "api", lambda: driver)
-    config = runtime._config((4, 6, 8), (32, 2, 3), 4096, (4, 2, 1), False)
-    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (4, 6, 8)
-    assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (32, 2, 3)
-    assert (config.sharedMemBytes, config.numAttrs) == (4096, 1)
-    dim = config.attrs[0].value.clusterDim
-    assert config.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    monkeypatch.setattr(config, "api", lambda: driver)
+    launch = config.launch_config((4, 6, 8), (32, 2, 3), 4096, (4, 2, 1), False)
+    assert (launch.gridDimX, launch.gridDimY, launch.gridDimZ) == (4, 6, 8)
+    assert (launch.blockDimX, launch.blockDimY, launch.blockDimZ) == (32, 2, 3)
+    assert (launch.sharedMemBytes, launch.numAttrs) == (4096, 1)
+    dim = launch.attrs[0].value.clusterDim
+    assert launch.attrs[0].id == driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     assert (dim.x, dim.y, dim.z) == (4, 2, 1)
-    assert runtime._config((1, 1, 1), (1, 1, 1), 0, (1, 1, 1), False).numAttrs == 0
+    assert config.launch_config((1, 1, 1), (1, 1, 1), 0, (1, 1, 1), False).numAttrs == 0
 
 
 def test_streams_of_other_libraries_are_taken():
@@ -76,7 +76,7 @@ def test_streams_of_other_libraries_are_taken():
     ):
         assert runtime.stream_handle(stream) == 7
     assert runtime.stream_handle(None) == 0
-    with pytest.raises(WeftError, match="expected a stream, got str"):
+    with pytest.raises(WeftError, match="stream must be a stream of PyTorch or CuPy, or a handle, got str"):
         runtime.stream_handle("default")
 
 

@@ -95,7 +95,7 @@ def test_operations_attributes_and_fields(text):
 
 
 def test_kernels_and_stages_from_python():
-    with pytest.raises(WeftError, match="no kernel 'othr': there is a, other; did you mean 'other'"):
+    with pytest.raises(WeftError, match="kernel must be one of a, other, got 'othr'; did you mean 'other'"):
         weft.compile(TWO, arch="sm_80", kernel="othr")
     kernel = weft.compile(KERNEL, arch="sm_80")
     with pytest.raises(WeftError, match="did you mean 'expand-matmul'"):

@@ -1,4 +1,4 @@
-"""Arrays of other libraries as an address, shape, strides and MLIR element type, importing none of them."""
+"""Views of other libraries' arrays: address, shape, strides and MLIR element type. Imports none of them."""
 
 import ctypes
 import math
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from weft.errors import WeftError, shown
 from weft.launch import torch_tensors
 
-# MLIR's spelling, NumPy's dtype, and DLPack's type code where an element is whole bytes there too.
+# MLIR's name, NumPy's dtype, and DLPack's type code if DLPack stores each element in whole bytes, too.
 _TYPES: tuple[tuple[str, npt.DTypeLike, int | None], ...] = (
     ("f64", np.float64, 2),
     ("f32", np.float32, 2),
@@ -40,39 +40,40 @@ _TYPES: tuple[tuple[str, npt.DTypeLike, int | None], ...] = (
 )
 _NUMPY = {name: np.dtype(dtype) for name, dtype, _ in _TYPES}
 _MLIR = {dtype: name for name, dtype in _NUMPY.items()}
-# PyTorch calls them as NumPy and ml_dtypes do.
+# PyTorch uses the names of NumPy and ml_dtypes.
 _BY_NUMPY_NAME = {dtype.name: name for name, dtype in _NUMPY.items()}
 _DLPACK = {name: (code, 8 * _NUMPY[name].itemsize) for name, _, code in _TYPES if code is not None}
 _BY_DLPACK = {code_and_bits: name for name, code_and_bits in _DLPACK.items()}
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype for an MLIR element type as it is spelled ("bf16")."""
+    """The NumPy dtype of an MLIR element type ("bf16"). Raises WeftError for an unknown type."""
     if not (isinstance(name, str) and name in _NUMPY):
-        found = name if isinstance(name, str) else shown(name)
-        raise WeftError(f"no array has elements of type {found}; known: {', '.join(_NUMPY)}")
+        got = name if isinstance(name, str) else shown(name)
+        raise WeftError(f"element type must be one of {', '.join(_NUMPY)}, got {got}")
     return _NUMPY[name]
 
 
 def mlir_type(dtype: npt.DTypeLike) -> str:
-    """MLIR's spelling of the element type of a NumPy array."""
-    if not isinstance(dtype, (np.dtype, type, str)):  # of others, NumPy prints whatever they print
+    """The MLIR element type of a NumPy array. Raises WeftError for an unsupported type."""
+    if not isinstance(dtype, (np.dtype, type, str)):  # NumPy's message would contain the object's repr
         raise _unsupported(shown(dtype))
     try:
-        known = np.dtype(dtype)
-    except (TypeError, ValueError, SyntaxError):  # whatever NumPy makes of a text or an object
+        resolved = np.dtype(dtype)
+    except (TypeError, ValueError, SyntaxError):  # all that NumPy raises for a string or an object
         raise _unsupported(shown(dtype)) from None
-    found = _MLIR.get(known)
-    if found is None:
-        raise _unsupported(known)
-    return found
+    name = _MLIR.get(resolved)
+    if name is None:
+        raise _unsupported(resolved)
+    return name
 
 
 @dataclass(frozen=True)
 class ArrayView:
-    """Memory that `owner` keeps alive: its `strides` count elements, `dtype` is MLIR's spelling.
+    """An array in memory that `owner` keeps alive. `strides` are in elements; `dtype` is an MLIR type.
 
-    Types below 8 bits lie one to a byte, as in ml_dtypes. `device_id` is -1 where the array doesn't say.
+    An element of fewer than 8 bits occupies one byte, as in ml_dtypes. `device` is "cpu" or "cuda";
+    `device_id` is -1 if the array doesn't specify its GPU.
     """
 
     address: int
@@ -85,18 +86,18 @@ class ArrayView:
     owner: object
 
     def numpy(self) -> npt.NDArray[Any]:
-        """The same memory as a NumPy array; it must be the CPU's."""
+        """The same memory as a NumPy array. Raises WeftError for memory of a GPU."""
         if self.device != "cpu":
             raise WeftError(f"expected an array in CPU memory, got one on {self.device}")
         return np.asarray(_Memory(self)).view(numpy_dtype(self.dtype))
 
 
 class Planned(ArrayView):
-    """An array that will have memory only when what is planned with it runs."""
+    """An array without memory yet: it gets an address when the planned launch runs."""
 
 
 class _Memory:
-    """Hands NumPy a view's memory as plain bytes of its elements' size, which bf16 needs."""
+    """A view's memory for NumPy, as untyped elements: NumPy's interface has no name for bf16."""
 
     def __init__(self, view: ArrayView) -> None:
         size = numpy_dtype(view.dtype).itemsize
@@ -110,11 +111,11 @@ class _Memory:
         }
 
 
-_MOST_TRIED: Any = 10_000  # places that two arrays may have in common, before they are taken to
+_MOST_TRIED: Any = 10_000  # candidate addresses; beyond, two arrays are assumed to overlap
 
 
 def overlap(x: ArrayView, y: ArrayView) -> bool:
-    """Whether some bytes of one memory are in both arrays: columns side by side of one matrix are not."""
+    """Whether two arrays share bytes. Disjoint columns of one matrix don't."""
     (first_x, end_x), (first_y, end_y) = span(x), span(y)
     if end_x <= first_y or end_y <= first_x:
         return False
@@ -125,17 +126,17 @@ def overlap(x: ArrayView, y: ArrayView) -> bool:
 
 
 def strided(flat: npt.NDArray[Any], shape: Sequence[int], strides: Sequence[int]) -> npt.NDArray[Any]:
-    """A view of a flat array with that shape and those strides, in elements."""
-    # as_strided passes the array on by its type's letter and width, which don't identify all fp8 types.
-    plain = flat.view(f"u{flat.itemsize}")
-    in_bytes = [stride * flat.itemsize for stride in strides]
-    return np.lib.stride_tricks.as_strided(plain, shape, in_bytes).view(flat.dtype)
+    """A view of a flat array with this shape and these strides, in elements."""
+    # as_strided identifies a type by its letter and width, which several fp8 types have in common.
+    untyped = flat.view(f"u{flat.itemsize}")
+    byte_strides = [stride * flat.itemsize for stride in strides]
+    return np.lib.stride_tricks.as_strided(untyped, shape, byte_strides).view(flat.dtype)
 
 
 def overlaps_itself(view: ArrayView) -> bool:
-    """Whether two elements of an array share memory, or may: what is written there depends on the order."""
+    """Whether two elements of an array may share memory, so that a result depends on the order of writes."""
     dimensions = sorted((abs(s), n) for n, s in zip(view.shape, view.strides, strict=True) if n > 1)
-    reach = 0  # how far the dimensions before this one go
+    reach = 0  # the largest offset within the dimensions of smaller strides
     for stride, count in dimensions:
         if stride <= reach:
             break
@@ -144,10 +145,10 @@ def overlaps_itself(view: ArrayView) -> bool:
         return False
     if not all(view.shape):
         return False
-    # Two elements that share memory differ along some dimension: one is taken to have index 0 there.
-    whole = np.asarray(_Memory(view))
+    # Two elements that share memory differ along some dimension: assume that one has index 0 there.
+    array = np.asarray(_Memory(view))
     for axis, count in enumerate(view.shape):
-        first, others = (whole[(slice(None),) * axis + (part,)] for part in (slice(1), slice(1, None)))
+        first, others = (array[(slice(None),) * axis + (part,)] for part in (slice(1), slice(1, None)))
         try:
             if count > 1 and np.shares_memory(first, others, max_work=_MOST_TRIED):
                 return True
@@ -157,17 +158,18 @@ def overlaps_itself(view: ArrayView) -> bool:
 
 
 def span(view: ArrayView) -> tuple[int, int]:
-    """Where the memory of an array that has elements begins and ends."""
+    """The first address of a non-empty array, and the address after its last byte."""
     size = numpy_dtype(view.dtype).itemsize
     steps = [(n - 1) * s * size for n, s in zip(view.shape, view.strides, strict=True)]
     return view.address + sum(min(s, 0) for s in steps), view.address + sum(max(s, 0) for s in steps) + size
 
 
 def view(array: object) -> ArrayView:
-    """An array of NumPy, PyTorch, CuPy or JAX, a `DeviceArray`, or whatever has DLPack or
+    """A view of an array of NumPy, PyTorch, CuPy or JAX, a `DeviceArray`, or any object with DLPack or
     `__cuda_array_interface__`.
 
-    Nothing is copied. Another library's work on the array may still be running, but for JAX, which waits.
+    Nothing is copied. Another library may still be computing the array; only JAX's arrays are waited for.
+    Raises WeftError for any other object and for an array without ordinary memory of its own.
     """
     if isinstance(array, ArrayView):
         return array
@@ -182,7 +184,7 @@ def view(array: object) -> ArrayView:
     return found
 
 
-# What another package's code raises where it is broken; whatever else it raises passes through.
+# What defective code of another package may raise. Anything else passes through.
 BROKEN = (
     ArithmeticError,
     AssertionError,
@@ -197,13 +199,13 @@ BROKEN = (
 
 
 def _of_library(array: Any) -> ArrayView | None:
-    """The view of an array by the protocol that its type has, if any."""
-    from_library = library(array)
+    """A view of an array through the first protocol that its type has; None if it has none."""
+    package_name = library(array)
     for attribute, read in (
-        ("device", _of_torch if from_library == "torch" else None),
+        ("device", _of_torch if package_name == "torch" else None),
         ("__weft_view__", _of_weft),
-        ("data", _of_cupy if from_library == "cupy" else None),
-        ("__dlpack__", _of_jax if from_library == "jax" else _of_dlpack),
+        ("data", _of_cupy if package_name == "cupy" else None),
+        ("__dlpack__", _of_jax if package_name == "jax" else _of_dlpack),
         ("__cuda_array_interface__", _of_cuda_array_interface),
     ):
         try:
@@ -211,29 +213,29 @@ def _of_library(array: Any) -> ArrayView | None:
                 return read(array)
         except BROKEN as error:
             why = f"{type(error).__name__}: {error}"
-            raise WeftError(f"{attribute} of {type(array).__name__} doesn't work: {why}") from error
+            raise WeftError(f"reading {attribute} of {type(array).__name__} failed: {why}") from error
     return None
 
 
 def _of_weft(array: Any) -> ArrayView:
-    made = array.__weft_view__()
-    if not isinstance(made, ArrayView):
-        raise WeftError(f"expected __weft_view__ to return an ArrayView, got {type(made).__name__}")
-    return made
+    view = array.__weft_view__()
+    if not isinstance(view, ArrayView):
+        raise WeftError(f"__weft_view__ must return an ArrayView, got {type(view).__name__}")
+    return view
 
 
 def library(array: object) -> str:
-    """The package that an array's type comes from, by the name that it is imported by."""
+    """The import name of the package that defines an array's type, or its base."""
     name = package(type(array))
-    if name not in _LIBRARIES:  # a type that is derived from a library's is one of that library's
+    if name not in _LIBRARIES:
         bases = map(package, type(array).__mro__)
-        name = next((found for found in bases if found in _LIBRARIES), name)
+        name = next((base for base in bases if base in _LIBRARIES), name)
     return "jax" if name == "jaxlib" else name
 
 
 def package(kind: type) -> str:
-    """The package that a type says it comes from."""
-    return str(kind.__module__).partition(".")[0]  # a class may call anything its module
+    """The package that a type's `__module__` names."""
+    return str(kind.__module__).partition(".")[0]  # a class may set any object as its module
 
 
 _LIBRARIES = ("torch", "cupy", "jax", "jaxlib", "numpy")
@@ -245,18 +247,18 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _unsupported(dtype: object) -> WeftError:
-    return WeftError(f"no MLIR element type for arrays of {dtype}; known: {', '.join(_BY_NUMPY_NAME)}")
+    return WeftError(f"dtype must be one of {', '.join(_BY_NUMPY_NAME)}, got {dtype}")
 
 
 def _in_elements(strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
     if any(stride % itemsize for stride in strides):
-        raise WeftError(f"expected strides of whole elements ({itemsize} bytes), got {tuple(strides)} bytes")
+        raise WeftError(f"strides must be multiples of an element's {itemsize} bytes, got {tuple(strides)}")
     return tuple(stride // itemsize for stride in strides)
 
 
 def _of_numpy(array: npt.NDArray[Any]) -> ArrayView:
     if isinstance(array, np.ma.MaskedArray):
-        raise WeftError("expected a plain array, got a masked one")
+        raise WeftError("expected an array without a mask, got a masked one")
     return ArrayView(
         array.ctypes.data,
         array.shape,
@@ -277,47 +279,47 @@ def _of_torch(tensor: Any) -> ArrayView:
         raise _unsupported(tensor.dtype)
     if tensor.device.type not in ("cpu", "cuda"):
         raise WeftError(f"expected a tensor on cpu or cuda, got one on {tensor.device}")
-    index = tensor.device.index or 0
+    ordinal = tensor.device.index or 0
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
     address = tensor.data_ptr()
     if not address and all(shape):
-        raise WeftError("expected a tensor with memory, got one whose storage was freed or never made")
-    return ArrayView(address, shape, strides, dtype, tensor.device.type, index, False, tensor)
+        raise WeftError("expected a tensor with memory, got one whose storage was freed or never allocated")
+    return ArrayView(address, shape, strides, dtype, tensor.device.type, ordinal, False, tensor)
 
 
 def _of_cupy(array: Any) -> ArrayView:
-    # Its DLPack has a stream wait for another, which a graph that is being captured can't have.
+    # CuPy's DLPack makes one stream wait for another, which ends the capture of a graph.
     strides = _in_elements(array.strides, array.itemsize)
     dtype, ordinal = mlir_type(array.dtype), int(array.device.id)
     return ArrayView(int(array.data.ptr), array.shape, strides, dtype, "cuda", ordinal, False, array)
 
 
 def _of_jax(array: Any) -> ArrayView:
-    """Read-only, since JAX takes its arrays for constants; exporting one waits until it is computed."""
+    """Read-only, since JAX's arrays are immutable. Exporting an array waits until it is computed."""
     import jax
 
     if isinstance(array, jax.core.Tracer):
-        raise WeftError("expected an array, got one that JAX traces: call outside of jax.jit, grad and vmap")
+        raise WeftError("expected an array, got a JAX tracer: call outside jax.jit, jax.grad and jax.vmap")
     if array.is_deleted():
         raise WeftError("expected an array, got one that JAX has deleted or donated")
     try:
         return replace(_of_dlpack(array), readonly=True)
     except jax.errors.JaxRuntimeError as error:
-        raise WeftError(f"JAX doesn't export an array of {array.dtype} by DLPack: {error}") from None
+        raise WeftError(f"JAX can't export an array of {array.dtype} through DLPack: {error}") from None
 
 
 _TYPESTR = re.compile(r"[<>|=]?[A-Za-z]\d*")
 
 
 def _of_cuda_array_interface(array: Any) -> ArrayView:
-    """Raises WeftError for an interface that isn't as Numba's documentation of it has it."""
+    """Raises WeftError for an interface that differs from Numba's specification."""
     interface = array.__cuda_array_interface__
     if not isinstance(interface, Mapping):
         raise _broken_interface(f"must be a dictionary, got {type(interface).__name__}")
-    if lacking := [key for key in ("shape", "typestr", "data") if key not in interface]:
-        raise _broken_interface(f"must have shape, typestr and data, lacks {', '.join(lacking)}")
+    if missing := [key for key in ("shape", "typestr", "data") if key not in interface]:
+        raise _broken_interface(f"must have shape, typestr and data, but lacks {', '.join(missing)}")
     if interface.get("mask") is not None:
-        raise WeftError("expected a plain array, got a masked one")
+        raise WeftError("expected an array without a mask, got a masked one")
     typestr = interface["typestr"]
     if not isinstance(typestr, str) or not _TYPESTR.fullmatch(typestr):
         raise _broken_interface(f"must have a typestr like '<f4', got {typestr!r}")
@@ -325,51 +327,49 @@ def _of_cuda_array_interface(array: Any) -> ArrayView:
         dtype = np.dtype(typestr)
     except TypeError:
         raise _unsupported(typestr) from None
-    shape = _whole_numbers("shape", interface["shape"])
+    shape = _integers("shape", interface["shape"])
     strides, data = interface.get("strides"), interface["data"]
     if not isinstance(data, (tuple, list)) or len(data) != 2:
         raise _broken_interface(f"must have an address and a read-only flag as data, got {data!r}")
-    (address,) = _whole_numbers("data", data[:1])
-    in_bytes = None if strides is None else _whole_numbers("strides", strides)
-    in_elements = (
-        contiguous_strides(shape) if in_bytes is None else _in_elements(in_bytes, max(dtype.itemsize, 1))
-    )
-    return _plausible(
-        ArrayView(address, shape, in_elements, mlir_type(dtype), "cuda", -1, bool(data[1]), array)
-    )
+    (address,) = _integers("data", data[:1])
+    if strides is None:
+        strides = contiguous_strides(shape)
+    else:
+        strides = _in_elements(_integers("strides", strides), max(dtype.itemsize, 1))
+    return _checked(ArrayView(address, shape, strides, mlir_type(dtype), "cuda", -1, bool(data[1]), array))
 
 
-def _broken_interface(what: str) -> WeftError:
-    return WeftError(f"__cuda_array_interface__ {what}")
+def _broken_interface(complaint: str) -> WeftError:
+    return WeftError(f"__cuda_array_interface__ {complaint}")
 
 
-def _whole_numbers(what: str, values: Any) -> tuple[int, ...]:
+def _integers(key: str, values: Any) -> tuple[int, ...]:
     try:
         return tuple(index(value) for value in values)
     except TypeError:
-        raise _broken_interface(f"must have whole numbers in {what}, got {values!r}") from None
+        raise _broken_interface(f"must have integers in {key}, got {values!r}") from None
 
 
-def _plausible(view: ArrayView) -> ArrayView:
-    """The view that another library has described. Raises WeftError for what no memory can be."""
+def _checked(view: ArrayView) -> ArrayView:
+    """A view from another library's description. Raises WeftError if no such memory can exist."""
     if len(view.shape) != len(view.strides):
-        raise WeftError(f"expected a stride for each size, got sizes {view.shape}, strides {view.strides}")
+        raise WeftError(f"strides must be as many as sizes, got sizes {view.shape}, strides {view.strides}")
     size = numpy_dtype(view.dtype).itemsize
     if any(n < 0 for n in view.shape) or math.prod(view.shape) * size >= 2**63:
-        raise WeftError(f"expected sizes from 0, less than 2**63 bytes in all, got {view.shape}")
+        raise WeftError(f"sizes must not be negative, nor 2**63 bytes or more in total, got {view.shape}")
     if not all(view.shape):
         return view
     if not view.address:
-        raise WeftError(f"expected memory for an array of {view.shape}, got a null address")
+        raise WeftError(f"address must not be null for an array of shape {view.shape}")
     if view.address % size:
-        raise WeftError(f"expected an address at a multiple of {size} bytes, got {view.address:#x}")
+        raise WeftError(f"address must be a multiple of {size} bytes, got {view.address:#x}")
     first, end = span(view)
     if first < 0 or end > 2**64:
-        raise WeftError(f"expected memory within 2**64 bytes, got bytes {first:#x} to {end:#x}")
+        raise WeftError(f"addresses must be below 2**64, got an array from {first:#x} to {end:#x}")
     return view
 
 
-# dlpack.h, in its order.
+# The structures of dlpack.h.
 class _DLTensor(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -402,20 +402,20 @@ _DEVICES = {1: "cpu", 3: "cpu", 2: "cuda", 13: "cuda"}
 
 
 def dlpack_device(view: ArrayView) -> tuple[int, int]:
-    """DLPack's device type and number of where a view's memory is."""
+    """DLPack's device type and device number of a view."""
     return {"cpu": 1, "cuda": 2}[view.device], view.device_id
 
 
 def dlpack(view: ArrayView, max_version: tuple[int, int] | None = None) -> object:
-    """A DLPack capsule of a view's memory, which keeps the view's owner alive as long as anyone uses it.
+    """A DLPack capsule of a view's memory. It keeps the view's owner alive while it is in use.
 
-    NumPy makes the capsule, of plain bytes of the elements' size, and learns neither their type nor of a GPU.
-    Raises BufferError, as DLPack wants, for types that DLPack doesn't know.
+    NumPy makes the capsule from untyped elements; element type and device are then set in it. Raises
+    BufferError, as DLPack requires, for types that DLPack doesn't have.
     """
     if view.dtype not in _DLPACK:
-        raise BufferError(f"DLPack has no elements of {view.dtype} that lie one to a byte")
-    plain = np.asarray(_Memory(view)).view(f"u{numpy_dtype(view.dtype).itemsize}")
-    capsule = plain.__dlpack__() if max_version is None else plain.__dlpack__(max_version=max_version)
+        raise BufferError(f"DLPack has no type for {view.dtype} with one element in each byte")
+    untyped = np.asarray(_Memory(view)).view(f"u{numpy_dtype(view.dtype).itemsize}")
+    capsule = untyped.__dlpack__() if max_version is None else untyped.__dlpack__(max_version=max_version)
     tensor, _ = _dl_tensor(capsule)
     tensor.code, tensor.bits = _DLPACK[view.dtype]
     tensor.device_type, tensor.device_id = dlpack_device(view)
@@ -426,34 +426,35 @@ def _of_dlpack(array: Any) -> ArrayView:
     try:
         try:
             capsule = array.__dlpack__(max_version=(1, 0))
-        except TypeError:  # a producer from before versions
+        except TypeError:  # a producer older than DLPack 1.0
             capsule = array.__dlpack__()
     except BufferError as error:
-        raise WeftError(f"{type(array).__name__} doesn't export itself by DLPack: {error}") from None
+        raise WeftError(f"{type(array).__name__} can't be exported through DLPack: {error}") from None
     tensor, readonly = _dl_tensor(capsule)
     dtype = _BY_DLPACK.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if dtype is None:
-        raise _unsupported(f"DLPack type code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes")
+        raise _unsupported(f"DLPack type code {tensor.code} of {tensor.bits} bits and {tensor.lanes} lanes")
     if tensor.device_type not in _DEVICES:
-        raise WeftError(f"expected CPU or CUDA memory, got DLPack device type {tensor.device_type}")
+        raise WeftError(f"DLPack device type must be CPU or CUDA, got {tensor.device_type}")
     rank = tensor.ndim
-    if not 0 <= rank <= _MOST_DIMENSIONS or (rank and not tensor.shape):
-        raise WeftError(f"expected a DLPack tensor of 0 to {_MOST_DIMENSIONS} dimensions, got {rank}")
+    if rank > 0 and not tensor.shape:
+        raise WeftError(f"shape of a DLPack tensor of rank {rank} must not be null")
+    if not 0 <= rank <= _MOST_DIMENSIONS:
+        raise WeftError(f"rank of a DLPack tensor must be in 0..{_MOST_DIMENSIONS}, got {rank}")
     shape = tuple(tensor.shape[:rank]) if rank else ()
     strides = tuple(tensor.strides[:rank]) if rank and tensor.strides else contiguous_strides(shape)
     address = (tensor.data or 0) + tensor.byte_offset
     device = _DEVICES[tensor.device_type]
     device_id = tensor.device_id if device == "cuda" else 0
     if device_id < 0:
-        raise WeftError(f"expected a DLPack device number from 0, got {device_id}")
-    # A capsule that nobody consumes frees the tensor when it dies itself: we need only keep it.
-    return _plausible(
-        ArrayView(address, shape, strides, dtype, device, device_id, readonly, (array, capsule))
-    )
+        raise WeftError(f"DLPack device number must not be negative, got {device_id}")
+    # An unconsumed capsule frees the tensor with itself, so it is enough to keep the capsule.
+    owner = array, capsule
+    return _checked(ArrayView(address, shape, strides, dtype, device, device_id, readonly, owner))
 
 
 _MOST_DIMENSIONS = 64  # NumPy's own limit
-# Their own prototypes: other libraries may have set those of `ctypes.pythonapi` as they need them.
+# Separate prototypes, since other libraries may change those of `ctypes.pythonapi`.
 _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -467,8 +468,8 @@ def _dl_tensor(capsule: object) -> tuple[_DLTensor, bool]:
     if _is_valid(capsule, b"dltensor_versioned"):
         managed = _DLManagedTensorVersioned.from_address(_pointer(capsule, b"dltensor_versioned"))
         if managed.major != 1:
-            raise WeftError(f"expected DLPack 1, got version {managed.major}.{managed.minor}")
+            raise WeftError(f"DLPack's major version must be 1, got {managed.major}.{managed.minor}")
         return managed.tensor, bool(managed.flags & _READ_ONLY)
     if _is_valid(capsule, b"dltensor"):
         return _DLTensor.from_address(_pointer(capsule, b"dltensor")), False
-    raise WeftError("expected a DLPack capsule that nobody has consumed")
+    raise WeftError("expected a DLPack capsule that was not consumed")

@@ -1,4 +1,4 @@
-"""The CUDA driver as cuda-python has it: its errors in words, and which context is the current one."""
+"""The CUDA driver API through cuda-python: calls that raise WeftError, and the current context."""
 
 import contextlib
 import functools
@@ -8,16 +8,16 @@ from typing import Any
 from weft import late_imports
 from weft.errors import Diagnostic, WeftError
 
-# What the last launch was, since the driver reports a kernel's fault at some later call.
+# The last launch, in words: the driver reports a kernel's fault at a later call.
 launched = ""
-_API_VERSION = 12000  # whose signatures compiled code calls
+_API_VERSION = 12000  # of the functions that compiled code calls
 
 
 def api() -> Any:
-    """The initialised driver API."""
+    """The initialised driver API. Raises WeftError without a driver or a GPU."""
     try:
         return _initialised()
-    except RuntimeError as error:  # cuda-bindings found no libcuda
+    except RuntimeError as error:  # cuda-bindings finds no libcuda
         note = Diagnostic(str(error), severity="note")
         raise WeftError(Diagnostic("no NVIDIA driver on this machine", notes=(note,))) from None
 
@@ -31,7 +31,7 @@ def _initialised() -> Any:
     if error == driver.CUresult.CUDA_ERROR_NO_DEVICE:
         raise WeftError("no GPU: the NVIDIA driver sees none (CUDA_VISIBLE_DEVICES may hide it)")
     if error:
-        raise WeftError(f"the NVIDIA driver doesn't start: {_said(driver, error)}")
+        raise WeftError(f"the NVIDIA driver can't be initialised: {_description(driver, error)}")
     return driver
 
 
@@ -39,26 +39,28 @@ def entry(name: str) -> int:
     """The address of a function of the driver API, for compiled code."""
     driver = api()
     flags = driver.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_DEFAULT
-    found, _ = call(f"looking for {name}", driver.cuGetProcAddress, name.encode(), _API_VERSION, flags)
-    return int(found)
+    address, _ = call(f"looking for {name}", driver.cuGetProcAddress, name.encode(), _API_VERSION, flags)
+    return int(address)
 
 
-def call(what: str, function: Callable[..., tuple[Any, ...]], *args: Any) -> Any:
-    """The result of a driver call; `what` says in words what was attempted, should it fail."""
+def call(action: str, function: Callable[..., tuple[Any, ...]], *args: Any) -> Any:
+    """The result of a driver call. Raises WeftError if it fails; `action` ("copying 8 bytes") names the call
+    in the message.
+    """
     error, *results = function(*args)
-    check(what, error)
+    check(action, error)
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def check(what: str, error: Any) -> None:
+def check(action: str, error: Any) -> None:
     """Raises WeftError for an error of the driver."""
     if error:
-        # These may be the fault of a kernel that ran long before.
-        earlier = f" (last before: {launched})" if launched and launched != what else ""
-        raise WeftError(f"{what}: {_said(api(), error)}{earlier}")
+        # An earlier kernel may be the cause.
+        earlier = f" (the last launch before it: {launched})" if launched and launched != action else ""
+        raise WeftError(f"{action}: {_description(api(), error)}{earlier}")
 
 
-def _said(driver: Any, error: Any) -> str:
+def _description(driver: Any, error: Any) -> str:
     _, name = driver.cuGetErrorName(error)
     _, text = driver.cuGetErrorString(error)
     return f"{name.decode()}: {text.decode()}" if name else f"error {int(error)}"
@@ -66,14 +68,14 @@ def _said(driver: Any, error: Any) -> str:
 
 @functools.cache
 def primary(ordinal: int) -> Any:
-    """The context that the CUDA runtime and its users share; kept until the process ends."""
+    """A GPU's primary context, which the CUDA runtime uses, too. It is kept until the process ends."""
     driver = api()
     handle = call(f"looking for GPU {ordinal}", driver.cuDeviceGet, ordinal)
     return call(f"starting GPU {ordinal}", driver.cuDevicePrimaryCtxRetain, handle)
 
 
 def context(ordinal: int | None) -> Any:
-    """The primary context of GPU `ordinal`; without one, this thread's current context, else GPU 0's."""
+    """The primary context of GPU `ordinal`. For None, this thread's current context, or that of GPU 0."""
     if ordinal is None:
         current = call("asking the current context", api().cuCtxGetCurrent)
         if int(current):
@@ -83,7 +85,7 @@ def context(ordinal: int | None) -> Any:
 
 @contextlib.contextmanager
 def entered(context: Any) -> Iterator[None]:
-    """In the block that context is the current one."""
+    """Makes a context current in the block."""
     driver = api()
     call("entering a context", driver.cuCtxPushCurrent, context)
     try:
@@ -93,7 +95,7 @@ def entered(context: Any) -> Iterator[None]:
 
 
 def release(context: Any, function: Callable[[Any], object], handle: Any) -> None:
-    """Give back what the driver holds; that fails after a kernel's fault, which was reported then."""
+    """Frees a handle of the driver. Errors are ignored: after a kernel's fault, every call fails."""
     driver = api()
     if not driver.cuCtxPushCurrent(context)[0]:
         function(handle)

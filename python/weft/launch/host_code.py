@@ -1,4 +1,4 @@
-"""Functions that are compiled for this host from LLVM IR, without a C compiler."""
+"""Compiles functions from LLVM IR for this host, without a C compiler."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ class _MethodDef(ctypes.Structure):
     )
 
 
-# Its own prototype: other libraries may have set that of `ctypes.pythonapi` as they need it.
+# A separate prototype, since other libraries may change that of `ctypes.pythonapi`.
 _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
@@ -30,19 +30,19 @@ _engines: dict[str, Any] = {}
 
 
 def functions(file: str, names: Sequence[str]) -> list[Callable[..., Any]]:
-    """Functions in one of Weft's files that follow METH_FASTCALL of Python's C API, as Python callables.
-    They are kept until the process ends.
+    """Functions of an .ll file of Weft as Python callables. They follow METH_FASTCALL of Python's C API, and
+    live until the process ends.
     """
-    made = []
+    callables = []
     for name in names:
-        # CPython reads a definition for as long as its function lives: it is the function's `self`.
+        # The definition is the function's `self`, so that it lives as long as the function, which reads it.
         method = _MethodDef(name.encode(), address(file, name), _METH_FASTCALL, None)
-        made.append(_new_function(ctypes.addressof(method), method, None))
-    return made
+        callables.append(_new_function(ctypes.addressof(method), method, None))
+    return callables
 
 
 def address(file: str, name: str, uses: Sequence[str] = ()) -> int:
-    """The address of a function in one of Weft's files; `uses` has the files whose functions it calls."""
+    """The address of a function of an .ll file of Weft. `uses` lists the files whose functions it calls."""
     with _lock:
         if file not in _engines:
             _engines[file] = _compiled(file, uses)
@@ -61,7 +61,7 @@ def _compiled(file: str, uses: Sequence[str]) -> Any:
         if name.startswith("Py"):
             llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
         else:
-            llvm.add_symbol(name, next(found for other in uses if (found := address(other, name))))
+            llvm.add_symbol(name, next(a for other in uses if (a := address(other, name))))
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     return engine

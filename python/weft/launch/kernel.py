@@ -4,7 +4,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
 from weft.launch import arrays, runtime, torch_tensors
 from weft.launch.arrays import ArrayView
+from weft.launch.bound import Bound
 from weft.launch.kernel_arguments import (
     Space,
     aligned_to,
@@ -40,36 +41,38 @@ if TYPE_CHECKING:
     from weft import emulator
 
 _FINDINGS = ("warn", "error", "ignore")
-_MOST_TOLD = 5  # findings of a launch
-_MOST_LAUNCHES = 1024  # kept of one kernel
-_EMULATED_MULTIPROCESSORS = 4  # few, so that CTAs that go from tile to tile do so at small sizes
+_MOST_REPORTED = 5  # findings in one message
+_MOST_LAUNCHES = 1024  # prepared launches that a kernel keeps
+_EMULATED_MULTIPROCESSORS = 4  # few, so that persistent kernels compute several tiles at small sizes
 
 
 def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> "Kernel":
     """Compiles one kernel of a module: a `weft.Module`, an MLIR module, .mlir text, or the Path of a .mlir
     file.
 
-    The chip is the first that is known of: `arch` (such as "sm_90a"), the module's own, the GPU's, sm_80.
-    `kernel` picks one where the module has several. Raises WeftError with source locations for what can't be
-    compiled, and WeftInternalError with a reproducer where MLIR crashes. Any number of threads may compile.
+    The chip is `arch` (such as "sm_90a"), otherwise the module's, otherwise the GPU's, otherwise sm_80.
+    `kernel` selects one of several kernels. Raises WeftError with source locations for a module that can't be
+    compiled, and WeftInternalError with a reproducer if MLIR crashes. Any number of threads may compile.
     """
-    _check_given(module, arch, kernel)
+    _check_arguments(module, arch, kernel)
     default = None if arch else runtime.default_chip()
-    given = module.finished() if isinstance(module, Module) else module
-    made = compile_given(given, arch, default=default)
-    names = list(made.launches)
+    source = module.finished() if isinstance(module, Module) else module
+    compiled = compile_given(source, arch, default=default)
+    names = list(compiled.launches)
     if kernel is None and len(names) > 1:
-        raise WeftError(f"{made.name}: the module has several kernels, name one: {', '.join(names)}")
+        raise WeftError(f"{compiled.name}: kernel must name one of the module's: {', '.join(names)}")
     if kernel is not None and kernel not in names:
-        meant = did_you_mean(kernel, names)
-        raise WeftError(f"{made.name}: no kernel '{kernel}': there is {', '.join(names)}{meant}")
-    return Kernel(made, made.launches[kernel or names[0]])
+        suggestion = did_you_mean(kernel, names)
+        raise WeftError(
+            f"{compiled.name}: kernel must be one of {', '.join(names)}, got '{kernel}'{suggestion}"
+        )
+    return Kernel(compiled, compiled.launches[kernel or names[0]])
 
 
-def _check_given(module: object, arch: object, kernel: object) -> None:
-    """Raises WeftError for arguments of `compile` of other kinds than it takes."""
+def _check_arguments(module: object, arch: object, kernel: object) -> None:
+    """Raises WeftError for arguments of `compile` of the wrong type."""
     if isinstance(module, str) and module.endswith(".mlir") and not set("{(\n").intersection(module):
-        raise WeftError(f"module must be .mlir text where it is a string: for a file, pass Path({module!r})")
+        raise WeftError(f"module must be .mlir text or a Path, got a file name: pass Path({module!r})")
     if arch is not None and not isinstance(arch, str):
         raise WeftError(f"arch must be the name of a chip, such as 'sm_90a', got {shown(arch)}")
     if kernel is not None and not isinstance(kernel, str):
@@ -77,7 +80,7 @@ def _check_given(module: object, arch: object, kernel: object) -> None:
 
 
 class Kernel:
-    """One compiled kernel: its IR at every stage, its PTX and resources, and a call with arrays."""
+    """A compiled kernel. Call it with arrays; its attributes are its IR at every stage, PTX and resources."""
 
     def __init__(self, compiled: Compiled, launch: Launch) -> None:
         self.compiled = compiled
@@ -94,23 +97,25 @@ class Kernel:
 
     @property
     def chip(self) -> str:
-        """The chip that it is compiled for."""
+        """The chip that the kernel is compiled for, such as "sm_90a"."""
         return str(self.compiled.target)
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The passes that made it: what `ir` takes."""
+        """The names of the passes that ran: the arguments of `ir`."""
         return self.compiled.stages()
 
     def ir(self, after: str = "source") -> str:
-        """The module's IR after a pass of `stages`, or before all of them."""
+        """The module's IR after a pass of `stages`, or before all of them. Raises WeftError for another
+        name.
+        """
         if not isinstance(after, str):
-            raise WeftError(f"kernel {self.name}: expects a stage's name, got {shown(after)}")
+            raise WeftError(f"kernel {self.name}: after must be the name of a stage, got {shown(after)}")
         return self.compiled.ir(after)
 
     @property
     def llvm(self) -> str:
-        """The LLVM IR, before LLVM optimises it."""
+        """The LLVM IR, not optimised."""
         return self.compiled.llvm
 
     @property
@@ -130,13 +135,13 @@ class Kernel:
 
     @property
     def resources(self) -> Resources:
-        """Registers and spills as ptxas counts them, and all shared memory of a CTA, static and dynamic."""
-        counted = self.compiled.assembled.kernels[self.name]
-        return replace(counted, shared_bytes=counted.shared_bytes + self.shared_bytes)
+        """Registers and spills as ptxas reports them, and a CTA's static and dynamic shared memory."""
+        reported = self.compiled.assembled.kernels[self.name]
+        return replace(reported, shared_bytes=reported.shared_bytes + self.shared_bytes)
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a launch."""
+        """Dynamic shared memory of a launch, in bytes."""
         return self.launch.shared_bytes
 
     @computed
@@ -156,28 +161,25 @@ class Kernel:
         on: str | None = None,
         findings: str = "warn",
     ) -> None:
-        """Runs the kernel with one array or number for each argument; what it writes is in the arrays
-        afterwards.
+        """Runs the kernel with one array or number for each argument. It writes its results to the arrays.
 
-        CPU arrays are copied to the GPU and back, and waited for. With GPU arrays the launch is queued on
-        `stream` of their GPU, whichever is the current one; it is waited for with arrays of JAX alone, which
-        may use their memory again once they are dropped. `on` is "gpu" or "emulator"; by default the GPU, if
-        there is one. `grid` and `block` are needed where the kernel doesn't specify them; a block that it
-        specifies can't be changed. `findings` says what becomes of the mistakes that the emulator's sanitizer
-        finds: "warn", "error" (after the arrays are written) or "ignore"; on a GPU nothing looks for them.
-        Raises WeftError for arguments that don't fit.
+        CPU arrays are copied to the GPU and back, and the call waits for the kernel. With GPU arrays, the
+        launch is queued on `stream` of the arrays' GPU. The call then waits only for arrays of JAX, which may
+        reuse memory as soon as an array is dropped. `on` is "gpu" or "emulator"; by default it is the GPU if
+        there is one. `grid` and `block` are required if the kernel doesn't specify them; a block that it
+        specifies can't be changed. `findings` selects what happens to mistakes that the emulator's sanitizer
+        finds: "warn", "error" (after the arrays are written) or "ignore". Nothing looks for mistakes on a
+        GPU. Raises WeftError for arguments that don't fit.
         """
-        if not (on is None or isinstance(on, str)):
-            raise WeftError(f"a kernel runs on 'gpu' or 'emulator', not on {shown(on)}")
+        if on is not None and not (isinstance(on, str) and on in ("gpu", "emulator")):
+            raise WeftError(f"on must be 'gpu' or 'emulator', got {shown(on)}")
         if findings not in _FINDINGS:
             raise WeftError(f"findings must be one of {', '.join(_FINDINGS)}, got {shown(findings)}")
         on = on or ("gpu" if runtime.available() is None else "emulator")
         if on == "emulator":
             report = self.emulate(*args, grid=grid, block=block, sanitize=findings != "ignore")
-            self._tell(report.findings, findings)
+            self._report(report.findings, findings)
             return
-        if on != "gpu":
-            raise WeftError(f"a kernel runs on 'gpu' or 'emulator', not on '{on}'")
         views = self._views(args)
         if self._misaligned(views):
             self.for_any_rows(*args, grid=grid, block=block, stream=stream, on=on, findings=findings)
@@ -190,29 +192,32 @@ class Kernel:
 
     @computed
     def for_any_rows(self) -> "Kernel":
-        """The kernel for matrices whose rows begin where this one can't take them: itself, if it takes all.
+        """A kernel for matrices with rows that aren't aligned enough for this one; this kernel if it has no
+        such requirement.
 
-        Raises WeftError where the program was written for aligned rows.
+        Raises WeftError if the program itself requires aligned rows.
         """
-        compiled = self.compiled
-        made = compile_module(compiled.source, self.chip, name=compiled.name, rows="any")
-        launch = made.launches[self.name]
+        source = self.compiled
+        compiled = compile_module(source.source, self.chip, name=source.name, rows="any")
+        launch = compiled.launches[self.name]
         if launch.aligned:
             raise WeftError(
                 f"kernel {self.name}: rows of its arguments must begin at multiples of "
                 f"{', '.join(map(str, launch.aligned))} bytes"
             )
-        return Kernel(made, launch)
+        return Kernel(compiled, launch)
 
     def taking(self, *args: Any) -> "Kernel":
-        """The kernel that a call with these arguments runs: `for_any_rows` where this one can't take them."""
+        """The kernel that a call with these arguments runs: this one, or `for_any_rows` for unaligned
+        rows.
+        """
         return self.for_any_rows if self._misaligned(self._views(args)) else self
 
     def _misaligned(self, views: Sequence[Any]) -> bool:
-        """Whether some matrix has rows that begin where this kernel can't take them."""
+        """Whether a matrix has rows that aren't aligned enough for this kernel."""
         return any(
-            aligned_to(view) % wanted
-            for view, wanted in zip(views, self.launch.aligned, strict=False)
+            aligned_to(view) % alignment
+            for view, alignment in zip(views, self.launch.aligned, strict=False)
             if isinstance(view, ArrayView)
         )
 
@@ -236,12 +241,11 @@ class Kernel:
         report.
 
         The options are those of `emulator.Module.launch`: `sanitize` looks for mistakes; `arithmetic="exact"`
-        adds in float32 where hardware truncates; `max_instructions` ends in Fault after so many warp
-        instructions; `seed` has warps take turns at random; `chip` is the GPU that it runs as, by default
-        that of its PTX; `trace` is a file to write a timeline to; `progress` is called with the number of
-        CTAs that are done and their total; `dependent` says whether the launch before may go on beside it, by
-        default as the kernel does; `ignore` names rules of the sanitizer to leave out; `max_seconds` ends in
-        TimeLimit.
+        adds in float32 where hardware truncates; `max_instructions` raises Fault after that many warp
+        instructions; `seed` interleaves warps at random; `chip` is the emulated GPU, by default the PTX's
+        target; `trace` is the file for a timeline; `progress` is called with the number of finished CTAs and
+        the total; `dependent` sets whether the previous launch may still run, by default as the kernel
+        specifies; `ignore` lists sanitizer rules to disable; `max_seconds` raises TimeLimit.
         """
         options: dict[str, Any] = {
             "sanitize": sanitize,
@@ -257,7 +261,7 @@ class Kernel:
         }
         views = self._views(args)
         if self._misaligned(views):
-            options["dependent"] = dependent  # the other kernel has its own default
+            options["dependent"] = dependent  # `for_any_rows` has its own default
             return self.for_any_rows.emulate(*args, grid=grid, block=block, **options)
         return self._emulate(views, grid, block, options)
 
@@ -275,7 +279,7 @@ class Kernel:
         buffers = {id(v): v.numpy() for v in views if isinstance(v, ArrayView)}
         parameters = parameters_of(self.launch, views, lambda view: buffers[id(view)], emulator_number)
         spaces = self._workspaces(views, grid_)
-        memories, self._emulated = self._emulated, []  # a launch that fails leaves none to the next
+        memories, self._emulated = self._emulated, []  # not reused if this launch fails
         if any(m.nbytes < s.nbytes for m, s in zip(memories, spaces, strict=False)) or not memories:
             memories = [np.zeros(s.nbytes, np.uint8) for s in spaces]
         for memory, space in zip(memories, spaces, strict=True):
@@ -295,17 +299,17 @@ class Kernel:
         self._emulated = memories
         return report
 
-    def _tell(self, findings: "tuple[emulator.Finding, ...]", how: str) -> None:
-        """Warns of what the sanitizer has found, or raises it as WeftError."""
+    def _report(self, findings: "tuple[emulator.Finding, ...]", action: str) -> None:
+        """Warns of the sanitizer's findings, or raises WeftError with them if `action` is "error"."""
         if not findings:
             return
         count = f"{len(findings)} mistake{'' if len(findings) == 1 else 's'}"
-        more = f"; and {len(findings) - _MOST_TOLD} more" if len(findings) > _MOST_TOLD else ""
-        what = f"kernel {self.name}: the emulator found {count}: "
-        what += "; ".join(map(str, findings[:_MOST_TOLD])) + more
-        if how == "error":
-            raise WeftError(what)
-        warn(what)
+        more = f"; and {len(findings) - _MOST_REPORTED} more" if len(findings) > _MOST_REPORTED else ""
+        message = f"kernel {self.name}: the emulator found {count}: "
+        message += "; ".join(map(str, findings[:_MOST_REPORTED])) + more
+        if action == "error":
+            raise WeftError(message)
+        warn(message)
 
     def dimensions(
         self,
@@ -314,8 +318,8 @@ class Kernel:
         block: Sequence[int] | None = None,
         multiprocessors: int = _EMULATED_MULTIPROCESSORS,
     ) -> tuple[runtime.Dim, runtime.Dim]:
-        """The grid and block of a launch with these arguments on so many multiprocessors. Raises WeftError
-        for sizes that the kernel can't take.
+        """The grid and block of a launch with these arguments on a GPU with that many multiprocessors. Raises
+        WeftError for sizes that the kernel can't take.
         """
         sizes = self._sizes(views)
         if self.launch.requires is not None and any(self.launch.requires(sizes)):
@@ -339,7 +343,7 @@ class Kernel:
         return [size for view, want in pairs if isinstance(want, MemrefArgument) for size in view.shape]
 
     def _workspaces(self, views: Sequence[Any], grid: runtime.Dim) -> list["Space"]:
-        """What a launch of this grid with these arguments gives the kernel beside them."""
+        """The workspaces of a launch with this grid and these arguments."""
         workspaces, count = self.launch.workspaces, math.prod(grid)
         if not workspaces:
             return []
@@ -348,48 +352,50 @@ class Kernel:
             count = math.prod(self.launch.grid(self._sizes(views)))
         return [Space((count * w.rows, *w.row_shape), w.element_bytes) for w in workspaces]
 
-    def _block(self, given: Sequence[int] | None) -> runtime.Dim:
-        """The block of a launch: the one that is compiled into the code, where there is one."""
-        if given is None:
-            given = self.launch.block
-        if given is None:
+    def _block(self, requested: Sequence[int] | None) -> runtime.Dim:
+        """The block of a launch: the requested one, or that of the kernel. Raises WeftError if they
+        differ.
+        """
+        if requested is None:
+            requested = self.launch.block
+        if requested is None:
             raise WeftError(
                 f"kernel {self.name} doesn't set its block: pass block=(x, y, z), or --block X,Y,Z"
             )
-        block = self._extents(module_arguments.block, given)
+        block = self._extents(module_arguments.block, requested)
         if self.launch.block not in (None, block):
-            raise WeftError(f"kernel {self.name} is compiled for a block of {self.launch.block}, got {block}")
+            raise WeftError(f"kernel {self.name}: block must be {self.launch.block} as compiled, got {block}")
         return block
 
-    def _extents(self, checked: Callable[[Any], list[int]], given: Any) -> runtime.Dim:
-        """A grid or block, `checked` by one of `module_arguments`."""
+    def _extents(self, check: Callable[[Any], list[int]], extents: Any) -> runtime.Dim:
+        """A grid or block that `check`, of `module_arguments`, accepts. Raises WeftError for another."""
         try:
-            x, y, z = checked(given)
+            x, y, z = check(extents)
         except WeftError as error:
             raise WeftError(f"kernel {self.name}: {error.diagnostics[0].message}") from None
         return x, y, z
 
     def _views(self, args: Sequence[Any]) -> list[Any]:
-        """Each argument checked against what the kernel declares: arrays as views, numbers as they are."""
+        """The arguments, checked against the kernel's: arrays as views, numbers as they are."""
         wanted = self.launch.arguments
         if len(args) != len(wanted):
             raise WeftError(f"kernel {self.name} takes {len(wanted)} arguments, got {len(args)}")
         views: list[Any] = []
         for number, (arg, want) in enumerate(zip(args, wanted, strict=True)):
-            what = f"kernel {self.name}, argument {number}"
+            argument = f"kernel {self.name}, argument {number}"
             if isinstance(want, ScalarArgument):
-                views.append(number_for(arg, want, what))
+                views.append(number_for(arg, want, argument))
                 continue
             if isinstance(want, PointerArgument) and isinstance(arg, int) and 0 <= arg < 2**63:
                 views.append(arg)
                 continue
             try:
-                found = arrays.view(arg)
+                view = arrays.view(arg)
             except WeftError as error:
-                raise WeftError(f"{what}: {error}") from None
-            if complaint := misfit(found, want):
-                raise WeftError(f"{what}: {complaint}")
-            views.append(found)
+                raise WeftError(f"{argument}: {error}") from None
+            if complaint := misfit(view, want):
+                raise WeftError(f"{argument}: {complaint}")
+            views.append(view)
         return views
 
     def _run_on_gpu(self, views: Sequence[Any], grid: Any, block: Any, stream: Any) -> None:
@@ -399,31 +405,31 @@ class Kernel:
             else None
             for v in views
         ]
-        placed = [
+        on_gpu = [
             v if c is None else replace(arrays.view(c), shape=v.shape, strides=v.strides)
             for v, c in zip(views, copies, strict=True)
         ]
-        Bound.of(self._known_launch(placed, grid, block), placed).launch(runtime.stream_handle(stream))
+        Bound.of(self._known_launch(on_gpu, grid, block), on_gpu).launch(runtime.stream_handle(stream))
         if any(c is not None for c in copies):
             runtime.synchronize()
         for view, copy, want in zip(views, copies, self.launch.arguments, strict=True):
             if copy is not None and not isinstance(want, ScalarArgument) and want.writes:
                 view.numpy()[...] = within(copy.to_numpy(), view)
 
-    def prepare(self, *args: Any) -> "Bound":
-        """A launch with these arrays of one GPU and numbers, to be queued on it any number of times.
+    def prepare(self, *args: Any) -> Bound:
+        """A launch with these arrays, of one GPU, and numbers. It can be queued any number of times.
 
-        The arrays must live as long. Raises WeftError for arguments that don't fit.
+        The arrays must outlive the launch. Raises WeftError for arguments that don't fit.
         """
         views = self._views(args)
         return Bound.of(self.plan(views), views)
 
     def plan(self, args: Sequence[Any], extents: Extents | None = None) -> runtime.Prepared:
-        """A launch with arrays like these of one GPU, whose addresses each launch gives anew in their order,
-        and with these numbers.
+        """A launch with these numbers and with arrays like these, of one GPU. The addresses of the arrays, in
+        order, are arguments of each launch.
 
-        The others must begin at multiples of 16 bytes where these do. Raises WeftError for arguments that
-        don't fit. `extents` are what its `queue_apart` checks.
+        An array must start at a multiple of 16 bytes if that of `args` does. `extents` are checked by the
+        launch's `queue_apart`. Raises WeftError for arguments that don't fit.
         """
         views = self._views(args)
         if self._misaligned(views):
@@ -433,7 +439,9 @@ class Kernel:
             return self._prepared(views, grid, block, extents)
 
     def multiprocessors(self) -> int:
-        """How many of the current GPU's can hold a CTA at once: with clusters, fewer than it has."""
+        """How many multiprocessors of the current GPU can hold a CTA at once. Clusters can't use all of
+        them.
+        """
         launch = self.launch
         if launch.persistent is None or launch.cluster == (1, 1, 1) or launch.block is None:
             return runtime.current().multiprocessors
@@ -472,39 +480,22 @@ class Kernel:
         )
 
     def _known_launch(self, views: Sequence[Any], grid: runtime.Dim, block: runtime.Dim) -> runtime.Prepared:
-        """`_prepared`, once for arrays of the same sizes and strides."""
+        """`_prepared`, cached by grid, block, sizes and strides."""
         layouts = tuple(
             (v.shape, v.strides) if isinstance(v, ArrayView) else (type(v), repr(v)) for v in views
         )
         key = (runtime.current().ordinal, grid, block, layouts)
-        made = self._launches.get(key)
-        if made is None:
-            made = self._prepared(views, grid, block)
+        prepared = self._launches.get(key)
+        if prepared is None:
+            prepared = self._prepared(views, grid, block)
             if len(self._launches) >= _MOST_LAUNCHES:
                 self._launches.clear()
-            self._launches[key] = made
-        return made
+            self._launches[key] = prepared
+        return prepared
 
     def loaded(self) -> runtime.Loaded:
-        """The cubin on the current GPU, loaded once on each."""
+        """The cubin on the current GPU. It is loaded once on each GPU."""
         ordinal = runtime.current().ordinal
         if ordinal not in self._loaded:
             self._loaded[ordinal] = runtime.load(self.cubin)
         return self._loaded[ordinal]
-
-
-@dataclass(frozen=True)
-class Bound:
-    """A launch with the addresses that it is queued with."""
-
-    prepared: runtime.Prepared
-    addresses: tuple[int, ...]
-
-    @classmethod
-    def of(cls, prepared: runtime.Prepared, args: Sequence[Any]) -> "Bound":
-        """A launch with these arguments of its kernel."""
-        return cls(prepared, tuple(arg.address for arg in args if isinstance(arg, ArrayView)))
-
-    def launch(self, stream: int) -> None:
-        """Queue it on a stream of its GPU, by its handle, whatever GPU is the current one."""
-        self.prepared.launch(stream, *self.addresses)

@@ -1,4 +1,4 @@
-"""A kernel's arguments: which arrays and numbers it takes, and the parameters that are made of them."""
+"""A kernel's arguments: checks of arrays and numbers, and the kernel parameters made from them."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -28,14 +28,14 @@ _SCALARS = {
     "f32": ("f", np.float32),
     "f64": ("d", np.float64),
 }
-# What TMA calls elements of MLIR's types.
+# TMA's names for MLIR types.
 _MAP_TYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "i32": "INT32"}
 
 
 def aligned_to(view: ArrayView) -> int:
-    """A number of bytes at whose multiples all rows begin: any that is a multiple of more is fine too.
+    """The greatest common divisor, in bytes, of the addresses of all rows.
 
-    Arrays of the CPU are copied to where they are aligned.
+    For a CPU array, the address itself doesn't count: it is copied to aligned memory.
     """
     size = arrays.numpy_dtype(view.dtype).itemsize
     starts = [s * size for n, s in zip(view.shape[:-1], view.strides, strict=False) if n > 1]
@@ -43,12 +43,12 @@ def aligned_to(view: ArrayView) -> int:
 
 
 def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
-    """The map of a matrix for a kernel's parameter."""
+    """A matrix's tensor map at `address`, with the box and swizzle that a kernel's parameter needs."""
     *outer, columns = view.shape
     size = arrays.numpy_dtype(view.dtype).itemsize
     unit = tensor_map.ROW_BYTES
     strides = [
-        # The stride of a single row is never used, but must be a legal one.
+        # The stride of a single row is never used, but must be legal.
         stride * size if count > 1 else ceil_div(columns * size, unit) * unit
         for count, stride in zip(outer, view.strides, strict=False)
     ]
@@ -65,7 +65,7 @@ def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.Tens
 
 
 def packed(view: ArrayView) -> Any:
-    """A CPU array's elements as far apart as they are, since the kernel may count on its strides."""
+    """A flat copy of a CPU array, with the array's strides, since the kernel may depend on them."""
     span = 1 + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
     flat = np.zeros(span, arrays.numpy_dtype(view.dtype))
     within(flat, view)[...] = view.numpy()
@@ -73,55 +73,58 @@ def packed(view: ArrayView) -> Any:
 
 
 def within(flat: Any, view: ArrayView) -> Any:
-    """The elements of `view` in a flat array that spans them."""
+    """A view of a flat array with the shape and strides of `view`."""
     return arrays.strided(flat, view.shape, view.strides)
 
 
-def misfit(found: ArrayView, want: MemrefArgument | PointerArgument) -> str | None:
-    """Why an array can't be passed for a memref or pointer argument."""
-    if want.writes and found.readonly:
+def misfit(view: ArrayView, want: MemrefArgument | PointerArgument) -> str | None:
+    """Why an array can't be passed for a memref or pointer argument; None if it can."""
+    if want.writes and view.readonly:
         return "is written by the kernel, but the array is read-only"
     if isinstance(want, PointerArgument):
-        if found.strides != arrays.contiguous_strides(found.shape):
-            return f"expects a contiguous array, whose address is passed, got strides {found.strides}"
+        if view.strides != arrays.contiguous_strides(view.shape):
+            return f"expects a contiguous array, whose address is passed, got strides {view.strides}"
         return None
-    if found.dtype != want.dtype:
-        return f"expects elements of {want.dtype}, got {found.dtype}"
-    if len(found.shape) != len(want.shape) or any(
-        w is not None and w != f for w, f in zip(want.shape, found.shape, strict=True)
+    if view.dtype != want.dtype:
+        return f"expects elements of {want.dtype}, got {view.dtype}"
+    if len(view.shape) != len(want.shape) or any(
+        w is not None and w != f for w, f in zip(want.shape, view.shape, strict=True)
     ):
         shape = "x".join("?" if s is None else str(s) for s in want.shape)
-        return f"expects an array of shape {shape}, got {'x'.join(map(str, found.shape))}"
-    for size in found.shape:
+        return f"expects an array of shape {shape}, got {'x'.join(map(str, view.shape))}"
+    for size in view.shape:
         if complaint := size_complaint(size):
-            return f"{complaint}, in an array of shape {found.shape}"
-    if min(found.strides, default=0) < 0:
-        return f"expects strides that aren't negative, got {found.strides}"
-    if want.contiguous and found.strides != arrays.contiguous_strides(found.shape):
+            return f"{complaint}, in an array of shape {view.shape}"
+    if min(view.strides, default=0) < 0:
+        return f"expects non-negative strides, got {view.strides}"
+    if want.contiguous and view.strides != arrays.contiguous_strides(view.shape):
         return (
-            f"expects a contiguous array (or a kernel for memref<…, strided<…>>), got strides {found.strides}"
+            f"expects a contiguous array (or a kernel for memref<…, strided<…>>), got strides {view.strides}"
         )
-    for dimension, (want_stride, stride) in enumerate(zip(want.strides, found.strides, strict=True)):
-        if want_stride is not None and found.shape[dimension] > 1 and stride != want_stride:
-            return f"expects stride {want_stride} in dimension {dimension}, got strides {found.strides}"
-    if want.writes and arrays.overlaps_itself(found):
-        return f"is written by the kernel, but elements share memory, with strides {found.strides}"
+    for dimension, (want_stride, stride) in enumerate(zip(want.strides, view.strides, strict=True)):
+        if want_stride is not None and view.shape[dimension] > 1 and stride != want_stride:
+            return f"expects stride {want_stride} in dimension {dimension}, got strides {view.strides}"
+    if want.writes and arrays.overlaps_itself(view):
+        return f"is written by the kernel, but elements share memory, with strides {view.strides}"
     return None
 
 
-def number_for(value: Any, want: ScalarArgument, what: str) -> Any:
+def number_for(value: Any, want: ScalarArgument, argument: str) -> Any:
+    """A caller's number as a Python float or int. Raises WeftError if the argument's type can't hold it;
+    `argument` names the argument in the message.
+    """
     if want.dtype not in _SCALARS:
-        raise WeftError(f"{what}: numbers of type {want.dtype} can't be passed")
+        raise WeftError(f"{argument}: numbers of type {want.dtype} can't be passed")
     if not isinstance(value, (int, float, np.number, np.bool_)):
-        raise WeftError(f"{what}: expects a number of type {want.dtype}, got {type(value).__name__}")
+        raise WeftError(f"{argument}: expects a number of type {want.dtype}, got {type(value).__name__}")
     kind: Any = _SCALARS[want.dtype][1]
     if issubclass(kind, np.floating):
         if np.iscomplexobj(value) or (isinstance(value, int) and abs(value) >= 2**1024):
-            raise WeftError(f"{what}: expects a number of type {want.dtype}, got {shown(value)}")
+            raise WeftError(f"{argument}: expects a number of type {want.dtype}, got {shown(value)}")
         return float(value)
     least, most = (0, 1) if kind is np.bool_ else (np.iinfo(kind).min, np.iinfo(kind).max)
     if isinstance(value, (float, np.inexact)) or not least <= value <= most:
-        raise WeftError(f"{what}: expects a whole number in {least}..{most}, got {shown(value)}")
+        raise WeftError(f"{argument}: expects an integer in {least}..{most}, got {shown(value)}")
     return int(value)
 
 
@@ -131,7 +134,9 @@ def parameters_of(
     address: Callable[[ArrayView], Any],
     number: Callable[[str, Any], Any],
 ) -> list[Any]:
-    """The kernel's parameters: each memref as MLIR's descriptor (two pointers, an offset, sizes, strides)."""
+    """The kernel's parameters. Each memref becomes MLIR's descriptor: two pointers, an offset, sizes,
+    strides. `address` and `number` convert arrays and numbers for the GPU or the emulator.
+    """
     flat: list[Any] = []
     for want, view in zip(launch.arguments, views, strict=True):
         if isinstance(want, ScalarArgument):
@@ -147,25 +152,28 @@ def parameters_of(
 
 @dataclass(frozen=True)
 class Space:
-    """Memory that a launch gives: a contiguous memref."""
+    """A workspace that a launch provides: a contiguous memref."""
 
     shape: tuple[int, ...]
     element_bytes: int
 
     @property
     def nbytes(self) -> int:
+        """Its size in bytes."""
         return math.prod(self.shape) * self.element_bytes
 
     @property
     def layout(self) -> tuple[int, ...]:
-        """What follows the pointers in the memref's descriptor: offset, sizes and strides."""
+        """The memref descriptor after its pointers: offset, sizes and strides."""
         return (0, *self.shape, *arrays.contiguous_strides(self.shape))
 
 
 def gpu_number(dtype: str, value: Any) -> runtime.Argument:
+    """A number as a parameter for `runtime.pack`."""
     return _SCALARS[dtype][0], value
 
 
 def emulator_number(dtype: str, value: Any) -> Any:
+    """A number as a parameter for the emulator: a NumPy scalar."""
     with np.errstate(over="ignore"):
         return _SCALARS[dtype][1](value)

@@ -1,8 +1,8 @@
-"""Launches that are prepared once and queued with new addresses: `launcher.ll`, compiled for this host.
+"""Prepared launches that are queued with new addresses, by `launcher.ll` compiled for this host.
 
-Python lays out a plan: the parameters of a launch as one block, and where the addresses of arrays and
-workspaces go in it. The compiled function copies the block, writes the addresses and calls the driver. Plans
-are not changed by a launch, so any number of threads may queue one at the same time.
+Python prepares a plan: one block with all parameters, and the offsets of the addresses of arrays and
+workspaces in it. The compiled function copies the block, writes the addresses and calls the driver. A launch
+doesn't change its plan, so any number of threads may queue one plan at the same time.
 """
 
 import ctypes
@@ -15,11 +15,11 @@ from weft import locks
 from weft.launch import host_code
 from weft.launch.cuda_driver import entry
 
-# Statuses of a launch; above 0 are the driver's.
-NO_WORKSPACE = -1  # for its stream yet
-MISCOUNTED = -2  # the addresses
-OVERLAP = -3  # of the written array and one that is read, by their first and last bytes
-_ALIGNMENT = 64  # of each parameter: a tensor map needs it
+# Statuses of a launch. Positive ones are errors of the driver.
+NO_WORKSPACE = -1  # the stream has no workspaces yet
+MISCOUNTED = -2  # wrong number of addresses
+OVERLAP = -3  # the written array overlaps one that is read
+_ALIGNMENT = 64  # of each parameter, as tensor maps require
 _DRIVER = (
     "cuCtxGetCurrent",
     "cuCtxPushCurrent",
@@ -32,10 +32,10 @@ _DRIVER = (
 
 @dataclass(frozen=True)
 class Extents:
-    """What a launch checks of the arrays that it is given: the one `written` shares no memory with others.
+    """The arrays of a launch that must not overlap array number `written`.
 
-    `spans` has the bytes from each address to the end of its array; `in_place` has for each array whether it
-    may be the written one, at the same address.
+    `spans` contains, for each array, the number of bytes from its address to its end; `in_place`, whether it
+    may be the written array itself, at the same address.
     """
 
     spans: tuple[int, ...]
@@ -43,7 +43,7 @@ class Extents:
     written: int
 
     def overlap(self, addresses: Sequence[int]) -> bool:
-        """The check, for a launch that isn't compiled."""
+        """Whether the written array overlaps another. `launcher.ll` has the same check."""
         start = addresses[self.written]
         end = start + self.spans[self.written]
         each = zip(addresses, self.spans, self.in_place, strict=True)
@@ -52,8 +52,8 @@ class Extents:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A kernel parameter. With `address`, each launch replaces its first eight bytes by the address of that
-    number: those that the caller gives come first, then the workspaces.
+    """A kernel parameter. Unless `address` is None, each launch replaces its first eight bytes by the address
+    with that number. The caller's addresses are numbered first, then those of the workspaces.
     """
 
     data: bytes
@@ -83,29 +83,32 @@ class _Plan(ctypes.Structure):
 
 
 class _Spaces(ctypes.Structure):
-    """`%Spaces` of launcher.ll: its first `count` entries don't change any more."""
+    """`%Spaces` of launcher.ll. The first `count` entries never change."""
 
     _fields_ = (("count", ctypes.c_uint64), ("entries", ctypes.c_void_p))
 
 
 class _Workspaces:
-    """The workspaces of a plan, by stream or graph. Compiled code on other threads reads them meanwhile."""
+    """The workspaces of a plan, by stream or graph. Compiled code on other threads may read them at any
+    time.
+    """
 
-    def __init__(self, each: int) -> None:
-        self._width = 2 + each
+    def __init__(self, count: int) -> None:
+        self._width = 2 + count
         self._lock = locks.lock()
-        self._room = 0
-        self._kept: list[Any] = []  # a launch under way may still read an old table
+        self._capacity = 0
+        self._kept: list[Any] = []  # old tables, which running launches may still read
         self._current = ctypes.c_void_p()
         self._known: dict[tuple[int, int], Sequence[int]] = {}
         self.address = ctypes.addressof(self._current)
         self._grow()
 
     def add(self, key: tuple[int, int], addresses: Sequence[int]) -> None:
+        """Adds the workspaces of a stream or graph, unless another thread has added them."""
         with self._lock:
-            if key in self._known:  # another thread has added it
+            if key in self._known:
                 return
-            if len(self._known) == self._room:
+            if len(self._known) == self._capacity:
                 self._grow()
             self._put(len(self._known), key, addresses)
             self._known[key] = addresses
@@ -115,9 +118,9 @@ class _Workspaces:
         self._entries[number * self._width : (number + 1) * self._width] = [*key, *addresses]
 
     def _grow(self) -> None:
-        """Moves all to a table of twice the room."""
-        self._room = 2 * self._room or 4
-        self._entries = (ctypes.c_uint64 * (self._room * self._width))()
+        """Copies all entries to a table of twice the capacity."""
+        self._capacity = 2 * self._capacity or 4
+        self._entries = (ctypes.c_uint64 * (self._capacity * self._width))()
         for number, (key, addresses) in enumerate(self._known.items()):
             self._put(number, key, addresses)
         self._table = _Spaces(len(self._known), ctypes.addressof(self._entries))
@@ -126,7 +129,7 @@ class _Workspaces:
 
 
 class Plan:
-    """A launch as compiled code reads it."""
+    """A launch in the form that compiled code reads."""
 
     def __init__(
         self,
@@ -134,12 +137,12 @@ class Plan:
         function: int,
         config: Any,
         parameters: Sequence[Parameter],
-        given: int,
+        addresses: int,
         workspaces: int = 0,
         extents: Extents | None = None,
     ) -> None:
-        """`config` is a CUlaunchConfig of cuda-bindings. A caller gives `given` addresses; each stream has
-        `workspaces` more, from `add_workspaces`.
+        """`config` is a CUlaunchConfig of cuda-bindings. Each launch takes `addresses` addresses; each stream
+        has `workspaces` more, set by `add_workspaces`.
         """
         block, offsets = _block(parameters)
         patches = [
@@ -148,12 +151,12 @@ class Plan:
             if parameter.address is not None
             for number in (offset, parameter.address)
         ]
-        checked = extents or Extents((0,) * given, (True,) * given, 0)
+        checked = extents or Extents((0,) * addresses, (True,) * addresses, 0)
         pairs = zip(checked.spans, checked.in_place, strict=True)
         words = _words(offsets), _words(patches), _words([int(n) for pair in pairs for n in pair])
         self._workspaces = _Workspaces(workspaces)
         driver = _driver()
-        self._kept = (driver, config, block, *words)  # the plan points to all of it
+        self._kept = (driver, config, block, *words)  # the plan has pointers to them
         self._plan = _Plan(
             driver=ctypes.addressof(driver),
             context=context,
@@ -165,7 +168,7 @@ class Plan:
             parameters=len(offsets),
             patches=ctypes.addressof(words[1]),
             patched=len(patches) // 2,
-            given=given,
+            given=addresses,
             spaced=workspaces,
             spaces=self._workspaces.address,
             extents=ctypes.addressof(words[2]),
@@ -175,12 +178,12 @@ class Plan:
 
     @property
     def queue(self) -> Callable[..., int]:
-        """Queues the launch: `queue(stream, *addresses)`. It keeps the plan."""
+        """`queue(stream, *addresses)` queues the launch and returns its status. It keeps the plan alive."""
         return self._bound(_compiled()[0])
 
     @property
     def queue_apart(self) -> Callable[..., int]:
-        """The same, but returns OVERLAP where the extents overlap."""
+        """As `queue`, but returns OVERLAP without a launch if arrays of the extents overlap."""
         return self._bound(_compiled()[1])
 
     def _bound(self, function: Callable[..., int]) -> Callable[..., int]:
@@ -189,12 +192,12 @@ class Plan:
         return bound
 
     def add_workspaces(self, key: tuple[int, int], addresses: Sequence[int]) -> None:
-        """From now on launches on the stream, or in the graph, of this key get these addresses."""
+        """Sets the workspaces of later launches on the stream, or in the graph, with this key."""
         self._workspaces.add(key, addresses)
 
 
 def _block(parameters: Sequence[Parameter]) -> tuple[Any, list[int]]:
-    """The parameters one after another, and where each begins."""
+    """The parameters as one block, and the offset of each."""
     offsets, data = [], b""
     for parameter in parameters:
         offsets.append(len(data))
@@ -214,5 +217,5 @@ def _driver() -> Any:
 
 @functools.cache
 def _compiled() -> list[Callable[..., int]]:
-    """`queue` and `queue_apart` of all plans."""
+    """The compiled functions for `queue` and `queue_apart`, which take a plan's address first."""
     return host_code.functions("launch/launcher.ll", ["weft_queue", "weft_queue_apart"])

@@ -1,4 +1,4 @@
-"""Asks array libraries for new arrays, for addresses and for current streams."""
+"""New arrays, their addresses and the current stream of each array library."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ from weft.launch.arrays import ArrayView, Planned
 
 
 def empty(like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str) -> Any:
-    """A new array where another one is, of its library or for `handed_over`; of no memory where the
-    other has none yet. Raises WeftError for elements that the library doesn't have.
+    """A new array on the device of `like`: an array of the same library, or one that `handed_over` converts.
+    It has no memory if `like` has none. Raises WeftError if the library doesn't support the element type.
     """
     name = arrays.numpy_dtype(dtype).name
     if isinstance(like, Planned):
@@ -33,24 +33,24 @@ def empty(like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str) -> Any
             with like.device:
                 return cupy.empty(shape, arrays.numpy_dtype(dtype))
         except ValueError as error:
-            raise WeftError(f"weft.matmul: CuPy makes no array of {dtype}: {error}") from None
+            raise WeftError(f"weft.matmul: CuPy can't create an array of {dtype}: {error}") from None
     return runtime.DeviceArray(shape, dtype, runtime.holder([view]))
 
 
 def maker(
     like: Any, view: ArrayView, shape: tuple[int, ...], dtype: str
 ) -> tuple[Callable[[], Any], Callable[[Any], int]]:
-    """A function that makes arrays like those of `empty`, and one that returns such an array's address."""
+    """A function that creates arrays as `empty` does, and one that returns such an array's address."""
     name = arrays.numpy_dtype(dtype).name
     if arrays.library(like) == "torch":
         import torch
 
-        # Half the time of torch.empty.
+        # Twice as fast as torch.empty.
         strides = arrays.contiguous_strides(shape)
-        made = functools.partial(
+        create = functools.partial(
             torch.empty_strided, shape, strides, dtype=getattr(torch, name), device=like.device
         )
-        return made, torch.Tensor.data_ptr
+        return create, torch.Tensor.data_ptr
     if arrays.library(like) == "cupy":
         device = like.device
 
@@ -65,23 +65,25 @@ def maker(
     return functools.partial(runtime.DeviceArray, shape, dtype, ordinal), lambda array: int(array.address)
 
 
-def handed_over(made: Any, like: Any) -> Any:
-    """A finished result as an array of the library of another one, where `empty` couldn't make such."""
+def handed_over(result: Any, like: Any) -> Any:
+    """A finished result of `empty` as an array of the library of `like`. It is copied only on the CPU."""
     if arrays.library(like) != "jax":
-        return made
+        return result
     import jax.dlpack
 
-    if isinstance(made, np.ndarray):
+    if isinstance(result, np.ndarray):
         (device,) = like.devices()
-        return jax.device_put(made, device)
+        return jax.device_put(result, device)
     try:
-        return jax.dlpack.from_dlpack(made)
+        return jax.dlpack.from_dlpack(result)
     except jax.errors.JaxRuntimeError as error:
-        raise WeftError(f"weft.matmul: JAX takes no array of {made.dtype} by DLPack: {error}") from None
+        raise WeftError(
+            f"weft.matmul: JAX can't import an array of {result.dtype} through DLPack: {error}"
+        ) from None
 
 
 def wants_gradients(array: Any) -> bool:
-    """Whether PyTorch would now track what is done with an array."""
+    """Whether PyTorch would record an operation on an array for differentiation."""
     if arrays.library(array) != "torch" or not hasattr(array, "requires_grad"):
         return False
     import torch
@@ -92,7 +94,7 @@ def wants_gradients(array: Any) -> bool:
 
 
 def current_stream(array: Any, device: int) -> Callable[[], int]:
-    """A function that returns the current stream of an array's library."""
+    """A function that returns the handle of the current stream of an array's library."""
     if arrays.library(array) == "torch":
         import torch
 
@@ -104,21 +106,21 @@ def current_stream(array: Any, device: int) -> Callable[[], int]:
     return lambda: 0
 
 
-def stream_finder(given: Sequence[Any], device: int) -> Callable[[Any], int | None]:
-    """For arrays like those given, a function that returns the handle of the stream that a call names, or of
-    the library's current stream where it names None.
+def stream_finder(operands: Sequence[Any], device: int) -> Callable[[Any], int | None]:
+    """A function from a call's `stream` to its handle, for arrays like these. For a `stream` of None it
+    returns the handle of the library's current stream.
 
     It returns None while PyTorch records or differentiates calls, since such a call may have to be refused.
     """
-    current = current_stream(given[0], device)
-    if all(arrays.library(array) != "torch" for array in given):
+    current = current_stream(operands[0], device)
+    if all(arrays.library(array) != "torch" for array in operands):
         return lambda stream: current() if stream is None else runtime.stream_handle(stream)
     import torch
     import torch.autograd.forward_ad as forward
 
     tracing, modes = torch._C._get_tracing_state, torch._C._len_torch_dispatch_stack
     gradients = torch.is_grad_enabled
-    may_want = any(getattr(array, "requires_grad", False) for array in given)
+    may_want = any(getattr(array, "requires_grad", False) for array in operands)
 
     def find(stream: Any) -> int | None:
         if tracing() is not None or modes() or forward._current_level >= 0 or (may_want and gradients()):

@@ -1,4 +1,4 @@
-"""Cubins on the GPU: loading, launching, memory and timing, through a driver that need not be there."""
+"""Loading and launching cubins, GPU memory and timing. Importing this needs no driver."""
 
 import contextlib
 import functools
@@ -15,20 +15,21 @@ import numpy.typing as npt
 
 from weft.errors import WeftError, shown
 from weft.launch import arrays, cuda_driver, launcher
+from weft.launch.config import Dim as Dim
+from weft.launch.config import launch_config
 from weft.launch.cuda_driver import api, call, check, context, entered, primary, release
 from weft.launch.launcher import Parameter
 
-# A `struct` format character and its number ("P" for an address), a struct's bytes, say a tensor map's, or a
-# parameter that gets an address at each launch.
+# A `struct` format character ("P" for an address) and a number; the bytes of a struct, such as a tensor map;
+# or a parameter whose address each launch sets.
 Argument = tuple[str, float] | bytes | Parameter
-Dim = tuple[int, int, int]
 
 _PORTABLE_CLUSTER = 8
 
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU: `chip` is what to compile for ("sm_90a"), `shared_bytes` the most that a block can have."""
+    """A GPU. `chip` is the target to compile for ("sm_90a"), `shared_bytes` the limit for a block."""
 
     ordinal: int
     name: str
@@ -40,7 +41,7 @@ class Device:
 
 
 def available() -> str | None:
-    """None when kernels can run here, else the reason in words."""
+    """None if kernels can run here, otherwise the reason in words."""
     try:
         device()
     except WeftError as error:
@@ -49,20 +50,20 @@ def available() -> str | None:
 
 
 def default_chip() -> str:
-    """What to compile for where nothing says: the GPU's chip, else sm_80."""
+    """The target if none is named: the GPU's chip, or sm_80 without a GPU."""
     return device().chip if available() is None else "sm_80"
 
 
 @functools.cache
 def device(ordinal: int = 0) -> Device:
-    """What the driver says of GPU number `ordinal`."""
+    """The properties of GPU `ordinal`. Raises WeftError without that GPU."""
     driver = api()
     handle = call(f"looking for GPU {ordinal}", driver.cuDeviceGet, ordinal)
     ask = functools.partial(_attribute, driver, handle)
     major, minor = ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")
-    # Every chip since 9.0 has instructions that only its own "a" target gives.
+    # From 9.0 on, some of a chip's instructions are only in its "a" target.
     chip = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
-    name = call("asking the GPU's name", driver.cuDeviceGetName, 128, handle)
+    name = call("reading the GPU's name", driver.cuDeviceGetName, 128, handle)
     return Device(
         ordinal,
         name.split(b"\0")[0].decode(),
@@ -70,28 +71,28 @@ def device(ordinal: int = 0) -> Device:
         ask("MULTIPROCESSOR_COUNT"),
         ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         ask("MAX_THREADS_PER_BLOCK"),
-        call("asking the GPU's memory", driver.cuDeviceTotalMem, handle),
+        call("reading the GPU's memory size", driver.cuDeviceTotalMem, handle),
     )
 
 
 def current() -> Device:
-    """The GPU of the current context (PyTorch's, say), else GPU 0."""
+    """The GPU of the current context, such as PyTorch's, or GPU 0 without one."""
     with entered(context(None)):
         return _current_device()
 
 
 def _current_device() -> Device:
-    return device(int(call("asking the current GPU", api().cuCtxGetDevice)))
+    return device(int(call("reading the current GPU", api().cuCtxGetDevice)))
 
 
 def _attribute(driver: Any, handle: Any, name: str) -> int:
-    asked = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-    return int(call("asking the GPU's properties", driver.cuDeviceGetAttribute, asked, handle))
+    attribute = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+    return int(call("reading the GPU's properties", driver.cuDeviceGetAttribute, attribute, handle))
 
 
 @contextlib.contextmanager
 def on(ordinal: int | None) -> Iterator[None]:
-    """In the block GPU `ordinal` is the current one; None leaves the one that is."""
+    """Makes GPU `ordinal` the current one in the block; None changes nothing."""
     if ordinal is None or ordinal == current().ordinal:
         yield
         return
@@ -100,40 +101,40 @@ def on(ordinal: int | None) -> Iterator[None]:
 
 
 def holder(views: Iterable[object]) -> int | None:
-    """The number of the GPU that holds the arrays among `views`; None if the CPU holds all. Raises WeftError
-    for arrays of several GPUs.
+    """The number of the GPU with the arrays among `views`; None if all are on the CPU. Raises WeftError for
+    arrays on several GPUs.
     """
-    found = {_ordinal(v) for v in views if isinstance(v, arrays.ArrayView) and v.device == "cuda"}
-    if len(found) > 1:
-        raise WeftError(f"expected arrays on one GPU, got them on GPUs {', '.join(map(str, sorted(found)))}")
-    return found.pop() if found else None
+    ordinals = {_ordinal(v) for v in views if isinstance(v, arrays.ArrayView) and v.device == "cuda"}
+    if len(ordinals) > 1:
+        raise WeftError(f"arrays must be on one GPU, got GPUs {', '.join(map(str, sorted(ordinals)))}")
+    return ordinals.pop() if ordinals else None
 
 
 def _ordinal(view: arrays.ArrayView) -> int:
     if view.device_id >= 0:
         return view.device_id
-    what = f"asking which GPU holds an array at {view.address:#x}"
+    action = f"finding the GPU of address {view.address:#x}"
     driver = api()
-    asked = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     with entered(context(None)):
-        return int(call(what, driver.cuPointerGetAttribute, asked, view.address))
+        return int(call(action, driver.cuPointerGetAttribute, attribute, view.address))
 
 
 def load(cubin: bytes, ordinal: int | None = None) -> "Loaded":
-    """Load `cubin` on GPU `ordinal`, or else on the current one (PyTorch's, say), or else on GPU 0."""
+    """Loads a cubin on GPU `ordinal`. For None, on the current GPU, such as PyTorch's, or GPU 0."""
     return Loaded(cubin, ordinal)
 
 
 class Loaded:
-    """A cubin on a GPU; unloaded with the object or by `close`."""
+    """A cubin on a GPU. It is unloaded with the object, or by `close`."""
 
     def __init__(self, cubin: bytes, ordinal: int | None = None) -> None:
         driver = api()
         self.context = context(ordinal)
         with entered(self.context):
             self.device = _current_device()
-            what = f"loading a cubin of {len(cubin)} bytes on {self.device.name} ({self.device.chip})"
-            self._module = call(what, driver.cuModuleLoadData, cubin)
+            action = f"loading a cubin of {len(cubin)} bytes on {self.device.name} ({self.device.chip})"
+            self._module = call(action, driver.cuModuleLoadData, cubin)
         self._kernels: dict[str, _Kernel] = {}
         self.close = weakref.finalize(self, release, self.context, driver.cuModuleUnload, self._module)
         self.close.atexit = False
@@ -148,8 +149,8 @@ class Loaded:
         stream: object = None,
         **options: Any,
     ) -> None:
-        """Queue one kernel on `stream` (a handle, or an object of PyTorch or CuPy; None: the default stream),
-        with what `prepare` takes. Nothing is waited for.
+        """Queues a kernel on `stream` (a handle, or an object of PyTorch or CuPy; None is the default stream)
+        without waiting for it. `options` are those of `prepare`.
         """
         launch(self.prepare(kernel_name, grid, block, args, **options), stream)
 
@@ -166,38 +167,40 @@ class Loaded:
         workspaces: "Workspaces | None" = None,
         extents: launcher.Extents | None = None,
     ) -> "Prepared":
-        """A launch to be queued any number of times; memory in `args` must live until the last one ends.
+        """A launch that can be queued any number of times. Memory in `args` must live until the last one
+        ends.
 
-        `shared_bytes` is dynamic. A `dependent` kernel may begin before what was queued before it is done,
-        and waits for that itself (`griddepcontrol.wait`). Addresses in `args` that each launch gives are
-        numbered from 0; those of `workspaces` follow. `queue_apart` checks `extents`.
+        `shared_bytes` is dynamic shared memory. A `dependent` kernel may start before earlier work of the
+        stream ends, and waits for it by `griddepcontrol.wait`. The addresses in `args` that each launch sets
+        are numbered from 0, followed by those of `workspaces`. `queue_apart` checks `extents`. Raises
+        WeftError for a grid, block or arguments that the kernel or the GPU can't take.
         """
         packed = pack(args)
-        what = (
+        action = (
             f"launching {kernel_name} with grid {grid}, block {block}, {shared_bytes} bytes of shared memory"
         )
         if cluster != (1, 1, 1):
-            what += f", cluster {cluster}"
+            action += f", cluster {cluster}"
         if complaint := _complaint(self.device, grid, block, shared_bytes, cluster):
-            raise WeftError(f"{what}: {complaint}")
+            raise WeftError(f"{action}: {complaint}")
         if not self.close.alive:
-            raise WeftError(f"{what}: its module is closed")
+            raise WeftError(f"{action}: its module is closed")
         with entered(self.context):
             kernel = self._kernel(kernel_name)
             kernel.check(packed)
-            kernel.allow(shared_bytes, math.prod(cluster), what)
-        config = _config(grid, block, shared_bytes, cluster, dependent)
-        return Prepared(self, kernel, packed, what, config, workspaces, extents)
+            kernel.allow(shared_bytes, math.prod(cluster), action)
+        config = launch_config(grid, block, shared_bytes, cluster, dependent)
+        return Prepared(self, kernel, packed, action, config, workspaces, extents)
 
     def resident_ctas(self, kernel_name: str, block: Dim, shared_bytes: int, cluster: Dim) -> int:
-        """How many CTAs the GPU holds at once where they come in clusters: all of one on neighbours."""
+        """How many CTAs of clusters of this size the GPU can run at the same time."""
         ctas = math.prod(cluster)
-        what = f"asking for the clusters of {kernel_name}"
+        action = f"counting the clusters of {kernel_name} that fit the GPU"
         with entered(self.context):
             kernel = self._kernel(kernel_name)
-            kernel.allow(shared_bytes, ctas, what)
-            config = _config((ctas, 1, 1), block, shared_bytes, cluster, False)
-            clusters = call(what, api().cuOccupancyMaxActiveClusters, kernel.handle, config)
+            kernel.allow(shared_bytes, ctas, action)
+            config = launch_config((ctas, 1, 1), block, shared_bytes, cluster, False)
+            clusters = call(action, api().cuOccupancyMaxActiveClusters, kernel.handle, config)
         return int(clusters) * ctas
 
     def _kernel(self, name: str) -> "_Kernel":
@@ -210,76 +213,78 @@ class Loaded:
 
 
 def launch(prepared: Any, stream: object = None) -> None:
-    """Queue a launch that `prepare` made on `stream`."""
+    """Queues a prepared launch on `stream`."""
     prepared.launch(stream_handle(stream))
 
 
 class Workspaces(Protocol):
-    """Memory that a kernel has on each stream, or in each graph, beside its arguments."""
+    """Memory that a kernel has on each stream, or in each graph, in addition to its arguments."""
 
     count: int
 
     def of(self, stream: int) -> tuple[tuple[int, int], Sequence[int]]:
-        """What tells the stream, or the graph that it is captured for, from others, and its addresses."""
+        """The key of a stream, or of the graph that it is captured for, and the addresses of its
+        workspaces.
+        """
 
 
 class Prepared:
-    """A launch of a kernel, which keeps its module loaded. Any number of threads may queue it."""
+    """A prepared launch of a kernel. It keeps the module loaded. Any number of threads may queue it."""
 
     def __init__(
         self,
         module: Loaded,
         kernel: "_Kernel",
         parameters: Sequence[Parameter],
-        what: str,
+        action: str,
         config: Any,
         workspaces: Workspaces | None,
         extents: launcher.Extents | None,
     ) -> None:
         self.device = module.device
-        self.what = what
+        self.action = action
         self._module, self._workspaces = module, workspaces
         count = 0 if workspaces is None else workspaces.count
-        given = len({p.address for p in parameters if p.address is not None}) - count
+        addresses = len({p.address for p in parameters if p.address is not None}) - count
         handles = int(module.context), int(kernel.handle)
-        self._plan = launcher.Plan(*handles, config, parameters, given, count, extents)
+        self._plan = launcher.Plan(*handles, config, parameters, addresses, count, extents)
         self.plan_address = self._plan.address
         self._queue = self._plan.queue
         self.queue_apart = self._plan.queue_apart
-        """`queue_apart(stream, *addresses)` is `launch`, but returns a status: `launcher.OVERLAP`, or one for
-        `settle` where it isn't 0.
+        """`queue_apart(stream, *addresses)` queues the launch and returns its status: 0, `launcher.OVERLAP`,
+        or a status for `settle`.
         """
 
     def launch(self, stream: int, *addresses: int) -> None:
-        """Queue it on a stream of its GPU, by its handle, whatever GPU is the current one, with the addresses
-        that it was prepared to be given.
+        """Queues the launch with these addresses on a stream of its GPU, by handle. That GPU needn't be the
+        current one.
         """
         if status := self._queue(stream, *addresses):
             self.settle(status, stream, *addresses)
-        cuda_driver.launched = self.what
+        cuda_driver.launched = self.action
 
     def settle(self, status: int, stream: int, *addresses: int) -> None:
-        """Queue it after all where only a workspace was missing. Raises WeftError for the driver's errors."""
+        """Queues the launch again if it only lacked workspaces. Raises WeftError for the driver's errors."""
         while status:
             self.provide(status, stream)
             status = self._queue(stream, *addresses)
 
     def provide(self, status: int, stream: int) -> None:
-        """Give a stream the workspaces that a launch with this status lacked. Raises WeftError for the
+        """Allocates a stream's workspaces if a launch with this status lacked them. Raises WeftError for the
         driver's errors.
         """
-        assert status != launcher.MISCOUNTED, self.what
+        assert status != launcher.MISCOUNTED, self.action
         if status == launcher.NO_WORKSPACE and self._workspaces is not None:
             with entered(self._module.context):
                 self._plan.add_workspaces(*self._workspaces.of(stream))
         else:
-            check(self.what, api().CUresult(status))
+            check(self.action, api().CUresult(status))
 
 
 class DeviceArray:
-    """GPU memory of `shape` elements of an MLIR type, in C order and not cleared; freed with the object.
+    """An array in GPU memory: `shape` elements of an MLIR type, in C order, not initialised.
 
-    Freeing waits for the GPU, so that no queued kernel is left with it.
+    It is freed with the object. Freeing waits for queued kernels, which may use it.
     """
 
     def __init__(self, shape: Sequence[int], dtype: str, ordinal: int | None = None) -> None:
@@ -290,18 +295,19 @@ class DeviceArray:
         self._context = context(ordinal)
         with entered(self._context):
             self.device = _current_device()
-            what = f"allocating {self.nbytes} bytes on {self.device.name}"
-            self.address = int(call(what, driver.cuMemAlloc, max(1, self.nbytes)))
+            action = f"allocating {self.nbytes} bytes on {self.device.name}"
+            self.address = int(call(action, driver.cuMemAlloc, max(1, self.nbytes)))
         weakref.finalize(self, release, self._context, driver.cuMemFree, self.address).atexit = False
 
     @classmethod
     def from_numpy(cls, array: npt.NDArray[Any], ordinal: int | None = None) -> "DeviceArray":
-        made = cls(array.shape, arrays.mlir_type(array.dtype), ordinal)
-        made.copy_from(array)
-        return made
+        """A copy of a NumPy array on GPU `ordinal`, or on the current GPU."""
+        copy = cls(array.shape, arrays.mlir_type(array.dtype), ordinal)
+        copy.copy_from(array)
+        return copy
 
     def copy_from(self, array: npt.NDArray[Any]) -> None:
-        """Overwrite with an array of the same shape and type, after all that is queued."""
+        """Copies from an array, after all queued work. Raises WeftError for another shape or type."""
         if array.shape != self.shape or arrays.mlir_type(array.dtype) != self.dtype:
             raise WeftError(
                 f"expected an array of {self.dtype} with shape {self.shape}, "
@@ -311,14 +317,14 @@ class DeviceArray:
         self._copy("to", lambda driver: driver.cuMemcpyHtoD(self.address, source.ctypes.data, self.nbytes))
 
     def to_numpy(self) -> npt.NDArray[Any]:
-        """A copy, after all that is queued."""
+        """A copy as a NumPy array, after all queued work."""
         target = np.empty(self.shape, arrays.numpy_dtype(self.dtype))
         self._copy("from", lambda driver: driver.cuMemcpyDtoH(target.ctypes.data, self.address, self.nbytes))
         return target
 
     def _copy(self, direction: str, copy: Callable[[Any], tuple[Any, ...]]) -> None:
         with entered(self._context):
-            # Copies wait for the default stream alone.
+            # A copy alone would wait only for the default stream.
             synchronize()
             if self.nbytes:
                 call(f"copying {self.nbytes} bytes {direction} the GPU", copy, api())
@@ -339,11 +345,11 @@ class DeviceArray:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> object:
-        """For DLPack's `from_dlpack` of other libraries, whose arrays keep the memory. Unless `stream` is -1,
-        waits for all that is queued on the GPU: no stream then is too early.
+        """A DLPack capsule, for other libraries' `from_dlpack`. It keeps the memory alive. Unless `stream` is
+        -1, waits for all queued work, so that any stream may use the array.
         """
         if copy or dl_device not in (None, self.__dlpack_device__()):
-            raise BufferError("a DeviceArray exports its own memory alone, and copies nothing")
+            raise BufferError("a DeviceArray can export only its own memory, without a copy")
         if stream != -1:
             with entered(self._context):
                 synchronize()
@@ -351,35 +357,35 @@ class DeviceArray:
 
 
 def synchronize() -> None:
-    """Wait for all that is queued on the current GPU; a fault in a kernel shows here at the latest."""
+    """Waits for all queued work of the current GPU. Raises WeftError after a kernel's fault."""
     with entered(context(None)):
         call("waiting for the GPU", api().cuCtxSynchronize)
 
 
 def time(fn: Callable[[], object], repeats: int = 10, *, stream: object = None) -> float:
-    """Median milliseconds that the GPU spends on what `fn` queues on `stream`, after one call to warm up."""
+    """The median GPU time, in milliseconds, of the work that `fn` queues on `stream`, after one more call."""
     driver = api()
     fn()
     with entered(context(None)), contextlib.ExitStack() as events:
 
         def event() -> Any:
-            made = call("creating an event", driver.cuEventCreate, 0)
-            events.callback(driver.cuEventDestroy, made)
-            return made
+            handle = call("creating an event", driver.cuEventCreate, 0)
+            events.callback(driver.cuEventDestroy, handle)
+            return handle
 
         pairs = [(event(), event()) for _ in range(repeats)]
-        handle = stream_handle(stream)
+        queue = stream_handle(stream)
         for start, end in pairs:
-            call("recording an event", driver.cuEventRecord, start, handle)
+            call("recording an event", driver.cuEventRecord, start, queue)
             fn()
-            call("recording an event", driver.cuEventRecord, end, handle)
+            call("recording an event", driver.cuEventRecord, end, queue)
         synchronize()
         times = [float(call("reading a time", driver.cuEventElapsedTime, *pair)) for pair in pairs]
         return statistics.median(times)
 
 
 def pack(args: Sequence[Argument]) -> list[Parameter]:
-    """Each argument as the bytes of its kernel parameter."""
+    """Each argument as a kernel parameter. Raises WeftError for a number that doesn't fit its format."""
     packed = []
     for number, argument in enumerate(args):
         if isinstance(argument, Parameter):
@@ -392,7 +398,7 @@ def pack(args: Sequence[Argument]) -> list[Parameter]:
         if len(form) != 1 or form not in "?bBhHiIqQefdP":
             raise WeftError(f"kernel argument {number}: unknown format {form!r}")
         try:
-            # Little-endian is what the GPU is, and native order lets a float overflow unseen.
+            # GPUs are little-endian, and with native order a float overflows without an error.
             packed.append(Parameter(struct.pack("<" + form.replace("P", "Q"), value)))
         except (struct.error, OverflowError) as error:
             raise WeftError(
@@ -402,7 +408,7 @@ def pack(args: Sequence[Argument]) -> list[Parameter]:
 
 
 class _Kernel:
-    """A kernel's handle, the sizes of its parameters and what was allowed to it so far."""
+    """A kernel's handle, the sizes of its parameters, and its limit of shared memory."""
 
     def __init__(self, name: str, handle: Any) -> None:
         self.name = name
@@ -411,22 +417,24 @@ class _Kernel:
         self._allowed = 0
 
     def check(self, packed: Sequence[Parameter]) -> None:
-        """Arguments of other sizes would have the driver read beyond them."""
+        """Raises WeftError for arguments of other sizes: the driver would read past their ends."""
         sizes = [len(parameter.data) for parameter in packed]
         if sizes != self._sizes:
             raise WeftError(f"kernel {self.name} takes arguments of {self._sizes} bytes, got {sizes}")
 
-    def allow(self, shared_bytes: int, cluster_blocks: int, what: str) -> None:
-        """Opt in to what the driver refuses unasked: over 48 KB of shared memory, clusters over 8 blocks."""
+    def allow(self, shared_bytes: int, cluster_blocks: int, action: str) -> None:
+        """Allows over 48 KB of shared memory and clusters of over 8 blocks, which the driver refuses by
+        default.
+        """
         driver = api()
         attributes = driver.CUfunction_attribute
         if shared_bytes > self._allowed:
             dynamic = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            call(what, driver.cuFuncSetAttribute, self.handle, dynamic, shared_bytes)
+            call(action, driver.cuFuncSetAttribute, self.handle, dynamic, shared_bytes)
             self._allowed = shared_bytes
         if cluster_blocks > _PORTABLE_CLUSTER:
             larger = attributes.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-            call(what, driver.cuFuncSetAttribute, self.handle, larger, 1)
+            call(action, driver.cuFuncSetAttribute, self.handle, larger, 1)
 
 
 def _parameter_sizes(handle: Any) -> list[int]:
@@ -434,53 +442,28 @@ def _parameter_sizes(handle: Any) -> list[int]:
     sizes: list[int] = []
     while True:
         error, _, size = driver.cuFuncGetParamInfo(handle, len(sizes))
-        if error == driver.CUresult.CUDA_ERROR_INVALID_VALUE:  # past the last
+        if error == driver.CUresult.CUDA_ERROR_INVALID_VALUE:  # past the last parameter
             return sizes
-        check("asking a kernel's parameters", error)
+        check("reading a kernel's parameters", error)
         sizes.append(size)
 
 
 def _complaint(on: Device, grid: Dim, block: Dim, shared_bytes: int, cluster: Dim) -> str | None:
-    """What the driver would only call an invalid argument."""
+    """What is wrong with a launch. The driver would only report an invalid argument."""
     if min(*grid, *block, *cluster) < 1:
-        return "every extent must be at least 1"
+        return "grid, block and cluster must be at least 1 in each dimension"
     if math.prod(block) > on.threads_per_block:
-        return f"a block has at most {on.threads_per_block} threads"
+        return f"block must have at most {on.threads_per_block} threads, got {math.prod(block)}"
     if any(blocks % clustered for blocks, clustered in zip(grid, cluster, strict=True)):
-        return "the grid must be a multiple of the cluster"
+        return "grid must be a multiple of cluster in each dimension"
     if not 0 <= shared_bytes <= on.shared_bytes:
-        return f"a block of {on.name} has at most {on.shared_bytes} bytes of shared memory"
+        return f"shared_bytes must be in 0..{on.shared_bytes} on {on.name}, got {shared_bytes}"
     return None
 
 
-def _config(grid: Dim, block: Dim, shared_bytes: int, cluster: Dim, dependent: bool) -> Any:
-    driver = api()
-    config = driver.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = grid
-    config.blockDimX, config.blockDimY, config.blockDimZ = block
-    config.sharedMemBytes = shared_bytes
-    attributes = []
-    # None for (1, 1, 1): a kernel may have its cluster from the compiler.
-    if cluster != (1, 1, 1):
-        attribute = driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        dim = attribute.value.clusterDim
-        dim.x, dim.y, dim.z = cluster
-        attributes.append(attribute)
-    if dependent:
-        attribute = driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
-        attribute.value.programmaticStreamSerializationAllowed = 1
-        attributes.append(attribute)
-    if attributes:
-        config.attrs = attributes
-        config.numAttrs = len(attributes)
-    return config
-
-
 def stream_handle(stream: Any) -> int:
-    """A stream's handle: a number, or an object of PyTorch, CuPy or with `__cuda_stream__`; None is 0. Raises
-    WeftError for what is no stream.
+    """The handle of a stream: a number, an object of PyTorch or CuPy, or one with `__cuda_stream__`. None has
+    handle 0, the default stream. Raises WeftError for any other object.
     """
     handle = 0 if stream is None else stream
     try:
@@ -492,9 +475,13 @@ def stream_handle(stream: Any) -> int:
                     handle = int(getattr(stream, name))
     except arrays.BROKEN as error:
         why = f"{type(error).__name__}: {error}"
-        raise WeftError(f"expected a stream, got a {type(stream).__name__} that tells none: {why}") from error
+        raise WeftError(
+            f"stream must have a readable handle, got a {type(stream).__name__}: {why}"
+        ) from error
     if not isinstance(handle, int) or isinstance(handle, bool):
-        raise WeftError(f"expected a stream, got {type(stream).__name__}")
+        raise WeftError(
+            f"stream must be a stream of PyTorch or CuPy, or a handle, got {type(stream).__name__}"
+        )
     if not 0 <= handle < 2**64:
-        raise WeftError(f"expected a stream with a handle of 64 bits, from 0, got {shown(handle)}")
+        raise WeftError(f"stream must have a handle in 0..2**64 - 1, got {shown(handle)}")
     return handle

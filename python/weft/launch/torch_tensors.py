@@ -1,4 +1,4 @@
-"""Which tensors of PyTorch hold their elements in memory of their own, without importing PyTorch."""
+"""Finds PyTorch tensors without memory of their own. Doesn't import PyTorch."""
 
 import functools
 import operator
@@ -11,21 +11,21 @@ _ADVICE = "give it plain tensors, or wrap the call in torch.library.custom_op"
 
 
 def is_tensor(array: Any) -> bool:
-    """Whether an array is a tensor; anything is where PyTorch isn't imported."""
+    """Whether an array is a tensor. True for any object if PyTorch isn't imported."""
     return isinstance(array, getattr(sys.modules.get("torch"), "Tensor", object))
 
 
 def complaint(tensor: Any) -> str | None:
-    """Why no kernel can read a tensor's memory: the rest of a sentence after "expected a plain tensor, ".
+    """Why a kernel can't read a tensor's memory, to follow "expected a plain tensor, "; None if it can.
 
-    Anything is taken for a tensor where PyTorch isn't imported.
+    Any object counts as a tensor if PyTorch isn't imported.
     """
     torch = sys.modules.get("torch")
     if (kind := getattr(torch, "Tensor", None)) is not None:
         if not isinstance(tensor, kind):
             return f"got {type(tensor).__module__}.{type(tensor).__qualname__}: {_ADVICE}"
-        if found := _recorded(tensor) or _stands_for_others(kind, tensor):
-            return f"got {found}: {_ADVICE}"
+        if description := _recorded(tensor) or _without_memory(kind, tensor):
+            return f"got {description}: {_ADVICE}"
     if str(tensor.layout) != "torch.strided":
         return f"got one of layout {tensor.layout} (sparse, nested or blocked): call to_dense() on it first"
     if tensor.is_neg():
@@ -36,7 +36,7 @@ def complaint(tensor: Any) -> str | None:
 
 
 def _recorded(tensor: Any) -> str | None:
-    """What is recording, or transforming, what is done with a tensor."""
+    """A tensor whose operations PyTorch records or transforms, in words; None for another."""
     private = _private()
     if private["torch._C._dynamo.eval_frame.get_eval_frame_callback"]() is not None:
         return "one that torch.compile traces (torch.compiler.disable keeps a call out of it)"
@@ -51,11 +51,11 @@ def _recorded(tensor: Any) -> str | None:
     return None
 
 
-def _stands_for_others(kind: Any, tensor: Any) -> str | None:
-    """What a tensor is whose elements, if it has any, lie elsewhere."""
+def _without_memory(kind: Any, tensor: Any) -> str | None:
+    """A tensor without memory of its own, in words; None for another."""
     if type(tensor).__torch_dispatch__ is not kind.__torch_dispatch__:
-        hint = ", but to_local()" * (type(tensor).__name__ == "DTensor")
-        return f"a {type(tensor).__name__}, which has no memory that Weft knows{hint}"
+        hint = " (to_local() returns a plain one)" * (type(tensor).__name__ == "DTensor")
+        return f"a {type(tensor).__name__}, which has no memory of its own{hint}"
     private = _private()
     if private["torch.nn.parameter.is_lazy"](tensor):
         return "a parameter of a lazy module, without a shape yet"
@@ -68,7 +68,7 @@ def _stands_for_others(kind: Any, tensor: Any) -> str | None:
 
 @functools.cache
 def _private() -> dict[str, Callable[..., Any]]:
-    """PyTorch's functions by their names there; one that this version lacks is replaced by `_unknown`."""
+    """PyTorch's private functions by name. `_unknown` replaces those that this version lacks."""
     torch = sys.modules["torch"]
     names = (
         "torch._C._dynamo.eval_frame.get_eval_frame_callback",
@@ -80,14 +80,14 @@ def _private() -> dict[str, Callable[..., Any]]:
         "torch._C._get_dispatch_mode",
         "torch._C._TorchDispatchModeKey.PROXY",
     )
-    found: dict[str, Any] = {}
+    functions: dict[str, Any] = {}
     for name in names:
         try:
-            found[name] = operator.attrgetter(name.removeprefix("torch."))(torch)
+            functions[name] = operator.attrgetter(name.removeprefix("torch."))(torch)
         except AttributeError:
-            found[name] = _unknown
-    mode = functools.partial(found["torch._C._get_dispatch_mode"], found.pop(names[-1]))
-    return found | {"proxy mode": mode}
+            functions[name] = _unknown
+    mode = functools.partial(functions["torch._C._get_dispatch_mode"], functions.pop(names[-1]))
+    return functions | {"proxy mode": mode}
 
 
 def _unknown(*_: object) -> None:
@@ -95,25 +95,25 @@ def _unknown(*_: object) -> None:
 
 
 def has_memory(tensor: Any) -> bool:
-    """Whether the storage, which can be resized, still has all elements."""
+    """Whether a tensor's storage, which can be resized, still contains all elements."""
     if tensor.is_contiguous():
         elements = tensor.numel()
     else:
         steps = [(n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True)]
         elements = sum(steps) + 1 if tensor.numel() else 0
-    room: int = tensor.untyped_storage().nbytes()
-    return not elements or (tensor.storage_offset() + elements) * tensor.element_size() <= room
+    nbytes: int = tensor.untyped_storage().nbytes()
+    return not elements or (tensor.storage_offset() + elements) * tensor.element_size() <= nbytes
 
 
 def has_tangent(tensor: Any) -> bool:
-    """Whether PyTorch's forward mode differentiates what is done with a tensor."""
+    """Whether PyTorch's forward mode differentiates operations on a tensor."""
     forward: Any = sys.modules.get("torch.autograd.forward_ad")
     level = forward._current_level if forward is not None else -1
     return level >= 0 and forward.unpack_dual(tensor, level=level).tangent is not None
 
 
 def outside_of_graphs(function: Function) -> Function:
-    """Has torch.compile trace no call of `function`, and say why where its whole graph was asked for."""
+    """Excludes calls of `function` from torch.compile's graphs; with `fullgraph`, the reason is its error."""
     vars(function)["_torchdynamo_disable"] = True
     vars(function)["_torchdynamo_disable_msg"] = "Weft launches kernels that torch.compile can't trace"
     return function

@@ -1,7 +1,7 @@
-"""Memory that launches give a kernel beside its arguments: zero at first, then as the last launch left it.
+"""Workspaces: memory that a launch provides in addition to a kernel's arguments.
 
-Launches on one stream follow each other and share it; on two streams, or in two graphs, they may overlap, and
-each has its own.
+They are zero at first; each launch finds what the previous one wrote. Launches on one stream run one after
+another and share them. Launches on two streams, or in two graphs, may overlap, so each has its own.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ Key = tuple[int, int]
 
 
 class Pool:
-    """The memory of a kernel's launches on one GPU, kept as long as this object: queued launches and captured
-    graphs count on that.
+    """The workspaces of a kernel on one GPU. They live as long as this object, since queued launches and
+    captured graphs refer to them.
     """
 
     def __init__(self, allocate: Callable[[int], DeviceArray] | None = None) -> None:
@@ -26,7 +26,7 @@ class Pool:
         self._lock = locks.lock()
 
     def addresses(self, key: Key, sizes: Sequence[int]) -> list[int]:
-        """Where memory of at least these sizes, in bytes, is for a stream or graph."""
+        """The addresses of a stream's or graph's workspaces of at least these sizes, in bytes."""
         with self._lock:
             kept = self._kept.setdefault(key, [])
             for memory in kept:
@@ -37,49 +37,49 @@ class Pool:
 
 
 class PerStream:
-    """Memory of these sizes, in bytes, from a pool, on each stream (`runtime.Workspaces`)."""
+    """Workspaces of these sizes, in bytes, from a pool, for each stream (`runtime.Workspaces`)."""
 
     def __init__(self, pool: Pool, sizes: Sequence[int]) -> None:
         self._pool, self._sizes = pool, tuple(sizes)
         self.count = len(self._sizes)
 
     def of(self, stream: int) -> tuple[Key, list[int]]:
-        """The key of a stream of the current GPU, and where its memory is."""
+        """The key of a stream of the current GPU, and the addresses of its workspaces."""
         key = stream_key(stream)
         return key, self._pool.addresses(key, self._sizes)
 
 
 def stream_key(stream: int) -> Key:
-    """What tells a stream from every other that there was, and what a graph captures from what runs."""
+    """A key for a stream, or for the graph that captures it. No two streams or graphs have the same key."""
     driver = api()
-    what = "asking a stream's state"
-    status, capture, *_ = call(what, driver.cuStreamGetCaptureInfo, stream)
+    action = "reading a stream's state"
+    status, capture, *_ = call(action, driver.cuStreamGetCaptureInfo, stream)
     if status == driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_ACTIVE:
-        return 0, int(capture)  # a stream that is captured doesn't tell its own number
-    return int(call(what, driver.cuStreamGetId, stream)), 0
+        return 0, int(capture)  # a captured stream's own number can't be read
+    return int(call(action, driver.cuStreamGetId, stream)), 0
 
 
 def zeroed(size: int) -> DeviceArray:
-    """Memory of zeros on the current GPU; while a stream is captured too, which doesn't see it."""
+    """Cleared memory on the current GPU. Works while a stream is captured, too, outside its graph."""
     driver = api()
-    what = f"clearing {size} bytes"
+    action = f"clearing {size} bytes"
     with _beside_capture(driver):
-        made = DeviceArray((size,), "i8")
+        memory = DeviceArray((size,), "i8")
         flags = driver.CUstream_flags.CU_STREAM_NON_BLOCKING
-        stream = call(what, driver.cuStreamCreate, flags)
-        call(what, driver.cuMemsetD8Async, made.address, 0, size, stream)
-        call(what, driver.cuStreamSynchronize, stream)
-        call(what, driver.cuStreamDestroy, stream)
-    return made
+        stream = call(action, driver.cuStreamCreate, flags)
+        call(action, driver.cuMemsetD8Async, memory.address, 0, size, stream)
+        call(action, driver.cuStreamSynchronize, stream)
+        call(action, driver.cuStreamDestroy, stream)
+    return memory
 
 
 @contextlib.contextmanager
 def _beside_capture(driver: Any) -> Iterator[None]:
-    """In the block, calls that allocate or wait don't end a capture that this thread has begun."""
+    """Lets calls in the block allocate and wait without ending a capture that this thread has begun."""
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    what = "leaving a capture aside"
-    before = call(what, driver.cuThreadExchangeStreamCaptureMode, relaxed)
+    action = "changing the capture mode"
+    before = call(action, driver.cuThreadExchangeStreamCaptureMode, relaxed)
     try:
         yield
     finally:
-        call(what, driver.cuThreadExchangeStreamCaptureMode, before)
+        call(action, driver.cuThreadExchangeStreamCaptureMode, before)

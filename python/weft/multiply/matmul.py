@@ -132,7 +132,7 @@ def matmul(
             address_out = plan.address(result)
         status = plan.queue(handle, address_a, address_b, address_out, *addresses)
         if status == 0:
-            cuda_driver.launched = plan.launch.what
+            cuda_driver.launched = plan.launch.action
             return result
         if status != OVERLAP:
             plan.launch.settle(status, handle, address_a, address_b, address_out, *addresses)

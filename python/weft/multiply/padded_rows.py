@@ -98,7 +98,7 @@ class PaddedLaunch:
             strides = arrays.contiguous_strides(_memory(views[number])[0])
             self._placed[number] = replace(self._views[number], address=0, strides=strides)
         self._plan = kernel.plan(self._placed)
-        self.what = self._plan.what
+        self.action = self._plan.action
         self._context = context(None)
         key = ordinal, copied.numbers
         pool = _pools.setdefault(kernel, {}).setdefault(key, Pool())
