@@ -9,19 +9,10 @@ from typing import Any
 from weft.dialects.instruction import judge
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.tile_async import (
-    acquire,
-    advance,
-    await_,
     copy_multicast,
-    expect,
-    full_barrier,
     gemm_async,
-    make_ring,
     member,
     pin,
-    release,
-    release_peer,
-    role,
     store_async,
     tensor_map,
     wait_gemm,
@@ -43,6 +34,18 @@ from weft.dialects.tile_buffers import (
 )
 from weft.dialects.tile_claims import await_others, claim
 from weft.dialects.tile_matmul import MatmulOp, OperandOp, matmul
+from weft.dialects.tile_rings import (
+    acquire,
+    advance,
+    await_,
+    commit,
+    expect,
+    full_barrier,
+    make_ring,
+    release,
+    release_peer,
+)
+from weft.dialects.tile_roles import role
 from weft.dialects.tile_types import (
     ELEMENT_TYPES,
     BufferType,
@@ -83,6 +86,7 @@ __all__ = [
     "await_",
     "await_others",
     "claim",
+    "commit",
     "copy_multicast",
     "expect",
     "full_barrier",

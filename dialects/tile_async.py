@@ -1,34 +1,25 @@
-"""The ops of the `tile` dialect that run beside the threads which start them: TMA copies, products of a
-warpgroup, the rings of barriers between them, and the roles that warpgroups play.
-"""
+"""The asynchronous ops of the `tile` dialect: copies by TMA, and products of a warpgroup."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-from weft.dialects.op import Op, build, check_inside_a_module
+from weft.dialects.op import Op, build
 from weft.dialects.tile_types import (
     ELEMENT_TYPES,
     MapType,
-    RingType,
     Tile,
     index_complaint,
     is_buffer,
     is_fragment,
     is_map,
     matrix_complaint,
-    ring_complaint,
     tensor_complaint,
     tile_complaint,
 )
-from weft.errors import shown
 from weft.isa import wgmma
 from weft.isa.l2_cache import CREATEPOLICY, NORMAL
 from weft.isa.tensor_map import L2_PROMOTIONS, one_of
 from weft.mlir import ext, ir
-
-MOST_RING_STAGES = 64
-MOST_WARPGROUPS = 8  # of a CTA
 
 
 class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
@@ -73,123 +64,6 @@ class MemberOp(Op, dialect=Tile, name="member"):
         if not is_map(self.batch) or self.batch.type != self.map.type:
             return f"expects to take and return one tile.map, got {self.batch.type} and {self.map.type}"
         return tile_complaint([self.batch]) or index_complaint([self.index])
-
-
-class MakeRingOp(Op, dialect=Tile, name="make_ring"):
-    """A ring of stages in shared memory. All stages are empty; threads may use the ring after the next
-    barrier of the CTA.
-
-    A stage is full when all the bytes that `tile.expect` announced have arrived. It is empty again when
-    `consumers` warpgroups have released it. Producer and consumers each go through the stages with a stage
-    and a phase of their own, which begin at 0 and which `tile.advance` moves on.
-    """
-
-    consumers: ir.IntegerAttr
-    ring: ext.Result[Any]
-
-    def check(self) -> str | None:
-        if not isinstance(self.ring.type, RingType):
-            return f"expects to return a tile.ring, got {self.ring.type}"
-        stages = self.ring.type.stages
-        if not 1 <= stages <= MOST_RING_STAGES:
-            return f"expects a ring of 1 to {MOST_RING_STAGES} stages, got {shown(stages)}"
-        if self.consumers.value < 1:
-            return f"expects at least one consumer, got {self.consumers.value}"
-        return None
-
-
-class AcquireOp(Op, dialect=Tile, name="acquire"):
-    """Waits until a stage of a ring is empty."""
-
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    phase: ext.Operand[Any]
-
-    def check(self) -> str | None:
-        return ring_complaint(self.ring) or index_complaint([self.stage, self.phase])
-
-
-class ExpectOp(Op, dialect=Tile, name="expect"):
-    """Announces the bytes that copies will bring into a stage. One thread does this before it starts the
-    copies.
-    """
-
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    bytes: ir.IntegerAttr
-
-    def check(self) -> str | None:
-        if not 0 < self.bytes.value < 1 << 20:
-            return f"expects 1 to {(1 << 20) - 1} bytes, got {self.bytes.value}"
-        return ring_complaint(self.ring) or index_complaint([self.stage])
-
-
-class AwaitOp(Op, dialect=Tile, name="await"):
-    """Waits until a stage of a ring is full."""
-
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    phase: ext.Operand[Any]
-
-    def check(self) -> str | None:
-        return ring_complaint(self.ring) or index_complaint([self.stage, self.phase])
-
-
-class ReleaseOp(Op, dialect=Tile, name="release"):
-    """A warpgroup announces that its products have read a stage, as one of the ring's consumers.
-
-    With `by_warps` each of its warps does, after all that its own lanes have read: they count as four
-    consumers.
-    """
-
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    optional = {"by_warps": False}  # noqa: RUF012
-
-    def check(self) -> str | None:
-        return ring_complaint(self.ring) or index_complaint([self.stage])
-
-
-class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
-    """A warpgroup announces to the CTA of this rank in the cluster that it has read a stage, as
-    `tile.release` does in its own CTA. It counts as a consumer of the ring there. With `by_warps` each of
-    its warps does.
-    """
-
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    rank: ext.Operand[Any]
-    optional = {"by_warps": False}  # noqa: RUF012
-
-    def check(self) -> str | None:
-        return ring_complaint(self.ring) or index_complaint([self.stage, self.rank])
-
-
-class AdvanceOp(Op, dialect=Tile, name="advance"):
-    """The next stage and phase of a ring. After the last stage comes stage 0, with the other phase."""
-
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    phase: ext.Operand[Any]
-    next_stage: ext.Result[Any]
-    next_phase: ext.Result[Any]
-
-    def check(self) -> str | None:
-        numbers = [self.stage, self.phase, self.next_stage, self.next_phase]
-        return ring_complaint(self.ring) or index_complaint(numbers)
-
-
-class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
-    """The address (`!llvm.ptr<3>`) of the mbarrier whose phase completes when a stage is full."""
-
-    ring: ext.Operand[Any]
-    stage: ext.Operand[Any]
-    barrier: ext.Result[Any]
-
-    def check(self) -> str | None:
-        if str(self.barrier.type) != "!llvm.ptr<3>":
-            return f"expects to return !llvm.ptr<3>, got {self.barrier.type}"
-        return ring_complaint(self.ring) or index_complaint([self.stage])
 
 
 class CopyMulticastOp(Op, dialect=Tile, name="copy_multicast"):
@@ -324,32 +198,6 @@ class PinOp(Op, dialect=Tile, name="pin"):
         return tile_complaint([self.fragment])
 
 
-class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
-    """Code for some warpgroups of a CTA: `warpgroups` of them, from number `first` on. The others skip it.
-
-    The region's argument is the warpgroup's number in the role (i32). Each thread gets `registers` registers,
-    or keeps what it has if that is 0.
-    """
-
-    first: ir.IntegerAttr
-    warpgroups: ir.IntegerAttr
-    registers: ir.IntegerAttr
-    body: ext.Region
-
-    def check(self) -> str | None:
-        if self.first.value < 0 or not 1 <= self.warpgroups.value <= MOST_WARPGROUPS:
-            return (
-                f"expects first of at least 0 and 1 to {MOST_WARPGROUPS} warpgroups, got {self.first.value} "
-                f"and {self.warpgroups.value}"
-            )
-        count = self.registers.value
-        if count and (count % 8 or not 24 <= count <= 256):
-            return f"expects registers in multiples of 8 from 24 to 256, or 0, got {count}"
-        if len(self.body.blocks) != 1 or [str(a.type) for a in self.body.blocks[0].arguments] != ["i32"]:
-            return "expects a region of one block with one argument of type i32"
-        return None
-
-
 def tensor_map(
     matrix: Any, tile: Any, *, l2_promotion: str | None = None, l2_eviction: str | None = None
 ) -> Any:
@@ -365,53 +213,6 @@ def member(batch: Any, index: Any) -> Any:
     return build(MemberOp, operands=[batch, index], results=lambda: [batch.type]).map
 
 
-def make_ring(stages: int, *, consumers: int) -> Any:
-    """Builds `tile.make_ring` and returns the ring."""
-    return build(MakeRingOp, results=lambda: [RingType.of(stages)], attributes={"consumers": consumers}).ring
-
-
-def acquire(ring: Any, stage: Any, phase: Any) -> None:
-    """Builds `tile.acquire`."""
-    build(AcquireOp, operands=[ring, stage, phase])
-
-
-def expect(ring: Any, stage: Any, bytes_: int) -> None:
-    """Builds `tile.expect`."""
-    build(ExpectOp, operands=[ring, stage], attributes={"bytes": bytes_})
-
-
-def await_(ring: Any, stage: Any, phase: Any) -> None:
-    """Builds `tile.await`."""
-    build(AwaitOp, operands=[ring, stage, phase])
-
-
-def full_barrier(ring: Any, stage: Any) -> Any:
-    """Builds `tile.full_barrier` and returns the address."""
-    return build(
-        FullBarrierOp, operands=[ring, stage], results=lambda: [ir.Type.parse("!llvm.ptr<3>")]
-    ).barrier
-
-
-def release(ring: Any, stage: Any, *, by_warps: bool = False) -> None:
-    """Builds `tile.release`."""
-    build(ReleaseOp, operands=[ring, stage], attributes={"by_warps": by_warps})
-
-
-def release_peer(ring: Any, stage: Any, rank: Any, *, by_warps: bool = False) -> None:
-    """Builds `tile.release_peer`."""
-    build(ReleasePeerOp, operands=[ring, stage, rank], attributes={"by_warps": by_warps})
-
-
-def advance(ring: Any, stage: Any, phase: Any) -> tuple[Any, Any]:
-    """Builds `tile.advance` and returns the next stage and phase."""
-    made = build(
-        AdvanceOp,
-        operands=[ring, stage, phase],
-        results=lambda: [ir.IntegerType.get_signless(32)] * 2,
-    )
-    return made.next_stage, made.next_phase
-
-
 def copy_multicast(source: Any, row: Any, column: Any, tile: Any, barrier: Any, mask: Any) -> None:
     """Builds `tile.copy_multicast`."""
     build(CopyMulticastOp, operands=[source, row, column, tile, barrier, mask])
@@ -420,24 +221,6 @@ def copy_multicast(source: Any, row: Any, column: Any, tile: Any, barrier: Any, 
 def store_async(tile: Any, destination: Any, row: Any, column: Any) -> None:
     """Builds `tile.store_async`."""
     build(StoreAsyncOp, operands=[tile, destination, row, column])
-
-
-@contextmanager
-def role(first: int, warpgroups: int, *, registers: int = 0) -> Iterator[Any]:
-    """Builds `tile.role`; in the block, ops are built in its region. Yields the warpgroup's number there."""
-    check_inside_a_module(RoleOp)
-    i64 = ir.IntegerType.get_signless(64)
-    made = ir.Operation.create(
-        RoleOp.OPERATION_NAME,
-        attributes={
-            name: ir.IntegerAttr.get(i64, value)
-            for name, value in (("first", first), ("warpgroups", warpgroups), ("registers", registers))
-        },
-        regions=1,
-    )
-    body = made.regions[0].blocks.append(ir.IntegerType.get_signless(32))
-    with ir.InsertionPoint(body):
-        yield body.arguments[0]
 
 
 def gemm_async(

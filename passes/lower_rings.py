@@ -1,15 +1,23 @@
-"""`--lower-rings`: the rings of a pipeline become mbarriers in shared memory, and what is done with them."""
+"""`--lower-rings`: rings become mbarriers in shared memory, and what is done with them waits and arrivals."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from weft.dialects import tile
+from weft.dialects import tcgen05, tile
 from weft.dialects.op import refuse
 from weft.dialects.tile import BufferType
-from weft.dialects.tile_async import (
+from weft.dialects.tile_rings import (
+    COMMIT,
+    MMA,
+    THREADS,
+    TMA,
+    WARPGROUPS,
+    WARPS,
     AcquireOp,
     AdvanceOp,
     AwaitOp,
+    CommitOp,
     ExpectOp,
     FullBarrierOp,
     MakeRingOp,
@@ -27,12 +35,18 @@ from weft.passes.registry.pass_ import Pass, rewrite
 BARRIER_BYTES = 8
 
 
+_SCOPES = {WARPS: (Scope.WARP, LANES), WARPGROUPS: (Scope.WARPGROUP, WARPGROUP)}
+"""The agents for which one of several threads arrives: who must reach the op together, and their number."""
+
+
 @dataclass(frozen=True)
 class Barriers:
-    """The mbarriers of a ring: first those that say full, then those that say empty."""
+    """The mbarriers of a ring, those for full before those for empty, and who arrives at them."""
 
     base: Any
     stages: int
+    filler: str
+    emptier: str
 
     def full(self, stage: Any) -> Any:
         """The address of a stage's barrier for full."""
@@ -41,6 +55,11 @@ class Barriers:
     def empty(self, stage: Any) -> Any:
         """The address of a stage's barrier for empty."""
         return places.offset(self.base, emit.mul(emit.add(stage, self.stages), BARRIER_BYTES))
+
+    @property
+    def orders_tcgen05(self) -> bool:
+        """Whether `tcgen05` operations fill or empty stages, and need fences where threads synchronize."""
+        return MMA in (self.filler, self.emptier)
 
 
 def run(module: Any) -> None:
@@ -63,33 +82,39 @@ def run(module: Any) -> None:
 
 
 def _make(op: MakeRingOp) -> Barriers:
-    """Thread 0 sets up the barriers: one arrival fills a stage, `consumers` empty it."""
+    """Thread 0 initializes the barriers: each producer or consumer of a stage arrives once."""
     stages = op.ring.type.stages
     i64 = ir.IntegerType.get_signless(64)
     kind = BufferType.of((2, stages), i64, f"S[(2,{stages}):({stages},1)]")
     base = tile.address(tile.alloc(kind))
-    made = Barriers(base, stages)
+    barriers = Barriers(base, stages, op.filler, op.emptier)
     with emit.when(emit.equal(emit.thread(), 0)):
         for stage in range(stages):
-            nvvm.MBarrierInitOp(made.full(stage), emit.value(1))
-            nvvm.MBarrierInitOp(made.empty(stage), emit.value(op.consumers.value))
+            nvvm.MBarrierInitOp(barriers.full(stage), emit.value(op.attribute("producers")))
+            nvvm.MBarrierInitOp(barriers.empty(stage), emit.value(op.consumers.value))
         nvvm.FenceMbarrierInitOp()
-    return made
+    return barriers
 
 
 def _acquire(op: AcquireOp, ring: Barriers) -> list[Any]:
-    """A new barrier counts as past the phase before its first, so that the ring begins empty."""
+    """Waits for the other parity: a new mbarrier counts as past the phase before its first, so that the ring
+    begins empty.
+    """
     _spin(ring.empty(op.stage), emit.xor(op.phase, 1))
+    if ring.orders_tcgen05 and ring.filler != TMA:
+        tcgen05.fence(kind="after_thread_sync")
     return []
 
 
 def _await(op: AwaitOp, ring: Barriers) -> list[Any]:
     _spin(ring.full(op.stage), op.phase)
+    if ring.orders_tcgen05:
+        tcgen05.fence(kind="after_thread_sync")
     return []
 
 
 def _spin(barrier: Any, parity: Any) -> None:
-    """Asks until the phase of this parity is over; the hardware sleeps a while each time."""
+    """Waits until the phase of this parity is over; the hardware sleeps a while in each iteration."""
 
     def before() -> tuple[Any, list[Any]]:
         done = nvvm.MBarrierTryWaitOp(barrier, parity, results=[emit.i1()]).result
@@ -107,20 +132,46 @@ def _full(op: FullBarrierOp, ring: Barriers) -> list[Any]:
     return [ring.full(op.stage)]
 
 
-def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[Any]:
-    """One thread arrives for its warpgroup, which has waited for its products together; or for its warp,
-    after what the other lanes have read.
-    """
-    by_warps = op.attribute("by_warps")
-    uniformity.require(op, Scope.WARP if by_warps else Scope.WARPGROUP)
-    if by_warps:
-        nvvm.SyncWarpOp(emit.value(-1))
-    with emit.when(emit.equal(emit.rem(emit.thread(), LANES if by_warps else WARPGROUP), 0)):
-        barrier = ring.empty(op.stage)
-        if isinstance(op, ReleasePeerOp):
-            barrier = nvvm.mapa(places.pointer(ADDRESS_SPACES["cluster"]), barrier, op.rank)
-        nvvm.MBarrierArriveOp(barrier)
+def _commit(op: CommitOp, ring: Barriers) -> list[Any]:
+    if ring.filler != MMA:
+        # Who reads the stage may do so through the async proxy.
+        nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
+    _arrive(op, ring, ring.filler, lambda: ring.full(op.stage))
     return []
+
+
+def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[Any]:
+    def barrier() -> Any:
+        address = ring.empty(op.stage)
+        if isinstance(op, ReleasePeerOp):
+            return nvvm.mapa(places.pointer(ADDRESS_SPACES["cluster"]), address, op.rank)
+        return address
+
+    _arrive(op, ring, ring.emptier, barrier)
+    return []
+
+
+def _arrive(op: Any, ring: Barriers, agent: str, barrier: Callable[[], Any]) -> None:
+    """One arrival of an agent. One thread arrives for its warpgroup, which has waited for its products
+    together, or for its warp, after what the other lanes have read or written.
+    """
+    if agent == MMA:
+        if uniformity.complaint(op, Scope.WARP) is None:
+            where = "put it where one thread issues the MMAs, such as in a branch on nvvm.elect.sync"
+            raise refuse(op, f"expects one thread, got {Scope.WARP.value}: {where}")
+        tcgen05.commit(mbarrier=barrier(), cta_group=COMMIT.cta_group)
+        return
+    if ring.orders_tcgen05:
+        tcgen05.fence(kind="before_thread_sync")
+    if agent == THREADS:
+        nvvm.MBarrierArriveOp(barrier())
+        return
+    scope, threads = _SCOPES[agent]
+    uniformity.require(op, scope)
+    if agent == WARPS:
+        nvvm.SyncWarpOp(emit.value(-1))
+    with emit.when(emit.equal(emit.rem(emit.thread(), threads), 0)):
+        nvvm.MBarrierArriveOp(barrier())
 
 
 def _advance(op: AdvanceOp, ring: Barriers) -> list[Any]:
@@ -133,6 +184,7 @@ _LOWERINGS = {
     AcquireOp: _acquire,
     AwaitOp: _await,
     ExpectOp: _expect,
+    CommitOp: _commit,
     FullBarrierOp: _full,
     ReleaseOp: _release,
     ReleasePeerOp: _release,

@@ -1,12 +1,12 @@
-"""`--lower-roles`: what some warpgroups do becomes a branch on the warpgroup's number, with as many registers
-as the role needs (`setmaxnreg`).
+"""`--lower-roles`: what some warpgroups or warps do becomes a branch on their number. Warpgroups get as many
+registers as their role needs (`setmaxnreg`).
 """
 
 from typing import Any
 
 from weft.dialects.op import refuse
-from weft.dialects.tile_async import RoleOp
-from weft.isa.chips import WARPGROUP, register_share
+from weft.dialects.tile_roles import RoleOp
+from weft.isa.chips import LANES, WARPGROUP, register_share
 from weft.mlir import arith, ir, nvvm, operations, scf
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
@@ -17,23 +17,24 @@ from weft.passes.registry.pass_ import Pass
 def run(module: Any) -> None:
     """Lowers every role."""
     for op in operations(module, RoleOp):
-        uniformity.require(op, Scope.WARPGROUP)
-        threads = places.threads_of(op)
-        first, count = op.first.value, op.warpgroups.value
-        if threads < (first + count) * WARPGROUP:
-            raise refuse(op, f"expects {first + count} warpgroups, got a block of {threads} threads")
+        uniformity.require(op, Scope.WARP if op.by_warps else Scope.WARPGROUP)
+        threads, last = places.threads_of(op), op.first.value + op.count
+        unit, name = (LANES, "warps") if op.by_warps else (WARPGROUP, "warpgroups")
+        if threads < last * unit:
+            raise refuse(op, f"expects {last} {name}, got a block of {threads} threads")
         with ir.InsertionPoint(op), op.location:
-            _branch(op, threads)
+            _branch(op, unit, threads)
         op.operation.erase()
 
 
-def _branch(op: RoleOp, threads: int) -> None:
-    number = emit.sub(emit.uniform(emit.div(emit.thread(), WARPGROUP)), op.first.value)
-    inside = arith.cmpi(arith.CmpIPredicate.ult, emit.value(number), emit.value(op.warpgroups.value))
-    branch = scf.IfOp(inside)
+def _branch(op: RoleOp, unit: int, threads: int) -> None:
+    """A branch for agents of `unit` threads each, in a block of `threads`."""
+    number = emit.sub(emit.uniform(emit.div(emit.thread(), unit)), op.first.value)
+    in_role = arith.cmpi(arith.CmpIPredicate.ult, emit.value(number), emit.value(op.count))
+    branch = scf.IfOp(in_role)
     with ir.InsertionPoint(branch.then_block):
-        if registers := op.registers.value:
-            _give(registers, threads)
+        if registers := op.attribute("registers"):
+            _set_registers(registers, threads)
         end = scf.YieldOp([])
     body = op.operation.regions[0].blocks[0]
     body.arguments[0].replace_all_uses_with(emit.value(number))
@@ -41,10 +42,12 @@ def _branch(op: RoleOp, threads: int) -> None:
         inner.operation.move_before(end.operation)
 
 
-def _give(registers: int, threads: int) -> None:
+def _set_registers(registers: int, threads: int) -> None:
     """A kernel starts with an equal share of the registers for each of its threads."""
     action = "decrease" if registers < register_share(threads) else "increase"
     nvvm.SetMaxRegisterOp(registers, nvvm.SetMaxRegisterAction[action])
 
 
-LOWER_ROLES = Pass("lower-roles", "lower the roles of warpgroups to branches", run, lowers=(RoleOp,))
+LOWER_ROLES = Pass(
+    "lower-roles", "lower the roles of warpgroups and warps to branches", run, lowers=(RoleOp,)
+)

@@ -72,12 +72,17 @@ def narrowing(op: Any, scope: Scope) -> Any | None:
         inner = inner.parent.operation
         if inner.name in UNCONDITIONAL or (inner.name in BRANCHES and _uniform(_deciders(inner), scope)):
             continue
-        if inner.name == "tile.role" and scope is not Scope.CTA:
+        if inner.name == "tile.role" and scope in _whole_in_role(inner):
             continue
         if inner.name in ("builtin.module", "gpu.module"):
             return None
         return inner.opview
     return None
+
+
+def _whole_in_role(role: Any) -> tuple[Scope, ...]:
+    """Of which scopes either all threads or none are in a `tile.role`."""
+    return (Scope.WARP,) if "warps" in role.attributes else (Scope.WARP, Scope.WARPGROUP)
 
 
 def _branch_of_blocks(block: Any, scope: Scope) -> Any | None:
@@ -159,14 +164,16 @@ def _reads_one_lane(op: Any) -> bool:
 
 
 def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
-    """A kernel's argument is uniform, a role's in a warpgroup, a loop's where all that flows into it is."""
+    """A kernel's argument is uniform, a role's in its warps or warpgroups, a loop's where all that flows into
+    it is.
+    """
     argument = ir.BlockArgument(value)
     parent = argument.owner.owner.operation
     if parent.name == "gpu.func":
         is_entry = argument.owner == parent.regions[0].blocks[0]
         return [] if is_entry and "kernel" in parent.attributes else None
     if parent.name == "tile.role":
-        return None if scope is Scope.CTA else []
+        return [] if scope in _whole_in_role(parent) else None
     if parent.name == "scf.while":
         # Each block's arguments are what the other one ends with, and at first the loop's operands.
         ends = [list(region.blocks[0].operations)[-1] for region in parent.regions]

@@ -18,9 +18,10 @@ from weft.passes.kernels.tiles import Tiles, each_k_block
 def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
     """The ring of stages: every consumer of every CTA that shares this one's copies must release a stage."""
     down, across = schedule.cluster
-    consumers = schedule.warpgroups * (down + across - 1)
-    # Scales are read by lanes, so each warp releases for itself.
-    return tile.make_ring(schedule.stages, consumers=consumers * (WARPS if scaled else 1))
+    warpgroups = schedule.warpgroups * (down + across - 1)
+    if scaled:  # lanes read the scales
+        return tile.make_ring(schedule.stages, emptied_by="warps", consumers=warpgroups * WARPS)
+    return tile.make_ring(schedule.stages, consumers=warpgroups)
 
 
 class Feed:
@@ -70,15 +71,14 @@ class Feed:
         """Releases a stage to every CTA that copies into it."""
         down, across = self.schedule.cluster
         below, beside = self.tiles.row_in_cluster, self.tiles.column_in_cluster
-        by_warps = self.scales is not None
         if (down, across) == (1, 1):
-            tile.release(self.ring, stage, by_warps=by_warps)
+            tile.release(self.ring, stage)
             return
         others = [(emit.rem(emit.add(beside, step), across), below) for step in range(across)]
         others += [(beside, emit.rem(emit.add(below, step), down)) for step in range(1, down)]
         for column, row in others:
             rank = emit.value(emit.add(emit.mul(column, down), row))
-            tile.release_peer(self.ring, stage, rank, by_warps=by_warps)
+            tile.release_peer(self.ring, stage, rank)
 
 
 def _bits(mask: int, shift: Any) -> Any:

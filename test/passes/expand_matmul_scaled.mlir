@@ -7,7 +7,7 @@
 // CHECK-LABEL: gpu.func @scaled
 // CHECK: %[[SCALES:.*]] = "tile.alloc"() : () -> !tile.buffer<array<i64: 3, 1, 256>, f32
 // CHECK: "tile.tensor_map"(%{{.*}}) : (memref<?x?xf32>)
-// CHECK: "tile.make_ring"() {consumers = 8
+// CHECK: "tile.make_ring"() {consumers = 8 : i64, emptied_by = "warps"}
 // CHECK: "tile.role"
 // CHECK: %[[FIRST:.*]] = memref.load
 // CHECK: "tile.await"
@@ -24,7 +24,7 @@
 // CHECK: %[[LATER:.*]] = memref.load
 // CHECK: scf.for {{.*}} step %c2_i32 iter_args({{.*}}, %[[UNDER_WAY:[a-z0-9]+]] = %{{.*}}, %[[FACTORS:[a-z0-9]+]] = %{{.*}}, %[[STAGE:[a-z0-9]+]] = %{{.*}}, %{{.*}}, %{{.*}}, %[[NOW:[a-z0-9]+]] = %[[OF_FIRST]])
 // CHECK: %[[LAST:.*]] = "tile.wait_gemm"(%[[UNDER_WAY]])
-// CHECK: "tile.release"(%{{.*}}, %[[STAGE]]) {by_warps = true}
+// CHECK: "tile.release"(%{{.*}}, %[[STAGE]])
 // CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[LAST]])
 // CHECK: vector.fma %[[LANE]], %[[FACTORS]],
 // CHECK: "tile.pin"
@@ -44,7 +44,7 @@
 // CHECK: scf.yield %[[LATER]],
 // CHECK-NOT: "tile.await"
 // CHECK: "tile.wait_gemm"(%[[LEFT]]#3)
-// CHECK: "tile.release"{{.*}}by_warps = true
+// CHECK: "tile.release"
 // CHECK: vector.fma %{{.*}}, %[[LEFT]]#4,
 // CHECK: "tile.role"
 // CHECK: "tile.expect"{{.*}}bytes = 41984
@@ -94,13 +94,13 @@ func.func @one_part(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf8E4M3FN>, %d: memr
 // CHECK: %[[BROADCAST:.*]] = vector.broadcast %[[OF_B]]
 // CHECK: %[[FACTORS:.*]] = arith.mulf %{{.*}}, %[[BROADCAST]]
 // CHECK: %[[DONE:.*]] = "tile.wait_gemm"(%[[ONE]]) {pending = 1
-// CHECK: "tile.release"(%{{.*}}, %[[STAGE]]) {by_warps = true}
+// CHECK: "tile.release"(%{{.*}}, %[[STAGE]])
 // CHECK: %[[LANE:.*]] = "tile.to_lane"(%[[DONE]])
 // CHECK: vector.fma %[[LANE]], %[[FACTORS]]
 // CHECK: "tile.await"
 // CHECK: %[[THREE:.*]] = "tile.gemm_async"({{.*}}, %[[DONE]], %false)
 // CHECK: "tile.wait_gemm"(%[[TWO]]) {pending = 1
-// CHECK: "tile.release"(%{{.*}}, %[[NEXT_STAGE]]) {by_warps = true}
+// CHECK: "tile.release"(%{{.*}}, %[[NEXT_STAGE]])
 // CHECK: vector.fma
 // CHECK: scf.yield {{.*}}, %[[THREE]],
 // CHECK: scf.if

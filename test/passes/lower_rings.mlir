@@ -106,7 +106,7 @@ gpu.module @m {
   // One lane of each warp, after what the others have read.
   // CHECK-LABEL: gpu.func @release_by_warps
   gpu.func @release_by_warps(%stage: i32) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
-    %r = "tile.make_ring"() {consumers = 8} : () -> !tile.ring<3>
+    %r = "tile.make_ring"() {emptied_by = "warps", consumers = 8} : () -> !tile.ring<3>
     // CHECK: nvvm.fence.mbarrier.init
     // CHECK: %[[ALL:.*]] = arith.constant -1 : i32
     // CHECK: nvvm.bar.warp.sync %[[ALL]]
@@ -114,7 +114,7 @@ gpu.module @m {
     // CHECK: arith.remui %{{.*}}, %[[SIZE]] : i32
     // CHECK: scf.if
     // CHECK: nvvm.mbarrier.arrive
-    "tile.release"(%r, %stage) {by_warps = true} : (!tile.ring<3>, i32) -> ()
+    "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
     gpu.return
   }
 

@@ -89,3 +89,44 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @commit_by_some_lanes(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {filled_by = "warps", emptied_by = "warps", consumers = 1} : () -> !tile.ring<3>
+    %thread = gpu.thread_id x
+    %c0 = arith.constant 0 : index
+    %one = arith.cmpi eq, %thread, %c0 : index
+    scf.if %one {
+      // expected-error @below {{'tile.commit' op expects all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      "tile.commit"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m [#nvvm.target<chip = "sm_100a">] {
+  gpu.func @release_by_mmas_of_a_whole_warp(%stage: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
+    %r = "tile.make_ring"() {emptied_by = "mma", consumers = 1} : () -> !tile.ring<3>
+    // expected-error @below {{'tile.release' op expects one thread, got all 32 lanes of the warp: put it where one thread issues the MMAs, such as in a branch on nvvm.elect.sync}}
+    "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @release_by_a_warpgroup_in_a_role_of_warps(%stage: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %r = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<3>
+    "tile.role"() ({
+    ^bb0(%number: i32):
+      // expected-error @below {{'tile.release' op expects all 128 threads of the warpgroup, but 'tile.role' decides by thread whether it runs}}
+      "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
+    }) {first = 0, warps = 4} : () -> ()
+    gpu.return
+  }
+}

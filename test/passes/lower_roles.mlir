@@ -84,4 +84,30 @@ gpu.module @m {
     }) {first = 1, warpgroups = 2, registers = 0} : () -> ()
     gpu.return
   }
+
+  // Roles of warps: the argument is the warp's number in the role. They keep their registers, or those of the role of
+  // warpgroups around them; warps are numbered in the CTA there too.
+  // CHECK-LABEL: gpu.func @warps
+  // CHECK-SAME: (%[[P:[a-z0-9]+]]: !llvm.ptr<1>)
+  gpu.func @warps(%p: !llvm.ptr<1>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
+    // CHECK: scf.if
+    // CHECK-NEXT: nvvm.setmaxregister decrease 40
+    // CHECK: %[[SIZE:.*]] = arith.constant 32 : i32
+    // CHECK: %[[OWN:.*]] = arith.divui %{{.*}}, %[[SIZE]] : i32
+    // CHECK: %[[ALL:.*]] = nvvm.shfl.sync idx %{{.*}}, %[[OWN]], %{{.*}}, %{{.*}} : i32 -> i32
+    // CHECK: %[[FIRST:.*]] = arith.constant 5 : i32
+    // CHECK: %[[NUMBER:.*]] = arith.subi %[[ALL]], %[[FIRST]] : i32
+    // CHECK: %[[COUNT:.*]] = arith.constant 2 : i32
+    // CHECK: %[[INSIDE:.*]] = arith.cmpi ult, %[[NUMBER]], %[[COUNT]] : i32
+    // CHECK: scf.if %[[INSIDE]] {
+    // CHECK-NEXT: llvm.store %[[NUMBER]], %[[P]]
+    "tile.role"() ({
+    ^bb0(%outer: i32):
+      "tile.role"() ({
+      ^bb0(%number: i32):
+        llvm.store %number, %p : i32, !llvm.ptr<1>
+      }) {first = 5, warps = 2} : () -> ()
+    }) {first = 1, warpgroups = 1, registers = 40} : () -> ()
+    gpu.return
+  }
 }

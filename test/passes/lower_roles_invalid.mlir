@@ -62,3 +62,47 @@ gpu.module @m {
     gpu.return
   }
 }
+
+// -----
+
+gpu.module @m {
+  gpu.func @more_warps_than_the_block_has() kernel attributes {known_block_size = array<i32: 96, 1, 1>} {
+    // expected-error @below {{'tile.role' op expects 4 warps, got a block of 96 threads}}
+    "tile.role"() ({
+    ^bb0(%number: i32):
+    }) {first = 2, warps = 2} : () -> ()
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @warps_by_some_lanes() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    %thread = gpu.thread_id x
+    %c8 = arith.constant 8 : index
+    %some = arith.cmpi ult, %thread, %c8 : index
+    scf.if %some {
+      // expected-error @below {{'tile.role' op expects all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      "tile.role"() ({
+      ^bb0(%number: i32):
+      }) {first = 0, warps = 1} : () -> ()
+    }
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @m {
+  gpu.func @a_warpgroup_in_a_role_of_warps() kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    "tile.role"() ({
+    ^bb0(%number: i32):
+      // expected-error @below {{'tile.role' op expects all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
+      "tile.role"() ({
+      ^bb0(%inner: i32):
+      }) {first = 0, warpgroups = 1} : () -> ()
+    }) {first = 0, warps = 4} : () -> ()
+    gpu.return
+  }
+}

@@ -223,9 +223,8 @@ def test_products_with_rows_of_their_own(schedule):
 @pytest.mark.slow
 def test_scales_released_by_one_warp_for_all_are_caught(monkeypatch):
     """Planted: a stage is released as if only products had read it."""
-    monkeypatch.setattr(feed, "WARPS", 1)
-    release = feed.tile.release
-    monkeypatch.setattr(feed.tile, "release", lambda ring, stage, by_warps: release(ring, stage))
+    make_ring = feed.make_ring
+    monkeypatch.setattr(wgmma_kernel, "make_ring", lambda schedule, scaled: make_ring(schedule, False))
     kernel = compiled(of(128, 64), (2, 2, 2, 2, 2))
     with pytest.raises(AssertionError, match="shared-race"):
         emulated(kernel, Operands(128, 64, 1024), np.zeros((128, 64), np.float32))

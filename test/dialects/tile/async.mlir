@@ -73,6 +73,24 @@ func.func @ring(%stage: i32, %phase: i32) -> (i32, i32) {
   return %0, %1 : i32, i32
 }
 
+// Who fills a stage and who empties it: TMA, threads, warps or an MMA, and threads, warps, warpgroups or an MMA.
+// CHECK-LABEL: @agents_of_rings
+func.func @agents_of_rings(%stage: i32) {
+  // CHECK: "tile.make_ring"() {consumers = 1 : i64, emptied_by = "mma"} : () -> !tile.ring<4 : i64>
+  %0 = "tile.make_ring"() {emptied_by = "mma", consumers = 1} : () -> !tile.ring<4>
+  // CHECK: {consumers = 4 : i64, emptied_by = "warps", filled_by = "mma"}
+  %1 = "tile.make_ring"() {filled_by = "mma", emptied_by = "warps", consumers = 4} : () -> !tile.ring<2>
+  // CHECK: {consumers = 1048575 : i64, emptied_by = "threads", filled_by = "threads", producers = 1048575 : i64}
+  %2 = "tile.make_ring"() {filled_by = "threads", producers = 1048575, emptied_by = "threads", consumers = 1048575} : () -> !tile.ring<1>
+  %3 = "tile.make_ring"() {filled_by = "warps", producers = 4, emptied_by = "warpgroups", consumers = 2} : () -> !tile.ring<1>
+  %4 = "tile.make_ring"() {filled_by = "tma", producers = 2, emptied_by = "warps", consumers = 8} : () -> !tile.ring<1>
+  // CHECK: "tile.commit"(%{{.*}}, %{{.*}}) : (!tile.ring<2 : i64>, i32) -> ()
+  "tile.commit"(%1, %stage) : (!tile.ring<2>, i32) -> ()
+  "tile.commit"(%2, %stage) : (!tile.ring<1>, i32) -> ()
+  "tile.commit"(%3, %stage) : (!tile.ring<1>, i32) -> ()
+  return
+}
+
 // The shortest ring and the longest, and the least and the most that a stage may be told to expect.
 // CHECK-LABEL: @bounds_of_rings
 func.func @bounds_of_rings(%stage: i32) {
@@ -124,6 +142,20 @@ func.func @waits(%c: !D, %d: !D) {
   %1, %2 = "tile.wait_gemm"(%0, %d) : (!D, !D) -> (!D, !D)
   // CHECK: "tile.pin"(%{{.*}}) : (!tile.fragment<[[D:.*]]>) -> !tile.fragment<[[D]]>
   %3 = "tile.pin"(%2) : (!D) -> !D
+  return
+}
+
+// Single warps of the CTA.
+// CHECK-LABEL: @roles_of_warps
+func.func @roles_of_warps() {
+  // CHECK: }) {first = 0 : i64, warps = 1 : i64} : () -> ()
+  "tile.role"() ({
+  ^bb0(%number: i32):
+  }) {first = 0, warps = 1} : () -> ()
+  // CHECK: }) {first = 4 : i64, registers = 0 : i64, warps = 32 : i64} : () -> ()
+  "tile.role"() ({
+  ^bb0(%number: i32):
+  }) {first = 4, warps = 32, registers = 0} : () -> ()
   return
 }
 

@@ -310,7 +310,7 @@ func.func @ring_result() {
 // -----
 
 func.func @ring_of_no_stages() {
-  // expected-error @below {{expects a ring of 1 to 64 stages, got 0}}
+  // expected-error @below {{'tile.make_ring' op stages must be in 1..64, got 0}}
   %0 = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<0>
   return
 }
@@ -318,7 +318,7 @@ func.func @ring_of_no_stages() {
 // -----
 
 func.func @ring_of_too_many_stages() {
-  // expected-error @below {{expects a ring of 1 to 64 stages, got 65}}
+  // expected-error @below {{stages must be in 1..64, got 65}}
   %0 = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<65>
   return
 }
@@ -327,7 +327,7 @@ func.func @ring_of_too_many_stages() {
 
 !R = !tile.ring<4>
 func.func @ring_for_nobody() {
-  // expected-error @below {{expects at least one consumer, got 0}}
+  // expected-error @below {{consumers must be in 1..1048575, got 0}}
   %0 = "tile.make_ring"() {consumers = 0} : () -> !R
   return
 }
@@ -430,7 +430,7 @@ func.func @release_peer_coordinates(%r: !R, %i: index) {
 
 !R = !tile.ring<4>
 func.func @expect_of_nothing(%r: !R, %i: i32) {
-  // expected-error @below {{'tile.expect' op expects 1 to 1048575 bytes, got 0}}
+  // expected-error @below {{'tile.expect' op bytes must be in 1..1048575, got 0}}
   "tile.expect"(%r, %i) {bytes = 0} : (!R, i32) -> ()
   return
 }
@@ -439,7 +439,7 @@ func.func @expect_of_nothing(%r: !R, %i: i32) {
 
 !R = !tile.ring<4>
 func.func @expect_of_too_much(%r: !R, %i: i32) {
-  // expected-error @below {{expects 1 to 1048575 bytes, got 1048576}}
+  // expected-error @below {{bytes must be in 1..1048575, got 1048576}}
   "tile.expect"(%r, %i) {bytes = 1048576} : (!R, i32) -> ()
   return
 }
@@ -705,7 +705,7 @@ func.func @pin_and_change(%c: !D) {
 // -----
 
 func.func @role_before_the_first() {
-  // expected-error @below {{'tile.role' op expects first of at least 0 and 1 to 8 warpgroups, got -1 and 1}}
+  // expected-error @below {{'tile.role' op first must be at least 0, got -1}}
   "tile.role"() ({
   ^bb0(%n: i32):
   }) {first = -1, warpgroups = 1, registers = 0} : () -> ()
@@ -715,7 +715,7 @@ func.func @role_before_the_first() {
 // -----
 
 func.func @role_of_nobody() {
-  // expected-error @below {{expects first of at least 0 and 1 to 8 warpgroups, got 0 and 0}}
+  // expected-error @below {{warpgroups must be in 1..8, got 0}}
   "tile.role"() ({
   ^bb0(%n: i32):
   }) {first = 0, warpgroups = 0, registers = 0} : () -> ()
@@ -725,7 +725,7 @@ func.func @role_of_nobody() {
 // -----
 
 func.func @role_of_too_many() {
-  // expected-error @below {{expects first of at least 0 and 1 to 8 warpgroups, got 0 and 9}}
+  // expected-error @below {{warpgroups must be in 1..8, got 9}}
   "tile.role"() ({
   ^bb0(%n: i32):
   }) {first = 0, warpgroups = 9, registers = 0} : () -> ()
@@ -735,7 +735,7 @@ func.func @role_of_too_many() {
 // -----
 
 func.func @role_registers_by_8() {
-  // expected-error @below {{expects registers in multiples of 8 from 24 to 256, or 0, got 100}}
+  // expected-error @below {{registers must be 0 or a multiple of 8 in 24..256, got 100}}
   "tile.role"() ({
   ^bb0(%n: i32):
   }) {first = 0, warpgroups = 1, registers = 100} : () -> ()
@@ -745,7 +745,7 @@ func.func @role_registers_by_8() {
 // -----
 
 func.func @role_of_too_few_registers() {
-  // expected-error @below {{expects registers in multiples of 8 from 24 to 256, or 0, got 16}}
+  // expected-error @below {{registers must be 0 or a multiple of 8 in 24..256, got 16}}
   "tile.role"() ({
   ^bb0(%n: i32):
   }) {first = 0, warpgroups = 1, registers = 16} : () -> ()
@@ -755,7 +755,7 @@ func.func @role_of_too_few_registers() {
 // -----
 
 func.func @role_of_too_many_registers() {
-  // expected-error @below {{expects registers in multiples of 8 from 24 to 256, or 0, got 264}}
+  // expected-error @below {{registers must be 0 or a multiple of 8 in 24..256, got 264}}
   "tile.role"() ({
   ^bb0(%n: i32):
   }) {first = 0, warpgroups = 1, registers = 264} : () -> ()
@@ -785,11 +785,51 @@ func.func @role_without_argument() {
 
 // -----
 
-func.func @role_without_registers() {
-  // expected-error @below {{expects the attribute 'registers'}}
+func.func @role_without_first() {
+  // expected-error @below {{expects the attribute 'first'}}
   "tile.role"() ({
   ^bb0(%n: i32):
-  }) {first = 0, warpgroups = 1} : () -> ()
+  }) {warpgroups = 1} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_without_agents() {
+  // expected-error @below {{'tile.role' op expects one of the attributes 'warpgroups' and 'warps', got neither}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+  }) {first = 0} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_of_warps_and_warpgroups() {
+  // expected-error @below {{expects one of the attributes 'warpgroups' and 'warps', got both}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+  }) {first = 0, warps = 1, warpgroups = 1} : () -> ()
+  return
+}
+
+// -----
+
+func.func @role_of_too_many_warps() {
+  // expected-error @below {{warps must be in 1..32, got 33}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+  }) {first = 0, warps = 33} : () -> ()
+  return
+}
+
+// -----
+
+func.func @registers_of_warps() {
+  // expected-error @below {{registers must be 0 in a role of warps, got 40: setmaxnreg changes the registers of a whole warpgroup}}
+  "tile.role"() ({
+  ^bb0(%n: i32):
+  }) {first = 0, warps = 1, registers = 40} : () -> ()
   return
 }
 

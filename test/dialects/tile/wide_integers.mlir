@@ -21,7 +21,7 @@ func.func @in_a_schedule(%a: memref<?x?xbf16>, %d: memref<?x?xf32>) {
 // -----
 
 func.func @of_a_ring() {
-  // expected-error @below {{expects a ring of 1 to 64 stages, got a number too long to print}}
+  // expected-error @below {{stages must be in 1..64, got a number too long to print}}
   %0 = "tile.make_ring"() {consumers = 1 : i64} : () -> !tile.ring<-3 : i65535>
   return
 }

@@ -1,0 +1,304 @@
+"""The rings of the `tile` dialect: stages of memory that threads, TMA or an MMA fill and others empty, with a
+full and an empty mbarrier for each stage.
+
+`tile.make_ring` says who fills a stage and who empties it. How each of them arrives at the barriers follows.
+"""
+
+from typing import Any
+
+from weft.dialects.op import Op, build
+from weft.dialects.tile_types import RingType, Tile, index_complaint, ring_complaint
+from weft.errors import shown
+from weft.isa.tcgen05 import control
+from weft.mlir import ext, ir
+
+MOST_STAGES = 64
+MOST_ARRIVALS = (1 << 20) - 1  # of a phase of an mbarrier (PTX ISA, "mbarrier.init")
+MOST_BYTES = (1 << 20) - 1  # of a phase's expect-tx
+
+TMA, THREADS, WARPS, WARPGROUPS, MMA = "tma", "threads", "warps", "warpgroups", "mma"
+FILLERS = (TMA, THREADS, WARPS, MMA)
+EMPTIERS = (THREADS, WARPS, WARPGROUPS, MMA)
+COMMIT = control.Commit(cta_group=1, space="shared::cluster")
+"""The form of `tcgen05.commit` by which an MMA fills or empties a stage."""
+
+_WHY_NOT = {
+    ("filled_by", WARPGROUPS): " (each of its warps arrives for itself)",
+    ("emptied_by", TMA): " (a store by TMA completes a bulk async-group, not an mbarrier)",
+}
+_NOT_AFTER_MMA = {
+    WARPGROUPS: "each of its warps waits for its own tcgen05.ld",
+    MMA: "MMAs of one thread are ordered without a ring",
+}
+
+
+class MakeRingOp(Op, dialect=Tile, name="make_ring"):
+    """A ring of stages in shared or tensor memory. All stages are empty; threads may use the ring after the
+    next barrier of the CTA.
+
+    `filled_by` selects who fills a stage, and `producers` how many of them each stage needs:
+
+    - "tma": copies. One thread announces their bytes with `tile.expect`, once for each producer.
+    - "threads", "warps": threads that write the stage. Each thread, or each warp, executes `tile.commit`.
+    - "mma": `tcgen05.mma`. The thread that issues them executes `tile.commit`; the stage is full when they
+      are done.
+
+    `emptied_by` selects who empties it, and `consumers` how many must have executed `tile.release`:
+
+    - "warpgroups": each of them after `tile.wait_gemm`.
+    - "warps", "threads": each after its last read of the stage.
+    - "mma": the thread that issues the `tcgen05.mma` that read the stage; it is empty when they are done.
+
+    Producers and consumers each go through the stages with a stage and a phase of their own, which begin at 0
+    and which `tile.advance` moves on.
+
+    The ring orders all accesses of its agents: writes of threads are visible to TMA and MMAs that read the
+    stage, and with "mma" at either end every wait and arrival has its `tcgen05.fence`. Before `tile.release`
+    or `tile.commit`, a thread must wait for its own `tcgen05.ld` and `tcgen05.st` (`tcgen05.wait`).
+    """
+
+    consumers: ir.IntegerAttr
+    ring: ext.Result[Any]
+    optional = {"filled_by": TMA, "producers": 1, "emptied_by": WARPGROUPS}  # noqa: RUF012
+
+    @property
+    def filler(self) -> str:
+        """Who fills a stage, one of `FILLERS`."""
+        return str(self.attribute("filled_by"))
+
+    @property
+    def emptier(self) -> str:
+        """Who empties a stage, one of `EMPTIERS`."""
+        return str(self.attribute("emptied_by"))
+
+    def check(self) -> str | None:
+        if not isinstance(self.ring.type, RingType):
+            return f"expects to return a tile.ring, got {self.ring.type}"
+        stages = self.ring.type.stages
+        if not 1 <= stages <= MOST_STAGES:
+            return f"stages must be in 1..{MOST_STAGES}, got {shown(stages)}"
+        for name in ("producers", "consumers"):
+            count = self.consumers.value if name == "consumers" else self.attribute(name)
+            if not 1 <= count <= MOST_ARRIVALS:
+                return f"{name} must be in 1..{MOST_ARRIVALS}, got {count}"
+        return self._agents()
+
+    def _agents(self) -> str | None:
+        """What is wrong with who fills and empties the stages."""
+        filler, emptier = self.filler, self.emptier
+        for name, agent, legal in (("filled_by", filler, FILLERS), ("emptied_by", emptier, EMPTIERS)):
+            if agent not in legal:
+                return (
+                    f"{name} must be one of {', '.join(legal)}, got {agent}{_WHY_NOT.get((name, agent), '')}"
+                )
+        if filler == MMA and emptier not in (THREADS, WARPS):
+            why = _NOT_AFTER_MMA[emptier]
+            return f"emptied_by must be threads or warps where filled_by is mma, got {emptier} ({why})"
+        if MMA in (filler, emptier) and self.target is not None:
+            verdict = control.COMMIT.judge(COMMIT, self.target.chip.name)
+            if verdict is not None:
+                name = "filled_by" if filler == MMA else "emptied_by"
+                return f"{name} must not be mma on this chip: tcgen05.commit {verdict}"
+        return None
+
+
+def ring_of(ring: Any) -> MakeRingOp | None:
+    """The op that made a ring; None where the value comes from elsewhere."""
+    owner = None if isinstance(ring.owner, ir.Block) else ring.owner.opview
+    return owner if isinstance(owner, MakeRingOp) else None
+
+
+def _use_complaint(op: Any, *numbers: Any) -> str | None:
+    return ring_complaint(op.ring) or index_complaint(numbers)
+
+
+class AcquireOp(Op, dialect=Tile, name="acquire"):
+    """Waits until a stage of a ring is empty."""
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    phase: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return _use_complaint(self, self.stage, self.phase)
+
+
+class ExpectOp(Op, dialect=Tile, name="expect"):
+    """Announces the bytes that copies will bring into a stage of a ring that is filled by "tma". One thread
+    does this before it starts the copies.
+    """
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    bytes: ir.IntegerAttr
+
+    def check(self) -> str | None:
+        if not 0 < self.bytes.value <= MOST_BYTES:
+            return f"bytes must be in 1..{MOST_BYTES}, got {self.bytes.value}"
+        if wrong := _use_complaint(self, self.stage):
+            return wrong
+        made = ring_of(self.ring)
+        if made is not None and made.filler != TMA:
+            return f"the ring's filled_by must be tma, got {made.filler}, which fills with tile.commit"
+        return None
+
+
+class CommitOp(Op, dialect=Tile, name="commit"):
+    """A producer announces that it has filled a stage of a ring.
+
+    Filled by "threads", each thread that executes it counts as a producer; filled by "warps", each warp does,
+    after all that its own lanes have written. Filled by "mma", one thread executes it: the stage is full when
+    all `tcgen05` operations that it has issued are done.
+    """
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        if wrong := _use_complaint(self, self.stage):
+            return wrong
+        made = ring_of(self.ring)
+        if made is not None and made.filler == TMA:
+            legal = ", ".join(FILLERS[1:])
+            return f"the ring's filled_by must be one of {legal}, got tma, which fills with tile.expect"
+        return None
+
+
+class AwaitOp(Op, dialect=Tile, name="await"):
+    """Waits until a stage of a ring is full."""
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    phase: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return _use_complaint(self, self.stage, self.phase)
+
+
+class ReleaseOp(Op, dialect=Tile, name="release"):
+    """A consumer announces that it has read a stage of a ring.
+
+    Emptied by "warpgroups", each warpgroup that executes it counts as a consumer: its products have read the
+    stage. Emptied by "warps", each warp does, after all that its own lanes have read; emptied by "threads",
+    each thread. Emptied by "mma", one thread executes it: the stage is empty when all `tcgen05` operations
+    that it has issued are done.
+    """
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        return _use_complaint(self, self.stage)
+
+
+class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
+    """A consumer announces to the CTA of this rank in the cluster that it has read a stage, as `tile.release`
+    does in its own CTA. It counts as a consumer of the ring there. Threads, warps and warpgroups do that; an
+    MMA doesn't.
+    """
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    rank: ext.Operand[Any]
+
+    def check(self) -> str | None:
+        if wrong := _use_complaint(self, self.stage, self.rank):
+            return wrong
+        made = ring_of(self.ring)
+        if made is not None and made.emptier == MMA:
+            legal = ", ".join(EMPTIERS[:-1])
+            return (
+                f"the ring's emptied_by must be one of {legal}, got mma, which releases stages of its own CTA"
+            )
+        return None
+
+
+class AdvanceOp(Op, dialect=Tile, name="advance"):
+    """The next stage and phase of a ring. After the last stage comes stage 0, with the other phase."""
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    phase: ext.Operand[Any]
+    next_stage: ext.Result[Any]
+    next_phase: ext.Result[Any]
+
+    def check(self) -> str | None:
+        return _use_complaint(self, self.stage, self.phase, self.next_stage, self.next_phase)
+
+
+class FullBarrierOp(Op, dialect=Tile, name="full_barrier"):
+    """The address (`!llvm.ptr<3>`) of the mbarrier whose phase completes when a stage is full."""
+
+    ring: ext.Operand[Any]
+    stage: ext.Operand[Any]
+    barrier: ext.Result[Any]
+
+    def check(self) -> str | None:
+        if str(self.barrier.type) != "!llvm.ptr<3>":
+            return f"expects to return !llvm.ptr<3>, got {self.barrier.type}"
+        return _use_complaint(self, self.stage)
+
+
+def make_ring(
+    stages: int,
+    *,
+    consumers: int,
+    filled_by: str = TMA,
+    producers: int = 1,
+    emptied_by: str = WARPGROUPS,
+) -> Any:
+    """Builds `tile.make_ring` and returns the ring."""
+    attributes = {
+        "filled_by": filled_by,
+        "producers": producers,
+        "emptied_by": emptied_by,
+        "consumers": consumers,
+    }
+    return build(MakeRingOp, results=lambda: [RingType.of(stages)], attributes=attributes).ring
+
+
+def acquire(ring: Any, stage: Any, phase: Any) -> None:
+    """Builds `tile.acquire`."""
+    build(AcquireOp, operands=[ring, stage, phase])
+
+
+def expect(ring: Any, stage: Any, bytes_: int) -> None:
+    """Builds `tile.expect`."""
+    build(ExpectOp, operands=[ring, stage], attributes={"bytes": bytes_})
+
+
+def commit(ring: Any, stage: Any) -> None:
+    """Builds `tile.commit`."""
+    build(CommitOp, operands=[ring, stage])
+
+
+def await_(ring: Any, stage: Any, phase: Any) -> None:
+    """Builds `tile.await`."""
+    build(AwaitOp, operands=[ring, stage, phase])
+
+
+def full_barrier(ring: Any, stage: Any) -> Any:
+    """Builds `tile.full_barrier` and returns the address."""
+    return build(
+        FullBarrierOp, operands=[ring, stage], results=lambda: [ir.Type.parse("!llvm.ptr<3>")]
+    ).barrier
+
+
+def release(ring: Any, stage: Any) -> None:
+    """Builds `tile.release`."""
+    build(ReleaseOp, operands=[ring, stage])
+
+
+def release_peer(ring: Any, stage: Any, rank: Any) -> None:
+    """Builds `tile.release_peer`."""
+    build(ReleasePeerOp, operands=[ring, stage, rank])
+
+
+def advance(ring: Any, stage: Any, phase: Any) -> tuple[Any, Any]:
+    """Builds `tile.advance` and returns the next stage and phase."""
+    op = build(
+        AdvanceOp,
+        operands=[ring, stage, phase],
+        results=lambda: [ir.IntegerType.get_signless(32)] * 2,
+    )
+    return op.next_stage, op.next_phase

@@ -1,0 +1,81 @@
+"""The roles of the `tile` dialect: what some warpgroups, or some warps, of a CTA do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.dialects.op import Op, check_inside_a_module
+from weft.dialects.tile_types import Tile
+from weft.isa.chips import WARPS
+from weft.mlir import ext, ir
+
+MOST_WARPGROUPS = 8  # of a CTA
+MOST_WARPS = MOST_WARPGROUPS * WARPS
+
+
+class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
+    """Code for some warpgroups or some warps of a CTA. The others skip it.
+
+    Its agents are `warpgroups` warpgroups or `warps` warps, from number `first` of the CTA on. The region's
+    argument is the agent's number in the role (i32). Each thread of a role of warpgroups gets `registers`
+    registers, or keeps what it has if that is 0. A role of warps cannot change registers, because
+    `setmaxnreg` changes those of a whole warpgroup: put it inside a role of warpgroups.
+    """
+
+    first: ir.IntegerAttr
+    body: ext.Region
+    optional = {"warpgroups": 0, "warps": 0, "registers": 0}  # noqa: RUF012
+
+    @property
+    def by_warps(self) -> bool:
+        """Whether it is a role of warps."""
+        return "warps" in self.attributes
+
+    @property
+    def count(self) -> int:
+        """How many warps, or warpgroups, it has."""
+        return int(self.attribute("warps" if self.by_warps else "warpgroups"))
+
+    def check(self) -> str | None:
+        if ("warps" in self.attributes) == ("warpgroups" in self.attributes):
+            got = "both" if self.by_warps else "neither"
+            return f"expects one of the attributes 'warpgroups' and 'warps', got {got}"
+        name, most = ("warps", MOST_WARPS) if self.by_warps else ("warpgroups", MOST_WARPGROUPS)
+        if self.first.value < 0:
+            return f"first must be at least 0, got {self.first.value}"
+        if not 1 <= self.count <= most:
+            return f"{name} must be in 1..{most}, got {self.count}"
+        registers = self.attribute("registers")
+        if registers and self.by_warps:
+            why = "setmaxnreg changes the registers of a whole warpgroup"
+            return f"registers must be 0 in a role of warps, got {registers}: {why}"
+        if registers and (registers % 8 or not 24 <= registers <= 256):
+            return f"registers must be 0 or a multiple of 8 in 24..256, got {registers}"
+        if len(self.body.blocks) != 1 or [str(a.type) for a in self.body.blocks[0].arguments] != ["i32"]:
+            return "expects a region of one block with one argument of type i32"
+        return None
+
+
+@contextmanager
+def role(
+    first: int, warpgroups: int | None = None, *, warps: int | None = None, registers: int = 0
+) -> Iterator[Any]:
+    """Builds `tile.role` of `warpgroups` or of `warps`; in the block, ops are built in its region.
+
+    Yields the number of the warpgroup, or warp, in the role.
+    """
+    check_inside_a_module(RoleOp)
+    i64 = ir.IntegerType.get_signless(64)
+    numbers = {"first": first, "warpgroups": warpgroups, "warps": warps}
+    if warps is None or registers:
+        numbers["registers"] = registers
+    op = ir.Operation.create(
+        RoleOp.OPERATION_NAME,
+        attributes={
+            name: ir.IntegerAttr.get(i64, value) for name, value in numbers.items() if value is not None
+        },
+        regions=1,
+    )
+    body = op.regions[0].blocks.append(ir.IntegerType.get_signless(32))
+    with ir.InsertionPoint(body):
+        yield body.arguments[0]
