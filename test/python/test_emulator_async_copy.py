@@ -7,7 +7,7 @@ from emulator_ptx import module
 from weft import emulator
 from weft.emulator import launch as launch_module
 from weft.emulator.launch import _run as run_waves
-from weft.emulator.watching.watch import Watch
+from weft.emulator.watch import Watch
 
 KERNEL = """
 .visible .entry k(.param .u64 p0, .param .u64 p1)

@@ -9,7 +9,7 @@ from emulator_ptx import module
 from weft import emulator
 from weft.emulator import launch as launch_module
 from weft.emulator.launch import _run as run_waves
-from weft.emulator.watching.watch import Watch
+from weft.emulator.watch import Watch
 from weft.errors import WeftError
 
 SEEDS = (None, 1, 2, 3)

@@ -7,7 +7,7 @@ from emulator_ptx import module
 from weft import emulator
 from weft.emulator import launch as launch_module
 from weft.emulator.launch import _run as run_waves
-from weft.emulator.watching.watch import Watch
+from weft.emulator.watch import Watch
 
 
 def launch(body, target="sm_90a", **options):

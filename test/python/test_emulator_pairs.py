@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from weft import emulator
-from weft.emulator.decoding.slots import Slots
 from weft.emulator.instructions.tcgen05_operands import pair_of
-from weft.emulator.memory.spaces import Device
+from weft.emulator.memory.device import Device
+from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.running.wave import Grid, Launch, Wave
+from weft.emulator.running.slots import Slots
+from weft.emulator.running.wave import Wave
 
 
 def lanes(ctas, cluster):

@@ -6,11 +6,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from weft.emulator.decoding.slots import Slots
-from weft.emulator.memory import shared_operand
-from weft.emulator.memory.spaces import Device
+from weft.emulator.instructions import shared_operand
+from weft.emulator.memory.device import Device
+from weft.emulator.running.ctas import Grid, Launch
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.running.wave import Grid, Launch, Wave
+from weft.emulator.running.slots import Slots
+from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer import Findings, Sanitizer
 
 TILE = np.arange(256)

@@ -9,7 +9,7 @@ from layout_places import octets
 import weft
 from weft.dialects import tile
 from weft.dialects.tile import BufferType
-from weft.emulator.memory import shared_operand
+from weft.emulator.instructions import shared_operand
 from weft.isa import wgmma
 from weft.isa.wgmma.descriptors import MatrixDescriptor
 from weft.mlir import ir

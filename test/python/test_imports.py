@@ -31,16 +31,22 @@ MODULES = {
 
 
 @functools.cache
+def statements(source: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """The import statements anywhere in `source`, TYPE_CHECKING blocks and functions included."""
+    return tuple(n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Import | ast.ImportFrom))
+
+
+@functools.cache
 def imports(source: str) -> set[str]:
-    """The modules that `source` imports, anywhere in it; `from a import b` names a and a.b."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    """The modules that `source` imports; `from a import b` names a and a.b."""
+    names: set[str] = set()
+    for node in statements(source):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.name for alias in node.names}
+        else:
             assert not node.level, "relative imports hide what is imported"
-            found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+            names |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 def reaches(source: str, *packages: str) -> set[str]:
@@ -113,6 +119,31 @@ def test_the_emulator_is_independent():
         assert foreign(source) <= {"numpy", "ml_dtypes"}, name
 
 
+# The emulator's layers; each may import itself and those before it.
+LAYERS = (
+    ("errors",),
+    ("reading",),
+    ("numerics",),
+    ("memory", "watch"),
+    ("running",),
+    ("decoding",),
+    ("instructions",),
+    ("machine",),
+    ("sanitizer",),
+    ("watching",),
+    ("arguments", "launch"),
+    ("explore",),
+)
+
+
+def test_the_emulator_is_layered():
+    layer = {name: at for at, names in enumerate(LAYERS) for name in names}
+    for module, imported in graph(within("weft.emulator")).items():
+        if module != "weft.emulator":
+            own = layer[module.split(".")[2]]
+            assert all(layer[other.split(".")[2]] <= own for other in imported), module
+
+
 def test_one_module_imports_mlir():
     assert {name for name, path in MODULES.items() if reaches(path.read_text(), *MLIR)} <= {"weft.mlir"}
     naming = {name for name, path in MODULES.items() if '"torch_mlir' in path.read_text()}
@@ -128,6 +159,76 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
     for package, allowed in users.items():
         found = {name for name, path in MODULES.items() if reaches(path.read_text(), package)}
         assert {name for name in found if not name.startswith("weft.tools")} <= allowed
+
+
+# Cycles that are still to be dissolved.
+KNOWN_CYCLES: tuple[frozenset[str], ...] = (
+    frozenset(
+        {
+            "weft",
+            "weft.compiler.apart",
+            "weft.compiler.reproducer",
+            "weft.launch.kernel",
+            "weft.multiply.jax_call",
+            "weft.multiply.matmul",
+            "weft.multiply.padded_rows",
+            "weft.multiply.plans",
+            "weft.multiply.product_kernel",
+        }
+    ),
+    frozenset({"weft.bench.implementations", "weft.bench.triton_matmul"}),
+    frozenset({"weft.tools.opt", "weft.tools.weft_opt"}),
+)
+
+
+def graph(sources: dict[str, str]) -> dict[str, set[str]]:
+    """The modules that each module imports, anywhere in it; `from a import b` counts as a.b where that is a
+    module, as a otherwise.
+    """
+    edges: dict[str, set[str]] = {}
+    for name, source in sources.items():
+        imported: set[str] = set()
+        for node in statements(source):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+            else:
+                full = {f"{node.module}.{alias.name}" for alias in node.names}
+                imported |= {each if each in sources else node.module or "" for each in full}
+        edges[name] = (imported & set(sources)) - {name}
+    return edges
+
+
+def cycles(edges: dict[str, set[str]]) -> list[frozenset[str]]:
+    """The sets of modules that import each other, directly or through others."""
+    reached: dict[str, set[str]] = {}
+    for start in edges:
+        seen, waiting = set[str](), list(edges[start])
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                waiting += edges[name]
+        reached[start] = seen
+    return list({frozenset(b for b in seen if a in reached[b]) for a, seen in reached.items() if a in seen})
+
+
+def test_no_cycle_of_imports():
+    """Imports under TYPE_CHECKING and within functions count."""
+    every = cycles(graph({name: path.read_text() for name, path in MODULES.items()}))
+    assert [cycle for cycle in every if not any(cycle <= known for known in KNOWN_CYCLES)] == []
+
+
+def test_a_planted_cycle_is_caught():
+    sources = within("weft.emulator")
+    assert cycles(graph(sources)) == []
+    later = "\n\ndef late():\n    from weft.emulator.machine import Machine\n"
+    sources["weft.emulator.running.barriers"] += later
+    assert [
+        cycle >= {"weft.emulator.machine", "weft.emulator.running.barriers"}
+        for cycle in cycles(graph(sources))
+    ] == [True]
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from a import b\n"
+    assert cycles(graph({"a": "", "a.b": "import a.c", "a.c": typed})) == [frozenset({"a.b", "a.c"})]
 
 
 def unlisted(packages: list[str]) -> set[str]:

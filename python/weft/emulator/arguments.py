@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.decoding.program import Program
-from weft.emulator.memory.spaces import Device
+from weft.emulator.memory.device import Device
 from weft.emulator.memory.tensor_map import TensorMap
 from weft.emulator.reading.syntax import Variable
 from weft.emulator.reading.types import Type

@@ -12,15 +12,18 @@ import numpy as np
 from weft.emulator.arguments import MOST_NUMBER, Buffers, parameters, seconds, whole_number
 from weft.emulator.decoding.program import Program, layout
 from weft.emulator.errors import Deadlock, Fault, PtxError
-from weft.emulator.memory.spaces import WINDOWS, Device, Segment, wrap
+from weft.emulator.instructions import TABLE
+from weft.emulator.machine import Machine, Totals
+from weft.emulator.memory.device import Device
+from weft.emulator.memory.segments import WINDOWS, Segment, wrap
 from weft.emulator.reading.parser import parse
 from weft.emulator.reading.syntax import Function, SymbolValue, Variable
+from weft.emulator.running.ctas import Dim3, Grid, Launch
 from weft.emulator.running.deadlock import stuck
-from weft.emulator.running.machine import Machine, Totals
-from weft.emulator.running.wave import Dim3, Grid, Launch, Wave
+from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer import Finding, ignored_rules
+from weft.emulator.watch import Watch
 from weft.emulator.watching.observers import Observers
-from weft.emulator.watching.watch import Watch
 from weft.errors import WeftError, shown
 from weft.isa.chips import CHIPS, Chip, can_run
 from weft.isa.family import unknown_chip
@@ -154,7 +157,7 @@ class Module:
                     f"the module has no kernel '{kernel}': it has {', '.join(self.kernels) or 'none'}"
                     f"{did_you_mean(kernel, self.kernels)}"
                 )
-            self._programs[kernel, chip] = Program(self._tree, entry, chip)
+            self._programs[kernel, chip] = Program(self._tree, entry, chip, TABLE)
         return self._programs[kernel, chip]
 
     def _map_variables(self) -> None:

@@ -10,10 +10,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from weft.emulator.decoding import special
-from weft.emulator.decoding.slots import Slots
 from weft.emulator.errors import PtxError
-from weft.emulator.memory.spaces import FRAME_PARAM, Addresses, wrap
+from weft.emulator.memory.segments import FRAME_PARAM, Addresses, wrap
 from weft.emulator.reading.syntax import (
     Address,
     Float,
@@ -34,31 +32,9 @@ from weft.emulator.reading.syntax import (
     Vector,
 )
 from weft.emulator.reading.types import PRED, TYPES, U32, U64, Type
+from weft.emulator.running import special
+from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.lanes import Lanes
-
-
-class FunctionCode:
-    """What is known of a function while its body is decoded."""
-
-    def __init__(self, function: Function, slots: Slots) -> None:
-        self.function = function
-        self.slots = slots
-        self.base = len(slots.bits)
-        """The slot of its first register; `frame` holds the address of its local frame, `carry` the carry."""
-        for register in function.scope.registers:
-            slots.new(register.type)
-        self.frame = slots.new(U64)
-        self.carry = slots.new(PRED)
-        self.blocks: dict[int, int] = {}
-        """From a position in the body to the block that begins there."""
-        self.callees: dict[str, FunctionCode] = {}
-        self.pointed: list[FunctionCode] = []
-        """The functions whose addresses the program takes."""
-        self.entry_block = -1
-        self.levels: set[int] = set()
-        """The scopes of its accesses and fences that order others."""
-        self.frame_size = 0
-        self.recursive = False
 
 
 class Op:

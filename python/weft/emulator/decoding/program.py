@@ -1,16 +1,14 @@
 """Turns an entry of the tree, and the functions that it calls, into blocks of decoded instructions."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from weft.emulator.decoding import flow
-from weft.emulator.decoding.decode import FunctionCode, Op
-from weft.emulator.decoding.slots import Slots
+from weft.emulator.decoding.blocks import Block
+from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.ends import collective, jump, leave, skip
 from weft.emulator.decoding.steps import guarded
-from weft.emulator.decoding.table import Collective, End, Step
+from weft.emulator.decoding.table import Collective, Decoder, End, Table
 from weft.emulator.errors import PtxError
-from weft.emulator.instructions import TABLE
 from weft.emulator.reading import left_out
 from weft.emulator.reading.syntax import (
     Address,
@@ -29,49 +27,23 @@ from weft.emulator.reading.syntax import (
     Vector,
 )
 from weft.emulator.reading.types import PRED
-from weft.emulator.running.ends import collective, jump, leave, skip
+from weft.emulator.running.function_code import MAX_FRAME, FunctionCode
+from weft.emulator.running.slots import Slots
+from weft.emulator.watch import Traffic
 
 _FRAME_ALIGN = 16
-MAX_FRAME = 512 * 1024
-
-
-class Traffic(NamedTuple):
-    """The registers of one instruction, as slots; `guard` is its predicate and whether that is negated."""
-
-    prefix: str
-    line: int
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    guard: tuple[int, bool] | None
-
-
-@dataclass(eq=False, slots=True)
-class Block:
-    """Steps that always run one after the other, and what ends them; `opcodes` are those of both."""
-
-    function: str
-    steps: list[Step] = field(default_factory=list)
-    opcodes: list[str] = field(default_factory=list)
-    traffic: list[Traffic] = field(default_factory=list)
-    end: End | None = None
-    rank: int = 0
-    line: int = 0
-    waits: str = ""
-    """The opcode that ends the block, where that is more than going on."""
-    whole: bool = False
-    """Whether that takes whole warps, or warpgroups, together."""
-    members: int | None = None
-    """The slot of the member mask, where the block is a collective instruction that has one."""
 
 
 class Program:
     """A kernel ready to run: blocks, the widths of its register slots, and what its CTAs need.
 
     `shared_static` counts bytes of declared shared memory; dynamic shared memory follows it, at
-    `shared_dynamic`. `chip` is the one that it runs as.
+    `shared_dynamic`. `chip` is the one that it runs as, `table` has the
+    decoders of all instructions.
     """
 
-    def __init__(self, tree: Tree, entry: Function, chip: str) -> None:
+    def __init__(self, tree: Tree, entry: Function, chip: str, table: Table) -> None:
+        self._table = table
         self.target, self.chip = tree.target, chip
         self.slots = Slots()
         self.blocks: list[Block] = []
@@ -137,14 +109,14 @@ class Program:
         body = code.function.body or []
         starts = {0, len(body)}
         for at, instruction in enumerate(body):
-            prefix, _ = _decoder(instruction)
+            prefix, _ = self._decoder(instruction)
             starts.update(_targets(instruction))
-            if prefix in TABLE.ends or prefix in TABLE.collectives:
+            if prefix in self._table.ends or prefix in self._table.collectives:
                 starts.add(at + 1)
                 # What waits for other lanes is run again when they come, and so shares its block with
                 # nothing.
                 # So are calls through pointers, for the threads that call another function.
-                alone = prefix in TABLE.collectives or prefix in TABLE.waits
+                alone = prefix in self._table.collectives or prefix in self._table.waits
                 if alone or _is_indirect(instruction):
                     starts.add(at)
         ordered = sorted(starts)
@@ -172,7 +144,7 @@ class Program:
 
     def _decode_one(self, code: FunctionCode, at: int, instruction: Instruction, after: int) -> None:
         block = self.blocks[at]
-        prefix, decoder = _decoder(instruction)
+        prefix, decoder = self._decoder(instruction)
         op = Op(instruction, prefix, code, self.target, self.chip)
         op.next, op.block = after, at
         opcode = instruction.opcode.split(".")
@@ -185,7 +157,7 @@ class Program:
         line = instruction.place.line
         block.traffic.append(Traffic(prefix, line, tuple(op.reads), tuple(op.writes), guard))
         if isinstance(made, Collective | End):
-            block.end = collective(made, after) if isinstance(made, Collective) else made
+            block.end = collective(made, after, prefix, line) if isinstance(made, Collective) else made
             block.waits, block.line = prefix, instruction.place.line
             block.members = made.members if isinstance(made, Collective) else None
             block.whole = (isinstance(made, Collective) and made.members is None) or "aligned" in opcode
@@ -193,6 +165,15 @@ class Program:
                 block.end = skip(block.end, *guard, after)
         else:
             block.steps.append(made if guard is None else guarded(made, *guard))
+
+    def _decoder(self, instruction: Instruction) -> tuple[str, Decoder]:
+        """The prefix of an instruction's opcode that the table has, and its decoder."""
+        if why := left_out.reason(instruction.opcode):
+            raise PtxError(f"{instruction.opcode}: {why}", *instruction.place)
+        entry = self._table.find(instruction.opcode)
+        if entry is None:
+            raise PtxError(f"unsupported instruction '{instruction.opcode}'", *instruction.place)
+        return entry
 
 
 def layout(variables: list[Variable], start: int) -> int:
@@ -214,15 +195,6 @@ def _lay_out_frame(code: FunctionCode) -> None:
             f"'{function.name}' needs {end} bytes of local memory, a thread has {MAX_FRAME}", *function.place
         )
     code.frame_size = -(-end // _FRAME_ALIGN) * _FRAME_ALIGN
-
-
-def _decoder(instruction: Instruction) -> tuple[str, Callable[[Op], Step | Collective | End]]:
-    if why := left_out.reason(instruction.opcode):
-        raise PtxError(f"{instruction.opcode}: {why}", *instruction.place)
-    found = TABLE.find(instruction.opcode)
-    if found is None:
-        raise PtxError(f"unsupported instruction '{instruction.opcode}'", *instruction.place)
-    return found
 
 
 def _targets(instruction: Instruction) -> Iterator[int]:

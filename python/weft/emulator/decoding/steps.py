@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from weft.emulator.decoding.table import Step
 from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watching.watch import Watch
+from weft.emulator.watch import Watch
 
 Function = Callable[..., Array]
 

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from weft.emulator.decoding.decode import Op
 from weft.emulator.reading.types import TYPES
+from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
-
-if TYPE_CHECKING:
-    from weft.emulator.decoding.decode import Op
-    from weft.emulator.running.groups import Group
-    from weft.emulator.running.machine import Machine
+from weft.emulator.running.scheduler import Scheduler
 
 Step = Callable[[Lanes], None]
 """An instruction with its operands resolved; runs it for the lanes."""
@@ -35,14 +32,15 @@ class End:
     stand together, where that is all.
     """
 
-    run: "Callable[[Machine, Group], int]"
+    run: Callable[[Scheduler, Group], int]
     targets: tuple[int, ...]
     collective: Collective | None = None
 
 
-StepDecoder = Callable[["Op"], Step]
-CollectiveDecoder = Callable[["Op"], Collective]
-EndDecoder = Callable[["Op"], End]
+StepDecoder = Callable[[Op], Step]
+CollectiveDecoder = Callable[[Op], Collective]
+EndDecoder = Callable[[Op], End]
+Decoder = StepDecoder | CollectiveDecoder | EndDecoder
 
 
 class Table:
@@ -102,7 +100,7 @@ class Table:
         self.waits.update(opcodes)
         return self.end(*opcodes)
 
-    def find(self, opcode: str) -> tuple[str, StepDecoder | CollectiveDecoder | EndDecoder] | None:
+    def find(self, opcode: str) -> tuple[str, Decoder] | None:
         """The longest known prefix of `opcode` and its decoder."""
         parts = opcode.split(".")
         is_float = any(part in TYPES and TYPES[part].is_float for part in parts)

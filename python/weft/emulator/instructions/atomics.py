@@ -9,7 +9,7 @@ from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.memory_ops import in_order, order_of, qualifiers, state_space
 from weft.emulator.instructions.move import give_way
-from weft.emulator.memory.spaces import Piece
+from weft.emulator.memory.segments import Piece
 from weft.emulator.numerics.floats import canonical, decode, encode, sum_odd
 from weft.emulator.reading.types import STORAGE, Array, Type
 from weft.emulator.running.lanes import Lanes

@@ -1,19 +1,16 @@
 """Calls: of functions by name, through pointers to them, and of those that the system provides."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from weft.emulator.decoding.decode import FunctionCode, Op
+from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import End, Table
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.system import system_call
 from weft.emulator.reading.syntax import Function, Name, Operand, Prototype, Register, Targets, Variable
 from weft.emulator.reading.types import U64
+from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.groups import CallSite, Group, Transfer
-
-if TYPE_CHECKING:
-    from weft.emulator.running.machine import Machine
+from weft.emulator.running.scheduler import Scheduler
 
 table = Table()
 Actuals = tuple[Operand, ...]
@@ -40,13 +37,13 @@ def call(op: Op) -> End:
     if code is None:
         step, after = system_call(op, function.name, arguments, results), op.next
 
-        def run(machine: "Machine", group: Group) -> int:
+        def run(scheduler: Scheduler, group: Group) -> int:
             step(group.lanes)
             return after
 
         return End(run, (after,))
     site = _site(op, code, arguments, results)
-    return End(lambda machine, group: machine.call(group, site), (op.next,))
+    return End(lambda scheduler, group: scheduler.call(group, site), (op.next,))
 
 
 def _site(op: Op, code: FunctionCode, arguments: Actuals, results: Actuals) -> CallSite:
@@ -76,7 +73,7 @@ def _indirect(op: Op, callee: Operand, arguments: Actuals, results: Actuals) -> 
         if len(code.function.params) == len(arguments) and _fits(op, code, arguments, results)
     }
 
-    def run(machine: "Machine", group: Group) -> int:
+    def run(scheduler: Scheduler, group: Group) -> int:
         lanes = group.lanes
         targets, enabled = lanes.read(pointer), lanes.enabled()
         at = int(enabled.argmax())
@@ -86,8 +83,8 @@ def _indirect(op: Op, callee: Operand, arguments: Actuals, results: Actuals) -> 
             raise Fault(f"calls 0x{target:x}, where no function of that prototype is", line, thread, target)
         same = enabled & (targets == np.uint64(target))
         if not np.array_equal(same, enabled):
-            machine.part(group, same, here)
-        return machine.call(group, sites[target])
+            scheduler.part(group, same, here)
+        return scheduler.call(group, sites[target])
 
     return End(run, (op.next,))
 

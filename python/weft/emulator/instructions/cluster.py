@@ -9,7 +9,7 @@ from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.atomics import apply, update_of
 from weft.emulator.instructions.mbarrier import BarrierOperand, targets
-from weft.emulator.memory.spaces import RANK_SHIFT, WINDOWS, Addresses, Piece, put
+from weft.emulator.memory.segments import RANK_SHIFT, WINDOWS, Addresses, Piece, put
 from weft.emulator.reading.syntax import Address, Name, Sink, Variable
 from weft.emulator.reading.types import PRED, STORAGE, TYPES, U32, Array, Bools, Type
 from weft.emulator.running.lanes import Lanes

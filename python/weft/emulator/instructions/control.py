@@ -1,21 +1,17 @@
 """Branches, calls and exits."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.ends import jump
 from weft.emulator.decoding.steps import compute, nothing, tell
 from weft.emulator.decoding.table import Collective, End, Step, Table
 from weft.emulator.errors import Fault
 from weft.emulator.reading.syntax import Name, Targets
 from weft.emulator.reading.types import U32, U64
-from weft.emulator.running.ends import jump
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
-
-if TYPE_CHECKING:
-    from weft.emulator.running.machine import Machine
+from weft.emulator.running.scheduler import Scheduler
 
 table = Table()
 
@@ -39,7 +35,7 @@ def brx(op: Op) -> End:
     targets = [op.label(target) for target in listed.names]
     index, line = op.source(0, U32), op.line
 
-    def run(machine: "Machine", group: Group) -> int:
+    def run(scheduler: Scheduler, group: Group) -> int:
         while True:
             lanes = group.lanes
             values, enabled = lanes.read(index), lanes.enabled()
@@ -52,7 +48,7 @@ def brx(op: Op) -> End:
             if np.array_equal(same, enabled):
                 return targets[first]
             rest = enabled & ~same
-            machine.part(group, rest, targets[first])
+            scheduler.part(group, rest, targets[first])
 
     return End(run, tuple(targets))
 
@@ -60,7 +56,7 @@ def brx(op: Op) -> End:
 @table.end("exit")
 def exit_(op: Op) -> End:
     op.count(0)
-    return End(lambda machine, group: machine.exit(group), ())
+    return End(lambda scheduler, group: scheduler.exit(group), ())
 
 
 @table.end("ret")
@@ -68,8 +64,8 @@ def ret(op: Op) -> End:
     op.flag("uni")
     op.count(0)
     if op.code.function.is_entry:
-        return End(lambda machine, group: machine.exit(group), ())
-    return End(lambda machine, group: machine.leave(group), ())
+        return End(lambda scheduler, group: scheduler.exit(group), ())
+    return End(lambda scheduler, group: scheduler.leave(group), ())
 
 
 @table.step("trap")

@@ -1,83 +1,18 @@
 """`cp.async`: copies from global to shared memory that show there when a thread has waited for them."""
 
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.mbarrier import BarrierOperand
+from weft.emulator.memory.copies import Copy
 from weft.emulator.memory.mbarrier import COMMIT
-from weft.emulator.memory.spaces import Addresses, Piece, put
+from weft.emulator.memory.segments import Addresses
 from weft.emulator.reading.types import STORAGE, U32, Array, Bools
 from weft.emulator.running.lanes import Lanes
 
 table = Table()
-
-
-@dataclass(eq=False)
-class Copy:
-    """One `cp.async` of `threads`, `[all warps, 32]`; `group` is each thread's, 0 before the commit."""
-
-    threads: Bools
-    rows: npt.NDArray[np.intp]
-    pieces: list[Piece]
-    value: Array
-    group: npt.NDArray[np.int64]
-
-
-class CopyQueue:
-    """The copies of a wave that no one has waited for. Their bytes are read when they are issued.
-
-    Writing shared memory only at the wait makes a missing wait show as stale data.
-    """
-
-    def __init__(self, warps: int) -> None:
-        self.committed = np.zeros((warps, 32), np.int64)
-        self.copies: list[Copy] = []
-
-    def commit(self, threads: Bools) -> None:
-        """Closes the current group of each of these threads, empty or not."""
-        self.committed = self.committed + threads
-        for copy in self.copies:
-            new = copy.threads & threads & (copy.group == 0)
-            if new.any():
-                copy.group = np.where(new, self.committed, copy.group)
-
-    def wait(self, threads: Bools, pending: int | None) -> None:
-        """Finishes the threads' copies but for the newest `pending` groups; None: all, committed or not."""
-        kept: list[Copy] = []
-        for copy in self.copies:
-            ripe = copy.threads & threads
-            if pending is not None:
-                ripe = ripe & (copy.group > 0) & (copy.group <= self.committed - pending)
-            count = int(np.count_nonzero(ripe))
-            if count:
-                whole = count == int(np.count_nonzero(copy.threads))
-                _write(copy, None if whole else ripe[copy.rows])
-                copy.threads = copy.threads & ~ripe
-                if whole:
-                    continue
-            kept.append(copy)
-        self.copies = kept
-
-
-def _write(copy: Copy, mask: Bools | None) -> None:
-    for piece in copy.pieces:
-        chosen = piece.mask
-        if mask is not None:
-            chosen = mask if chosen is None else chosen & mask
-        put(Piece(piece.view, piece.places, chosen), copy.value)
-
-
-def queue(lanes: Lanes) -> CopyQueue:
-    """The queue of the lanes' wave."""
-    wave = lanes.wave
-    if wave.copies is None:
-        wave.copies = CopyQueue(wave.warps)
-    return wave.copies
 
 
 @table.step("cp.async")
@@ -120,7 +55,7 @@ def cp_async(op: Op) -> Step:
         else:
             value = memory.load(lanes, "global", source(lanes), size, line)
         group = np.zeros((lanes.wave.warps, 32), np.int64)
-        queue(lanes).copies.append(Copy(lanes.threads(), lanes.row_numbers(), pieces, value, group))
+        lanes.wave.copies.copies.append(Copy(lanes.threads(), lanes.row_numbers(), pieces, value, group))
 
     return run
 
@@ -148,7 +83,7 @@ def mbarrier_arrive(op: Op) -> Step:
             def finish(
                 cta: int = cta, offset: int = offset, threads: Bools = threads, count: int = count
             ) -> None:
-                queue(lanes).wait(threads, None)
+                lanes.wave.copies.wait(threads, None)
                 for _ in range(count):
                     mbarriers.arrive(cta, offset, line, COMMIT, threads=threads)
 
@@ -190,7 +125,7 @@ def commit_group(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         threads = lanes.threads()
-        queue(lanes).commit(threads)
+        lanes.wave.copies.commit(threads)
         if lanes.wave.watch is not None:
             lanes.wave.watch.async_commit("cp.async", threads, line)
 
@@ -217,7 +152,7 @@ def _waiting(op: Op, pending: int | None) -> Step:
 
     def run(lanes: Lanes) -> None:
         threads = lanes.threads()
-        queue(lanes).wait(threads, pending)
+        lanes.wave.copies.wait(threads, pending)
         if lanes.wave.watch is not None:
             if pending is None:
                 lanes.wave.watch.async_commit("cp.async", threads, line)

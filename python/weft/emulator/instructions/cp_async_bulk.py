@@ -11,12 +11,12 @@ import numpy as np
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.steps import tell
 from weft.emulator.decoding.table import Step, Table
+from weft.emulator.instructions import bulk
 from weft.emulator.instructions.atomics import Update, update_of
-from weft.emulator.memory import bulk
-from weft.emulator.memory.bulk import Numbers, Octets, aligned, tell_global, tell_shared
+from weft.emulator.instructions.bulk import Numbers, Octets, aligned, tell_global, tell_shared
 from weft.emulator.reading.types import TYPES, U32, U64, Bools, Type
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watching.watch import Watch
+from weft.emulator.watch import Watch
 
 table = Table()
 _SPACES = ("shared::cluster", "shared::cta", "global")

@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.table import Step, Table
+from weft.emulator.instructions import bulk
+from weft.emulator.instructions.bulk import Octets, aligned, fault, tell_global, tell_shared
 from weft.emulator.instructions.cp_async_bulk import (
     Ends,
     SharedPlace,
@@ -17,9 +19,8 @@ from weft.emulator.instructions.cp_async_bulk import (
     reduction,
     reduction_name,
 )
-from weft.emulator.memory import bulk, tensor_map
-from weft.emulator.memory.bulk import Octets, aligned, fault, tell_global, tell_shared
-from weft.emulator.memory.shared_operand import CHUNK
+from weft.emulator.instructions.shared_operand import CHUNK
+from weft.emulator.memory import tensor_map
 from weft.emulator.memory.tensor_map import Numbers, Taken
 from weft.emulator.reading.syntax import Address, Vector
 from weft.emulator.reading.types import TYPES, U32, Array

@@ -11,7 +11,7 @@ from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.instructions.fragments import Index, fragment_index, matrix_index
 from weft.emulator.instructions.mma import legal_form
-from weft.emulator.memory.shared_operand import PACKED, unpacked
+from weft.emulator.instructions.shared_operand import PACKED, unpacked
 from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import STORAGE, U32, Array
 from weft.emulator.running.lanes import Lanes

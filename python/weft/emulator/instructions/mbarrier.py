@@ -1,22 +1,21 @@
 """`mbarrier.*`: barriers in shared memory that count arrivals and bytes."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import End, Step, Table
+from weft.emulator.memory.access import GPU
 from weft.emulator.memory.mbarrier import BYTES, MAX_COUNT, PENDING_SHIFT, TEST_TICKS, WAIT_TICKS, Arrival
-from weft.emulator.memory.spaces import GPU, Addresses
+from weft.emulator.memory.segments import Addresses
 from weft.emulator.reading.syntax import Address, Sink
 from weft.emulator.reading.types import PRED, U32, U64, Array, Bools
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
-
-if TYPE_CHECKING:
-    from weft.emulator.running.machine import Machine
+from weft.emulator.running.scheduler import Scheduler
 
 table = Table()
 _SPACES = {"shared": "shared", "shared::cta": "shared", "shared::cluster": "shared", "": "generic"}
@@ -208,7 +207,7 @@ def wait(op: Op) -> End:
     tries = op.prefix == "mbarrier.try_wait"
     patience = WAIT_TICKS if tries else TEST_TICKS
 
-    def run(machine: "Machine", group: Group) -> int:
+    def run(scheduler: Scheduler, group: Group) -> int:
         lanes = group.lanes
         places = barrier.places(lanes)
         asked = lanes.read(wanted)
@@ -227,12 +226,12 @@ def wait(op: Op) -> End:
         if count:
             lanes.narrowed(done).write(result, done)
             _observe(lanes, places, done, line, event)
-            machine.part(group, waiting, after)
+            scheduler.part(group, waiting, after)
             places = places[waiting.any(axis=1)]
             waiting = group.lanes.enabled()
-        stride = machine.wave.memory.shared_stride
+        stride = scheduler.wave.memory.shared_stride
         awaits = tuple(divmod(int(place), stride) for place in np.unique(places[waiting]))
-        return machine.stall(group, awaits, patience)
+        return scheduler.stall(group, awaits, patience)
 
     return End(run, (after,))
 

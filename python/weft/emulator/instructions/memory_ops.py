@@ -5,7 +5,7 @@ import numpy as np
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions.move import give_way
-from weft.emulator.memory.spaces import GPU, LEVELS, Order
+from weft.emulator.memory.access import GPU, LEVELS, Order
 from weft.emulator.reading.syntax import Operand, Sink
 from weft.emulator.reading.types import STORAGE, Array, Type
 from weft.emulator.running.lanes import Lanes

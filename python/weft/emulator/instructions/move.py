@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from weft.emulator.decoding import special
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.steps import compute
 from weft.emulator.decoding.table import Step, Table
-from weft.emulator.memory.spaces import RANK_SHIFT, WINDOW_SHIFT, WINDOWS
+from weft.emulator.memory.segments import RANK_SHIFT, WINDOW_SHIFT, WINDOWS
 from weft.emulator.reading.syntax import Address, Name, Operand, Sink, Variable, Vector
 from weft.emulator.reading.types import PRED, TYPES, U64, Array, Bools, Type
+from weft.emulator.running import special
 from weft.emulator.running.lanes import Lanes
 
 table = Table()
@@ -46,7 +46,7 @@ def _clock(op: Op, name: str, kind: Type) -> Step:
     storage = kind.storage
 
     def run(lanes: Lanes) -> None:
-        value = special.clock(lanes.wave, name) & ((1 << kind.bits) - 1)
+        value = special.clock(lanes.wave.ticks, name) & ((1 << kind.bits) - 1)
         lanes.write(result, np.full((lanes.warps, 32), value, storage))
 
     return run

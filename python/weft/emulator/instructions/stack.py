@@ -4,7 +4,7 @@ import numpy as np
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Step, Table
-from weft.emulator.memory.spaces import STACK
+from weft.emulator.memory.segments import STACK
 from weft.emulator.running.lanes import Lanes
 
 table = Table()

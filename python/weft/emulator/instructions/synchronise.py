@@ -1,22 +1,18 @@
 """Barriers of a cluster, a CTA and a warp, and fences."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
+from weft.emulator.decoding.ends import together
 from weft.emulator.decoding.steps import tell
 from weft.emulator.decoding.table import Collective, End, Step, Table
 from weft.emulator.errors import Fault
-from weft.emulator.memory.spaces import LEVELS
+from weft.emulator.memory.access import LEVELS
 from weft.emulator.reading.types import U32, Array
 from weft.emulator.running.barriers import BARRIERS, Reduction
-from weft.emulator.running.ends import together
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
-
-if TYPE_CHECKING:
-    from weft.emulator.running.machine import Machine
+from weft.emulator.running.scheduler import Scheduler
 
 table = Table()
 
@@ -52,10 +48,10 @@ def _barrier(
     count = op.source(first + 1, U32) if counted else 0
     after, line = op.next, op.line
 
-    def come(machine: "Machine", group: Group) -> int:
+    def come(scheduler: Scheduler, group: Group) -> int:
         lanes = group.lanes
-        barrier = _uniform(machine, group, number, line)
-        needed = _uniform(machine, group, count, line) if count else None
+        barrier = _uniform(scheduler, group, number, line)
+        needed = _uniform(scheduler, group, count, line) if count else None
         if barrier >= BARRIERS:
             raise Fault(f"barrier {barrier} is none of the {BARRIERS}", line)
         if needed is not None:
@@ -65,18 +61,18 @@ def _barrier(
         reduction = None
         if vote is not None:
             operation, result, slot, negated = vote
-            value = np.zeros((machine.wave.warps, 32), np.bool_)
+            value = np.zeros((scheduler.wave.warps, 32), np.bool_)
             value[lanes.row_numbers()] = lanes.read(slot) ^ negated
             reduction = Reduction(operation, result, value)
-        return machine.barriers.arrive(group, barrier, needed, after, waits, reduction, aligned)
+        return scheduler.barriers.arrive(group, barrier, needed, after, line, waits, reduction, aligned)
 
-    def run(machine: "Machine", group: Group) -> int:
+    def run(scheduler: Scheduler, group: Group) -> int:
         parts = _same_barrier(group, number, count)
         if len(parts) == 1:
-            return come(machine, group)
+            return come(scheduler, group)
         for lanes in parts:
-            if come(machine, Group(group.block, group.frame, lanes)) >= 0:
-                machine.put(Group(after, group.frame, lanes))
+            if come(scheduler, Group(group.block, group.frame, lanes)) >= 0:
+                scheduler.put(Group(after, group.frame, lanes))
         return -1
 
     return End(run, (after,))
@@ -94,7 +90,7 @@ def _same_barrier(group: Group, number: int, count: int) -> list[Lanes]:
     return [Lanes.of(lanes.wave, lanes.narrowed(mask).threads()) for mask in parts]
 
 
-def _uniform(machine: "Machine", group: Group, slot: int, line: int) -> int:
+def _uniform(scheduler: Scheduler, group: Group, slot: int, line: int) -> int:
     """The value of a register that all lanes agree on."""
     lanes = group.lanes
     values: Array = lanes.read(slot)
@@ -121,10 +117,10 @@ def cluster_arrive(op: Op) -> End:
     op.count(0)
     after, line = op.next, op.line
 
-    def run(machine: "Machine", group: Group) -> int:
-        if aligned and not together(machine, group):
+    def run(scheduler: Scheduler, group: Group) -> int:
+        if aligned and not together(scheduler, group, op.prefix, line):
             return -1
-        machine.clusters.arrive(group, line, relaxed)
+        scheduler.clusters.arrive(group, line, relaxed)
         return after
 
     return End(run, (after,))
@@ -138,10 +134,10 @@ def cluster_wait(op: Op) -> End:
     op.count(0)
     after, line = op.next, op.line
 
-    def run(machine: "Machine", group: Group) -> int:
-        if aligned and not together(machine, group):
+    def run(scheduler: Scheduler, group: Group) -> int:
+        if aligned and not together(scheduler, group, op.prefix, line):
             return -1
-        return machine.clusters.wait(group, after, line)
+        return scheduler.clusters.wait(group, after, line)
 
     return End(run, (after,))
 

@@ -5,10 +5,10 @@ import numpy as np
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.errors import Fault
+from weft.emulator.instructions import shared_operand
 from weft.emulator.instructions.mma import legal_form
+from weft.emulator.instructions.shared_operand import PACKED
 from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, pair_of, tell_tensor
-from weft.emulator.memory import shared_operand
-from weft.emulator.memory.shared_operand import PACKED
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, LANE_SHIFT, LANES, Numbers, check
 from weft.emulator.reading.types import U64
 from weft.emulator.running.lanes import Lanes

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.errors import Fault
+from weft.emulator.instructions import shared_operand
 from weft.emulator.instructions.fragments import elements
+from weft.emulator.instructions.shared_operand import PACKED
 from weft.emulator.instructions.tcgen05_copy import shifted
 from weft.emulator.instructions.tcgen05_layout import DataPath, Descriptor, metadata_cells, scale_cells
 from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, tell_tensor
-from weft.emulator.memory import shared_operand
-from weft.emulator.memory.shared_operand import PACKED
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, LANE_SHIFT, Numbers, check
 from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles

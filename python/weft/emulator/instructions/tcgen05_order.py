@@ -5,29 +5,25 @@ Asynchronous operations are done at their issue, so only `commit` and `alloc` ch
 the others tell who looks on.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.steps import tell
 from weft.emulator.decoding.table import Collective, End, Step, Table
 from weft.emulator.errors import Fault
+from weft.emulator.instructions.bulk import chosen_ctas
 from weft.emulator.instructions.mbarrier import BarrierOperand, threads_of
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.tcgen05_operands import pair_of
-from weft.emulator.memory.bulk import chosen_ctas
 from weft.emulator.memory.mbarrier import COMMIT
 from weft.emulator.memory.tensor_memory import COLUMNS
 from weft.emulator.reading.syntax import Integer
 from weft.emulator.reading.types import TYPES, U32, Bools
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
-from weft.emulator.watching.watch import Watch
+from weft.emulator.running.scheduler import Scheduler
+from weft.emulator.watch import Watch
 from weft.isa.tcgen05 import control as tcgen05_control
-
-if TYPE_CHECKING:
-    from weft.emulator.running.machine import Machine
 
 table = Table()
 _SPACES = {"": "generic", "shared::cta": "shared", "shared::cluster": "shared"}
@@ -62,8 +58,8 @@ def alloc(op: Op) -> End:
     address, count = op.address(0, _SPACES[form.space]), _Columns(op, form)
     after, line = op.next, op.line
 
-    def run(machine: "Machine", group: Group) -> int:
-        if not machine.gather(group, None):
+    def run(scheduler: Scheduler, group: Group) -> int:
+        if not scheduler.gather(group, None):
             return -1
         lanes = group.lanes
         counts = lanes.read(count.slot)[:, 0]
@@ -90,9 +86,9 @@ def alloc(op: Op) -> End:
         if not waiting.any():
             return after
         if served.any():
-            machine.part(group, waiting, after)
-        machine.hold(group)
-        machine.wave.tensor_memory.waiting.append(group)
+            scheduler.part(group, waiting, after)
+        scheduler.hold(group)
+        scheduler.wave.tensor_memory.waiting.append(group)
         return -1
 
     return End(run, (after,))

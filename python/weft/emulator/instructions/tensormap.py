@@ -4,7 +4,7 @@ import numpy as np
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, Step, Table
-from weft.emulator.memory.shared_operand import CHUNK
+from weft.emulator.instructions.shared_operand import CHUNK
 from weft.emulator.reading.syntax import Integer
 from weft.emulator.reading.types import U32, U64
 from weft.emulator.running.lanes import Lanes

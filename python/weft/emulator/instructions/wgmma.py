@@ -13,10 +13,10 @@ from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.steps import tell
 from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.errors import Fault
+from weft.emulator.instructions import shared_operand
 from weft.emulator.instructions.fragments import Fragment, elements
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.sparse import Sparse
-from weft.emulator.memory import shared_operand
 from weft.emulator.numerics.arithmetic import multiply_accumulate
 from weft.emulator.reading.syntax import Operand
 from weft.emulator.reading.types import U64, Array

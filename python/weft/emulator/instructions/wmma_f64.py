@@ -9,7 +9,7 @@ import numpy as np
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.instructions.memory_ops import state_space
-from weft.emulator.memory.spaces import Addresses
+from weft.emulator.memory.segments import Addresses
 from weft.emulator.numerics.directed import in_mode
 from weft.emulator.numerics.floats import fma_f64
 from weft.emulator.reading.types import TYPES, U32, Array

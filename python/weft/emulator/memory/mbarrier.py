@@ -6,17 +6,15 @@ those that this phase still lacks, 21 of the bytes that it still lacks (signed),
 bit the parity of the phase.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
+from weft.emulator.memory.access import Waiter
+from weft.emulator.memory.spaces import Memory
 from weft.emulator.reading.types import Bools
-
-if TYPE_CHECKING:
-    from weft.emulator.running.groups import Group
-    from weft.emulator.running.wave import Wave
 
 MAX_COUNT = (1 << 20) - 1
 PENDING_SHIFT = 20
@@ -67,14 +65,14 @@ class Mbarriers:
     `phases` counts the phases that were completed.
     """
 
-    def __init__(self, wave: "Wave") -> None:
-        self.wave = wave
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
         self.phases = 0
         self.alive: dict[tuple[int, int], int] = {}
         """The barriers between init and inval, with the line of their init."""
         self.turned: set[tuple[int, int]] = set()
         """The barriers that have completed a phase."""
-        self.waiting: dict[tuple[int, int], dict[Group, None]] = {}
+        self.waiting: dict[tuple[int, int], dict[Waiter, None]] = {}
 
     # The operations
 
@@ -169,16 +167,15 @@ class Mbarriers:
         return State.of(word)
 
     def _place(self, cta: int, offset: int, line: int) -> npt.NDArray[np.uint64]:
-        memory = self.wave.memory
         if offset % BYTES:
             what = f"misaligned mbarrier at shared address 0x{offset:x}"
             raise Fault(what, line, None, offset, "misaligned")
-        memory.check_shared(offset, BYTES, line)
-        return memory.shared_of(cta)[offset : offset + BYTES].view(np.uint64)
+        self.memory.check_shared(offset, BYTES, line)
+        return self.memory.shared_of(cta)[offset : offset + BYTES].view(np.uint64)
 
     def _put(self, cta: int, offset: int, state: State) -> None:
         self._place(cta, offset, 0)[0] = np.uint64(state.word())
-        self.wave.changes += 1
+        self.memory.host.changes += 1
 
     def _counted(self, state: State, more: int, offset: int, line: int) -> State:
         if abs(state.tx + more) > MAX_COUNT:
@@ -198,15 +195,16 @@ class Mbarriers:
         self._wake(cta, offset)
 
     def _tell(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
-        if self.wave.watch is not None:
-            self.wave.watch.mbarrier(event, cta, offset, threads, line)
+        watch = self.memory.host.watch
+        if watch is not None:
+            watch.mbarrier(event, cta, offset, threads, line)
 
     # Waiting
 
-    def wait(self, group: "Group", cta: int, offset: int) -> None:
-        """Wakes `group` when the barrier's phase completes."""
-        self.waiting.setdefault((cta, offset), {})[group] = None
+    def wait(self, waiter: Waiter, cta: int, offset: int) -> None:
+        """Wakes `waiter` when the barrier's phase completes."""
+        self.waiting.setdefault((cta, offset), {})[waiter] = None
 
     def _wake(self, cta: int, offset: int) -> None:
-        for group in self.waiting.pop((cta, offset), {}):
-            group.stalled = False
+        for waiter in self.waiting.pop((cta, offset), {}):
+            waiter.stalled = False

@@ -4,12 +4,11 @@ Memory").
 An address is `lane << 16 | column`.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
+from weft.emulator.memory.access import Waiter
 
 LANES = 128
 COLUMNS = 512
@@ -17,9 +16,6 @@ _LEAST = 32
 """The fewest columns of an allocation."""
 LANE_SHIFT = 16
 COLUMN_MASK = (1 << LANE_SHIFT) - 1
-
-if TYPE_CHECKING:
-    from weft.emulator.running.groups import Group
 
 Cells = npt.NDArray[np.uint32]
 Numbers = npt.NDArray[np.intp]
@@ -32,7 +28,7 @@ class TensorMemory:
         self._cells: dict[int, Cells] = {}
         self._blocks: dict[int, dict[int, int]] = {}
         self._relinquished: set[int] = set()
-        self.waiting: list[Group] = []
+        self.waiting: list[Waiter] = []
         """Who waits for free columns."""
 
     def cells(self, cta: int) -> Cells:
@@ -62,8 +58,8 @@ class TensorMemory:
             what = f"tcgen05.dealloc of {columns} columns at 0x{address:x}, allocated are {there}"
             raise Fault(what, line, address=address, rule="tmem-access")
         del blocks[address]
-        for group in self.waiting:
-            group.stalled = False
+        for waiter in self.waiting:
+            waiter.stalled = False
         self.waiting.clear()
 
     def relinquish(self, cta: int) -> None:

@@ -1,19 +1,17 @@
 """The barriers of the CTAs of a wave, numbered 0 to 15 in each, and `bar.warp.sync`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
 from weft.emulator.reading.types import Array, Bools
-from weft.emulator.running.deadlock import Wait
+from weft.emulator.running.deadlock import Wait, waits_of
 from weft.emulator.running.groups import Frame, Group
 from weft.emulator.running.lanes import Lanes
-
-if TYPE_CHECKING:
-    from weft.emulator.running.machine import Machine
+from weft.emulator.running.wave import Wave
 
 BARRIERS = 16
 
@@ -90,18 +88,22 @@ class Barrier:
 
 
 class Barriers:
-    """`pending` holds the barriers that are neither complete nor untouched, by CTA of the wave and number."""
+    """`pending` holds the barriers that are neither complete nor untouched, by CTA of the wave and number.
 
-    def __init__(self, machine: "Machine") -> None:
-        self.machine = machine
+    `put` makes a group ready that a barrier releases.
+    """
+
+    def __init__(self, wave: Wave, put: Callable[[Group], None]) -> None:
+        self.wave, self._put = wave, put
         self.pending: dict[tuple[int, int], Barrier] = {}
 
     def arrive(
         self,
-        group: "Group",
+        group: Group,
         number: int,
         needed: int | None,
         after: int,
+        line: int,
         waits: bool = True,
         reduction: Reduction | None = None,
         aligned: bool = True,
@@ -110,8 +112,7 @@ class Barriers:
 
         `aligned` says that whole warps must come together.
         """
-        lanes, wave = group.lanes, self.machine.wave
-        line = self.machine.program.blocks[group.block].line
+        lanes, wave = group.lanes, self.wave
         plain = needed is None and waits and reduction is None and not self.pending
         if plain and lanes.active == np.count_nonzero(wave.live):
             self._tell_all(lanes, line)
@@ -137,7 +138,7 @@ class Barriers:
 
     def _barrier(self, cta: int, number: int, needed: int | None, line: int) -> Barrier:
         """The phase of a barrier that threads come to now. Fault where they count others than who came."""
-        wave = self.machine.wave
+        wave = self.wave
         rows = wave.rows_of(cta)
         barrier = self.pending.get((cta, number))
         if barrier is None:
@@ -156,13 +157,13 @@ class Barriers:
         """Threads come for which others of their warps have come from elsewhere, or again."""
         elsewhere = barrier.arrived & (mine | (barrier.lines != line))
         warps = mine.any(axis=1) & elsewhere.any(axis=1)
-        watch = self.machine.wave.watch
+        watch = self.wave.watch
         if watch is not None and warps.any():
             watch.divergence("bar.sync", self._in_wave(mine & warps[:, None], rows), line)
 
     def _tell_all(self, lanes: Lanes, line: int) -> None:
         """Every live thread of the wave has come at once."""
-        watch, wave = self.machine.wave.watch, self.machine.wave
+        wave, watch = self.wave, self.wave.watch
         if watch is None:
             return
         for cta in np.unique(wave.cta_of_row[lanes.row_numbers()]).tolist():
@@ -177,7 +178,7 @@ class Barriers:
 
     def _check(self, cta: int, number: int) -> None:
         """Lets the threads go on that wait at a barrier, if it is complete."""
-        wave, barrier = self.machine.wave, self.pending[cta, number]
+        wave, barrier = self.wave, self.pending[cta, number]
         rows = wave.rows_of(cta)
         if not barrier.complete(wave.live[rows]):
             return
@@ -197,11 +198,11 @@ class Barriers:
                 value, kind = part.reduction.of(*barrier.votes(rows))
                 full: Array = np.full((lanes.warps, 32), value, kind)
                 lanes.write(part.reduction.result, full)
-            self.machine.put(Group(part.after, part.frame, lanes))
+            self._put(Group(part.after, part.frame, lanes))
 
     def _leave_over(self, cta: int, number: int, barrier: Barrier) -> None:
         """Leaves warps of which only some threads have come to the next phase of a complete barrier."""
-        wave = self.machine.wave
+        wave = self.wave
         rows = wave.rows_of(cta)
         came = barrier.came(wave.live[rows])
         late = barrier.arrived & ~came[:, None]
@@ -216,44 +217,8 @@ class Barriers:
             wave.watch.came(after, self._in_wave(late & ~waiting, rows))
 
     def _in_wave(self, threads: Bools, rows: slice) -> Bools:
-        full = np.zeros((self.machine.wave.warps, 32), np.bool_)
+        full = np.zeros((self.wave.warps, 32), np.bool_)
         full[rows] = threads
-        return full
-
-    def release_warp_syncs(self) -> bool:
-        """Frees warps whose lanes wait at different `bar.warp.sync`s for one another; whether any is."""
-        machine, wave = self.machine, self.machine.wave
-        groups = [
-            g for g in machine.ready.values() if machine.program.blocks[g.block].waits == "bar.warp.sync"
-        ]
-        if len(groups) < 2:
-            return False
-        together = np.logical_or.reduce([g.lanes.threads() for g in groups])
-        needed = np.zeros_like(together)
-        for group in groups:
-            needed |= self._in_rows(
-                group, machine.members(group.lanes, machine.program.blocks[group.block].members)
-            )
-        free = ~(needed & wave.live & ~together).any(axis=1) & together.any(axis=1)
-        if not free.any():
-            return False
-        for key in [key for key, group in machine.ready.items() if group in groups]:
-            group = machine.ready.pop(key)
-            threads = group.lanes.threads()
-            end = machine.program.blocks[group.block].end
-            assert end is not None
-            going, staying = threads & free[:, None], threads & ~free[:, None]
-            if staying.any():
-                rest = Group(group.block, group.frame, Lanes.of(wave, staying))
-                machine.put(rest)
-                rest.stalled = True
-            if going.any():
-                machine.put(Group(end.targets[0], group.frame, Lanes.of(wave, going)))
-        return True
-
-    def _in_rows(self, group: Group, threads: Bools) -> Bools:
-        full = np.zeros((self.machine.wave.warps, 32), np.bool_)
-        full[group.lanes.row_numbers()] = threads
         return full
 
     def waited_for(self) -> bool:
@@ -264,12 +229,12 @@ class Barriers:
         """The warps that wait at a barrier."""
         waits: list[Wait] = []
         for (cta, number), barrier in self.pending.items():
-            rows = self.machine.wave.rows_of(cta)
+            rows = self.wave.rows_of(cta)
             came = int(np.count_nonzero(barrier.arrived.any(axis=1)))
             wanted = "all" if barrier.needed is None else barrier.needed
             what = f"at barrier {number}, to which {came} of {wanted} warps have come"
             for part in barrier.waiting:
-                lanes = Lanes.of(self.machine.wave, self._in_wave(part.threads, rows))
+                lanes = Lanes.of(self.wave, self._in_wave(part.threads, rows))
                 line = int(barrier.lines[part.threads][0])
-                waits += self.machine.describe(lanes, line, f"at line {line}", what)
+                waits += waits_of(lanes, line, f"at line {line}", what)
         return waits

@@ -1,19 +1,16 @@
 """The barrier of each cluster, at which a thread arrives and waits in two steps."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from weft.emulator.errors import Fault
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.barriers import Waiting
-from weft.emulator.running.deadlock import Wait
+from weft.emulator.running.deadlock import Wait, waits_of
 from weft.emulator.running.groups import Group
 from weft.emulator.running.lanes import Lanes
-
-if TYPE_CHECKING:
-    from weft.emulator.running.machine import Machine
+from weft.emulator.running.wave import Wave
 
 
 class Phase:
@@ -25,34 +22,34 @@ class ClusterBarriers:
     there to its wait; `waiting` holds who waits for a phase to end.
     """
 
-    def __init__(self, machine: "Machine") -> None:
-        self.machine = machine
-        shape = machine.wave.live.shape
+    def __init__(self, wave: Wave, put: Callable[[Group], None]) -> None:
+        self.wave, self._put = wave, put
+        shape = wave.live.shape
         self.arrived: Bools = np.zeros(shape, np.bool_)
         self.open: Bools = np.zeros(shape, np.bool_)
-        self._rows = machine.wave.launch.warps * machine.wave.launch.cluster_size
-        clusters = machine.wave.warps // self._rows
+        self._rows = wave.launch.warps * wave.launch.cluster_size
+        clusters = wave.warps // self._rows
         self._phases = [Phase() for _ in range(clusters)]
         self._ended: dict[int, Phase] = {}
         self.waiting: list[tuple[Waiting, int]] = []
 
-    def arrive(self, group: "Group", line: int, relaxed: bool) -> None:
+    def arrive(self, group: Group, line: int, relaxed: bool) -> None:
         """The threads of `group` arrive and go on."""
         threads = group.lanes.threads()
         twice = threads & (self.arrived | self.open)
         if twice.any():
             row, lane = divmod(int(twice.argmax()), 32)
-            thread = self.machine.wave.thread(row, lane)
+            thread = self.wave.thread(row, lane)
             raise Fault("barrier.cluster.arrive again before barrier.cluster.wait", line, thread)
         self.arrived = self.arrived | threads
-        watch = self.machine.wave.watch
+        watch = self.wave.watch
         if watch is not None:
             came = watch.came_relaxed if relaxed else watch.came
             for cluster, mine in self._by_cluster(threads):
                 came(self._phases[cluster], mine)
         self._check(line)
 
-    def wait(self, group: "Group", after: int, line: int) -> int:
+    def wait(self, group: Group, after: int, line: int) -> int:
         """Returns the block to go on with, -1 where the threads of `group` have to wait."""
         threads = group.lanes.threads()
         ready = threads & self.open
@@ -62,7 +59,7 @@ class ClusterBarriers:
             return after
         self.waiting.append((Waiting(waiting, group.frame, after, None), line))
         if ready.any():
-            self.machine.put(Group(after, group.frame, Lanes.of(self.machine.wave, ready)))
+            self._put(Group(after, group.frame, Lanes.of(self.wave, ready)))
         return -1
 
     def recheck(self) -> None:
@@ -71,7 +68,7 @@ class ClusterBarriers:
 
     def _check(self, line: int) -> None:
         """Ends the phase of each cluster of which all live threads have arrived."""
-        wave, rows = self.machine.wave, self._rows
+        wave, rows = self.wave, self._rows
         clusters = (wave.warps // rows, rows * 32)
         come = (self.arrived | ~wave.live).reshape(clusters).all(axis=1)
         come &= self.arrived.reshape(clusters).any(axis=1)
@@ -95,7 +92,7 @@ class ClusterBarriers:
     def _pass(self, ready: Bools) -> None:
         """Threads go on from a phase that has ended."""
         self.open = self.open & ~ready
-        watch = self.machine.wave.watch
+        watch = self.wave.watch
         if watch is not None:
             for cluster, mine in self._by_cluster(ready):
                 watch.passed(self._ended[cluster], mine)
@@ -110,12 +107,12 @@ class ClusterBarriers:
             if staying.any():
                 self.waiting.append((Waiting(staying, part.frame, part.after, None), line))
             if ready.any():
-                lanes = Lanes.of(self.machine.wave, ready)
-                self.machine.put(Group(part.after, part.frame, lanes))
+                lanes = Lanes.of(self.wave, ready)
+                self._put(Group(part.after, part.frame, lanes))
 
     def describe(self) -> list[Wait]:
         """The warps that wait, each with those of its cluster that have not arrived."""
-        machine, wave = self.machine, self.machine.wave
+        wave = self.wave
         waits: list[Wait] = []
         for part, line in self.waiting:
             for cluster, mine in self._by_cluster(part.threads):
@@ -123,5 +120,5 @@ class ClusterBarriers:
                 missing = int(np.count_nonzero(wave.live[rows] & ~(self.arrived | self.open)[rows]))
                 what = f"for threads of its cluster: {missing} of them have not arrived"
                 at = f"at line {line} (barrier.cluster.wait)"
-                waits += machine.describe(Lanes.of(wave, mine), line, at, what)
+                waits += waits_of(Lanes.of(wave, mine), line, at, what)
         return waits

@@ -1,10 +1,13 @@
 """What warps wait for when none can go on, told so that it fits a screen: by cluster, likes together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from weft.emulator.errors import Deadlock
 from weft.emulator.memory.mbarrier import BYTES, State
+from weft.emulator.running.lanes import Lanes
 
 Block = tuple[int, int, int]
 _MOST_LINES = 24
@@ -78,6 +81,33 @@ class Wait:
         """What it has in common with the warps that are told in one line with it."""
         what = self.what or "for " + " and ".join(b.told(self.rank) for b in self.awaits)
         return self.rank, self.lanes, self.at, what, tuple((b.lacks(), b.stage) for b in self.awaits)
+
+
+def waits_of(
+    lanes: Lanes, line: int, at: str, what: str, awaits: Mapping[int, Sequence[Awaited]] | None = None
+) -> list[Wait]:
+    """One for each warp of `lanes`. `awaits` has the awaited mbarriers by the first CTA of their cluster."""
+    wave, waits = lanes.wave, list[Wait]()
+    enabled = lanes.enabled()
+    for position, row in enumerate(lanes.row_numbers().tolist()):
+        cta = int(wave.cta_of_row[row])
+        first = wave.cluster_ctas(cta).start
+        seen = tuple((awaits or {}).get(first, ()))
+        own = tuple(b for b in seen if b.block == wave.cta(row)) or seen
+        waits.append(
+            Wait(
+                wave.cta(wave.rows_of(first).start),
+                wave.cta(row),
+                wave.cluster_rank(cta),
+                int(wave.warp_of_row[row]),
+                int(np.count_nonzero(enabled[position])),
+                at,
+                what,
+                own,
+                line,
+            )
+        )
+    return waits
 
 
 def stuck(waits: Sequence[Wait]) -> Deadlock:

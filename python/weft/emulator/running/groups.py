@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from weft.emulator.decoding.decode import FunctionCode
 from weft.emulator.reading.types import Array
+from weft.emulator.running.function_code import FunctionCode
 from weft.emulator.running.lanes import Lanes
 
 Priority = tuple[int, ...]

@@ -6,18 +6,15 @@ it likes.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from weft.emulator.memory.access import Rows
 from weft.emulator.reading.types import Array, Bools
-
-if TYPE_CHECKING:
-    from weft.emulator.running.wave import Wave
+from weft.emulator.running.wave import Wave
 
 WARP = 32
-Rows = slice | npt.NDArray[np.intp]
 
 
 class Lanes:
@@ -30,7 +27,7 @@ class Lanes:
 
     __slots__ = ("active", "mask", "regs", "rows", "warps", "wave", "whole")
 
-    def __init__(self, wave: "Wave", rows: Rows | None, mask: Bools | None, warps: int) -> None:
+    def __init__(self, wave: Wave, rows: Rows | None, mask: Bools | None, warps: int) -> None:
         self.wave = wave
         self.regs = wave.regs
         self.rows = rows
@@ -40,7 +37,7 @@ class Lanes:
         self.active = warps * WARP if mask is None else int(np.count_nonzero(mask))
 
     @classmethod
-    def of(cls, wave: "Wave", threads: Bools) -> "Lanes":
+    def of(cls, wave: Wave, threads: Bools) -> "Lanes":
         """The view of the threads that are set in `threads`, `[all warps, 32]`; at least one is."""
         rows = np.flatnonzero(threads.any(axis=1))
         count = len(rows)

@@ -8,11 +8,11 @@ import numpy as np
 
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault, Thread
-from weft.emulator.memory.spaces import CLUSTER, CTA, LEVELS, Access
+from weft.emulator.memory.access import CLUSTER, CTA, LEVELS, Access, Threads
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks, rows_of
-from weft.emulator.sanitizer.dataflow import chosen_addresses, ignored_waits
+from weft.emulator.sanitizer.dataflow import NOTHING, Watched, chosen_addresses, ignored_waits, watched
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.global_races import GlobalMemory, GlobalRaces
 from weft.emulator.sanitizer.launch_before import LaunchBefore
@@ -22,7 +22,7 @@ from weft.emulator.sanitizer.races import Races
 from weft.emulator.sanitizer.register_pool import RegisterPool
 from weft.emulator.sanitizer.registers import RegisterState
 from weft.emulator.sanitizer.tensor_memory import TensorMemory
-from weft.emulator.watching.watch import Offsets, Watch
+from weft.emulator.watch import Offsets, Traffic, Watch
 
 _ACQUIRES = {"acq_rel", "sc", "acquire"}
 _RELEASES = {"acq_rel", "sc", "release"}
@@ -49,6 +49,7 @@ class Kernel:
     most_registers: int | None = None
     ignored_waits: frozenset[int] = frozenset()
     chosen_addresses: frozenset[int] = frozenset()
+    watched: Watched = NOTHING
 
     @classmethod
     def of(cls, program: Program) -> "Kernel":
@@ -68,6 +69,7 @@ class Kernel:
             registers,
             ignored_waits(program),
             chosen_addresses(program),
+            watched(program),
         )
 
 
@@ -95,7 +97,7 @@ class Sanitizer(Watch):
         self.orders = Orders(wave, self.clocks, self.globals)
         self.mbarriers = MbarrierUses(wave, self.clocks, findings)
         self.pool = RegisterPool(wave, findings, kernel.most_registers)
-        self.registers = wave.registers = RegisterState(wave, self.clocks, findings)
+        self.registers = RegisterState(wave, self.clocks, findings, kernel.watched)
         dependent = wave.launch.dependent
         self.launch_before = LaunchBefore(wave, self.clocks, findings) if dependent else None
         self._barriers: dict[tuple[int, int], tuple[Clocks, Clocks]] = {}
@@ -170,6 +172,9 @@ class Sanitizer(Watch):
             self.findings.add(
                 "uninitialised-local", message, access.line, self.wave.thread(row, lane), address, count
             )
+
+    def instruction(self, registers: Traffic, threads: Threads) -> None:
+        self.registers.instruction(registers, threads)
 
     # Asynchronous units
 

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.spaces import CLUSTER, CTA, GPU, LEVELS
+from weft.emulator.memory.access import CLUSTER, CTA, GPU, LEVELS
 from weft.emulator.reading.types import Bools
 
 Rows = npt.NDArray[np.intp]

@@ -3,9 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from weft.emulator.decoding.program import Program, Traffic
+from weft.emulator.decoding.program import Program
+from weft.emulator.watch import Traffic
 
+_KEPT = 32
 _WAITS = ("mbarrier.test_wait", "mbarrier.try_wait")
 LOAD = "tcgen05.ld"
 _LOADED = "tcgen05.wait::ld"
@@ -19,12 +22,13 @@ class Watched:
 
     `unwritten` are read where not every path has written them; `matrix` hold operands of wgmma.mma_async, or
     copies of them; `loaded` are written by tcgen05.ld and read with no tcgen05.wait::ld between, which waits
-    for that load.
+    for that load; `operands` are the 32-bit operands of wgmma.mma_async alone.
     """
 
     unwritten: frozenset[int]
     matrix: frozenset[int]
     loaded: frozenset[int] = frozenset()
+    operands: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.unwritten or self.matrix or self.loaded)
@@ -37,9 +41,17 @@ class Watched:
         )
 
 
+NOTHING = Watched(frozenset(), frozenset())
+
+
+@lru_cache(_KEPT)
 def watched(program: Program) -> Watched:
-    """What to look at in the kernel; functions that it calls are left out."""
-    return Watched(frozenset(_unwritten(program)), frozenset(_matrix(program)), frozenset(_loaded(program)))
+    """What to watch in the kernel; functions that it calls are left out."""
+    operands = _operands(program)
+    matrix = _with_copies(program, operands)
+    return Watched(
+        frozenset(_unwritten(program)), frozenset(matrix), frozenset(_loaded(program)), frozenset(operands)
+    )
 
 
 def is_copy(traffic: Traffic) -> bool:
@@ -105,16 +117,28 @@ def _unwritten(program: Program) -> set[int]:
     return found
 
 
-def _matrix(program: Program) -> set[int]:
-    """Registers of wgmma.mma_async and those that they are copied to or from."""
-    found: set[int] = set()
-    copies: list[set[int]] = []
-    for at in _kernel(program):
-        for traffic in program.blocks[at].traffic:
-            if traffic.prefix == "wgmma.mma_async":
-                found |= {s for s in (*traffic.reads, *traffic.writes) if program.slots.bits[s] == 32}
-            elif is_copy(traffic):
-                copies.append({*traffic.reads, *traffic.writes})
+def _operands(program: Program) -> set[int]:
+    """The 32-bit registers of wgmma.mma_async."""
+    bits = program.slots.bits
+    instructions = (traffic for at in _kernel(program) for traffic in program.blocks[at].traffic)
+    return {
+        slot
+        for traffic in instructions
+        if traffic.prefix == "wgmma.mma_async"
+        for slot in (*traffic.reads, *traffic.writes)
+        if bits[slot] == 32
+    }
+
+
+def _with_copies(program: Program, slots: set[int]) -> set[int]:
+    """Registers and those that they are copied to or from."""
+    found = set(slots)
+    copies = [
+        {*traffic.reads, *traffic.writes}
+        for at in _kernel(program)
+        for traffic in program.blocks[at].traffic
+        if is_copy(traffic)
+    ]
     size = -1
     while found and size != len(found):
         size = len(found)

@@ -5,14 +5,15 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.spaces import GPU, Access, Segment
+from weft.emulator.memory.access import GPU, Access
+from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import DATA, MAPS, Clocks, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 from weft.emulator.sanitizer.races import changes, disagree
 from weft.emulator.sanitizer.shadow import Granules, Index, Times
-from weft.emulator.watching.watch import Offsets
+from weft.emulator.watch import Offsets
 from weft.isa.tensor_map import BYTES as MAP_BYTES
 
 _COLUMN_BITS = 20

@@ -3,12 +3,12 @@
 import numpy as np
 
 from weft.emulator.errors import Thread
-from weft.emulator.memory.spaces import Access
+from weft.emulator.memory.access import Access
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks, rows_of
 from weft.emulator.sanitizer.findings import Findings
-from weft.emulator.watching.watch import Offsets
+from weft.emulator.watch import Offsets
 
 
 class LaunchBefore:

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.spaces import Access
+from weft.emulator.memory.access import Access
 from weft.emulator.reading.types import Array, Bools
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Clocks, VectorClocks

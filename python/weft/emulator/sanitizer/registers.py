@@ -1,4 +1,4 @@
-"""The registers of a wave that the sanitizer looks at, and the program that tells it of them."""
+"""The registers of a wave that the sanitizer watches, and the program that announces their uses."""
 
 import copy
 from dataclasses import replace
@@ -7,24 +7,30 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.decoding.program import Program, Traffic
+from weft.emulator.decoding.ends import collective
+from weft.emulator.decoding.program import Program
 from weft.emulator.decoding.table import Collective, End, Step
+from weft.emulator.memory.access import Threads
 from weft.emulator.reading.types import Bools
-from weft.emulator.running.ends import collective
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows, VectorClocks
 from weft.emulator.sanitizer.dataflow import LOAD, Watched, is_copy, real_reads, watched
 from weft.emulator.sanitizer.findings import Findings
+from weft.emulator.watch import Traffic
 
 Times = npt.NDArray[np.int32]
 _MMA = "wgmma.mma_async"
 _KEPT = 32
+GUARD = "@"
+"""The prefix of an announced read of a predicate that guards an instruction."""
 
 
 @lru_cache(_KEPT)
 def instrumented(program: Program) -> Program:
-    """The program with checks before the instructions that touch a watched register; itself if none does."""
+    """The program with an announcement before each instruction that touches a watched register; the program
+    itself if none does.
+    """
     what = watched(program)
     if not what:
         return program
@@ -38,48 +44,45 @@ def instrumented(program: Program) -> Program:
         for number, traffic in enumerate(block.traffic):
             last = number == len(block.steps)
             if what.touches(traffic):
-                check = _check(traffic, what, program)
+                announcement = _announcement(traffic)
                 if last and end is not None and end.collective is not None:
-                    end = _checked(end.collective, check, *end.targets)
+                    end = _announced(end.collective, announcement, end.targets[0], traffic)
                 else:
-                    steps.append(check)
+                    steps.append(announcement)
             if not last:
                 steps.append(block.steps[number])
         checked.blocks[at] = replace(block, steps=steps, end=end)
     return checked
 
 
-def _checked(made: Collective, check: Step, after: int) -> End:
-    """A collective instruction with its check: lanes that come late may yet touch what it uses."""
+def _announced(made: Collective, announcement: Step, after: int, registers: Traffic) -> End:
+    """A collective instruction that is announced when it runs: until then, lanes that come late may still
+    touch what it uses.
+    """
 
     def both(lanes: Lanes) -> None:
-        check(lanes)
+        announcement(lanes)
         made.step(lanes)
 
-    return collective(replace(made, step=both), after)
+    return collective(replace(made, step=both), after, registers.prefix, registers.line)
 
 
-def _check(traffic: Traffic, what: Watched, program: Program) -> Step:
-    """Looks at what an instruction is about to read and write."""
-    words = frozenset(s for s in (*traffic.reads, *traffic.writes) if program.slots.bits[s] == 32)
+def _announcement(registers: Traffic) -> Step:
+    """Tells the observer which registers an instruction is about to read and write."""
+    guard = registers.guard
+    guard_registers = Traffic(GUARD, registers.line, guard[:1] if guard else (), (), None)
 
     def run(lanes: Lanes) -> None:
-        state = lanes.wave.registers
-        if state is None:
+        watch = lanes.wave.watch
+        if watch is None:
             return
-        if traffic.guard is not None:
-            state.unwritten(lanes, Traffic("@", traffic.line, traffic.guard[:1], (), None), what.unwritten)
-            mask, count = lanes.guarded(*traffic.guard)
+        if guard is not None:
+            watch.instruction(guard_registers, lanes)
+            mask, count = lanes.guarded(*guard)
             if not count:
                 return
             lanes = lanes.narrowed(mask)
-        state.unwritten(lanes, traffic, what.unwritten)
-        if what.loaded:
-            state.load(lanes, traffic, what.loaded)
-        if traffic.prefix == _MMA:
-            state.multiply(lanes, traffic, words)
-        elif what.matrix:
-            state.touch(lanes, traffic, what.matrix)
+        watch.instruction(registers, lanes)
 
     return run
 
@@ -92,8 +95,8 @@ class RegisterState:
     and `_changed` tells the warps that have written it since their last wgmma.fence.
     """
 
-    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
-        self.wave, self.clocks, self.findings = wave, clocks, findings
+    def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings, what: Watched) -> None:
+        self.wave, self.clocks, self.findings, self.watched = wave, clocks, findings, what
         self._written: dict[int, Bools] = {}
         self._busy: dict[int, Times] = {}
         self._read: dict[int, Times] = {}
@@ -101,7 +104,20 @@ class RegisterState:
         self._loads: dict[tuple[int, int], int] = {}
         self._fenced: Bools = np.zeros(wave.warps, np.bool_)
 
-    def unwritten(self, lanes: Lanes, traffic: Traffic, slots: frozenset[int]) -> None:
+    def instruction(self, registers: Traffic, lanes: Threads) -> None:
+        """An announced instruction is about to run."""
+        what = self.watched
+        self._unwritten(lanes, registers, what.unwritten)
+        if registers.prefix == GUARD:
+            return
+        if what.loaded:
+            self._load(lanes, registers, what.loaded)
+        if registers.prefix == _MMA:
+            self._multiply(lanes, registers)
+        elif what.matrix:
+            self._touch(lanes, registers, what.matrix)
+
+    def _unwritten(self, lanes: Threads, traffic: Traffic, slots: frozenset[int]) -> None:
         """Reads must follow writes of the same thread; a copy hands the state on."""
         threads = lanes.threads()
         empty = np.zeros_like(threads)
@@ -123,7 +139,7 @@ class RegisterState:
 
     # tcgen05.ld
 
-    def load(self, lanes: Lanes, traffic: Traffic, slots: frozenset[int]) -> None:
+    def _load(self, lanes: Threads, traffic: Traffic, slots: frozenset[int]) -> None:
         """A use of what tcgen05.ld has loaded waits for that load, and for those before it."""
         rows = lanes.row_numbers().tolist()
         if traffic.prefix == LOAD:
@@ -147,10 +163,10 @@ class RegisterState:
         for changed in self._changed.values():
             changed[rows] = False
 
-    def multiply(self, lanes: Lanes, traffic: Traffic, words: frozenset[int]) -> None:
+    def _multiply(self, lanes: Threads, traffic: Traffic) -> None:
         """`wgmma.mma_async`: its registers are in use until the warp has waited."""
         rows = lanes.row_numbers()
-        operands = [slot for slot in traffic.reads if slot in words]
+        operands = [slot for slot in traffic.reads if slot in self.watched.operands]
         unfenced = ~self._fenced[rows]
         for slot in operands:
             if slot in self._changed:
@@ -168,7 +184,7 @@ class RegisterState:
                 place[slot] = np.zeros(self.wave.warps, np.int32)
             place[slot][rows] = times
 
-    def touch(self, lanes: Lanes, traffic: Traffic, slots: frozenset[int]) -> None:
+    def _touch(self, lanes: Threads, traffic: Traffic, slots: frozenset[int]) -> None:
         """Another instruction reads or writes registers that wgmma may be using."""
         rows = lanes.row_numbers()
         reads = [slot for slot in traffic.reads if slot in slots]

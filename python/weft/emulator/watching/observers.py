@@ -1,13 +1,16 @@
 """Who looks on at a launch: the sanitizer, the trace, or both."""
 
 import os
+from collections.abc import Sequence
+from typing import Any
 
 from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Deadlock, Fault, TimeLimit
-from weft.emulator.running.wave import Launch, Wave
+from weft.emulator.running.ctas import Launch
+from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer import Finding, Findings, GlobalMemory, Kernel, Sanitizer, instrumented
+from weft.emulator.watch import Watch
 from weft.emulator.watching.trace import Recorder
-from weft.emulator.watching.watch import Several, Watch
 from weft.errors import WeftError, warn
 
 
@@ -74,3 +77,21 @@ class Observers:
             if not self._failed:
                 raise
             warn(error.diagnostics[0].message)
+
+
+class Several(Watch):
+    """Tells each of several watches."""
+
+    def __init__(self, watches: Sequence[Watch]) -> None:
+        self.watches = tuple(watches)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_") or name == "watches":
+            return super().__getattribute__(name)
+        methods = [getattr(watch, name) for watch in self.watches]
+
+        def tell(*args: Any, **named: Any) -> None:
+            for method in methods:
+                method(*args, **named)
+
+        return tell

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 import weft.system as system
 from weft.emulator.decoding.program import Program
-from weft.emulator.memory.spaces import Access
+from weft.emulator.memory.access import Access
 from weft.emulator.reading.types import Bools
-from weft.emulator.running.wave import Launch, Wave
-from weft.emulator.watching.watch import Offsets, Watch
+from weft.emulator.running.ctas import Launch
+from weft.emulator.running.wave import Wave
+from weft.emulator.watch import Offsets, Watch
 from weft.isa.chips import CHIPS
 
 _BANKS = 32

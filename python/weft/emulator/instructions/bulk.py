@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.emulator.errors import Fault
-from weft.emulator.memory.spaces import Segment
+from weft.emulator.memory.segments import Segment
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.lanes import Lanes
 

@@ -5,16 +5,25 @@ The machine calls these where something happens that matters to order or to stat
 `threads` are `[all warps, 32]`.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from weft.emulator.memory.spaces import Access
+from weft.emulator.memory.access import Access, Threads
 from weft.emulator.reading.types import Bools
 
 Offsets = npt.NDArray[np.intp]
+
+
+class Traffic(NamedTuple):
+    """The registers of one instruction, as slots; `guard` is its predicate and whether that is negated."""
+
+    prefix: str
+    line: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    guard: tuple[int, bool] | None
 
 
 class Watch:
@@ -22,6 +31,11 @@ class Watch:
 
     def access(self, access: Access) -> None:
         """Threads load, store or do an atomic operation, in bounds and aligned."""
+
+    def instruction(self, registers: Traffic, threads: Threads) -> None:
+        """Threads are about to run an instruction of an instrumented program that touches registers which
+        the observer has asked for.
+        """
 
     def async_access(
         self,
@@ -100,21 +114,3 @@ class Watch:
 
     def done(self) -> None:
         """The wave has ended."""
-
-
-class Several(Watch):
-    """Tells each of several watches."""
-
-    def __init__(self, watches: Sequence[Watch]) -> None:
-        self.watches = tuple(watches)
-
-    def __getattribute__(self, name: str) -> Any:
-        if name.startswith("_") or name == "watches":
-            return super().__getattribute__(name)
-        methods = [getattr(watch, name) for watch in self.watches]
-
-        def tell(*args: Any, **named: Any) -> None:
-            for method in methods:
-                method(*args, **named)
-
-        return tell

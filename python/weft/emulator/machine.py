@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.emulator.decoding.program import MAX_FRAME, Program
+from weft.emulator.decoding.program import Program
 from weft.emulator.errors import Fault, TimeLimit
 from weft.emulator.memory.mbarrier import TEST_TICKS
 from weft.emulator.reading.types import Bools
 from weft.emulator.running.barriers import Barriers
 from weft.emulator.running.cluster_barriers import ClusterBarriers
-from weft.emulator.running.deadlock import Awaited, Wait, stages, stuck
+from weft.emulator.running.deadlock import Awaited, Wait, stages, stuck, waits_of
+from weft.emulator.running.function_code import MAX_FRAME
 from weft.emulator.running.groups import CallSite, Frame, Group, Key, Priority, Transfer
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.wave import Wave
@@ -56,8 +57,8 @@ class Machine:
     def __init__(self, wave: Wave, program: Program, totals: Totals, seed: int | None) -> None:
         self.wave, self.program, self.totals = wave, program, totals
         self.ready: dict[Key, Group] = {}
-        self.barriers = Barriers(self)
-        self.clusters = ClusterBarriers(self)
+        self.barriers = Barriers(wave, self.put)
+        self.clusters = ClusterBarriers(wave, self.put)
         self.random = wave.random = None if seed is None else random.Random(seed)
         self._impatience = 0
         self.running: Lanes | None = None
@@ -195,7 +196,7 @@ class Machine:
 
     def _unstall(self) -> bool:
         """Does what is left to do when no group can go on; False when nothing is."""
-        if self.barriers.release_warp_syncs():
+        if self._release_warp_syncs():
             return True
         if self.wave.delayed:
             self.wave.deliver()
@@ -211,6 +212,33 @@ class Machine:
             return False
         for group in waiting:
             group.stalled, group.gave_up = False, True
+        return True
+
+    def _release_warp_syncs(self) -> bool:
+        """Frees warps whose lanes wait at different `bar.warp.sync`s; False where none are."""
+        wave, blocks = self.wave, self.program.blocks
+        groups = [group for group in self.ready.values() if blocks[group.block].waits == "bar.warp.sync"]
+        if len(groups) < 2:
+            return False
+        together = np.logical_or.reduce([group.lanes.threads() for group in groups])
+        needed = np.zeros_like(together)
+        for group in groups:
+            rows = group.lanes.row_numbers()
+            needed[rows] |= self.members(group.lanes, blocks[group.block].members)
+        free = ~(needed & wave.live & ~together).any(axis=1) & together.any(axis=1)
+        if not free.any():
+            return False
+        for key in [key for key, group in self.ready.items() if group in groups]:
+            group = self.ready.pop(key)
+            threads, end = group.lanes.threads(), blocks[group.block].end
+            assert end is not None
+            going, staying = threads & free[:, None], threads & ~free[:, None]
+            if staying.any():
+                rest = Group(group.block, group.frame, Lanes.of(wave, staying))
+                self.put(rest)
+                rest.stalled = True
+            if going.any():
+                self.put(Group(end.targets[0], group.frame, Lanes.of(wave, going)))
         return True
 
     def stall(self, group: Group, awaits: tuple[tuple[int, int], ...], ticks: int) -> int:
@@ -393,11 +421,11 @@ class Machine:
             block = self.program.blocks[group.block]
             if not group.stalled:
                 near = f"near line {block.line}"
-                waits += self.describe(group.lanes, block.line, near, "for memory that no one changes")
+                waits += waits_of(group.lanes, block.line, near, "for memory that no one changes")
                 continue
             what = _AWAITED.get(block.waits, "other lanes of its warp")
             at, awaits = f"at line {block.line} ({block.waits})", self._awaited(group)
-            waits += self.describe(group.lanes, block.line, at, "" if awaits else f"for {what}", awaits)
+            waits += waits_of(group.lanes, block.line, at, "" if awaits else f"for {what}", awaits)
         return [*waits, *self.barriers.describe(), *self.clusters.describe()]
 
     def _awaited(self, group: Group) -> dict[int, list[Awaited]]:
@@ -409,29 +437,3 @@ class Machine:
             awaited = Awaited(block, wave.cluster_rank(cta), offset, state, stages(made).get(offset))
             found.setdefault(wave.cluster_ctas(cta).start, []).append(awaited)
         return found
-
-    def describe(
-        self, lanes: Lanes, line: int, at: str, what: str, awaits: dict[int, list[Awaited]] | None = None
-    ) -> list[Wait]:
-        """One for each warp of `lanes`; of `awaits` those mbarriers that its own cluster has."""
-        wave, waits = self.wave, list[Wait]()
-        enabled = lanes.enabled()
-        for position, row in enumerate(lanes.row_numbers().tolist()):
-            cta = int(wave.cta_of_row[row])
-            first = wave.cluster_ctas(cta).start
-            seen = tuple((awaits or {}).get(first, ()))
-            own = tuple(b for b in seen if b.block == wave.cta(row)) or seen
-            waits.append(
-                Wait(
-                    wave.cta(wave.rows_of(first).start),
-                    wave.cta(row),
-                    wave.cluster_rank(cta),
-                    int(wave.warp_of_row[row]),
-                    int(np.count_nonzero(enabled[position])),
-                    at,
-                    what,
-                    own,
-                    line,
-                )
-            )
-        return waits

@@ -1,0 +1,94 @@
+"""What ends a block: going on, skipping under a guard, waiting for lanes, leaving a function."""
+
+import numpy as np
+
+from weft.emulator.decoding.table import Collective, End
+from weft.emulator.errors import Fault
+from weft.emulator.reading.types import Bools
+from weft.emulator.running.function_code import FunctionCode
+from weft.emulator.running.groups import Group
+from weft.emulator.running.lanes import WARP, Lanes
+from weft.emulator.running.scheduler import Scheduler
+from weft.emulator.running.wave import Wave
+
+_LANES = np.arange(WARP, dtype=np.uint32)
+
+
+def jump(target: int) -> End:
+    """Goes on with block `target`."""
+    return End(lambda scheduler, group: target, (target,))
+
+
+def leave(code: FunctionCode) -> End:
+    """Returns from a function; from a kernel, exits."""
+    if code.function.is_entry:
+        return End(lambda scheduler, group: scheduler.exit(group), ())
+    return End(lambda scheduler, group: scheduler.leave(group), ())
+
+
+def skip(end: End, predicate: int, negated: bool, after: int) -> End:
+    """`end` for the threads whose predicate holds; the others go on with block `after`."""
+
+    def run(scheduler: Scheduler, group: Group) -> int:
+        lanes = group.lanes
+        mask, count = lanes.guarded(predicate, negated)
+        if count == 0:
+            return after
+        if count < lanes.active:
+            scheduler.part(group, mask, after)
+        return end.run(scheduler, group)
+
+    return End(run, (*end.targets, after))
+
+
+def collective(made: Collective, after: int, opcode: str, line: int) -> End:
+    """A step that waits until its lanes are together, then goes on with block `after`."""
+    step, members = made.step, made.members
+
+    def run(scheduler: Scheduler, group: Group) -> int:
+        if made.warpgroup and group.lanes.rows is not None:
+            scheduler.join(group)  # before their lanes are counted
+        if group.lanes.mask is not None:
+            if not scheduler.gather(group, members):
+                return -1
+            if members is None and scheduler.wave.watch is not None:
+                _tell_divergence(scheduler, group, opcode, line)
+        if made.warpgroup and not scheduler.gather_warpgroups(group):
+            return -1
+        if members is not None:
+            _check_members(scheduler.wave, group.lanes, members, opcode, line)
+        step(group.lanes)
+        return after
+
+    return End(run, (after,), made)
+
+
+def _check_members(wave: Wave, lanes: Lanes, members: int, opcode: str, line: int) -> None:
+    """Fault for a thread that its own member mask leaves out: PTX leaves undefined what it does."""
+    mask = lanes.read(members)
+    out: Bools = lanes.enabled() & (mask >> _LANES & np.uint32(1) == 0)
+    if out.any():
+        row, lane = divmod(int(out.argmax()), WARP)
+        thread = wave.thread(int(lanes.row_numbers()[row]), lane)
+        what = f"{opcode} of lane {lane} with a member mask without it, 0x{int(mask[row, lane]):x}"
+        raise Fault(what, line, thread)
+
+
+def together(scheduler: Scheduler, group: Group, opcode: str, line: int) -> bool:
+    """Whether the whole warps of a group are there, as an `.aligned` instruction takes them."""
+    if group.lanes.mask is not None:
+        if not scheduler.gather(group, None):
+            return False
+        if scheduler.wave.watch is not None:
+            _tell_divergence(scheduler, group, opcode, line)
+    return True
+
+
+def _tell_divergence(scheduler: Scheduler, group: Group, opcode: str, line: int) -> None:
+    """A whole warp was to come, and threads that are missing now have exited or never were."""
+    lanes = group.lanes
+    partial: Bools = np.count_nonzero(lanes.enabled(), axis=1) < WARP
+    watch = scheduler.wave.watch
+    if watch is not None and partial.any():
+        threads = lanes.narrowed(lanes.enabled() & partial[:, None]).threads()
+        watch.divergence(opcode, threads, line)

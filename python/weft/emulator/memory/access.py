@@ -1,0 +1,82 @@
+"""Accesses to memory, as memory and observers see them: by which threads, where, in which order."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.memory.segments import Addresses, Segment
+from weft.emulator.reading.types import Array, Bools
+
+Rows = slice | npt.NDArray[np.intp]
+
+
+class Threads(Protocol):
+    """The threads that execute an instruction together: `active` lanes of `warps` warps, those of `mask`
+    (None: all of their lanes). `rows` are the warps among the wave's (None: all).
+    """
+
+    @property
+    def rows(self) -> Rows | None: ...
+    @property
+    def warps(self) -> int: ...
+    @property
+    def mask(self) -> Bools | None: ...
+    @property
+    def active(self) -> int: ...
+
+    def narrowed(self, mask: Bools) -> "Threads":
+        """The same warps with only the lanes of `mask`, which must be active already."""
+
+    def enabled(self) -> Bools:
+        """The active lanes, `[warps, 32]`."""
+
+    def threads(self) -> Bools:
+        """The active threads among all of the wave, `[all warps, 32]`."""
+
+    def row_numbers(self) -> npt.NDArray[np.intp]:
+        """The warps as indices into the wave."""
+
+    def chosen(self, per_row: Array) -> Array:
+        """The rows of these warps of an array over all warps of the wave."""
+
+
+class Waiter(Protocol):
+    """Threads that wait for memory to change: they run again when `stalled` is cleared."""
+
+    stalled: bool
+
+
+@dataclass(frozen=True)
+class Access:
+    """One access: `kind` is load, store, atomic or async; `address` is `[warps, 32]`, in `space`.
+
+    `places` are the first bytes in the data of `segment`, which for shared memory is that of all of the
+    wave's CTAs one after the other, and for local memory that of all threads.
+    """
+
+    kind: str
+    space: str
+    address: Addresses
+    width: int
+    lanes: Threads
+    line: int
+    segment: Segment
+    places: Addresses
+
+
+CTA, CLUSTER, GPU = 1, 2, 3
+LEVELS = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
+"""The scopes, from the smallest on; that of the system is as good as the GPU's here."""
+
+
+class Order(NamedTuple):
+    """What an access that isn't weak orders: a relaxed one neither acquires nor releases. `level` is its
+    scope. `exchanges`: what was there before doesn't matter.
+    """
+
+    acquires: bool
+    releases: bool
+    level: int
+    exchanges: bool = False

@@ -1,0 +1,77 @@
+"""Runs of bytes with an address, and where an address leads.
+
+Generic addresses are flat 64-bit numbers: buffers lie below the first window, each with a gap around it, and
+shared, local, const and param space show through a window each. In its own space, an address of those counts
+from 0; a shared one has the CTA's rank in its cluster from bit 24 on, as on a GPU, so that it also names the
+shared memory of the cluster's other CTAs.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.reading.types import STORAGE, Array, Bools
+
+WINDOW_SHIFT = 44
+WINDOWS = {"shared": 1 << 44, "local": 2 << 44, "const": 3 << 44, "param": 4 << 44}
+FRAME_PARAM = 1 << 28
+"""Param-space addresses from here on are parameters of a `.func`, which live in its local frame."""
+STACK = 1 << 27
+"""Local addresses from here on are what `alloca` gave."""
+RANK_SHIFT = 24
+"""From this bit on, a shared address has the rank of its CTA in the cluster."""
+GAP = 1 << 16
+"""How many bytes lie at least between two buffers."""
+_MASK64 = (1 << 64) - 1
+
+Addresses = npt.NDArray[np.uint64]
+
+
+class Segment:
+    """A run of bytes with an address. `view` shows the bytes as elements of a power-of-two width.
+
+    `of_others`: other launches may write it, too.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        base: int,
+        data: npt.NDArray[np.uint8],
+        writable: bool = True,
+        of_others: bool = True,
+    ) -> None:
+        self.name, self.base, self.data, self.writable = name, base, data, writable
+        self.of_others = of_others and writable
+        self.size = len(data)
+        self.filled: Bools | None = None
+        """Which bytes a kernel has written, where it must do so before it reads; None: they are given."""
+        self._views: dict[int, Array] = {}
+
+    def view(self, width: int) -> Array:
+        """The bytes as one array of `width`-byte elements; a rest that fills no element is left out."""
+        if width not in self._views:
+            self._views[width] = self.data[: self.size // width * width].view(STORAGE[8 * width])
+        return self._views[width]
+
+
+class Piece(NamedTuple):
+    """The lanes of `mask` (None: all active ones) and where in `view` each points; others point anywhere."""
+
+    view: Array
+    places: npt.NDArray[np.intp]
+    mask: Bools | None
+
+
+def put(piece: Piece, value: Array) -> None:
+    """Writes the lanes' elements of `value` to where `piece` says."""
+    if piece.mask is None:
+        piece.view[piece.places] = value
+    else:
+        piece.view[piece.places[piece.mask]] = value[piece.mask]
+
+
+def wrap(value: int) -> np.uint64:
+    """`value` modulo 2**64."""
+    return np.uint64(value & _MASK64)

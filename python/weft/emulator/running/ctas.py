@@ -1,0 +1,158 @@
+"""The shape of a launch, and which CTAs, warps and threads a part of it has."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from weft.emulator.errors import Thread
+from weft.emulator.memory.device import Device
+from weft.emulator.reading.types import Array, Bools
+
+Dim3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The shape of a launch. `shared_bytes` is a CTA's in all, `dynamic_shared` what the launch added.
+
+    `cluster` is in CTAs; `explicit_cluster`: the launch or the kernel asks for clusters; `dependent`: the
+    launch before may run on until griddepcontrol.wait.
+    """
+
+    grid: Dim3
+    block: Dim3
+    shared_bytes: int
+    dynamic_shared: int
+    arithmetic: str
+    cluster: Dim3 = (1, 1, 1)
+    explicit_cluster: bool = False
+    dependent: bool = False
+
+    @property
+    def threads(self) -> int:
+        x, y, z = self.block
+        return x * y * z
+
+    @property
+    def warps(self) -> int:
+        return -(-self.threads // 32)
+
+    @property
+    def total_ctas(self) -> int:
+        x, y, z = self.grid
+        return x * y * z
+
+    @property
+    def cluster_size(self) -> int:
+        x, y, z = self.cluster
+        return x * y * z
+
+    @property
+    def clusters(self) -> Dim3:
+        """How many clusters the grid has along each axis."""
+        x, y, z = (g // c for g, c in zip(self.grid, self.cluster, strict=True))
+        return x, y, z
+
+    def cta_at(self, position: int) -> int:
+        """The number in the grid of the CTA that begins at `position`: clusters begin one after the other."""
+        if self.cluster_size == 1:
+            return position
+        number, rank = divmod(position, self.cluster_size)
+        cluster, inside = unflatten(number, self.clusters), unflatten(rank, self.cluster)
+        x, y, z = (c * n + i for c, n, i in zip(cluster, self.cluster, inside, strict=True))
+        return x + self.grid[0] * (y + self.grid[1] * z)
+
+
+class Grid:
+    """A launch's CTAs that have not begun, in the order of `Launch.cta_at`; whole clusters are taken."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.begun = self.cancelled = 0
+
+    def take(self, most: int) -> list[int]:
+        """The numbers in the grid of the next CTAs, at most `most`; empty when all have begun."""
+        last = min(self.begun + most, self.launch.total_ctas)
+        taken = [self.launch.cta_at(at) for at in range(self.begun, last)]
+        self.begun = last
+        return taken
+
+    def cancel(self) -> Dim3 | None:
+        """Takes a cluster that will not run; returns the coordinates of its first CTA."""
+        taken = self.take(self.launch.cluster_size)
+        self.cancelled += len(taken)
+        return unflatten(taken[0], self.launch.grid) if taken else None
+
+
+def unflatten(flat: int, dims: Dim3) -> Dim3:
+    """The coordinates of number `flat`, x fastest."""
+    return flat % dims[0], flat // dims[0] % dims[1], flat // (dims[0] * dims[1])
+
+
+class Ctas:
+    """CTAs `cta_numbers` of a launch: whole clusters, each in the order of its ranks.
+
+    Row r is warp `warp_of_row[r]` of the CTA that is number `cta_of_row[r]` among these. `live` are the
+    threads that have not exited.
+    """
+
+    def __init__(self, launch: Launch, device: Device, cta_numbers: Sequence[int]) -> None:
+        self.launch: Launch = launch
+        self.device: Device = device
+        self.cta_numbers: npt.NDArray[np.intp] = np.array(cta_numbers)
+        self.warps = len(cta_numbers) * launch.warps
+        self.cta_of_row: npt.NDArray[np.intp] = np.repeat(np.arange(len(cta_numbers)), launch.warps)
+        self.warp_of_row: npt.NDArray[np.intp] = np.tile(np.arange(launch.warps), len(cta_numbers))
+        thread = self.warp_of_row[:, None] * 32 + np.arange(32)
+        self.live: Bools = thread < launch.threads
+        self.tid: npt.NDArray[np.intp] = _coordinates(np.where(self.live, thread, 0), launch.block)
+        self.ntid: npt.NDArray[np.intp] = np.array([*launch.block, 1])
+        self.ctaid: npt.NDArray[np.intp] = _coordinates(
+            self.cta_numbers[self.cta_of_row][:, None], launch.grid
+        )
+        self.nctaid: npt.NDArray[np.intp] = np.array([*launch.grid, 1])
+        self.cluster_nctaid: npt.NDArray[np.intp] = np.array([*launch.cluster, 1])
+
+    def cluster_rank(self, cta: int) -> int:
+        """The rank in its cluster of CTA number `cta`."""
+        return cta % self.launch.cluster_size
+
+    def cluster_ctas(self, cta: int) -> range:
+        """The CTAs in the cluster of CTA number `cta`, by rank."""
+        size = self.launch.cluster_size
+        return range(cta // size * size, cta // size * size + size)
+
+    def distances(self, rows: "npt.NDArray[np.intp]", others: "npt.NDArray[np.intp]") -> Array:
+        """How far warps are from others: 0 in the same CTA, 1 in the same cluster, 2 elsewhere."""
+        first, second = self.cta_of_row[rows], self.cta_of_row[others]
+        size = self.launch.cluster_size
+        far: Array = (first != second).astype(np.int8) + (first // size != second // size)
+        return far
+
+    def parts(self, split: bool) -> list[Bools]:
+        """The threads that begin together: all of them, or those of each warp."""
+        if not split:
+            return [self.live]
+        rows = np.arange(self.warps)
+        return [self.live & (rows == row)[:, None] for row in rows]
+
+    def rows_of(self, cta: int) -> slice:
+        """The rows of CTA number `cta`."""
+        return slice(cta * self.launch.warps, (cta + 1) * self.launch.warps)
+
+    def cta(self, row: int) -> Dim3:
+        """The CTA of a row, by its coordinates in the grid."""
+        return unflatten(int(self.cta_numbers[self.cta_of_row[row]]), self.launch.grid)
+
+    def thread(self, row: int, lane: int) -> Thread:
+        """The thread in a lane of a row."""
+        x, y, z, _ = (int(v) for v in self.tid[row, lane])
+        return Thread(self.cta(row), (x, y, z))
+
+
+def _coordinates(flat: npt.NDArray[np.intp], dims: Dim3) -> npt.NDArray[np.intp]:
+    """x, y, z and 0 along a new last axis."""
+    x, y, _ = dims
+    return np.stack([flat % x, flat // x % y, flat // (x * y), np.zeros_like(flat)], axis=-1)

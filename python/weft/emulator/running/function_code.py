@@ -1,0 +1,32 @@
+"""What is known of a function of the program, from the time that it is decoded on."""
+
+from weft.emulator.reading.syntax import Function
+from weft.emulator.reading.types import PRED, U64
+from weft.emulator.running.slots import Slots
+
+MAX_FRAME = 512 * 1024
+"""The most bytes of local memory of a thread."""
+
+
+class FunctionCode:
+    """A function: its registers, its blocks, and the functions that it may call."""
+
+    def __init__(self, function: Function, slots: Slots) -> None:
+        self.function = function
+        self.slots = slots
+        self.base = len(slots.bits)
+        """The slot of its first register; `frame` holds the address of its local frame, `carry` the carry."""
+        for register in function.scope.registers:
+            slots.new(register.type)
+        self.frame = slots.new(U64)
+        self.carry = slots.new(PRED)
+        self.blocks: dict[int, int] = {}
+        """From a position in the body to the block that begins there."""
+        self.callees: dict[str, FunctionCode] = {}
+        self.pointed: list[FunctionCode] = []
+        """The functions whose addresses the program takes."""
+        self.entry_block = -1
+        self.levels: set[int] = set()
+        """The scopes of its accesses and fences that order others."""
+        self.frame_size = 0
+        self.recursive = False
