@@ -5,7 +5,6 @@ from ctypes import c_float
 from math import isfinite
 from typing import Any
 
-from weft.dialects.given_schedule import given_schedule
 from weft.dialects.op import Op, as_float, build
 from weft.dialects.roles import (
     OUTPUT_TYPES,
@@ -17,6 +16,7 @@ from weft.dialects.roles import (
     title,
 )
 from weft.dialects.schedule import AnySchedule, Types, ceil_div, schedule_of
+from weft.dialects.schedule.given import given_schedule
 from weft.dialects.tile_types import (
     BYTE_TYPES,
     FP8_TYPES,

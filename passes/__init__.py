@@ -5,8 +5,9 @@ registry.
 from typing import Any
 
 from weft import phase
+from weft.dialects.schedule import FAMILIES
 from weft.passes import lower_gemm
-from weft.passes.expand_matmul import EXPAND_MATMUL
+from weft.passes.expand_matmul import EXPAND_MATMUL, KERNELS
 from weft.passes.lower_buffers import LOWER_BUFFERS
 from weft.passes.lower_claims import LOWER_CLAIMS
 from weft.passes.lower_copies import LOWER_COPIES
@@ -38,6 +39,7 @@ from weft.passes.registry.pipeline import (
 )
 from weft.passes.select_schedule import SELECT_SCHEDULE
 from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
+from weft.schedules.choice import CHOOSERS
 
 PASSES = {
     p.flag: p
@@ -71,7 +73,8 @@ PIPELINES = {p.flag: p for p in (WEFT, WEFT_KERNEL, WEFT_TO_INSTRUCTIONS, WEFT_T
 
 def registered() -> tuple[Any, ...]:
     """All that decides, beside files of Weft, what the passes make of a module."""
-    return tuple(PASSES.values()), tuple(PIPELINES.values()), lower_gemm.CANDIDATES
+    schedules = tuple(FAMILIES), tuple(CHOOSERS.items()), tuple(KERNELS.items())
+    return tuple(PASSES.values()), tuple(PIPELINES.values()), schedules, lower_gemm.CANDIDATES
 
 
 OWN = registered()

@@ -10,11 +10,11 @@ from weft.mlir import gpu, ir, operations
 from weft.passes.kernels import mma_kernel, wgmma_kernel
 from weft.passes.registry.pass_ import Pass
 
-# Which schedule makes which kernel.
 KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
     Schedule: mma_kernel.expand,
     WarpgroupSchedule: wgmma_kernel.expand,
 }
+"""What writes the kernel of a `tile.matmul` with a schedule of each family, at the insertion point."""
 
 
 def run(module: Any) -> None:
@@ -27,11 +27,17 @@ def run(module: Any) -> None:
             raise refuse(op, "expects a schedule: run --select-schedule before --expand-matmul")
         _require_block(op, parent, op.schedule.threads)
         with ir.InsertionPoint(op), op.location:
-            KERNELS[type(op.schedule)](op)
-        made = [value.owner for value in op.inputs if value not in op.extra]
+            _kernel(op, op.schedule)(op)
+        operand_ops = [value.owner for value in op.inputs if value not in op.extra]
         op.operation.erase()
-        for operand in made:
+        for operand in operand_ops:
             operand.erase()
+
+
+def _kernel(op: MatmulOp, schedule: AnySchedule) -> Callable[[MatmulOp], None]:
+    if (found := KERNELS.get(type(schedule))) is None:
+        raise refuse(op, f"has a schedule of {schedule.instruction}, for which no kernel is registered")
+    return found
 
 
 def _require_block(op: MatmulOp, kernel: Any, threads: int) -> None:

@@ -1,14 +1,10 @@
 """`--outline-matmul`: turns a function of one `tile.matmul` into a kernel in a `gpu.module`.
 
-What a launch needs stands in attributes of the kernel: `known_block_size` and, for a cluster,
-`known_cluster_size`; `weft.grid`, an affine map from the sizes of all memref arguments (in order) to the
-grid; `weft.persistent`, where the grid is that many tiles and CTAs, at most so many on a multiprocessor, go
-from one to the next (0: a CTA for each); `weft.requires`, a map of those sizes whose results must all be 0;
-`weft.aligned`, for each memref argument the bytes of which its rows must begin at multiples. A kernel with
-`weft.dependent` may begin before what was queued before it is done: it waits for that itself. With
-`weft.workspace` the last arguments are memory that the launch gives, memrefs whose first sizes are these
-numbers times what `weft.grid` counts, or with `weft.cta_workspace` times the launch's CTAs: zero before the
-first launch, and left as it is to the stream's next.
+The kernel's attributes specify its launch: `known_block_size`, for a cluster `known_cluster_size`, and the
+launch contract (`weft.dialects.launch_contract`). With `weft.workspace` or `weft.cta_workspace`, the last
+arguments are memory from the launch: memrefs whose first sizes are the attribute's numbers times what
+`weft.grid` counts, or times the launch's CTAs. This memory is zero before the first launch, and the next
+launch in the stream finds it as the previous one left it.
 """
 
 from typing import Any
@@ -17,13 +13,11 @@ from weft import mlir
 from weft.dialects import launch_contract as contract
 from weft.dialects.op import refuse
 from weft.dialects.roles import ROLES, extents
-from weft.dialects.schedule import MOST_RUNS, WarpgroupSchedule
+from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp, OperandOp
-from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import func, gpu, ir, operations
-from weft.passes.kernels.fragments import sum_type
 from weft.passes.kernels.global_sums import workspace_types
-from weft.passes.kernels.matrices import pair_bytes
+from weft.passes.kernels.matrices import element_bytes
 from weft.passes.registry.pass_ import Pass
 
 
@@ -43,7 +37,7 @@ def _outline(function: Any, products: list[MatmulOp]) -> None:
         holder = gpu.GPUModuleOp(name)
         holder.bodyRegion.blocks.append()
     kernel = _kernel(holder, name, function, product)
-    _say_launch(kernel.opview)
+    _set_launch(kernel.opview)
     function.operation.erase()
 
 
@@ -91,19 +85,12 @@ def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:
 def _workspace_types(product: MatmulOp) -> list[Any]:
     """The arguments that the kernel has after the function's."""
     schedule = product.schedule
-    if not isinstance(schedule, WarpgroupSchedule) or _workspace(schedule) is None:
+    if schedule is None or schedule.workspace is None:
         return []
-    return workspace_types(sum_type(schedule.form(product.types)))
+    return workspace_types(ir.Type.parse(product.types.sums))
 
 
-def _workspace(schedule: WarpgroupSchedule) -> contract.LaunchAttribute | None:
-    """The attribute that specifies how much of such memory a launch provides."""
-    if schedule.stream_k:
-        return contract.CTA_WORKSPACE
-    return contract.WORKSPACE if schedule.global_splits > 1 else None
-
-
-def _say_launch(product: MatmulOp) -> None:
+def _set_launch(product: MatmulOp) -> None:
     """Writes what a launch of the product's kernel needs."""
     kernel = product.operation.parent.opview
     schedule, arguments = product.schedule, list(kernel.body.blocks[0].arguments)
@@ -112,51 +99,49 @@ def _say_launch(product: MatmulOp) -> None:
     assert schedule is not None
     attributes = kernel.operation.attributes
     attributes["known_block_size"] = ir.DenseI32ArrayAttr.get([schedule.threads, 1, 1])
-    rows, columns = sizes.of(product.d, -2), sizes.of(product.d, -1)
-    splits = 1
-    if isinstance(schedule, WarpgroupSchedule):
-        splits = MOST_RUNS if schedule.stream_k else schedule.splits * schedule.global_splits
-        rows, columns = schedule.swapped(rows, columns)
-        each = 0 if schedule.splits > 1 else 1
-        contract.PERSISTENT.set(kernel, ir.IntegerAttr.get(ir.IntegerType.get_signless(32), each))
-        contract.ALIGNED.set(kernel, _alignments(len(arguments), product))
+    if (limit := schedule.resident_ctas) is not None:
+        contract.PERSISTENT.set(kernel, ir.IntegerAttr.get(ir.IntegerType.get_signless(32), limit))
+    if not schedule.takes_any_rows:
+        contract.ALIGNED.set(kernel, ir.DenseI32ArrayAttr.get(_alignments(len(arguments), product)))
+    if schedule.starts_early:
         contract.DEPENDENT.set(kernel, ir.UnitAttr.get())
-        if schedule.ctas > 1:
-            attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get([schedule.ctas, 1, 1])
-    down, across = schedule.cluster if isinstance(schedule, WarpgroupSchedule) else (1, 1)
-    # A grid has up to 2^31 - 1 blocks along x, and 65535 along y: M, which may be a batch's, takes x.
-    grid = [
-        ir.AffineExpr.get_ceil_div(rows, schedule.block[0] * down) * down,
-        ir.AffineExpr.get_ceil_div(columns, schedule.block[1] * across) * across,
-        (sizes.of(product.d, 0) if product.d.type.rank == 3 else ir.AffineExpr.get_constant(1)) * splits,
-    ]
-    contract.GRID.set(kernel, sizes.map(grid))
-    if isinstance(schedule, WarpgroupSchedule) and (workspace := _workspace(schedule)) is not None:
-        workspace.set(kernel, ir.DenseI64ArrayAttr.get(schedule.workspace))
+    if schedule.ctas > 1:
+        attributes["known_cluster_size"] = ir.DenseI32ArrayAttr.get([schedule.ctas, 1, 1])
+    contract.GRID.set(kernel, sizes.map(_grid(product, schedule, sizes)))
+    if (workspace := schedule.workspace) is not None:
+        attribute = contract.CTA_WORKSPACE if workspace.of_each_cta else contract.WORKSPACE
+        attribute.set(kernel, ir.DenseI64ArrayAttr.get([workspace.sum_rows, workspace.counters]))
     contract.WRITES.set(kernel, ir.DenseI32ArrayAttr.get([ir.BlockArgument(product.d).arg_number]))
     contract.REQUIRES.set(kernel, sizes.map(_differences(product, sizes)))
 
 
-def _alignments(arguments: int, product: MatmulOp) -> Any:
-    """What rows of each argument must be aligned to: those that TMA copies, and those that are
-    read in pairs."""
+def _grid(product: MatmulOp, schedule: AnySchedule, sizes: "_Sizes") -> list[Any]:
+    """The CTAs along x, y and z: whole clusters of tiles along M and N, and all CTAs of a tile."""
+    d = product.d
+    rows, columns = schedule.swapped(sizes.of(d, -2), sizes.of(d, -1))
+    down, across = schedule.cluster
+    matrices = sizes.of(d, 0) if d.type.rank == 3 else ir.AffineExpr.get_constant(1)
+    # A grid has up to 2^31 - 1 blocks along x, and 65535 along y: M, which may be a batch's, takes x.
+    return [
+        ir.AffineExpr.get_ceil_div(rows, schedule.block[0] * down) * down,
+        ir.AffineExpr.get_ceil_div(columns, schedule.block[1] * across) * across,
+        matrices * schedule.tile_ctas,
+    ]
+
+
+def _alignments(arguments: int, product: MatmulOp) -> list[int]:
+    """The alignment in bytes of the rows of each argument."""
     schedule, types = product.schedule, product.types
-    assert isinstance(schedule, WarpgroupSchedule)
-    found = [1] * arguments
-
-    def align(value: Any, bytes_: int) -> None:
+    assert schedule is not None
+    operands = {"a": product.a, "b": product.b, "d": product.d, **product.roles}
+    if product.c is None:  # beta is 0: C isn't read
+        operands.pop("c", None)
+    alignments = [1] * arguments
+    for role, value in operands.items():
         number = ir.BlockArgument(value).arg_number
-        found[number] = max(found[number], bytes_)
-
-    align(product.a, ROW_BYTES)
-    align(product.b, ROW_BYTES)
-    if (scales := product.role("scale_a")) is not None:
-        align(scales, ROW_BYTES)
-    for matrix in (product.d, product.c, product.role("residual")):
-        if matrix is not None:
-            staged = matrix == product.d and schedule.staged(types)
-            align(matrix, ROW_BYTES if staged else pair_bytes(matrix))
-    return ir.DenseI32ArrayAttr.get(found)
+        wanted = schedule.row_alignment(types, role, element_bytes(value))
+        alignments[number] = max(alignments[number], wanted)
+    return alignments
 
 
 def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:

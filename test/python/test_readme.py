@@ -12,7 +12,7 @@ import pytest
 
 import weft
 from weft.dialects.schedule import Schedule, Types, WarpgroupSchedule
-from weft.passes.select_schedule import SCHEDULES, SMALL
+from weft.schedules.mma_sync import SCHEDULES, SMALL
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "test"))

@@ -11,8 +11,8 @@ import pytest
 
 import weft
 from weft.bench.compiling import written
-from weft.dialects.given_schedule import given_schedule
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
+from weft.dialects.schedule.given import given_schedule
 from weft.errors import WeftError
 from weft.multiply import product_kernel
 from weft.schedules import choice, database, heuristic

@@ -11,9 +11,10 @@ from weft.dialects import tile
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule
 from weft.emulator import Fault
 from weft.isa.chips import CHIPS
-from weft.passes import lower_copies, select_schedule
+from weft.passes import lower_copies
 from weft.passes.builders import emit
 from weft.passes.kernels import mma_kernel
+from weft.schedules import mma_sync
 from weft.target import Target
 
 TYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
@@ -134,10 +135,10 @@ def test_a_group_is_no_higher_than_the_product(monkeypatch, chosen, arch):
 @pytest.mark.parametrize("chip", [name for name in CHIPS if CHIPS[name].number >= 80])
 def test_every_chip_has_a_schedule_for_every_shape(chip):
     target = Target.of(chip)
-    for schedule in (*select_schedule.SCHEDULES, select_schedule.SMALL):
+    for schedule in (*mma_sync.SCHEDULES, mma_sync.SMALL):
         assert schedule.complaint(HALVES) is None
-    assert select_schedule.SMALL.complaint(HALVES, target) is None
-    assert any(s.complaint(HALVES, target) is None for s in select_schedule.SCHEDULES)
+    assert mma_sync.SMALL.complaint(HALVES, target) is None
+    assert any(s.complaint(HALVES, target) is None for s in mma_sync.SCHEDULES)
 
 
 def test_only_the_columns_of_a_product_are_bounded():

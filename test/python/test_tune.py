@@ -300,6 +300,7 @@ def test_what_the_database_has_is_not_searched_again(
     monkeypatch.setattr(heuristic, "candidates", lambda *_: some)
     # What was chosen among all candidates isn't one of these, and the reverse.
     monkeypatch.setattr(heuristic, "choose", heuristic.choose.__wrapped__)
+    monkeypatch.setattr(choice, "_chosen", choice._chosen.__wrapped__)
     first, _ = tuner(bench, tmp_path / "kept", **before).tune(SMALL, PRODUCT, [], quietly)
     bench.prepared.clear()
     second, _ = tuner(bench, tmp_path / "kept", **after).tune(SMALL, PRODUCT, [], quietly)

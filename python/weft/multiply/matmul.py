@@ -5,7 +5,7 @@ from types import NoneType
 from typing import Any
 
 from weft.dialects.roles import ROLES, extents
-from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, ceil_div
+from weft.dialects.schedule import AnySchedule, Types, ceil_div
 from weft.errors import WeftError
 from weft.isa.launch_limits import size_complaint
 from weft.launch import arrays, cuda_driver, kernel, libraries, runtime, torch_tensors
@@ -293,7 +293,7 @@ class _Given:
     def copied(self, compiled: kernel.Kernel) -> Copied:
         """The arrays that the kernel, or one for any rows, can't take as they lie."""
         names = ("a", "b", "out", *self.roles)
-        if compiled.chip in Schedule.chips(self.types):  # there is a kernel for any rows
+        if choice.complaint(self.types, compiled.chip, any_rows=True) is None:  # a kernel takes any rows
             return Copied(names, 2, False, ())
         reads_out = self.options.beta != 0 and "c" not in self.roles
         return Copied.of(compiled, names, self.views, reads_out or "groups" in self.roles)
@@ -304,10 +304,9 @@ class _Given:
         options, types, chip = self.options, self.types, self.chip
         schedule = options.schedule
         assert not isinstance(schedule, str) and options.beta is not None  # as `checked` has them
-        has_wgmma = chip in WarpgroupSchedule.chips(types)
-        if has_wgmma:
-            self._check_inside()
-        if schedule is None and has_wgmma:
+        if choice.layout_complaint(types, chip):
+            self._refuse_layout()
+        if schedule is None and choice.complaint(types, chip) is None:
             m, n = d.shape[-2:]
             k = a.shape[-2] if self.transposed[0] else a.shape[-1]
             members = d.shape[0] if len(d.shape) == 3 else 1
@@ -317,11 +316,9 @@ class _Given:
         what = options.alpha.hex(), options.beta.hex(), options.promote, self.activation
         return product_kernel.compiled(types, ranks, added, self.transposed, *what, schedule, chip)
 
-    def _check_inside(self) -> None:
-        """Raises WeftError where K is outside of an operand whose elements tensor cores don't turn round."""
+    def _refuse_layout(self) -> None:
+        """Raises WeftError for an operand that isn't K-major, which no instruction reads."""
         types = self.types
-        if types.input_bytes == 2:
-            return
         wanted = "a as M x K in rows (without transpose_a)", "b as N x K in rows (transpose_b=True)"
         for name, array, outside in zip(wanted, self.arrays, types.transposed, strict=False):
             if outside:

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.dialects.given_schedule import given_schedule
 from weft.dialects.roles import ACTIVATIONS, OUTPUT_TYPES
 from weft.dialects.schedule import AnySchedule
+from weft.dialects.schedule.given import given_schedule
 from weft.errors import WeftError, shown
 
 

@@ -1,22 +1,133 @@
-"""Which schedule a product of known sizes gets: one that was tuned, where there is one, else the model's."""
+"""Which schedule a product gets: one that was tuned, where there is one, otherwise its family's choice.
 
+All callers ask `choose`: `--select-schedule`, `weft.matmul`, `weft bench` and `weft tune`.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from weft.dialects.schedule import AnySchedule, Types
-from weft.schedules import database, heuristic
+from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, needed_chips
+from weft.dialects.schedule.families import FAMILIES
+from weft.errors import WeftError
+from weft.isa.chips import describe
+from weft.schedules import database, heuristic, mma_sync
 from weft.schedules.database import Product
 
+UNKNOWN_SIZE = 4096
+"""The value that is assumed for a size that isn't known."""
 
-def choose(m: int, n: int, k: int, types: Types, chip: str, members: int = 1) -> AnySchedule:
-    """The schedule for an M x N x K product, or for a batch of them. Raises WeftError where none is legal."""
-    return _chosen(Product(m, n, k, types, chip), members, database.sources(chip))
+
+@dataclass(frozen=True)
+class Request:
+    """`members` products of M x N x K of some types on a chip. A size that isn't known is None."""
+
+    m: int | None
+    n: int | None
+    k: int | None
+    types: Types
+    chip: str
+    members: int = 1
+
+    @property
+    def mnk(self) -> tuple[int, int, int]:
+        """M, N and K, assumed where they aren't known."""
+        return self.m or UNKNOWN_SIZE, self.n or UNKNOWN_SIZE, self.k or UNKNOWN_SIZE
+
+
+def _none(request: Request) -> Iterable[AnySchedule]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """What chooses schedules of one family.
+
+    `choose` returns the best schedule that it knows, or None to leave the product to other families.
+    `candidates` returns what a tuner tries, the most promising first.
+    """
+
+    choose: Callable[[Request], AnySchedule | None]
+    candidates: Callable[[Request], Iterable[AnySchedule]] = _none
+
+
+CHOOSERS: dict[type[AnySchedule], Chooser] = {
+    Schedule: Chooser(lambda r: mma_sync.choose(r.m, r.n, r.types, r.chip)),
+    WarpgroupSchedule: Chooser(
+        lambda r: heuristic.choose(*r.mnk, r.types, r.chip, members=r.members),
+        lambda r: heuristic.ranked(*r.mnk, r.types, r.chip),
+    ),
+}
+
+
+def choose(
+    m: int | None,
+    n: int | None,
+    k: int | None,
+    types: Types,
+    chip: str,
+    members: int = 1,
+    *,
+    any_rows: bool = False,
+    tuned: bool = True,
+) -> AnySchedule:
+    """The schedule for an M x N x K product, or for a batch of `members`. A size that isn't known is None.
+
+    `any_rows`: one whose kernel takes rows of any alignment. `tuned`: from the database, where it has one.
+    Raises WeftError where no schedule is legal.
+    """
+    if found := complaint(types, chip, any_rows=any_rows) or layout_complaint(types, chip):
+        raise WeftError(found)
+    # Products are tuned one at a time: for a batch the model decides.
+    files = database.sources(chip) if tuned and members == 1 and not any_rows else ()
+    return _chosen(Request(m, n, k, types, chip, members), any_rows, files, tuple(FAMILIES))
+
+
+def candidates(product: Product) -> list[AnySchedule]:
+    """What a tuner tries for a product, the most promising first."""
+    request = Request(product.m, product.n, product.k, product.types, product.chip)
+    return [s for family in _able(request, False) for s in CHOOSERS[family].candidates(request)]
+
+
+def complaint(types: Types, chip: str, *, any_rows: bool = False) -> str | None:
+    """Why no family multiplies these types on a chip; with `any_rows`, none that takes rows anywhere."""
+    needed = needed_chips(types, any_rows=any_rows)
+    if not needed:
+        what = "groups" if types.grouped else f"elements of {types.a}"
+        wide = ", and of D in f32 or i32 at multiples of two elements"
+        return f"takes rows at multiples of 16 bytes alone, with {what}{wide}"
+    if chip not in needed:
+        return f"has no schedule for {chip}: it needs {describe(needed)}"
+    return None
+
+
+def layout_complaint(types: Types, chip: str) -> str | None:
+    """Why no family that multiplies these types on a chip can read A and B as they are stored."""
+    found = [family.layout_complaint(types) for family in FAMILIES if chip in family.chips(types)]
+    return next(filter(None, found), None) if all(found) else None
 
 
 @lru_cache(maxsize=4096)
-def _chosen(product: Product, members: int, asked: tuple[Path, ...]) -> AnySchedule:
-    """Products are tuned alone; the model says what a batch is best multiplied by."""
-    found = database.tuned(product, asked) if members == 1 else None
-    return found or heuristic.choose(
-        product.m, product.n, product.k, product.types, product.chip, members=members
-    )
+def _chosen(
+    request: Request, any_rows: bool, files: tuple[Path, ...], families: tuple[type[AnySchedule], ...]
+) -> AnySchedule:
+    tuned = database.tuned(Product(*request.mnk, request.types, request.chip), files)
+    if tuned is not None:
+        return tuned
+    for family in _able(request, any_rows):
+        if (chosen := CHOOSERS[family].choose(request)) is not None:
+            return chosen
+    raise WeftError(f"has no schedule for {request.chip} that is chosen without being named")
+
+
+def _able(request: Request, any_rows: bool) -> list[type[AnySchedule]]:
+    """The families that multiply a product, the preferred one first."""
+    return [
+        family
+        for family in reversed(tuple(FAMILIES))
+        if family in CHOOSERS
+        and request.chip in family.chips(request.types)
+        and family.layout_complaint(request.types) is None
+        and (family.takes_any_rows or not any_rows)
+    ]

@@ -86,6 +86,12 @@ def choose(m: int, n: int, k: int, types: Types, chip: str = "sm_90a", members: 
     return max((each for each in found if each[0] <= least * _NEAR), key=lambda each: preferred(*each))[1]
 
 
+def ranked(m: int, n: int, k: int, types: Types, chip: str) -> list[WarpgroupSchedule]:
+    """The candidates, the fastest first as the model has it."""
+    every = candidates(m, n, k, types, Target.of(chip))
+    return sorted(every, key=lambda s: modelled(s, m, n, k, types))
+
+
 def candidates(m: int, n: int, k: int, types: Types, target: Target) -> Iterator[WarpgroupSchedule]:
     """The schedules that are worth trying."""
     rows_of_128 = 128 // types.input_bytes

@@ -10,9 +10,9 @@ from weft.bench import implementations, measure
 from weft.bench.compiling import written
 from weft.bench.implementations import Call, Implementation
 from weft.bench.problem import Buffers, Check, Problem
-from weft.dialects.schedule import AnySchedule, WarpgroupSchedule, ceil_div
+from weft.dialects.schedule import AnySchedule, ceil_div
 from weft.errors import Diagnostic, WeftError
-from weft.schedules import heuristic
+from weft.schedules import choice, heuristic
 from weft.schedules.database import Product
 from weft.target import Target
 from weft.tuning.partial import Partial
@@ -55,21 +55,18 @@ class Found:
 
 
 def first_tries(product: Product, limit: int | None) -> list[AnySchedule]:
-    """The model's choice, then those that it takes for the fastest: `limit` of them, or all. Raises WeftError
-    where none is legal.
+    """The model's choice, then the most promising candidates: `limit` of them, or all. Raises WeftError where
+    none is legal.
     """
-    size = product.m, product.n, product.k, product.types
-    own = heuristic.choose(*size, product.chip)
-    ranked = sorted(
-        heuristic.candidates(*size, Target.of(product.chip)), key=lambda s: heuristic.modelled(s, *size)
-    )
-    return list(dict.fromkeys([own, *ranked[:limit]]))
+    size = product.m, product.n, product.k
+    own = choice.choose(*size, product.types, product.chip, tuned=False)
+    return list(dict.fromkeys([own, *choice.candidates(product)[:limit]]))
 
 
 def variants(schedule: AnySchedule, product: Product) -> Iterator[AnySchedule]:
     """The schedule with other groups, where they change the order of tiles, and with a stage less."""
-    down = product.n if isinstance(schedule, WarpgroupSchedule) and schedule.swap else product.m
-    tiles = ceil_div(down, schedule.block[0])
+    rows, _ = schedule.swapped(product.m, product.n)
+    tiles = ceil_div(rows, schedule.block[0])
     orders = {min(group, tiles): group for group in _GROUPS[::-1]}
     orders.pop(min(schedule.group, tiles), None)
     made = [

@@ -1,182 +1,33 @@
-"""How a whole product is laid over the chip: the `schedule` attribute of `tile.matmul`.
-
-A schedule with `warps` is for `mma.sync`, one with `warpgroups` for `wgmma`.
+"""The schedules of kernels that multiply with `wgmma`: persistent CTAs in which one warpgroup copies and the
+others multiply.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
-from weft import mlir, mlir_text
-from weft.dialects.schedule_fields import Written, check_names
+from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
+from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
 from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
-from weft.dialects.tile_types import FP8_TYPES, MOST_REGISTERS, PTX_INPUTS
-from weft.errors import WeftError
-from weft.isa import async_copy, mma, tensor_map, wgmma
-from weft.isa.chips import LANES, MOST_SHARED_BYTES, WARPGROUP, WARPS, ChipSet, describe, register_share
-from weft.isa.conversion import FP8_ROUNDING
+from weft.dialects.tile_types import PTX_INPUTS
+from weft.isa import tensor_map, wgmma
+from weft.isa.chips import WARPGROUP, WARPS, ChipSet, register_share
 from weft.isa.types import ELEMENT_TYPES
-from weft.mlir import ir
 from weft.target import Target
 
-COPY = async_copy.copy_of(16)  # what fills the stages of a schedule for mma.sync
-SWIZZLES = {128: "128B", 64: "64B", 32: "32B"}  # of rows of so many bytes
-PROMOTED = 128  # of K, after which sums leave the tensor cores; a scale's rows and columns of B too
-GROUP_ROWS = 128  # of D, from a multiple of as many on, that are of one group
-MOST_RUNS = MOST_PARTIES - 1  # CTAs for each tile that stream_k divides: one more may have a part of it
-MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
-MOST_GROUP = 1024  # block rows of a group: far more than a chip has CTAs under way
-OTHER_REGISTERS = 32  # that a thread of wgmma needs beside its sums, as ptxas counts
+MOST_RUNS = MOST_PARTIES - 1
+"""CTAs for each tile that stream_k divides: one more may have a part of it."""
+OTHER_REGISTERS = 32
+"""Registers that a thread needs beside its sums, as ptxas counts."""
+_MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
 _UNEQUAL_REGISTERS = 26  # and of an equal share beside one instruction's, whatever its role is given
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
-_WIDTHS = {name: ELEMENT_TYPES[ptx].bits // 8 for name, ptx in {**PTX_INPUTS, "i32": "s32"}.items()}
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Types:
-    """The element types of A, B and D, as MLIR names them, and which of A and B have K outside.
-
-    `promoted`: sums leave the tensor cores every `PROMOTED` of K, to be added up in f32; `scaled`: each
-    is multiplied by scales of A and B on the way. `grouped`: rows of D have different matrices B, or
-    products of a batch have different numbers of rows.
-    """
-
-    a: str
-    b: str
-    d: str
-    transposed: tuple[bool, bool] = (False, False)
-    promoted: bool = False
-    scaled: bool = False
-    grouped: bool = False
-
-    @property
-    def input_bytes(self) -> int:
-        """Of an element of A, which is one of B's too."""
-        return _WIDTHS[self.a]
-
-    @property
-    def output_bytes(self) -> int:
-        """Of an element of D."""
-        return _WIDTHS[self.d]
-
-
-def ceil_div(a: int, b: int) -> int:
-    """How many of size `b` cover `a`."""
-    return -(-a // b)
-
-
-def atom(element: str) -> mma.Sync:
-    """The instruction that warp tiles with inputs of a type are made of."""
-    return mma.Sync("m16n8k16", element, element, "f32", "f32")
-
-
-ATOM = atom("f16").mnk  # the same for every type
-
-
-class _Staged(Written):
-    """What the schedules share beside how they are written."""
-
-    block: tuple[int, int, int]
-    stages: int
-    group: int
-
-    def stage_bytes(self, types: Types) -> int:
-        """Shared memory of the parts of A and B in one stage."""
-        m, n, k = self.block
-        return (m + n) * k * types.input_bytes
-
-    def _count_complaint(self) -> str | None:
-        """Why there can't be as many stages, or block rows in a group."""
-        if self.stages < 2:
-            return f"expects a schedule of at least 2 stages, got {self.stages}"
-        if self.group > MOST_GROUP:
-            return f"expects a schedule whose groups have at most {MOST_GROUP} block rows, got {self.group}"
-        return None
-
-
-@dataclass(frozen=True)
-class Schedule(_Staged):
-    """A choice of tiles: `schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3,
-    group = 8}`.
-
-    A CTA computes a `block` (M, N, K) of the product with a grid of `warps` (along M, along N), reads its
-    operands through `stages` shared-memory tiles, and CTAs go through the product in groups of `group` block
-    rows, so that they share what they read in the L2 cache.
-    """
-
-    block: tuple[int, int, int]
-    warps: tuple[int, int]
-    stages: int
-    group: int = 8
-
-    counts: ClassVar[dict[str, int]] = {"block": 3, "warps": 2}
-    inputs: ClassVar[Sequence[str]] = ("f16", "bf16")
-
-    @property
-    def threads(self) -> int:
-        """Threads of a CTA."""
-        return LANES * self.warps[0] * self.warps[1]
-
-    @property
-    def warp_tile(self) -> tuple[int, int]:
-        """Rows and columns of the product that one warp computes."""
-        return self.block[0] // self.warps[0], self.block[1] // self.warps[1]
-
-    def shared_bytes(self, types: Types) -> int:
-        """Shared memory of all stages."""
-        return self.stages * self.stage_bytes(types)
-
-    @classmethod
-    def chips(cls, types: Types) -> ChipSet:
-        """The chips that have the instructions of every such schedule."""
-        plain = not (types.transposed[0] or types.promoted or types.grouped)
-        row = mma.SYNC.table.get(atom(types.a)) if plain else None
-        chips = row.chips & async_copy.CP_ASYNC.table[COPY].chips if row else frozenset()
-        return chips & FP8_ROUNDING if types.d in FP8_TYPES else chips
-
-    def complaint(self, types: Types, target: Target | None = None) -> str | None:
-        """Why the schedule can't be lowered, or can't run on `target`."""
-        m, n, k = self.block
-        if types.a not in self.inputs or types.a != types.b or types.d == "i32":
-            return f"has a schedule of mma.sync for f16 or bf16 alone, got {types.a}, {types.b} and {types.d}"
-        if types.d in FP8_TYPES and target and target.chip.name not in FP8_ROUNDING:
-            return f"rounds to {types.d}, which needs {describe(FP8_ROUNDING)}, not {target}"
-        if types.transposed[0]:
-            return "has a schedule of mma.sync, which takes no transpose_a"
-        if types.grouped:
-            return "has a schedule of mma.sync, which takes no groups"
-        if min(*self.block, *self.warps, self.stages, self.group) < 1:
-            return f"has a schedule with a field below 1: {self}"
-        if found := self._count_complaint():
-            return found
-        if self.threads > 1024:
-            return f"expects a schedule of at most 32 warps, got {self.warps[0]} x {self.warps[1]}"
-        if m % (self.warps[0] * ATOM[0]) or n % (self.warps[1] * 2 * ATOM[1]):
-            return (
-                f"expects a schedule whose warps ({self.warps[0]} x {self.warps[1]}) divide block M {m} "
-                f"in multiples of {ATOM[0]} and block N {n} in multiples of {2 * ATOM[1]}"
-            )
-        rows, columns = self.warp_tile
-        if rows * columns > MOST_REGISTERS * LANES:
-            return (
-                f"expects a schedule whose warps hold at most {MOST_REGISTERS * LANES} sums each, "
-                f"{MOST_REGISTERS} a lane, got {rows} x {columns}"
-            )
-        if k not in (32, 64):
-            return f"expects a schedule of block K 32 or 64 (a shared row of 64 or 128 bytes), got {k}"
-        return _shared_complaint(self.shared_bytes(types), self.stages, self.stage_bytes(types), target)
-
-    def __str__(self) -> str:
-        m, n, k = self.block
-        warps = f"{self.warps[0]}x{self.warps[1]}"
-        return f"block {m}x{n}x{k}, warps {warps}, {self.stages} stages, group {self.group}"
-
-
-@dataclass(frozen=True)
-class WarpgroupSchedule(_Staged):
+class WarpgroupSchedule(AnySchedule):
     """A choice of tiles for `wgmma`: `schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2,
     stages = 3, group = 8, splits = 1, swap = false}`.
 
@@ -200,6 +51,9 @@ class WarpgroupSchedule(_Staged):
     stream_k: bool = False
 
     counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
+    instruction: ClassVar[str] = "wgmma"
+    key: ClassVar[str] = "warpgroups"
+    starts_early: ClassVar[bool] = True
 
     @property
     def threads(self) -> int:
@@ -247,19 +101,37 @@ class WarpgroupSchedule(_Staged):
         return self.warpgroups == 1 and self.block[1].bit_count() == 1
 
     @property
-    def workspace(self) -> tuple[int, int]:
-        """With `global_splits`, what a part of a block takes of global memory: rows of four sums for each
-        thread of a warpgroup, and counters, one for each warp. With `stream_k` what a CTA does, which may
-        have parts of two tiles.
+    def workspace(self) -> Workspace | None:
+        """Rows of four sums for each thread of a warpgroup, and a counter for each warp: with `global_splits`
+        for each K slice of a tile, with `stream_k` for each CTA, which may have parts of two tiles.
         """
+        if not self.stream_k and self.global_splits == 1:
+            return None
         parts = 2 if self.stream_k else 1
-        return parts * self.warpgroups * self.vectors, self.warpgroups * WARPS * COUNTER_STRIDE
+        counters = self.warpgroups * WARPS * COUNTER_STRIDE
+        return Workspace(parts * self.warpgroups * self.vectors, counters, of_each_cta=self.stream_k)
+
+    @property
+    def tile_ctas(self) -> int:
+        """CTAs that compute a tile together, at most."""
+        return MOST_RUNS if self.stream_k else self.splits * self.global_splits
+
+    @property
+    def resident_ctas(self) -> int:
+        """The limit of CTAs on a multiprocessor (0: none)."""
+        return 0 if self.splits > 1 else 1
+
+    def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
+        """16 bytes where TMA copies an operand; otherwise two elements where it's accessed in pairs."""
+        if operand in ("a", "b", "scale_a") or (operand == "d" and self.staged(types)):
+            return tensor_map.ROW_BYTES
+        return 2 * element_bytes if operand in ("c", "d", "residual") else 1
 
     def form(self, types: Types) -> wgmma.MmaAsync:
         """The instruction that multiplies."""
         a, b = self.swapped(PTX_INPUTS[types.a], PTX_INPUTS[types.b])
         depth = wgmma.depth(ELEMENT_TYPES[a])
-        d = "f32" if ELEMENT_TYPES[a].kind == "float" else "s32"
+        d = {"f32": "f32", "i32": "s32"}[types.sums]
         return wgmma.MmaAsync(f"m{wgmma.M}n{self.block[1]}k{depth}", a, b, d)
 
     def stage_bytes(self, types: Types) -> int:
@@ -325,10 +197,17 @@ class WarpgroupSchedule(_Staged):
     @classmethod
     def chips(cls, types: Types) -> ChipSet:
         """The chips that have the instructions of every such schedule."""
-        if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in _WIDTHS:
+        if not {types.a, types.b} <= set(PTX_INPUTS) or types.d not in BYTES:
             return frozenset()
         row = wgmma.MMA_ASYNC.table.get(cls((64, 64, 64), 1, 2).form(types))
         return row.chips if row else frozenset()
+
+    @classmethod
+    def layout_complaint(cls, types: Types) -> str | None:
+        """Why `wgmma` can't read A and B as they are stored."""
+        if any(types.transposed) and types.input_bytes != 2:
+            return f"expects A and B with K inside, as wgmma reads {types.a}, got one with K outside"
+        return None
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
@@ -340,7 +219,7 @@ class WarpgroupSchedule(_Staged):
                 near = sorted(self._columns(types), key=lambda columns: abs(columns - n))[:2]
                 verdict = replace(verdict, nearest=tuple(self._with(c).form(types).ptx for c in sorted(near)))
             return f"has a schedule whose instruction isn't legal: wgmma.mma_async {verdict}"
-        if found := self._count_complaint():
+        if found := self.count_complaint():
             return found
         if self.warpgroups > 3 or m % (self.warpgroups * wgmma.M):
             return (
@@ -366,7 +245,7 @@ class WarpgroupSchedule(_Staged):
             return f"expects a schedule of block K {PROMOTED}, after which sums are promoted, got {k}"
         if types.scaled and (rows := self.rows_of_d) > (most := tensor_map.MOST_BOX):
             return f"expects a schedule of at most {most} rows of D, whose scales one copy brings, got {rows}"
-        if self.splits > MOST_SPLITS or self.splits & (self.splits - 1) or n % (8 * self.splits):
+        if self.splits > _MOST_SPLITS or self.splits & (self.splits - 1) or n % (8 * self.splits):
             return (
                 f"expects a schedule of 1, 2, 4 or 8 splits that divide block N {n} in multiples of 8, "
                 f"got {self.splits}"
@@ -380,8 +259,8 @@ class WarpgroupSchedule(_Staged):
             return f"expects a schedule of stream_k without splits, global_splits and a cluster, got {self}"
         if found := self._cluster_complaint(types) or self._group_complaint(types):
             return found
-        if any(types.transposed) and types.input_bytes != 2:
-            return f"expects A and B with K inside, as wgmma reads {types.a}, got one with K outside"
+        if found := self.layout_complaint(types):
+            return found
         if found := self._panel_complaint(types):
             return found
         row = k * types.input_bytes
@@ -390,7 +269,7 @@ class WarpgroupSchedule(_Staged):
                 f"expects a schedule of block K of 32, 64 or a multiple of 128 bytes, got {row} "
                 f"({k} of {types.a})"
             )
-        return _shared_complaint(self.shared_bytes(types), self.stages, self.stage_bytes(types), target)
+        return self.shared_complaint(types, target)
 
     @property
     def ctas(self) -> int:
@@ -459,39 +338,3 @@ class WarpgroupSchedule(_Staged):
         text += ", stream-K" if self.stream_k else ""
         text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.ctas > self.splits else ""
         return text + (", swapped" if self.swap else "")
-
-
-AnySchedule = Schedule | WarpgroupSchedule
-
-
-def schedule_of(attribute: Any) -> AnySchedule:
-    """The schedule that an attribute states. Raises WeftError for one that is none."""
-    if not isinstance(attribute, ir.DictAttr):
-        raise WeftError(f"expects attribute 'schedule' to be a dictionary, got {attribute}")
-    names = {named.name for named in attribute}
-    if "warpgroups" in names:
-        return WarpgroupSchedule.of(attribute)
-    if "warps" in names:
-        return Schedule.of(attribute)
-    check_names(names, *([f.name for f in fields(kind)] for kind in (Schedule, WarpgroupSchedule)))
-    raise WeftError("expects the schedule to say 'warps', for mma.sync, or 'warpgroups', for wgmma")
-
-
-def read_schedule(text: str) -> AnySchedule:
-    """The schedule that a text states, as the attribute is written. Raises WeftError for one that is none."""
-    mlir_text.check(text, "<schedule>")
-    if not text:
-        raise WeftError("expects a schedule, got nothing")  # of which MLIR's parser dies
-    with ir.Context():
-        return schedule_of(mlir.parse_attribute(text, "<schedule>"))
-
-
-def needed_chips(types: Types) -> ChipSet:
-    """The chips that have the instructions of some schedule."""
-    return Schedule.chips(types) | WarpgroupSchedule.chips(types)
-
-
-def _shared_complaint(needed: int, stages: int, stage: int, target: Target | None) -> str | None:
-    limit, where = (target.chip.shared_bytes, target) if target else (MOST_SHARED_BYTES, "any chip")
-    what = f"expects a schedule of at most {limit} bytes of shared memory on {where}"
-    return f"{what}, got {needed} ({stages} stages of {stage})" if needed > limit else None

@@ -5,7 +5,8 @@ import operator
 from dataclasses import fields, replace
 from typing import Any
 
-from weft.dialects.schedule import AnySchedule, Schedule, WarpgroupSchedule, read_schedule
+from weft.dialects.schedule.families import FAMILIES, read_schedule
+from weft.dialects.schedule.family import AnySchedule
 from weft.errors import Diagnostic, WeftError, shown
 
 _EXAMPLE = "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"
@@ -17,8 +18,9 @@ def given_schedule(given: object) -> AnySchedule | None:
         return None
     if isinstance(given, str):
         return _read(given)
-    if not isinstance(given, (Schedule, WarpgroupSchedule)):
-        wanted = f'a schedule to be a Schedule, a WarpgroupSchedule or text ("{_EXAMPLE}")'
+    if not (isinstance(given, AnySchedule) and isinstance(given, tuple(FAMILIES))):
+        names = ", ".join(f"a {family.__name__}" for family in FAMILIES)
+        wanted = f'a schedule to be {names} or text ("{_EXAMPLE}")'
         raise WeftError(f"expects {wanted}, got {type(given).__name__}")
     plain = {field.name: _plain(given, field.name, field.type) for field in fields(given)}
     return replace(given, **plain)

@@ -1,0 +1,34 @@
+"""How a whole product is mapped to a chip: the attribute `schedule` of `tile.matmul`.
+
+`family` has what all schedules share, `families` the registered ones, and there is a file for each family.
+"""
+
+from weft.dialects.schedule.families import (
+    FAMILIES,
+    needed_chips,
+    read_schedule,
+    schedule_of,
+)
+from weft.dialects.schedule.family import SWIZZLES, AnySchedule
+from weft.dialects.schedule.mma_sync import COPY, Schedule, atom
+from weft.dialects.schedule.product_types import GROUP_ROWS, PROMOTED, Types, ceil_div
+from weft.dialects.schedule.wgmma import MOST_RUNS, OTHER_REGISTERS, WarpgroupSchedule
+
+__all__ = [
+    "COPY",
+    "FAMILIES",
+    "GROUP_ROWS",
+    "MOST_RUNS",
+    "OTHER_REGISTERS",
+    "PROMOTED",
+    "SWIZZLES",
+    "AnySchedule",
+    "Schedule",
+    "Types",
+    "WarpgroupSchedule",
+    "atom",
+    "ceil_div",
+    "needed_chips",
+    "read_schedule",
+    "schedule_of",
+]

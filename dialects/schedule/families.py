@@ -1,0 +1,109 @@
+"""The registered families of schedules, and how an attribute or a text becomes a schedule of one of them.
+
+A family consists of three parts, one in each layer:
+
+- its class, a frozen dataclass derived from `AnySchedule`, with its attribute, legality, geometry and launch
+  facts: `FAMILIES.add(Class)`;
+- what chooses its schedules: `weft.schedules.choice.CHOOSERS[Class] = Chooser(...)`. A family without one is
+  used where a product names a schedule of it;
+- what writes its kernels: `weft.passes.expand_matmul.KERNELS[Class] = expand`.
+
+Nothing outside of these names a family: an operation's verifier, `--select-schedule`, `--outline-matmul`,
+`weft.matmul` and the tuner ask the class.
+"""
+
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from typing import Any
+
+from weft import locks, mlir, mlir_text
+from weft.dialects.schedule.attribute import check_names
+from weft.dialects.schedule.family import AnySchedule
+from weft.dialects.schedule.mma_sync import Schedule
+from weft.dialects.schedule.product_types import Types
+from weft.dialects.schedule.wgmma import WarpgroupSchedule
+from weft.errors import WeftError
+from weft.isa.chips import ChipSet
+from weft.mlir import ir
+
+
+class Families:
+    """Families in the order of their registration; a later one is preferred where several can multiply."""
+
+    def __init__(self, *families: type[AnySchedule]) -> None:
+        self._by_key: dict[str, type[AnySchedule]] = {}
+        self._lock = locks.reentrant()
+        for family in families:
+            self.add(family)
+
+    def __iter__(self) -> Iterator[type[AnySchedule]]:
+        return iter(tuple(self._by_key.values()))
+
+    def add(self, family: type[AnySchedule]) -> None:
+        """Registers a family, once. Raises WeftError where its key can't tell it from the others."""
+        with self._lock:
+            if self._by_key.get(family.key) is family:
+                return
+            if complaint := self._complaint(family):
+                raise WeftError(f"schedule family {family.__name__}: {complaint}")
+            self._by_key = {**self._by_key, family.key: family}
+
+    def remove(self, family: type[AnySchedule]) -> None:
+        """Undoes `add`."""
+        with self._lock:
+            self._by_key = {key: each for key, each in self._by_key.items() if each is not family}
+
+    def _complaint(self, family: type[AnySchedule]) -> str | None:
+        if family.key not in _required(family):
+            return f"key must be a field without a default, got '{family.key}'"
+        for other in self:
+            if family.key in _names(other):
+                return f"key must not be a field of {other.__name__}, got '{family.key}'"
+            if other.key in _names(family):
+                return f"fields must not have the key of {other.__name__}, got '{other.key}'"
+        return None
+
+    def of(self, attribute: Any) -> AnySchedule:
+        """The schedule that an attribute states. Raises WeftError for one that is none."""
+        if not isinstance(attribute, ir.DictAttr):
+            raise WeftError(f"expects attribute 'schedule' to be a dictionary, got {attribute}")
+        names = {named.name for named in attribute}
+        for key, family in reversed(self._by_key.items()):
+            if key in names:
+                return family.of(attribute)
+        check_names(names, *map(_names, self))
+        keys = [f"'{key}', for {family.instruction}" for key, family in self._by_key.items()]
+        raise WeftError(f"expects the schedule to say {', or '.join(keys)}")
+
+
+def _names(family: type[AnySchedule]) -> list[str]:
+    return [f.name for f in fields(family)]
+
+
+def _required(family: type[AnySchedule]) -> list[str]:
+    return [f.name for f in fields(family) if f.default is MISSING]
+
+
+FAMILIES = Families(Schedule, WarpgroupSchedule)
+
+
+def schedule_of(attribute: Any) -> AnySchedule:
+    """The schedule that an attribute states. Raises WeftError for one that is none."""
+    return FAMILIES.of(attribute)
+
+
+def read_schedule(text: str) -> AnySchedule:
+    """The schedule that a text states, as the attribute is written. Raises WeftError for one that is none."""
+    mlir_text.check(text, "<schedule>")
+    if not text:
+        raise WeftError("expects a schedule, got nothing")  # MLIR's parser would crash
+    with ir.Context():
+        return schedule_of(mlir.parse_attribute(text, "<schedule>"))
+
+
+def needed_chips(types: Types, *, any_rows: bool = False) -> ChipSet:
+    """The chips that have the instructions of some family's schedules; with `any_rows`, of a family whose
+    kernels take rows of any alignment.
+    """
+    able = (family for family in FAMILIES if family.takes_any_rows or not any_rows)
+    return frozenset().union(*(family.chips(types) for family in able))

@@ -1,0 +1,127 @@
+"""The base class of all schedules: what the passes, `weft.matmul` and the tuner ask of any family."""
+
+from abc import abstractmethod
+from dataclasses import Field, dataclass
+from typing import Any, ClassVar, TypeVar
+
+from weft.dialects.schedule.attribute import Written
+from weft.dialects.schedule.product_types import Types
+from weft.isa.chips import MOST_SHARED_BYTES, ChipSet
+from weft.target import Target
+
+SWIZZLES = {128: "128B", 64: "64B", 32: "32B"}
+"""The swizzle of a tile in shared memory, by the bytes of its rows."""
+_MOST_GROUP = 1024  # rows of tiles: far more than a chip computes at a time
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Global memory that a launch provides for each tile, or for each CTA: rows of sums, and counters."""
+
+    sum_rows: int
+    counters: int
+    of_each_cta: bool
+
+
+class AnySchedule(Written):
+    """A schedule of any family.
+
+    A family is a frozen dataclass that derives from this class. Its fields are the entries of the attribute
+    `schedule`: integers, flags, or tuples of integers (whose lengths are in `counts`). A family must have the
+    fields `block`, `stages` and `group`, `key` and what is abstract here. The other facts have defaults: one
+    CTA for each tile, no cluster, no workspace.
+    """
+
+    block: tuple[int, int, int]
+    stages: int
+    group: int
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    instruction: ClassVar[str]
+    """The instructions that multiply, as messages name them."""
+    key: ClassVar[str]
+    """A field that is always written, and that no other family has."""
+    takes_any_rows: ClassVar[bool] = False
+    """Whether rows of A, B and D may begin at any element, in all schedules of the family."""
+    starts_early: ClassVar[bool] = False
+    """Whether the kernel itself waits for earlier work in its stream."""
+
+    @property
+    @abstractmethod
+    def threads(self) -> int:
+        """Threads of a CTA."""
+
+    @abstractmethod
+    def shared_bytes(self, types: Types) -> int:
+        """Shared memory of a CTA."""
+
+    @classmethod
+    @abstractmethod
+    def chips(cls, types: Types) -> ChipSet:
+        """The chips that have the instructions of every schedule of the family for these types."""
+
+    @classmethod
+    def layout_complaint(cls, types: Types) -> str | None:
+        """Why no schedule of the family can read A and B as they are stored, where the types are legal."""
+        return None
+
+    @abstractmethod
+    def complaint(self, types: Types, target: Target | None = None) -> str | None:
+        """Why the schedule can't be lowered, or can't run on `target`."""
+
+    def swapped(self, row: _T, column: _T) -> tuple[_T, _T]:
+        """From rows and columns of D to rows and columns of tiles, and back."""
+        return row, column
+
+    @property
+    def cluster(self) -> tuple[int, int]:
+        """CTAs of a cluster along rows and columns of tiles."""
+        return 1, 1
+
+    @property
+    def ctas(self) -> int:
+        """CTAs of a cluster."""
+        return self.cluster[0] * self.cluster[1]
+
+    @property
+    def tile_ctas(self) -> int:
+        """CTAs that compute a tile together, at most."""
+        return 1
+
+    @property
+    def resident_ctas(self) -> int | None:
+        """For CTAs that compute one tile after the other: the limit of CTAs on a multiprocessor (0: none)."""
+        return None
+
+    @property
+    def workspace(self) -> Workspace | None:
+        """Global memory that a launch provides in addition to the arguments."""
+        return None
+
+    def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
+        """Bytes at whose multiples the rows of an operand must begin: "a", "b", "d" or an operand role."""
+        return 1
+
+    def stage_bytes(self, types: Types) -> int:
+        """Shared memory of the tiles of A and B in one stage."""
+        m, n, k = self.block
+        return (m + n) * k * types.input_bytes
+
+    def count_complaint(self) -> str | None:
+        """Why there can't be as many stages, or rows of tiles in a group."""
+        if self.stages < 2:
+            return f"expects a schedule of at least 2 stages, got {self.stages}"
+        if self.group > _MOST_GROUP:
+            return f"expects a schedule whose groups have at most {_MOST_GROUP} block rows, got {self.group}"
+        return None
+
+    def shared_complaint(self, types: Types, target: Target | None) -> str | None:
+        """Why the schedule's shared memory doesn't fit a CTA."""
+        needed = self.shared_bytes(types)
+        limit, where = (target.chip.shared_bytes, target) if target else (MOST_SHARED_BYTES, "any chip")
+        if needed <= limit:
+            return None
+        what = f"expects a schedule of at most {limit} bytes of shared memory on {where}"
+        return f"{what}, got {needed} ({self.stages} stages of {self.stage_bytes(types)})"
