@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from weft.compiler import loaded as _loaded  # noqa: F401  isort: skip
 from weft import late_imports
 from weft.errors import Diagnostic, Location, WeftError
+from weft.version import VERSION
 
 if TYPE_CHECKING:
     from weft.builder import Module, memref
     from weft.launch.kernel import Kernel, compile
     from weft.multiply.matmul import Epilogue, matmul
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "Diagnostic",
     "Epilogue",

@@ -8,16 +8,16 @@ import time
 import traceback
 from pathlib import Path
 
-import weft
 from weft import phase
 from weft.errors import Diagnostic, WeftInternalError
+from weft.version import VERSION
 
 
 def versions() -> str:
     """The versions of Weft, its dependencies and Python."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = [f"weft {weft.__version__}"]
+    found = [f"weft {VERSION}"]
     for name in ("mlir-python-bindings", "torch-mlir", "llvmlite"):
         try:
             found.append(f"{name} {version(name)}")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from weft import __version__
 from weft.bench.compiling import written
 from weft.bench.measure import Gpu, Progress
 from weft.bench.problem import Problem
@@ -15,6 +14,7 @@ from weft.schedules import database
 from weft.schedules.database import Entry, Product
 from weft.tuning import partial
 from weft.tuning.search import Compiler, Found, Search, first_tries
+from weft.version import VERSION
 
 _ALL = "all"
 
@@ -92,7 +92,7 @@ class Tuner:
             "limit": _ALL if self.limit is None else self.limit,
             "samples": self.samples,
             "gpu": self.gpu_name,
-            "weft": __version__,
+            "weft": VERSION,
             "date": datetime.now(UTC).date().isoformat(),
         }
         if found.failed:
