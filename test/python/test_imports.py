@@ -163,19 +163,6 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
 
 # Cycles that are still to be dissolved.
 KNOWN_CYCLES: tuple[frozenset[str], ...] = (
-    frozenset(
-        {
-            "weft",
-            "weft.compiler.apart",
-            "weft.compiler.reproducer",
-            "weft.launch.kernel",
-            "weft.multiply.jax_call",
-            "weft.multiply.matmul",
-            "weft.multiply.padded_rows",
-            "weft.multiply.plans",
-            "weft.multiply.product_kernel",
-        }
-    ),
     frozenset({"weft.bench.implementations", "weft.bench.triton_matmul"}),
     frozenset({"weft.tools.opt", "weft.tools.weft_opt"}),
 )
