@@ -200,7 +200,7 @@ def fragment_case(form: Any) -> Case:
     layout = Layout.parse(wmma.h200_layout(form.shape, form.fragment, form.type))
     elements = np.zeros((LANES, d.count * 32 // bits), np.uint64)
     for index, code in enumerate(codes.reshape(-1)):
-        for place in layout.places(index):
+        for place in layout.positions(index):
             elements[place.get("laneid", 0), place.get("m", 0)] = code
 
     def body(thread: Thread) -> None:

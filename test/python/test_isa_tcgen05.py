@@ -480,7 +480,7 @@ def test_fragment_maps_are_bijections(family):
         places = [
             (place.get("laneid", 0), place.get("m", 0))
             for index in range(layout.size)
-            for place in layout.places(index)
+            for place in layout.positions(index)
         ]
         room = set(product(range(32), range(registers * (2 if packed else 1))))
         assert layout.size == size == len(places), form
@@ -508,6 +508,6 @@ def test_fragments_are_where_the_isa_has_them(shape, row, column):
     data = Ld(shape, 4).operands[0]
     layout = Layout.parse(data.layout)
     for index in range(layout.size):
-        (place,) = layout.places(index)
+        (place,) = layout.positions(index)
         lane, register = place.get("laneid", 0), place.get("m", 0)
         assert (row(lane, register), column(lane, register)) == divmod(index, data.shape[1])

@@ -102,7 +102,7 @@ def test_h200_fragments_hold_every_element_as_often_as_they_have_room():
         places = [
             (place.get("laneid", 0), place.get("m", 0))
             for index in range(layout.size)
-            for place in layout.places(index)
+            for place in layout.positions(index)
         ]
         bits = {"f16": 16, "bf16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}.get(kind, 32)
         room = {(lane, i) for lane in range(32) for i in range(registers.count * 32 // bits)}

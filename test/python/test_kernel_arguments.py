@@ -118,8 +118,6 @@ def test_what_is_no_shape_is_refused(call):
 
 def test_a_layout_too_large_to_list_is_refused_at_once():
     large = Layout.parse("S[(1048576,1048576):(1048576,1)]")
-    with pytest.raises(
-        LayoutError, match="a layout of 1099511627776 elements is too large to list element by element"
-    ):
+    with pytest.raises(LayoutError, match="at most 16777216 elements to be listed, got 1099511627776"):
         large.inverse((2**40,))
     assert large.apply(2**40 - 1) == {"m": 2**40 - 1}

@@ -21,10 +21,10 @@ B_K8 = parse("S[(4,2,8):(1@laneid,1,4@laneid)]")
 A_K16 = A_K8.tile_to((16, 16), (16, 8))
 B_K16 = B_K8.tile_to((16, 8), (8, 8))
 
-Place = dict[str, int]
+Position = dict[str, int]
 
 
-def definition(layout: Layout, flat: int) -> list[Place]:
+def definition(layout: Layout, flat: int) -> list[Position]:
     """The module docstring, word for word; swizzles apart."""
     point = dict.fromkeys(layout.axes, 0)
     for axis, value in layout.offset:
@@ -41,30 +41,30 @@ def definition(layout: Layout, flat: int) -> list[Place]:
     return stored
 
 
-def there(place: Place) -> Place:
-    """The place with the axes at 0 left out: how two layouts that name different axes are compared."""
-    return {axis: value for axis, value in place.items() if value}
+def nonzero(position: Position) -> Position:
+    """A position without the axes at 0, to compare layouts that name different axes."""
+    return {axis: value for axis, value in position.items() if value}
 
 
 def same_map(a: Layout, b: Layout) -> bool:
     def sets(layout: Layout) -> list[list[list[tuple[str, int]]]]:
-        return [sorted(sorted(there(p).items()) for p in layout.places(i)) for i in range(layout.size)]
+        return [sorted(sorted(nonzero(p).items()) for p in layout.positions(i)) for i in range(layout.size)]
 
     return a.size == b.size and sets(a) == sets(b)
 
 
-def strided(places: list[Place]) -> bool:
-    """Whether some digits visit these places in order, by trial of every factorisation."""
-    n = len(places)
+def strided(positions: list[Position]) -> bool:
+    """Whether some digits visit these positions in order, by trial of every factorisation."""
+    n = len(positions)
     if n == 1:
         return True
-    step = {axis: places[1][axis] - places[0][axis] for axis in places[0]}
-    if len(there(step)) > 1 or min(step.values(), default=0) < 0:
+    step = {axis: positions[1][axis] - positions[0][axis] for axis in positions[0]}
+    if len(nonzero(step)) > 1 or min(step.values(), default=0) < 0:
         return False
     for inner in (d for d in range(2, n + 1) if n % d == 0):
-        starts = places[::inner]
+        starts = positions[::inner]
         runs = [{x: v + i * step[x] for x, v in start.items()} for start in starts for i in range(inner)]
-        if runs == places and strided(starts):
+        if runs == positions and strided(starts):
             return True
     return False
 
@@ -108,9 +108,9 @@ def shaped(draw: st.DrawFn, rank: int = 2) -> tuple[Layout, tuple[int, ...]]:
 
 @unhurried
 @given(layouts())
-def test_places_follow_the_definition(layout: Layout) -> None:
+def test_positions_follow_the_definition(layout: Layout) -> None:
     for flat in range(layout.size):
-        assert layout.places(flat) == definition(layout, flat)
+        assert layout.positions(flat) == definition(layout, flat)
         assert layout.apply(flat) == definition(layout, flat)[0]
 
 
@@ -320,11 +320,11 @@ def test_tile_adds_outer_steps_of_one_span(
         tile = tuple(x // n for x, n in zip(at, fine_shape, strict=True))
         rest = tuple(x % n for x, n in zip(at, fine_shape, strict=True))
         wanted = [
-            there({axis: p.get(axis, 0) + q.get(axis, 0) * fine.span(axis) for axis in AXES})
-            for q in coarse.places(tile, coarse_shape)
-            for p in fine.places(rest, fine_shape)
+            nonzero({axis: p.get(axis, 0) + q.get(axis, 0) * fine.span(axis) for axis in AXES})
+            for q in coarse.positions(tile, coarse_shape)
+            for p in fine.positions(rest, fine_shape)
         ]
-        assert [there(place) for place in tiled.places(at, shape)] == wanted
+        assert [nonzero(position) for position in tiled.positions(at, shape)] == wanted
 
 
 def test_tile_by_a_grid_of_warps() -> None:
@@ -347,12 +347,12 @@ def test_tile_to_repeats_bijections_without_overlap(layout: Layout, rows: int, c
 
 @unhurried
 @given(shaped(), st.data())
-def test_slice_keeps_every_place(drawn: tuple[Layout, tuple[int, ...]], data: st.DataObject) -> None:
+def test_slice_keeps_every_position(drawn: tuple[Layout, tuple[int, ...]], data: st.DataObject) -> None:
     layout, shape = drawn
     starts = [data.draw(st.integers(0, n - 1)) for n in shape]
     extents = [data.draw(st.integers(1, n - start)) for n, start in zip(shape, starts, strict=True)]
     region = [
-        [there(p) for p in layout.places([s + x for s, x in zip(starts, at, strict=True)], shape)]
+        [nonzero(p) for p in layout.positions([s + x for s, x in zip(starts, at, strict=True)], shape)]
         for at in coords(extents)
     ]
     along = [
@@ -360,11 +360,11 @@ def test_slice_keeps_every_place(drawn: tuple[Layout, tuple[int, ...]], data: st
         for dim, (start, n) in enumerate(zip(starts, extents, strict=True))
     ]
     if not all(strided([layout.apply(at, shape) for at in line]) for line in along):
-        with pytest.raises(LayoutError, match="the places are not strided"):
+        with pytest.raises(LayoutError, match="the positions have no common stride"):
             layout.slice(shape, starts, extents)
         return
     part = layout.slice(shape, starts, extents)
-    assert [[there(p) for p in part.places(at, extents)] for at in coords(extents)] == region
+    assert [[nonzero(p) for p in part.positions(at, extents)] for at in coords(extents)] == region
 
 
 def test_slice_of_fragments() -> None:
@@ -381,12 +381,12 @@ def test_compose_is_application_after_application(outer: Layout, order: list[int
     inner = Layout((*(Iter(tile[i], strides[i]) for i in order), Iter(2, 1, "warpid")))
     assume(inner.span("m") <= outer.size)
     through = [inner.apply(flat) for flat in range(inner.size)]
-    after = [{"warpid": place["warpid"], **outer.apply(place["m"])} for place in through]
+    after = [{"warpid": position["warpid"], **outer.apply(position["m"])} for position in through]
     if strided(after):
         composed = outer.compose(inner)
-        assert [there(composed.apply(flat)) for flat in range(inner.size)] == list(map(there, after))
+        assert [nonzero(composed.apply(flat)) for flat in range(inner.size)] == list(map(nonzero, after))
     else:
-        with pytest.raises(LayoutError, match="the places are not strided"):
+        with pytest.raises(LayoutError, match="the positions have no common stride"):
             outer.compose(inner)
 
 
@@ -412,12 +412,12 @@ def test_inverse_undoes_apply(layout: Layout) -> None:
 @unhurried
 @given(bijections())
 def test_invert_is_a_strided_inverse_of_a_strided_bijection(layout: Layout) -> None:
-    # Digits only change places, so the inverse is always strided here.
+    # Digits only change positions, so the inverse is always strided here.
     inverse = layout.invert()
     box = [layout.span(axis) for axis in layout.axes]
     for flat in range(layout.size):
-        place = flatten([layout.apply(flat)[axis] for axis in layout.axes], box)
-        assert inverse.apply(place).get("m", 0) == flat
+        position = flatten([layout.apply(flat)[axis] for axis in layout.axes], box)
+        assert inverse.apply(position).get("m", 0) == flat
 
 
 def test_invert_of_the_c_fragment() -> None:
@@ -427,9 +427,9 @@ def test_invert_of_the_c_fragment() -> None:
 
 @unhurried
 @given(layouts(), st.dictionaries(st.sampled_from(AXES), st.integers(1, 8)))
-def test_is_bijective_counts_every_place(layout: Layout, box: dict[str, int]) -> None:
+def test_is_bijective_counts_every_position(layout: Layout, box: dict[str, int]) -> None:
     hits = [
-        tuple(p.get(axis, 0) for axis in AXES) for flat in range(layout.size) for p in layout.places(flat)
+        tuple(p.get(axis, 0) for axis in AXES) for flat in range(layout.size) for p in layout.positions(flat)
     ]
     wanted = list(product(*(range(box.get(axis, 1)) for axis in AXES)))
     assert layout.is_bijective(box) == (sorted(hits) == wanted)
@@ -442,7 +442,7 @@ def test_dense_layouts_are_bijections(layout: Layout) -> None:
     assert not layout.is_bijective({"warpid": 2, **{axis: layout.span(axis) for axis in layout.axes}})
 
 
-def test_replicas_count_as_places() -> None:
+def test_replicas_count_as_positions() -> None:
     layout = parse("S[(8):(1@laneid)] + R[(4):(8@laneid)]")
     assert layout.has_replica and layout.size == 8 and layout.span("laneid") == 32
     assert layout.is_bijective({"laneid": 32})
@@ -454,7 +454,7 @@ def test_replicas_count_as_places() -> None:
 @given(layouts())
 def test_span_is_the_reach_on_an_axis(layout: Layout) -> None:
     for axis in AXES:
-        values = [p.get(axis, 0) for flat in range(layout.size) for p in layout.places(flat)]
+        values = [p.get(axis, 0) for flat in range(layout.size) for p in layout.positions(flat)]
         assert layout.span(axis) == 1 + max(values) - min(values)
 
 
@@ -466,63 +466,85 @@ TWICE, HOLES, BOTH = parse("S[(2,2):(1,0)]"), parse("S[(2,2):(1@laneid,2)]"), pa
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda: Iter(2, 1, "lane"), f"unknown axis 'lane'; the axes are {KNOWN}"),
-        (lambda: Layout((), (), (("tx", 1),)), f"unknown axis 'tx'; the axes are {KNOWN}"),
-        (lambda: C_FRAGMENT.span("lane"), f"unknown axis 'lane'; the axes are {KNOWN}"),
-        (lambda: C_FRAGMENT.is_bijective({"lane": 32}), f"unknown axis 'lane'; the axes are {KNOWN}"),
-        (lambda: Iter(0, 1), "iterator 0:1 needs a positive extent and a stride that is not negative"),
+        (lambda: Iter(2, 1, "lane"), f"axis must be one of {KNOWN}, got 'lane'"),
+        (lambda: Layout((), (), (("tx", 1),)), f"axis must be one of {KNOWN}, got 'tx'"),
+        (lambda: C_FRAGMENT.span("lane"), f"axis must be one of {KNOWN}, got 'lane'"),
+        (lambda: C_FRAGMENT.is_bijective({"lane": 32}), f"axis must be one of {KNOWN}, got 'lane'"),
+        (lambda: Iter(0, 1), "iterator 0:1 must have a positive extent and a non-negative stride"),
         (
             lambda: Iter(2, -1, "reg"),
-            "iterator 2:-1@reg needs a positive extent and a stride that is not negative",
+            "iterator 2:-1@reg must have a positive extent and a non-negative stride",
         ),
-        (lambda: Layout((), offset=(("reg", -2),)), "an offset can't be negative, got -2@reg"),
-        (lambda: Iter(2, 2**31), "iterator 2:2147483648 needs an extent and a stride of at most 2147483647"),
-        (lambda: Layout((), offset=(("m", 2**31),)), "an offset is at most 2147483647, got 2147483648"),
-        (lambda: C_FRAGMENT.apply(128), "index 128 is outside shape (2, 8, 4, 2)"),
-        (lambda: C_FRAGMENT.apply((16, 0), (16, 8)), "coordinates (16, 0) are outside shape (16, 8)"),
-        (lambda: C_FRAGMENT.apply((0, 0)), "coordinates (0, 0) are outside shape (2, 8, 4, 2)"),
+        (lambda: Layout((), offset=(("reg", -2),)), "offset must not be negative, got -2@reg"),
+        (
+            lambda: Iter(2, 2**31),
+            "iterator 2:2147483648 must have an extent and a stride of at most 2147483647",
+        ),
+        (lambda: Layout((), offset=(("m", 2**31),)), "offset must be at most 2147483647, got 2147483648"),
+        (lambda: C_FRAGMENT.apply(128), "index must be within shape (2, 8, 4, 2), got 128"),
+        (lambda: C_FRAGMENT.apply((16, 0), (16, 8)), "coordinates must be within shape (16, 8), got (16, 0)"),
+        (lambda: C_FRAGMENT.apply((0, 0)), "coordinates must be within shape (2, 8, 4, 2), got (0, 0)"),
         (
             lambda: C_FRAGMENT.apply(0, (16, 16)),
             f"shape (16, 16) doesn't have the 128 elements of {C_FRAGMENT}",
         ),
-        (lambda: X64.apply(0), "swizzle 64B needs element_bits dividing 128, got None"),
-        (lambda: X64.apply(0, element_bits=6), "swizzle 64B needs element_bits dividing 128, got 6"),
+        (lambda: X64.apply(0), "element_bits must divide 128 for swizzle 64B, got None"),
+        (lambda: X64.apply(0, element_bits=6), "element_bits must divide 128 for swizzle 64B, got 6"),
         (
             lambda: parse("S[(3,4):(4,1@laneid)]").group((2, 6)),
             "shape (2, 6), dimension 1 of extent 6: its last 6 are in iterator 4:1@laneid, "
-            "and neither 6 nor 4 divides the other",
+            "but neither 6 nor 4 divides the other",
         ),
         (
             lambda: parse("S[(3,2,2):(4,2,1)]").group((2, 6)),
             "shape (2, 6), dimension 1 of extent 6: its last 3 are in iterator 2:2, "
-            "and neither 3 nor 2 divides the other",
+            "but neither 3 nor 2 divides the other",
         ),
         (
             lambda: A_K8.tile_to((24, 8), (16, 8)),
-            "shape (24, 8) is no whole number of tiles of shape (16, 8)",
+            "to_shape must be a multiple of (16, 8) in each dimension, got (24, 8)",
         ),
-        (lambda: A_K8.tile_to((16,), (16, 8)), "shape (16,) is no whole number of tiles of shape (16, 8)"),
-        (lambda: A_K8.tile(LINE, (8,), (16, 8)), "shapes (8,) and (16, 8) differ in rank"),
+        (
+            lambda: A_K8.tile_to((16,), (16, 8)),
+            "to_shape must be a multiple of (16, 8) in each dimension, got (16,)",
+        ),
+        (
+            lambda: A_K8.tile(LINE, (8,), (16, 8)),
+            "outer_shape and inner_shape must have the same rank, got (8,) and (16, 8)",
+        ),
         (
             lambda: LINE.tile(X64, (8,), (8,)),
-            f"can't tile by {X64}: only the inner layout may have a swizzle",
+            f"outer must not have a swizzle, got {X64}",
         ),
-        (lambda: A_K8.slice((16, 8), (8, 0), (16, 8)), "region (16, 8) at (8, 0) is not inside (16, 8)"),
-        (lambda: A_K8.slice((16, 8), (0,), (16,)), "region (16,) at (0,) is not inside (16, 8)"),
+        (
+            lambda: A_K8.slice((16, 8), (8, 0), (16, 8)),
+            "region must lie within shape (16, 8), got (16, 8) at (8, 0)",
+        ),
+        (lambda: A_K8.slice((16, 8), (0,), (16,)), "region must lie within shape (16, 8), got (16,) at (0,)"),
         (
             lambda: A_K8.slice((16, 8), (0, 1), (16, 2)),
-            "dimension 1, elements 1 to 2 of S[(4,2):(1@laneid,1)]: the places are not strided",
+            "dimension 1, elements 1 to 2 of S[(4,2):(1@laneid,1)]: the positions have no common stride",
         ),
         (
             lambda: parse("S[(2,4):(1,2)]").slice((8,), (3,), (2,)),
-            "dimension 0, elements 3 to 4 of S[(2,4):(1,2)]: the places are not strided",
+            "dimension 0, elements 3 to 4 of S[(2,4):(1,2)]: the positions have no common stride",
         ),
-        (lambda: LINE.compose(SKIP), f"can't compose: {SKIP} reaches 9 elements, {LINE} has 8"),
-        (lambda: LINE.compose(X64), f"can't compose: {X64} has a swizzle"),
-        (lambda: B_K8.compose(SKIP), f"{B_K8} after {SKIP}: the places are not strided"),
-        (lambda: TWICE.inverse((2, 2)), f"no inverse: {TWICE} stores (0, 0) and (0, 1) in one place"),
-        (lambda: HOLES.invert(), f"{HOLES} is no plain bijection onto the box {{'laneid': 2, 'm': 3}}"),
-        (lambda: BOTH.invert(), f"{BOTH} is no plain bijection onto the box {{'m': 4}}"),
+        (
+            lambda: LINE.compose(SKIP),
+            f"inner must stay below 8, the size of {LINE}, got {SKIP}, which reaches 9",
+        ),
+        (lambda: LINE.compose(X64), f"inner must not have a swizzle, got {X64}"),
+        (lambda: B_K8.compose(SKIP), f"{B_K8} after {SKIP}: the positions have no common stride"),
+        (lambda: TWICE.inverse((2, 2)), f"no inverse: {TWICE} stores (0, 0) and (0, 1) at the same position"),
+        (
+            lambda: HOLES.invert(),
+            "layout must be a bijection onto {'laneid': 2, 'm': 3}, without replica or swizzle, "
+            f"got {HOLES}",
+        ),
+        (
+            lambda: BOTH.invert(),
+            f"layout must be a bijection onto {{'m': 4}}, without replica or swizzle, got {BOTH}",
+        ),
     ],
 )
 def test_complaints_say_what_was_wanted_and_what_came(attempt: Callable[[], object], message: str) -> None:

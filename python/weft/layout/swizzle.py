@@ -1,4 +1,4 @@
-"""The swizzles of a layout's memory: which bits of a byte address are exchanged."""
+"""Swizzles: permutations of the byte addresses of a layout in memory."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from weft.layout.arguments import LayoutError
 
 @dataclass(frozen=True)
 class Swizzle:
-    """XOR of `bits` bits of a byte address, from bit `base` up, with the bits that lie `shift` above them."""
+    """XOR of `bits` bits of a byte address, from bit `base` on, with the bits that are `shift` higher."""
 
     name: str
     bits: int
@@ -17,20 +17,22 @@ class Swizzle:
 
     @property
     def period(self) -> int:
-        """The bytes after which the swizzle repeats: it permutes each aligned block of them."""
+        """The number of bytes after which the swizzle repeats. It permutes each aligned block of that
+        size.
+        """
         return 1 << (self.base + self.shift + self.bits)
 
     def swizzle_offset(self, byte_offset: int) -> int:
-        """The byte that `byte_offset` moves to; permutes each aligned `2**(base + shift + bits)` bytes."""
+        """The byte offset to which the swizzle moves `byte_offset`."""
         mask = ((1 << self.bits) - 1) << self.base
         return byte_offset ^ (byte_offset >> self.shift & mask)
 
     def swizzle_element(self, offset: int, element_bits: int | None) -> int:
-        """`swizzle_offset` in elements, whose size must divide the 16 bytes that move together."""
+        """`swizzle_offset` in elements. Raises LayoutError unless their size divides the unit of 16 bytes."""
         unit = 8 << self.base
         if not isinstance(element_bits, int) or element_bits < 1 or unit % element_bits:
             raise LayoutError(
-                f"swizzle {self.name} needs element_bits dividing {unit}, got {shown(element_bits)}"
+                f"element_bits must divide {unit} for swizzle {self.name}, got {shown(element_bits)}"
             )
         byte, bit = divmod(offset * element_bits, 8)
         return (self.swizzle_offset(byte) * 8 + bit) // element_bits

@@ -1710,7 +1710,7 @@ func.func @global_splits_of_none(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,99999999999999999999@laneid,1@laneid,1)]">>
 
 func.func @far_apart(%v: vector<4xf32>) {
-  // expected-error @below {{iterator 8:99999999999999999999@laneid needs an extent and a stride of at most 2147483647}}
+  // expected-error @below {{iterator 8:99999999999999999999@laneid must have an extent and a stride of at most 2147483647}}
   %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
   return
 }
