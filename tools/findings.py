@@ -168,7 +168,7 @@ def _check_version(text: str, name: str) -> None:
     code = scan.code(text)
     lines = text[: max(0, code.find(found, code.index(".version")))].split("\n")
     place = Location(name, len(lines), len(lines[-1]) + 1)
-    raise WeftError(Diagnostic(f"no PTX version {found} is known: the newest one is {newest}", place))
+    raise WeftError(Diagnostic(f"unknown PTX version {found}: the newest known version is {newest}", place))
 
 
 def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:

@@ -41,11 +41,11 @@ def refused(*given, **options):
 
 OBJECT = object()
 ARRAYS = {
-    "objects": (np.array([OBJECT] * 16), "is an array of object"),
-    "a structure of objects": (np.zeros(16, "O,i4"), "which isn't a type of numbers"),
-    "dates": (np.zeros(16, "M8[s]"), "which isn't a type of numbers"),
-    "text": (np.zeros(16, "U3"), "which isn't a type of numbers"),
-    "long text": (np.array(["a" * 100], np.dtypes.StringDType()), "which isn't a type of numbers"),
+    "objects": (np.array([OBJECT] * 16), "is an array of object, which"),
+    "a structure of objects": (np.zeros(16, "O,i4"), "which isn't a numeric type"),
+    "dates": (np.zeros(16, "M8[s]"), "which isn't a numeric type"),
+    "text": (np.zeros(16, "U3"), "which isn't a numeric type"),
+    "long text": (np.array(["a" * 100], np.dtypes.StringDType()), "which isn't a numeric type"),
     "the other order of bytes": (
         np.zeros(16, ">i4"),
         "is an array of >i4, whose bytes are swapped",
@@ -155,7 +155,7 @@ def test_other_values_are_refused_at_every_place(case):
         ({"block": 2**20}, "block must be in 1..1024 on x, got 1048576"),
         ({"block": (32, -32, 1)}, "block must be in 1..1024 on y, got -32"),
         ({"block": (1, 1, 1, 1)}, "block must be one to three whole numbers"),
-        ({"cluster": 2**40}, "takes clusters of 1 to 16 blocks"),
+        ({"cluster": 2**40}, "cluster must have 1..16 blocks"),
         ({"cluster": "x"}, "cluster must be one to three whole numbers"),
         ({"shared_bytes": -1}, "shared_bytes must be a whole number in 0..9223372036854775807, got -1"),
         ({"shared_bytes": 2**40}, "needs 1099511627776 bytes of shared memory"),
@@ -175,8 +175,8 @@ def test_other_values_are_refused_at_every_place(case):
         ({"progress": 3}, "progress must be a function of two numbers, got 3"),
         ({"trace": 3}, "trace must be a path, got 3"),
         ({"trace": "/none/x.json"}, "cannot write the trace '/none/x.json': No such file or directory"),
-        ({"args": None}, "expects args as a list or tuple, got NoneType"),
-        ({"args": 3}, "expects args as a list or tuple, got int"),
+        ({"args": None}, "args must be a list or a tuple, got NoneType"),
+        ({"args": 3}, "args must be a list or a tuple, got int"),
     ],
 )
 def test_options_of_a_launch_that_cannot_be_are_refused(options, said):
@@ -195,7 +195,7 @@ def test_a_name_that_is_none_is_refused(name):
 
 @pytest.mark.parametrize("text", [None, 3, b"x", ["k"]])
 def test_text_that_is_none_is_refused(text):
-    with pytest.raises(WeftError, match="expects PTX as text, got"):
+    with pytest.raises(WeftError, match="ptx must be text, got"):
         emulator.Module(text)
     gc.collect()
 
@@ -203,14 +203,18 @@ def test_text_that_is_none_is_refused(text):
 @pytest.mark.parametrize("value", [1.5, np.float32(1.5), np.float64(1.5), np.float16(1)])
 def test_a_float_is_no_pointer_and_no_integer(value):
     for number in (0, 3):
-        assert "is a float, its parameter an integer or a pointer, .u" in refused(number, value)
+        assert "is a float, but its parameter is an integer or a pointer, .u" in refused(number, value)
 
 
 def test_an_array_is_no_number():
     text = KERNEL.replace(".param .f32 f", ".param .f64 f")
-    with pytest.raises(WeftError, match=r"argument 1 of kernel 'k' is an array, its parameter a \.f64"):
+    with pytest.raises(
+        WeftError, match=r"argument 1 of kernel 'k' is an array, but its parameter is a \.f64"
+    ):
         emulator.Module(text).launch("k", args=[np.zeros(4), np.zeros(4), bytes(16), 3, bytes(128)])
-    with pytest.raises(WeftError, match="argument 1 of kernel 'k' is an array, its parameter has 4 bytes"):
+    with pytest.raises(
+        WeftError, match="argument 1 of kernel 'k' is an array, but its parameter has 4 bytes"
+    ):
         emulator.Module(KERNEL).launch("k", args=[np.zeros(4), np.zeros(4), bytes(16), 3, bytes(128)])
 
 
@@ -234,7 +238,7 @@ def test_options_of_a_launch(options, said):
 
 @pytest.mark.parametrize("given", [None, b"x"])
 def test_a_module_is_text(given):
-    with pytest.raises(WeftError, match="expects PTX as text, got"):
+    with pytest.raises(WeftError, match="ptx must be text, got"):
         emulator.Module(given)
 
 

@@ -123,5 +123,7 @@ def test_a_watcher_sees_every_access(monkeypatch):
 def test_a_copy_of_more_bytes_than_its_size_is_a_fault():
     legal = "mov.u32 %r9, 16; cp.async.cg.shared.global [%r1], [%rd1], 16, %r9; cp.async.wait_all;"
     assert (copied(legal)[1] == copied(legal)[0]).all()
-    with pytest.raises(emulator.Fault, match=r"cp.async of 16 bytes can't read 17 in thread \(3, 0, 0\)"):
+    with pytest.raises(
+        emulator.Fault, match=r"cp.async of 16 bytes must read at most 16, got 17 in thread \(3, 0, 0\)"
+    ):
         copied(legal.replace("mov.u32 %r9, 16;", "add.u32 %r9, %r0, 14;"))

@@ -75,7 +75,7 @@ def test_threads_beyond_a_barriers_count_come_to_its_next_phase(seed):
     body = "setp.lt.u32 %p1, %r2, 70; bar.red.popc.u32 %r6, 1, {count}, %p1; st.global.u32 [%rd2], %r6; ret;"
     out, _ = launch(body.format(count=64), 128, 128, seed=seed)
     assert (out[::32] == out[31::32]).all() and out[::32].sum() == 2 * 70
-    with pytest.raises(emulator.Deadlock, match="barrier 1, to which 1 of 3 warps have come"):
+    with pytest.raises(emulator.Deadlock, match="barrier 1: 1 of 3 warps have arrived"):
         launch(body.format(count=96), 128, 128, seed=seed)
 
 
@@ -92,7 +92,7 @@ def test_arrivals_beyond_a_barriers_count_go_to_its_next_phase():
     """
     out, _ = launch(body, 128, 128)
     assert out.all()
-    with pytest.raises(emulator.Deadlock, match="barrier 1, to which 1 of 2 warps have come"):
+    with pytest.raises(emulator.Deadlock, match="barrier 1: 1 of 2 warps have arrived"):
         launch(body.replace("96;", "64;").replace("bra DONE", "ret"), 96, 96)
 
 
@@ -126,7 +126,7 @@ def test_warps_that_count_otherwise_are_told():
     FIRST:
       bar.sync 1, 64; ret;
     """
-    with pytest.raises(emulator.Fault, match=r"barrier 1 is waited for by (64|96) threads, at line \d+ by"):
+    with pytest.raises(emulator.Fault, match=r"barrier 1 expects (64|96) threads here, but \d+ at line \d+"):
         launch(body, 96, 96)
     # A barrier with no count waits for all.
     launch(body.replace("1, 64", "1").replace("1, 96", "1, 64"), 64, 64)
@@ -168,17 +168,17 @@ def test_deadlock_names_every_waiting_warp():
         launch(body)
     assert len(caught.value.waiting) == 2
     assert str(caught.value).splitlines() == [
-        "deadlock: no warp can go on",
+        "deadlock: no warp can continue",
         "  block (0, 0, 0):",
-        "    warp 0 waits at line 18 at barrier 1, to which 1 of 2 warps have come",
-        "    warp 1 waits at line 21 at barrier 2, to which 1 of 2 warps have come",
+        "    warp 0 waits at line 18 at barrier 1: 1 of 2 warps have arrived",
+        "    warp 1 waits at line 21 at barrier 2: 1 of 2 warps have arrived",
     ]
     with pytest.raises(emulator.Deadlock) as placed:
         launch(body.replace("bar.sync 2", '.file 1 "k.mlir"\n.loc 1 7 3\nbar.sync 2'))
     assert "warp 0 (32 lanes) waits at line 18 at barrier 1" in placed.value.waiting[0]
-    assert "waits at line 23 (k.mlir:7) at barrier 2, to which" in str(placed.value)
+    assert "waits at line 23 (k.mlir:7) at barrier 2: " in str(placed.value)
     assert "at line 23 (k.mlir:7)" in placed.value.findings[0].message
-    told = "block (0, 0, 0) warp 1 (32 lanes) waits at line 21 at barrier 2, to which 1 of 2 warps have come"
+    told = "block (0, 0, 0) warp 1 (32 lanes) waits at line 21 at barrier 2: 1 of 2 warps have arrived"
     assert caught.value.waiting[1] == told
 
 
@@ -201,7 +201,7 @@ def test_polling_for_what_no_one_writes_is_a_deadlock(seed):
         launch(body, 128, 64, seed=seed)
     assert len(caught.value.waiting) == 4
     assert "block (0, 0, 0) warp 0 (32 lanes) waits near line 2" in caught.value.waiting[0]
-    assert "for memory that no one changes" in caught.value.waiting[0]
+    assert "for memory that no thread changes" in caught.value.waiting[0]
     assert "warp 1 (32 lanes) waits at line 24 at barrier 1" in caught.value.waiting[1]
 
 

@@ -166,7 +166,7 @@ def test_multicast():
     run(body, {"a": a, "out": out}, cluster=4)
     np.testing.assert_array_equal(out[[1, 3], :512], [a[:512]] * 2)
     assert not out[[0, 2]].any()
-    with pytest.raises(emulator.Fault, match="the mask 0x1a names CTA 4 of a cluster of 4"):
+    with pytest.raises(emulator.Fault, match="the mask 0x1a names CTA 4, but the cluster has 4 CTAs"):
         run(body.replace("%h0, 10;", "%h0, 26;"), {"a": a, "out": out}, cluster=4)
 
 

@@ -217,9 +217,18 @@ def test_a_map_that_a_kernel_makes():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tensormap.replace.tile.rank.shared::cta.b1024.b64 [%s], %d0;", "takes .rank of 32 bits"),
-        ("tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%s], 5, %r0;", "ordinals 0 to 4 of .box_dim"),
-        ("tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%s], 16;", "number of an element type"),
+        (
+            "tensormap.replace.tile.rank.shared::cta.b1024.b64 [%s], %d0;",
+            ".rank must have the type .b32, got .b64",
+        ),
+        (
+            "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%s], 5, %r0;",
+            "the ordinal of .box_dim must be in 0..4, got 5",
+        ),
+        (
+            "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%s], 16;",
+            "the element type must be in 0..",
+        ),
         (
             "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
             " [%s], [%a, {0, 0, 0, 0}], [bar], {%h0};",
@@ -238,7 +247,7 @@ def test_a_map_that_a_kernel_makes():
         *(
             (
                 f"cp.async.bulk.tensor.{mode}.bulk_group [%a, {{{at}}}], [%s]{more};",
-                "takes a mode of tile, tile::",
+                "the mode must be one of tile, tile::",
             )
             for mode, at, more in (
                 ("3d.global.shared::cta.im2col", "0, 0, 0", ", {%h0}"),
@@ -248,14 +257,14 @@ def test_a_map_that_a_kernel_makes():
         *(
             (
                 f"cp.async.bulk.tensor.{mode}.mbarrier::complete_tx::bytes [%s], [%a, {{{at}}}], [bar];",
-                "takes a mode of tile, tile::",
+                "the mode must be one of tile, tile::",
             )
             for mode, at in (
                 ("3d.shared::cta.global.im2col_no_offs", "0, 0, 0"),
                 ("2d.shared::cta.global.tile::scatter4", "0, 0, 0, 0, 0"),
             )
         ),
-        ("cp.async.bulk.global.global.bulk_group [%a], [%a], 16;", "doesn't copy from .global to .global"),
+        ("cp.async.bulk.global.global.bulk_group [%a], [%a], 16;", "can't copy from .global to .global"),
     ],
 )
 def test_text_that_is_wrong(text, message):
@@ -267,7 +276,9 @@ def test_a_map_of_another_mode():
     body = """
       @%l cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
         [%s], [%x, {0, 0, 0}], [bar];"""
-    with pytest.raises(emulator.Fault, match="3d tile mode by a map of 2d tile mode") as caught:
+    with pytest.raises(
+        emulator.Fault, match="a copy in 3d tile mode needs such a map, got 2d tile"
+    ) as caught:
         run(body, {"x": map_of(image(), (16, 8))})
     assert caught.value.rule == "descriptor"
 

@@ -188,7 +188,7 @@ def test_wrong_uses_of_the_cluster_barrier():
     with pytest.raises(emulator.Deadlock) as caught:
         launch(body, (2, 1, 1), (2, 1, 1), block=64)
     assert len(caught.value.waiting) == 4
-    assert "(barrier.cluster.wait) for threads of its cluster" in caught.value.waiting[0]
+    assert "(barrier.cluster.wait) for its cluster: " in caught.value.waiting[0]
 
 
 REMOTE = f"""
@@ -473,11 +473,16 @@ def test_cluster_extents_come_from_the_kernel_too():
 @pytest.mark.parametrize(
     "grid, cluster, directives, message",
     [
-        ((3, 1, 1), (2, 1, 1), "", r"can't be cut into clusters of \(2, 1, 1\)"),
-        ((32, 1, 1), (32, 1, 1), "", "takes clusters of 1 to 16 blocks"),
-        ((8, 1, 1), (8, 1, 1), ".maxclusterrank 4", "takes clusters of 1 to 4 blocks"),
-        ((4, 1, 1), (4, 1, 1), ".reqnctapercluster 2", r"requires clusters of \(2, 1, 1\), got \(4, 1, 1\)"),
-        ((4, 1, 1), (0, 1, 1), "", "takes clusters of"),
+        (
+            (3, 1, 1),
+            (2, 1, 1),
+            "",
+            r"grid must be a multiple of cluster \(2, 1, 1\) in each dimension, got \(3, 1, 1\)",
+        ),
+        ((32, 1, 1), (32, 1, 1), "", r"cluster must have 1\.\.16 blocks"),
+        ((8, 1, 1), (8, 1, 1), ".maxclusterrank 4", r"cluster must have 1\.\.4 blocks"),
+        ((4, 1, 1), (4, 1, 1), ".reqnctapercluster 2", r"cluster must be \(2, 1, 1\), got \(4, 1, 1\)"),
+        ((4, 1, 1), (0, 1, 1), "", "cluster must have"),
     ],
 )
 def test_clusters_that_do_not_fit_are_refused(grid, cluster, directives, message):

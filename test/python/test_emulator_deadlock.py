@@ -45,9 +45,9 @@ def told(text, **options):
 def test_a_ring_is_told_by_its_stages():
     text = RING.replace("FILL", "mbarrier.expect_tx.relaxed.cta.shared.b64 [bars+16], 64;")
     error = told(text.replace("RELEASE", ""))
-    made = "of the ring made at line 11 (gemm.py:31) is never"
+    made = "of the ring created at line 11 (gemm.py:31) is never"
     assert str(error).splitlines() == [
-        "deadlock: no warp can go on",
+        "deadlock: no warp can continue",
         "  block (0, 0, 0):",
         "    warp 2 waits at line 21 (gemm.py:40) (mbarrier.try_wait) for the mbarrier at 0x58",
         f"      stage 0 {made} released: 2 of 2 arrivals are missing",
@@ -98,7 +98,7 @@ def test_who_has_not_come_to_a_clusters_barrier():
     OTHER: bar.sync 1, 128; ret; }"""
     lines = str(told(text, grid=2, cluster=2)).splitlines()
     assert lines[1] == "  the cluster of block (0, 0, 0):"
-    assert lines[2].endswith("(barrier.cluster.wait) for threads of its cluster: 95 of them have not arrived")
+    assert lines[2].endswith("(barrier.cluster.wait) for its cluster: 95 threads have not arrived")
     assert lines[2].startswith("    rank 0, warps 0, 1 wait at line ")
     assert lines[4].startswith("    rank 1, warps 0, 1 wait at line")
     assert lines[5].startswith("    rank 1, warp 2 (31 lanes) waits at line")

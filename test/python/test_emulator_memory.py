@@ -194,10 +194,10 @@ def test_parameters_of_every_kind():
     ("args", "message"),
     [
         ([np.zeros(4)], "has 2 parameters, got 1 argument$"),
-        ([np.zeros(4), np.zeros(4)], "argument 1 of kernel 'k' is an array, its parameter has 4 bytes"),
+        ([np.zeros(4), np.zeros(4)], "argument 1 of kernel 'k' is an array, but its parameter has 4 bytes"),
         ([np.zeros(4), 1 << 40], "is 1099511627776, which doesn't fit 32 bits"),
-        ([np.zeros(4), bytes(5)], "has 5 bytes, its parameter 4"),
-        ([np.zeros(4), "text"], "is str: wanted an array, a number or bytes"),
+        ([np.zeros(4), bytes(5)], "has 5 bytes, but its parameter has 4"),
+        ([np.zeros(4), "text"], "must be an array, a number or bytes, got str"),
     ],
 )
 def test_arguments_are_checked(args, message):
@@ -213,7 +213,7 @@ def test_a_block_has_the_shared_memory_of_the_chips_that_run_it(target, most):
     made = module(".visible .entry k() { ret; }", target)
     made.launch("k", shared_bytes=most << 10)
     with pytest.raises(
-        WeftError, match=f"needs {(most << 10) + 1} bytes of shared memory, a block has {most << 10}"
+        WeftError, match=f"needs {(most << 10) + 1} bytes of shared memory, but a block has {most << 10}"
     ):
         made.launch("k", shared_bytes=(most << 10) + 1)
 
@@ -222,7 +222,7 @@ def test_launches_are_checked():
     m = module(".visible .entry k() .reqntid 32 { ret; } .visible .entry j() .maxntid 64, 2 { ret; }")
     assert m.kernels == ("k", "j")
     for options, message in (
-        ({"block": 64}, "requires blocks of"),
+        ({"block": 64}, "block must be"),
         ({"block": 32, "grid": (0, 1, 1)}, "grid"),
         ({"block": 32, "arithmetic": "fast"}, "arithmetic"),
         ({"block": 32, "shared_bytes": 1 << 20}, "shared memory"),
@@ -232,11 +232,9 @@ def test_launches_are_checked():
     for required, block in (("8", (8, 1, 1)), ("8, 2", (8, 2, 1)), ("8, 2, 3", (8, 2, 3))):
         fixed = module(f".visible .entry k() .reqntid {required} {{ ret; }}")
         fixed.launch("k", block=block)
-        with pytest.raises(
-            WeftError, match=rf"requires blocks of \({block[0]}, {block[1]}, {block[2]}\), got"
-        ):
+        with pytest.raises(WeftError, match=rf"block must be \({block[0]}, {block[1]}, {block[2]}\), got"):
             fixed.launch("k", block=(block[0], block[1], block[2] + 1))
-    with pytest.raises(WeftError, match="allows 128 threads"):
+    with pytest.raises(WeftError, match="block must have at most 128 threads"):
         m.launch("j", block=(129, 1, 1))
     with pytest.raises(WeftError, match="no kernel 'x': it has k, j"):
         m.launch("x")
@@ -285,7 +283,9 @@ def test_faults_name_line_thread_and_address():
     assert fault.thread == emulator.Thread((0, 0, 0), (31, 0, 0))
     assert fault.address % 256 == 124
     assert "out-of-bounds global access of 4 bytes" in str(fault)
-    assert "0 bytes behind argument 0 of 124 bytes in thread (31, 0, 0) of block (0, 0, 0)" in str(fault)
+    assert "0 bytes past the end of argument 0 of 124 bytes in thread (31, 0, 0) of block (0, 0, 0)" in str(
+        fault
+    )
     with pytest.raises(emulator.Fault) as placed:
         launch(f'.file 1 "k.mlir"\n.loc 1 7 3\n{body}', data)
     assert str(placed.value).endswith("of block (0, 0, 0) (k.mlir:7)")

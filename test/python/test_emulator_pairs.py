@@ -28,5 +28,5 @@ def test_the_last_of_an_odd_cluster_has_no_peer():
     every = lanes(6, 3)
     assert pair_of(every, 4, 2, 1) == (3, 4)
     for cta in (2, 5):
-        with pytest.raises(emulator.Fault, match="takes a pair of CTAs, and the cluster has 3"):
+        with pytest.raises(emulator.Fault, match="needs a pair of CTAs, but the cluster has 3"):
             pair_of(every, cta, 2, 1)

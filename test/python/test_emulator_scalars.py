@@ -321,7 +321,7 @@ def test_malloc_and_free():
     assert out[0] == 77
     with pytest.raises(emulator.Fault, match=r"out-of-bounds generic access of 4 bytes.* malloc of 16 bytes"):
         call(take + "st.u32 [%l1+16], 1;", [out], ".param .u64 o")
-    with pytest.raises(emulator.Fault, match="which malloc didn't give"):
+    with pytest.raises(emulator.Fault, match="which malloc did not return"):
         call(take + give + give, [out], ".param .u64 o")
 
 
@@ -367,7 +367,9 @@ def test_calls_through_pointers():
     out = np.zeros(64, np.uint32)
     emulator.Module(text).launch("k", block=64, args=[out, 2])
     assert out.tolist() == [i - 1 if i & 1 else 2 * i for i in range(64)]
-    with pytest.raises(emulator.Fault, match="calls 0x0, where no function of that prototype is"):
+    with pytest.raises(
+        emulator.Fault, match="calls 0x0, which must be the address of a function of that prototype"
+    ):
         emulator.Module(text).launch("k", block=64, args=[out, 3])
 
 
@@ -386,7 +388,7 @@ def test_bytes_of_addresses():
     out = np.zeros(1, np.uint32)
     module(text).launch("k", args=[out])
     assert out[0] == 99
-    with pytest.raises(emulator.PtxError, match="0xf0 is no mask of one byte"):
+    with pytest.raises(emulator.PtxError, match="0xf0 is not a mask of one byte"):
         module(".global .u32 v; .global .b8 x[1] = {0xF0(v)};")
 
 

@@ -192,7 +192,7 @@ def test_shared_memory_that_ends_too_early():
 
 def test_d_beyond_tensor_memory():
     text, image, _ = ordinary(column=500)
-    with pytest.raises(emulator.Fault, match="128 lanes of 512 columns"):
+    with pytest.raises(emulator.Fault, match=r"tensor memory has lanes 0\.\.127 and columns 0\.\.511"):
         product(text, image, findings=True)
 
 

@@ -70,9 +70,7 @@ def test_a_warp_waits_until_another_gives_columns_back(seed):
 
 def test_a_wait_for_columns_that_no_one_gives_back_is_told():
     body = ALLOC.format("slots", 512) + ALLOC.format("slots+4", 32)
-    with pytest.raises(
-        emulator.Deadlock, match=r"tcgen05.alloc.* for columns of tensor memory that are free"
-    ):
+    with pytest.raises(emulator.Deadlock, match=r"tcgen05.alloc.* for free columns of tensor memory"):
         run(body, block=32)
 
 
@@ -99,7 +97,7 @@ def test_alloc_after_the_permit_was_given_up():
 
 
 def test_dealloc_of_what_was_not_allocated():
-    with pytest.raises(emulator.Fault, match="allocated are none"):
+    with pytest.raises(emulator.Fault, match="the allocations are none"):
         run("mov.u32 %r0, 64;" + DEALLOC.format("%r0", 32), block=32)
 
 
@@ -149,8 +147,9 @@ def test_a_load_after_the_commit_was_seen():
 
 def test_a_load_before_the_work_was_committed():
     report = tensor.launch(STORED + SHIFTED + LOADED, {}, findings=True)
-    read, given_back = [f for f in report.findings if f.rule == "tmem-race"]
-    assert "is read before line" in read.message and "is given back before line" in given_back.message
+    read, dealloc = [f for f in report.findings if f.rule == "tmem-race"]
+    assert "is read before anything waits for line" in read.message
+    assert "is deallocated before anything waits for line" in dealloc.message
 
 
 def test_work_on_what_a_warp_stores_without_waiting():
@@ -211,5 +210,5 @@ def test_exclusive_allocations_of_any_multiple_of_32(counts):
 
 def test_dealloc_of_two_allocations_at_once():
     body = ALLOC.format("slots", 32) + ALLOC.format("slots+4", 32) + "mov.u32 %r0, 0;"
-    with pytest.raises(emulator.Fault, match="allocated are 32 at 0x0, 32 at 0x20"):
+    with pytest.raises(emulator.Fault, match="the allocations are 32 at 0x0, 32 at 0x20"):
         run(body + DEALLOC.format("%r0", 64), block=32)

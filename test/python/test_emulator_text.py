@@ -153,7 +153,7 @@ $L__func_end0:
             "needs .rni, .rzi, .rmi or .rpi",
         ),
         (".global .align 3 .u32 x;", 4, 16, "expected a power of two"),
-        (".global .u32 x[1] = {1, 2};", 4, 14, "'x' has 4 bytes, its initialiser 8"),
+        (".global .u32 x[1] = {1, 2};", 4, 14, "'x' has 4 bytes, but its initialiser has 8"),
         (".global .u64 x = nothing;", 4, 18, "'nothing' has no address here"),
         (".visible .entry k() {\n call missing, ();\n}", 5, 7, "'missing' is not declared"),
         (".func f(); .visible .entry k() {\n call f, ();\n}", 5, 2, "'f' has no body"),
@@ -332,12 +332,12 @@ def test_the_emulator_reads_ptx_and_isa_alone():
     [
         ("sm_80", "sm_999", r"<ptx>:2:9: error: \.target knows no chip 'sm_999'"),
         ("sm_80", "sm_80, foo", "expected one of debug, .* after the chip, got 'foo'"),
-        ("8.6", "99.9", r"<ptx>:1:10: error: no PTX version 99\.9 is known: the newest one is 9\.5"),
-        ("8.6", "7.9", r"no PTX version 7\.9 is known"),
+        ("8.6", "99.9", r"<ptx>:1:10: error: unknown PTX version 99\.9: the newest known version is 9\.5"),
+        ("8.6", "7.9", r"unknown PTX version 7\.9"),
         ("sm_80", "sm_120f", r"\.target sm_120f needs \.version 8\.8 or later, got 8\.6"),
-        ("NUMBER", "12345678901234567890123456789012", "a constant has at most 64 bits, got '1234"),
-        ("NUMBER", "18446744073709551616", "a constant has at most 64 bits"),
-        ("NUMBER", "1" * 80, "a constant has at most 64 bits"),
+        ("NUMBER", "12345678901234567890123456789012", "a constant must have at most 64 bits, got '1234"),
+        ("NUMBER", "18446744073709551616", "a constant must have at most 64 bits"),
+        ("NUMBER", "1" * 80, "a constant must have at most 64 bits"),
     ],
 )
 def test_what_no_assembler_takes_is_refused(old, new, said):

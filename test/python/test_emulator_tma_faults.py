@@ -116,7 +116,9 @@ def test_the_rank_of_the_map(rank):
 
 def test_a_flip_is_for_loads_only():
     spec = Tiled("FLOAT32", (32, 8), (32, 4), swizzle="128B_ATOM_32B_FLIP_8B")
-    with pytest.raises(emulator.Fault, match="swizzle atoms of 32B_FLIP_8B in a copy out of shared memory"):
+    with pytest.raises(
+        emulator.Fault, match="a copy out of shared memory must not use swizzle atoms of 32B_FLIP_8B"
+    ):
         tensor(f"@%p1 {STORE} [%rd0, {{%r10, %r11}}], [tile]; {tma.BULK_WAIT}", spec, target="sm_100a")
 
 
@@ -133,7 +135,7 @@ def test_packed_types_are_not_reduced(dtype):
 
 
 def test_padded_elements_of_four_bits_are_not_stored():
-    with pytest.raises(emulator.Fault, match="16U4_ALIGN16B in a copy out of shared memory"):
+    with pytest.raises(emulator.Fault, match="a copy out of shared memory must not use 16U4_ALIGN16B"):
         tma.store(packed("16U4_ALIGN16B"), (0, 0), np.zeros(1024, np.uint8), BLACKWELL, 256)
 
 

@@ -180,6 +180,6 @@ def test_a_lane_outside_its_own_member_mask_is_a_fault(line):
     }}"""
     module(text.replace("MASK", "-1"), "sm_90a").launch("k", block=32)
     module(text.replace("MASK", "0xff").replace("%r1, 40", "%r1, 8"), "sm_90a").launch("k", block=64)
-    said = rf"{line.split('.')[0]}.*sync of lane 8 with a member mask without it, 0xff in thread \(8, 0, 0\)"
+    said = rf"{line.split('.')[0]}.*sync must include its own lane, 8, got 0xff in thread \(8, 0, 0\)"
     with pytest.raises(emulator.Fault, match=said):
         module(text.replace("MASK", "0xff"), "sm_90a").launch("k", block=64)

@@ -591,7 +591,7 @@ def test_a_version_that_there_is_not_is_refused(tmp_path, capsys):
     head = HEAD.replace("9.0", "99.9")
     status, said = lint(tmp_path, capsys, f"// of 99.9\n{head}{F16_LINE}")
     assert status == 2
-    assert f"{tmp_path}/a.ptx:2:10: error: no PTX version 99.9 is known: the newest one is " in said.err
+    assert f"{tmp_path}/a.ptx:2:10: error: unknown PTX version 99.9: the newest known version is " in said.err
 
 
 def test_a_missing_semicolon_is_named(tmp_path, capsys):

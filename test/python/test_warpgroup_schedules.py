@@ -258,7 +258,7 @@ def test_a_stage_released_to_its_own_cta_alone_is_caught(monkeypatch):
 
     monkeypatch.setattr(wgmma_kernel.tile, "release_peer", first_alone)
     kernel = Product().compiled(of(64, 64, 64, 1, 2, cluster=(2, 1)))
-    released = r"rank 1, warps? .*\n.*stage \d of the ring made at line \d+ \(.*\) is never released: "
+    released = r"rank 1, warps? .*\n.*stage \d of the ring created at line \d+ \(.*\) is never released: "
     with pytest.raises(weft.WeftError, match=released):
         Product().wrong(kernel, (128, 64, 640))
 

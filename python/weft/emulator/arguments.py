@@ -46,10 +46,10 @@ class Struct:
                 data = _bytes(value, what)
             else:
                 kind = type(value).__name__
-                raise WeftError(f"{what} is {kind}: wanted an array, bytes or a NumPy scalar")
+                raise WeftError(f"{what} must be an array, bytes or a NumPy scalar, got {kind}")
             if not 0 <= offset <= size - len(data):
                 raise WeftError(
-                    f"field {offset} of a Struct has {len(data)} bytes and reaches past its {size} bytes"
+                    f"field {offset} of a Struct must end within its {size} bytes, but has {len(data)}"
                 )
             self._data[offset : offset + len(data)] = data
 
@@ -69,9 +69,9 @@ _PLAIN = "biufcV"
 def check_buffer(array: npt.NDArray[np.generic], what: str) -> None:
     """Raises WeftError for an array whose memory doesn't hold its elements as a kernel would read them."""
     if isinstance(array, np.ma.MaskedArray):
-        raise WeftError(f"{what} is a masked array: give its data and its mask")
+        raise WeftError(f"{what} is a masked array: pass its data and its mask")
     if array.dtype.hasobject or array.dtype.kind not in _PLAIN:
-        raise WeftError(f"{what} is an array of {array.dtype}, which isn't a type of numbers")
+        raise WeftError(f"{what} is an array of {array.dtype}, which isn't a numeric type")
     if not array.dtype.isnative:
         raise WeftError(
             f"{what} is an array of {array.dtype}, whose bytes are swapped: convert it to the native order"
@@ -110,13 +110,13 @@ def seconds(given: object) -> float | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not given >= 0:
-        raise WeftError(f"max_seconds must be a number from 0, got {shown(given)}")
+        raise WeftError(f"max_seconds must be a number of at least 0, got {shown(given)}")
     return float(given)
 
 
 def _scalar(value: np.generic, what: str) -> bytes:
     if value.dtype.hasobject or value.dtype.kind not in _PLAIN:
-        raise WeftError(f"{what} is a {value.dtype}, which isn't a number")
+        raise WeftError(f"{what} must be a number, got a {value.dtype}")
     return value.tobytes()
 
 
@@ -199,7 +199,7 @@ class Unwritten:
 
     def __init__(self, array: npt.NDArray[np.generic]) -> None:
         if not isinstance(array, np.ndarray):
-            raise WeftError(f"Unwritten takes an array, got {shown(array)}")
+            raise WeftError(f"Unwritten needs an array, got {shown(array)}")
         self.array = array
 
 
@@ -207,7 +207,7 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
     """The parameter space of a launch. WeftError where the arguments don't fit the kernel's parameters."""
     formals = program.params
     if not isinstance(args, Sequence) or isinstance(args, str | bytes):
-        raise WeftError(f"kernel '{kernel}': expects args as a list or tuple, got {type(args).__name__}")
+        raise WeftError(f"kernel '{kernel}': args must be a list or a tuple, got {type(args).__name__}")
     if len(args) != len(formals):
         wanted = f"{len(formals)} parameter{'' if len(formals) == 1 else 's'}"
         given = f"{len(args)} argument{'' if len(args) == 1 else 's'}"
@@ -220,11 +220,13 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
             if formals[at].size != 8:
                 size = formals[at].size
                 raise WeftError(
-                    f"argument {at} of kernel '{kernel}' is an array, its parameter has {size} bytes"
+                    f"argument {at} of kernel '{kernel}' is an array, but its parameter has {size} bytes"
                 )
             if formals[at].type.is_float:
                 kind = formals[at].type
-                raise WeftError(f"argument {at} of kernel '{kernel}' is an array, its parameter a .{kind}")
+                raise WeftError(
+                    f"argument {at} of kernel '{kernel}' is an array, but its parameter is a .{kind}"
+                )
             check_buffer(arg, f"argument {at} of kernel '{kernel}'")
             arrays[at,] = arg
         elif isinstance(arg, TensorMap) and isinstance(arg.buffer, np.ndarray):
@@ -250,24 +252,24 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
 def _encode(value: object, formal: Variable, what: str) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         if len(data := _bytes(value, what)) != formal.size:
-            raise WeftError(f"{what} has {len(data)} bytes, its parameter {formal.size}")
+            raise WeftError(f"{what} has {len(data)} bytes, but its parameter has {formal.size}")
         return data
     is_float = isinstance(value, float) or (isinstance(value, np.generic) and value.dtype.kind not in "biuV")
     if is_float and formal.type.kind in "us":
-        raise WeftError(f"{what} is a float, its parameter an integer or a pointer, .{formal.type}")
+        raise WeftError(f"{what} is a float, but its parameter is an integer or a pointer, .{formal.type}")
     if isinstance(value, np.generic):
         data = _scalar(value, what)
         if len(data) == formal.size and not formal.type.is_float:
             return data
     if not isinstance(value, int | float | np.generic):
-        raise WeftError(f"{what} is {type(value).__name__}: wanted an array, a number or bytes")
+        raise WeftError(f"{what} must be an array, a number or bytes, got {type(value).__name__}")
     if formal.size not in (1, 2, 4, 8):
-        raise WeftError(f"{what} is a number, its parameter has {formal.size} bytes")
+        raise WeftError(f"{what} is a number, but its parameter has {formal.size} bytes")
     if isinstance(value, np.generic):
         value = value.item()
     if formal.type.is_float:
         if not isinstance(value, int | float):
-            raise WeftError(f"{what} is no number")
+            raise WeftError(f"{what} is not a number")
         try:
             return _float(float(value), formal.type)
         except OverflowError:
@@ -278,11 +280,11 @@ def _encode(value: object, formal: Variable, what: str) -> bytes:
         # LLVM declares float parameters by their width alone.
         if formal.size not in (4, 8):
             raise WeftError(
-                f"{what} is a float, its parameter .{formal.type}: give a NumPy scalar of its type"
+                f"{what} is a float, but its parameter is .{formal.type}: pass a NumPy scalar of its type"
             )
         return _float(value, None, formal.size)
     if not isinstance(value, int):
-        raise WeftError(f"{what} is no number")
+        raise WeftError(f"{what} is not a number")
     bits = 8 * formal.size
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise WeftError(f"{what} is {shown(value)}, which doesn't fit {bits} bits")

@@ -82,4 +82,4 @@ class Deadlock(WeftError):
 
     def _tell(self, waiting: Sequence[str], report: Sequence[str]) -> None:
         self.waiting, self.report = tuple(waiting), tuple(report)
-        super().__init__("deadlock: no warp can go on\n  " + "\n  ".join(report))
+        super().__init__("deadlock: no warp can continue\n  " + "\n  ".join(report))

@@ -56,7 +56,7 @@ class Module:
 
     def __init__(self, ptx: str) -> None:
         if not isinstance(ptx, str):
-            raise WeftError(f"expects PTX as text, got {type(ptx).__name__}")
+            raise WeftError(f"ptx must be text, got {type(ptx).__name__}")
         self._tree = parse(ptx)
         self._text = ptx
         self._device = Device()
@@ -149,7 +149,7 @@ class Module:
 
     def _program(self, kernel: str, chip: str) -> Program:
         if not isinstance(kernel, str):
-            raise WeftError(f"expects a kernel's name, got {shown(kernel)}")
+            raise WeftError(f"kernel must be a name, got {shown(kernel)}")
         if (kernel, chip) not in self._programs:
             entry = self._tree.functions.get(kernel)
             if entry is None or not entry.is_entry:
@@ -262,12 +262,12 @@ def _cluster(given: Dim3, kernel: str, directives: Mapping[str, tuple[int, ...]]
     if fixed:
         required = _dims("cluster", fixed)
         if given not in ((1, 1, 1), required):
-            raise WeftError(f"kernel '{kernel}' requires clusters of {required}, got {given}")
+            raise WeftError(f"kernel '{kernel}': cluster must be {required}, got {given}")
         given = required
     size = given[0] * given[1] * given[2]
     most = min([_MAX_CLUSTER, *directives.get("maxclusterrank", ())])
     if min(given) < 1 or size > most:
-        raise WeftError(f"kernel '{kernel}' takes clusters of 1 to {most} blocks, got {given}")
+        raise WeftError(f"kernel '{kernel}': cluster must have 1..{most} blocks, got {given}")
     return given, size > 1 or bool(fixed) or "explicitcluster" in directives
 
 
@@ -297,23 +297,25 @@ def _flag(what: str, given: Any) -> bool:
 def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]], room: int) -> None:
     """Refuses what a driver refuses; `room` is the shared memory that a block can have."""
     if any(g % c for g, c in zip(launch.grid, launch.cluster, strict=True)):
-        raise WeftError(f"a grid of {launch.grid} blocks can't be cut into clusters of {launch.cluster}")
+        raise WeftError(
+            f"grid must be a multiple of cluster {launch.cluster} in each dimension, got {launch.grid}"
+        )
     if not (isinstance(launch.arithmetic, str) and launch.arithmetic in ("hardware", "exact")):
         raise WeftError(f"arithmetic must be 'hardware' or 'exact', got {shown(launch.arithmetic)}")
     if complaint := block_complaint(launch.block) or grid_complaint(launch.grid):
         raise WeftError(f"kernel '{kernel}': {complaint}")
     if launch.shared_bytes > room:
         raise WeftError(
-            f"kernel '{kernel}' needs {launch.shared_bytes} bytes of shared memory, a block has {room}"
+            f"kernel '{kernel}' needs {launch.shared_bytes} bytes of shared memory, but a block has {room}"
         )
     required = (*directives.get("reqntid", ()), 1, 1)[:3] if "reqntid" in directives else launch.block
     if required != launch.block:
-        raise WeftError(f"kernel '{kernel}' requires blocks of {required}, got {launch.block}")
+        raise WeftError(f"kernel '{kernel}': block must be {required}, got {launch.block}")
     most = 1
     for extent in directives.get("maxntid", (MOST_THREADS,)):
         most *= extent
     if launch.threads > most:
-        raise WeftError(f"kernel '{kernel}' allows {most} threads in a block, got {launch.threads}")
+        raise WeftError(f"kernel '{kernel}': block must have at most {most} threads, got {launch.threads}")
 
 
 def _counters(program: Program, totals: Totals) -> dict[str, int]:

@@ -31,7 +31,7 @@ _DEPTH_LIMIT = 1000
 _PATIENCE = 5000
 _BLOCKING_WAIT = 50
 # What an instruction waits for that isn't lanes or an mbarrier.
-_AWAITED = {"tcgen05.alloc": "columns of tensor memory that are free"}
+_AWAITED = {"tcgen05.alloc": "free columns of tensor memory"}
 
 
 class Totals:
@@ -421,7 +421,7 @@ class Machine:
             block = self.program.blocks[group.block]
             if not group.stalled:
                 near = f"near line {block.line}"
-                waits += waits_of(group.lanes, block.line, near, "for memory that no one changes")
+                waits += waits_of(group.lanes, block.line, near, "for memory that no thread changes")
                 continue
             what = _AWAITED.get(block.waits, "other lanes of its warp")
             at, awaits = f"at line {block.line} ({block.waits})", self._awaited(group)

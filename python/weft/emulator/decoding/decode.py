@@ -249,7 +249,7 @@ class Op:
         if isinstance(entity, Variable):
             return self._symbol_address(entity, offset, space, base.place)
         if not isinstance(entity, Register) or entity.type.bits not in (32, 64):
-            self.fail(f"'{base.text}' is no address", base.place)
+            self.fail(f"'{base.text}' is not an address", base.place)
         slot = self.code.base + entity.index
         self.reads.append(slot)
         narrow = entity.type.bits == 32

@@ -70,8 +70,10 @@ def _check_members(wave: Wave, lanes: Lanes, members: int, opcode: str, line: in
     if out.any():
         row, lane = divmod(int(out.argmax()), WARP)
         thread = wave.thread(int(lanes.row_numbers()[row]), lane)
-        what = f"{opcode} of lane {lane} with a member mask without it, 0x{int(mask[row, lane]):x}"
-        raise Fault(what, line, thread)
+        own = int(mask[row, lane])
+        raise Fault(
+            f"the member mask of {opcode} must include its own lane, {lane}, got 0x{own:x}", line, thread
+        )
 
 
 def together(scheduler: Scheduler, group: Group, opcode: str, line: int) -> bool:

@@ -192,7 +192,8 @@ def _lay_out_frame(code: FunctionCode) -> None:
     end = layout(inside, 0)
     if end > MAX_FRAME:
         raise PtxError(
-            f"'{function.name}' needs {end} bytes of local memory, a thread has {MAX_FRAME}", *function.place
+            f"'{function.name}' needs {end} bytes of local memory, but a thread has {MAX_FRAME}",
+            *function.place,
         )
     code.frame_size = -(-end // _FRAME_ALIGN) * _FRAME_ALIGN
 

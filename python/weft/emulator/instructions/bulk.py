@@ -22,7 +22,13 @@ def fault(one: Lanes, what: str, line: int, address: int, rule: str) -> Fault:
 def aligned(one: Lanes, what: str, value: int, step: int, line: int) -> None:
     """Faults where an address or a size is no multiple of `step`."""
     if value % step:
-        raise fault(one, f"misaligned {what} 0x{value:x}, no multiple of {step}", line, value, "misaligned")
+        raise fault(
+            one,
+            f"misaligned {what} 0x{value:x}, which must be a multiple of {step}",
+            line,
+            value,
+            "misaligned",
+        )
 
 
 def global_segment(one: Lanes, address: int, first: int, last: int, line: int, writes: bool) -> Segment:
@@ -35,7 +41,7 @@ def global_segment(one: Lanes, address: int, first: int, last: int, line: int, w
         )
         raise fault(one, what, line, address, "out-of-bounds")
     if writes and not segment.writable:
-        raise fault(one, f"{segment.name} is written and can only be read", line, address, "read-only")
+        raise fault(one, f"{segment.name} is read-only, but is written", line, address, "read-only")
     return segment
 
 
@@ -77,7 +83,7 @@ def chosen_ctas(one: Lanes, cta: int, mask: int, line: int) -> tuple[int, ...]:
     ctas = one.wave.cluster_ctas(cta)
     ranks = [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
     if ranks and ranks[-1] >= len(ctas):
-        what = f"the mask 0x{mask:x} names CTA {ranks[-1]} of a cluster of {len(ctas)}"
+        what = f"the mask 0x{mask:x} names CTA {ranks[-1]}, but the cluster has {len(ctas)} CTAs"
         raise fault(one, what, line, mask, "out-of-bounds")
     return tuple(ctas[rank] for rank in ranks)
 

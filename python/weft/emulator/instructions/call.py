@@ -23,7 +23,7 @@ def call(op: Op) -> End:
     op.count(1, 4)
     at = next((i for i, o in enumerate(op.operands) if isinstance(o, Name)), None)
     if at is None:
-        op.fail("names no function")
+        op.fail("must name a function")
     results = op.group(0) if at == 1 else ()
     rest = op.operands[at + 1 :]
     if rest and isinstance(rest[-1], Name):
@@ -80,7 +80,12 @@ def _indirect(op: Op, callee: Operand, arguments: Actuals, results: Actuals) -> 
         target = int(targets.flat[at])
         if target not in sites:
             thread = lanes.wave.thread(int(lanes.row_numbers()[at // 32]), at % 32)
-            raise Fault(f"calls 0x{target:x}, where no function of that prototype is", line, thread, target)
+            raise Fault(
+                f"calls 0x{target:x}, which must be the address of a function of that prototype",
+                line,
+                thread,
+                target,
+            )
         same = enabled & (targets == np.uint64(target))
         if not np.array_equal(same, enabled):
             scheduler.part(group, same, here)

@@ -100,7 +100,7 @@ def _asynchronous(op: Op, writer: Callable[[Op, Type], Write], event: str) -> St
     write, line = writer(op, kind), op.line
     op.count(3 if counted else 2)
     if kind.bytes * count > _MOST_BYTES:
-        op.fail(f"moves at most {_MOST_BYTES} bytes")
+        op.fail(f"must move at most {_MOST_BYTES} bytes, got {kind.bytes * count}")
     address = op.address(0, space)
     barrier = BarrierOperand(op, 2, "generic" if space == "generic" else "shared") if counted else None
     items = op.items(1)

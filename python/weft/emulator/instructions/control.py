@@ -43,7 +43,9 @@ def brx(op: Op) -> End:
             if first >= len(targets):
                 row, lane = divmod(int(enabled.argmax()), 32)
                 thread = lanes.wave.thread(int(lanes.row_numbers()[row]), lane)
-                raise Fault(f"brx.idx index {first} is past the {len(targets)} targets", line, thread)
+                raise Fault(
+                    f"the index of brx.idx must be in 0..{len(targets) - 1}, got {first}", line, thread
+                )
             same = enabled & (values == first)
             if np.array_equal(same, enabled):
                 return targets[first]
@@ -98,7 +100,7 @@ def setmaxnreg(op: Op) -> Collective:
     op.count(1)
     count = op.immediate(0)
     if count % 8 or not 24 <= count <= 256:
-        op.fail(f"expects 24 to 256 registers, a multiple of 8, got {count}")
+        op.fail(f"the register count must be a multiple of 8 in 24..256, got {count}")
     return Collective(tell(lambda watch, threads: watch.registers_changed(grows, count, threads, op.line)))
 
 

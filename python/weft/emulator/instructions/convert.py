@@ -35,7 +35,7 @@ def cvt(op: Op) -> Step:
         return packed(op, out, kind, mode or "rn", relu, finite)
     op.count(2)
     if mode == "rs":
-        op.fail("rounds at random only to packed formats")
+        op.fail(".rs must convert to a packed format")
     if out.is_float and kind.is_float:
         function = _float_to_float(out, kind, mode or "rn", integral, ftz, sat, relu, finite)
     elif out.is_float:

@@ -96,7 +96,7 @@ def _to_small(op: Op, out: Type, kind: Type, encode_one: Callable[[Array], Array
 def _four_to_small(op: Op, out: Type, kind: Type, mode: str, relu: bool) -> Step:
     """`cvt.rs d, {a, b, e, f}, rbits`: a goes to the top. Each pair of values shares 16 random bits."""
     if mode != "rs" or kind.name != "f32":
-        op.fail("takes four float32 and rounds with .rs")
+        op.fail("must convert four .f32 with .rs")
     op.count(3)
     items = op.items(1)
     if len(items) != 4:

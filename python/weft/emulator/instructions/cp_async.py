@@ -30,7 +30,7 @@ def cp_async(op: Op) -> Step:
     target, source, line = op.address(0, "shared"), op.address(1, "global"), op.line
     extra = len(op.operands) - 3 - hinted
     if extra not in (0, 1):
-        op.fail("has too many operands")
+        op.fail(f"expects {3 + hinted} or {4 + hinted} operands, got {len(op.operands)}")
     limit, ignore = 0, (0, False)
     if extra:
         operand = op.operand(3)
@@ -98,7 +98,9 @@ def _check_size(lanes: Lanes, read: Array, size: int, line: int) -> None:
     if wrong.any():
         row, lane = divmod(int(wrong.argmax()), 32)
         thread = lanes.wave.thread(int(lanes.row_numbers()[row]), lane)
-        raise Fault(f"cp.async of {size} bytes can't read {int(read[row, lane])}", line, thread)
+        raise Fault(
+            f"cp.async of {size} bytes must read at most {size}, got {int(read[row, lane])}", line, thread
+        )
 
 
 def _filled(lanes: Lanes, address: Addresses, wanted: Array, size: int, line: int) -> Array:
@@ -137,7 +139,7 @@ def wait_group(op: Op) -> Step:
     op.count(1)
     pending = op.immediate(0)
     if not 0 <= pending < 1 << 31:
-        op.fail(f"can't leave {pending} groups pending")
+        op.fail(f"the number of pending groups must be in 0..2147483647, got {pending}")
     return _waiting(op, pending)
 
 

@@ -44,7 +44,7 @@ class Ends:
             op.modifiers.remove(space)
         self.target, self.source = spaces
         if (self.target, self.source) not in _ROUTES:
-            op.fail(f"doesn't copy from .{self.source} to .{self.target}")
+            op.fail(f"can't copy from .{self.source} to .{self.target}")
 
     @property
     def loads(self) -> bool:
@@ -82,9 +82,9 @@ def copy(op: Op) -> Step:
     lenient = 2 * op.flag("ignore_oob")
     op.count(3 + ends.loads + multicast + masked + hinted + lenient)
     if lenient and ends.target + ends.source != "shared::ctaglobal":
-        op.fail("takes .ignore_oob from .global to .shared::cta only")
+        op.fail(".ignore_oob must copy from .global to .shared::cta")
     if masked and ends.loads:
-        op.fail("takes .cp_mask to .global only")
+        op.fail(".cp_mask must copy to .global")
     size, line = op.source(2, U32), op.line
     if not ends.loads:
         mask = op.source(3 + hinted, TYPES["u16"]) if masked else 0
@@ -176,7 +176,7 @@ def _from_global(
 ) -> Octets:
     """Bytes of which the first `left` and the last `right` are taken where there are any, else are zeros."""
     if left >= _ALIGN or right >= _ALIGN:
-        what = f"a bulk copy ignores at most {_ALIGN - 1} bytes at each end, got {left} and {right}"
+        what = f"a bulk copy must ignore at most {_ALIGN - 1} bytes at each end, got {left} and {right}"
         raise bulk.fault(one, what, line, address, "misaligned")
     segment = bulk.global_segment(one, address, left, size - right, line, writes=False)
     tell_global(one, "load", address + np.arange(left, size - right), line, barrier)
@@ -286,7 +286,7 @@ def wait_group(op: Op) -> Step:
     op.count(1)
     pending = op.immediate(0)
     if pending < 0:
-        op.fail(f"can't leave {pending} groups pending")
+        op.fail(f"the number of pending groups must be at least 0, got {pending}")
 
     def waited(watch: Watch, threads: Bools) -> None:
         watch.async_done(bulk.PROXY, threads, op.line, pending)

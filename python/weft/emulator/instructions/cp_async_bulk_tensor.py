@@ -68,14 +68,14 @@ class MapOperand:
         rank = op.choice([f"{n}d" for n in range(1, 6)])
         self.mode = op.choice([*_LOADED, *_STORED], "tile")
         if self.mode not in modes:
-            op.fail(f"takes a mode of {', '.join(modes)}, got {self.mode}")
+            op.fail(f"the mode must be one of {', '.join(modes)}, got {self.mode}")
         if self.mode.startswith("im2col::w"):
-            op.fail(f"isn't emulated in .{self.mode} mode: its maps have bits that no one has published")
+            op.fail(f"isn't emulated in .{self.mode} mode: the bits of its maps are not published")
         listed = operand.more[0] if isinstance(operand, Address) and operand.more else None
         self.rank = int(rank[0])
         rows = self.mode in ("tile::gather4", "tile::scatter4")
         if rows and self.rank != 2:
-            op.fail(f"takes .{self.mode} with .2d")
+            op.fail(f".{self.mode} must be used with .2d, got .{rank}")
         count = 1 + _ROWS if rows else self.rank
         items = listed.items if isinstance(listed, Vector) else (listed,) if listed is not None else ()
         if len(items) != count:
@@ -103,7 +103,7 @@ class MapOperand:
             raise fault(one, str(error), self.line, int(address), "descriptor") from None
         if found.rank != self.rank or found.is_im2col != self.mode.startswith("im2col"):
             kind = "im2col" if found.is_im2col else "tile"
-            what = f"a copy in {self.rank}d {self.mode} mode by a map of {found.rank}d {kind} mode"
+            what = f"a copy in {self.rank}d {self.mode} mode needs such a map, got {found.rank}d {kind}"
             raise fault(one, what, self.line, int(address), "descriptor")
         if one.wave.watch is not None and one.wave.memory.device.has(int(address)):
             one.wave.watch.tensor_map(int(address), one.threads(), self.line)
@@ -136,7 +136,7 @@ def _taken(one: Lanes, found: TensorMap, mode: str, at: Array, moved: Array, lin
         aligned(one, "innermost coordinate, in bytes,", where[0] * found.unit_bytes, CHUNK, line)
     if mode in ("tile::gather4", "tile::scatter4"):
         if found.box[1] != 1:
-            what = f"a copy of rows by a map whose box has {found.box[1]} rows, not 1"
+            what = f"the box of a map for a copy of rows must have 1 row, got {found.box[1]}"
             raise fault(one, what, line, found.address, "descriptor")
         return tensor_map.of_rows(found, where[0], where[1:])
     if mode == "tile":
@@ -149,9 +149,7 @@ def _check_pixel(one: Lanes, found: TensorMap, where: tuple[int, ...], line: int
     for at in range(found.rank - 2):
         low, last = found.lower_corner[at], found.dims[at + 1] - 1 + found.upper_corner[at]
         if not low <= where[at + 1] <= last:
-            what = (
-                f"coordinate {at + 1} of an im2col copy is {where[at + 1]}, its box goes from {low} to {last}"
-            )
+            what = f"coordinate {at + 1} of an im2col copy must be in {low}..{last}, got {where[at + 1]}"
             raise fault(one, what, line, 0, "descriptor")
 
 
@@ -159,7 +157,9 @@ def _check_store(one: Lanes, found: TensorMap, line: int) -> None:
     """Faults for what the ISA has for loads only."""
     if found.type == "16U4_ALIGN16B" or found.atom == "32B_FLIP_8B":
         what = found.type if found.type == "16U4_ALIGN16B" else f"swizzle atoms of {found.atom}"
-        raise fault(one, f"{what} in a copy out of shared memory", line, found.address, "descriptor")
+        raise fault(
+            one, f"a copy out of shared memory must not use {what}", line, found.address, "descriptor"
+        )
 
 
 def _packed(octets: Octets) -> Octets:
@@ -262,7 +262,7 @@ def reduce(op: Op) -> Step:
     ends = Ends(op)
     completion(op, ends.loads)
     if ends.loads:
-        op.fail("reduces into .global only")
+        op.fail("must reduce into .global")
     name = reduction_name(op)
 
     @lru_cache(16)
@@ -288,7 +288,7 @@ def _store(
             _check_store(one, found, line)
             write = writer(found)
             if reduces and write is None:
-                what = f"no reduction of elements of type {found.type}"
+                what = f"can't reduce elements of type {found.type}"
                 raise fault(one, what, line, found.address, "descriptor")
             cta, begin = divmod(int(begins[at]), lanes.wave.memory.shared_stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)

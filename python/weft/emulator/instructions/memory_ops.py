@@ -95,7 +95,7 @@ def _check_vector(op: Op, kind: Type, count: int, items: tuple[Operand, ...]) ->
     if len(items) != count:
         op.fail(f"expects {count} registers, got {len(items)}", items[0].place if items else None)
     if kind.bytes * count > 32:
-        op.fail(f"moves at most 32 bytes, .v{count}.{kind} has {kind.bytes * count}")
+        op.fail(f"must move at most 32 bytes, got {kind.bytes * count} of .v{count}.{kind}")
 
 
 class _Target:

@@ -81,7 +81,7 @@ def _elements(op: Op, vector: Vector, kind: Type) -> Type:
 def _unpack(op: Op, to: Vector, kind: Type) -> Step:
     part = _elements(op, to, kind)
     if isinstance(op.operand(1), Vector):
-        op.fail("moves a vector to a vector", to.place)
+        op.fail("can't move a vector to a vector", to.place)
     source = op.source(1, kind)
     # An 8-bit part goes to a register of 16 bits or more.
     results = [

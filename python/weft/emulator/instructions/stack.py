@@ -17,7 +17,7 @@ def alloca(op: Op) -> Step:
     op.count(2, 3)
     align = op.immediate(2) if len(op.operands) == 3 else 8
     if align < 1 or align & (align - 1) or align > 4096:
-        op.fail(f"{align} is no alignment")
+        op.fail(f"the alignment must be a power of two in 1..4096, got {align}")
     result, size, line = op.destination(0, kind), op.source(1, kind), op.line
 
     def run(lanes: Lanes) -> None:

@@ -53,10 +53,10 @@ def _barrier(
         barrier = _uniform(scheduler, group, number, line)
         needed = _uniform(scheduler, group, count, line) if count else None
         if barrier >= BARRIERS:
-            raise Fault(f"barrier {barrier} is none of the {BARRIERS}", line)
+            raise Fault(f"a barrier's number must be in 0..{BARRIERS - 1}, got {barrier}", line)
         if needed is not None:
             if needed % 32 or not needed:
-                raise Fault(f"a barrier counts whole warps, got {needed} threads", line)
+                raise Fault(f"a barrier's thread count must be a positive multiple of 32, got {needed}", line)
             needed //= 32
         reduction = None
         if vote is not None:
@@ -97,7 +97,7 @@ def _uniform(scheduler: Scheduler, group: Group, slot: int, line: int) -> int:
     enabled = lanes.enabled()
     first = int(values.flat[enabled.argmax()])
     if not ((values == first) | ~enabled).all():
-        raise Fault("a barrier's number and count must be the same in all threads that come together", line)
+        raise Fault("a barrier's number and count must be the same in all threads that arrive together", line)
     return first
 
 

@@ -38,7 +38,7 @@ class _Caller:
             slot = op.source(operand, kind)
             return lambda lanes: lanes.read(slot)
         if not op.in_frame(entity) or entity.size * 8 < bits:
-            op.fail(f"'{entity.name}' is no argument of {bits} bits", operand.place)
+            op.fail(f"'{entity.name}' is not an argument of {bits} bits", operand.place)
         frame, offset, line = op.code.frame, np.uint64(entity.offset), op.line
 
         def read(lanes: Lanes) -> Array:
@@ -181,7 +181,7 @@ def _free(op: Op, caller: _Caller) -> Step:
             at = int(addresses[row, lane])
             if at and not lanes.wave.memory.device.release(at):
                 thread = lanes.wave.thread(int(lanes.row_numbers()[row]), int(lane))
-                raise Fault(f"free of 0x{at:x}, which malloc didn't give", line, thread, at)
+                raise Fault(f"free of 0x{at:x}, which malloc did not return", line, thread, at)
 
     return run
 
@@ -211,5 +211,7 @@ _SYSTEM: dict[str, Callable[[Op, _Caller], Step]] = {
 def system_call(op: Op, name: str, arguments: tuple[Operand, ...], results: tuple[Operand, ...]) -> Step:
     """A call of a function without a body. PtxError where it is none of the system's."""
     if name not in _SYSTEM:
-        raise PtxError(f"{op.opcode}: '{name}' has no body", *op.instruction.place)
+        raise PtxError(
+            f"{op.opcode}: '{name}' has no body and is not a system function", *op.instruction.place
+        )
     return _SYSTEM[name](op, _Caller(op, arguments, results))

@@ -79,7 +79,7 @@ def shift(op: Op) -> Step:
             begin = int(addresses[at])
             first, column = begin >> LANE_SHIFT, (begin & COLUMN_MASK) + np.arange(_SHIFTED_COLUMNS)
             if first % _PART:
-                what = f"tcgen05.shift takes an address whose lane is a multiple of {_PART}, got {first}"
+                what = f"the lane of tcgen05.shift's address must be a multiple of {_PART}, got {first}"
                 raise Fault(what, line, address=begin, rule="tmem-access")
             target = np.arange(first, LANES)[:, None]
             check(target, column, line)

@@ -54,9 +54,9 @@ class Cells:
         if wrong.any():
             at = int(wrong.argmax())
             raise Fault(
-                f"lanes {int(lane.flat[at])} to {int(lane.flat[at]) + self._rows - 1} of tensor memory: warp "
-                f"{int(warp[at])} of a warpgroup reaches lanes {int(begin.flat[at])} to "
-                f"{int(begin.flat[at]) + _WARP_LANES - 1}",
+                f"warp {int(warp[at])} of a warpgroup must access lanes {int(begin.flat[at])}.."
+                f"{int(begin.flat[at]) + _WARP_LANES - 1} of tensor memory, got lanes {int(lane.flat[at])}.."
+                f"{int(lane.flat[at]) + self._rows - 1}",
                 self._line,
                 lanes.wave.thread(int(lanes.row_numbers()[at]), 0),
                 int(first.flat[at]),
@@ -72,7 +72,7 @@ def _offset(op: Op, form: Any, address: int) -> int:
     value = op.immediate(address + 1)
     if value not in values:
         op.fail(
-            f"takes an offset from {values[0]} to {values[-1]}, got {value}", op.operand(address + 1).place
+            f"the offset must be in {values[0]}..{values[-1]}, got {value}", op.operand(address + 1).place
         )
     return value
 

@@ -157,8 +157,8 @@ class Matrices:
         if (codes != codes[0]).any():
             part = int(parts[(codes != codes[0]).any(axis=(1, 2)).argmax()])
             raise Fault(
-                f"{operand}: lanes {32 * part} to {32 * part + 31} have other scales than lanes "
-                f"{32 * int(parts[0])} to {32 * int(parts[0]) + 31}, and each needs a copy",
+                f"{operand}: lanes {32 * part}..{32 * part + 31} must have the same scales as lanes "
+                f"{32 * int(parts[0])}..{32 * int(parts[0]) + 31}",
                 self.line,
                 rule="descriptor",
             )
@@ -175,7 +175,7 @@ class Matrices:
         lane = address >> LANE_SHIFT & COLUMN_MASK
         if lane and not (self.path.half and lane == _HALF_LANES and not operand.startswith("scale")):
             legal = "0 or 16" if self.path.half else "0"
-            what = f"{operand} at lane {lane} of tensor memory: with this M it begins at lane {legal}"
+            what = f"{operand} must begin at lane {legal} of tensor memory with this M, got lane {lane}"
             raise Fault(what, self.line, address=address, rule="tmem-access")
         return lane, address & COLUMN_MASK
 

@@ -74,7 +74,7 @@ def _one_reader(op: Op, index: int, operand: Any) -> Callable[[Lanes], Array]:
         value = op.immediate(index)
         if value not in operand.values:
             last = operand.values[-1]
-            op.fail(f"takes {operand.name} from 0 to {last}, got {value}", op.operand(index).place)
+            op.fail(f"{operand.name} must be in 0..{last}, got {value}", op.operand(index).place)
         return lambda lanes: np.full((lanes.warps, 32), value)
     if operand.type == "i1":
         slot, negated = op.predicate(index)
@@ -127,7 +127,7 @@ class Product:
             raise Fault(str(error), self.line, rule="descriptor") from None
         if found.sparse != self.form.sparse:
             told = "a sparse A" if found.sparse else "a dense A"
-            what = f"the instruction descriptor tells of {told}, and the instruction doesn't"
+            what = f"the instruction descriptor specifies {told}, but the instruction doesn't"
             raise Fault(what, self.line, rule="descriptor")
         return found
 
@@ -151,7 +151,8 @@ class Product:
             raise Fault(str(error), self.line, rule="descriptor") from None
         most = cast(InstructionDescriptor, found).max_shift
         if mask.column_shift > most:
-            what = f"shifts columns by {mask.column_shift}, and the instruction descriptor allows {most}"
+            bound = f"at most {most}, as the instruction descriptor sets it"
+            what = f"the column shift must be {bound}, got {mask.column_shift}"
             raise Fault(what, self.line, rule="descriptor")
         return mask
 

@@ -19,7 +19,7 @@ def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:
     ctas = lanes.wave.cluster_ctas(cta)
     rank = lanes.wave.cluster_rank(cta)
     if rank ^ 1 >= len(ctas):
-        what = f"cta_group::2 takes a pair of CTAs, and the cluster has {len(ctas)}"
+        what = f"cta_group::2 needs a pair of CTAs, but the cluster has {len(ctas)}"
         raise Fault(what, line, rule="tmem-access")
     return ctas[rank & ~1], ctas[rank | 1]
 

@@ -88,7 +88,7 @@ def _of_a_warp(registers: Registers) -> Registers:
 def _flag(op: Op, operand: Operand, registers: Registers) -> int:
     value = op.immediate(operand)
     if registers.values and value not in registers.values:
-        op.fail(f"expects {registers.name} to be one of {registers.values}, got {value}", operand.place)
+        op.fail(f"{registers.name} must be one of {registers.values}, got {value}", operand.place)
     return value
 
 
@@ -167,5 +167,5 @@ def wait_group(op: Op) -> Collective:
     op.count(1)
     pending = op.immediate(0)
     if pending < 0:
-        op.fail(f"can't leave {pending} groups pending")
+        op.fail(f"the number of pending groups must be at least 0, got {pending}")
     return Collective(tell(lambda watch, threads: watch.async_done("wgmma", threads, op.line, pending)))

@@ -80,7 +80,7 @@ class Mbarriers:
         """Makes a barrier whose phases expect `count` arrivals."""
         if not 1 <= count <= MAX_COUNT:
             raise Fault(
-                f"an mbarrier counts 1 to {MAX_COUNT} arrivals, got {count}",
+                f"an mbarrier's count must be in 1..{MAX_COUNT}, got {count}",
                 line,
                 None,
                 offset,
@@ -117,14 +117,14 @@ class Mbarriers:
             self.expect_tx(cta, offset, tx, line, threads)
         state = self.state(cta, offset, line)
         if not 0 <= count <= state.pending:
-            what = f"the mbarrier at 0x{offset:x} still expects {state.pending} arrivals, {count} come"
+            what = f"the mbarrier at 0x{offset:x} has {state.pending} pending arrivals, got {count}"
             raise Fault(what, line, None, offset, "mbarrier-count")
         self._tell(how.event, cta, offset, threads, line)
         state = state._replace(
             pending=state.pending - count, expected=state.expected - (count if how.drop else 0)
         )
         if not how.complete and state.pending == 0:
-            raise Fault(f"arrive.noComplete completes a phase of the mbarrier at 0x{offset:x}", line)
+            raise Fault(f"arrive.noComplete must not complete a phase of the mbarrier at 0x{offset:x}", line)
         self._settle(cta, offset, state, line)
         return before.word()
 
@@ -132,7 +132,8 @@ class Mbarriers:
         """This phase, and no other, ends only after `count` more arrivals."""
         state = self.state(cta, offset, line)
         if state.pending + count > MAX_COUNT:
-            what = f"the mbarrier at 0x{offset:x} expects {state.pending + count} arrivals"
+            expected = f"must expect at most {MAX_COUNT} arrivals, got {state.pending + count}"
+            what = f"the mbarrier at 0x{offset:x} {expected}"
             raise Fault(what, line, None, offset, "mbarrier-count")
         self._put(cta, offset, state._replace(pending=state.pending + count))
 
@@ -155,14 +156,14 @@ class Mbarriers:
     # What they are made of
 
     def state(self, cta: int, offset: int, line: int) -> State:
-        """The state of a barrier. Fault where none was initialised, or was written over since."""
+        """The state of a barrier. Fault where none was initialised, or was overwritten since."""
         place = self._place(cta, offset, line)
         if (cta, offset) not in self.alive:
             what = f"no mbarrier was initialised at shared address 0x{offset:x}"
             raise Fault(what, line, None, offset, "mbarrier-uninitialised")
         word = int(place[0])
         if word >> 61 & 3 != 1:
-            what = f"the mbarrier at shared address 0x{offset:x} was written over"
+            what = f"the mbarrier at shared address 0x{offset:x} was overwritten"
             raise Fault(what, line, None, offset, "mbarrier-uninitialised")
         return State.of(word)
 
@@ -179,7 +180,8 @@ class Mbarriers:
 
     def _counted(self, state: State, more: int, offset: int, line: int) -> State:
         if abs(state.tx + more) > MAX_COUNT:
-            what = f"the transaction count of the mbarrier at 0x{offset:x} goes to {state.tx + more}"
+            legal = f"must be in -{MAX_COUNT}..{MAX_COUNT}, got {state.tx + more}"
+            what = f"the transaction count of the mbarrier at 0x{offset:x} {legal}"
             raise Fault(what, line, None, offset, "mbarrier-count")
         return state._replace(tx=state.tx + more)
 

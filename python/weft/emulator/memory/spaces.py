@@ -296,7 +296,11 @@ class Memory:
         hint = ""
         if what == "out-of-bounds" and near is not None and bad - near.base < near.size + GAP:
             inside = bad - near.base
-            far = f"{inside} bytes into" if inside < near.size else f"{inside - near.size} bytes behind"
+            far = (
+                f"{inside} bytes into"
+                if inside < near.size
+                else f"{inside - near.size} bytes past the end of"
+            )
             hint = f", {far} {near.name} of {near.size} bytes"
         elif what == "out-of-bounds" and space == "shared":
             hint = f", {self._extent()}"

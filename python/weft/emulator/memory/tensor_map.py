@@ -26,9 +26,11 @@ class TensorMap:
 
     def __init__(self, fields: isa.TensorMap, buffer: npt.NDArray[np.generic] | int) -> None:
         if not isinstance(fields, isa.TensorMap):
-            raise WeftError(f"a tensor map's fields are a weft.isa.tensor_map.TensorMap, got {shown(fields)}")
+            raise WeftError(
+                f"a tensor map's fields must be a weft.isa.tensor_map.TensorMap, got {shown(fields)}"
+            )
         if not isinstance(buffer, np.ndarray | int):
-            raise WeftError(f"a tensor map is made of an array or an address, not of {shown(buffer)}")
+            raise WeftError(f"a tensor map's buffer must be an array or an address, got {shown(buffer)}")
         self.fields, self.buffer = fields, buffer
 
     @classmethod
@@ -108,16 +110,20 @@ def _common(
     oob_fill: str,
 ) -> isa.TensorMap:
     if not isinstance(buffer, np.ndarray | int):
-        raise WeftError(f"a tensor map is made of an array or an address, not of {type(buffer).__name__}")
+        raise WeftError(f"a tensor map's buffer must be an array or an address, got {type(buffer).__name__}")
     if not isinstance(dtype, str):
-        raise WeftError(f"a tensor map's dtype is one of {', '.join(isa.ELEMENT_TYPES)}, got {shown(dtype)}")
+        raise WeftError(
+            f"a tensor map's dtype must be one of {', '.join(isa.ELEMENT_TYPES)}, got {shown(dtype)}"
+        )
     names = {"interleave": interleave, "swizzle": swizzle, "l2_promotion": l2_promotion, "oob_fill": oob_fill}
     for what, name in names.items():
         if not isinstance(name, str):
-            raise WeftError(f'a tensor map\'s {what} is a name like "none", got {shown(name)}')
+            raise WeftError(f'a tensor map\'s {what} must be a name such as "none", got {shown(name)}')
     sizes = _numbers("dims", dims)
     if swizzle not in isa.SWIZZLE_NAMES:
-        raise WeftError(f"a tensor map has no swizzle {swizzle}: it is one of {', '.join(isa.SWIZZLE_NAMES)}")
+        raise WeftError(
+            f"a tensor map's swizzle must be one of {', '.join(isa.SWIZZLE_NAMES)}, got {swizzle}"
+        )
     width, _, atom = swizzle.partition("_ATOM_")
     return isa.TensorMap(
         buffer if isinstance(buffer, int) else 0,
@@ -140,8 +146,8 @@ def _numbers(what: str, values: Iterable[object]) -> tuple[int, ...]:
         if all(abs(number) < _TOO_LARGE for number in numbers):
             return numbers
     except (TypeError, NotImplementedError):  # the second of a memoryview's dimensions
-        raise WeftError(f"a tensor map's {what} are whole numbers, got {shown(values)}") from None
-    raise WeftError(f"a tensor map's {what} are numbers below 2**64, got {shown(values)}")
+        raise WeftError(f"a tensor map's {what} must be whole numbers, got {shown(values)}") from None
+    raise WeftError(f"a tensor map's {what} must be numbers below 2**64, got {shown(values)}")
 
 
 def _checked(fields: isa.TensorMap) -> isa.TensorMap:

@@ -55,7 +55,7 @@ class TensorMemory:
         blocks = self._blocks.get(cta, {})
         if blocks.get(address) != columns:
             there = ", ".join(f"{size} at 0x{begin:x}" for begin, size in blocks.items()) or "none"
-            what = f"tcgen05.dealloc of {columns} columns at 0x{address:x}, allocated are {there}"
+            what = f"tcgen05.dealloc of {columns} columns at 0x{address:x}: the allocations are {there}"
             raise Fault(what, line, address=address, rule="tmem-access")
         del blocks[address]
         for waiter in self.waiting:
@@ -75,7 +75,8 @@ def check(lanes: Numbers, columns: Numbers, line: int) -> None:
         lane = int(np.broadcast_to(lanes, wrong.shape).reshape(-1)[at])
         column = int(np.broadcast_to(columns, wrong.shape).reshape(-1)[at])
         raise Fault(
-            f"tensor memory has {LANES} lanes of {COLUMNS} columns, not lane {lane}, column {column}",
+            f"tensor memory has lanes 0..{LANES - 1} and columns 0..{COLUMNS - 1}, "
+            f"got lane {lane}, column {column}",
             line,
             address=lane << LANE_SHIFT | column,
             rule="tmem-access",

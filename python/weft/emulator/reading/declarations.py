@@ -111,7 +111,7 @@ class DeclarationReader:
         token = self.kind("integer", wanted)
         value = _integer(token.text)
         if value is None or value >> _INTEGER_BITS:
-            what = f"a constant has at most {_INTEGER_BITS} bits, got {shown(token.text)}"
+            what = f"a constant must have at most {_INTEGER_BITS} bits, got {shown(token.text)}"
             raise PtxError(what, token.line, token.column)
         return value
 
@@ -175,7 +175,7 @@ class DeclarationReader:
         self.expect("[")
         token, base = self.token, self._item()
         if not isinstance(base, Name | Integer):
-            raise PtxError(f"'{token.text}' is no address", *self.place_of(token))
+            raise PtxError(f"'{token.text}' is not an address", *self.place_of(token))
         offset = self._offset() if self.token.text in ("+", "-") else 0
         more: list[Operand] = []
         while self.accept(","):
@@ -300,7 +300,7 @@ class DeclarationReader:
             if not size and counts:
                 variable.size = -(-written // element) * element
             elif written > size:
-                raise PtxError(f"'{name.text}' has {size} bytes, its initialiser {written}", *place)
+                raise PtxError(f"'{name.text}' has {size} bytes, but its initialiser has {written}", *place)
         if not 0 <= variable.size <= _MAX_VARIABLE:
             raise PtxError(f"'{name.text}' has {variable.size} bytes", *place)
         variable.external = external and variable.size == 0
@@ -332,7 +332,7 @@ class DeclarationReader:
             mask = value.value
             shift = (mask & -mask).bit_length() - 1
             if mask <= 0 or mask != 0xFF << shift or shift % 8 or shift > 56:
-                raise PtxError(f"0x{mask:x} is no mask of one byte", *place)
+                raise PtxError(f"0x{mask:x} is not a mask of one byte", *place)
             variable.init.append((at, self._symbol(element, shift // 8, place)))
             self.expect(")")
             return at + element

@@ -56,7 +56,7 @@ class _Reader(DeclarationReader):
             tree.version = int(major), int(minor)
             if tree.version not in PTX_VERSIONS:
                 newest = ".".join(map(str, NEWEST_PTX))
-                self.refuse(f"no PTX version {self.token.text} is known: the newest one is {newest}")
+                self.refuse(f"unknown PTX version {self.token.text}: the newest known version is {newest}")
             self.take()
         elif text == ".target":
             self.take()

@@ -148,8 +148,8 @@ class Barriers:
             everyone = {len(wave.live[rows]), int(np.count_nonzero(wave.live[rows].any(axis=1)))}
             here, there = (everyone if n is None else {n} for n in (needed, barrier.needed))
             if not here & there:
-                counts = [f"{32 * max(n)} threads" for n in (here, there)]
-                what = f"barrier {number} is waited for by {counts[0]}, at line {barrier.line} by {counts[1]}"
+                mine, other = (32 * max(warps) for warps in (here, there))
+                what = f"barrier {number} expects {mine} threads here, but {other} at line {barrier.line}"
                 raise Fault(what, line)
         return barrier
 
@@ -231,8 +231,9 @@ class Barriers:
         for (cta, number), barrier in self.pending.items():
             rows = self.wave.rows_of(cta)
             came = int(np.count_nonzero(barrier.arrived.any(axis=1)))
-            wanted = "all" if barrier.needed is None else barrier.needed
-            what = f"at barrier {number}, to which {came} of {wanted} warps have come"
+            live = int(np.count_nonzero(self.wave.live[rows].any(axis=1)))
+            wanted = live if barrier.needed is None else barrier.needed
+            what = f"at barrier {number}: {came} of {wanted} warps have arrived"
             for part in barrier.waiting:
                 lanes = Lanes.of(self.wave, self._in_wave(part.threads, rows))
                 line = int(barrier.lines[part.threads][0])

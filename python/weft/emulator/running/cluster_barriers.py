@@ -118,7 +118,7 @@ class ClusterBarriers:
             for cluster, mine in self._by_cluster(part.threads):
                 rows = slice(cluster * self._rows, (cluster + 1) * self._rows)
                 missing = int(np.count_nonzero(wave.live[rows] & ~(self.arrived | self.open)[rows]))
-                what = f"for threads of its cluster: {missing} of them have not arrived"
+                what = f"for its cluster: {missing} threads have not arrived"
                 at = f"at line {line} (barrier.cluster.wait)"
                 waits += waits_of(Lanes.of(wave, mine), line, at, what)
         return waits

@@ -54,7 +54,7 @@ class Stage:
         if state.tx:
             missing = f"{state.pending} of {state.expected} arrivals and {state.tx} bytes are missing"
         what = "filled" if self.full else "released"
-        return f"stage {self.number} of the ring made at line {self.line} is never {what}: {missing}"
+        return f"stage {self.number} of the ring created at line {self.line} is never {what}: {missing}"
 
 
 @dataclass(frozen=True)

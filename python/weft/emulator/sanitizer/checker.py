@@ -167,7 +167,7 @@ class Sanitizer(Watch):
             at = np.flatnonzero(lanes.enabled())[int(bad.argmax())]
             row, lane = int(lanes.row_numbers()[at // 32]), int(at % 32)
             address = int(access.address.flat[at])
-            message = f"local memory at 0x{address:x} is read and was never written"
+            message = f"local memory at 0x{address:x} is read but was never written"
             count = int(np.count_nonzero(bad))
             self.findings.add(
                 "uninitialised-local", message, access.line, self.wave.thread(row, lane), address, count
@@ -358,7 +358,7 @@ class Sanitizer(Watch):
             at, lane = divmod(int(gone.argmax()), 32)
             address = int(access.address[at, lane])
             thread = self.wave.thread(int(access.lanes.row_numbers()[at]), lane)
-            message = f"shared memory at 0x{address:x} is touched after its CTA has ended"
+            message = f"shared memory at 0x{address:x} is accessed after its CTA has ended"
             count = int(np.count_nonzero(gone))
             self.findings.add("cluster-exit", message, access.line, thread, address, count)
 
@@ -423,7 +423,7 @@ class Sanitizer(Watch):
     def divergence(self, name: str, threads: Bools, line: int) -> None:
         rows = rows_of(threads)
         unit = "warpgroup" if threads[rows].all() else "warp"
-        message = f"{name} is executed by a part of a {unit}, and takes all of it"
+        message = f"{name} must be executed by a whole {unit}, but only a part of one executes it"
         self.findings.add("divergent-aligned", message, line, self._first(threads))
 
     def tensor_memory(self, event: str, row: int, column: int, columns: int, line: int) -> None:

@@ -146,7 +146,7 @@ class GlobalRaces:
             elif mixed.any():
                 mixed &= np.repeat(disagree(access, self.wave), count)
             if mixed.any():
-                alone = ", whose scopes leave out the other" if level else ""
+                alone = ", and their scopes don't include each other" if level else ""
                 self._tell_access(f"is written by two warps at once{alone}", access, mixed, count)
 
     def _looked_at(self, access: Access) -> Bools:
@@ -183,7 +183,7 @@ class GlobalRaces:
             filled[every] = True
 
     def _tell_empty(self, row: int, lane: int, line: int, address: int, count: int) -> None:
-        message = f"global memory at 0x{address:x} is read and was never written"
+        message = f"global memory at 0x{address:x} is read but was never written"
         thread = self.wave.thread(row, lane)
         self.findings.add("uninitialised-global", message, line, thread, address, count)
 
@@ -258,7 +258,7 @@ class GlobalRaces:
             line = int(shadow.line[slot, index[int(late.argmax())]])
             done = "read" if access.kind == "load" else "written"
             before = "written" if slot == 0 else "read"
-            what = f"is {done}, and {before} at line {line} with nothing that orders them"
+            what = f"is {done}, and {before} at line {line}; nothing orders the two"
             self._tell_access(what, access, late, count)
 
     def _may_meet(self, shadow: GlobalShadow, index: Index, rows: Index, level: int) -> Bools:
@@ -324,7 +324,7 @@ class GlobalRaces:
                 first = int(late.argmax())
                 before, at = "written" if slot == 0 else "read", int(shadow.line[slot, index[first]])
                 done = "read" if kind == "load" else "written"
-                what = f"is {done}, and {before} at line {at} with nothing that orders them"
+                what = f"is {done}, and {before} at line {at}; nothing orders the two"
                 address = segment.base + int(index[first]) * shadow.granule
                 self._tell(what, row, 0, line, address, int(np.count_nonzero(late)))
         who, time = column | self._index << _COLUMN_BITS, self.clocks.times[column] + 1
@@ -381,7 +381,9 @@ class GlobalRaces:
         address, since = segment.base + first * shadow.granule, int(shadow.line[0, first])
         done = {"load": "read", "map": "read as a tensor map"}.get(kind, "overwritten")
         fence = "fence.proxy.tensormap::generic.acquire" if kind == "map" else "fence.proxy.async"
-        message = f"global memory at 0x{address:x} is {done} with no {fence} since its write at line {since}"
+        message = (
+            f"global memory at 0x{address:x} is {done} without a {fence} after its write at line {since}"
+        )
         self.findings.add("missing-proxy-fence", message, line, self.wave.thread(row, 0), address, count)
 
 

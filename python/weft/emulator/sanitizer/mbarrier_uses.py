@@ -40,7 +40,7 @@ class MbarrierUses:
         """A warp initialises a barrier."""
         known = self._lives.get(key)
         if known is not None:
-            message = f"the mbarrier at 0x{key[1]:x} was initialised at line {known.line}"
+            message = f"the mbarrier at 0x{key[1]:x} is in use since its init at line {known.line}"
             self.findings.add("mbarrier-init-twice", message, line, self.wave.thread(row, 0), key[1])
         made = self._lives[key] = _Life(line, row, int(self.clocks.known[row, row]))
         self._unfenced.setdefault(row, []).append(made)
@@ -53,7 +53,7 @@ class MbarrierUses:
         late = [used for used in life.uses.items() if used[1][0] > self.clocks.known[row, used[0]]]
         if late:
             since = late[0][1][1]
-            what = f"is invalidated, and used at line {since} with nothing that orders them"
+            what = f"is invalidated, and used at line {since}; nothing orders the two"
             self._tell("mbarrier-race", key, what, row, line)
 
     def use(self, key: Key, rows: Rows, line: int, proxy: str = "") -> None:
@@ -76,10 +76,10 @@ class MbarrierUses:
 
     def _unordered(self, key: Key, life: _Life, row: int, line: int, proxy: str) -> None:
         if life.time > self.clocks.known[row, life.row]:
-            what = f"is used, and initialised at line {life.line} with nothing that orders them"
+            what = f"is used, and initialised at line {life.line}; nothing orders the two"
             self._tell("mbarrier-race", key, what, row, line)
         elif proxy in _NEED_FENCE and self.wave.cta_of_row[row] != key[0]:
-            what = f"of another CTA is used with no fence.mbarrier_init since its init at line {life.line}"
+            what = f"of another CTA is used without a fence.mbarrier_init after its init at line {life.line}"
             self._tell("mbarrier-init-fence", key, what, row, line)
 
     def fence(self, rows: Rows) -> None:
@@ -111,7 +111,7 @@ class MbarrierUses:
             for column, (time, line) in life.uses.items():
                 inside = rows.start <= column < rows.stop
                 if not inside and time > known[0, column]:
-                    what = "is used by another CTA with nothing that orders its own CTA's end after that"
+                    what = "is used by another CTA, and nothing orders the end of its own CTA after that"
                     row = column if column < self.wave.warps else rows.start
                     self._tell("cluster-exit", key, what, row, line)
 

@@ -63,7 +63,7 @@ class Races:
         if access.kind == "atomic" and order is not None and not order.exchanges:
             never: Bools = self.shadow.written[index] == NEVER
             if never.any():
-                self._tell("uninitialised-shared", "is read and was never written", access, never, count)
+                self._tell("uninitialised-shared", "is read but was never written", access, never, count)
         bad = self._after_write(index, rows)
         if bad is not None:
             bad = bad & (self.shadow.written[index] != NEVER)
@@ -86,7 +86,7 @@ class Races:
             elif mixed.any():
                 mixed &= np.repeat(disagree(access, self.wave), count)
             if mixed.any():
-                alone = ", whose scopes leave out the other" if level else ""
+                alone = ", and their scopes don't include each other" if level else ""
                 self._tell("shared-race", f"is written by two warps at once{alone}", access, mixed, count)
 
     def _by_unit(self, index: Index, rows: Rows) -> None:
@@ -137,9 +137,7 @@ class Races:
                     bad = np.zeros(len(rows), np.bool_)
                     bad[mine] = late
                     line = int(shadow.read_line[index[int(bad.argmax())]])
-                    what = (
-                        f"is written, and read by another warp at line {line} with nothing that orders them"
-                    )
+                    what = f"is written, and read by another warp at line {line}; nothing orders the two"
                     self._tell("shared-race", what, access, bad, count)
         if len(shadow.unit):
             held: Bools = np.logical_or.reduce(shadow.taken[:, index] > known[rows, shadow.unit[:, index]])
@@ -155,10 +153,10 @@ class Races:
         by_unit = bad & ~never & (shadow.writer[index] >= self.wave.warps)
         by_warp = bad & ~never & ~by_unit
         if never.any():
-            self._tell("uninitialised-shared", "is read and was never written", access, never, count)
+            self._tell("uninitialised-shared", "is read but was never written", access, never, count)
         for rule, mask, who in (
             ("async-not-awaited", by_unit, "before the asynchronous write of line {} was awaited"),
-            ("shared-race", by_warp, "and written by another warp at line {} with nothing that orders them"),
+            ("shared-race", by_warp, "and written by another warp at line {}; nothing orders the two"),
         ):
             if mask.any():
                 line = int(shadow.write_line[index[int(mask.argmax())]])
@@ -202,7 +200,7 @@ class Races:
         hidden &= time > clocks.fenced[row, writer]
         if hidden.any():
             written = int(shadow.write_line[index[int(hidden.argmax())]])
-            what = f"is {verb} with no fence.proxy.async since its write at line {written}"
+            what = f"is {verb} without a fence.proxy.async after its write at line {written}"
             self._unit_tell("missing-proxy-fence", what, row, index, hidden, line)
 
     def unit_writes(self, column: int, row: int, places: Index, line: int, through_proxy: bool) -> None:
@@ -220,7 +218,7 @@ class Races:
         read = np.logical_or.reduce(shadow.reads[index] > seen, axis=1)
         if read.any():
             before = int(shadow.read_line[index[int(read.argmax())]])
-            what = f"is written, and read at line {before} with nothing that orders them"
+            what = f"is written, and read at line {before}; nothing orders the two"
             self._unit_tell("shared-race", what, row, index, read, line)
         taken: Bools = (shadow.taken[:, index] > clocks.known[row, shadow.unit[:, index]]).any(axis=0)
         if taken.any():
@@ -234,7 +232,7 @@ class Races:
         shadow = self.shadow
         never = late & (shadow.written[index] == NEVER)
         if never.any():
-            what = "is read and was never written"
+            what = "is read but was never written"
             self._unit_tell("uninitialised-shared", what, row, index, never, line)
         by_unit = late & ~never & (shadow.writer[index] >= self.wave.warps)
         by_warp = late & ~never & ~by_unit
@@ -244,7 +242,7 @@ class Races:
             self._unit_tell("async-not-awaited", what, row, index, by_unit, line)
         if by_warp.any():
             before = int(shadow.write_line[index[int(by_warp.argmax())]])
-            what = f"is {verb}, and written by another warp at line {before} with nothing that orders them"
+            what = f"is {verb}, and written by another warp at line {before}; nothing orders the two"
             self._unit_tell("shared-race", what, row, index, by_warp, line)
 
     def _unit_tell(self, rule: str, what: str, row: int, index: Index, bad: Bools, line: int) -> None:
@@ -288,7 +286,7 @@ class Races:
         count = int(np.count_nonzero(late))
         if by < self.wave.warps:
             thread = self.wave.thread(by, 0)
-            what = f"is {verb} by another CTA with nothing that orders its own CTA's end after that"
+            what = f"is {verb} by another CTA, and nothing orders the end of its own CTA after that"
             self.findings.add(
                 "cluster-exit", f"shared memory at 0x{address:x} {what}", line, thread, address, count
             )

@@ -26,8 +26,9 @@ class RegisterPool:
             # Without .maxnreg the compiler may begin with fewer than a share.
             known = self._fixed or row in self._held
             if known and count != had and (count > had) != grows:
-                verb = "inc asks for fewer" if grows else "dec asks for more"
-                self._tell(f"{verb} registers than the {had} that the warp has: {count}", row, line)
+                suffix, bound = ("inc", "at least") if grows else ("dec", "at most")
+                what = f"setmaxnreg.{suffix} must ask for {bound} the {had} registers that the warp has"
+                self._tell(f"{what}, got {count}", row, line)
             self._held[row] = count
         for cta in dict.fromkeys(self.wave.cta_of_row[rows].tolist()):
             warps = range(*self.wave.rows_of(cta).indices(self.wave.warps))
@@ -41,8 +42,8 @@ class RegisterPool:
         """The CTAs have ended: who still waits for registers, waits for ever on a GPU."""
         for row, line, asked in self._short.values():
             pool = self._first * self.wave.launch.warps
-            what = f"the CTA's warps ask for {asked * 32} registers, it began with {pool * 32}"
+            what = f"setmaxnreg: the CTA's warps ask for {asked * 32} registers, but it has {pool * 32}"
             self._tell(what, row, line)
 
     def _tell(self, what: str, row: int, line: int) -> None:
-        self.findings.add("register-pool", f"setmaxnreg: {what}", line, self.wave.thread(row, 0))
+        self.findings.add("register-pool", what, line, self.wave.thread(row, 0))

@@ -173,7 +173,7 @@ class RegisterState:
                 unfenced = unfenced | self._changed[slot][rows]
         if unfenced.any():
             self._tell_rows(
-                "wgmma-fence", "takes registers without a wgmma.fence before", traffic, rows[unfenced]
+                "wgmma-fence", "reads registers without a wgmma.fence before it", traffic, rows[unfenced]
             )
         self._blame(rows, traffic, [s for s in operands if s not in traffic.writes], self._busy)
         columns = self._columns(rows)
@@ -224,7 +224,7 @@ class RegisterState:
         latest = np.max([until[slot][rows] for slot in slots], axis=0)
         late: Bools = latest > self.clocks.known[rows, self._columns(rows)]
         if late.any():
-            what = "touches registers of a wgmma.mma_async that was not waited for"
+            what = "uses registers of a wgmma.mma_async that was not waited for"
             self._tell_rows("wgmma-in-flight", what, traffic, rows[late])
 
     def _tell_rows(self, rule: str, what: str, traffic: Traffic, rows: Rows) -> None:

@@ -13,7 +13,7 @@ _UNIT = "tcgen05"
 """The proxy of mma, cp and shift, which one thread issues and which are done in their order."""
 
 _ROOM = 256
-_DONE = {"load": "read", "store": "written", "dealloc": "given back"}
+_DONE = {"load": "read", "store": "written", "dealloc": "deallocated"}
 Index = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 Times = npt.NDArray[np.int32]
 
@@ -91,7 +91,7 @@ class TensorMemory:
             return
         empty: Bools = ~bad & ~here.filled[cells]
         if empty.any():
-            self._tell("uninitialised-tensor", "is read and was never written", flat[empty], row, line)
+            self._tell("uninitialised-tensor", "is read but was never written", flat[empty], row, line)
 
     def _order(
         self,
@@ -109,8 +109,8 @@ class TensorMemory:
         # Who gets columns that are given back is no thread that could have a fence with these.
         fences = bool(self._fences) and kind != "dealloc"
         column = self.clocks.column((proxy, row), proxy == _UNIT)
-        for before, verb in ((here.writes, "written"), (here.reads, "read")):
-            if verb == "read" and kind == "load":
+        for before, verb in ((here.writes, "writes"), (here.reads, "reads")):
+            if verb == "reads" and kind == "load":
                 continue
             numbers = before[cells]
             first, (owner, time, lines, rows) = here.between(numbers)
@@ -121,11 +121,11 @@ class TensorMemory:
             done = _DONE[kind]
             if late.any() and (touched := late[numbers - first]).any():
                 since = int(lines[numbers[int(touched.argmax())] - first])
-                what = f"is {done} before line {since}, where it is {verb}, was waited for"
+                what = f"is {done} before anything waits for line {since}, which {verb} it"
                 self._tell("tmem-race", what, flat[touched], row, line)
             if fences and bare.any() and (touched := bare[numbers - first]).any():
                 since = int(lines[numbers[int(touched.argmax())] - first])
-                what = f"is {done} after line {since}, where it is {verb}, with no tcgen05.fence at each side"
+                what = f"is {done} after line {since}, which {verb} it, without a tcgen05.fence on both sides"
                 self._tell("tcgen05-fence", what, flat[touched], row, line)
         if kind == "dealloc":
             return
@@ -148,10 +148,12 @@ class TensorMemory:
         for cta, here in self._of.items():
             columns = here.allocated
             for line in np.unique(columns[columns > 0]).tolist():
-                message = f"{int(np.count_nonzero(columns == line))} columns are never given back"
+                message = f"{int(np.count_nonzero(columns == line))} columns are never deallocated"
                 self._end("tmem-leaked", message, cta, line)
             if here.permit:
-                self._end("tmem-permit-kept", "the permit to allocate is never given up", cta, here.permit)
+                self._end(
+                    "tmem-permit-kept", "the permit to allocate is never relinquished", cta, here.permit
+                )
 
     def _end(self, rule: str, message: str, cta: int, line: int) -> None:
         thread = self.wave.thread(self.wave.rows_of(cta).start, 0)
