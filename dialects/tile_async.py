@@ -16,7 +16,6 @@ from weft.dialects.tile_types import (
     tensor_complaint,
     tile_complaint,
 )
-from weft.isa import wgmma
 from weft.isa.l2_cache import CREATEPOLICY, NORMAL
 from weft.isa.tensor_map import L2_PROMOTIONS, one_of
 from weft.mlir import ext, ir
@@ -149,8 +148,6 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
         deep = self.b.type.shape[1 if self.attribute("transpose_b") else 0]
         if deep != k:
             return f"expects A and B to agree on K: it is {k} in A and {deep} in B"
-        if m % wgmma.M:
-            return f"expects M in multiples of {wgmma.M}, got {m}"
         return None
 
 

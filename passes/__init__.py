@@ -6,7 +6,7 @@ from typing import Any
 
 from weft import phase
 from weft.dialects.schedule import FAMILIES
-from weft.passes import lower_gemm
+from weft.passes import lower_gemm, lower_gemm_async
 from weft.passes.expand_matmul import EXPAND_MATMUL, KERNELS
 from weft.passes.lower_buffers import LOWER_BUFFERS
 from weft.passes.lower_claims import LOWER_CLAIMS
@@ -74,7 +74,8 @@ PIPELINES = {p.flag: p for p in (WEFT, WEFT_KERNEL, WEFT_TO_INSTRUCTIONS, WEFT_T
 def registered() -> tuple[Any, ...]:
     """All that decides, beside files of Weft, what the passes make of a module."""
     schedules = tuple(FAMILIES), tuple(CHOOSERS.items()), tuple(KERNELS.items())
-    return tuple(PASSES.values()), tuple(PIPELINES.values()), schedules, lower_gemm.CANDIDATES
+    candidates = (*lower_gemm.CANDIDATES, *lower_gemm_async.CANDIDATES)
+    return tuple(PASSES.values()), tuple(PIPELINES.values()), schedules, candidates
 
 
 OWN = registered()

@@ -1,8 +1,7 @@
 """`--lower-gemm-async`: `tile.gemm_async` becomes the unrolled `wgmma.mma_async` of one group, and
-`tile.wait_gemm` the wait for it. What `tile.pin` fixes in its place goes through an empty instruction there.
+`tile.wait_gemm` the wait for it. What `tile.pin` pins goes through an empty instruction at that point.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from weft.dialects import tile, wgmma
@@ -12,19 +11,20 @@ from weft.dialects.tile import SliceOp, StageOp, is_buffer
 from weft.dialects.tile_async import GemmAsyncOp, PinOp, WaitGemmOp
 from weft.dialects.tile_types import PTX_INPUTS
 from weft.isa import wgmma as isa
+from weft.isa.family import Registers
 from weft.isa.types import ELEMENT_TYPES
-from weft.isa.wgmma.descriptors import GROUP, MatrixDescriptor
-from weft.isa.wgmma.descriptors import SWIZZLES as MODES
 from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import emit, places
 from weft.passes.builders.instructions import LETTERS, assembly, join
+from weft.passes.builders.wgmma_operands import UNIT, SharedOperand
+from weft.passes.registry.dispatch import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
 
-UNIT = 16  # the bytes that addresses in a descriptor count
-SUMS = ("f32", "i32")  # the elements of accumulators that are waited for, and of what is pinned
+SUMS = ("f32", "i32")
+"""Element types of accumulators that are waited for, and of what is pinned."""
 
 
 def run(module: Any) -> None:
@@ -33,179 +33,182 @@ def run(module: Any) -> None:
 
 
 def _lower(op: Any) -> list[Any]:
+    if isinstance(op, GemmAsyncOp):
+        return [dispatch(op, CANDIDATES)]
     if isinstance(op, PinOp):
         return [_tied(op, op.fragment)]
-    uniformity.require(op, Scope.WARPGROUP)
-    return [_multiply(op)] if isinstance(op, GemmAsyncOp) else _wait(op)
+    return _wait(op)
 
 
-@dataclass(frozen=True)
-class Operand:
-    """A or B in shared memory as descriptors see it: core matrices of eight rows, swizzled.
+def _full_active_threads(op: GemmAsyncOp) -> str | None:
+    missing = uniformity.complaint(op, Scope.WARPGROUP)
+    return None if missing is None else f"needs {missing}"
 
-    `record` is the descriptor but for the address; `layout` is of `shape`, rows (M or N) by K, in elements of
-    `bytes`; `transpose` tells that M or N runs fastest.
-    """
 
-    record: MatrixDescriptor
-    layout: Layout
-    shape: tuple[int, int]
-    bytes: int
-    transpose: bool
+def _types(op: GemmAsyncOp) -> str | None:
+    for name, kind in _inputs(op):
+        if kind not in PTX_INPUTS:
+            return f"needs {name} of one of {', '.join(PTX_INPUTS)}, got {kind}"
+    verdict = isa.MMA_ASYNC.judge(_form(op), op.target.chip.name if op.target else None)
+    return None if verdict is None else f"wgmma.mma_async {verdict}"
 
-    @classmethod
-    def of(cls, op: Any, name: str, kind: Any, outside: bool) -> "Operand":
-        """The operand that a buffer of type `kind` holds, with K outside or inside. Raises WeftError where no
-        descriptor says how it lies.
-        """
-        size, swizzle = kind.element_bits // 8, kind.layout.swizzle
-        groups = kind.layout.group(kind.shape)
-        rows, depth = groups[::-1] if outside else groups
-        shape = kind.shape[::-1] if outside else kind.shape
-        lines, inner = (depth, rows) if outside else (rows, depth)  # what runs across memory, and along it
-        mode = MODES[swizzle.name if swizzle else "none"]
-        width = mode.width // size
-        together = inner and inner[-1].stride == 1 and inner[-1].extent == width
-        apart = len(lines) == 1 and lines[0].stride == width
-        if swizzle is None or not together or not apart:
-            raise refuse(
-                op,
-                f"expects {name} in rows of {width} elements that follow each other, as swizzle {mode.name} "
-                f"is wide, got {kind.layout}",
-            )
-        if outside and len(Layout(inner[:-1]).canonical().shard) > 1:
-            raise refuse(op, f"expects panels of {name} at one distance, got {kind.layout}")
-        panels = inner[-2].stride * size if len(inner) > 1 else 0
-        record = MatrixDescriptor(
-            leading_byte_offset=panels if outside else 0,
-            stride_byte_offset=GROUP * width * size,
-            swizzle=mode.name,
-        )
-        if verdict := record.complaint():
-            raise refuse(op, f"has no descriptor of {name}: {verdict}")
-        return cls(record, Layout((*rows, *depth)), shape, size, outside)
 
-    def units(self, row: int, k: int) -> int:
-        """How far a row and depth lie from the operand's start, before the swizzle, as addresses count."""
-        bytes_ = self.layout.apply((row, k), self.shape)["m"] * self.bytes
-        assert bytes_ % UNIT == 0
-        return bytes_ // UNIT
+def _extents(op: GemmAsyncOp) -> str | None:
+    m, _, k = op.mnk
+    for name, extent, step in (("M", m, isa.M), ("K", k, _step(op))):
+        if extent % step:
+            return f"needs {name} % {step} == 0, got {name} = {extent}"
+    return None
+
+
+def _own_memory(op: GemmAsyncOp) -> str | None:
+    for name, value in (("A", op.a), ("B", op.b)):
+        if is_buffer(value) and value.type.space != "shared":
+            return f"needs {name} in the CTA's own shared memory, got a buffer in {value.type.space} memory"
+    return None
+
+
+def _major(op: GemmAsyncOp) -> str | None:
+    """Only some types have the immediates of operands that aren't K-major."""
+    legal = {operand.name for operand in _form(op).operands if operand.role == "immediate"}
+    for name, letter, kind in zip("AB", "MN", (op.a, op.b), strict=True):
+        if _mn_major(op, name) and f"trans_{name.lower()}" not in legal:
+            where = "" if is_buffer(kind) else " in registers"
+            element = kind.type.element_type
+            return f"needs {name}{where} of type {element} to be K-major, got {letter}-major"
+    return None
+
+
+def _accumulator(op: GemmAsyncOp) -> str | None:
+    """C and D have the layout of the instruction's, 64 rows after the other."""
+    kind, registers = op.d.type, _form(op).operands[0]
+    layout = Layout.parse(registers.layout).tile_to(kind.shape, registers.shape)
+    if str(kind.element_type) not in SUMS or kind.layout.canonical() != layout.canonical():
+        return f"needs C and D of {' or '.join(SUMS)} in layout {layout}, got {kind}"
+    return None
+
+
+def _operand_a(op: GemmAsyncOp) -> str | None:
+    if is_buffer(op.a):
+        return _shared(op, "A", op.a)
+    kind, registers = op.a.type, _form(op).operands[1]
+    layout = Layout.parse(registers.layout).tile_to(kind.shape, registers.shape)
+    if kind.layout.canonical() != layout.canonical():
+        return f"needs A in registers in layout {layout}, got {kind.layout}"
+    return None
+
+
+def _operand_b(op: GemmAsyncOp) -> str | None:
+    return _shared(op, "B", op.b)
+
+
+def _shared(op: GemmAsyncOp, name: str, value: Any) -> str | None:
+    operand = SharedOperand.of(value.type, _mn_major(op, name))
+    return f"needs {name} in {operand}" if isinstance(operand, str) else None
+
+
+def _mn_major(op: GemmAsyncOp, name: str) -> bool:
+    """Whether an operand is M x K (or N x K) as K x M (or K x N), contiguous along M (or N)."""
+    return bool(op.attribute("transpose_a")) if name == "A" else not op.attribute("transpose_b")
+
+
+def _inputs(op: GemmAsyncOp) -> tuple[tuple[str, str], ...]:
+    return ("A", str(op.a.type.element_type)), ("B", str(op.b.type.element_type))
+
+
+def _step(op: GemmAsyncOp) -> int:
+    """The K of one instruction."""
+    return isa.depth(ELEMENT_TYPES[PTX_INPUTS[str(op.a.type.element_type)]])
+
+
+def _form(op: GemmAsyncOp) -> isa.MmaAsync:
+    (_, a), (_, b) = _inputs(op)
+    d = str(op.d.type.element_type)
+    shape = f"m{isa.M}n{op.mnk[1]}k{_step(op)}"
+    return isa.MmaAsync(shape, PTX_INPUTS[a], PTX_INPUTS[b], {"i32": "s32"}.get(d, d), not is_buffer(op.a))
 
 
 def _multiply(op: GemmAsyncOp) -> Any:
     """One group: for each 64 rows, the steps of K in turn."""
-    m, n, k = op.mnk
-    form = _form(op, n)
-    chip = op.target.chip.name if op.target else None
-    if verdict := isa.MMA_ASYNC.judge(form, chip):
-        raise refuse(op, f"has no instruction: wgmma.mma_async {verdict}")
-    depth = form.operands[1].shape[1] if form.a_registers else isa.depth(ELEMENT_TYPES[form.a_type])
-    if k % depth:
-        raise refuse(op, f"expects K in multiples of {depth}, got {k}")
-    _check_accumulators(op, form)
-    b = Operand.of(op, "B", op.b.type, not op.attribute("transpose_b"))
-    b_start = _descriptor(op.b, b)
-    left = _Left(op, form)
-    kinds = op.d.type
+    (m, _, k), form, depth = op.mnk, _form(op), _step(op)
+    b = _SharedMemory(op, "B", op.b)
+    a = _SharedMemory(op, "A", op.a) if is_buffer(op.a) else _InRegisters(op.a, form.operands[1])
+    kind = op.d.type
     sums = emit.elements(tile.to_lane(op.c))
-    each = len(sums) // (m // isa.M)
+    count = len(sums) // (m // isa.M)
     wgmma.fence()
     results: list[Any] = []
     for block in range(m // isa.M):
-        struct = join(struct_of(form.operands[0]), iter(sums[block * each : (block + 1) * each]))
+        struct = join(struct_of(form.operands[0]), iter(sums[block * count : (block + 1) * count]))
         for step in range(k // depth):
             struct = wgmma.mma_async(
                 inouts=struct,
-                a=left.values(block, step, depth),
-                b=_advance(b_start, b.units(0, step * depth)),
+                a=a.slice(block * isa.M, step * depth),
+                b=b.slice(0, step * depth),
                 scale_d=op.accumulate if step == 0 else arith.constant(emit.i1(), 1),
                 **{name: value for name, value in vars(form).items() if name != "a_registers"},
-                **_transposes(left.transpose, b.transpose),
+                **{f"trans_{name.lower()}": 1 for name in "AB" if _mn_major(op, name)},
             )
-        element = kinds.element_type
-        results += [llvm.extractvalue(element, struct, [i]) for i in range(each)]
+        results += [llvm.extractvalue(kind.element_type, struct, [i]) for i in range(count)]
     wgmma.commit_group()
-    return tile.from_lane(vector.from_elements(kinds.lane_type, results), kinds)
+    return tile.from_lane(vector.from_elements(kind.lane_type, results), kind)
 
 
-def _transposes(a: bool, b: bool) -> dict[str, int]:
-    """The immediates of matrices whose M or N runs fastest, which 16-bit types alone have."""
-    return {name: 1 for name, given in (("trans_a", a), ("trans_b", b)) if given}
+class _SharedMemory:
+    """A or B in a buffer: descriptors of its slices."""
+
+    def __init__(self, op: GemmAsyncOp, name: str, buffer: Any) -> None:
+        operand = SharedOperand.of(buffer.type, _mn_major(op, name))
+        assert isinstance(operand, SharedOperand)
+        self._operand, self._start = operand, _descriptor(buffer, operand)
+
+    def slice(self, row: int, k: int) -> list[Any]:
+        """What the instruction reads that begins at this row (of M or N) and K: a descriptor."""
+        return [_advance(self._start, self._operand.units(row, k))]
 
 
-class _Left:
-    """A: descriptors of parts of a buffer, or the registers of a fragment."""
+class _InRegisters:
+    """A in a fragment."""
 
-    def __init__(self, op: GemmAsyncOp, form: Any) -> None:
-        self.transpose = bool(op.attribute("transpose_a"))
-        if is_buffer(op.a):
-            self.operand = Operand.of(op, "A", op.a.type, self.transpose)
-            self.start = _descriptor(op.a, self.operand)
-            return
-        self.start, kind = None, op.a.type
-        registers = form.operands[1]
-        if self.transpose:
-            raise refuse(op, f"expects A in shared memory where M runs fastest, got {kind}")
-        want = Layout.parse(registers.layout).tile_to(kind.shape, registers.shape)
-        if kind.layout.canonical() != want.canonical():
-            raise refuse(op, f"expects A in registers as the instruction reads it, {want}, got {kind.layout}")
+    def __init__(self, fragment: Any, registers: Registers) -> None:
+        kind, self._registers = fragment.type, registers
         words = ir.VectorType.get([kind.registers * kind.element_type.width // 32], emit.i32())
-        self.words = emit.elements(vector.bitcast(words, tile.to_lane(op.a)))
-        self.steps, self.type = kind.shape[1] // registers.shape[1], registers
+        self._words = emit.elements(vector.bitcast(words, tile.to_lane(fragment)))
+        self._steps = kind.shape[1] // registers.shape[1]
 
-    def values(self, block: int, step: int, depth: int) -> list[Any]:
-        """What one instruction reads: a descriptor, or four registers."""
-        if self.start is not None:
-            return [_advance(self.start, self.operand.units(block * isa.M, step * depth))]
-        first = (block * self.steps + step) * self.type.count
-        found = self.words[first : first + self.type.count]
-        kind = ir.Type.parse(self.type.type)
-        return [word if word.type == kind else llvm.bitcast(kind, word) for word in found]
-
-
-def _form(op: GemmAsyncOp, n: int) -> isa.MmaAsync:
-    a, b, d = (str(value.type.element_type) for value in (op.a, op.b, op.d))
-    for name, kind in (("A", a), ("B", b)):
-        if kind not in PTX_INPUTS:
-            raise refuse(op, f"expects {name} of a type that tensor cores multiply, got {kind}")
-    left, right = PTX_INPUTS[a], PTX_INPUTS[b]
-    depth = isa.depth(ELEMENT_TYPES[left])
-    sums = {"i32": "s32"}.get(d, d)
-    return isa.MmaAsync(f"m{isa.M}n{n}k{depth}", left, right, sums, not is_buffer(op.a))
+    def slice(self, row: int, k: int) -> list[Any]:
+        """What the instruction reads that begins at this row and K: four registers."""
+        height, depth = self._registers.shape
+        first = (row // height * self._steps + k // depth) * self._registers.count
+        words = self._words[first : first + self._registers.count]
+        kind = ir.Type.parse(self._registers.type)
+        return [word if word.type == kind else llvm.bitcast(kind, word) for word in words]
 
 
-def _check_accumulators(op: GemmAsyncOp, form: isa.MmaAsync) -> None:
-    """Raises WeftError where C and D don't lie as the instruction has them, 64 rows after the other."""
-    kind, registers = op.d.type, form.operands[0]
-    want = Layout.parse(registers.layout).tile_to(kind.shape, registers.shape)
-    if str(kind.element_type) == "f16" or kind.layout.canonical() != want.canonical():
-        raise refuse(op, f"expects C and D of f32 or i32 that lie as {want}, got {kind}")
-
-
-def _descriptor(buffer: Any, operand: Operand) -> Any:
-    """The descriptor of a buffer's start. A stage's or a part's is the whole buffer's, moved on: one
+def _descriptor(buffer: Any, operand: SharedOperand) -> Any:
+    """The descriptor of a buffer's start. That of a stage or slice is the whole buffer's, advanced: one
     instruction for each block, where an address would be shifted and masked.
     """
-    fields = {name: value for name, value in vars(operand.record).items() if name != "address"}
-    moves: list[Any] = []
-    while isinstance(view := _maker(buffer), StageOp | SliceOp):
-        moves.append(view)
+    fields = {name: value for name, value in vars(operand.descriptor).items() if name != "address"}
+    views: list[Any] = []
+    while isinstance(view := _defining_op(buffer), StageOp | SliceOp):
+        views.append(view)
         buffer = view.buffer
     start = wgmma.descriptor(tile.address(buffer), **fields)
-    # Parts lie alike in all stages, so they come first: what a loop doesn't change is left outside of it.
-    for view in sorted(moves, key=lambda view: isinstance(view, StageOp)):
+    # Slices are alike in all stages, so they come first: what a loop doesn't change is hoisted out of it.
+    for view in sorted(views, key=lambda view: isinstance(view, StageOp)):
         start = _advance(start, places.distance(view, UNIT))
     return start
 
 
-def _maker(value: Any) -> Any:
+def _defining_op(value: Any) -> Any:
     """The op that a value is a result of; None for a block's argument."""
     return None if isinstance(value.owner, ir.Block) else value.owner
 
 
 def _advance(descriptor: Any, units: Any) -> Any:
-    """The descriptor of what lies so many units on, a number or an i32. Addresses in shared memory have no
-    more than the 14 bits of their field, so that nothing is carried out of it.
+    """The descriptor of what follows after so many units, a number or an i32. Addresses in shared memory have
+    no more than the 14 bits of their field, so that nothing is carried out of it.
     """
     if isinstance(units, int) and units == 0:
         return descriptor
@@ -216,6 +219,7 @@ def _advance(descriptor: Any, units: Any) -> Any:
 
 def _wait(op: WaitGemmOp) -> list[Any]:
     """The wait, and the fragments tied to what follows: nothing else tells LLVM that it writes them."""
+    uniformity.require(op, Scope.WARPGROUP)
     wgmma.wait_group(group=op.attribute("pending"))
     return [_tied(op, fragment) for fragment in op.fragments]
 
@@ -230,6 +234,24 @@ def _tied(op: Any, fragment: Any) -> Any:
     elements = assembly("", letters, values, kinds)
     return tile.from_lane(vector.from_elements(kind.lane_type, elements), kind)
 
+
+CANDIDATES = (
+    Candidate(
+        "wgmma.mma_async",
+        0,
+        (
+            Predicate("full_active_threads", _full_active_threads),
+            Predicate("types", _types),
+            Predicate("extents", _extents),
+            Predicate("own_memory", _own_memory),
+            Predicate("major", _major),
+            Predicate("accumulator", _accumulator),
+            Predicate("operand_a", _operand_a),
+            Predicate("operand_b", _operand_b),
+        ),
+        _multiply,
+    ),
+)
 
 LOWER_GEMM_ASYNC = Pass(
     "lower-gemm-async",

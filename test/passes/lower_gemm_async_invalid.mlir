@@ -5,7 +5,7 @@
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @in_a_function(%a: !A, %b: !B, %c: !D, %more: i1) attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.gemm_async' op expects all 128 threads of the warpgroup: a kernel around it, not a function that some of them may call}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (full_active_threads: needs all 128 threads of the warpgroup: a kernel around it, not a function that some of them may call}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -18,7 +18,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @of_an_unknown_block(%a: !A, %b: !B, %c: !D, %more: i1) kernel {
-    // expected-error @below {{expects all 128 threads of the warpgroup: a kernel with 'known_block_size'}}
+    // expected-error @below {{full_active_threads: needs all 128 threads of the warpgroup: a kernel with 'known_block_size')}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -37,7 +37,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %first = arith.cmpi eq, %warp, %c0 : index
     scf.if %first {
-      // expected-error @below {{'tile.gemm_async' op expects all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{full_active_threads: needs all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
       %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     }
     gpu.return
@@ -71,7 +71,7 @@ gpu.module @m {
     %c128 = arith.constant 128 : index
     %last = arith.cmpi uge, %thread, %c128 : index
     scf.if %last {
-      // expected-error @below {{expects all 128 threads of the warpgroup: a block of whole warpgroups along x, got (192, 1, 1)}}
+      // expected-error @below {{full_active_threads: needs all 128 threads of the warpgroup: a block of whole warpgroups along x, got (192, 1, 1)}}
       %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     }
     gpu.return
@@ -85,7 +85,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @type_of_a(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects A of a type that tensor cores multiply, got i32}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (types: needs A of one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, got i32)}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -98,7 +98,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @type_of_b(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects B of a type that tensor cores multiply, got i64}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (types: needs B of one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, got i64)}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -111,7 +111,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @of_two_types(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{has no instruction: wgmma.mma_async multiplies A and B of one type,}}
+    // expected-error @below {{types: wgmma.mma_async multiplies A and B of one type,}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -124,7 +124,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 12>, f32, #tile.layout<"S[(4,2,8,4,3):(1@warpid,3,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @columns(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{has no instruction: wgmma.mma_async has n a multiple of 8 from 8 to 256, got 12}}
+    // expected-error @below {{types: wgmma.mma_async has n a multiple of 8 from 8 to 256, got 12}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -137,7 +137,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, bf16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @sums(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{has no instruction: wgmma.mma_async has no d_type bf16}}
+    // expected-error @below {{types: wgmma.mma_async has no d_type bf16}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -150,7 +150,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m [#nvvm.target<chip = "sm_90">] {
   gpu.func @another_chip(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{has no instruction: wgmma.mma_async needs sm_90a}}
+    // expected-error @below {{types: wgmma.mma_async needs sm_90a}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -163,7 +163,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90">] {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @depth(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects K in multiples of 16, got 8}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (extents: needs K % 16 == 0, got K = 8)}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -176,7 +176,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @half_sums(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects C and D of f32 or i32 that lie as S[}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (accumulator: needs C and D of f32 or i32 in layout S[}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -189,7 +189,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(4,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @sums_of_one_warp(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects C and D of f32 or i32 that lie as S[(}}
+    // expected-error @below {{accumulator: needs C and D of f32 or i32 in layout S[(}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -202,7 +202,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @a_without_a_swizzle(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects A in rows of 8 elements that follow each other, as swizzle none is wide, got S[(64,16):(16,1)]}}
+    // expected-error @below {{operand_a: needs A in rows of 8 contiguous elements, as wide as swizzle none, one after the other, got S[(64,16):(16,1)]}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -215,7 +215,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @rows_narrower_than_the_swizzle(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects B in rows of 64 elements that follow each other, as swizzle 128B is wide, got S[(8,16):(16,1)] xor 128B}}
+    // expected-error @below {{operand_b: needs B in rows of 64 contiguous elements, as wide as swizzle 128B, one after the other, got S[(8,16):(16,1)] xor 128B}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -228,7 +228,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @rows_wider_than_the_swizzle(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects A in rows of 16 elements that follow each other, as swizzle 32B is wide, got}}
+    // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -241,7 +241,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @rows_apart(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects A in rows of 16 elements that follow each other, as swizzle 32B is wide, got S[(64,16):(32,1)] xor 32B}}
+    // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got S[(64,16):(32,1)] xor 32B}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -254,7 +254,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @rows_in_groups(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects A in rows of 16 elements that follow each other, as swizzle 32B is wide, got S[(8,8,16):(16,256,1)] xor 32B}}
+    // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got S[(8,8,16):(16,256,1)] xor 32B}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -267,7 +267,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @elements_in_another_order(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects A in rows of 16 elements that follow each other, as swizzle 32B is wide, got S[(64,8,2):(16,1,8)] xor 32B}}
+    // expected-error @below {{operand_a: needs A in rows of 16 contiguous elements, as wide as swizzle 32B, one after the other, got S[(64,8,2):(16,1,8)] xor 32B}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -280,7 +280,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @n_outside_of_what_runs_fastest(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects B in rows of 64 elements that follow each other, as swizzle 128B is wide, got S[(16,64):(1,16)] xor 128B}}
+    // expected-error @below {{operand_b: needs B in rows of 64 contiguous elements, as wide as swizzle 128B, one after the other, got S[(16,64):(1,16)] xor 128B}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -293,7 +293,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 128>, f32, #tile.layout<"S[(4,2,8,16,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @panels_too_far_apart(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{has no descriptor of B: needs leading_byte_offset from 0 to 262128, got 262144}}
+    // expected-error @below {{operand_b: needs B in a layout that a matrix descriptor describes: it needs leading_byte_offset from 0 to 262128, got 262144}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -306,7 +306,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @registers_in_another_order(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects A in registers as the instruction reads it, S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)], got S[}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (operand_a: needs A in registers in layout S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)], got S[}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -319,7 +319,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @registers_of_one_warp(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects A in registers as the instruction reads it, S[}}
+    // expected-error @below {{operand_a: needs A in registers in layout S[}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -332,7 +332,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @registers_transposed(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{expects A in}}
+    // expected-error @below {{major: needs A in registers of type f16 to be K-major, got M-major}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -345,7 +345,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 32>, f32, #tile.layout<"S[(4,2,8,4,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @n_inside_of_tf32(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'wgmma.mma_async' op takes no trans_b here}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (major: needs B of type f32 to be K-major, got N-major)}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -358,7 +358,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, i32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @m_inside_of_i8(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'wgmma.mma_async' op takes no trans_a here}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (major: needs A of type i8 to be K-major, got M-major)}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -371,7 +371,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @a_of_a_peer(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'wgmma.descriptor' op expects an address in shared memory (!llvm.ptr<3>), got !llvm.ptr<7>}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (own_memory: needs A in the CTA's own shared memory, got a buffer in cluster memory)}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -406,7 +406,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @by_half_a_warpgroup(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
-    // expected-error @below {{'tile.gemm_async' op expects all 128 threads of the warpgroup: a block of whole warpgroups along x, got (64, 1, 1)}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (full_active_threads: needs all 128 threads of the warpgroup: a block of whole warpgroups along x, got (64, 1, 1)}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -419,7 +419,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @transposed_registers(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.gemm_async' op expects A}}
+    // expected-error @below {{major: needs A in registers of type f16 to be K-major, got M-major}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_a = true, transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -433,8 +433,34 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 256>, f32, #tile.layout<"S[(4,2,8,32,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @panels_in_another_order(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.gemm_async' op expects panels of B at one distance}}
+    // expected-error @below {{operand_b: needs B in panels at one stride, got S[}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(64,1)] xor 128B">, "shared">
+!B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
+!D = !tile.fragment<array<i64: 16, 64>, f32, #tile.layout<"S[(2,8,8,4,2):(2,4@laneid,4,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @rows_of_one_warp(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (extents: needs M % 64 == 0, got M = 16)}}
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
+    gpu.return
+  }
+}
+
+// -----
+
+!A = !tile.buffer<array<i64: 64, 16>, f16, #tile.layout<"S[(64,16):(16,1)] xor 32B">, "shared">
+!B = !tile.buffer<array<i64: 8, 16>, f16, #tile.layout<"S[(8,16):(16,1)] xor 32B">, "cluster">
+!D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
+gpu.module @m {
+  gpu.func @b_of_a_peer(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+    // expected-error @below {{own_memory: needs B in the CTA's own shared memory, got a buffer in cluster memory}}
+    %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
 }

@@ -4,6 +4,7 @@ from weft import mlir
 from weft.dialects import context
 from weft.errors import WeftError
 from weft.mlir import func, operations
+from weft.passes import lower_gemm_async
 from weft.passes.lower_gemm import CANDIDATES
 from weft.passes.registry.dispatch import Candidate, Predicate, dispatch
 
@@ -61,3 +62,18 @@ def test_the_candidates_of_gemm_are_named_after_their_instruction_and_the_deeper
         "fragments",
     )
     assert all(tuple(p.name for p in each.predicates) == names for each in CANDIDATES)
+
+
+def test_the_candidate_of_gemm_async_is_named_after_its_instruction():
+    (candidate,) = lower_gemm_async.CANDIDATES
+    assert candidate.name == "wgmma.mma_async"
+    assert [predicate.name for predicate in candidate.predicates] == [
+        "full_active_threads",
+        "types",
+        "extents",
+        "own_memory",
+        "major",
+        "accumulator",
+        "operand_a",
+        "operand_b",
+    ]

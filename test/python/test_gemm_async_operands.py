@@ -14,8 +14,8 @@ from weft.isa import wgmma
 from weft.isa.wgmma.descriptors import MatrixDescriptor
 from weft.mlir import ir
 from weft.passes.builders import places
+from weft.passes.builders.wgmma_operands import SharedOperand
 from weft.passes.kernels.matrices import panels
-from weft.passes.lower_gemm_async import Operand
 
 BASE = 5 * 1024  # where a stage may begin
 ELEMENTS = {1: "f8E4M3FN", 2: "bf16", 4: "f32"}
@@ -44,11 +44,11 @@ class Stage:
         return 32 // self.bytes
 
     def operand(self):
-        return Operand.of(None, "B", self.kind, self.outside)
+        return SharedOperand.of(self.kind, self.outside)
 
     def read(self, operand, base=BASE):
         """The address of every byte of every element, `[rows, depth, bytes]`, as the instructions read it."""
-        start = replace(operand.record, address=base).encode()
+        start = replace(operand.descriptor, address=base).encode()
         blocks = []
         for row in range(0, self.rows, self.at_once):
             steps = []
@@ -103,7 +103,7 @@ def test_a_share_of_the_rows_is_read_from_where_it_lies(warpgroups, outside):
         share = Stage(128, 64, wgmma.M, outside=outside)
         whole = replace(share, rows=warpgroups * share.rows)
         part = tile.slice_type(whole.kind, share.kind.shape)
-        operand = Operand.of(None, "A", part, outside)
+        operand = SharedOperand.of(part, outside)
         groups = whole.kind.layout.group(whole.kind.shape)
         for number in range(warpgroups):
             rows = slice(number * share.rows, (number + 1) * share.rows)
@@ -122,8 +122,8 @@ def test_a_share_of_the_rows_is_read_from_where_it_lies(warpgroups, outside):
 def test_a_wrong_distance_is_seen(stage, field):
     with weft.Module():
         right = stage.operand()
-        record = replace(right.record, **{field: getattr(right.record, field) + 1024})
-        assert not np.array_equal(stage.read(replace(right, record=record)), wanted(stage))
+        record = replace(right.descriptor, **{field: getattr(right.descriptor, field) + 1024})
+        assert not np.array_equal(stage.read(replace(right, descriptor=record)), wanted(stage))
 
 
 @pytest.mark.parametrize("swizzle", ["none", "32B", "64B"])
@@ -131,5 +131,5 @@ def test_another_swizzle_is_seen(swizzle):
     with weft.Module():
         stage = Stage(64, 64, 64)
         right = stage.operand()
-        wrong = replace(right, record=replace(right.record, swizzle=swizzle))
+        wrong = replace(right, descriptor=replace(right.descriptor, swizzle=swizzle))
         assert not np.array_equal(stage.read(wrong), wanted(stage))

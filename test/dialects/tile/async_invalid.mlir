@@ -618,17 +618,6 @@ func.func @gemm_k_with_k_inside(%a: !T, %b: !W, %c: !D, %more: i1) {
 // -----
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
-!A = !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(64,1)] xor 128B">, "shared">
-!C = !tile.fragment<array<i64: 16, 64>, f32, #tile.layout<"S[(2,8,8,4,2):(2,4@laneid,4,1@laneid,1)]">>
-func.func @gemm_m(%a: !A, %b: !T, %c: !C, %more: i1) {
-  // expected-error @below {{expects M in multiples of 64, got 16}}
-  %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !T, !C, i1) -> !C
-  return
-}
-
-// -----
-
-!T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @gemm_attribute(%a: !T, %b: !T, %c: !D, %more: i1) {
   // expected-error @below {{expects attribute 'transpose_a' to be true or false, got 1 : i64}}
