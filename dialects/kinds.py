@@ -1,7 +1,7 @@
 """What is known about operations of one kind: those with the same name, attributes, types and target.
 
-A kernel repeats a few kinds of instructions hundreds of times. What a kind decides is found once for each
-context.
+A kernel repeats a few kinds of instructions hundreds of times. What depends on the kind alone is
+computed once for each context.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ class Known:
 
 def known(context: Any) -> Known:
     """What is known in a context."""
-    found: Known = context.__dict__.setdefault("weft_known", Known())
-    return found
+    facts: Known = context.__dict__.setdefault("weft_known", Known())
+    return facts
 
 
 def kind_on(op: Any, target: Any) -> Kind:

@@ -135,8 +135,8 @@ class GemmOp(Op, dialect=Tile, name="gemm"):
         for name, value in tiles:
             if not (is_fragment(value) or is_buffer(value)):
                 return f"expects {name} to be a tile.fragment or tile.buffer, got {value.type}"
-        if found := tile_complaint([value for _, value in tiles]):
-            return found
+        if wrong := tile_complaint([value for _, value in tiles]):
+            return wrong
         for name, value in tiles:
             if len(value.type.shape) != 2:
                 return f"expects {name} of rank 2, got shape {list(value.type.shape)}"
@@ -149,7 +149,7 @@ class GemmOp(Op, dialect=Tile, name="gemm"):
         for name, value in tiles:
             if value.type.shape != want[name]:
                 return (
-                    f"expects {name} of shape {list(want[name])} beside A {list(self.a.type.shape)} and "
+                    f"expects {name} of shape {list(want[name])} for A {list(self.a.type.shape)} and "
                     f"B {list(self.b.type.shape)}, got {list(value.type.shape)}"
                 )
         return None
@@ -163,23 +163,23 @@ def _vector_complaint(op: Any, widths: Sequence[int]) -> str | None:
 
 
 def _access_complaint(op: Any, fragment: Any) -> str | None:
-    """Why a fragment can't be loaded or stored whole: tiles in memory have two dimensions."""
+    """Why a fragment can't be loaded or stored as a tile of two dimensions."""
     if len(fragment.type.shape) != 2:
         return f"expects a fragment of rank 2, got shape {list(fragment.type.shape)}"
     return _vector_complaint(op, (0, 2, 4, 8, 16))
 
 
 def _copy_complaint(op: Any) -> str | None:
-    if found := matrix_complaint("the source", op.source, ELEMENT_TYPES):
-        return found
+    if wrong := matrix_complaint("the source", op.source, ELEMENT_TYPES):
+        return wrong
     if not is_buffer(op.tile):
         return f"expects the destination to be a tile.buffer, got {op.tile.type}"
-    if found := tile_complaint([op.tile]) or index_complaint([op.row, op.column]):
-        return found
+    if wrong := tile_complaint([op.tile]) or index_complaint([op.row, op.column]):
+        return wrong
     if len(op.tile.type.shape) != 2:
         return f"expects a destination of rank 2, got shape {list(op.tile.type.shape)}"
     if op.tile.type.element_type != op.source.type.element_type:
-        return f"expects one element type, got {op.source.type} and {op.tile.type}"
+        return f"expects equal element types, got {op.source.type} and {op.tile.type}"
     return None
 
 
@@ -212,16 +212,16 @@ class CopyAsyncOp(Op, dialect=Tile, name="copy_async"):
         if is_map(self.source):
             return self._tensor_complaint()
         if len(self.barrier):
-            return f"expects a barrier with a tile.map alone, got {self.source.type}"
+            return f"expects a barrier only where the source is a tile.map, got {self.source.type}"
         widths = [form.bytes for form in async_copy.CP_ASYNC.forms()]
-        found = _copy_complaint(self) or _vector_complaint(self, tuple(dict.fromkeys(widths)))
-        return found or judge(async_copy.CP_ASYNC, self)
+        wrong = _copy_complaint(self) or _vector_complaint(self, tuple(dict.fromkeys(widths)))
+        return wrong or judge(async_copy.CP_ASYNC, self)
 
     def _tensor_complaint(self) -> str | None:
         if [str(value.type) for value in self.barrier] != ["!llvm.ptr<3>"]:
             return f"expects one barrier (!llvm.ptr<3>) after the tile, got {len(self.barrier)} operands"
         if "vector_bytes" in self.attributes:
-            return "has no vector_bytes with a tile.map"
+            return "expects vector_bytes only where the source is a memref, got a tile.map"
         return tensor_complaint(self.source, self.tile) or index_complaint([self.row, self.column])
 
 
@@ -252,16 +252,16 @@ class CopyOutOp(Op, dialect=Tile, name="copy_out"):
     column: ext.Operand[Any]
 
     def check(self) -> str | None:
-        if found := matrix_complaint("the destination", self.destination, ELEMENT_TYPES):
-            return found
+        if wrong := matrix_complaint("the destination", self.destination, ELEMENT_TYPES):
+            return wrong
         if not is_buffer(self.tile):
             return f"expects a tile.buffer, got {self.tile.type}"
-        if found := tile_complaint([self.tile]) or index_complaint([self.row, self.column]):
-            return found
+        if wrong := tile_complaint([self.tile]) or index_complaint([self.row, self.column]):
+            return wrong
         if len(self.tile.type.shape) != 2:
             return f"expects a buffer of rank 2, got shape {list(self.tile.type.shape)}"
         if self.tile.type.element_type != self.destination.type.element_type:
-            return f"expects one element type, got {self.tile.type} and {self.destination.type}"
+            return f"expects equal element types, got {self.tile.type} and {self.destination.type}"
         return None
 
 
@@ -283,23 +283,23 @@ class LoadOp(Op, dialect=Tile, name="load"):
         if not is_fragment(self.fragment):
             return f"expects to return a tile.fragment, got {self.fragment.type}"
         if is_memref(self.source):
-            found = matrix_complaint("the source", self.source, ELEMENT_TYPES)
+            wrong = matrix_complaint("the source", self.source, ELEMENT_TYPES)
         elif is_buffer(self.source):
-            found = tile_complaint([self.source])
+            wrong = tile_complaint([self.source])
         else:
-            found = f"expects a tile.buffer or a memref, got {self.source.type}"
-        found = found or tile_complaint([self.fragment]) or index_complaint([self.row, self.column])
-        found = found or _access_complaint(self, self.fragment)
-        if found:
-            return found
+            wrong = f"expects a tile.buffer or a memref, got {self.source.type}"
+        wrong = wrong or tile_complaint([self.fragment]) or index_complaint([self.row, self.column])
+        wrong = wrong or _access_complaint(self, self.fragment)
+        if wrong:
+            return wrong
         if self.source.type.element_type != self.fragment.type.element_type:
-            return f"expects one element type, got {self.source.type} and {self.fragment.type}"
+            return f"expects equal element types, got {self.source.type} and {self.fragment.type}"
         if is_buffer(self.source):
             return _parts_complaint(self.source.type, self.fragment.type, self.attribute("transpose"))
         return self._matrix_complaint()
 
     def _matrix_complaint(self) -> str | None:
-        return "expects no transpose of a matrix" if self.attribute("transpose") else None
+        return "transpose must be false where the source is a memref" if self.attribute("transpose") else None
 
 
 class LoadRowOp(Op, dialect=Tile, name="load_row"):
@@ -321,26 +321,26 @@ class LoadRowOp(Op, dialect=Tile, name="load_row"):
             return f"expects to return a tile.fragment, got {self.fragment.type}"
         if is_buffer(self.source):
             shape = self.source.type.shape
-            found = None if len(shape) == 2 and shape[0] == 1 else f"expects one row, got shape {list(shape)}"
-            found = tile_complaint([self.source]) or found
+            wrong = None if len(shape) == 2 and shape[0] == 1 else f"expects one row, got shape {list(shape)}"
+            wrong = tile_complaint([self.source]) or wrong
         else:
-            found = matrix_complaint("the source", self.source, ELEMENT_TYPES, 1)
-        found = found or tile_complaint([self.fragment]) or index_complaint([self.column])
-        found = found or _access_complaint(self, self.fragment)
-        if found:
-            return found
+            wrong = matrix_complaint("the source", self.source, ELEMENT_TYPES, 1)
+        wrong = wrong or tile_complaint([self.fragment]) or index_complaint([self.column])
+        wrong = wrong or _access_complaint(self, self.fragment)
+        if wrong:
+            return wrong
         if self.source.type.element_type != self.fragment.type.element_type:
-            return f"expects one element type, got {self.source.type} and {self.fragment.type}"
+            return f"expects equal element types, got {self.source.type} and {self.fragment.type}"
         return None
 
 
 def _parts_complaint(buffer: Any, fragment: Any, transpose: bool) -> str | None:
-    """Why a buffer doesn't hold whole fragments."""
+    """Why a buffer isn't a grid of whole fragments."""
     outer, inner = buffer.shape, fragment.shape[:: -1 if transpose else 1]
     if len(outer) != 2:
         return f"expects a buffer of rank 2, got shape {list(outer)}"
     if any(big % small for big, small in zip(outer, inner, strict=True)):
-        return f"expects a buffer of whole tiles of {list(inner)}, got shape {list(outer)}"
+        return f"expects a buffer whose shape is a multiple of {list(inner)}, got {list(outer)}"
     return None
 
 
@@ -362,22 +362,22 @@ class StoreOp(Op, dialect=Tile, name="store"):
         if not is_fragment(self.fragment):
             return f"expects a tile.fragment, got {self.fragment.type}"
         if is_buffer(self.destination):
-            found = tile_complaint([self.destination])
+            wrong = tile_complaint([self.destination])
         else:
-            found = matrix_complaint("the destination", self.destination, ELEMENT_TYPES)
-        found = found or tile_complaint([self.fragment]) or index_complaint([self.row, self.column])
-        found = found or _access_complaint(self, self.fragment)
-        if found:
-            return found
+            wrong = matrix_complaint("the destination", self.destination, ELEMENT_TYPES)
+        wrong = wrong or tile_complaint([self.fragment]) or index_complaint([self.row, self.column])
+        wrong = wrong or _access_complaint(self, self.fragment)
+        if wrong:
+            return wrong
         if self.destination.type.element_type != self.fragment.type.element_type:
-            return f"expects one element type, got {self.fragment.type} and {self.destination.type}"
+            return f"expects equal element types, got {self.fragment.type} and {self.destination.type}"
         if not is_buffer(self.destination):
             return None
         return _parts_complaint(self.destination.type, self.fragment.type, transpose=False)
 
 
 class FromLaneOp(Op, dialect=Tile, name="from_lane"):
-    """A fragment made of each lane's elements: a vector in the order of the layout's register offsets."""
+    """A fragment from each lane's elements: a vector in the order of the layout's register offsets."""
 
     lane: ext.Operand[Any]
     fragment: ext.Result[Any]
@@ -399,15 +399,15 @@ class ToLaneOp(Op, dialect=Tile, name="to_lane"):
 def _lane_complaint(fragment: Any, lane: Any) -> str | None:
     if not is_fragment(fragment):
         return f"expects a tile.fragment, got {fragment.type}"
-    if found := tile_complaint([fragment]):
-        return found
+    if wrong := tile_complaint([fragment]):
+        return wrong
     want = fragment.type.lane_type
     return None if lane.type == want else f"expects {want} for a lane of {fragment.type}, got {lane.type}"
 
 
 def gemm(a: Any, b: Any, c: Any | None, d_type: Any, *, alpha: float = 1.0, beta: float | None = None) -> Any:
-    """Builds `tile.gemm` and returns D of type `d_type`. A C that is given is added, unless `beta` has
-    another factor for it (0.0: it isn't read). Raises WeftError where the tiles don't fit.
+    """Builds `tile.gemm` and returns D of type `d_type`. `beta` is 1 by default where there is a C; with 0, C
+    isn't read. Raises WeftError for tiles that the op doesn't take.
     """
     if beta is None:
         beta = 0.0 if c is None else 1.0

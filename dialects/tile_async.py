@@ -38,17 +38,17 @@ class TensorMapOp(Op, dialect=Tile, name="tensor_map"):
     def check(self) -> str | None:
         legal = {"l2_promotion": L2_PROMOTIONS, "l2_eviction": CREATEPOLICY.values("priority")}
         for name, choices in legal.items():
-            if wrong := one_of(name, self.attribute(name), map(str, choices)):
-                return wrong.reason
+            if verdict := one_of(name, self.attribute(name), map(str, choices)):
+                return verdict.reason
         if not is_map(self.map):
             return f"expects to return a tile.map, got {self.map.type}"
-        found = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3) or tile_complaint([self.map])
-        if found:
-            return found
+        wrong = matrix_complaint("the matrix", self.matrix, ELEMENT_TYPES, 2, 3) or tile_complaint([self.map])
+        if wrong:
+            return wrong
         if len(self.map.type.shape) != 2:
             return f"expects tiles of rank 2, got shape {list(self.map.type.shape)}"
         if self.matrix.type.element_type != self.map.type.element_type:
-            return f"expects one element type, got {self.matrix.type} and {self.map.type}"
+            return f"expects equal element types, got {self.matrix.type} and {self.map.type}"
         return None
 
 
@@ -108,7 +108,8 @@ class StoreAsyncOp(Op, dialect=Tile, name="store_async"):
 
 
 class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
-    """A warpgroup starts `d = a * b + c`, or `a * b` if `accumulate` (i1) is false: one group of `wgmma`.
+    """A warpgroup starts `d = a * b + c`, or `d = a * b` if `accumulate` (i1) is false, as one group of
+    asynchronous instructions.
 
     A (M x K, or K x M with `transpose_a`) is a buffer, or a fragment of the warpgroup. B (K x N, or N x K
     with `transpose_b`) is a buffer. C and D are fragments of the warpgroup. Until `tile.wait_gemm`, D must
@@ -133,8 +134,8 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
             return f"expects A to be a tile.fragment or tile.buffer, got {self.a.type}"
         if not is_buffer(self.b):
             return f"expects B to be a tile.buffer, got {self.b.type}"
-        if found := tile_complaint([self.a, self.b, self.c, self.d]):
-            return found
+        if wrong := tile_complaint([self.a, self.b, self.c, self.d]):
+            return wrong
         if str(self.accumulate.type) != "i1":
             return f"expects accumulate to be i1, got {self.accumulate.type}"
         for name, value in (("A", self.a), ("B", self.b)):
@@ -145,9 +146,9 @@ class GemmAsyncOp(Op, dialect=Tile, name="gemm_async"):
             return f"expects C and D to be one type of fragment, got {self.c.type} and {self.d.type}"
         if self.d.type.shape != (m, n):
             return f"expects D of shape {[m, n]}, got {list(self.d.type.shape)}"
-        deep = self.b.type.shape[1 if self.attribute("transpose_b") else 0]
-        if deep != k:
-            return f"expects A and B to agree on K: it is {k} in A and {deep} in B"
+        k_b = self.b.type.shape[1 if self.attribute("transpose_b") else 0]
+        if k_b != k:
+            return f"expects A and B of equal K, got {k} in A and {k_b} in B"
         return None
 
 
@@ -163,14 +164,14 @@ class WaitGemmOp(Op, dialect=Tile, name="wait_gemm"):
 
     def check(self) -> str | None:
         if self.attribute("pending") < 0:
-            return f"expects pending of at least 0, got {self.attribute('pending')}"
-        given, returned = list(self.operation.operands), list(self.operation.results)
-        if [v.type for v in given] != [v.type for v in returned]:
-            return "expects to return fragments of the types that it takes"
-        for value in given:
+            return f"pending must be at least 0, got {self.attribute('pending')}"
+        fragments, results = list(self.operation.operands), list(self.operation.results)
+        if [v.type for v in fragments] != [v.type for v in results]:
+            return "expects results of the operands' types"
+        for value in fragments:
             if not is_fragment(value):
                 return f"expects fragments, got {value.type}"
-        return tile_complaint(given)
+        return tile_complaint(fragments)
 
 
 class PinOp(Op, dialect=Tile, name="pin"):
@@ -188,10 +189,10 @@ class PinOp(Op, dialect=Tile, name="pin"):
         if not is_fragment(self.fragment):
             return f"expects a fragment, got {self.fragment.type}"
         if self.fragment.type != self.pinned.type:
-            return f"expects to return the type that it takes, got {self.pinned.type}"
+            return f"expects a result of the operand's type, got {self.pinned.type}"
         owner = self.fragment.owner
         if not isinstance(owner, ir.Block) and owner.operation.name == GemmAsyncOp.OPERATION_NAME:
-            return "expects a fragment that isn't under way: tile.wait_gemm returns it when it is done"
+            return "expects a finished fragment, got that of tile.gemm_async: use that of tile.wait_gemm"
         return tile_complaint([self.fragment])
 
 
@@ -234,13 +235,13 @@ def gemm_async(
 
 def wait_gemm(*fragments: Any, pending: int = 0) -> list[Any]:
     """Builds `tile.wait_gemm` and returns the fragments."""
-    made = build(
+    op = build(
         WaitGemmOp,
         operands=list(fragments),
         results=lambda: [f.type for f in fragments],
         attributes={"pending": pending},
     )
-    return list(made.operation.results)
+    return list(op.operation.results)
 
 
 def pin(fragment: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The ops of the `tile` dialect that make buffers, take parts of them, and say where they are."""
+"""The ops of the `tile` dialect that allocate buffers, select parts of them, and return their addresses."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,14 +31,14 @@ class AllocOp(Op, dialect=Tile, name="alloc"):
 
     def check(self) -> str | None:
         if len(self.over) > 1:
-            return f"expects one buffer to lie over at most, got {len(self.over)}"
+            return f"expects at most one buffer to overlap, got {len(self.over)}"
         if not is_buffer(self.buffer):
             return f"expects to return a tile.buffer, got {self.buffer.type}"
         for value in (self.buffer, *self.over):
             if not is_buffer(value):
-                return f"expects to lie over a tile.buffer, got {value.type}"
-            if found := tile_complaint([value]):
-                return found
+                return f"expects to overlap a tile.buffer, got {value.type}"
+            if wrong := tile_complaint([value]):
+                return wrong
             if value.type.space != "shared":
                 return f"expects a shared buffer, got {value.type}"
         return None
@@ -54,23 +54,23 @@ class StageOp(Op, dialect=Tile, name="stage"):
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.tile)):
             return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.tile.type}"
-        if found := tile_complaint([self.buffer, self.tile]) or index_complaint([self.index]):
-            return found
+        if wrong := tile_complaint([self.buffer, self.tile]) or index_complaint([self.index]):
+            return wrong
         want = stage_type(self.buffer.type)
         if want is None:
-            return f"expects a buffer whose first dimension is one stride apart, got {self.buffer.type}"
+            return f"expects a buffer whose first dimension has one stride, got {self.buffer.type}"
         if want != self.tile.type:
             return f"expects to return {want}, got {self.tile.type}"
         swizzle, apart = want.layout.swizzle, stage_bytes(self.buffer.type)
         if swizzle and apart % swizzle.period:
-            return f"expects stages a multiple of {swizzle.period} bytes apart, got {apart}"
+            return f"stages must be a multiple of {swizzle.period} bytes apart, got {apart}"
         if apart % STAGE_BYTES:
-            return f"expects stages a multiple of {STAGE_BYTES} bytes apart, got {apart}"
+            return f"stages must be a multiple of {STAGE_BYTES} bytes apart, got {apart}"
         return None
 
 
 class SliceOp(Op, dialect=Tile, name="slice"):
-    """The part of a buffer of rank 2 at (`row`, `column`), which must be multiples of the result's shape."""
+    """The slice of a buffer of rank 2 at (`row`, `column`), which must be multiples of the result's shape."""
 
     buffer: ext.Operand[Any]
     row: ext.Operand[Any]
@@ -80,14 +80,16 @@ class SliceOp(Op, dialect=Tile, name="slice"):
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.tile)):
             return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.tile.type}"
-        found = tile_complaint([self.buffer, self.tile]) or index_complaint([self.row, self.column])
-        if found:
-            return found
+        wrong = tile_complaint([self.buffer, self.tile]) or index_complaint([self.row, self.column])
+        if wrong:
+            return wrong
         whole, part = self.buffer.type, self.tile.type
         if len(whole.shape) != 2 or len(part.shape) != 2:
             return f"expects buffers of rank 2, got shapes {list(whole.shape)} and {list(part.shape)}"
         if any(big % small for big, small in zip(whole.shape, part.shape, strict=True)):
-            return f"expects whole tiles of {list(part.shape)} in the buffer, got shape {list(whole.shape)}"
+            return (
+                f"expects a buffer whose shape is a multiple of {list(part.shape)}, got {list(whole.shape)}"
+            )
         if (want := slice_type(whole, part.shape)) != part:
             return f"expects to return {want}, got {part}"
         plain = replace(whole.layout, swizzle=None)
@@ -97,10 +99,10 @@ class SliceOp(Op, dialect=Tile, name="slice"):
         for start in (*((row, 0) for row in rows), *((0, column) for column in columns)):
             other = plain.slice(whole.shape, start, part.shape)
             if other.shard != first.shard:
-                return f"expects parts that lie alike, got {replace(other, offset=())} at {list(start)}"
+                return f"expects slices of one layout, got {replace(other, offset=())} at {list(start)}"
             apart = plain.apply(start, whole.shape)["m"] * whole.element_bits // 8
             if apart % unit:
-                return f"expects parts a multiple of {unit} bytes apart, got {apart}"
+                return f"slices must be a multiple of {unit} bytes apart, got {apart}"
         return None
 
 
@@ -119,8 +121,8 @@ class PeerOp(Op, dialect=Tile, name="peer"):
     def check(self) -> str | None:
         if not (is_buffer(self.buffer) and is_buffer(self.peer)):
             return f"expects tile.buffer operand and result, got {self.buffer.type} and {self.peer.type}"
-        if found := tile_complaint([self.buffer, self.peer]) or index_complaint([self.rank]):
-            return found
+        if wrong := tile_complaint([self.buffer, self.peer]) or index_complaint([self.rank]):
+            return wrong
         if self.buffer.type.space != "shared" or peer_type(self.buffer.type) != self.peer.type:
             return f"expects a shared buffer and {peer_type(self.buffer.type)}, got {self.buffer.type}"
         return None
@@ -135,8 +137,8 @@ class AddressOp(Op, dialect=Tile, name="address"):
     def check(self) -> str | None:
         if not is_buffer(self.buffer):
             return f"expects a tile.buffer, got {self.buffer.type}"
-        if found := tile_complaint([self.buffer]):
-            return found
+        if wrong := tile_complaint([self.buffer]):
+            return wrong
         want = _pointer(self.buffer.type)
         return (
             None if str(self.address.type) == want else f"expects to return {want}, got {self.address.type}"
@@ -149,7 +151,7 @@ def _pointer(buffer: Any) -> str:
 
 
 def stage_type(buffer: Any) -> Any | None:
-    """The type of one tile along the buffer's first dimension; None where that isn't one stride."""
+    """The type of one tile along the buffer's first dimension; None where that has more than one stride."""
     if len(buffer.shape) < 2:
         return None
     first, *rest = buffer.layout.group(buffer.shape)
@@ -166,7 +168,7 @@ def stage_bytes(buffer: Any) -> int:
 
 
 def slice_type(buffer: Any, shape: Sequence[int]) -> Any:
-    """The type of a part of a buffer of rank 2. Raises LayoutError where no layout says where it lies."""
+    """The type of a slice of a buffer of rank 2. Raises LayoutError where no layout describes it."""
     inner = replace(buffer.layout, swizzle=None).slice(buffer.shape, (0, 0), shape)
     inner = replace(inner, swizzle=buffer.layout.swizzle)
     return BufferType.of(shape, buffer.element_type, inner, buffer.space)
@@ -178,7 +180,7 @@ def peer_type(buffer: Any) -> Any:
 
 
 def alloc(buffer_type: Any, *, over: Any = None) -> Any:
-    """Builds `tile.alloc` and returns the buffer, in the place of the buffer `over` if one is given."""
+    """Builds `tile.alloc` and returns the buffer, which overlaps the buffer `over` if there is one."""
     return build(AllocOp, operands=[] if over is None else [over], results=[buffer_type]).buffer
 
 
@@ -188,7 +190,7 @@ def stage(buffer: Any, index: Any) -> Any:
 
 
 def slice_(buffer: Any, row: Any, column: Any, shape: Sequence[int]) -> Any:
-    """Builds `tile.slice` and returns the part, of this shape."""
+    """Builds `tile.slice` and returns the slice, of this shape."""
     results = _typed(buffer, lambda whole: slice_type(whole, shape))
     return build(SliceOp, operands=[buffer, row, column], results=results).tile
 
@@ -205,5 +207,5 @@ def address(buffer: Any) -> Any:
 
 
 def _typed(buffer: Any, result: Callable[[Any], Any]) -> Callable[[], list[Any]]:
-    """The type of an op's result by that of its buffer; none for what is no buffer, as the verifier says."""
+    """The type of an op's result by that of its buffer; None for other values, which the verifier refuses."""
     return lambda: [result(buffer.type) if is_buffer(buffer) and not tile_complaint([buffer]) else None]

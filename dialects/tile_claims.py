@@ -7,7 +7,7 @@ from weft.dialects.tile_types import Tile, index_complaint
 from weft.mlir import constant, ext, ir, strides
 
 MOST_PARTIES = 16  # of a claim: each has a bit of a counter
-COUNTER_STRIDE = 8  # counters so far apart lie in sectors of L2 of their own: none waits for another
+COUNTER_STRIDE = 8  # of counters in different sectors of L2: none waits for another
 
 
 class ClaimOp(Op, dialect=Tile, name="claim"):
@@ -31,11 +31,11 @@ class ClaimOp(Op, dialect=Tile, name="claim"):
     claimed: ext.Result[Any]
 
     def check(self) -> str | None:
-        if found := _counters_complaint(self.counters, self.parties):
-            return found
+        if wrong := _counters_complaint(self.counters, self.parties):
+            return wrong
         most = _known(self.parties, MOST_PARTIES)
         if not 1 <= self.shares.value <= most:
-            return f"expects 1 to {most} shares, one for a party, got {self.shares.value}"
+            return f"shares must be in 1..{most}, the number of parties, got {self.shares.value}"
         return index_complaint([self.index, self.party, self.parties, self.claimed])
 
 
@@ -56,24 +56,24 @@ class AwaitOthersOp(Op, dialect=Tile, name="await_others"):
     def check(self) -> str | None:
         if str(self.arrived.type) != "i1":
             return f"expects to return i1, got {self.arrived.type}"
-        found = _counters_complaint(self.counters, self.parties)
-        return found or index_complaint([self.index, self.parties])
+        wrong = _counters_complaint(self.counters, self.parties)
+        return wrong or index_complaint([self.index, self.parties])
 
 
 def _counters_complaint(counters: Any, parties: Any) -> str | None:
-    """Why so many parties can't meet at such counters; a number that is no constant is taken as it comes."""
+    """Why so many parties can't meet at such counters; a number that is no constant isn't checked."""
     kind = counters.type
     if not isinstance(kind, ir.MemRefType) or kind.rank != 1 or str(kind.element_type) != "i32":
         return f"expects counters in a memref of rank 1 of i32, got {kind}"
     if strides(kind) != ([1], 0):
-        return f"expects counters that lie together, got {kind}"
+        return f"expects contiguous counters, got {kind}"
     if not 2 <= (count := _known(parties, MOST_PARTIES)) <= MOST_PARTIES:
-        return f"expects 2 to {MOST_PARTIES} parties, got {count}"
+        return f"parties must be in 2..{MOST_PARTIES}, got {count}"
     return None
 
 
 def _known(number: Any, otherwise: int) -> int:
-    """What a value is where it is a constant."""
+    """The value of a constant, or `otherwise` for other values."""
     known = constant(number)
     return otherwise if known is None else int(known)
 
@@ -90,9 +90,9 @@ def claim(counters: Any, index: Any, party: Any, parties: Any, *, shares: int) -
 
 def await_others(counters: Any, index: Any, parties: Any) -> Any:
     """Builds `tile.await_others` and returns whether they have arrived."""
-    made = build(
+    op = build(
         AwaitOthersOp,
         operands=[counters, index, parties],
         results=lambda: [ir.IntegerType.get_signless(1)],
     )
-    return made.arrived
+    return op.arrived

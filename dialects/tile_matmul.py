@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Any
 
 from weft.dialects.op import Op, as_float, build
-from weft.dialects.roles import (
+from weft.dialects.operand_roles import (
     OUTPUT_TYPES,
     ROLES,
     activation_complaint,
@@ -91,18 +91,19 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     @property
     def c(self) -> Any | None:
-        """The matrix that beta scales: C, else D; None where beta is 0."""
+        """The matrix that beta scales: C, or D without one; None where beta is 0."""
         if self.attribute("beta") == 0.0:
             return None
-        given = self.role("c")
-        return self.d if given is None else given
+        c = self.role("c")
+        return self.d if c is None else c
 
     @property
     def extra(self) -> list[Any]:
         """The memrefs after D."""
-        found = [(value, value.owner) for value in self.inputs]
-        made = [(v, None if isinstance(owner, ir.Block) else owner.opview) for v, owner in found]
-        return [owner.source if isinstance(owner, OperandOp) else v for v, owner in made]
+        owners = [value.owner for value in self.inputs]
+        ops = [None if isinstance(owner, ir.Block) else owner.opview for owner in owners]
+        pairs = zip(self.inputs, ops, strict=True)
+        return [op.source if isinstance(op, OperandOp) else value for value, op in pairs]
 
     @property
     def roles(self) -> dict[str, Any]:
@@ -110,53 +111,53 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         return dict(zip(role_names(self.attribute("roles"), len(self.inputs)), self.extra, strict=True))
 
     def role(self, name: str) -> Any | None:
-        """The operand with a role, None without one."""
+        """The operand with a role; None if there is none."""
         return self.roles.get(name)
 
     @property
     def schedule(self) -> AnySchedule | None:
-        """The schedule, where one was chosen."""
-        found = self.attribute("schedule")
-        return None if found is None else schedule_of(found)
+        """The schedule; None if none has been selected."""
+        schedule = self.attribute("schedule")
+        return None if schedule is None else schedule_of(schedule)
 
     @property
     def types(self) -> Types:
-        """The element types, and which inputs have K outside."""
+        """The element types, and which inputs are MN-major."""
         a, b, d = (str(value.type.element_type) for value in (self.a, self.b, self.d))
-        outside = bool(self.attribute("transpose_a")), not self.attribute("transpose_b")
+        mn_major = bool(self.attribute("transpose_a")), not self.attribute("transpose_b")
         scaled = self.role("scale_a") is not None or self.role("scale_b") is not None
         promoted = scaled or self.attribute("promote")
-        return Types(a, b, d, outside, promoted, scaled, self.role("groups") is not None)
+        return Types(a, b, d, mn_major, promoted, scaled, self.role("groups") is not None)
 
     @property
     def static_mnk(self) -> tuple[int | None, int | None, int | None]:
-        """M, N and K as far as the operand types tell."""
+        """M, N and K; None for a size that no operand's type gives."""
         (m_a, k_a), (k_b, n_b) = self._sizes("a"), self._sizes("b")
         m_d, n_d = _dims(self.d)
         return m_a or m_d, n_b or n_d, k_a or k_b
 
     def _sizes(self, name: str) -> tuple[int | None, int | None]:
-        """Rows and columns of A or B as the product has them."""
+        """Rows and columns of A or B, transposed as the product reads them."""
         rows, columns = _dims(getattr(self, name))
         return (columns, rows) if self.attribute(f"transpose_{name}") else (rows, columns)
 
     def check(self) -> str | None:
         named = [("A", self.a, INPUT_TYPES), ("B", self.b, INPUT_TYPES), ("D", self.d, OUTPUT_TYPES)]
         for name, value, elements in named:
-            if found := matrix_complaint(name, value, elements, 2, 3):
-                return found
-        if found := role_complaint(self.attribute("roles"), self.extra):
-            return found
+            if wrong := matrix_complaint(name, value, elements, 2, 3):
+                return wrong
+        if wrong := role_complaint(self.attribute("roles"), self.extra):
+            return wrong
         if len(kinds := list(dict.fromkeys(str(value.type) for value in self.inputs))) > 1:
-            return f"expects operands after D of one type, as tile.operand makes them, got {', '.join(kinds)}"
+            return f"expects operands after D of one type, got {', '.join(kinds)}: use tile.operand"
         for name in ("alpha", "beta"):
             if not isfinite(c_float(self.attribute(name)).value):
-                return f"expects {name} to be finite in f32, got {self.attribute(name)}"
+                return f"{name} must be finite in f32, got {self.attribute(name)}"
         for name, value in (("A", self.a), ("B", self.b)):
             if value == self.d:
-                return f"has one matrix as {name} and D: it would overwrite what it reads"
-        if found := self._type_complaint():
-            return found
+                return f"expects {name} and D to be different matrices: D would overwrite what is read"
+        if wrong := self._type_complaint():
+            return wrong
         return self._batch_complaint() or self._shape_complaint() or self._schedule_complaint()
 
     def _type_complaint(self) -> str | None:
@@ -166,18 +167,20 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return f"expects A and B of one element type, got {self.a.type} and {self.b.type}"
         rest = [self.d, *(value for role, value in self.roles.items() if ROLES[role].is_added)]
         if types.promoted and types.a not in FP8_TYPES:
-            what = "scales" if types.scaled else "promote"
-            return f"expects A and B of fp8 with {what}, got {self.a.type}"
+            what = "there are scales" if types.scaled else "promote is true"
+            return f"expects A and B of fp8 where {what}, got {self.a.type}"
         if (self.role("scale_a") is None) != (self.role("scale_b") is None):
-            return "expects scales of both A and B, or of neither"
+            only = "scale_b" if self.role("scale_a") is None else "scale_a"
+            return f"expects scale_a and scale_b together, got {only} alone"
         integers = [isinstance(value.type.element_type, ir.IntegerType) for value in (self.a, *rest)]
         if any(integers) and not all(integers):
             got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"
-            wanted = "D and what is added to it of i32 for A and B of i8 or ui8"
-            return f"expects {wanted}, and for them alone, got {got}"
+            return (
+                f"expects D and what is added to it to be i32 if and only if A and B are i8 or ui8, got {got}"
+            )
         if integers[0] and (self.attribute("alpha") != 1.0 or self.attribute("beta") not in (0.0, 1.0)):
-            given = f"{self.attribute('alpha')} and {self.attribute('beta')}"
-            return f"expects alpha 1 and beta 0 or 1 for integers, got {given}"
+            factors = f"{self.attribute('alpha')} and {self.attribute('beta')}"
+            return f"expects alpha 1 and beta 0 or 1 where A and B are integers, got {factors}"
         return activation_complaint(self.attribute("activation"), integers[0])
 
     def _batch_complaint(self) -> str | None:
@@ -185,27 +188,26 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         if self.role("groups") is not None and self.d.type.rank == 2:
             return self._grouped_complaint([name for name, _ in batches])
         if not batches:
-            return None if self.role("groups") is None else "expects a batch, or one of B, with groups"
+            return None
         if self.d.type.rank != 3:
-            return f"expects D of rank 3, a batch as {batches[0][0]} is, got {self.d.type}"
+            return f"expects D of rank 3, because {batches[0][0]} is a batch, got {self.d.type}"
         known = {name: v.type.shape[0] for name, v in batches if not v.type.is_dynamic_dim(0)}
         if len(set(known.values())) > 1:
-            found = " and ".join(f"{count} in {name}" for name, count in known.items())
-            return f"expects batches of one size, got {found}"
+            sizes = " and ".join(f"{count} in {name}" for name, count in known.items())
+            return f"expects batches of one size, got {sizes}"
         return None
 
     def _grouped_complaint(self, batches: list[str]) -> str | None:
-        """Why rows of one A can't each have one B of several."""
+        """What is wrong with the ranks, where each row of A selects one B of several."""
         wanted = ["B", *(["scale_b"] if self.types.scaled else [])]
         if batches != wanted:
-            found = " and ".join(batches) or "none"
-            what = f"{' and '.join(wanted)} of rank 3, and nothing else"
-            return f"expects {what}, with a group for each row, got {found}"
+            rank_3 = " and ".join(batches) or "none"
+            return f"expects exactly {' and '.join(wanted)} of rank 3 where groups select a B, got {rank_3}"
         return None
 
     @property
     def _named(self) -> list[tuple[str, Any]]:
-        """The operands by the names that messages have for them."""
+        """The operands by their names in messages."""
         roles = ((title(role), value) for role, value in self.roles.items())
         return [("A", self.a), ("B", self.b), ("D", self.d), *roles]
 
@@ -215,12 +217,12 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         for dim, x, x_size, y, y_size in pairs:
             if x_size and y_size and x_size != y_size:
                 right = "N x K" if self.attribute("transpose_b") else "K x N"
-                found = f"{dim} is {x_size} in {x} and {y_size} in {y}"
-                return f"expects A ({self._written_a}), B ({right}) and D (M x N) to agree: {found}"
+                sizes = f"{dim} is {x_size} in {x} and {y_size} in {y}"
+                return f"expects A ({self._written_a}), B ({right}) and D (M x N) to agree: {sizes}"
         return self._role_shape_complaint(m_d, n_d, k)
 
     def _role_shape_complaint(self, m: int | None, n: int | None, k: int | None) -> str | None:
-        """Why an operand after D doesn't fit D, or A where a size of it goes with K."""
+        """Why a size of an operand after D isn't that of D, or that of A for sizes that follow from K."""
         batched = self.d.type.rank == 3
         of_groups = "batch" if batched else "M"  # groups are of rows of D, or of a batch's products
         wanted = extents(m, n, k, _sizes_of(self.d)[0], _blocks)
@@ -228,26 +230,26 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
         for role, value in self.roles.items():
             sizes = ROLES[role].sizes
             names = [of_groups if size == "groups" else size for size in sizes]
-            for size, name, found in zip(sizes, names, _dims(value), strict=True):
-                if wanted[size] and found and wanted[size] != found:
+            for size, name, actual in zip(sizes, names, _dims(value), strict=True):
+                if wanted[size] and actual and wanted[size] != actual:
                     other, this = "A" if size.startswith("K") else "D", title(role)
                     return (
                         f"expects {other} ({shapes[other]}) and {this} ({' x '.join(names)}) to agree: "
-                        f"{name} is {wanted[size]} in {other} and {found} in {this}"
+                        f"{name} is {wanted[size]} in {other} and {actual} in {this}"
                     )
         return None
 
     @property
     def _written_a(self) -> str:
-        """The sizes of A as messages write them."""
+        """The sizes of A in messages."""
         return "K x M" if self.attribute("transpose_a") else "M x K"
 
     def _schedule_complaint(self) -> str | None:
-        found = self.attribute("schedule")
-        if found is None:
+        attribute = self.attribute("schedule")
+        if attribute is None:
             return None
         try:
-            schedule = schedule_of(found)
+            schedule = schedule_of(attribute)
         except WeftError as error:
             return error.diagnostics[0].message
         return schedule.complaint(self.types, self.target)
@@ -285,20 +287,20 @@ def matmul(
     groups: Any | None = None,
     schedule: AnySchedule | str | None = None,
 ) -> Any:
-    """Builds `tile.matmul` (see `MatmulOp`); a schedule may be text, as the attribute is written. A C that is
-    given is added, unless `beta` has another factor for it. Raises WeftError where the operands don't fit.
+    """Builds `tile.matmul` (see `MatmulOp`). `schedule` may be text in the attribute's syntax. `beta` is 1 by
+    default where there is a C. Raises WeftError for operands that the op doesn't take.
     """
     if beta is None:
         beta = 0.0 if c is None else 1.0
     chosen = given_schedule(schedule)
-    given = {"c": c, "bias": bias, "residual": residual}
-    given |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups}
-    extra = {role: value for role, value in given.items() if value is not None}
+    operands = {"c": c, "bias": bias, "residual": residual}
+    operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups}
+    extra = {role: value for role, value in operands.items() if value is not None}
     values = list(extra.values())
-    if len({getattr(value, "type", None) for value in values}) > 1:  # what is no value, `build` refuses
+    if len({getattr(value, "type", None) for value in values}) > 1:  # `build` refuses what is no value
         kind = AnyType.get()
         values = [build(OperandOp, operands=[value], results=[kind]).operand for value in values]
-    said = None if list(extra) in ([], ["c"]) else ir.ArrayAttr.get([ir.StringAttr.get(r) for r in extra])
+    roles = None if list(extra) in ([], ["c"]) else ir.ArrayAttr.get([ir.StringAttr.get(r) for r in extra])
     return build(
         MatmulOp,
         operands=[a, b, d, *values],
@@ -309,7 +311,7 @@ def matmul(
             "beta": as_float(beta),
             "promote": promote,
             "schedule": chosen and chosen.attribute(),
-            "roles": said,
+            "roles": roles,
             "activation": activation,
         },
     )

@@ -1,10 +1,10 @@
-"""The types of the `tile` dialect, and what they hold values to.
+"""The types of the `tile` dialect, and what they require of values.
 
-Two kinds of value hold a tile. A fragment (`!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>`) lies
-in the registers of a warp, or of the four warps of a warpgroup where its layout names `warpid`; the layout
-says which lane holds which element, and in which order. A buffer
-(`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`) lies in a memory. Global operands are
-memrefs; `!tile.map<…>` is one as TMA copies its tiles. `!tile.ring<stages>` is the barriers of a pipeline.
+Two types hold a tile. A fragment (`!tile.fragment<array<i64: M, N>, T, #tile.layout<"S[…]">>`) is in the
+registers of a warp, or of the four warps of a warpgroup if its layout contains `warpid`; the layout maps each
+element to a lane and a register. A buffer (`!tile.buffer<array<i64: …>, T, #tile.layout<"S[…]">, "shared">`)
+is in a memory. Global operands are memrefs; `!tile.map<…>` is a memref as TMA copies its tiles.
+`!tile.ring<stages>` is the barriers of a pipeline.
 """
 
 import operator
@@ -21,15 +21,15 @@ FP8_TYPES = ("f8E4M3FN", "f8E5M2")
 BYTE_TYPES = ("i8", "ui8")
 _PTX_FLOATS = {"f16": "f16", "bf16": "bf16", "f32": "tf32", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 PTX_INPUTS = {**_PTX_FLOATS, "i8": "s8", "ui8": "u8"}
-"""What tensor cores read elements of MLIR's types as."""
+"""The PTX types as which tensor cores read elements of MLIR's types."""
 ELEMENT_TYPES = (*PTX_INPUTS, "i32", "i64")
 ADDRESS_SPACES = {"shared": 3, "cluster": 7}
-"""The memories of buffers, and LLVM's numbers of them: the CTA's own shared memory, or a peer's."""
-MOST_REGISTERS = 1024  # elements in a lane, far beyond what a thread's 255 registers hold
+"""The memories of buffers with LLVM's address spaces: the CTA's own shared memory, or a peer's."""
+MOST_REGISTERS = 1024  # elements in a lane, far more than a thread's 255 registers can hold
 
 
 class Tile(ext.Dialect, name="tile"):
-    """Tiles, their layouts, and what is done with them."""
+    """Tiles, their layouts, and operations on them."""
 
 
 class LayoutAttr(Tile.Attribute, name="layout"):
@@ -39,12 +39,12 @@ class LayoutAttr(Tile.Attribute, name="layout"):
 
     @staticmethod
     def of(layout: Layout | str) -> Any:
-        """The attribute of a layout or of its notation. Raises LayoutError for one that isn't."""
+        """The attribute of a layout or of its notation. Raises LayoutError for an invalid one."""
         return LayoutAttr.get(ir.StringAttr.get(str(_parsed(str(layout)))))
 
     @property
     def layout(self) -> Layout:
-        """The layout itself. Raises LayoutError where the notation is wrong."""
+        """The layout itself. Raises LayoutError for an invalid notation."""
         return _parsed(ir.StringAttr(self.text).value)
 
 
@@ -54,9 +54,9 @@ def _parsed(text: str) -> Layout:
 
 
 def _check_context(what: str) -> None:
-    """Raises WeftError where there is no context to have a type in."""
+    """Raises WeftError if there is no MLIR context."""
     if ir.Context.current is None:
-        raise WeftError(f"{what} is made outside of any module: write 'with weft.Module()' around it")
+        raise WeftError(f"{what} needs an MLIR context: use it inside 'with weft.Module()'")
 
 
 def _parts(shape: Sequence[int], element: Any, layout: Layout | str) -> tuple[Any, Any, Any]:
@@ -94,7 +94,7 @@ class FragmentType(Tile.Type, name="fragment"):
 
     @staticmethod
     def of(shape: Sequence[int], element: Any, layout: Layout | str) -> Any:
-        """The type of a tile of `shape` whose elements lie as `layout` says."""
+        """The type of a tile of `shape` with this layout."""
         return FragmentType.get(*_parts(shape, element, layout))
 
     shape = property(_shape)
@@ -103,17 +103,17 @@ class FragmentType(Tile.Type, name="fragment"):
 
     @property
     def warps(self) -> int:
-        """The warps that hold it: one, or a warpgroup's four."""
+        """The number of warps that hold it: one, or a warpgroup's four."""
         return int(self.layout.span("warpid"))
 
     @property
     def registers(self) -> int:
-        """Elements that one lane holds."""
+        """The number of elements that one lane holds."""
         return int(self.layout.span("m"))
 
     @property
     def lane_type(self) -> Any:
-        """What one lane holds, in register order."""
+        """The vector of one lane's elements, in register order."""
         return ir.VectorType.get([self.registers], self.element_type)
 
     def complaint(self) -> str | None:
@@ -131,7 +131,7 @@ class BufferType(Tile.Type, name="buffer"):
 
     @staticmethod
     def of(shape: Sequence[int], element: Any, layout: Layout | str, space: str = "shared") -> Any:
-        """The type of a tile of `shape` in `space`, whose elements lie as `layout` says."""
+        """The type of a tile of `shape` in the memory `space`, with this layout."""
         if space not in ADDRESS_SPACES:
             raise WeftError(f"space must be one of {', '.join(ADDRESS_SPACES)}, got {shown(space)}")
         return BufferType.get(*_parts(shape, element, layout), ir.StringAttr.get(space))
@@ -150,18 +150,18 @@ class BufferType(Tile.Type, name="buffer"):
 
     @property
     def bytes(self) -> int:
-        """The memory that the tile spans."""
+        """The bytes of memory that the tile spans."""
         return int(self.layout.span("m")) * self.element_bits // 8
 
     def complaint(self) -> str | None:
         """What is wrong with the type's parameters."""
         if self.space not in ADDRESS_SPACES:
-            return f"has a buffer in unknown memory '{self.space}': it is one of {', '.join(ADDRESS_SPACES)}"
+            return f"has a buffer whose memory must be one of {', '.join(ADDRESS_SPACES)}, got '{self.space}'"
         return _complaint(self, "buffer")
 
 
 class MapType(Tile.Type, name="map"):
-    """A matrix in global memory as TMA copies it: in tiles that lie in shared memory as `layout` says."""
+    """A matrix in global memory as TMA copies it: in tiles that have this layout in shared memory."""
 
     extents: Any
     element: Any
@@ -171,8 +171,8 @@ class MapType(Tile.Type, name="map"):
     def of(tile: Any) -> Any:
         """The type of a matrix that is copied to and from buffers of type `tile`."""
         if not isinstance(tile, BufferType):
-            found = tile if isinstance(tile, ir.Type) else shown(tile)
-            raise WeftError(f"a tile.map is of a tile.buffer's type, got {found}")
+            actual = tile if isinstance(tile, ir.Type) else shown(tile)
+            raise WeftError(f"tile must be the type of a tile.buffer, got {actual}")
         return MapType.get(tile.extents, tile.element, tile.map)
 
     shape = property(_shape)
@@ -190,13 +190,13 @@ class MapType(Tile.Type, name="map"):
 
 
 class RingType(Tile.Type, name="ring"):
-    """The barriers of a ring of stages: one tells that a stage is full, one that it is empty."""
+    """The barriers of a ring of stages: for each stage, one for full and one for empty."""
 
     count: ir.IntegerAttr
 
     @staticmethod
     def of(stages: int) -> Any:
-        """The type of a ring of so many stages."""
+        """The type of a ring of this number of stages."""
         _check_context("tile.ring")
         if not isinstance(stages, int) or not 1 <= stages < 2**31:
             raise WeftError(f"stages must be an integer in 1..2147483647, got {shown(stages)}")
@@ -208,50 +208,50 @@ class RingType(Tile.Type, name="ring"):
 
 
 class AnyType(Tile.Type, name="any"):
-    """What `tile.operand` makes of a memref of any type."""
+    """The result of `tile.operand`, from a memref of any type."""
 
 
 def _complaint(tile: Any, kind: str) -> str | None:
     if cast(ir.DenseI64ArrayAttr, tile.extents) is None:
-        return f"has a {kind} whose shape isn't array<i64: ...>: {tile.extents}"
+        return f"has a {kind} whose shape must be array<i64: ...>, got {tile.extents}"
     if not tile.shape or min(tile.shape) < 1:
         return f"has a {kind} of shape {list(tile.shape)}: every extent must be at least 1"
     if cast(ir.TypeAttr, tile.element) is None or str(tile.element_type) not in ELEMENT_TYPES:
-        return f"has a {kind} of {tile.element}: elements are one of {', '.join(ELEMENT_TYPES)}"
+        return f"has a {kind} of {tile.element}: elements must be one of {', '.join(ELEMENT_TYPES)}"
     try:
         tile.layout.group(tile.shape)
-        found = _misplaced(tile.layout, kind)
+        wrong = _layout_complaint(tile.layout, kind)
     except LayoutError as error:
         reason = error.diagnostics[0].message
         return f"has a {kind} of shape {list(tile.shape)} whose layout doesn't fit: {reason}"
-    return found and f"has a {kind} of layout {tile.layout}: {found}"
+    return wrong and f"has a {kind} of layout {tile.layout}: {wrong}"
 
 
 @cache
-def _misplaced(layout: Layout, kind: str) -> str | None:
-    """Why a layout's places can't be those of a fragment, or of a buffer."""
+def _layout_complaint(layout: Layout, kind: str) -> str | None:
+    """Why a layout can't be that of a fragment, or of a buffer."""
     axes = ("warpid", "laneid", "m") if kind == "fragment" else ("m",)
     if other := [axis for axis in layout.axes if axis not in axes]:
-        return f"it lies on {' and '.join(axes)} alone, not on {other[0]}"
+        return f"its axes must be among {', '.join(axes)}, got {other[0]}"
     if kind != "fragment":
         if layout.offset or layout.has_replica:
-            return "it has no replica or offset"
+            return "it must not have a replica or offset"
         reach = 0
         for it in sorted(layout.shard, key=lambda it: it.stride):
             if it.extent > 1 and it.stride <= reach:
-                return "its elements overlap"
+                return "its elements must not overlap"
             reach += (it.extent - 1) * it.stride
         return None
     registers = layout.span("m")
     if layout.swizzle:
-        return "it has no swizzle"
+        return "it must not have a swizzle"
     if registers > MOST_REGISTERS:
-        return f"a lane holds at most {MOST_REGISTERS} elements, not {registers}"
+        return f"a lane must hold at most {MOST_REGISTERS} elements, got {registers}"
     warps = layout.span("warpid")
     if warps not in (1, WARPS):
-        return f"it lies in one warp or in the {WARPS} of a warpgroup, not in {warps}"
+        return f"it must span 1 warp or the {WARPS} of a warpgroup, got {warps}"
     if not layout.is_bijective({"warpid": warps, "laneid": LANES, "m": registers}):
-        return f"it doesn't give each of {LANES} lanes one element for each of {registers} registers"
+        return f"each of {LANES} lanes must hold one element in each of {registers} registers"
     return None
 
 
@@ -276,18 +276,18 @@ def is_memref(value: Any) -> bool:
 
 
 def tile_complaint(values: Sequence[Any]) -> str | None:
-    """What is wrong with the types of those values that are tiles."""
+    """What is wrong with the type of a tile among the values."""
     for value in values:
         if is_fragment(value) or is_buffer(value) or is_map(value):
-            found = value.type.complaint()
-            if found:
-                return str(found)
+            wrong = value.type.complaint()
+            if wrong:
+                return str(wrong)
     return None
 
 
 def matrix_complaint(name: str, value: Any, elements: Sequence[str], *ranks: int) -> str | None:
-    """Why `value` is no matrix that a product can take: a row-major memref in global memory, of one of these
-    ranks (2 where none is named).
+    """Why `value` isn't a row-major memref in global memory, of one of these element types and `ranks` (2 by
+    default).
     """
     if not is_memref(value):
         return f"expects {name} to be a memref, got {value.type}"
@@ -302,17 +302,17 @@ def matrix_complaint(name: str, value: Any, elements: Sequence[str], *ranks: int
     ):
         return f"expects {name} in global memory, got {kind}"
     if 0 in kind.shape:
-        return f"expects sizes of {name} of at least 1, got {kind}"
-    if (found := strides(kind)) is None:
+        return f"expects no empty dimension in {name}, got {kind}"
+    if (layout := strides(kind)) is None:
         return f"expects rows of {name} at one stride, got {kind}"
-    if found[0][-1] != 1:
+    if layout[0][-1] != 1:
         what = name if kind.rank == 1 else f"rows of {name}"
         return f"expects {what} to be contiguous (innermost stride 1), got {kind}"
     return None
 
 
 def index_complaint(values: Sequence[Any]) -> str | None:
-    """Which of the values is no coordinate."""
+    """Why a value isn't a coordinate or number, an i32."""
     for value in values:
         if str(value.type) != "i32":
             return f"expects i32 coordinates, got {value.type}"
@@ -325,13 +325,13 @@ def tensor_complaint(matrix: Any, tile: Any) -> str | None:
         return f"expects the matrix to be a tile.map, got {matrix.type}"
     if not is_buffer(tile):
         return f"expects a tile.buffer, got {tile.type}"
-    if found := tile_complaint([matrix, tile]):
-        return found
+    if wrong := tile_complaint([matrix, tile]):
+        return wrong
     if matrix.type.buffer_type != tile.type:
-        return f"expects a buffer as the map has it, {matrix.type.buffer_type}, got {tile.type}"
+        return f"expects a buffer of the map's type, {matrix.type.buffer_type}, got {tile.type}"
     return None
 
 
 def ring_complaint(ring: Any) -> str | None:
-    """Why a value is no ring."""
+    """Why a value isn't a ring."""
     return None if isinstance(ring.type, RingType) else f"expects a tile.ring, got {ring.type}"

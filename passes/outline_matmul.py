@@ -12,7 +12,7 @@ from typing import Any
 from weft import mlir
 from weft.dialects import launch_contract as contract
 from weft.dialects.op import refuse
-from weft.dialects.roles import ROLES, extents
+from weft.dialects.operand_roles import ROLES, extents
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.tile import MatmulOp, OperandOp
 from weft.mlir import func, gpu, ir, operations

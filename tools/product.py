@@ -11,7 +11,7 @@ import numpy.typing as npt
 from weft import reference
 from weft.compiler.contract import Launch, MemrefArgument
 from weft.dialects.op import refuse
-from weft.dialects.roles import ROLES, title
+from weft.dialects.operand_roles import ROLES, title
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError
 from weft.isa.launch_limits import MOST_SIZE

@@ -8,7 +8,7 @@ from gpu_marks import GPU, WGMMA
 
 import weft
 from weft import reference
-from weft.dialects import roles, tile
+from weft.dialects import operand_roles, tile
 from weft.launch.arrays import numpy_dtype
 
 pytestmark = GPU
@@ -47,7 +47,7 @@ def check(kernel, kinds, added, activation, shape, beta=0.0):
     assert found.passed, (shape, found)
 
 
-@pytest.mark.parametrize("activation", [None, *roles.ACTIVATIONS])
+@pytest.mark.parametrize("activation", [None, *operand_roles.ACTIVATIONS])
 @pytest.mark.parametrize("output", ["f32", "bf16"])
 def test_everything_that_can_be_added(activation, output):
     kinds, added = ("bf16", "bf16", output), {"c": "f32", "bias": "f16", "residual": "bf16"}
@@ -56,7 +56,7 @@ def test_everything_that_can_be_added(activation, output):
         check(kernel, kinds, added, activation, shape, beta=2.0)
 
 
-@pytest.mark.parametrize("activation", roles.ACTIVATIONS)
+@pytest.mark.parametrize("activation", operand_roles.ACTIVATIONS)
 def test_an_activation_is_as_near_as_its_bound_says(activation):
     kernel = compiled(("f16", "f16", "f32"), {"c": "f32"}, activation, beta=1.0)
     x = np.random.default_rng(5).uniform(-6, 6, (1024, 1024)).astype(np.float32)

@@ -10,7 +10,7 @@ from launches import complaint
 from product_cases import LAID, MMA, TYPES, cases, laid
 from products import Case, Product
 
-from weft.dialects.roles import ACTIVATIONS, ROLES
+from weft.dialects.operand_roles import ACTIVATIONS, ROLES
 from weft.passes.kernels import wgmma_kernel
 
 ALL = list(cases())

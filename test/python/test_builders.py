@@ -55,7 +55,7 @@ def test_a_mistake_is_told_where_it_was_made(builder, mistake):
     [
         ({"alpha": "x"}, "'tile.matmul' op expects attribute 'alpha' to be a float, got \"x\""),
         ({"beta": [1]}, "'tile.matmul' op expects attribute 'beta' to be a string, a number or an MLIR"),
-        ({"alpha": 10**400}, "'tile.matmul' op expects alpha to be finite in f32, got inf"),
+        ({"alpha": 10**400}, "'tile.matmul' op alpha must be finite in f32, got inf"),
         ({"c": np.zeros((8, 8))}, "'tile.matmul' op expects operands to be MLIR values, got ndarray"),
         ({"c": 1, "bias": np.zeros(8)}, "'tile.matmul' op expects operands to be MLIR values, got 1"),
     ],
@@ -86,8 +86,8 @@ def test_a_product_of_what_does_not_fit_is_refused(given, said):
             lambda a, i: tile.matmul(a, a, a, promote=np.zeros(4)),
             "'tile.matmul' op expects attribute 'promote'",
         ),
-        (lambda a, i: MapType.of(a.type), "a tile.map is of a tile.buffer's type, got memref<?x?xf16>"),
-        (lambda a, i: MapType.of(2), "a tile.map is of a tile.buffer's type, got 2"),
+        (lambda a, i: MapType.of(a.type), "tile must be the type of a tile.buffer, got memref<?x?xf16>"),
+        (lambda a, i: MapType.of(2), "tile must be the type of a tile.buffer, got 2"),
     ],
     ids=["slice", "stage", "peer", "address", "no type", "array", "map", "map of a number"],
 )

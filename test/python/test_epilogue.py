@@ -13,7 +13,7 @@ from assembling import assembles
 
 import weft
 from weft import reference
-from weft.dialects import roles, tile
+from weft.dialects import operand_roles, tile
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule
 from weft.dialects.tile import FragmentType
 from weft.isa.conversion import FP8_ROUNDING
@@ -108,7 +108,7 @@ class Product:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("activation", roles.ACTIVATIONS)
+@pytest.mark.parametrize("activation", operand_roles.ACTIVATIONS)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
 def test_every_activation_in_every_kernel(schedule, activation):
     product = Product(added=(("bias", "bf16"), ("residual", "f16")), activation=activation)
@@ -163,7 +163,7 @@ def activated(name: str, x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", roles.ACTIVATIONS)
+@pytest.mark.parametrize("name", operand_roles.ACTIVATIONS)
 def test_an_activation_is_as_near_as_its_bound_says(name):
     x = np.random.default_rng(5).uniform(-6, 6, (192, 192)).astype(np.float32)
     x[0] = np.linspace(-100, 100, 192)
@@ -199,7 +199,7 @@ def test_activations_of_what_is_not_finite(name, want):
 
 
 def test_the_tables_of_activations_agree():
-    assert set(roles.ACTIVATIONS) == set(reference.ACTIVATIONS) == set(activations._ACTIVATIONS)
+    assert set(operand_roles.ACTIVATIONS) == set(reference.ACTIVATIONS) == set(activations._ACTIVATIONS)
 
 
 @pytest.mark.slow

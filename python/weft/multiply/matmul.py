@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
 
-from weft.dialects.roles import ROLES, extents
+from weft.dialects.operand_roles import ROLES, extents
 from weft.dialects.schedule import AnySchedule, Types, ceil_div
 from weft.errors import WeftError
 from weft.isa.launch_limits import size_complaint

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.dialects.roles import ACTIVATIONS, OUTPUT_TYPES
+from weft.dialects.operand_roles import ACTIVATIONS, OUTPUT_TYPES
 from weft.dialects.schedule import AnySchedule
 from weft.dialects.schedule.given import given_schedule
 from weft.errors import WeftError, shown
@@ -63,7 +63,7 @@ def _number(name: str, value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise WeftError(f"weft.matmul: expects {name} to be finite in f32, got {shown(value)}") from None
+        raise WeftError(f"weft.matmul: {name} must be finite in f32, got {shown(value)}") from None
 
 
 _ROWS_OF_A_GROUP = 128

@@ -64,7 +64,7 @@ func.func @tensor_map_rank(%m: memref<?x?xf16>) {
 
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 func.func @tensor_map_types(%m: memref<?x?xbf16>) {
-  // expected-error @below {{expects one element type, got memref<?x?xbf16> and !tile.map<}}
+  // expected-error @below {{expects equal element types, got memref<?x?xbf16> and !tile.map<}}
   %0 = "tile.tensor_map"(%m) : (memref<?x?xbf16>) -> !M
   return
 }
@@ -73,7 +73,7 @@ func.func @tensor_map_types(%m: memref<?x?xbf16>) {
 
 !M = !tile.map<array<i32: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">>
 func.func @map_shape_kind(%m: memref<?x?xf16>) {
-  // expected-error @below {{has a map whose shape isn't array<i64: ...>: array<i32: 64, 64>}}
+  // expected-error @below {{has a map whose shape must be array<i64: ...>, got array<i32: 64, 64>}}
   %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
   return
 }
@@ -91,7 +91,7 @@ func.func @map_extent(%m: memref<?x?xf16>) {
 
 !M = !tile.map<array<i64: 64, 64>, f64, #tile.layout<"S[(64,64):(64,1)]">>
 func.func @map_element(%m: memref<?x?xf16>) {
-  // expected-error @below {{has a map of f64: elements are one of f16, bf16, f32,}}
+  // expected-error @below {{has a map of f64: elements must be one of f16, bf16, f32,}}
   %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
   return
 }
@@ -109,7 +109,7 @@ func.func @map_size(%m: memref<?x?xf16>) {
 
 !M = !tile.map<array<i64: 64, 32>, f16, #tile.layout<"S[(64,32):(1,1@laneid)]">>
 func.func @map_axis(%m: memref<?x?xf16>) {
-  // expected-error @below {{it lies on m alone, not on laneid}}
+  // expected-error @below {{its axes must be among m, got laneid}}
   %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
   return
 }
@@ -118,7 +118,7 @@ func.func @map_axis(%m: memref<?x?xf16>) {
 
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">>
 func.func @map_overlap(%m: memref<?x?xf16>) {
-  // expected-error @below {{has a map of layout S[(64,64):(32,1)]: its elements overlap}}
+  // expected-error @below {{has a map of layout S[(64,64):(32,1)]: its elements must not overlap}}
   %0 = "tile.tensor_map"(%m) : (memref<?x?xf16>) -> !M
   return
 }
@@ -157,7 +157,7 @@ func.func @copy_with_a_barrier_elsewhere(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr)
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 func.func @copy_of_a_matrix_with_a_barrier(%m: memref<?x?xf16>, %i: i32, %t: !T, %b: !llvm.ptr<3>) {
-  // expected-error @below {{expects a barrier with a tile.map alone, got memref<?x?xf16>}}
+  // expected-error @below {{expects a barrier only where the source is a tile.map, got memref<?x?xf16>}}
   "tile.copy_async"(%m, %i, %i, %t, %b) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T, !llvm.ptr<3>) -> ()
   return
 }
@@ -167,7 +167,7 @@ func.func @copy_of_a_matrix_with_a_barrier(%m: memref<?x?xf16>, %i: i32, %t: !T,
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 func.func @copy_of_vectors_from_a_map(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<3>) {
-  // expected-error @below {{has no vector_bytes with a tile.map}}
+  // expected-error @below {{expects vector_bytes only where the source is a memref, got a tile.map}}
   "tile.copy_async"(%m, %i, %i, %t, %b) {vector_bytes = 16} : (!M, i32, i32, !T, !llvm.ptr<3>) -> ()
   return
 }
@@ -186,7 +186,7 @@ func.func @copy_to_no_buffer(%m: !M, %i: i32, %t: f16, %b: !llvm.ptr<3>) {
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 func.func @copy_to_another_layout(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<3>) {
-  // expected-error @below {{expects a buffer as the map has it, !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">, got}}
+  // expected-error @below {{expects a buffer of the map's type, !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">, got}}
   "tile.copy_async"(%m, %i, %i, %t, %b) : (!M, i32, i32, !T, !llvm.ptr<3>) -> ()
   return
 }
@@ -196,7 +196,7 @@ func.func @copy_to_another_layout(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<3>) {
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "cluster">
 func.func @copy_to_a_peer(%m: !M, %i: i32, %t: !T, %b: !llvm.ptr<3>) {
-  // expected-error @below {{expects a buffer as the map has it,}}
+  // expected-error @below {{expects a buffer of the map's type,}}
   "tile.copy_async"(%m, %i, %i, %t, %b) : (!M, i32, i32, !T, !llvm.ptr<3>) -> ()
   return
 }
@@ -235,7 +235,7 @@ func.func @store_of_a_fragment(%m: !M, %i: i32, %t: !D) {
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 !T = !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 func.func @store_of_another_type(%m: !M, %i: i32, %t: !T) {
-  // expected-error @below {{expects a buffer as the map has it, !tile.buffer<array<i64: 64, 64>, f16,}}
+  // expected-error @below {{expects a buffer of the map's type, !tile.buffer<array<i64: 64, 64>, f16,}}
   "tile.store_async"(%t, %m, %i, %i) : (!T, !M, i32, i32) -> ()
   return
 }
@@ -284,7 +284,7 @@ func.func @multicast_of_a_matrix(%m: memref<?x?xf16>, %i: i32, %t: !T, %b: !llvm
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 !S = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 func.func @multicast_to_another_layout(%m: !M, %i: i32, %t: !S, %b: !llvm.ptr<3>, %mask: i16) {
-  // expected-error @below {{expects a buffer as the map has it, !tile.buffer<}}
+  // expected-error @below {{expects a buffer of the map's type, !tile.buffer<}}
   "tile.copy_multicast"(%m, %i, %i, %t, %b, %mask) : (!M, i32, i32, !S, !llvm.ptr<3>, i16) -> ()
   return
 }
@@ -513,7 +513,7 @@ func.func @gemm_b(%a: !T, %b: !D, %c: !D, %more: i1) {
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
 func.func @gemm_of_a_bad_layout(%a: !T, %b: !B, %c: !D, %more: i1) {
-  // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements overlap}}
+  // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements must not overlap}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!T, !B, !D, i1) -> !D
   return
 }
@@ -599,7 +599,7 @@ func.func @gemm_m_with_m_inside(%a: !W, %b: !T, %c: !D, %more: i1) {
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 func.func @gemm_k(%a: !W, %b: !T, %c: !D, %more: i1) {
-  // expected-error @below {{expects A and B to agree on K: it is 128 in A and 64 in B}}
+  // expected-error @below {{expects A and B of equal K, got 128 in A and 64 in B}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!W, !T, !D, i1) -> !D
   return
 }
@@ -610,7 +610,7 @@ func.func @gemm_k(%a: !W, %b: !T, %c: !D, %more: i1) {
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 !W = !tile.buffer<array<i64: 64, 128>, f16, #tile.layout<"S[(64,2,64):(64,4096,1)] xor 128B">, "shared">
 func.func @gemm_k_with_k_inside(%a: !T, %b: !W, %c: !D, %more: i1) {
-  // expected-error @below {{expects A and B to agree on K: it is 64 in A and 128 in B}}
+  // expected-error @below {{expects A and B of equal K, got 64 in A and 128 in B}}
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!T, !W, !D, i1) -> !D
   return
 }
@@ -629,7 +629,7 @@ func.func @gemm_attribute(%a: !T, %b: !T, %c: !D, %more: i1) {
 
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @wait_pending(%c: !D) {
-  // expected-error @below {{'tile.wait_gemm' op expects pending of at least 0, got -1}}
+  // expected-error @below {{'tile.wait_gemm' op pending must be at least 0, got -1}}
   %0 = "tile.wait_gemm"(%c) {pending = -1} : (!D) -> !D
   return
 }
@@ -638,7 +638,7 @@ func.func @wait_pending(%c: !D) {
 
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @wait_results(%c: !D) {
-  // expected-error @below {{expects to return fragments of the types that it takes}}
+  // expected-error @below {{expects results of the operands' types}}
   "tile.wait_gemm"(%c) : (!D) -> ()
   return
 }
@@ -656,7 +656,7 @@ func.func @wait_for_a_buffer(%t: !T) {
 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>
 func.func @wait_for_a_bad_layout(%c: !D) {
-  // expected-error @below {{it has no swizzle}}
+  // expected-error @below {{it must not have a swizzle}}
   %0 = "tile.wait_gemm"(%c) : (!D) -> !D
   return
 }
@@ -677,7 +677,7 @@ func.func @pin_a_buffer(%t: !T) {
 !D8 = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @pin_under_way(%a: !A, %b: !B, %c: !D8, %more: i1) {
   %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D8, i1) -> !D8
-  // expected-error @below {{'tile.pin' op expects a fragment that isn't under way: tile.wait_gemm returns it when it is done}}
+  // expected-error @below {{'tile.pin' op expects a finished fragment, got that of tile.gemm_async: use that of tile.wait_gemm}}
   %1 = "tile.pin"(%0) : (!D8) -> !D8
   return
 }
@@ -686,7 +686,7 @@ func.func @pin_under_way(%a: !A, %b: !B, %c: !D8, %more: i1) {
 
 !D = !tile.fragment<array<i64: 64, 64>, f32, #tile.layout<"S[(4,2,8,8,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 func.func @pin_and_change(%c: !D) {
-  // expected-error @below {{'tile.pin' op expects to return the type that it takes, got i32}}
+  // expected-error @below {{'tile.pin' op expects a result of the operand's type, got i32}}
   %0 = "tile.pin"(%c) : (!D) -> i32
   return
 }

@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --split-input-file --verify-diagnostics
 
 func.func @role_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>) {
-  // expected-error @below {{has an operand with unknown role 'bais': roles are c, bias, residual}}
+  // expected-error @below {{roles must be among c, bias, residual, scale_a, scale_b, groups, got 'bais'}}
   "tile.matmul"(%a, %b, %d, %v) {roles = ["bais"]}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>) -> ()
   return
@@ -55,7 +55,7 @@ func.func @roles_element(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
 // -----
 
 func.func @roles_differ_in_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xf32>, %x: memref<?x?xf32>) {
-  // expected-error @below {{expects operands after D of one type, as tile.operand makes them, got memref<?xf32>, memref<?x?xf32>}}
+  // expected-error @below {{expects operands after D of one type, got memref<?xf32>, memref<?x?xf32>: use tile.operand}}
   "tile.matmul"(%a, %b, %d, %v, %x) {roles = ["bias", "residual"]}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?xf32>, memref<?x?xf32>) -> ()
   return
@@ -140,7 +140,7 @@ func.func @residual_of_rank_1(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memr
 func.func @bias_of_integers(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %v: memref<?xi32>, %x: memref<?x?xf32>) {
   %0 = "tile.operand"(%v) : (memref<?xi32>) -> !tile.any
   %1 = "tile.operand"(%x) : (memref<?x?xf32>) -> !tile.any
-  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8 or ui8, and for them alone, got}}
+  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are i8 or ui8, got}}
   "tile.matmul"(%a, %b, %d, %0, %1) {roles = ["bias", "residual"]}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, !tile.any, !tile.any) -> ()
   return
@@ -149,7 +149,7 @@ func.func @bias_of_integers(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref
 // -----
 
 func.func @activation_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects activation relu or gelu or gelu_tanh or silu, got 'swish'}}
+  // expected-error @below {{activation must be relu or gelu or gelu_tanh or silu, got 'swish'}}
   "tile.matmul"(%a, %b, %d) {activation = "swish"}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
@@ -158,7 +158,7 @@ func.func @activation_unknown(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memr
 // -----
 
 func.func @activation_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects activation relu or gelu or gelu_tanh or silu, got 1}}
+  // expected-error @below {{activation must be relu or gelu or gelu_tanh or silu, got 1}}
   "tile.matmul"(%a, %b, %d) {activation = 1}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
@@ -167,7 +167,7 @@ func.func @activation_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<
 // -----
 
 func.func @activation_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
-  // expected-error @below {{expects activation relu for integers, got 'silu'}}
+  // expected-error @below {{activation must be relu where D is i32, got 'silu'}}
   "tile.matmul"(%a, %b, %d) {activation = "silu"}
     : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
   return
@@ -210,7 +210,7 @@ func.func @row_of_a_matrix(%v: memref<?x?xf32>, %i: i32) {
 // -----
 
 func.func @row_type(%v: memref<?xf16>, %i: i32) {
-  // expected-error @below {{expects one element type, got memref<?xf16> and}}
+  // expected-error @below {{expects equal element types, got memref<?xf16> and}}
   %0 = "tile.load_row"(%v, %i) : (memref<?xf16>, i32)
     -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
   return

@@ -57,7 +57,7 @@ func.func @matmul_memory(%a: memref<?x?xf16>, %b: memref<?x?xf16, 3>, %d: memref
 // -----
 
 func.func @matmul_empty(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<0x?xf32>) {
-  // expected-error @below {{expects sizes of D of at least 1, got memref<0x?xf32>}}
+  // expected-error @below {{expects no empty dimension in D, got memref<0x?xf32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<0x?xf32>) -> ()
   return
 }
@@ -137,7 +137,7 @@ func.func @matmul_c(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x8xf32
 // -----
 
 func.func @matmul_c_type(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>, %c: memref<?x?xi32>) {
-  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8 or ui8, and for them alone, got memref<?x?xf16>, memref<?x?xf32> and memref<?x?xi32>}}
+  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are i8 or ui8, got memref<?x?xf16>, memref<?x?xf32> and memref<?x?xi32>}}
   "tile.matmul"(%a, %b, %d, %c) {beta = 1.0 : f32} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>, memref<?x?xi32>) -> ()
   return
 }
@@ -169,7 +169,7 @@ func.func @matmul_attribute_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
 // -----
 
 func.func @matmul_alpha_beyond_f32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects alpha to be finite in f32, got 1e+300}}
+  // expected-error @below {{alpha must be finite in f32, got 1e+300}}
   "tile.matmul"(%a, %b, %d) {alpha = 1.0e300 : f64} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -177,7 +177,7 @@ func.func @matmul_alpha_beyond_f32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d:
 // -----
 
 func.func @matmul_beta_beyond_f32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects beta to be finite in f32, got -1e+300}}
+  // expected-error @below {{beta must be finite in f32, got -1e+300}}
   "tile.matmul"(%a, %b, %d) {beta = -1.0e300 : f64} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -185,7 +185,7 @@ func.func @matmul_beta_beyond_f32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 // -----
 
 func.func @matmul_over_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>) {
-  // expected-error @below {{has one matrix as A and D: it would overwrite what it reads}}
+  // expected-error @below {{expects A and D to be different matrices: D would overwrite what is read}}
   "tile.matmul"(%a, %b, %a) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
   return
 }
@@ -193,7 +193,7 @@ func.func @matmul_over_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>) {
 // -----
 
 func.func @matmul_over_b(%a: memref<?x?xf16>, %b: memref<?x?xf16>) {
-  // expected-error @below {{has one matrix as B and D: it would overwrite what it reads}}
+  // expected-error @below {{expects B and D to be different matrices: D would overwrite what is read}}
   "tile.matmul"(%a, %b, %b) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
   return
 }
@@ -344,7 +344,7 @@ func.func @gemm_to_no_tile(%a: !A, %b: !B) {
 !A8 = !tile.fragment<array<i64: 8, 8>, f16, #tile.layout<"S[(8,4,2):(4@laneid,1@laneid,1)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @gemm_shape_of_b(%a: !A, %b: !A8) {
-  // expected-error @below {{expects B of shape [16, 8] beside A [16, 16] and B [8, 8], got [8, 8]}}
+  // expected-error @below {{expects B of shape [16, 8] for A [16, 16] and B [8, 8], got [8, 8]}}
   %0 = "tile.gemm"(%a, %b) : (!A, !A8) -> !D
   return
 }
@@ -354,7 +354,7 @@ func.func @gemm_shape_of_b(%a: !A, %b: !A8) {
 !A = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 func.func @gemm_shape_of_d(%a: !A, %b: !B) {
-  // expected-error @below {{expects D of shape [16, 8] beside A [16, 16] and B [16, 8], got [16, 16]}}
+  // expected-error @below {{expects D of shape [16, 8] for A [16, 16] and B [16, 8], got [16, 16]}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !A
   return
 }
@@ -365,7 +365,7 @@ func.func @gemm_shape_of_d(%a: !A, %b: !B) {
 !B = !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @gemm_shape_of_c(%a: !A, %b: !B, %c: !A) {
-  // expected-error @below {{expects C of shape [16, 8] beside A [16, 16] and B [16, 8], got [16, 16]}}
+  // expected-error @below {{expects C of shape [16, 8] for A [16, 16] and B [16, 8], got [16, 16]}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !A) -> !D
   return
 }
@@ -414,7 +414,7 @@ func.func @fragment_notation(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.la
 // -----
 
 func.func @fragment_shape_kind(%a: !tile.fragment<array<i32: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment whose shape isn't array<i64: ...>: array<i32: 16, 8>}}
+  // expected-error @below {{has a fragment whose shape must be array<i64: ...>, got array<i32: 16, 8>}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i32: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -430,7 +430,7 @@ func.func @fragment_extent(%a: !tile.fragment<array<i64: 16, 0>, f32, #tile.layo
 // -----
 
 func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, f64, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of f64: elements are one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, i32, i64}}
+  // expected-error @below {{has a fragment of f64: elements must be one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, i32, i64}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f64, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -438,7 +438,7 @@ func.func @fragment_element(%a: !tile.fragment<array<i64: 16, 8>, f64, #tile.lay
 // -----
 
 func.func @fragment_of_no_type(%a: !tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{has a fragment of "f32": elements are one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, i32, i64}}
+  // expected-error @below {{has a fragment of "f32": elements must be one of f16, bf16, f32, f8E4M3FN, f8E5M2, i8, ui8, i32, i64}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, "f32", #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -454,7 +454,7 @@ func.func @fragment_size(%a: !tile.fragment<array<i64: 8, 8>, f32, #tile.layout<
 // -----
 
 func.func @fragment_axis(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(1@warpid,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{it lies in one warp or in the 4 of a warpgroup, not in 2}}
+  // expected-error @below {{it must span 1 warp or the 4 of a warpgroup, got 2}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(1@warpid,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -462,7 +462,7 @@ func.func @fragment_axis(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout
 // -----
 
 func.func @fragment_swizzle(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>) {
-  // expected-error @below {{it has no swizzle}}
+  // expected-error @below {{it must not have a swizzle}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] xor 128B">>) -> vector<4xf32>
   return
 }
@@ -470,7 +470,7 @@ func.func @fragment_swizzle(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.lay
 // -----
 
 func.func @fragment_of_some_lanes(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(8,4@laneid,2,1)]">>) {
-  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 16 registers}}
+  // expected-error @below {{each of 32 lanes must hold one element in each of 16 registers}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(8,4@laneid,2,1)]">>) -> vector<4xf32>
   return
 }
@@ -478,7 +478,7 @@ func.func @fragment_of_some_lanes(%a: !tile.fragment<array<i64: 16, 8>, f32, #ti
 // -----
 
 func.func @fragment_of_too_many_lanes(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,8@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 4 registers}}
+  // expected-error @below {{each of 32 lanes must hold one element in each of 4 registers}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,8@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -486,7 +486,7 @@ func.func @fragment_of_too_many_lanes(%a: !tile.fragment<array<i64: 16, 8>, f32,
 // -----
 
 func.func @fragment_with_a_hole(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(4,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 6 registers}}
+  // expected-error @below {{each of 32 lanes must hold one element in each of 6 registers}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(4,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -494,7 +494,7 @@ func.func @fragment_with_a_hole(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile
 // -----
 
 func.func @fragment_with_an_offset(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + O[1]">>) {
-  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 4 registers}}
+  // expected-error @below {{each of 32 lanes must hold one element in each of 4 registers}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + O[1]">>) -> vector<4xf32>
   return
 }
@@ -502,7 +502,7 @@ func.func @fragment_with_an_offset(%a: !tile.fragment<array<i64: 16, 8>, f32, #t
 // -----
 
 func.func @fragment_of_half_a_tile(%a: !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(0,4@laneid,1@laneid,1)]">>) {
-  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 2 registers}}
+  // expected-error @below {{each of 32 lanes must hold one element in each of 2 registers}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(0,4@laneid,1@laneid,1)]">>) -> vector<4xf32>
   return
 }
@@ -510,7 +510,7 @@ func.func @fragment_of_half_a_tile(%a: !tile.fragment<array<i64: 16, 8>, f32, #t
 // -----
 
 func.func @fragment_far_too_large(%a: !tile.fragment<array<i64: 100000, 100000>, f32, #tile.layout<"S[(100000,100000):(1,1)]">>) {
-  // expected-error @below {{a lane holds at most 1024 elements, not 199999}}
+  // expected-error @below {{a lane must hold at most 1024 elements, got 199999}}
   %0 = "tile.to_lane"(%a) : (!tile.fragment<array<i64: 100000, 100000>, f32, #tile.layout<"S[(100000,100000):(1,1)]">>) -> vector<4xf32>
   return
 }
@@ -526,7 +526,7 @@ func.func @alloc_of_no_buffer() {
 // -----
 
 func.func @buffer_memory() {
-  // expected-error @below {{has a buffer in unknown memory 'register': it is one of shared}}
+  // expected-error @below {{has a buffer whose memory must be one of shared, cluster, got 'register'}}
   %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "register">
   return
 }
@@ -542,7 +542,7 @@ func.func @buffer_shape() {
 // -----
 
 func.func @buffer_axis() {
-  // expected-error @below {{it lies on m alone, not on laneid}}
+  // expected-error @below {{its axes must be among m, got laneid}}
   %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1@laneid)]">, "shared">
   return
 }
@@ -550,7 +550,7 @@ func.func @buffer_axis() {
 // -----
 
 func.func @buffer_replica() {
-  // expected-error @below {{it has no replica or offset}}
+  // expected-error @below {{it must not have a replica or offset}}
   %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] + R[(2):(4096)]">, "shared">
   return
 }
@@ -558,7 +558,7 @@ func.func @buffer_replica() {
 // -----
 
 func.func @buffer_offset() {
-  // expected-error @below {{it has no replica or offset}}
+  // expected-error @below {{it must not have a replica or offset}}
   %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] + O[8]">, "shared">
   return
 }
@@ -566,7 +566,7 @@ func.func @buffer_offset() {
 // -----
 
 func.func @buffer_overlap() {
-  // expected-error @below {{its elements overlap}}
+  // expected-error @below {{its elements must not overlap}}
   %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
   return
 }
@@ -574,7 +574,7 @@ func.func @buffer_overlap() {
 // -----
 
 func.func @buffer_of_one_place() {
-  // expected-error @below {{its elements overlap}}
+  // expected-error @below {{its elements must not overlap}}
   %0 = "tile.alloc"() : () -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(0,1)]">, "shared">
   return
 }
@@ -606,7 +606,7 @@ func.func @stage_result(%a: !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layou
 // -----
 
 func.func @stage_rank(%a: !tile.buffer<array<i64: 64>, f16, #tile.layout<"S[(64):(1)]">, "shared">, %i: i32) {
-  // expected-error @below {{expects a buffer whose first dimension is one stride apart, got}}
+  // expected-error @below {{expects a buffer whose first dimension has one stride, got}}
   %0 = "tile.stage"(%a, %i) : (!tile.buffer<array<i64: 64>, f16, #tile.layout<"S[(64):(1)]">, "shared">, i32) -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
   return
 }
@@ -614,7 +614,7 @@ func.func @stage_rank(%a: !tile.buffer<array<i64: 64>, f16, #tile.layout<"S[(64)
 // -----
 
 func.func @stage_of_two_strides(%a: !tile.buffer<array<i64: 4, 64, 64>, f16, #tile.layout<"S[(2,2,64,64):(16384,4096,64,1)]">, "shared">, %i: i32) {
-  // expected-error @below {{expects a buffer whose first dimension is one stride apart, got}}
+  // expected-error @below {{expects a buffer whose first dimension has one stride, got}}
   %0 = "tile.stage"(%a, %i) : (!tile.buffer<array<i64: 4, 64, 64>, f16, #tile.layout<"S[(2,2,64,64):(16384,4096,64,1)]">, "shared">, i32) -> !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
   return
 }
@@ -622,7 +622,7 @@ func.func @stage_of_two_strides(%a: !tile.buffer<array<i64: 4, 64, 64>, f16, #ti
 // -----
 
 func.func @stage_across_a_swizzle(%a: !tile.buffer<array<i64: 2, 4, 64>, f16, #tile.layout<"S[(2,4,64):(256,64,1)] xor 128B">, "shared">, %i: i32) {
-  // expected-error @below {{expects stages a multiple of 1024 bytes apart, got 512}}
+  // expected-error @below {{stages must be a multiple of 1024 bytes apart, got 512}}
   %0 = "tile.stage"(%a, %i) : (!tile.buffer<array<i64: 2, 4, 64>, f16, #tile.layout<"S[(2,4,64):(256,64,1)] xor 128B">, "shared">, i32) -> !tile.buffer<array<i64: 4, 64>, f16, #tile.layout<"S[(4,64):(64,1)] xor 128B">, "shared">
   return
 }
@@ -692,7 +692,7 @@ func.func @copy_rank(%m: memref<?x?xf16>, %i: i32, %t: !T) {
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 func.func @copy_types(%m: memref<?x?xbf16>, %i: i32, %t: !T) {
-  // expected-error @below {{expects one element type, got memref<?x?xbf16> and !tile.buffer<}}
+  // expected-error @below {{expects equal element types, got memref<?x?xbf16> and !tile.buffer<}}
   "tile.copy"(%m, %i, %i, %t) : (memref<?x?xbf16>, i32, i32, !T) -> ()
   return
 }
@@ -764,7 +764,7 @@ func.func @load_coordinates(%m: memref<?x?xf16>, %i: index) {
 
 !R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_types(%m: memref<?x?xf32>, %i: i32) {
-  // expected-error @below {{expects one element type, got memref<?x?xf32> and !tile.fragment<}}
+  // expected-error @below {{expects equal element types, got memref<?x?xf32> and !tile.fragment<}}
   %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf32>, i32, i32) -> !R
   return
 }
@@ -791,7 +791,7 @@ func.func @load_buffer_rank(%m: !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.l
 
 !R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_larger_than_buffer(%m: !tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(64,1)]">, "shared">, %i: i32) {
-  // expected-error @below {{expects a buffer of whole tiles of [16, 16], got shape [8, 64]}}
+  // expected-error @below {{expects a buffer whose shape is a multiple of [16, 16], got [8, 64]}}
   %0 = "tile.load"(%m, %i, %i) : (!tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(64,1)]">, "shared">, i32, i32) -> !R
   return
 }
@@ -800,7 +800,7 @@ func.func @load_larger_than_buffer(%m: !tile.buffer<array<i64: 8, 64>, f16, #til
 
 !R = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 func.func @load_transposed_matrix(%m: memref<?x?xf16>, %i: i32) {
-  // expected-error @below {{expects no transpose of a matrix}}
+  // expected-error @below {{transpose must be false where the source is a memref}}
   %0 = "tile.load"(%m, %i, %i) {transpose = true} : (memref<?x?xf16>, i32, i32) -> !R
   return
 }
@@ -854,7 +854,7 @@ func.func @store_coordinates(%f: !F, %m: memref<?x?xf32>, %i: i64) {
 
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @store_types(%f: !F, %m: memref<?x?xf16>, %i: i32) {
-  // expected-error @below {{expects one element type, got !tile.fragment<}}
+  // expected-error @below {{expects equal element types, got !tile.fragment<}}
   "tile.store"(%f, %m, %i, %i) : (!F, memref<?x?xf16>, i32, i32) -> ()
   return
 }
@@ -965,7 +965,7 @@ func.func @attribute_of_an_op_without(%m: memref<?x?xf16>, %i: i32, %t: !tile.bu
 !Stages = !tile.buffer<array<i64: 2, 3, 4>, f16, #tile.layout<"S[(2,3,4):(12,4,1)]">, "shared">
 !Stage = !tile.buffer<array<i64: 3, 4>, f16, #tile.layout<"S[(3,4):(4,1)]">, "shared">
 func.func @stages_that_vectors_cant_start_in(%b: !Stages, %i: i32) {
-  // expected-error @below {{'tile.stage' op expects stages a multiple of 16 bytes apart, got 24}}
+  // expected-error @below {{'tile.stage' op stages must be a multiple of 16 bytes apart, got 24}}
   %0 = "tile.stage"(%b, %i) : (!Stages, i32) -> !Stage
   return
 }
@@ -992,7 +992,7 @@ func.func @matmul_fp8_with_f16(%a: memref<?x?xf8E4M3FN>, %b: memref<?x?xf16>, %d
 // -----
 
 func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8 or ui8, and for them alone, got memref<?x?xi8>, memref<?x?xf32>}}
+  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are i8 or ui8, got memref<?x?xi8>, memref<?x?xf32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xf32>) -> ()
   return
 }
@@ -1000,7 +1000,7 @@ func.func @matmul_i8_to_f32(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?
 // -----
 
 func.func @matmul_f16_to_i32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xi32>) {
-  // expected-error @below {{expects D and what is added to it of i32 for A and B of i8 or ui8, and for them alone, got memref<?x?xf16>, memref<?x?xi32>}}
+  // expected-error @below {{expects D and what is added to it to be i32 if and only if A and B are i8 or ui8, got memref<?x?xf16>, memref<?x?xi32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xi32>) -> ()
   return
 }
@@ -1008,7 +1008,7 @@ func.func @matmul_f16_to_i32(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
 // -----
 
 func.func @matmul_batch_without_d(%a: memref<?x?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects D of rank 3, a batch as A is, got memref<?x?xf32>}}
+  // expected-error @below {{expects D of rank 3, because A is a batch, got memref<?x?xf32>}}
   "tile.matmul"(%a, %b, %d) : (memref<?x?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1024,7 +1024,7 @@ func.func @matmul_batches_of_two_sizes(%a: memref<2x?x?xf16>, %b: memref<3x?x?xf
 // -----
 
 func.func @matmul_promoted_f16(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'tile.matmul' op expects A and B of fp8 with promote, got memref<?x?xf16>}}
+  // expected-error @below {{'tile.matmul' op expects A and B of fp8 where promote is true, got memref<?x?xf16>}}
   "tile.matmul"(%a, %b, %d) {promote = true} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1032,7 +1032,7 @@ func.func @matmul_promoted_f16(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 // -----
 
 func.func @matmul_alpha_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
-  // expected-error @below {{expects alpha 1 and beta 0 or 1 for integers, got 2.0 and 0.0}}
+  // expected-error @below {{expects alpha 1 and beta 0 or 1 where A and B are integers, got 2.0 and 0.0}}
   "tile.matmul"(%a, %b, %d) {alpha = 2.0 : f32} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
   return
 }
@@ -1040,7 +1040,7 @@ func.func @matmul_alpha_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: 
 // -----
 
 func.func @matmul_beta_of_integers(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
-  // expected-error @below {{expects alpha 1 and beta 0 or 1 for integers, got 1.0 and 0.5}}
+  // expected-error @below {{expects alpha 1 and beta 0 or 1 where A and B are integers, got 1.0 and 0.5}}
   "tile.matmul"(%a, %b, %d) {beta = 0.5 : f32} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
   return
 }
@@ -1310,7 +1310,7 @@ func.func @slice_to_no_buffer(%b: !W, %i: i32) {
 !W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
 !P = !tile.buffer<array<i64: 16, 64>, f16, #tile.layout<"S[(16,64):(32,1)]">, "shared">
 func.func @slice_of_a_bad_layout(%b: !W, %i: i32) {
-  // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements overlap}}
+  // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements must not overlap}}
   %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
   return
 }
@@ -1340,7 +1340,7 @@ func.func @slice_rank(%b: !W, %i: i32) {
 !W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 !P = !tile.buffer<array<i64: 48, 64>, f16, #tile.layout<"S[(48,64):(64,1)]">, "shared">
 func.func @slice_shape(%b: !W, %i: i32) {
-  // expected-error @below {{expects whole tiles of [48, 64] in the buffer, got shape [64, 64]}}
+  // expected-error @below {{expects a buffer whose shape is a multiple of [48, 64], got [64, 64]}}
   %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
   return
 }
@@ -1360,7 +1360,7 @@ func.func @slice_result(%b: !W, %i: i32) {
 !W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !P = !tile.buffer<array<i64: 4, 64>, f16, #tile.layout<"S[(4,64):(64,1)] xor 128B">, "shared">
 func.func @slice_of_rows_across_a_swizzle(%b: !W, %i: i32) {
-  // expected-error @below {{expects parts a multiple of 1024 bytes apart, got 512}}
+  // expected-error @below {{slices must be a multiple of 1024 bytes apart, got 512}}
   %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
   return
 }
@@ -1370,7 +1370,7 @@ func.func @slice_of_rows_across_a_swizzle(%b: !W, %i: i32) {
 !W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">
 !P = !tile.buffer<array<i64: 64, 32>, f16, #tile.layout<"S[(64,32):(64,1)] xor 128B">, "shared">
 func.func @slice_of_columns_across_a_swizzle(%b: !W, %i: i32) {
-  // expected-error @below {{expects parts a multiple of 1024 bytes apart, got 64}}
+  // expected-error @below {{slices must be a multiple of 1024 bytes apart, got 64}}
   %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
   return
 }
@@ -1380,7 +1380,7 @@ func.func @slice_of_columns_across_a_swizzle(%b: !W, %i: i32) {
 !W = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 !P = !tile.buffer<array<i64: 64, 4>, f16, #tile.layout<"S[(64,4):(64,1)]">, "shared">
 func.func @slice_that_vectors_cant_start_in(%b: !W, %i: i32) {
-  // expected-error @below {{expects parts a multiple of 16 bytes apart, got 8}}
+  // expected-error @below {{slices must be a multiple of 16 bytes apart, got 8}}
   %0 = "tile.slice"(%b, %i, %i) : (!W, i32, i32) -> !P
   return
 }
@@ -1449,7 +1449,7 @@ func.func @address_of_a_peer(%b: !B) {
 !F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 64, 64>, bf16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 func.func @store_to_a_buffer_of_another_type(%f: !F, %b: !B, %i: i32) {
-  // expected-error @below {{'tile.store' op expects one element type, got !tile.fragment<}}
+  // expected-error @below {{'tile.store' op expects equal element types, got !tile.fragment<}}
   "tile.store"(%f, %b, %i, %i) : (!F, !B, i32, i32) -> ()
   return
 }
@@ -1469,7 +1469,7 @@ func.func @store_to_a_buffer_of_another_rank(%f: !F, %b: !B, %i: i32) {
 !F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 8, 64>, f16, #tile.layout<"S[(8,64):(64,1)]">, "shared">
 func.func @store_larger_than_a_buffer(%f: !F, %b: !B, %i: i32) {
-  // expected-error @below {{expects a buffer of whole tiles of [16, 16], got shape [8, 64]}}
+  // expected-error @below {{expects a buffer whose shape is a multiple of [16, 16], got [8, 64]}}
   "tile.store"(%f, %b, %i, %i) : (!F, !B, i32, i32) -> ()
   return
 }
@@ -1479,7 +1479,7 @@ func.func @store_larger_than_a_buffer(%f: !F, %b: !B, %i: i32) {
 !F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 !B = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(32,1)]">, "shared">
 func.func @store_to_a_buffer_of_a_bad_layout(%f: !F, %b: !B, %i: i32) {
-  // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements overlap}}
+  // expected-error @below {{has a buffer of layout S[(64,64):(32,1)]: its elements must not overlap}}
   "tile.store"(%f, %b, %i, %i) : (!F, !B, i32, i32) -> ()
   return
 }
@@ -1488,7 +1488,7 @@ func.func @store_to_a_buffer_of_a_bad_layout(%f: !F, %b: !B, %i: i32) {
 
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(16,8):(1@TLane,1@TCol)]">>
 func.func @fragment_in_tensor_memory(%f: !F) {
-  // expected-error @below {{it lies on warpid and laneid and m alone, not on TLane}}
+  // expected-error @below {{its axes must be among warpid, laneid, m, got TLane}}
   %0 = "tile.to_lane"(%f) : (!F) -> vector<4xf32>
   return
 }
@@ -1497,7 +1497,7 @@ func.func @fragment_in_tensor_memory(%f: !F) {
 
 !F = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(2@warpid,2,4@laneid,1@laneid,1)]">>
 func.func @fragment_of_a_warpgroup_with_a_hole(%f: !F) {
-  // expected-error @below {{it lies in one warp or in the 4 of a warpgroup, not in 7}}
+  // expected-error @below {{it must span 1 warp or the 4 of a warpgroup, got 7}}
   %0 = "tile.to_lane"(%f) : (!F) -> vector<4xf32>
   return
 }
@@ -1506,7 +1506,7 @@ func.func @fragment_of_a_warpgroup_with_a_hole(%f: !F) {
 
 !F = !tile.fragment<array<i64: 64, 4>, f32, #tile.layout<"S[(4,2,8,4):(1@warpid,3,4@laneid,1@laneid)]">>
 func.func @fragment_of_a_warpgroups_first_warp(%f: !F) {
-  // expected-error @below {{it doesn't give each of 32 lanes one element for each of 4 registers}}
+  // expected-error @below {{each of 32 lanes must hold one element in each of 4 registers}}
   %0 = "tile.to_lane"(%f) : (!F) -> vector<4xf32>
   return
 }
@@ -1536,7 +1536,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
 // -----
 
 func.func @alloc_over_two(%b: !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">) {
-  // expected-error @below {{'tile.alloc' op expects one buffer to lie over at most, got 2}}
+  // expected-error @below {{'tile.alloc' op expects at most one buffer to overlap, got 2}}
   %0 = "tile.alloc"(%b, %b) : (!tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">, !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">) -> !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">
   return
 }
@@ -1544,7 +1544,7 @@ func.func @alloc_over_two(%b: !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"
 // -----
 
 func.func @alloc_over_a_number(%i: i32) {
-  // expected-error @below {{'tile.alloc' op expects to lie over a tile.buffer, got i32}}
+  // expected-error @below {{'tile.alloc' op expects to overlap a tile.buffer, got i32}}
   %0 = "tile.alloc"(%i) : (i32) -> !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "shared">
   return
 }
@@ -1600,7 +1600,7 @@ func.func @claim_of_floats(%c: memref<?xf32>, %i: i32) {
 
 func.func @claim_apart(%c: memref<?xi32, strided<[2]>>, %i: i32) {
   %n = arith.constant 2 : i32
-  // expected-error @below {{'tile.claim' op expects counters that lie together, got memref<?xi32, strided<[2]>>}}
+  // expected-error @below {{'tile.claim' op expects contiguous counters, got memref<?xi32, strided<[2]>>}}
   %0 = "tile.claim"(%c, %i, %i, %n) {shares = 2} : (memref<?xi32, strided<[2]>>, i32, i32, i32) -> i32
   return
 }
@@ -1609,7 +1609,7 @@ func.func @claim_apart(%c: memref<?xi32, strided<[2]>>, %i: i32) {
 
 func.func @claim_alone(%c: memref<?xi32>, %i: i32) {
   %n = arith.constant 1 : i32
-  // expected-error @below {{'tile.claim' op expects 2 to 16 parties, got 1}}
+  // expected-error @below {{'tile.claim' op parties must be in 2..16, got 1}}
   %0 = "tile.claim"(%c, %i, %i, %n) {shares = 1} : (memref<?xi32>, i32, i32, i32) -> i32
   return
 }
@@ -1618,7 +1618,7 @@ func.func @claim_alone(%c: memref<?xi32>, %i: i32) {
 
 func.func @claim_of_many(%c: memref<?xi32>, %i: i32) {
   %n = arith.constant 17 : i32
-  // expected-error @below {{'tile.claim' op expects 2 to 16 parties, got 17}}
+  // expected-error @below {{'tile.claim' op parties must be in 2..16, got 17}}
   %0 = "tile.claim"(%c, %i, %i, %n) {shares = 1} : (memref<?xi32>, i32, i32, i32) -> i32
   return
 }
@@ -1627,7 +1627,7 @@ func.func @claim_of_many(%c: memref<?xi32>, %i: i32) {
 
 func.func @claim_of_too_much(%c: memref<?xi32>, %i: i32) {
   %n = arith.constant 4 : i32
-  // expected-error @below {{'tile.claim' op expects 1 to 4 shares, one for a party, got 5}}
+  // expected-error @below {{'tile.claim' op shares must be in 1..4, the number of parties, got 5}}
   %0 = "tile.claim"(%c, %i, %i, %n) {shares = 5} : (memref<?xi32>, i32, i32, i32) -> i32
   return
 }
@@ -1652,7 +1652,7 @@ func.func @await_others_of_floats(%c: memref<?xf32>, %i: i32) {
 
 func.func @await_nobody(%c: memref<?xi32>, %i: i32) {
   %n = arith.constant 1 : i32
-  // expected-error @below {{'tile.await_others' op expects 2 to 16 parties, got 1}}
+  // expected-error @below {{'tile.await_others' op parties must be in 2..16, got 1}}
   %0 = "tile.await_others"(%c, %i, %n) : (memref<?xi32>, i32, i32) -> i1
   return
 }
@@ -1718,7 +1718,7 @@ func.func @far_apart(%v: vector<4xf32>) {
 // -----
 
 func.func @address_in_unknown_memory(%buffer: !tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "nowhere">) {
-  // expected-error @below {{has a buffer in unknown memory 'nowhere': it is one of shared, cluster}}
+  // expected-error @below {{has a buffer whose memory must be one of shared, cluster, got 'nowhere'}}
   %0 = "tile.address"(%buffer) : (!tile.buffer<array<i64: 8, 8>, f32, #tile.layout<"S[(8,8):(8,1)]">, "nowhere">) -> !llvm.ptr<3>
   return
 }

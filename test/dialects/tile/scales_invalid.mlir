@@ -5,7 +5,7 @@
 !D = memref<?x?xbf16>
 !S = memref<?x?xf32>
 func.func @scales_of_a_alone(%a: !A, %b: !A, %d: !D, %s: !S) {
-  // expected-error @below {{expects scales of both A and B, or of neither}}
+  // expected-error @below {{expects scale_a and scale_b together, got scale_a alone}}
   "tile.matmul"(%a, %b, %d, %s) {transpose_b = true, roles = ["scale_a"]} : (!A, !A, !D, !S) -> ()
   return
 }
@@ -15,7 +15,7 @@ func.func @scales_of_a_alone(%a: !A, %b: !A, %d: !D, %s: !S) {
 !A = memref<?x?xbf16>
 !S = memref<?x?xf32>
 func.func @scales_of_bf16(%a: !A, %b: !A, %d: !A, %s: !S) {
-  // expected-error @below {{expects A and B of fp8 with scales, got memref<?x?xbf16>}}
+  // expected-error @below {{expects A and B of fp8 where there are scales, got memref<?x?xbf16>}}
   "tile.matmul"(%a, %b, %d, %s, %s) {transpose_b = true, roles = ["scale_a", "scale_b"]} : (!A, !A, !A, !S, !S) -> ()
   return
 }
@@ -37,7 +37,7 @@ func.func @scales_of_too_few_blocks(%a: !A, %b: !A, %d: !D, %s: !S) {
 !A = memref<?x?xbf16>
 !B = memref<?x?x?xbf16>
 func.func @groups_of_one_matrix(%a: !A, %b: !A, %d: !A, %g: memref<?xi32>) {
-  // expected-error @below {{expects B of rank 3, and nothing else, with a group for each row, got none}}
+  // expected-error @below {{expects exactly B of rank 3 where groups select a B, got none}}
   "tile.matmul"(%a, %b, %d, %g) {transpose_b = true, roles = ["groups"]} : (!A, !A, !A, memref<?xi32>) -> ()
   return
 }

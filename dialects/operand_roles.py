@@ -14,32 +14,31 @@ OUTPUT_TYPES = (*_ADDED_TYPES, *FP8_TYPES)
 
 @dataclass(frozen=True)
 class Role:
-    """What an operand must be: its element types, and what each of its dimensions is as long as (a size of
-    the product, or the blocks of 128 in one). Matrices may come in batches.
+    """What an operand must be: its element types, and the name of each dimension's size (a size of the
+    product, or the number of blocks of 128 in one). Matrices may come in batches.
     """
 
     elements: Sequence[str]
     sizes: Sequence[str]
-    meaning: str
 
     @property
     def is_added(self) -> bool:
-        """Whether it becomes a part of D, and has such elements."""
+        """Whether it is added to the product, and so has its element types."""
         return set(_ADDED_TYPES) <= set(self.elements)
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Those that it may have."""
+        """The legal ranks."""
         return (1,) if len(self.sizes) == 1 else (2, 3)
 
 
 ROLES = {
-    "c": Role(OUTPUT_TYPES, "MN", "what beta scales"),
-    "bias": Role(_ADDED_TYPES, "N", "added to every row"),
-    "residual": Role(_ADDED_TYPES, "MN", "added to what the activation gives"),
-    "scale_a": Role(("f32",), ("K/128", "M"), "scales each row of A, for each block of K"),
-    "scale_b": Role(("f32",), ("N/128", "K/128"), "scales each block of B"),
-    "groups": Role(("i32",), ("groups",), "which B each row of A has, or how many rows of a batch there are"),
+    "c": Role(OUTPUT_TYPES, "MN"),  # scaled by beta and added
+    "bias": Role(_ADDED_TYPES, "N"),  # added to every row
+    "residual": Role(_ADDED_TYPES, "MN"),  # added to the result of the activation
+    "scale_a": Role(("f32",), ("K/128", "M")),  # scales each row of A, for each block of K
+    "scale_b": Role(("f32",), ("N/128", "K/128")),  # scales each block of B
+    "groups": Role(("i32",), ("groups",)),  # selects the B of each row of A, or limits the rows of products
 }
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu")
 """Functions of each element: max(x, 0); x * Phi(x), exactly and by tanh; x / (1 + exp(-x))."""
@@ -47,14 +46,14 @@ _OF_INTEGERS = ("relu",)
 
 
 def role_names(attribute: Any, count: int) -> list[str]:
-    """The role of each of `count` operands, as the attribute `roles` tells; without it the only one is C."""
+    """The role of each of `count` operands by the attribute `roles`; without it the only one is C."""
     if attribute is None:
         return ["c"][:count]
     return [role.value for role in attribute]
 
 
 def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
-    """Why the attribute doesn't give each value a role of its own, or a value isn't what its role wants."""
+    """Why the attribute doesn't assign each value a role of its own, or a value doesn't suit its role."""
     if attribute is None:
         if len(values) > 1:
             return f"expects A, B, D and at most one C without 'roles', got {3 + len(values)} operands"
@@ -62,34 +61,35 @@ def role_complaint(attribute: Any, values: Sequence[Any]) -> str | None:
         return f"expects attribute 'roles' to be an array of strings, got {attribute}"
     elif len(attribute) != len(values):
         return f"expects a role for each of {len(values)} operands after D, got {attribute}"
-    found = role_names(attribute, len(values))
-    for role, value in zip(found, values, strict=True):
-        if role not in ROLES:
-            return f"has an operand with unknown role '{role}': roles are {', '.join(ROLES)}"
-        if found.count(role) > 1:
-            return f"expects one operand with role '{role}', got {found.count(role)}"
-        wanted = ROLES[role]
-        if wrong := matrix_complaint(title(role), value, wanted.elements, *wanted.ranks):
+    names = role_names(attribute, len(values))
+    for name, value in zip(names, values, strict=True):
+        if name not in ROLES:
+            return f"roles must be among {', '.join(ROLES)}, got '{name}'"
+        if names.count(name) > 1:
+            return f"expects one operand with role '{name}', got {names.count(name)}"
+        role = ROLES[name]
+        if wrong := matrix_complaint(title(name), value, role.elements, *role.ranks):
             return wrong
     return None
 
 
 def extents(m: Any, n: Any, k: Any, groups: Any, blocks: Callable[[Any, int], Any]) -> dict[str, Any]:
-    """The sizes that `ROLES` speak of; `blocks` tells how many blocks of so many a size has."""
+    """The sizes by the names in `ROLES`; `blocks(size, b)` is the number of blocks of `b` in a size."""
     return {"M": m, "N": n, "K/128": blocks(k, PROMOTED), "N/128": blocks(n, PROMOTED), "groups": groups}
 
 
 def title(role: str) -> str:
-    """What messages call an operand: C is a letter like A, B and D."""
+    """The name of an operand in messages: C is a letter like A, B and D."""
     return "C" if role == "c" else role
 
 
 def activation_complaint(activation: Any, integers: bool) -> str | None:
-    """Why an activation isn't one, or none for integers."""
+    """Why an activation is unknown, or illegal for integers."""
     if activation is None:
         return None
-    known = _OF_INTEGERS if integers else ACTIVATIONS
-    if activation not in known:
-        given = f"'{activation}'" if isinstance(activation, str) else str(activation)
-        return f"expects activation {' or '.join(known)}{' for integers' if integers else ''}, got {given}"
+    legal = _OF_INTEGERS if integers else ACTIVATIONS
+    if activation not in legal:
+        what = f"'{activation}'" if isinstance(activation, str) else str(activation)
+        only = " where D is i32" if integers else ""
+        return f"activation must be {' or '.join(legal)}{only}, got {what}"
     return None
