@@ -9,7 +9,7 @@ from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import struct_type
 from weft.dialects.kinds import Kind
 from weft.dialects.op import kind_of
-from weft.isa.family import Registers, arguments, immediates, operand_text
+from weft.isa.family import Registers, operand_text
 from weft.isa.mma import UNSELECTABLE
 from weft.mlir import arith, ext, ir, llvm, vector
 from weft.passes.registry.pass_ import rewrite
@@ -67,12 +67,12 @@ def _call_of(op: Any) -> _Call | None:
     form = op.form
     inputs = {operand.name: operand for operand in form.operands if operand.role != "out"}
     numbers, values = _operand_numbers(op), list[Any]()
-    for name in arguments(form):
+    for name in form.arguments:
         if inputs[name].role == "immediate":
             values.append(_constant(inputs[name].type, op.attribute(name)))
         else:
             values += numbers[name]
-    values += [_constant(kind, value) for kind, value in immediates(form)]
+    values += [_constant(kind, value) for kind, value in form.immediates]
     attributes = {
         "intrin": ir.StringAttr.get(form.intrinsic),
         "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),

@@ -75,10 +75,10 @@ def test_doubles_are_rounded_as_ptxas_takes_it():
         for rounding in ("rn", "rz", "rm", "rp"):
             form = sync(shape, "f64", "f64", rounding=rounding)
             assert table[form].chips == since(first)
-            assert mma.parse_sync(form.ptx) == form
+            assert mma.Sync.parse(form.ptx) == form
     verdict = mma.SYNC.judge(sync("m16n8k16", rounding="rn"))
     assert verdict.rule == "rounding" and verdict.reason == "rounding rn needs f64, got f16"
-    assert mma.parse_sync("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rn.rz") is None
+    assert mma.Sync.parse("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rn.rz") is None
 
 
 def test_fp8_with_ordered_metadata_needs_no_kind_for_f16_sums():
@@ -150,7 +150,7 @@ def test_planted_faults_are_seen():
     support = mma.SYNC.table[form]
 
     def planted(*rows):
-        return Family("mma.sync", mma.Sync, lambda: rows, mma.parse_sync)
+        return Family("mma.sync", mma.Sync, lambda: rows)
 
     assert certify.disagreements(mma, planted((wrong, support)), [(wrong, "sm_80")])
     assert certify.disagreements(mma, planted((wrong, support)), [(form, "sm_80")])

@@ -51,7 +51,6 @@ def test_a_form_that_no_chip_has_is_noticed():
         "wgmma.mma_async",
         wgmma.MmaAsync,
         lambda: [(wrong, wgmma.MMA_ASYNC.table[S8])],
-        wgmma.parse_mma_async,
     )
     assert len(certify.disagreements(wgmma, family, [(wrong, "sm_90a"), (S8, "sm_90a")])) == 2
 

@@ -34,7 +34,7 @@ def test_ptx_versions_are_the_first(family):
 
 def test_a_form_that_no_chip_has_is_noticed():
     wrong = replace(F16, shape="m16n16k8")
-    family = Family("wmma.mma", wmma.Mma, lambda: [(wrong, wmma.MMA.table[F16])], wmma.parse_mma)
+    family = Family("wmma.mma", wmma.Mma, lambda: [(wrong, wmma.MMA.table[F16])])
     assert len(certify.disagreements(wmma, family, [(wrong, "sm_80"), (F16, "sm_80")])) == 2
 
 

@@ -4,7 +4,7 @@ import pytest
 from assembling import assembles
 
 from weft.dialects.tile_async import TensorMapOp
-from weft.isa.l2_cache import CREATEPOLICY, Policy, parse_createpolicy
+from weft.isa.l2_cache import CREATEPOLICY, Policy
 from weft.isa.tensor_map import L2_PROMOTIONS
 
 TRIED = [Policy(f"evict_{name}") for name in ("normal", "first", "last", "unchanged", "never")]
@@ -40,6 +40,6 @@ def test_the_attributes_of_a_tensor_map_name_all_that_is_legal():
 
 def test_what_is_written_is_read():
     for form in CREATEPOLICY.forms():
-        assert parse_createpolicy(form.ptx, ("%p", "1.0")) == form == parse_createpolicy(form.ptx)
-    assert parse_createpolicy("createpolicy.fractional.L2::evict_first.b64", ["%p", "0.5"]) is None
-    assert parse_createpolicy("createpolicy.cvt.L2.b64", ["%p", "%q"]) is None
+        assert Policy.parse(form.ptx, ("%p", "1.0")) == form == Policy.parse(form.ptx)
+    assert Policy.parse("createpolicy.fractional.L2::evict_first.b64", ["%p", "0.5"]) is None
+    assert Policy.parse("createpolicy.cvt.L2.b64", ["%p", "%q"]) is None

@@ -2,24 +2,36 @@
 Conversion Instructions: cp.async").
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from weft.isa.chips import since
-from weft.isa.family import Family, Registers, Support
+from weft.isa.family import Family, Form, Registers, Support
+from weft.isa.template import Field, Template, Unnamed, Values, Word
 
 
 @dataclass(frozen=True)
-class Copy:
+class Copy(Form):
     """One form of `cp.async`: `bytes` at a time, cached at all levels (`ca`) or in L2 alone (`cg`)."""
 
     bytes: int
     cache: str
 
-    @property
-    def ptx(self) -> str:
-        return f"cp.async.{self.cache}.shared.global"
+    templates = (
+        Template(
+            "cp.async",
+            Field("cache", ("{}", "ca|cg")),
+            Word("shared", also="shared::cta"),
+            Word("global"),
+            Unnamed(r"L2::\w+", optional=True),
+        ),
+    )
+    assembly = "[{destination}], [{source}], {size}, {source_bytes}"
+
+    @classmethod
+    def operand_values(cls, values: Values, operands: Sequence[str]) -> Values | None:
+        size = operands[2] if len(operands) > 2 else ""
+        return {"bytes": int(size)} if size.isdigit() else None
 
     @property
     def intrinsic(self) -> str:
@@ -34,10 +46,6 @@ class Copy:
             Registers("size", 1, "i32", role="immediate", values=(self.bytes,)),
             Registers("source_bytes", 1, "i32"),
         )
-
-    @property
-    def assembly(self) -> str:
-        return "[{destination}], [{source}], {size}, {source_bytes}"
 
 
 #   bytes cache since   PTX
@@ -54,14 +62,7 @@ def _forms() -> Iterator[tuple[Copy, Support]]:
         yield Copy(bytes_, cache), Support(since(first), ptx)
 
 
-def parse_cp_async(opcode: str, operands: Sequence[str] = ()) -> Copy | None:
-    """The form that a PTX opcode and its operands spell, legal or not; None where it isn't such a copy."""
-    match = re.fullmatch(r"cp\.async\.(ca|cg)\.shared(?:::cta)?\.global(?:\.L2::\w+)*", opcode)
-    size = operands[2] if len(operands) > 2 else ""
-    return Copy(int(size), match.group(1)) if match and size.isdigit() else None
-
-
-CP_ASYNC = Family("cp.async", Copy, _forms, parse_cp_async)
+CP_ASYNC = Family("cp.async", Copy, _forms)
 
 
 def copy_of(bytes_: int) -> Copy:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import islice
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Self, TypeVar
 
 from weft.isa.chips import CHIPS, ChipSet, describe
 from weft.isa.computed import computed
 from weft.isa.suggest import did_you_mean
+from weft.isa.template import Template, Values
 
 Version = tuple[int, int]
 
@@ -61,38 +62,88 @@ class Verdict:
         return f"{self.reason}; nearest legal: {(' or ' if whole else ', ').join(self.nearest)}"
 
 
-class Form(Protocol):
-    """One spelling of an instruction; its dataclass fields are the axes, most important first."""
+class Form:
+    """One spelling of an instruction: a frozen dataclass whose fields are the axes, most important first."""
+
+    templates: ClassVar[tuple[Template, ...]]
+    """Where there are several, the first that prints a form is that form's."""
+    misspelt: ClassVar[tuple[Template, ...]] = ()
+    """What is read too, though no form is printed so: a rule can say what is wrong with such a form."""
+
+    _readers: ClassVar[tuple[Template, ...]]
+    """The templates without those that are read as one before them."""
+
+    def __init_subclass__(cls) -> None:
+        readers: list[Template] = []
+        for template in getattr(cls, "templates", ()):
+            if not any(template.is_read_as(other) for other in readers):
+                readers.append(template)
+        cls._readers = tuple(readers)
 
     @property
     def ptx(self) -> str:
         """The opcode with its modifiers, as LLVM prints it."""
+        return self._template.spell(self)
+
+    @property
+    def _template(self) -> Template:
+        if len(self.templates) == 1:
+            return self.templates[0]
+        return next(template for template in self.templates if template.prints(self))
+
+    @classmethod
+    def parse(cls, opcode: str, operands: Sequence[str] = ()) -> Self | None:
+        """The form that a PTX opcode and its operands spell, legal or not; None for another instruction.
+
+        Of an operand's text only the first character and the number of commas matter.
+        """
+        for template in cls._readers:
+            form = cls._read(template, opcode, operands)
+            if form is not None and form._template.is_read_as(template):
+                return form
+        misspelt = (cls._read(template, opcode, operands) for template in cls.misspelt)
+        return next((form for form in misspelt if form is not None), None)
+
+    @classmethod
+    def _read(cls, template: Template, opcode: str, operands: Sequence[str]) -> Self | None:
+        if (values := template.read(opcode)) is None:
+            return None
+        others = cls.operand_values(values, operands)
+        return None if others is None else cls(**values, **others)
+
+    @classmethod
+    def operand_values(cls, values: Values, operands: Sequence[str]) -> Values | None:
+        """The values of the axes that the operands show, given those of the others; None where the operands
+        are another instruction's.
+        """
+        return {}
 
     @property
     def intrinsic(self) -> str | None:
         """The LLVM intrinsic that becomes this form; None where LLVM has none."""
+        return None
 
     @property
     def operands(self) -> tuple[Registers, ...]:
         """Results first, then inputs, in PTX's order."""
+        return ()
 
     @property
     def assembly(self) -> str:
         """PTX's operand list as a text to `format`: `{d}` is a register, or a list in braces where there are
         several; `{{{d}}}` is a list in any case.
         """
+        return ""
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the input operands in the order of the intrinsic's arguments."""
+        return tuple(o.name for o in self.operands if o.role != "out")
 
-def arguments(form: Form) -> tuple[str, ...]:
-    """The names of the inputs in the order of the intrinsic's arguments: the form's own, else PTX's."""
-    own: tuple[str, ...] | None = getattr(form, "arguments", None)
-    return tuple(o.name for o in form.operands if o.role != "out") if own is None else own
-
-
-def immediates(form: Form) -> tuple[tuple[str, int], ...]:
-    """LLVM type and value of the flags that follow the arguments in the intrinsic."""
-    own: tuple[tuple[str, int], ...] = getattr(form, "immediates", ())
-    return own
+    @property
+    def immediates(self) -> tuple[tuple[str, int], ...]:
+        """The flags that follow the arguments in the intrinsic: LLVM type and value of each."""
+        return ()
 
 
 def operand_text(form: Form, names: Mapping[str, Sequence[str]]) -> str:
@@ -176,15 +227,17 @@ class Family(Generic[F]):
     """The table of one instruction: every legal form and where it is legal.
 
     `legal` generates the table; `rules` are checked before it and speak of what a difference of axes can't
-    say; `parse` gives the form that a PTX opcode and its operands spell, legal or not, and None for another
-    instruction. Of an operand's text it may look at the first character and the number of commas.
+    say.
     """
 
     name: str
     form: type[F]
     legal: Callable[[], Iterable[tuple[F, Support]]]
-    parse: Callable[[str, Sequence[str]], F | None]
     rules: tuple[Callable[[F], Verdict | None], ...] = ()
+
+    def parse(self, opcode: str, operands: Sequence[str] = ()) -> F | None:
+        """As `Form.parse`."""
+        return self.form.parse(opcode, operands)
 
     @computed
     def table(self) -> dict[F, Support]:

@@ -2,36 +2,31 @@
 Instructions: createpolicy", "Cache Eviction Priority Hints").
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from weft.isa.chips import since
-from weft.isa.family import Family, Registers, Support
+from weft.isa.family import Family, Form, Registers, Support
+from weft.isa.template import Field, Template, Values, Word
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(Form):
     """`createpolicy` for accesses all of which get a priority: which lines L2 gives up first, or last."""
 
     priority: str
 
-    @property
-    def ptx(self) -> str:
-        return f"createpolicy.fractional.L2::{self.priority}.b64"
+    templates = (Template("createpolicy.fractional", Field("priority", ("L2::{}", r"\w+")), Word("b64")),)
+    assembly = "{policy}, 1.0"
 
-    @property
-    def intrinsic(self) -> None:
-        return None
+    @classmethod
+    def operand_values(cls, values: Values, operands: Sequence[str]) -> Values | None:
+        return {} if list(operands[1:]) in ([], ["1.0"]) else None
 
     @property
     def operands(self) -> tuple[Registers, ...]:
         """The policy, that copies take as their last operand."""
         return (Registers("policy", 1, "i64", role="out"),)
-
-    @property
-    def assembly(self) -> str:
-        return "{policy}, 1.0"
 
 
 #   priority          since    PTX
@@ -48,12 +43,6 @@ def _forms() -> Iterator[tuple[Policy, Support]]:
         yield Policy(priority), Support(since(first), ptx)
 
 
-def parse_createpolicy(opcode: str, operands: Sequence[str] = ()) -> Policy | None:
-    """The form that a PTX opcode and its operands spell, legal or not; None where it isn't such a policy."""
-    match = re.fullmatch(r"createpolicy\.fractional\.L2::(\w+)\.b64", opcode)
-    return Policy(match[1]) if match and list(operands[1:]) in ([], ["1.0"]) else None
-
-
-CREATEPOLICY = Family("createpolicy", Policy, _forms, parse_createpolicy)
+CREATEPOLICY = Family("createpolicy", Policy, _forms)
 NORMAL = "evict_normal"
 """What accesses have without a policy, too."""

@@ -11,13 +11,10 @@ from weft.isa.mma.matrix_moves import (
     Ldmatrix,
     Movmatrix,
     Stmatrix,
-    parse_ldmatrix,
-    parse_movmatrix,
-    parse_stmatrix,
 )
-from weft.isa.mma.scaled import SCALED, SPARSE_SCALED, Scaled, SparseScaled, parse_scaled, parse_sparse_scaled
-from weft.isa.mma.sparse import SPARSE, Sparse, parse_sparse
-from weft.isa.mma.sync import SYNC, Sync, parse_sync
+from weft.isa.mma.scaled import SCALED, SPARSE_SCALED, Scaled, SparseScaled
+from weft.isa.mma.sparse import SPARSE, Sparse
+from weft.isa.mma.sync import SYNC, Sync
 
 __all__ = [
     "LDMATRIX",
@@ -34,13 +31,6 @@ __all__ = [
     "SparseScaled",
     "Stmatrix",
     "Sync",
-    "parse_ldmatrix",
-    "parse_movmatrix",
-    "parse_scaled",
-    "parse_sparse",
-    "parse_sparse_scaled",
-    "parse_stmatrix",
-    "parse_sync",
 ]
 
 _MODULES = (mma_sync, mma_sparse, mma_scaled, matrix_moves)

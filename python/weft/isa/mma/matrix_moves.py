@@ -4,13 +4,14 @@
 The shape of an operand is that in memory: matrices, rows as the lanes' addresses give them, and columns.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from weft.isa.chips import ChipSet, only, since
-from weft.isa.family import Family, Registers, Support
+from weft.isa.family import Family, Form, Registers, Support
+from weft.isa.mma import tokens
+from weft.isa.template import NUMBER, Field, Flag, Template
 from weft.isa.unpublished import Unpublished
 
 # The byte formats came with sm_100 and are for one chip or one family only.
@@ -20,105 +21,89 @@ BYTES = only(
 )
 _POINTERS = {"shared": "!llvm.ptr<3>", "generic": "!llvm.ptr"}
 
+_SHAPE = Field("shape", ("{}", r"m\d+n\d+"))
+_MODIFIERS = (
+    *(tokens.SYNC, tokens.ALIGNED, _SHAPE, Field("num", ("x{}", NUMBER), number=True), Flag("trans")),
+    Field("space", ("shared", "shared"), ("shared::cta", "shared"), default="generic", repeats=True),
+    Field("type", ("{}", ".+"), each=r"b\d+(?:x\d+(?:_p\d+)?)?"),
+)
+
 
 @dataclass(frozen=True)
-class Ldmatrix:
+class _Move(Form):
+    """The axes of `ldmatrix` and `stmatrix`."""
+
+    shape: str
+    num: int
+    trans: bool
+    type: str = "b16"
+    space: str = "shared"
+
+    mnemonic: ClassVar[str]
+
+    @property
+    def intrinsic(self) -> str:
+        transposed = ".trans" if self.trans else ""
+        matrices = f"{self.shape}.x{self.num}{transposed}.{self.type}"
+        return f"llvm.nvvm.{self.mnemonic}.sync.aligned.{matrices}.p{3 if self.space == 'shared' else 0}"
+
+    @property
+    def _address(self) -> Registers:
+        return Registers("address", 1, _POINTERS.get(self.space, "!llvm.ptr"))
+
+
+@dataclass(frozen=True)
+class Ldmatrix(_Move):
     """One form of `ldmatrix`: `num` matrices from shared memory, each lane's address giving one row.
 
     `type` is `b16`, `b8`, or what bytes are made from: `b8x16.b6x16_p32` and `b8x16.b4x16_p64`. `space` is
     how the address is given: `shared` or `generic`.
     """
 
-    shape: str
-    num: int
-    trans: bool
-    type: str = "b16"
-    space: str = "shared"
-
-    @property
-    def ptx(self) -> str:
-        return f"ldmatrix.{_modifiers(self.shape, self.num, self.trans, self.type, self.space)}"
-
-    @property
-    def intrinsic(self) -> str:
-        return f"llvm.nvvm.ldmatrix.{_signature(self.shape, self.num, self.trans, self.type, self.space)}"
+    mnemonic = "ldmatrix"
+    templates = (Template(mnemonic, *_MODIFIERS),)
+    assembly = "{{{d}}}, [{address}]"
 
     @property
     def operands(self) -> tuple[Registers, ...]:
         """D and the address of a row."""
-        d = _matrices("d", self.shape, self.trans, self.num, role="out")
-        return d, Registers("address", 1, _POINTERS.get(self.space, "!llvm.ptr"))
-
-    @property
-    def assembly(self) -> str:
-        return "{{{d}}}, [{address}]"
+        return _matrices("d", self.shape, self.trans, self.num, role="out"), self._address
 
 
 @dataclass(frozen=True)
-class Stmatrix:
+class Stmatrix(_Move):
     """One form of `stmatrix`: `num` matrices to shared memory, each lane's address giving one row."""
 
-    shape: str
-    num: int
-    trans: bool
-    type: str = "b16"
-    space: str = "shared"
-
-    @property
-    def ptx(self) -> str:
-        return f"stmatrix.{_modifiers(self.shape, self.num, self.trans, self.type, self.space)}"
-
-    @property
-    def intrinsic(self) -> str:
-        return f"llvm.nvvm.stmatrix.{_signature(self.shape, self.num, self.trans, self.type, self.space)}"
+    mnemonic = "stmatrix"
+    templates = (Template(mnemonic, *_MODIFIERS),)
+    assembly = "[{address}], {{{a}}}"
 
     @property
     def operands(self) -> tuple[Registers, ...]:
         """The address of a row, and A."""
-        return Registers("address", 1, _POINTERS.get(self.space, "!llvm.ptr")), _matrices(
-            "a", self.shape, self.trans, self.num
-        )
-
-    @property
-    def assembly(self) -> str:
-        return "[{address}], {{{a}}}"
+        return self._address, _matrices("a", self.shape, self.trans, self.num)
 
 
 @dataclass(frozen=True)
-class Movmatrix:
+class Movmatrix(Form):
     """One form of `movmatrix`: an 8x8 matrix of a warp, transposed. LLVM has no intrinsic for it."""
 
     shape: str = "m8n8"
     trans: bool = True
     type: str = "b16"
 
-    @property
-    def ptx(self) -> str:
-        return f"movmatrix.sync.aligned.{self.shape}{'.trans' if self.trans else ''}.{self.type}"
-
-    @property
-    def intrinsic(self) -> None:
-        return None
+    templates = (
+        Template(
+            "movmatrix",
+            *(tokens.SYNC, tokens.ALIGNED, _SHAPE, Flag("trans"), Field("type", ("{}", r"b\d+"))),
+        ),
+    )
+    assembly = "{d}, {a}"
 
     @property
     def operands(self) -> tuple[Registers, ...]:
         """D and A, both in the layout of an untransposed matrix."""
         return _matrices("d", "m8n8", False, 1, role="out"), _matrices("a", "m8n8", False, 1)
-
-    @property
-    def assembly(self) -> str:
-        return "{d}, {a}"
-
-
-def _modifiers(shape: str, num: int, trans: bool, kind: str, space: str) -> str:
-    transposed = ".trans" if trans else ""
-    shared = ".shared" if space == "shared" else ""
-    return f"sync.aligned.{shape}.x{num}{transposed}{shared}.{kind}"
-
-
-def _signature(shape: str, num: int, trans: bool, kind: str, space: str) -> str:
-    transposed = ".trans" if trans else ""
-    return f"sync.aligned.{shape}.x{num}{transposed}.{kind}.p{3 if space == 'shared' else 0}"
 
 
 # Where one matrix lies: the rows and columns that it has in memory, the elements of a lane, and the layout's
@@ -190,52 +175,9 @@ def _movmatrix_forms() -> Iterator[tuple[Movmatrix, Support]]:
     yield Movmatrix(), Support(since("sm_75"), (7, 8))
 
 
-_SPACES = {"shared", "shared::cta"}
-
-
-def _read(opcode: str, name: str) -> tuple[str, int, bool, str, str] | None:
-    """The fields of an `ldmatrix` or `stmatrix`, whose modifiers ptxas takes in any order."""
-    head, *tokens = opcode.split(".")
-    shapes = [t for t in tokens if re.fullmatch(r"m\d+n\d+", t)]
-    nums = [t for t in tokens if re.fullmatch(r"x\d+", t)]
-    types = [t for t in tokens if re.fullmatch(r"b\d+(x\d+(_p\d+)?)?", t)]
-    known = {"sync", "aligned", "trans", *_SPACES, *shapes, *nums, *types}
-    if head != name or len(shapes) != 1 or len(nums) != 1 or not types:
-        return None
-    if not {"sync", "aligned"} <= set(tokens) or not known.issuperset(tokens):
-        return None
-    space = "shared" if _SPACES & set(tokens) else "generic"
-    return shapes[0], int(nums[0][1:]), "trans" in tokens, ".".join(types), space
-
-
-def parse_ldmatrix(opcode: str, operands: Sequence[str] = ()) -> Ldmatrix | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't an `ldmatrix`."""
-    found = _read(opcode, "ldmatrix")
-    return Ldmatrix(*found) if found else None
-
-
-def parse_stmatrix(opcode: str, operands: Sequence[str] = ()) -> Stmatrix | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't an `stmatrix`."""
-    found = _read(opcode, "stmatrix")
-    return Stmatrix(*found) if found else None
-
-
-def parse_movmatrix(opcode: str, operands: Sequence[str] = ()) -> Movmatrix | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `movmatrix`."""
-    head, *tokens = opcode.split(".")
-    shapes = [t for t in tokens if re.fullmatch(r"m\d+n\d+", t)]
-    types = [t for t in tokens if re.fullmatch(r"b\d+", t)]
-    known = {"sync", "aligned", "trans", *shapes, *types}
-    if head != "movmatrix" or len(shapes) != 1 or len(types) != 1 or not known.issuperset(tokens):
-        return None
-    if not {"sync", "aligned"} <= set(tokens):
-        return None
-    return Movmatrix(shapes[0], "trans" in tokens, types[0])
-
-
-LDMATRIX = Family("ldmatrix", Ldmatrix, _ldmatrix_forms, parse_ldmatrix)
-STMATRIX = Family("stmatrix", Stmatrix, _stmatrix_forms, parse_stmatrix)
-MOVMATRIX = Family("movmatrix", Movmatrix, _movmatrix_forms, parse_movmatrix)
+LDMATRIX = Family("ldmatrix", Ldmatrix, _ldmatrix_forms)
+STMATRIX = Family("stmatrix", Stmatrix, _stmatrix_forms)
+MOVMATRIX = Family("movmatrix", Movmatrix, _movmatrix_forms)
 
 FAMILIES = (LDMATRIX, STMATRIX, MOVMATRIX)
 

@@ -2,20 +2,27 @@
 share (PTX ISA, "Block Scaling for mma.sync").
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from weft.isa.chips import ChipSet, only
-from weft.isa.family import Family, Registers, Support, Verdict
+from weft.isa.family import Family, Form, Registers, Support, Verdict
 from weft.isa.mma import fragments as mma_fragments
-from weft.isa.mma import tokens as mma_tokens
+from weft.isa.mma import tokens
 from weft.isa.mma.sync import FP6_FP4, FP8, NARROW
+from weft.isa.template import ELEMENT_TYPE, Field, Template, Word
+
+_MODIFIERS = (
+    *(tokens.SYNC, tokens.ALIGNED, tokens.SHAPES, tokens.LAYOUTS, tokens.KIND, Word("block_scale")),
+    Field("scale_vec", ("scale_vec::{}", "[^.]*"), default=""),
+    Field("d_type a_type b_type c_type scale_type", ("{}.{}.{}.{}.{}", ELEMENT_TYPE)),
+)
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(Form):
     """One form of block-scaled `mma`: `d = (a * scale_a) * (b * scale_b) + c` over one warp.
 
     `kind` is `mxf8f6f4`, `mxf4` or `mxf4nvf4`, `scale_vec` the scales of one row of A (`1X`, `2X`, `4X`, or
@@ -33,20 +40,8 @@ class Scaled:
     a_layout: str = "row"
     b_layout: str = "col"
 
-    @property
-    def sparse(self) -> str:
-        """The modifier that says that A is sparse, or nothing."""
-        return ""
-
-    @property
-    def ptx(self) -> str:
-        sparse = f".{self.sparse}" if self.sparse else ""
-        vector = f".scale_vec::{self.scale_vec}" if self.scale_vec else ""
-        types = f"{self.d_type}.{self.a_type}.{self.b_type}.{self.c_type}.{self.scale_type}"
-        layouts = f"{self.a_layout}.{self.b_layout}"
-        return (
-            f"mma{sparse}.sync.aligned.{self.shape}.{layouts}.kind::{self.kind}.block_scale{vector}.{types}"
-        )
+    sparse: ClassVar[bool] = False
+    templates = (Template("mma", *_MODIFIERS),)
 
     @property
     def intrinsic(self) -> str | None:
@@ -105,9 +100,8 @@ class SparseScaled(Scaled):
 
     ordered: bool = True
 
-    @property
-    def sparse(self) -> str:
-        return "sp::ordered_metadata" if self.ordered else "sp"
+    sparse: ClassVar[bool] = True
+    templates = (Template("mma", tokens.ORDERED, *_MODIFIERS),)
 
 
 class _Row(NamedTuple):
@@ -154,33 +148,6 @@ def _sparse_scaled() -> Iterator[tuple[SparseScaled, Support]]:
             yield form, Support(row.sparse_chips, row.ptx)
 
 
-def _read(opcode: str, sparse: bool) -> tuple[mma_tokens.Opcode, Scaled] | None:
-    """The opcode's parts, and its form if it were dense."""
-    found = mma_tokens.read(opcode)
-    if found is None or found.sparse != sparse or not found.block_scale:
-        return None
-    if found.satfinite or found.bit_op or found.rounding:
-        return None
-    if len(found.types) != 5 or len(found.layouts) != 2:
-        return None
-    d, a, b, c, scale_type = found.types
-    rows, columns = found.layouts
-    fields = (found.shape, found.kind, found.scale_vec, a, b, scale_type, c, d, rows, columns)
-    return found, Scaled(*fields)
-
-
-def parse_scaled(opcode: str, operands: Sequence[str] = ()) -> Scaled | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a dense `mma` with block scale."""
-    found = _read(opcode, sparse=False)
-    return found[1] if found else None
-
-
-def parse_sparse_scaled(opcode: str, operands: Sequence[str] = ()) -> SparseScaled | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't an `mma.sp` with block scale."""
-    found = _read(opcode, sparse=True)
-    return SparseScaled(**vars(found[1]), ordered=found[0].ordered) if found else None
-
-
 def _scale_vec(form: Scaled) -> Verdict | None:
     legal = tuple(dict.fromkeys(row.scale_vec or "none" for row in _ROWS if row.kind == form.kind))
     if legal and (form.scale_vec or "none") not in legal:
@@ -204,8 +171,8 @@ def _scale_type(form: Scaled) -> Verdict | None:
 
 
 _RULES = (_scale_vec, _scale_type)
-SCALED = Family("mma.block_scale", Scaled, _scaled, parse_scaled, _RULES)
-SPARSE_SCALED = Family("mma.sp.block_scale", SparseScaled, _sparse_scaled, parse_sparse_scaled, _RULES)
+SCALED = Family("mma.block_scale", Scaled, _scaled, _RULES)
+SPARSE_SCALED = Family("mma.sp.block_scale", SparseScaled, _sparse_scaled, _RULES)
 
 FAMILIES = (SCALED, SPARSE_SCALED)
 

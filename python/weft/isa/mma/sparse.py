@@ -2,15 +2,15 @@
 Instructions: mma.sp").
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
 from weft.isa.chips import ChipSet, since
-from weft.isa.family import Family, Registers, Support, Verdict
+from weft.isa.family import Family, Form, Registers, Support, Verdict
 from weft.isa.mma import fragments as mma_fragments
-from weft.isa.mma import tokens as mma_tokens
+from weft.isa.mma import tokens
 from weft.isa.mma.sync import (
     FP6_FP4,
     FP8,
@@ -21,12 +21,13 @@ from weft.isa.mma.sync import (
     results_verdict,
     satfinite_verdict,
 )
+from weft.isa.template import Template
 from weft.isa.types import ELEMENT_TYPES
 from weft.isa.unpublished import Unpublished
 
 
 @dataclass(frozen=True)
-class Sparse:
+class Sparse(Form):
     """One form of `mma.sp`: `d = a * b + c` over one warp, A half zeros. Types and modifiers are PTX tokens.
 
     `ordered` is `sp::ordered_metadata`, which says that the indices in the metadata ascend.
@@ -43,14 +44,14 @@ class Sparse:
     satfinite: bool = False
     kind: str = ""
 
-    @property
-    def ptx(self) -> str:
-        sparse = "sp::ordered_metadata" if self.ordered else "sp"
-        kind = f".kind::{self.kind}" if self.kind else ""
-        satfinite = ".satfinite" if self.satfinite else ""
-        types = f"{self.d_type}.{self.a_type}.{self.b_type}.{self.c_type}"
-        layouts = f"{self.a_layout}.{self.b_layout}"
-        return f"mma.{sparse}.sync.aligned.{self.shape}.{layouts}{kind}{satfinite}.{types}"
+    templates = (
+        Template(
+            "mma",
+            *(tokens.ORDERED, tokens.SYNC, tokens.ALIGNED, tokens.SHAPES, tokens.LAYOUTS, tokens.KIND),
+            *(tokens.SATFINITE, tokens.RESULT_FIRST),
+        ),
+    )
+    assembly = "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}, {metadata}, {selector}"
 
     @property
     def intrinsic(self) -> str | None:
@@ -62,10 +63,6 @@ class Sparse:
         types = intrinsic_types(self.a_type, self.b_type, self.c_type, self.d_type)
         layouts = f"{self.a_layout}.{self.b_layout}"
         return f"llvm.nvvm.mma.sp.{ordered}{self.shape}.{layouts}.{kind}{satfinite}{types}"
-
-    @property
-    def assembly(self) -> str:
-        return "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}, {metadata}, {selector}"
 
     @property
     def mnk(self) -> tuple[int, int, int]:
@@ -126,20 +123,6 @@ def _forms() -> Iterator[tuple[Sparse, Support]]:
                 yield form, Support(row.chips, ptx)
 
 
-def parse_sparse(opcode: str, operands: Sequence[str] = ()) -> Sparse | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't an unscaled `mma.sp`."""
-    found = mma_tokens.read(opcode)
-    if found is None or not found.sparse or found.block_scale:
-        return None
-    if found.scale_vec or found.bit_op or found.rounding:
-        return None
-    if len(found.types) != 4 or len(found.layouts) != 2:
-        return None
-    d, a, b, c = found.types
-    rows, columns = found.layouts
-    return Sparse(found.shape, a, b, c, d, found.ordered, rows, columns, found.satfinite, found.kind)
-
-
 def _satfinite(form: Sparse) -> Verdict | None:
     return satfinite_verdict(form.satfinite, form.a_type, form.b_type)
 
@@ -176,7 +159,7 @@ def _layouts(form: Sparse) -> Verdict | None:
 
 
 _RULES = (_kind, _ordered, _satfinite, _inputs, _results, _layouts)
-SPARSE = Family("mma.sp", Sparse, _forms, parse_sparse, _RULES)
+SPARSE = Family("mma.sp", Sparse, _forms, _RULES)
 
 FAMILIES = (SPARSE,)
 

@@ -2,15 +2,16 @@
 Instructions: mma").
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
 from weft.isa.chips import ChipSet, only, since
-from weft.isa.family import Family, Registers, Support, Verdict
+from weft.isa.family import Family, Form, Registers, Support, Verdict
 from weft.isa.mma import fragments as mma_fragments
-from weft.isa.mma import tokens as mma_tokens
+from weft.isa.mma import tokens
+from weft.isa.template import Template
 from weft.isa.types import ELEMENT_TYPES
 from weft.isa.unpublished import Unpublished
 
@@ -21,7 +22,7 @@ NARROW = only("sm_120a", "sm_120f", "sm_121a", "sm_121f")
 
 
 @dataclass(frozen=True)
-class Sync:
+class Sync(Form):
     """One form of dense `mma.sync`: `d = a * b + c` over one warp. Types, shape and modifiers are PTX tokens.
 
     `bit_op` is b1's (`xor.popc` or `and.popc`), `kind` is `f8f6f4` or empty, `rounding` is f64's (`rn`, `rz`,
@@ -40,15 +41,14 @@ class Sync:
     kind: str = ""
     rounding: str = ""
 
-    @property
-    def ptx(self) -> str:
-        kind = f".kind::{self.kind}" if self.kind else ""
-        satfinite = ".satfinite" if self.satfinite else ""
-        types = f"{self.d_type}.{self.a_type}.{self.b_type}.{self.c_type}"
-        bit_op = f".{self.bit_op}" if self.bit_op else ""
-        layouts = f"{self.a_layout}.{self.b_layout}"
-        rounding = f".{self.rounding}" if self.rounding else ""
-        return f"mma.sync.aligned.{self.shape}.{layouts}{kind}{satfinite}.{types}{bit_op}{rounding}"
+    templates = (
+        Template(
+            "mma",
+            *(tokens.SYNC, tokens.ALIGNED, tokens.SHAPES, tokens.LAYOUTS, tokens.KIND, tokens.SATFINITE),
+            *(tokens.RESULT_FIRST, tokens.BIT_OP, tokens.ROUNDING),
+        ),
+    )
+    assembly = "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}"
 
     @property
     def intrinsic(self) -> str | None:
@@ -60,10 +60,6 @@ class Sync:
         types = intrinsic_types(self.a_type, self.b_type, self.c_type, self.d_type)
         layouts = f"{self.a_layout}.{self.b_layout}"
         return f"llvm.nvvm.mma.{bit_op}{self.shape}.{layouts}.{kind}{satfinite}{types}"
-
-    @property
-    def assembly(self) -> str:
-        return "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}"
 
     @property
     def mnk(self) -> tuple[int, int, int]:
@@ -149,25 +145,12 @@ def _forms() -> Iterator[tuple[Sync, Support]]:
         inputs = row.inputs.split()
         # What overflows a 32-bit integer may be clamped.
         clamps = (False, True) if ELEMENT_TYPES[inputs[0]].kind in ("int", "uint") else (False,)
-        roundings = ("", *mma_tokens.ROUNDINGS) if inputs == ["f64"] else ("",)
+        roundings = ("", *tokens.ROUNDINGS) if inputs == ["f64"] else ("",)
         axes = (row.shapes.split(), inputs, inputs, row.results.split(), row.layouts.split(), clamps)
         for shape, a, b, result, layout, satfinite, rounding in product(*axes, roundings):
             (d, c), (rows, columns) = result.split("."), layout.split(".")
             form = Sync(shape, a, b, c, d, rows, columns, satfinite, row.bit_op, row.kind, rounding)
             yield form, Support(row.chips, row.ptx)
-
-
-def parse_sync(opcode: str, operands: Sequence[str] = ()) -> Sync | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a dense `mma.sync`."""
-    found = mma_tokens.read(opcode)
-    if found is None or found.sparse or found.block_scale or found.scale_vec:
-        return None
-    if len(found.types) != 4 or len(found.layouts) != 2:
-        return None
-    d, a, b, c = found.types
-    rows, columns = found.layouts
-    flags = (found.satfinite, found.bit_op, found.kind, found.rounding)
-    return Sync(found.shape, a, b, c, d, rows, columns, *flags)
 
 
 def _bit_op(form: Sync) -> Verdict | None:
@@ -246,7 +229,7 @@ def _results(form: Sync) -> Verdict | None:
 
 
 _RULES = (_bit_op, _kind, _satfinite, _rounding, _inputs, _results, _layouts)
-SYNC = Family("mma.sync", Sync, _forms, parse_sync, _RULES)
+SYNC = Family("mma.sync", Sync, _forms, _RULES)
 
 FAMILIES = (SYNC,)
 

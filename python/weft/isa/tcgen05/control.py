@@ -3,22 +3,24 @@ allocation and the order of asynchronous work (PTX ISA, "Tensor Memory Allocatio
 Instructions" and the sections on `tcgen05.commit`, `tcgen05.wait` and `tcgen05.fence`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from weft.isa.family import Registers, Support, Verdict
+from weft.isa.family import Form, Registers, Support, Verdict
 from weft.isa.tcgen05.form import (
+    ALIGNED,
     ALL,
+    B32,
+    CTA_GROUP,
     CTA_GROUPS,
     SM_107,
+    SYNC,
     TENSOR_ADDRESS,
-    Instruction,
     Tcgen05Family,
-    modifiers,
-    take,
-    take_number,
+    template,
 )
+from weft.isa.template import Field, Flag, Template, Word
 from weft.isa.unpublished import Unpublished
 
 _COLUMNS = (32, 64, 128, 256, 512)
@@ -31,12 +33,22 @@ def _columns(exclusive: bool) -> Registers:
     return Registers("columns", 1, "i32", values=_EXCLUSIVE_COLUMNS if exclusive else _COLUMNS)
 
 
-def _exclusive(exclusive: bool) -> str:
-    return ".exclusive" if exclusive else ""
+_KIND = r"[\w:]*"
+_EXCLUSIVE = Flag("exclusive")
+_SPACE = Field("space", ("{}", r"shared(?:::\w+)?"), default="")
+_SYNC_RESTRICT = Field("sync_restrict", ("sync_restrict::{}", "[^.]+"), default="")
+# 16 bits were all there was before PTX 9.4, and need no name since.
+_MULTICAST = Field(
+    "multicast",
+    ("multicast::cluster", 16),
+    ("multicast::cluster::{}b", r"[1-9][0-9]*"),
+    default=0,
+    number=True,
+)
 
 
 @dataclass(frozen=True)
-class Alloc(Instruction):
+class Alloc(Form):
     """One form of `tcgen05.alloc`: one warp allocates columns and writes their address to shared memory,
     which is given by a generic address where `space` is empty.
     """
@@ -45,12 +57,8 @@ class Alloc(Instruction):
     space: str = ""
     exclusive: bool = False
 
-    @property
-    def ptx(self) -> str:
-        space = f".{self.space}" if self.space else ""
-        return (
-            f"tcgen05.alloc{_exclusive(self.exclusive)}.cta_group::{self.cta_group}.sync.aligned{space}.b32"
-        )
+    templates = (template("alloc", _EXCLUSIVE, CTA_GROUP, SYNC, ALIGNED, _SPACE, B32),)
+    assembly = "[{address}], {columns}"
 
     @property
     def intrinsic(self) -> str | None:
@@ -66,21 +74,16 @@ class Alloc(Instruction):
             _columns(self.exclusive),
         )
 
-    @property
-    def assembly(self) -> str:
-        return "[{address}], {columns}"
-
 
 @dataclass(frozen=True)
-class Dealloc(Instruction):
+class Dealloc(Form):
     """One form of `tcgen05.dealloc`: one warp frees what one `tcgen05.alloc` gave."""
 
     cta_group: int
     exclusive: bool = False
 
-    @property
-    def ptx(self) -> str:
-        return f"tcgen05.dealloc{_exclusive(self.exclusive)}.cta_group::{self.cta_group}.sync.aligned.b32"
+    templates = (template("dealloc", _EXCLUSIVE, CTA_GROUP, SYNC, ALIGNED, B32),)
+    assembly = "{address}, {columns}"
 
     @property
     def intrinsic(self) -> str | None:
@@ -91,37 +94,22 @@ class Dealloc(Instruction):
         """The allocation's address in tensor memory, and how many columns."""
         return Registers("address", 1, TENSOR_ADDRESS), _columns(self.exclusive)
 
-    @property
-    def assembly(self) -> str:
-        return "{address}, {columns}"
-
 
 @dataclass(frozen=True)
-class RelinquishAllocPermit(Instruction):
+class RelinquishAllocPermit(Form):
     """`tcgen05.relinquish_alloc_permit`: the CTA will allocate no more."""
 
     cta_group: int
 
-    @property
-    def ptx(self) -> str:
-        return f"tcgen05.relinquish_alloc_permit.cta_group::{self.cta_group}.sync.aligned"
+    templates = (template("relinquish_alloc_permit", CTA_GROUP, SYNC, ALIGNED),)
 
     @property
     def intrinsic(self) -> str:
         return f"llvm.nvvm.tcgen05.relinq.alloc.permit.cg{self.cta_group}"
 
-    @property
-    def operands(self) -> tuple[Registers, ...]:
-        """None."""
-        return ()
-
-    @property
-    def assembly(self) -> str:
-        return ""
-
 
 @dataclass(frozen=True)
-class Commit(Instruction):
+class Commit(Form):
     """One form of `tcgen05.commit`: an mbarrier learns when the thread's earlier tcgen05 work is done.
 
     `multicast` is the width in bits of the mask of CTAs whose mbarriers are signalled, 0 for the one at the
@@ -133,15 +121,17 @@ class Commit(Instruction):
     multicast: int = 0
     sync_restrict: str = ""
 
-    @property
-    def ptx(self) -> str:
-        restrict = f".sync_restrict::{self.sync_restrict}" if self.sync_restrict else ""
-        space = f".{self.space}" if self.space else ""
-        # 16 bits were all there was before PTX 9.4, and need no name since.
-        named = {0: "", 16: ".multicast::cluster"}
-        multicast = named.get(self.multicast, f".multicast::cluster::{self.multicast}b")
-        signal = f"mbarrier::arrive::one{restrict}{space}{multicast}"
-        return f"tcgen05.commit.cta_group::{self.cta_group}.{signal}.b64"
+    templates = (
+        template(
+            "commit",
+            CTA_GROUP,
+            Word("mbarrier::arrive::one"),
+            _SYNC_RESTRICT,
+            _SPACE,
+            _MULTICAST,
+            Word("b64"),
+        ),
+    )
 
     @property
     def intrinsic(self) -> str | None:
@@ -162,51 +152,29 @@ class Commit(Instruction):
 
 
 @dataclass(frozen=True)
-class Wait(Instruction):
+class Wait(Form):
     """`tcgen05.wait`: blocks until the thread's earlier `tcgen05.ld` (or `st`) are done."""
 
     kind: str
 
-    @property
-    def ptx(self) -> str:
-        return f"tcgen05.wait::{self.kind}.sync.aligned"
+    templates = (Template("tcgen05", SYNC, ALIGNED, lead=Field("kind", ("wait::{}", _KIND))),)
 
     @property
     def intrinsic(self) -> str:
         return f"llvm.nvvm.tcgen05.wait.{self.kind}"
 
-    @property
-    def operands(self) -> tuple[Registers, ...]:
-        """None."""
-        return ()
-
-    @property
-    def assembly(self) -> str:
-        return ""
-
 
 @dataclass(frozen=True)
-class Fence(Instruction):
+class Fence(Form):
     """`tcgen05.fence`: orders asynchronous tcgen05 work against a synchronisation of threads."""
 
     kind: str
 
-    @property
-    def ptx(self) -> str:
-        return f"tcgen05.fence::{self.kind}"
+    templates = (Template("tcgen05", lead=Field("kind", ("fence::{}", _KIND))),)
 
     @property
     def intrinsic(self) -> str:
         return f"llvm.nvvm.tcgen05.fence.{self.kind.replace('_', '.')}"
-
-    @property
-    def operands(self) -> tuple[Registers, ...]:
-        """None."""
-        return ()
-
-    @property
-    def assembly(self) -> str:
-        return ""
 
 
 def _alloc_forms() -> Iterator[tuple[Alloc, Support]]:
@@ -270,82 +238,16 @@ def _mask_chip(form: Commit, chip: str) -> Verdict | None:
     )
 
 
-def parse_alloc(opcode: str, operands: Sequence[str] = ()) -> Alloc | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.alloc`."""
-    tokens = modifiers(opcode, "tcgen05", "alloc")
-    if tokens is None or not _collective(tokens) or not take(tokens, "b32"):
-        return None
-    form = Alloc(
-        take_number(tokens, r"cta_group::(\d+)"),
-        take(tokens, r"shared(?:::\w+)?"),
-        bool(take(tokens, "exclusive")),
-    )
-    return None if tokens else form
-
-
-def parse_dealloc(opcode: str, operands: Sequence[str] = ()) -> Dealloc | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.dealloc`."""
-    tokens = modifiers(opcode, "tcgen05", "dealloc")
-    if tokens is None or not _collective(tokens) or not take(tokens, "b32"):
-        return None
-    form = Dealloc(take_number(tokens, r"cta_group::(\d+)"), bool(take(tokens, "exclusive")))
-    return None if tokens else form
-
-
-def parse_relinquish(opcode: str, operands: Sequence[str] = ()) -> RelinquishAllocPermit | None:
-    """The form that a PTX opcode spells, legal or not; None for another instruction."""
-    tokens = modifiers(opcode, "tcgen05", "relinquish_alloc_permit")
-    if tokens is None or not _collective(tokens):
-        return None
-    form = RelinquishAllocPermit(take_number(tokens, r"cta_group::(\d+)"))
-    return None if tokens else form
-
-
-def parse_commit(opcode: str, operands: Sequence[str] = ()) -> Commit | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.commit`."""
-    tokens = modifiers(opcode, "tcgen05", "commit")
-    if tokens is None or not take(tokens, "mbarrier::arrive::one") or not take(tokens, "b64"):
-        return None
-    group = take_number(tokens, r"cta_group::(\d+)")
-    space = take(tokens, r"shared(?:::\w+)?")
-    named = take_number(tokens, r"multicast::cluster::(\d+)b")
-    plain = take(tokens, "multicast::cluster")
-    if named and plain:
-        return None
-    multicast = 16 if plain else named
-    form = Commit(group, space, multicast, take(tokens, "sync_restrict::(.+)"))
-    return None if tokens else form
-
-
-def parse_wait(opcode: str, operands: Sequence[str] = ()) -> Wait | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.wait`."""
-    head, name, *tokens = [*opcode.split("."), "", ""]
-    if head != "tcgen05" or not name.startswith("wait::") or not {"sync", "aligned", ""}.issuperset(tokens):
-        return None
-    return Wait(name.removeprefix("wait::")) if {"sync", "aligned"}.issubset(tokens) else None
-
-
-def parse_fence(opcode: str, operands: Sequence[str] = ()) -> Fence | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.fence`."""
-    head, separator, kind = opcode.partition("tcgen05.fence::")
-    return Fence(kind) if separator and not head and "." not in kind else None
-
-
-def _collective(tokens: list[str]) -> bool:
-    """Whether the modifiers have `.sync` and `.aligned`, which it removes."""
-    return bool(take(tokens, "sync")) and bool(take(tokens, "aligned"))
-
-
-ALLOC = Tcgen05Family("tcgen05.alloc", Alloc, _alloc_forms, parse_alloc)
-DEALLOC = Tcgen05Family("tcgen05.dealloc", Dealloc, _dealloc_forms, parse_dealloc)
+ALLOC = Tcgen05Family("tcgen05.alloc", Alloc, _alloc_forms)
+DEALLOC = Tcgen05Family("tcgen05.dealloc", Dealloc, _dealloc_forms)
 RELINQUISH_ALLOC_PERMIT = Tcgen05Family(
-    "tcgen05.relinquish_alloc_permit", RelinquishAllocPermit, _relinquish_forms, parse_relinquish
+    "tcgen05.relinquish_alloc_permit", RelinquishAllocPermit, _relinquish_forms
 )
 COMMIT = Tcgen05Family(
-    "tcgen05.commit", Commit, _commit_forms, parse_commit, rules=(_mask_width,), chip_rules=(_mask_chip,)
+    "tcgen05.commit", Commit, _commit_forms, rules=(_mask_width,), chip_rules=(_mask_chip,)
 )
-WAIT = Tcgen05Family("tcgen05.wait", Wait, _wait_forms, parse_wait)
-FENCE = Tcgen05Family("tcgen05.fence", Fence, _fence_forms, parse_fence)
+WAIT = Tcgen05Family("tcgen05.wait", Wait, _wait_forms)
+FENCE = Tcgen05Family("tcgen05.fence", Fence, _fence_forms)
 
 FAMILIES = (ALLOC, DEALLOC, RELINQUISH_ALLOC_PERMIT, COMMIT, WAIT, FENCE)
 

@@ -2,25 +2,27 @@
 "Tensor Memory and Register Load/Store Instructions", "Data Movement Instructions" of the 5th generation).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
 from weft.isa.chips import only
-from weft.isa.family import Registers, Support, Verdict
+from weft.isa.family import Form, Registers, Support, Verdict
 from weft.isa.tcgen05.form import (
+    ALIGNED,
     ALL,
     ARCH_SPECIFIC,
+    B32,
+    CTA_GROUP,
     CTA_GROUPS,
     NOT_SM_100,
+    SYNC,
     TENSOR_ADDRESS,
-    Instruction,
     Tcgen05Family,
-    modifiers,
-    take,
-    take_number,
+    template,
     vector,
 )
+from weft.isa.template import NUMBER, Field, Flag, Word
 
 _TENSOR_COLUMNS = 512
 _COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -28,12 +30,21 @@ _MOST_REGISTERS = 128
 _PAIR = "16x32bx2"
 
 
-def _multicast(multicast: str) -> str:
-    return f".{multicast}" if multicast else ""
+_CP_SHAPE = Field("shape", ("{}", r"\d+x\d+b"), default="")
+_CP_MULTICAST = Field("multicast", ("{}", r"warpx\d+(?:::\w+)?"), default="")
+# What is left is the conversion: the destination's format, always b8x16, then that of the source.
+_SOURCE_FORMAT = Field("source_format", ("b8x16.{}", r"[\w:]+"), default="", each=r"[\w:]+")
+_SHAPE = Field("shape", ("{}", r"\d+x\d+b(?:x\d+)?"), default="")
+_NUM = Field("num", ("x{}", NUMBER), default=0, number=True)
+_ABS, _NAN = Flag("abs"), Flag("nan", "NaN")
+_SPCOMPRESS = (
+    *(SYNC, ALIGNED, Word("32x32b"), _NUM, Field("op", ("{}", "min|max"), default=""), Word("sp::2:4")),
+    *(_ABS, _NAN, Word("f32.b2")),
+)
 
 
 @dataclass(frozen=True)
-class Cp(Instruction):
+class Cp(Form):
     """One form of `tcgen05.cp`: one thread copies a shared-memory matrix, which a descriptor describes, to
     tensor memory; `source_format` names packed elements that grow to 8 bits on the way.
     """
@@ -43,10 +54,8 @@ class Cp(Instruction):
     cta_group: int
     source_format: str = ""
 
-    @property
-    def ptx(self) -> str:
-        formats = f".b8x16.{self.source_format}" if self.source_format else ""
-        return f"tcgen05.cp.cta_group::{self.cta_group}.{self.shape}{_multicast(self.multicast)}{formats}"
+    templates = (template("cp", CTA_GROUP, _CP_SHAPE, _CP_MULTICAST, _SOURCE_FORMAT),)
+    assembly = "[{address}], {descriptor}"
 
     @property
     def intrinsic(self) -> str:
@@ -59,21 +68,16 @@ class Cp(Instruction):
         """The address in tensor memory and the shared-memory descriptor."""
         return Registers("address", 1, TENSOR_ADDRESS), Registers("descriptor", 1, "i64")
 
-    @property
-    def assembly(self) -> str:
-        return "[{address}], {descriptor}"
-
 
 @dataclass(frozen=True)
-class Shift(Instruction):
+class Shift(Form):
     """`tcgen05.shift.down`: moves 32-byte elements of tensor memory down by one row."""
 
     cta_group: int
     direction: str = "down"
 
-    @property
-    def ptx(self) -> str:
-        return f"tcgen05.shift.cta_group::{self.cta_group}.{self.direction}"
+    templates = (template("shift", CTA_GROUP, Field("direction", ("{}", "down|up"), default="")),)
+    assembly = "[{address}]"
 
     @property
     def intrinsic(self) -> str:
@@ -83,10 +87,6 @@ class Shift(Instruction):
     def operands(self) -> tuple[Registers, ...]:
         """The address of the lanes in tensor memory."""
         return (Registers("address", 1, TENSOR_ADDRESS),)
-
-    @property
-    def assembly(self) -> str:
-        return "[{address}]"
 
 
 # Registers of one lane that x1 of a shape fills.
@@ -134,7 +134,7 @@ def _intrinsic(operation: str, shape: str, num: int) -> str | None:
 
 
 @dataclass(frozen=True)
-class Ld(Instruction):
+class Ld(Form):
     """One form of `tcgen05.ld`: one warp loads `num` times `shape` into registers, with `pack` two 16-bit
     columns into each.
     """
@@ -143,9 +143,7 @@ class Ld(Instruction):
     num: int
     pack: bool = False
 
-    @property
-    def ptx(self) -> str:
-        return f"tcgen05.ld.sync.aligned.{self.shape}.x{self.num}{'.pack::16b' if self.pack else ''}.b32"
+    templates = (template("ld", SYNC, ALIGNED, _SHAPE, _NUM, Flag("pack", "pack::16b"), B32),)
 
     @property
     def intrinsic(self) -> str | None:
@@ -168,7 +166,7 @@ class Ld(Instruction):
 
 
 @dataclass(frozen=True)
-class St(Instruction):
+class St(Form):
     """One form of `tcgen05.st`: one warp stores registers to `num` times `shape`, with `unpack` each into two
     16-bit columns.
     """
@@ -177,9 +175,7 @@ class St(Instruction):
     num: int
     unpack: bool = False
 
-    @property
-    def ptx(self) -> str:
-        return f"tcgen05.st.sync.aligned.{self.shape}.x{self.num}{'.unpack::16b' if self.unpack else ''}.b32"
+    templates = (template("st", SYNC, ALIGNED, _SHAPE, _NUM, Flag("unpack", "unpack::16b"), B32),)
 
     @property
     def intrinsic(self) -> str | None:
@@ -202,7 +198,7 @@ class St(Instruction):
 
 
 @dataclass(frozen=True)
-class LdRed(Instruction):
+class LdRed(Form):
     """One form of `tcgen05.ld.red`: `tcgen05.ld` that also reduces each lane's columns to one value."""
 
     shape: str
@@ -212,14 +208,19 @@ class LdRed(Instruction):
     abs: bool = False
     nan: bool = False
 
-    @property
-    def ptx(self) -> str:
-        flags = f"{'.abs' if self.abs else ''}{'.NaN' if self.nan else ''}"
-        return f"tcgen05.ld.red.sync.aligned.{self.shape}.x{self.num}.{self.op}{flags}.{self.type}"
-
-    @property
-    def intrinsic(self) -> None:
-        """LLVM 22.1 has none."""
+    templates = (
+        template(
+            "ld.red",
+            SYNC,
+            ALIGNED,
+            _SHAPE,
+            _NUM,
+            Field("op", ("{}", "min|max|add|and|or|xor"), default=""),
+            _ABS,
+            _NAN,
+            Field("type", ("{}", r"[usbf]\d+"), default=""),
+        ),
+    )
 
     @property
     def operands(self) -> tuple[Registers, ...]:
@@ -238,7 +239,7 @@ class LdRed(Instruction):
 
 
 @dataclass(frozen=True)
-class LdSpcompress(Instruction):
+class LdSpcompress(Form):
     """One form of `tcgen05.ld.spcompress`: `tcgen05.ld` of f32 that keeps two of every four columns, the
     largest (smallest, by magnitude with `abs`), with two bits each that say which; with `red` also reduces.
     """
@@ -249,15 +250,10 @@ class LdSpcompress(Instruction):
     red: bool = False
     nan: bool = False
 
-    @property
-    def ptx(self) -> str:
-        flags = f"{'.abs' if self.abs else ''}{'.NaN' if self.nan else ''}"
-        red = ".red" if self.red else ""
-        return f"tcgen05.ld{red}.spcompress.sync.aligned.32x32b.x{self.num}.{self.op}.sp::2:4{flags}.f32.b2"
-
-    @property
-    def intrinsic(self) -> None:
-        """LLVM 22.1 has none."""
+    templates = (
+        template("ld.spcompress", *_SPCOMPRESS, fixed={"red": False}),
+        template("ld.red.spcompress", *_SPCOMPRESS, fixed={"red": True}),
+    )
 
     @property
     def operands(self) -> tuple[Registers, ...]:
@@ -381,86 +377,13 @@ def _nan_needs_red(form: LdSpcompress) -> Verdict | None:
     return Verdict("nan", "takes .NaN with .red only: the choice of two in four has no use for it")
 
 
-def parse_cp(opcode: str, operands: Sequence[str] = ()) -> Cp | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.cp`."""
-    tokens = modifiers(opcode, "tcgen05", "cp")
-    if tokens is None:
-        return None
-    group = take_number(tokens, r"cta_group::(\d+)")
-    shape, multicast = take(tokens, r"\d+x\d+b"), take(tokens, r"warpx\d+(?:::\w+)?")
-    # What is left is the conversion: a destination format, always b8x16, then a source format.
-    source = tokens[1] if len(tokens) == 2 and tokens[0] == "b8x16" else ""
-    return Cp(shape, multicast, group, source) if source or not tokens else None
-
-
-def parse_shift(opcode: str, operands: Sequence[str] = ()) -> Shift | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.shift`."""
-    tokens = modifiers(opcode, "tcgen05", "shift")
-    if tokens is None:
-        return None
-    form = Shift(take_number(tokens, r"cta_group::(\d+)"), take(tokens, "down|up"))
-    return None if tokens else form
-
-
-def parse_ld(opcode: str, operands: Sequence[str] = ()) -> Ld | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a plain `tcgen05.ld`."""
-    tokens = modifiers(opcode, "tcgen05", "ld")
-    if tokens is None or not _transfer(tokens) or not take(tokens, "b32"):
-        return None
-    form = Ld(*_shape(tokens), bool(take(tokens, "pack::16b")))
-    return None if tokens else form
-
-
-def parse_st(opcode: str, operands: Sequence[str] = ()) -> St | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.st`."""
-    tokens = modifiers(opcode, "tcgen05", "st")
-    if tokens is None or not _transfer(tokens) or not take(tokens, "b32"):
-        return None
-    form = St(*_shape(tokens), bool(take(tokens, "unpack::16b")))
-    return None if tokens else form
-
-
-def parse_ld_red(opcode: str, operands: Sequence[str] = ()) -> LdRed | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.ld.red`."""
-    tokens = modifiers(opcode, "tcgen05", "ld", "red")
-    if tokens is None or not _transfer(tokens):
-        return None
-    shape, num = _shape(tokens)
-    op, kind = take(tokens, "min|max|add|and|or|xor"), take(tokens, r"[usbf]\d+")
-    form = LdRed(shape, num, op, kind, bool(take(tokens, "abs")), bool(take(tokens, "NaN")))
-    return None if tokens else form
-
-
-def parse_spcompress(opcode: str, operands: Sequence[str] = ()) -> LdSpcompress | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `tcgen05.ld.spcompress`."""
-    tokens = modifiers(opcode, "tcgen05", "ld", "spcompress")
-    with_red = modifiers(opcode, "tcgen05", "ld", "red", "spcompress")
-    tokens = tokens if with_red is None else with_red
-    if tokens is None or not _transfer(tokens) or not take(tokens, "sp::2:4"):
-        return None
-    shape, num = _shape(tokens)
-    op, absolute, nan = take(tokens, "min|max"), bool(take(tokens, "abs")), bool(take(tokens, "NaN"))
-    if shape != "32x32b" or tokens != ["f32", "b2"]:
-        return None
-    return LdSpcompress(num, op, absolute, with_red is not None, nan)
-
-
-def _transfer(tokens: list[str]) -> bool:
-    """Whether the modifiers have `.sync` and `.aligned`, which it removes."""
-    return bool(take(tokens, "sync")) and bool(take(tokens, "aligned"))
-
-
-def _shape(tokens: list[str]) -> tuple[str, int]:
-    return take(tokens, r"\d+x\d+b(?:x\d+)?"), take_number(tokens, r"x(\d+)")
-
-
-CP = Tcgen05Family("tcgen05.cp", Cp, _cp_forms, parse_cp, rules=(_cp_shape, _cp_format))
-SHIFT = Tcgen05Family("tcgen05.shift", Shift, _shift_forms, parse_shift, rules=(_direction,))
-LD = Tcgen05Family("tcgen05.ld", Ld, _ld_forms, parse_ld, rules=(_fits,))
-ST = Tcgen05Family("tcgen05.st", St, _st_forms, parse_st, rules=(_fits,))
-LD_RED = Tcgen05Family("tcgen05.ld.red", LdRed, _ld_red_forms, parse_ld_red, rules=(_red_float_only,))
+CP = Tcgen05Family("tcgen05.cp", Cp, _cp_forms, rules=(_cp_shape, _cp_format))
+SHIFT = Tcgen05Family("tcgen05.shift", Shift, _shift_forms, rules=(_direction,))
+LD = Tcgen05Family("tcgen05.ld", Ld, _ld_forms, rules=(_fits,))
+ST = Tcgen05Family("tcgen05.st", St, _st_forms, rules=(_fits,))
+LD_RED = Tcgen05Family("tcgen05.ld.red", LdRed, _ld_red_forms, rules=(_red_float_only,))
 LD_SPCOMPRESS = Tcgen05Family(
-    "tcgen05.ld.spcompress", LdSpcompress, _spcompress_forms, parse_spcompress, rules=(_nan_needs_red,)
+    "tcgen05.ld.spcompress", LdSpcompress, _spcompress_forms, rules=(_nan_needs_red,)
 )
 
 FAMILIES = (CP, SHIFT, LD, LD_RED, LD_SPCOMPRESS, ST)

@@ -1,15 +1,15 @@
-"""What the `tcgen05` tables share: the chips that have the instructions, LLVM's view of a form, rules that
-know the chip.
+"""What the `tcgen05` tables share: the chips that have the instructions, common modifiers, and rules that
+depend on the chip.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from weft.isa.chips import describe, only
-from weft.isa.family import Family, Form, Registers, Verdict
+from weft.isa.family import Family, Form, Verdict
+from weft.isa.template import NUMBER, Field, Part, Template, Values, Word
 
 SM_107 = only("sm_107a", "sm_107f")
 NOT_SM_100 = only("sm_103a", "sm_103f", "sm_110a", "sm_110f") | SM_107
@@ -22,24 +22,19 @@ CTA_GROUPS = (1, 2)
 TENSOR_ADDRESS = "!llvm.ptr<6>"
 """Tensor memory: a 32-bit address, lane in the high half, column in the low one."""
 
+SYNC, ALIGNED, B32 = Word("sync"), Word("aligned"), Word("b32")
+CTA_GROUP = Field("cta_group", ("cta_group::{}", NUMBER), default=0, number=True)
 
-class Instruction:
-    """How LLVM takes a form, where it does so otherwise than PTX."""
 
-    @property
-    def operands(self) -> tuple[Registers, ...]:
-        """Results first, then inputs, in PTX's order."""
-        raise NotImplementedError
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The names of the input operands in the order of the intrinsic's arguments."""
-        return tuple(o.name for o in self.operands if o.role != "out")
-
-    @property
-    def immediates(self) -> tuple[tuple[str, int], ...]:
-        """The flags that follow the arguments in the intrinsic: LLVM type and value of each."""
-        return ()
+def template(
+    head: str,
+    *parts: Part,
+    lead: Part | None = None,
+    when: Callable[[Any], bool] | None = None,
+    fixed: Values | None = None,
+) -> Template:
+    """As `Template`, for opcodes in which no modifier stands twice."""
+    return Template(f"tcgen05.{head}", *parts, lead=lead, when=when, fixed=fixed, repeats=False)
 
 
 def on_chip(chip: str | None) -> Verdict | None:
@@ -85,34 +80,3 @@ class Tcgen05Family(Family[F]):
 def vector(count: int, element: str) -> str:
     """LLVM's type of so many registers in one operand: the bare element for one."""
     return element if count == 1 else f"vector<{count}x{element}>"
-
-
-def modifiers(opcode: str, *head: str) -> list[str] | None:
-    """The modifiers that follow `head` in an opcode, or None for another instruction."""
-    tokens = opcode.split(".")
-    return tokens[len(head) :] if tuple(tokens[: len(head)]) == head else None
-
-
-_compiled = cache(re.compile)
-
-
-def take(tokens: list[str], pattern: str, default: str = "") -> str:
-    """Removes the first modifier that matches, and returns its first group (all of it where there is none);
-    `default` where none does.
-    """
-    compiled = _compiled(pattern)
-    for i, token in enumerate(tokens):
-        if match := compiled.fullmatch(token):
-            del tokens[i]
-            return match.group(1) if compiled.groups else token
-    return default
-
-
-def take_number(tokens: list[str], pattern: str) -> int:
-    """As `take`, for a group of digits; 0 where none matches."""
-    return int(take(tokens, pattern, "0"))
-
-
-def registers_in(operands: Sequence[str]) -> int:
-    """How many registers the first list in braces has; 0 where there is none."""
-    return next((o.count(",") + 1 for o in operands if o.startswith("{")), 0)

@@ -5,7 +5,7 @@ M, N, K and the element types stand in the instruction descriptor, at run time: 
 them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from typing import TypeVar
 
@@ -17,14 +17,11 @@ from weft.isa.tcgen05.form import (
     CTA_GROUPS,
     SM_107,
     Tcgen05Family,
-    modifiers,
-    registers_in,
-    take,
-    take_number,
 )
 from weft.isa.tcgen05.mma_forms import (
     COLLECTOR_BUFFERS,
     COLLECTOR_USES,
+    SCALED_KINDS,
     Mma,
     MmaBlockScale,
     MmaSp,
@@ -62,7 +59,6 @@ _BLOCK_SCALE: tuple[tuple[str, str, ChipSet, ChipSet, tuple[int, int]], ...] = (
 )
 
 PLAIN_KINDS = tuple(dict.fromkeys(kind for kind, *_ in _KINDS))
-SCALED_KINDS = tuple(dict.fromkeys(kind for kind, *_ in _BLOCK_SCALE))
 _FP4_KINDS = ("mxf4", "mxf4nvf4")
 _LUT_KINDS = ("f8f6f4", "mxf8f6f4")
 _LUT_B = "lut::b"
@@ -297,117 +293,17 @@ def _ws_buffer(form: MmaWs) -> Verdict | None:
     )
 
 
-def _split(opcode: str) -> tuple[list[str], bool, bool, str] | None:
-    """Modifiers of a `tcgen05.mma` that isn't `.ws`: the rest, whether sparse, whether block-scaled, and the
-    scale vector size.
-    """
-    tokens = modifiers(opcode, "tcgen05", "mma")
-    if tokens is None or tokens[:1] == ["ws"]:
-        return None
-    sparse, scaled = bool(take(tokens, "sp")), bool(take(tokens, "block_scale"))
-    scale_vec = take(tokens, r"scale_vec::(\w+)") or take(tokens, r"block\d+")
-    # A size without `.block_scale` is wrong with any kind: let the kind's rule say so.
-    return tokens, sparse, scaled or (bool(scale_vec) and not _has_scaled_kind(tokens)), scale_vec
-
-
-def _has_scaled_kind(tokens: Sequence[str]) -> bool:
-    return any(f"kind::{kind}" in tokens for kind in SCALED_KINDS)
-
-
-def _memory(operands: Sequence[str]) -> str:
-    return "tensor" if len(operands) > 1 and operands[1].startswith("[") else "shared"
-
-
-def _collector_b(tokens: list[str]) -> str:
-    return take(tokens, r"collector::b::(\w+)") or take(tokens, r"collector::(b\d::\w+)")
-
-
-def _parse_mma(form: type[D]) -> Callable[[str, Sequence[str]], D | None]:
-    def parse(opcode: str, operands: Sequence[str] = ()) -> D | None:
-        """The form that a PTX opcode and its operands spell, legal or not; None for another instruction."""
-        found = _split(opcode)
-        if found is None or found[1] != form.sparse or found[2]:
-            return None
-        tokens = found[0]
-        lanes, decompress = registers_in(operands), take(tokens, r"decompress::(.+)")
-        least = 5 + form.sparse + bool(decompress) + bool(lanes)
-        spelled = form(
-            kind=take(tokens, r"kind::(\w+)"),
-            cta_group=take_number(tokens, r"cta_group::(\d+)"),
-            a=_memory(operands),
-            collector_a=take(tokens, r"collector::a::(\w+)", "discard"),
-            ashift=bool(take(tokens, "ashift")),
-            disable_output_lane=lanes,
-            scale_input_d=len(operands) > least,
-            collector_b=_collector_b(tokens),
-            decompress=decompress,
-        )
-        return None if tokens else spelled
-
-    return parse
-
-
-def _parse_block_scale(form: type[B]) -> Callable[[str, Sequence[str]], B | None]:
-    def parse(opcode: str, operands: Sequence[str] = ()) -> B | None:
-        """The form that a PTX opcode and its operands spell, legal or not; None for another instruction."""
-        found = _split(opcode)
-        if found is None or found[1] != form.sparse or not found[2]:
-            return None
-        tokens, _, _, scale_vec = found
-        spelled = form(
-            kind=take(tokens, r"kind::(\w+)"),
-            cta_group=take_number(tokens, r"cta_group::(\d+)"),
-            scale_vec=scale_vec,
-            a=_memory(operands),
-            collector_a=take(tokens, r"collector::a::(\w+)", "discard"),
-            ashift=bool(take(tokens, "ashift")),
-            collector_b=_collector_b(tokens),
-            decompress=take(tokens, r"decompress::(.+)"),
-        )
-        return None if tokens else spelled
-
-    return parse
-
-
-def _parse_ws(form: type[W]) -> Callable[[str, Sequence[str]], W | None]:
-    def parse(opcode: str, operands: Sequence[str] = ()) -> W | None:
-        """The form that a PTX opcode and its operands spell, legal or not; None for another instruction."""
-        tokens = modifiers(opcode, "tcgen05", "mma", "ws")
-        if tokens is None or bool(take(tokens, "sp")) != form.sparse:
-            return None
-        scaled = bool(take(tokens, "block_scale"))
-        scaled |= bool(take(tokens, r"scale_vec::\w+|block\d+"))
-        buffer, _, use = take(tokens, r"collector::(\w+::\w+)", "b0::discard").partition("::")
-        least = 5 + form.sparse + 2 * scaled
-        spelled = form(
-            kind=take(tokens, r"kind::(\w+)"),
-            a=_memory(operands),
-            collector_buffer=buffer,
-            collector=use,
-            zero_column_mask=len(operands) > least,
-            cta_group=take_number(tokens, r"cta_group::(\d+)"),
-            block_scale=scaled,
-            ashift=bool(take(tokens, "ashift")),
-        )
-        return None if tokens else spelled
-
-    return parse
-
-
 _MMA_RULES = (_needs_block_scale, _scale_input_kind, _output_lanes, _ashift, _decompress)
 _MMA_CHIP_RULES = (_kind_chip, _scale_input_chip, _added_chip)
 _SCALE_RULES = (_no_block_scale, _scale_vec, _no_ashift, _decompress)
 _WS_RULES = (_ws_kind, _ws_group, _no_ashift, _ws_buffer)
 
-MMA = Tcgen05Family("tcgen05.mma", Mma, lambda: _mma_forms(Mma), _parse_mma(Mma), _MMA_RULES, _MMA_CHIP_RULES)
-MMA_SP = Tcgen05Family(
-    "tcgen05.mma.sp", MmaSp, lambda: _mma_forms(MmaSp), _parse_mma(MmaSp), _MMA_RULES, _MMA_CHIP_RULES
-)
+MMA = Tcgen05Family("tcgen05.mma", Mma, lambda: _mma_forms(Mma), _MMA_RULES, _MMA_CHIP_RULES)
+MMA_SP = Tcgen05Family("tcgen05.mma.sp", MmaSp, lambda: _mma_forms(MmaSp), _MMA_RULES, _MMA_CHIP_RULES)
 MMA_BLOCK_SCALE = Tcgen05Family(
     "tcgen05.mma.block_scale",
     MmaBlockScale,
     lambda: _block_scale_forms(MmaBlockScale),
-    _parse_block_scale(MmaBlockScale),
     _SCALE_RULES,
     (_scale_vec_chip, _added_chip),
 )
@@ -415,16 +311,11 @@ MMA_SP_BLOCK_SCALE = Tcgen05Family(
     "tcgen05.mma.sp.block_scale",
     MmaSpBlockScale,
     lambda: _block_scale_forms(MmaSpBlockScale),
-    _parse_block_scale(MmaSpBlockScale),
     _SCALE_RULES,
     (_sparse_fp4_chip, _scale_vec_chip, _added_chip),
 )
-MMA_WS = Tcgen05Family(
-    "tcgen05.mma.ws", MmaWs, lambda: _ws_forms(MmaWs), _parse_ws(MmaWs), _WS_RULES, (_kind_chip,)
-)
-MMA_WS_SP = Tcgen05Family(
-    "tcgen05.mma.ws.sp", MmaWsSp, lambda: _ws_forms(MmaWsSp), _parse_ws(MmaWsSp), _WS_RULES, (_kind_chip,)
-)
+MMA_WS = Tcgen05Family("tcgen05.mma.ws", MmaWs, lambda: _ws_forms(MmaWs), _WS_RULES, (_kind_chip,))
+MMA_WS_SP = Tcgen05Family("tcgen05.mma.ws.sp", MmaWsSp, lambda: _ws_forms(MmaWsSp), _WS_RULES, (_kind_chip,))
 
 FAMILIES = (MMA, MMA_SP, MMA_BLOCK_SCALE, MMA_SP_BLOCK_SCALE, MMA_WS, MMA_WS_SP)
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from weft.isa.family import Registers
-from weft.isa.tcgen05.form import TENSOR_ADDRESS, Instruction, vector
+from weft.isa.family import Form, Registers
+from weft.isa.tcgen05.form import CTA_GROUP, TENSOR_ADDRESS, template, vector
+from weft.isa.template import Field, Flag, Part, Template, Unnamed, Values, Word
 
 # LLVM's numbers of what it takes as flags.
 _LLVM_KINDS = {"f16": 0, "tf32": 1, "f8f6f4": 2, "i8": 3}
@@ -27,21 +28,72 @@ def _address(name: str) -> Registers:
     return Registers(name, 1, TENSOR_ADDRESS)
 
 
-def _template(operands: Sequence[Registers]) -> str:
+def _operand_list(operands: Sequence[Registers]) -> str:
     """PTX's operand list: addresses in tensor memory stand in brackets."""
     return ", ".join(f"[{{{o.name}}}]" if o.type == TENSOR_ADDRESS else f"{{{o.name}}}" for o in operands)
 
 
-def _collectors(collector_a: str, collector_b: str) -> str:
-    """`collector_b` is an operation on the one buffer for B, or names a buffer of `.ws`: `b0::fill`."""
-    a = f".collector::a::{collector_a}" if collector_a else ""
-    if not collector_b:
-        return a
-    return f"{a}.collector::{'' if '::' in collector_b else 'b::'}{collector_b}"
+SCALED_KINDS = ("mxf8f6f4", "mxf4", "mxf4nvf4")
+_SCALED_KIND = "|".join(SCALED_KINDS)
+_KIND = Field("kind", ("kind::{}", r"\w+"), default="")
+_COLLECTOR_A = Field("collector_a", ("collector::a::{}", r"\w+"), default="discard", printed=True)
+# An operation on the one buffer for B, or a buffer of `.ws` and one on that: `b0::fill`.
+_COLLECTOR_B = Field("collector_b", ("collector::{}", r"b\d::\w+"), ("collector::b::{}", r"\w+"), default="")
+_DECOMPRESS = Field("decompress", ("decompress::{}", "[^.]+"), default="")
+_SCALE_VEC = Field("scale_vec", ("{}", r"block\d+"), ("scale_vec::{}", r"(?!block)\w+"), default="")
+_SP = Word("sp")
+_SIZE = r"scale_vec::\w+|block\d+"
+_ASHIFT = Flag("ashift")
+
+
+def _mma(*sparse: Part) -> tuple[Template, ...]:
+    head = (*sparse, CTA_GROUP, _KIND, _DECOMPRESS)
+    collectors = (_COLLECTOR_A, _COLLECTOR_B)
+    return (
+        # LLVM prints these two in an order that depends on the mask; ptxas takes both.
+        template("mma", *head, _ASHIFT, *collectors, when=lambda form: form.disable_output_lane > 0),
+        template("mma", *head, *collectors, _ASHIFT, when=lambda form: form.disable_output_lane == 0),
+    )
+
+
+def _mma_misspelt(*sparse: Part) -> tuple[Template, ...]:
+    """A size of scale vectors with a kind that has one, but without `.block_scale`."""
+    kind = Field("kind", ("kind::{}", _SCALED_KIND))
+    head = (*sparse, CTA_GROUP, kind, Unnamed(_SIZE), _DECOMPRESS)
+    return (template("mma", *head, _COLLECTOR_A, _COLLECTOR_B, _ASHIFT),)
+
+
+def _block_scale(*sparse: Part) -> tuple[Template, ...]:
+    head = (*sparse, CTA_GROUP, _KIND, Word("block_scale"), _DECOMPRESS, _SCALE_VEC)
+    return (template("mma", *head, _COLLECTOR_A, _COLLECTOR_B, _ASHIFT),)
+
+
+def _block_scale_misspelt(*sparse: Part) -> tuple[Template, ...]:
+    """A size of scale vectors with a kind that has none."""
+    kind = Field("kind", ("kind::{}", rf"(?!(?:{_SCALED_KIND})\Z)\w+"), default="")
+    size = Field("scale_vec", ("{}", r"block\d+"), ("scale_vec::{}", r"\w+"))
+    head = (*sparse, CTA_GROUP, kind, _DECOMPRESS, size)
+    return (template("mma", *head, _COLLECTOR_A, _COLLECTOR_B, _ASHIFT),)
+
+
+def _weight_stationary(*sparse: Part) -> tuple[Template, ...]:
+    collector = Field(
+        "collector_buffer collector",
+        ("collector::{}::{}", r"\w+"),
+        default=("b0", "discard"),
+        printed=True,
+    )
+    scale = Flag("block_scale", also=_SIZE)
+    return (template("mma.ws", *sparse, CTA_GROUP, _KIND, scale, collector, _ASHIFT),)
+
+
+def _memory(operands: Sequence[str]) -> str:
+    """Where A is."""
+    return "tensor" if len(operands) > 1 and operands[1].startswith("[") else "shared"
 
 
 @dataclass(frozen=True)
-class Mma(Instruction):
+class Mma(Form):
     """One form of `tcgen05.mma` without block scale: `d = a * b`, plus d where `enable_input_d` is true.
 
     `a` tells where A is, "shared" (a descriptor) or "tensor" memory; `disable_output_lane` is the number of
@@ -62,15 +114,17 @@ class Mma(Instruction):
 
     sparse: ClassVar[bool] = False
 
-    @property
-    def ptx(self) -> str:
-        decompress = f".decompress::{self.decompress}" if self.decompress else ""
-        ashift = ".ashift" if self.ashift else ""
-        collectors = _collectors(self.collector_a, self.collector_b)
-        # LLVM prints these two in an order that depends on the mask; ptxas takes both.
-        last = ashift + collectors if self.disable_output_lane else collectors + ashift
-        sp = ".sp" if self.sparse else ""
-        return f"tcgen05.mma{sp}.cta_group::{self.cta_group}.kind::{self.kind}{decompress}{last}"
+    templates, misspelt = _mma(), _mma_misspelt()
+
+    @classmethod
+    def operand_values(cls, values: Values, operands: Sequence[str]) -> Values:
+        lanes = next((o.count(",") + 1 for o in operands if o.startswith("{")), 0)
+        least = 5 + cls.sparse + bool(values["decompress"]) + bool(lanes)
+        return {
+            "a": _memory(operands),
+            "disable_output_lane": lanes,
+            "scale_input_d": len(operands) > least,
+        }
 
     @property
     def intrinsic(self) -> str | None:
@@ -107,7 +161,7 @@ class Mma(Instruction):
 
     @property
     def assembly(self) -> str:
-        return _template(self.operands)
+        return _operand_list(self.operands)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -130,10 +184,11 @@ class MmaSp(Mma):
     """One form of `tcgen05.mma.sp`: as `Mma`, with half of A's elements and metadata that says which."""
 
     sparse: ClassVar[bool] = True
+    templates, misspelt = _mma(_SP), _mma_misspelt(_SP)
 
 
 @dataclass(frozen=True)
-class MmaBlockScale(Instruction):
+class MmaBlockScale(Form):
     """One form of `tcgen05.mma` with block scale: `d = (a * scale_a) * (b * scale_b)`, plus d.
 
     `scale_vec` is how many elements along K share a scale: `1X`, `2X`, `4X`, `block16`, `block32`, or
@@ -151,16 +206,11 @@ class MmaBlockScale(Instruction):
 
     sparse: ClassVar[bool] = False
 
-    @property
-    def ptx(self) -> str:
-        scale_vec = ""
-        if self.scale_vec:
-            scale_vec = f".{'' if self.scale_vec.startswith('block') else 'scale_vec::'}{self.scale_vec}"
-        return (
-            f"tcgen05.mma{'.sp' if self.sparse else ''}.cta_group::{self.cta_group}.kind::{self.kind}"
-            f".block_scale{f'.decompress::{self.decompress}' if self.decompress else ''}{scale_vec}"
-            f"{_collectors(self.collector_a, self.collector_b)}{'.ashift' if self.ashift else ''}"
-        )
+    templates, misspelt = _block_scale(), _block_scale_misspelt()
+
+    @classmethod
+    def operand_values(cls, values: Values, operands: Sequence[str]) -> Values:
+        return {"a": _memory(operands)}
 
     @property
     def intrinsic(self) -> str | None:
@@ -189,7 +239,7 @@ class MmaBlockScale(Instruction):
 
     @property
     def assembly(self) -> str:
-        return _template(self.operands)
+        return _operand_list(self.operands)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -209,10 +259,11 @@ class MmaSpBlockScale(MmaBlockScale):
     """One form of `tcgen05.mma.sp` with block scale."""
 
     sparse: ClassVar[bool] = True
+    templates, misspelt = _block_scale(_SP), _block_scale_misspelt(_SP)
 
 
 @dataclass(frozen=True)
-class MmaWs(Instruction):
+class MmaWs(Form):
     """One form of `tcgen05.mma.ws`: the weights, B, may stay in one of four collector buffers.
 
     `zero_column_mask` tells whether a mask of B's columns that count as zero is given. `cta_group`,
@@ -230,13 +281,12 @@ class MmaWs(Instruction):
 
     sparse: ClassVar[bool] = False
 
-    @property
-    def ptx(self) -> str:
-        return (
-            f"tcgen05.mma.ws{'.sp' if self.sparse else ''}.cta_group::{self.cta_group}.kind::{self.kind}"
-            f"{'.block_scale' if self.block_scale else ''}"
-            f".collector::{self.collector_buffer}::{self.collector}{'.ashift' if self.ashift else ''}"
-        )
+    templates = _weight_stationary()
+
+    @classmethod
+    def operand_values(cls, values: Values, operands: Sequence[str]) -> Values:
+        least = 5 + cls.sparse + 2 * values["block_scale"]
+        return {"a": _memory(operands), "zero_column_mask": len(operands) > least}
 
     @property
     def intrinsic(self) -> str | None:
@@ -261,7 +311,7 @@ class MmaWs(Instruction):
 
     @property
     def assembly(self) -> str:
-        return _template(self.operands)
+        return _operand_list(self.operands)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -287,3 +337,4 @@ class MmaWsSp(MmaWs):
     """One form of `tcgen05.mma.ws.sp`."""
 
     sparse: ClassVar[bool] = True
+    templates = _weight_stationary(_SP)

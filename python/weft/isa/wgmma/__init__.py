@@ -12,8 +12,10 @@ from itertools import product
 from typing import ClassVar, TypeVar
 
 from weft.isa.chips import only
-from weft.isa.family import Family, Registers, Support, Verdict
+from weft.isa.family import Family, Form, Registers, Support, Verdict
+from weft.isa.mma import tokens
 from weft.isa.mma.fragments import mnk
+from weft.isa.template import ELEMENT_TYPE, Field, Template, Values, Word
 from weft.isa.types import B1, BF16, E4M3, E5M2, ELEMENT_TYPES, F16, F32, S8, S32, TF32, U8, ElementType
 from weft.isa.unpublished import Unpublished
 
@@ -22,10 +24,17 @@ M = 64
 
 _CHIPS = only("sm_90a")
 _TRANSPOSABLE = (F16.name, BF16.name)
+_ALIGNED = Word("aligned", optional=True)
+
+
+def _mma_async(*sparse: Word) -> Template:
+    types = Field("d_type a_type b_type", ("{}.{}.{}", ELEMENT_TYPE))
+    modifiers = (tokens.SYNC, _ALIGNED, tokens.SHAPES, types, tokens.BIT_OP, tokens.SATFINITE)
+    return Template("wgmma.mma_async", *sparse, *modifiers)
 
 
 @dataclass(frozen=True)
-class MmaAsync:
+class MmaAsync(Form):
     """One form of dense `wgmma.mma_async`: `d = a * b + d`, or `a * b` where the predicate scale_d is off.
 
     B is in shared memory, given by a descriptor; A too, or in registers where `a_registers`. What else PTX
@@ -43,17 +52,11 @@ class MmaAsync:
 
     sparse: ClassVar[bool] = False
 
-    @property
-    def ptx(self) -> str:
-        sparse = ".sp" if self.sparse else ""
-        bit_op = f".{self.bit_op}" if self.bit_op else ""
-        satfinite = ".satfinite" if self.satfinite else ""
-        types = f"{self.d_type}.{self.a_type}.{self.b_type}"
-        return f"wgmma.mma_async{sparse}.sync.aligned.{self.shape}.{types}{bit_op}{satfinite}"
+    templates = (_mma_async(),)
 
-    @property
-    def intrinsic(self) -> None:
-        return None
+    @classmethod
+    def operand_values(cls, values: Values, operands: Sequence[str]) -> Values:
+        return {"a_registers": len(operands) > 1 and operands[1].startswith("{")}
 
     @property
     def operands(self) -> tuple[Registers, ...]:
@@ -95,6 +98,7 @@ class MmaAsyncSparse(MmaAsync):
     """
 
     sparse: ClassVar[bool] = True
+    templates = (_mma_async(Word("sp")),)
 
 
 # Fragments (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16" and the sections beside it): warp w
@@ -184,110 +188,42 @@ def _forms(form: type[_A]) -> Iterator[tuple[_A, Support]]:
             )
 
 
-class _Ordering:
+class _Ordering(Form):
     """What the instructions without axes share."""
-
-    operation: ClassVar[str]
-
-    @property
-    def ptx(self) -> str:
-        return f"wgmma.{self.operation}.sync.aligned"
 
     @property
     def intrinsic(self) -> str:
         return f"llvm.nvvm.{self.ptx}"
-
-    @property
-    def operands(self) -> tuple[Registers, ...]:
-        return ()
-
-    @property
-    def assembly(self) -> str:
-        return ""
-
-    @classmethod
-    def is_spelled(cls, opcode: str) -> bool:
-        """Whether a PTX opcode is this instruction, with `.aligned` or without."""
-        head, *modifiers = opcode.removeprefix("wgmma.").split(".")
-        known = {"sync"} <= {*modifiers} <= {"sync", "aligned"}
-        return head == cls.operation and opcode.startswith("wgmma.") and known
 
 
 @dataclass(frozen=True)
 class Fence(_Ordering):
     """`wgmma.fence`: orders registers and shared memory before the first `mma_async` that uses them."""
 
-    operation = "fence"
+    templates = (Template("wgmma.fence", tokens.SYNC, _ALIGNED),)
 
 
 @dataclass(frozen=True)
 class CommitGroup(_Ordering):
     """`wgmma.commit_group`: makes a group of this warp's `mma_async` that are in none yet."""
 
-    operation = "commit_group"
+    templates = (Template("wgmma.commit_group", tokens.SYNC, _ALIGNED),)
 
 
 @dataclass(frozen=True)
 class WaitGroup(_Ordering):
-    """`wgmma.wait_group`: waits until at most so many of the latest groups are under way.
+    """`wgmma.wait_group`: waits until at most N of the latest groups are in flight.
 
-    ptxas takes any number and makes 7 of a larger one.
+    ptxas takes any N and makes 7 of a larger one.
     """
 
-    operation = "wait_group"
+    templates = (Template("wgmma.wait_group", tokens.SYNC, _ALIGNED),)
+    assembly = "{group}"
 
     @property
     def operands(self) -> tuple[Registers, ...]:
-        """How many groups may still be under way."""
+        """How many groups may still be in flight."""
         return (Registers("group", 1, "i64", role="immediate", values=range(1 << 31)),)  # type: ignore[arg-type]
-
-    @property
-    def assembly(self) -> str:
-        return "{group}"
-
-
-def parse_mma_async(opcode: str, operands: Sequence[str] = ()) -> MmaAsync | None:
-    """The form that a PTX opcode and its operands spell, legal or not; None where it isn't `mma_async`."""
-    return _parse(MmaAsync, opcode, operands)
-
-
-def parse_mma_async_sparse(opcode: str, operands: Sequence[str] = ()) -> MmaAsyncSparse | None:
-    """The form that a PTX opcode and its operands spell, legal or not; None where it isn't `mma_async.sp`."""
-    return _parse(MmaAsyncSparse, opcode, operands)
-
-
-def _parse(form: type[_A], opcode: str, operands: Sequence[str]) -> _A | None:
-    """PTX takes modifiers in any order after `mma_async`, `.aligned` or nothing, and the bit operation and
-    types in theirs.
-    """
-    head, operation, *tokens = [*opcode.split("."), ""]
-    tokens = [t for t in tokens if t]
-    if head != "wgmma" or operation != "mma_async" or ("sp" in tokens) != form.sparse:
-        return None
-    shapes = [t for t in tokens if re.fullmatch(r"m\d+n\d+k\d+", t)]
-    types = [t for t in tokens if t in ELEMENT_TYPES]
-    bit_op = [t for t in tokens if t in ("and", "or", "xor", "popc")]
-    known = {"sp", "sync", "aligned", "satfinite", *shapes, *types, *bit_op}
-    if len(shapes) != 1 or len(types) != 3 or not {"sync"} <= {*tokens} <= known:
-        return None
-    d, a, b = types
-    in_registers = len(operands) > 1 and operands[1].startswith("{")
-    return form(shapes[0], a, b, d, in_registers, ".".join(bit_op), "satfinite" in tokens)
-
-
-def parse_fence(opcode: str, operands: Sequence[str] = ()) -> Fence | None:
-    """The form where a PTX opcode is `wgmma.fence`."""
-    return Fence() if Fence.is_spelled(opcode) else None
-
-
-def parse_commit_group(opcode: str, operands: Sequence[str] = ()) -> CommitGroup | None:
-    """The form where a PTX opcode is `wgmma.commit_group`."""
-    return CommitGroup() if CommitGroup.is_spelled(opcode) else None
-
-
-def parse_wait_group(opcode: str, operands: Sequence[str] = ()) -> WaitGroup | None:
-    """The form where a PTX opcode is `wgmma.wait_group`."""
-    return WaitGroup() if WaitGroup.is_spelled(opcode) else None
 
 
 # Rules that say more than which axis has no such value.
@@ -385,16 +321,12 @@ def _why_without(form: MmaAsync, name: str) -> str:
 
 _RULES = (_inputs, _sparse_bits, _shape, _bit_operation, _saturation)
 
-MMA_ASYNC = Family("wgmma.mma_async", MmaAsync, lambda: _forms(MmaAsync), parse_mma_async, _RULES)
-MMA_ASYNC_SPARSE = Family(
-    "wgmma.mma_async.sp", MmaAsyncSparse, lambda: _forms(MmaAsyncSparse), parse_mma_async_sparse, _RULES
-)
+MMA_ASYNC = Family("wgmma.mma_async", MmaAsync, lambda: _forms(MmaAsync), _RULES)
+MMA_ASYNC_SPARSE = Family("wgmma.mma_async.sp", MmaAsyncSparse, lambda: _forms(MmaAsyncSparse), _RULES)
 _ORDERING = Support(_CHIPS, (8, 0))
-FENCE = Family("wgmma.fence", Fence, lambda: ((Fence(), _ORDERING),), parse_fence)
-COMMIT_GROUP = Family(
-    "wgmma.commit_group", CommitGroup, lambda: ((CommitGroup(), _ORDERING),), parse_commit_group
-)
-WAIT_GROUP = Family("wgmma.wait_group", WaitGroup, lambda: ((WaitGroup(), _ORDERING),), parse_wait_group)
+FENCE = Family("wgmma.fence", Fence, lambda: ((Fence(), _ORDERING),))
+COMMIT_GROUP = Family("wgmma.commit_group", CommitGroup, lambda: ((CommitGroup(), _ORDERING),))
+WAIT_GROUP = Family("wgmma.wait_group", WaitGroup, lambda: ((WaitGroup(), _ORDERING),))
 
 FAMILIES = (MMA_ASYNC, MMA_ASYNC_SPARSE, FENCE, COMMIT_GROUP, WAIT_GROUP)
 

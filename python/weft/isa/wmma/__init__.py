@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 from weft.isa.chips import ChipSet, since
 from weft.isa.family import Family, Form, Registers, Support, Verdict
+from weft.isa.mma import tokens
 from weft.isa.mma.fragments import mnk
 from weft.isa.mma.sync import SYNC, Sync
-from weft.isa.mma.tokens import ROUNDINGS
-from weft.isa.types import B1, BF16, ELEMENT_TYPES, F16, F32, S4, S8, S32, TF32, U4, U8, ElementType
+from weft.isa.template import ELEMENT_TYPE, LAYOUT, Field, Template, Unnamed, Values
+from weft.isa.types import B1, BF16, ELEMENT_TYPES, F16, F32, F64, S4, S8, S32, TF32, U4, U8, ElementType
 from weft.isa.unpublished import Unpublished
 
 F = TypeVar("F", bound=Form)
@@ -24,10 +25,17 @@ SPACES = {"": "!llvm.ptr", "shared": "!llvm.ptr<3>", "global": "!llvm.ptr<1>"}
 _LAYOUTS = ("row", "col")
 _DOUBLES = "m8n8k4"
 _WARP = 32
+_LEAST_OPERANDS = 2  # of a load or a store: one more is the stride
+_MEMORY = (
+    *(tokens.SYNC, tokens.ALIGNED, Field("layout", ("{}", LAYOUT)), tokens.SHAPES),
+    Field("space", ("{}", "shared|global"), ("shared::cta", "shared"), default=""),
+    Field("type", ("{}", ELEMENT_TYPE)),
+)
+_PRODUCT = (tokens.BIT_OP, tokens.SYNC, tokens.ALIGNED, tokens.LAYOUTS, tokens.SHAPES)
 
 
 @dataclass(frozen=True)
-class Load:
+class Load(Form):
     """One form of `wmma.load`: one warp reads fragment a, b or c of a matrix from memory.
 
     `stride` tells whether the distance between rows (columns) is an operand; without it they are dense.
@@ -40,9 +48,11 @@ class Load:
     space: str = ""
     stride: bool = False
 
-    @property
-    def ptx(self) -> str:
-        return f"wmma.load.{self.fragment}.sync.aligned.{_memory(self)}"
+    templates = (Template("wmma.load", *_MEMORY, lead=Field("fragment", ("{}", "[abcd]"))),)
+
+    @classmethod
+    def operand_values(cls, values: Values, operands: Sequence[str]) -> Values:
+        return {"stride": len(operands) > _LEAST_OPERANDS}
 
     @property
     def intrinsic(self) -> str:
@@ -59,7 +69,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Store:
+class Store(Form):
     """One form of `wmma.store`: one warp writes fragment d of a matrix to memory; axes as in `Load`."""
 
     shape: str
@@ -68,9 +78,11 @@ class Store:
     space: str = ""
     stride: bool = False
 
-    @property
-    def ptx(self) -> str:
-        return f"wmma.store.d.sync.aligned.{_memory(self)}"
+    templates = (Template("wmma.store.d", *_MEMORY),)
+
+    @classmethod
+    def operand_values(cls, values: Values, operands: Sequence[str]) -> Values:
+        return {"stride": len(operands) > _LEAST_OPERANDS}
 
     @property
     def intrinsic(self) -> str:
@@ -88,7 +100,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Mma:
+class Mma(Form):
     """One form of `wmma.mma`: `d = a * b + c` over one warp. Layouts are those that A and B were loaded with.
 
     `bit_op` combines single bits: `xor.popc` or `and.popc`.
@@ -104,17 +116,28 @@ class Mma:
     bit_op: str = ""
     satfinite: bool = False
 
-    @property
-    def ptx(self) -> str:
+    templates = (
         # PTX names f16 forms by their accumulators alone.
-        half = self.a_type == self.b_type == F16.name
-        inputs = () if half else (self.a_type, self.b_type)
-        types = ".".join((self.d_type, *inputs, self.c_type))
-        bit_op = f".{self.bit_op}" if self.bit_op else ""
-        satfinite = ".satfinite" if self.satfinite else ""
-        return (
-            f"wmma.mma{bit_op}.sync.aligned.{self.a_layout}.{self.b_layout}.{self.shape}.{types}{satfinite}"
-        )
+        Template(
+            "wmma.mma",
+            *_PRODUCT,
+            Field("d_type c_type", ("{}.{}", ELEMENT_TYPE)),
+            tokens.SATFINITE,
+            fixed={"a_type": F16.name, "b_type": F16.name},
+        ),
+        Template("wmma.mma", *_PRODUCT, tokens.RESULT_FIRST, tokens.SATFINITE),
+    )
+    misspelt = (
+        # Forms of f64, which the table lacks, may be rounded.
+        Template(
+            "wmma.mma",
+            *_PRODUCT,
+            Field("d_type a_type b_type c_type", ("{}.{}.{}.{}", F64.name)),
+            Unnamed("|".join(tokens.ROUNDINGS)),
+            tokens.SATFINITE,
+        ),
+    )
+    assembly = "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}"
 
     @property
     def intrinsic(self) -> str:
@@ -132,15 +155,6 @@ class Mma:
             _fragment("b", "b", self.shape, self.b_type),
             _fragment("c", "c", self.shape, self.c_type),
         )
-
-    @property
-    def assembly(self) -> str:
-        return "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}"
-
-
-def _memory(form: Load | Store) -> str:
-    space = f".{form.space}" if form.space else ""
-    return f"{form.layout}.{form.shape}{space}.{form.type}"
 
 
 def _memory_intrinsic(form: Load | Store, operation: str) -> str:
@@ -280,81 +294,6 @@ def _store_forms() -> Iterator[tuple[Store, Support]]:
                 yield Store(shape, name, layout, space, stride), support
 
 
-def parse_load(opcode: str, operands: Sequence[str] = ()) -> Load | None:
-    """The form that a PTX opcode and its operands spell, legal or not; None where it isn't a `wmma.load`."""
-    found = _parse_memory(opcode, "load")
-    if found is None:
-        return None
-    fragment, shape, name, layout, space = found
-    return Load(shape, fragment, name, layout, space, len(operands) > 2)
-
-
-def parse_store(opcode: str, operands: Sequence[str] = ()) -> Store | None:
-    """The form that a PTX opcode and its operands spell, legal or not; None where it isn't a `wmma.store`."""
-    found = _parse_memory(opcode, "store")
-    if found is None or found[0] != "d":
-        return None
-    _, shape, name, layout, space = found
-    return Store(shape, name, layout, space, len(operands) > 2)
-
-
-def _parse_memory(opcode: str, operation: str) -> tuple[str, str, str, str, str] | None:
-    """Fragment, shape, type, layout and space; PTX takes what follows the fragment in any order."""
-    match = re.fullmatch(rf"wmma\.{operation}\.([abcd])\.(.*)", opcode.replace(".shared::cta", ".shared"))
-    if match is None:
-        return None
-    groups = _sort(match[2].split("."))
-    if groups is None or len(groups["type"]) != 1 or len(groups["layout"]) != 1 or groups["op"]:
-        return None
-    space = "".join(groups["space"])
-    return match[1], groups["shape"][0], groups["type"][0], groups["layout"][0], space
-
-
-def parse_mma(opcode: str, operands: Sequence[str] = ()) -> Mma | None:
-    """The form that a PTX opcode spells, legal or not; None where it isn't a `wmma.mma`."""
-    if not opcode.startswith("wmma.mma."):
-        return None
-    groups = _sort(opcode.split(".")[2:])
-    if groups is None or len(groups["layout"]) != 2 or groups["space"]:
-        return None
-    types = groups["type"]
-    roundings = [t for t in groups["op"] if t in ROUNDINGS]
-    if len(roundings) > 1 or (roundings and {*types} != {"f64"}):
-        return None
-    if len(types) == 2:
-        types = [types[0], F16.name, F16.name, types[1]]
-    if len(types) != 4:
-        return None
-    d, a, b, c = types
-    if len(groups["type"]) == 4 and a == b == F16.name:
-        return None  # f16 is spelled by its accumulators alone
-    a_layout, b_layout = groups["layout"]
-    bit_op = ".".join(t for t in groups["op"] if t not in ("satfinite", *ROUNDINGS))
-    return Mma(groups["shape"][0], a, b, c, d, a_layout, b_layout, bit_op, "satfinite" in groups["op"])
-
-
-def _sort(tokens: Sequence[str]) -> dict[str, list[str]] | None:
-    """Modifiers by what they can be; None where one is none of these, or one that all have is missing."""
-    kinds = {
-        "sync": {"sync", "aligned"},
-        "layout": set(_LAYOUTS),
-        "space": set(SPACES) - {""},
-        "type": set(ELEMENT_TYPES),
-        "op": {"xor", "and", "or", "popc", "satfinite", *ROUNDINGS},
-    }
-    groups: dict[str, list[str]] = {kind: [] for kind in (*kinds, "shape")}
-    for token in tokens:
-        shape = re.fullmatch(r"m\d+n\d+k\d+", token)
-        kind = "shape" if shape else next((k for k, values in kinds.items() if token in values), None)
-        if kind is None:
-            return None
-        groups[kind].append(token)
-    whole = (
-        {"sync", "aligned"} <= {*groups["sync"]} and len(groups["shape"]) == 1 and len(groups["space"]) < 2
-    )
-    return groups if whole else None
-
-
 # Rules that say more than which axis has no such value.
 
 
@@ -407,9 +346,9 @@ class _Wmma(Family[F]):
         return super().nearest(form, chip, most)
 
 
-LOAD = _Wmma("wmma.load", Load, _load_forms, parse_load, (_no_doubles, _packed_layout))
-STORE = _Wmma("wmma.store", Store, _store_forms, parse_store, (_no_doubles,))
-MMA = _Wmma("wmma.mma", Mma, _mma_forms, parse_mma, (_no_doubles, _alike_inputs, _bit_operation, _saturation))
+LOAD = _Wmma("wmma.load", Load, _load_forms, (_no_doubles, _packed_layout))
+STORE = _Wmma("wmma.store", Store, _store_forms, (_no_doubles,))
+MMA = _Wmma("wmma.mma", Mma, _mma_forms, (_no_doubles, _alike_inputs, _bit_operation, _saturation))
 
 FAMILIES = (LOAD, STORE, MMA)
 
