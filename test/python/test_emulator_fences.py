@@ -144,7 +144,7 @@ def test_barriers_and_exits_are_told(seed, monkeypatch):
         def barrier(self, name, arrived, released, line):
             told.append((name, int(arrived.sum()), int(released.sum())))
 
-        def came(self, barrier, threads):
+        def arrived(self, barrier, threads):
             told.append(("came", barrier, int(threads.sum())))
 
         def passed(self, barrier, threads):
@@ -185,7 +185,7 @@ def test_a_relaxed_arrival_orders_nothing(monkeypatch):
     told = {"came": [], "passed": []}
 
     class Watching(Watch):
-        def came(self, barrier, threads):
+        def arrived(self, barrier, threads):
             told["came"].append((barrier, int(threads.sum())))
 
         def passed(self, barrier, threads):

@@ -1,4 +1,4 @@
-"""Turns the arguments of a launch into the bytes of the kernel's parameters, and arrays into buffers."""
+"""Converts the arguments of a launch to the bytes of the kernel's parameters, and arrays to buffers."""
 
 import struct
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ from weft.errors import WeftError, shown
 
 Bytes = npt.NDArray[np.uint8]
 Key = tuple[int, ...]
-"""The number of an argument, and for an array inside a structure the offset there."""
+"""The number of an argument, followed by the offset of an array inside a structure."""
 
 
 class Struct:
-    """A structure of `size` bytes that is passed by value: `fields` gives what stands at which offset.
+    """A structure of `size` bytes that is passed by value. `fields` maps offsets to fields.
 
-    A field is an ndarray, which stands there as its device address of 8 bytes, bytes, or a NumPy scalar; the
-    rest is zeros. Raises WeftError for a field that is something else or doesn't fit.
+    A field is an ndarray (stored as its device address, 8 bytes), bytes, or a NumPy scalar; the other bytes
+    are zero. Raises WeftError for a field that is something else or doesn't fit.
     """
 
     def __init__(self, size: int, fields: Mapping[int, object]) -> None:
@@ -61,13 +61,13 @@ class Struct:
         return bytes(data)
 
 
-_MOST_PARAMETERS = 1 << 16  # bytes: more than any kernel's parameters have
-# Kinds of NumPy's elements that are plain bits: others are dates, text or Python's objects.
+_MOST_PARAMETERS = 1 << 16  # bytes, more than the parameters of any kernel
+# NumPy kinds whose elements are plain bits; others are dates, text or Python objects.
 _PLAIN = "biufcV"
 
 
 def check_buffer(array: npt.NDArray[np.generic], what: str) -> None:
-    """Raises WeftError for an array whose memory doesn't hold its elements as a kernel would read them."""
+    """Raises WeftError if a kernel couldn't read the array's elements from its memory."""
     if isinstance(array, np.ma.MaskedArray):
         raise WeftError(f"{what} is a masked array: pass its data and its mask")
     if array.dtype.hasobject or array.dtype.kind not in _PLAIN:
@@ -81,7 +81,7 @@ def check_buffer(array: npt.NDArray[np.generic], what: str) -> None:
 
 
 def _is_beyond_owner(array: npt.NDArray[np.generic]) -> bool:
-    """Whether an array's strides lead out of the memory of the array that owns it."""
+    """Whether an array's strides reach outside the memory of the array that owns it."""
     owner: object = array
     while not (isinstance(owner, np.ndarray) and owner.flags.owndata):
         owner = getattr(owner, "base", None)
@@ -106,7 +106,7 @@ def whole_number(what: str, value: object, most: int = MOST_NUMBER) -> int:
 
 
 def seconds(given: object) -> float | None:
-    """A time limit, or None for none. Raises WeftError for anything else."""
+    """A time limit; None: no limit. Raises WeftError for anything else."""
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not given >= 0:
@@ -123,12 +123,12 @@ def _scalar(value: np.generic, what: str) -> bytes:
 def _bytes(value: bytes | bytearray | memoryview, what: str) -> bytes:
     try:
         return bytes(value)
-    except ValueError as error:  # of a memoryview that was released
+    except ValueError as error:  # of a released memoryview
         raise WeftError(f"{what} has no bytes: {error}") from None
 
 
 class _Extent:
-    """Lets NumPy see a run of memory that an array owns."""
+    """Shows NumPy a run of memory that an array owns."""
 
     def __init__(self, owner: npt.NDArray[np.generic], begin: int, size: int, read_only: bool) -> None:
         self.owner = owner
@@ -164,7 +164,7 @@ class Buffers:
             name = "argument " + " and ".join("+".join(map(str, m)) for m in sorted(members))
             base = self._device.map(name, data, writable)
             for m in members:
-                # An array of negative strides begins inside its extent.
+                # An array with negative strides begins inside its extent.
                 first = arrays[m].__array_interface__["data"][0] if arrays[m].size else begin
                 addresses[m] = base + first - begin
         return addresses
@@ -176,26 +176,26 @@ class Buffers:
         data: Bytes = np.asarray(_Extent(arrays[0], begin, end - begin, not writable))
         if begin % 16 == 0:
             return data, writable
-        # NumPy gathers from unaligned views by copying them whole, every time: copy once instead.
+        # NumPy copies an unaligned view whole for every gather: copy it once instead.
         copy = data.copy()
         if writable:
             self._copies.append((data, copy))
         return copy, writable
 
     def forget(self, address: int) -> None:
-        """What is in the buffer at an address means nothing to the kernel."""
+        """Makes the buffer at an address uninitialised for the kernel."""
         segment = self._device.find(address)
         assert segment is not None
         segment.filled = np.zeros(segment.size, np.bool_)
 
     def write_back(self) -> None:
-        """Copies the results of buffers that had to be copied back into their arrays."""
+        """Copies the results of buffers that had to be copied to their arrays."""
         for data, copy in self._copies:
             data[:] = copy
 
 
 class Unwritten:
-    """An array argument that a kernel must write before it reads it: the sanitizer finds reads before."""
+    """An array argument that a kernel must write before it reads it; the sanitizer reports earlier reads."""
 
     def __init__(self, array: npt.NDArray[np.generic]) -> None:
         if not isinstance(array, np.ndarray):
@@ -204,7 +204,7 @@ class Unwritten:
 
 
 def parameters(program: Program, args: Sequence[object], buffers: Buffers, kernel: str) -> Bytes:
-    """The parameter space of a launch. WeftError where the arguments don't fit the kernel's parameters."""
+    """The parameter space of a launch. WeftError if the arguments don't fit the kernel's parameters."""
     formals = program.params
     if not isinstance(args, Sequence) or isinstance(args, str | bytes):
         raise WeftError(f"kernel '{kernel}': args must be a list or a tuple, got {type(args).__name__}")

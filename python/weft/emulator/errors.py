@@ -1,4 +1,4 @@
-"""What the emulator raises: for text that is no PTX, for what a GPU faults on, for waits without end."""
+"""What the emulator raises: for invalid PTX, for what a GPU faults on, for deadlocks."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from weft.errors import Diagnostic, Location, WeftError
 
 
 class PtxError(WeftError):
-    """PTX that can't be read or isn't supported; `line` and `column` count from 1."""
+    """Invalid or unsupported PTX; `line` and `column` count from 1."""
 
     def __init__(self, message: str, line: int, column: int) -> None:
         self.line, self.column = line, column
@@ -17,7 +17,7 @@ class PtxError(WeftError):
 
 @dataclass(frozen=True)
 class Thread:
-    """One thread of a launch: its CTA and its place in it."""
+    """One thread of a launch: the coordinates of its CTA, and its own in it."""
 
     ctaid: tuple[int, int, int]
     tid: tuple[int, int, int]
@@ -27,9 +27,9 @@ class Thread:
 
 
 class Fault(WeftError):
-    """What a GPU would fault on, with the PTX line, the thread and the address where there is one.
+    """What a GPU would fault on, with the PTX line, the thread and the address, if there is one.
 
-    `rule` is the sanitizer's name for it; `findings` are what the sanitizer has found, this among them.
+    `rule` is the sanitizer's name for it. `findings` are the sanitizer's findings, including this one.
     """
 
     def __init__(
@@ -47,39 +47,40 @@ class Fault(WeftError):
         self.say_sources({})
 
     def say_sources(self, sources: Mapping[int, str]) -> None:
-        """Says which line of its source, file:line, the PTX line comes from, where `sources` has it."""
+        """Adds the source line, file:line, of the PTX line, if `sources` has it."""
         where = f" in {self.thread}" if self.thread else ""
         source = f" ({sources[self.line]})" if self.line in sources else ""
-        place = Location("<ptx>", self.line, 1) if self.line else None
-        super().__init__(Diagnostic(self.reason + where + source, place))
+        location = Location("<ptx>", self.line, 1) if self.line else None
+        super().__init__(Diagnostic(self.reason + where + source, location))
 
 
 class TimeLimit(Fault):
-    """A launch took longer than it was given."""
+    """A launch took longer than `max_seconds`."""
 
 
 class Deadlock(WeftError):
-    """No warp can go on; `waiting` has one line for every warp that waits, and for every mbarrier that one
-    waits for. The message, `report`, tells likes together. `line` is that of the first.
+    """No warp can continue. `waiting` has one line for every warp that waits, and for every mbarrier that a
+    warp waits for. The message, `report`, groups those with the same state. `line` is that of the first.
     """
 
     def __init__(self, waiting: Sequence[str], report: Sequence[str], line: int) -> None:
         self.findings: tuple[object, ...] = ()
         self.line = line
-        self._tell(waiting, report)
+        self._compose(waiting, report)
 
     def say_sources(self, sources: Mapping[int, str]) -> None:
-        """Says which line of its source, file:line, each PTX line comes from, where `sources` has it."""
+        """Adds the source line, file:line, of each PTX line, if `sources` has it."""
 
-        def placed(found: re.Match[str]) -> str:
-            source = sources.get(int(found[1]))
-            return f"{found[0]} ({source})" if source else found[0]
+        def with_source(match: re.Match[str]) -> str:
+            source = sources.get(int(match[1]))
+            return f"{match[0]} ({source})" if source else match[0]
 
-        told = [
-            [re.sub(r"\bline (\d+)", placed, line) for line in lines] for lines in (self.waiting, self.report)
+        texts = [
+            [re.sub(r"\bline (\d+)", with_source, line) for line in lines]
+            for lines in (self.waiting, self.report)
         ]
-        self._tell(*told)
+        self._compose(*texts)
 
-    def _tell(self, waiting: Sequence[str], report: Sequence[str]) -> None:
+    def _compose(self, waiting: Sequence[str], report: Sequence[str]) -> None:
         self.waiting, self.report = tuple(waiting), tuple(report)
         super().__init__("deadlock: no warp can continue\n  " + "\n  ".join(report))

@@ -20,11 +20,11 @@ Run = Callable[[int | None, float | None], Report]
 
 @dataclass(frozen=True)
 class Exploration:
-    """What came of launches without a seed and with seeds from 0 on.
+    """The results of launches without a seed and with seeds from 0 on.
 
-    `report` is that of the first launch, or `error` what ended it; the arrays are as it left them.
-    `findings` are distinct: each rule and line once, with the first seed that shows it. `seeds` counts those
-    that were tried, fewer than asked for where the time was over.
+    `report` is that of the first launch, or `error` its error; the arrays have its results. `findings` are
+    distinct: each rule and line once, with the first seed that shows it. `seeds` counts the seeds tried,
+    which are fewer than requested if the time ran out.
     """
 
     report: Report | None
@@ -36,8 +36,9 @@ class Exploration:
 def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = None) -> Exploration:
     """Launches a kernel by `run(seed, seconds left)` without a seed, then with each of `seeds` seeds.
 
-    A seed makes warps take turns and asynchronous operations end at random, and waits for mbarriers fail now
-    and then. Every launch begins with `arrays` as they are given. Raises WeftError for other arguments.
+    With a seed, warps take turns and asynchronous operations complete at random, and waits for mbarriers
+    sometimes fail. Every launch begins with the original contents of `arrays`. Raises WeftError for invalid
+    arguments.
     """
     if not callable(run):
         raise WeftError(f"run must be a function of a seed and the seconds left, got {shown(run)}")
@@ -46,27 +47,27 @@ def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = No
     seeds, max_seconds = whole_number("seeds", seeds), seconds(max_seconds)
     end = None if max_seconds is None else time.monotonic() + max_seconds
     given = [array.copy() for array in arrays]
-    found: dict[tuple[str, int], Finding] = {}
-    report, error = _launch(run, None, end, found)
+    distinct: dict[tuple[str, int], Finding] = {}
+    report, error = _launch(run, None, end, distinct)
     results, tried = [array.copy() for array in arrays], 0
     for seed in range(seeds):
         if end is not None and time.monotonic() >= end:
             break
         for array, value in zip(arrays, given, strict=True):
             array[...] = value
-        if isinstance(_launch(run, seed, end, found)[1], TimeLimit):
+        if isinstance(_launch(run, seed, end, distinct)[1], TimeLimit):
             break
         tried += 1
     for array, value in zip(arrays, results, strict=True):
         array[...] = value
-    ordered = sorted(found.values(), key=lambda f: (f.line, f.rule))
+    ordered = sorted(distinct.values(), key=lambda f: (f.line, f.rule))
     return Exploration(report, error, tuple(ordered), tried)
 
 
 def _launch(
-    run: Run, seed: int | None, end: float | None, found: dict[tuple[str, int], Finding]
+    run: Run, seed: int | None, end: float | None, distinct: dict[tuple[str, int], Finding]
 ) -> tuple[Report | None, Fault | Deadlock | None]:
-    """One launch, whose findings join those that were found."""
+    """One launch, whose findings are added to the `distinct` ones."""
     left = None if end is None else max(0.0, end - time.monotonic())
     report, error = None, None
     try:
@@ -75,5 +76,5 @@ def _launch(
     except (Fault, Deadlock) as caught:
         error, findings = caught, cast("tuple[Finding, ...]", caught.findings)
     for finding in findings:
-        found.setdefault((finding.rule, finding.line), replace(finding, seed=seed))
+        distinct.setdefault((finding.rule, finding.line), replace(finding, seed=seed))
     return report, error

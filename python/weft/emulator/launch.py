@@ -1,4 +1,4 @@
-"""The emulator's front door: a module, its launches, and what a launch reports."""
+"""The emulator's entry point: a module, its launches, and their reports."""
 
 import operator
 import os
@@ -31,7 +31,7 @@ from weft.isa.launch_limits import MOST_THREADS, block_complaint, grid_complaint
 from weft.isa.suggest import did_you_mean
 
 Progress = Callable[[int, int], None]
-"""Is called with the number of CTAs that are done, and of all."""
+"""Called with the number of completed CTAs, and of all CTAs."""
 _WAVE_WARPS = 64
 _MAX_CLUSTER = 16
 
@@ -40,9 +40,9 @@ _MAX_CLUSTER = 16
 class Report:
     """What a launch executed.
 
-    `instructions` counts warp instructions. `counters` has them by opcode (`ld`, `mma.sync`, …) and the bytes
-    that went through each space (`bytes.global`, `bytes.shared`, …). `findings` are the sanitizer's,
-    `printed` what the kernel printed.
+    `instructions` counts warp instructions. `counters` has their numbers by opcode (`ld`, `mma.sync`, …) and
+    the bytes accessed in each space (`bytes.global`, `bytes.shared`, …). `findings` are the sanitizer's,
+    `printed` is the kernel's output.
     """
 
     instructions: int
@@ -65,7 +65,7 @@ class Module:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The names of the entries."""
+        """The names of the kernels."""
         return tuple(f.name for f in self._tree.functions.values() if f.is_entry)
 
     @property
@@ -93,19 +93,21 @@ class Module:
         ignore: Sequence[str] = (),
         max_seconds: float | None = None,
     ) -> Report:
-        """Runs a kernel over a grid and returns when all of it is done.
+        """Runs a kernel over a grid and returns after all of it has completed.
 
-        An ndarray argument is a device buffer, updated in place; numbers take the parameter's type; bytes
-        fill a by-value parameter. `seed` makes warps take turns, and asynchronous operations end, at random;
-        `arithmetic="exact"` makes matrix instructions add in double precision and round once.
-        `chip` names the GPU that it runs as, such as "sm_90a" for PTX for sm_80, whose sums and limits may
-        differ; without it, that of the module's target. `max_instructions` ends a launch in Fault after so
-        many warp instructions; without it, an endless loop that does something runs for ever. `max_seconds`
-        ends it in TimeLimit. `ignore` names rules of the sanitizer whose findings are left out.
-        `dependent`: as a programmatic dependent launch, what was launched before may go on beside it, so that
-        the sanitizer reports global memory that is touched before griddepcontrol.wait.
-        Raises PtxError for instructions that aren't supported, Fault, Deadlock, and WeftError for a launch
-        that doesn't fit the kernel.
+        An ndarray argument is a device buffer, updated in place; a number is converted to the parameter's
+        type; bytes fill a by-value parameter. `seed`: warps take turns, and asynchronous operations complete,
+        at random. `arithmetic="exact"`: matrix instructions add in double precision and round once. `chip`
+        names the GPU that the kernel runs as, such as "sm_90a" for PTX for sm_80, with its sums and limits;
+        by default it is the module's target. `max_instructions`: the launch ends with Fault after this number
+        of warp instructions; by default there is no limit, and an endless loop that changes something never
+        ends. `max_seconds`: it ends with TimeLimit after this time. `ignore` names rules of the sanitizer
+        that are not reported. `dependent`: the launch is a programmatic dependent one, which may run while
+        the previous launch does, so the sanitizer reports accesses to global memory before
+        griddepcontrol.wait.
+
+        Raises PtxError for unsupported instructions, Fault, Deadlock, and WeftError for a launch that doesn't
+        fit the kernel.
         """
         seed = None if seed is None else whole_number("seed", seed)
         limit = None if max_instructions is None else whole_number("max_instructions", max_instructions)
@@ -166,7 +168,7 @@ class Module:
         variables = [v for v in self._tree.variables if v.space == "global"]
         for variable in variables:
             data = np.zeros(variable.size, np.uint8)
-            # What has an initial value is a table or a text, which kernels read.
+            # Variables with an initial value are tables or texts, which kernels read.
             variable.offset = self._device.map(f"'{variable.name}'", data, of_others=not variable.init)
         for variable in constants:
             self._initialise(variable, self._device.const.data[variable.offset :])
@@ -188,7 +190,7 @@ class Module:
             base = WINDOWS.get(entity.space, 0) if value.generic else 0
             address = entity.offset + value.offset + base
         else:
-            raise PtxError(f"'{value.name}' has no address here", *value.place)
+            raise PtxError(f"'{value.name}' has no address here", *value.location)
         return int(wrap(address)).to_bytes(8, "little")[value.skip : value.skip + value.size]
 
 
@@ -201,10 +203,10 @@ def _run(
     progress: Progress | None,
     watch_of: Callable[[Wave], Watch | None],
 ) -> None:
-    """Runs waves of CTAs. A wave that polls through its turn lets later ones in: it may wait for them.
+    """Runs waves of CTAs. If a wave polls during its whole turn, later waves run, too: it may wait for them.
 
-    When for many turns of all waves nothing changed that one could see, Deadlock. `watch_of` says who looks
-    on at a wave.
+    Raises Deadlock if no visible state has changed for many turns of all waves. `watch_of` returns the
+    observer of a wave.
     """
     size = launch.cluster_size
     together = max(1, _WAVE_WARPS // launch.warps // size) * size
@@ -234,7 +236,7 @@ def _run(
 
 
 def _turn(machine: Machine, wave: Wave) -> bool:
-    """Runs a wave for a turn; a fault that names no thread is laid to the first that has run last."""
+    """Runs a wave for a turn. A fault without a thread is attributed to the first thread that ran last."""
     try:
         return machine.run()
     except Fault as error:
@@ -257,7 +259,7 @@ def _dims(what: str, dims: Any) -> Dim3:
 
 
 def _cluster(given: Dim3, kernel: str, directives: Mapping[str, tuple[int, ...]]) -> tuple[Dim3, bool]:
-    """The cluster's extent, from the launch or the kernel, and whether either asks for one."""
+    """The cluster's extent, from the launch or the kernel, and whether one of them asks for a cluster."""
     fixed = directives.get("reqnctapercluster")
     if fixed:
         required = _dims("cluster", fixed)
@@ -295,7 +297,7 @@ def _flag(what: str, given: Any) -> bool:
 
 
 def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]], room: int) -> None:
-    """Refuses what a driver refuses; `room` is the shared memory that a block can have."""
+    """Rejects what a driver rejects; `room` is the shared memory that a block can have."""
     if any(g % c for g, c in zip(launch.grid, launch.cluster, strict=True)):
         raise WeftError(
             f"grid must be a multiple of cluster {launch.cluster} in each dimension, got {launch.grid}"

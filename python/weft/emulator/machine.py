@@ -1,9 +1,10 @@
-"""Runs a wave: every thread has its own place in the code, and those at the same place execute together.
+"""Runs a wave. Every thread has its own program counter, and threads with the same one execute together.
 
-A group may hold threads of many warps and CTAs; it splits where its threads part and merges with whatever it
-meets at the same block of the same call. Of several groups the one at the lowest rank goes first (see
-`flow`), so that threads which parted meet again. Every QUANTUM instructions the group that waited longest
-gets a slice of its own, so that none starves: a thread that spins until another one acts always sees it act.
+A group may have threads of many warps and CTAs. It splits when its threads diverge, and merges with a group
+that is at the same block of the same call. Of several groups, the one at the lowest rank runs first (see
+`flow`), so that threads that diverged meet again. Every QUANTUM instructions, the group that has waited
+longest gets a time slice, so that none starves: a thread that spins until another one acts always sees it
+act.
 """
 
 import random
@@ -30,7 +31,7 @@ _TURN = 20_000
 _DEPTH_LIMIT = 1000
 _PATIENCE = 5000
 _BLOCKING_WAIT = 50
-# What an instruction waits for that isn't lanes or an mbarrier.
+# What instructions wait for, other than lanes and mbarriers.
 _AWAITED = {"tcgen05.alloc": "free columns of tensor memory"}
 
 
@@ -46,13 +47,13 @@ class Totals:
         self.bytes: dict[str, int] = {}
 
     def check_time(self, line: int) -> None:
-        """Raises TimeLimit when the launch has taken longer than it may."""
+        """Raises TimeLimit if the launch has taken longer than `seconds`."""
         if self._end is not None and time.monotonic() > self._end:
             raise TimeLimit(f"reached the time limit of {self.seconds:.4g} s", line)
 
 
 class Machine:
-    """The scheduler of one wave; `run` may be called again until it returns True."""
+    """The scheduler of one wave. `run` is called until it returns True."""
 
     def __init__(self, wave: Wave, program: Program, totals: Totals, seed: int | None) -> None:
         self.wave, self.program, self.totals = wave, program, totals
@@ -62,7 +63,7 @@ class Machine:
         self.random = wave.random = None if seed is None else random.Random(seed)
         self._impatience = 0
         self.running: Lanes | None = None
-        """Who has run last: whom a fault is laid to that names no thread."""
+        """The lanes that ran last: a fault that has no thread is attributed to them."""
         self._last_change: tuple[int, ...] = ()
         self._lowest: Priority = ()
         self._hold = 0
@@ -75,9 +76,9 @@ class Machine:
     # The loop
 
     def run(self) -> bool:
-        """Runs until every thread has exited (True), or for a turn in which it polled memory (False).
+        """Runs until every thread has exited (True), or for a turn in which a thread polled memory (False).
 
-        In the second case what it waits for may be another wave's to do.
+        In the second case the thread may wait for another wave.
         """
         wave, blocks, totals, ready = self.wave, self.program.blocks, self.totals, self.ready
         watch = wave.watch
@@ -113,7 +114,7 @@ class Machine:
                     return False
                 stop += _TURN
         if ready or self.barriers.waited_for() or self.clusters.waiting:
-            self._tell_lacking()
+            self._notify_lacking()
             raise stuck(self.waiting())
         while wave.delayed:
             wave.deliver()
@@ -129,7 +130,7 @@ class Machine:
         return (*group.frame.path, self.program.blocks[group.block].rank)
 
     def put(self, group: Group) -> None:
-        """Makes a group ready, together with those that stand at the same place."""
+        """Makes a group ready, merged with the group at the same block of the same call."""
         key = self._key(group)
         other = self.ready.get(key)
         if other is not None:
@@ -146,7 +147,7 @@ class Machine:
         )
 
     def _choose(self, group: Group) -> Group | None:
-        """Who runs after `group` has reached its next block: it or another one."""
+        """The group that runs after `group` has reached its next block."""
         other = self.ready.pop(self._key(group), None)
         if other is not None:
             group = self._merged(group, other)
@@ -163,7 +164,7 @@ class Machine:
         return group
 
     def _pick(self) -> Group | None:
-        """Takes the group to run next; None when none can."""
+        """Takes the group to run next; None if none can run."""
         if self.wave.delayed and self.random is not None and self.random.random() < 0.25:
             self.wave.deliver()
         ticks = self.wave.ticks
@@ -175,7 +176,7 @@ class Machine:
         if self.random is not None:
             row = self.random.choice(able)[0][2]
             here = [key for key, _ in able if key[2] == row]
-            # Mostly the lowest rank, so that lanes meet again; now and then any, so that none starves.
+            # Mostly the lowest rank, so that lanes meet again; sometimes any, so that none starves.
             lowest = min(here, key=lambda k: self._priority(self.ready[k]))
             key = lowest if self.random.random() < 0.75 else self.random.choice(here)
             self._hold = ticks + self.random.randrange(1, 50)
@@ -189,13 +190,13 @@ class Machine:
         return group
 
     def _held(self, group: Group, ticks: int) -> bool:
-        """Whether a group can't go on yet; it gives up what it has waited for too long."""
+        """Whether a group can't continue yet. A group that has waited too long gives up and continues."""
         if group.stalled and group.until and ticks > group.until:
             group.stalled, group.gave_up = False, True
         return group.stalled
 
     def _unstall(self) -> bool:
-        """Does what is left to do when no group can go on; False when nothing is."""
+        """What is left to do when no group can run; False if nothing is."""
         if self._release_warp_syncs():
             return True
         if self.wave.delayed:
@@ -205,7 +206,7 @@ class Machine:
         change = (self.wave.mbarriers.phases, self.wave.polls, int(np.count_nonzero(self.wave.live)))
         if change != self._last_change:
             self._last_change, self._impatience = change, 0
-        # What polls in a loop is let try again, but not for ever when nothing changes.
+        # Groups that poll may try again, but not forever if nothing changes.
         blocking = any(g.until - g.since > TEST_TICKS for g in waiting)
         self._impatience += _BLOCKING_WAIT if blocking else 1
         if not waiting or self._impatience > _PATIENCE:
@@ -215,7 +216,7 @@ class Machine:
         return True
 
     def _release_warp_syncs(self) -> bool:
-        """Frees warps whose lanes wait at different `bar.warp.sync`s; False where none are."""
+        """Frees warps whose lanes wait at different `bar.warp.sync`s; False if none do."""
         wave, blocks = self.wave, self.program.blocks
         groups = [group for group in self.ready.values() if blocks[group.block].waits == "bar.warp.sync"]
         if len(groups) < 2:
@@ -244,7 +245,7 @@ class Machine:
     def stall(self, group: Group, awaits: tuple[tuple[int, int], ...], ticks: int) -> int:
         """Leaves `group` at its block until a phase of one of these mbarriers completes, or `ticks` pass."""
         if self._key(group) in self.ready:
-            self.put(group)  # beside lanes of its own warps, from which it came apart: all ask again
+            self.put(group)  # next to lanes of its own warps, which diverged from it: all of them poll again
             return -1
         self.hold(group)
         group.awaits, group.until = awaits, group.since + ticks
@@ -253,7 +254,7 @@ class Machine:
         return -1
 
     def hold(self, group: Group) -> None:
-        """Leaves `group` at its block until someone takes its mark off."""
+        """Leaves `group` at its block until its `stalled` is cleared."""
         group.stalled, group.since = True, self.wave.ticks
         self.ready[self._key(group)] = group
 
@@ -261,7 +262,7 @@ class Machine:
         able = [self._priority(group) for group in self.ready.values() if not group.stalled]
         self._lowest = min(able, default=())
 
-    # What the ends of blocks do
+    # Called by the ends of blocks
 
     def part(self, group: Group, mask: Bools, after: int) -> None:
         """Keeps the lanes of `mask` in `group` and sends its other lanes to block `after`."""
@@ -285,13 +286,15 @@ class Machine:
         return self._hold_back(group, lanes.row_numbers()[lacking])
 
     def join(self, group: Group) -> None:
-        """Takes those into a group that wait at its block: taking turns at random, warps don't merge."""
+        """Adds the threads that wait at the group's block: with random turns, warps don't merge by
+        themselves.
+        """
         for key, other in list(self.ready.items()):
             if other.block == group.block and other.frame is group.frame and other.stalled:
                 group.lanes = self._merged(group, self.ready.pop(key)).lanes
 
     def gather_warpgroups(self, group: Group) -> bool:
-        """Whether all four warps are there of each warpgroup that has any; those of others wait."""
+        """Whether all four warps of each of the group's warpgroups are there; warps of others wait."""
         wave = self.wave
         if group.lanes.rows is None and wave.launch.warps % 4 == 0:
             return True  # every warp of whole warpgroups
@@ -307,7 +310,7 @@ class Machine:
         return not missing.any() or self._hold_back(group, rows[missing])
 
     def _hold_back(self, group: Group, rows: "np.ndarray[Any, np.dtype[np.intp]]") -> bool:
-        """Takes the warps `rows` out of a group, to wait at its block; False when no warp is left."""
+        """Takes the warps `rows` out of a group, to wait at its block; False if no warp is left."""
         lanes = group.lanes
         waiting = Group(group.block, group.frame, lanes)
         complete = len(rows) < lanes.warps
@@ -321,7 +324,7 @@ class Machine:
         if other is None:
             self.hold(waiting)
         elif (waiting.lanes.threads().any(axis=1) & other.lanes.threads().any(axis=1)).any():
-            self.put(waiting)  # with lanes of its own warps it may lack none: all look again
+            self.put(waiting)  # with lanes of its own warps it may be complete: all of them check again
         else:
             self.hold(self._merged(waiting, other))
         return complete
@@ -336,10 +339,10 @@ class Machine:
         return live & ((union >> np.arange(32, dtype=np.uint32)) & np.uint32(1)).astype(np.bool_)
 
     def exit(self, group: Group) -> int:
-        """Ends the group's threads; what waited for them alone goes on."""
+        """Ends the group's threads, and lets threads continue that waited for them."""
         wave = self.wave
         threads = group.lanes.threads()
-        wave.live = wave.live & ~threads  # a new array, since groups may have the old one as their lanes
+        wave.live = wave.live & ~threads  # a new array, because groups may use the old one as their lanes
         if wave.watch is not None:
             wave.watch.exited(threads, self.program.blocks[group.block].line)
         for other in self.ready.values():
@@ -407,15 +410,15 @@ class Machine:
 
     # Deadlock
 
-    def _tell_lacking(self) -> None:
-        """Tells of the groups that wait for lanes or warps that an `.aligned` instruction takes."""
+    def _notify_lacking(self) -> None:
+        """Reports the groups that wait for lanes or warps that an `.aligned` instruction needs."""
         for group in self.ready.values():
             block, watch = self.program.blocks[group.block], self.wave.watch
             if watch is not None and group.stalled and not group.awaits and block.whole:
                 watch.divergence(block.waits, group.lanes.threads(), block.line)
 
     def waiting(self) -> list[Wait]:
-        """Every warp that waits, or goes round in a loop."""
+        """Every warp that waits, or that spins in a loop."""
         waits: list[Wait] = []
         for group in self.ready.values():
             block = self.program.blocks[group.block]
@@ -430,10 +433,10 @@ class Machine:
 
     def _awaited(self, group: Group) -> dict[int, list[Awaited]]:
         """The mbarriers that a group waits for, by the first CTA of their cluster."""
-        wave, found = self.wave, dict[int, list[Awaited]]()
+        wave, awaited_by = self.wave, dict[int, list[Awaited]]()
         for cta, offset in group.awaits:
-            made = [(at, line) for (owner, at), line in wave.mbarriers.alive.items() if owner == cta]
+            inits = [(at, line) for (owner, at), line in wave.mbarriers.alive.items() if owner == cta]
             state, block = wave.mbarriers.state(cta, offset, 0), wave.cta(wave.rows_of(cta).start)
-            awaited = Awaited(block, wave.cluster_rank(cta), offset, state, stages(made).get(offset))
-            found.setdefault(wave.cluster_ctas(cta).start, []).append(awaited)
-        return found
+            awaited = Awaited(block, wave.cluster_rank(cta), offset, state, stages(inits).get(offset))
+            awaited_by.setdefault(wave.cluster_ctas(cta).start, []).append(awaited)
+        return awaited_by

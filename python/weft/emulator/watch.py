@@ -1,8 +1,9 @@
-"""What a launch tells those who look on: the sanitizer and the trace. Each method is one kind of event.
+"""The events that a launch reports to its observers, the sanitizer and the trace. Each method is one kind of
+event.
 
-The machine calls these where something happens that matters to order or to state; with nobody looking on,
-`Wave.watch` is None and nothing is called. CTAs go by their number in the wave, `line` is that of the PTX,
-`threads` are `[all warps, 32]`.
+The machine calls these for everything that matters to order or to state. Without an observer, `Wave.watch` is
+None and nothing is called. CTAs are numbers in the wave, `line` is that of the PTX, `threads` are `[all
+warps, 32]`.
 """
 
 from typing import NamedTuple
@@ -27,14 +28,14 @@ class Traffic(NamedTuple):
 
 
 class Watch:
-    """Hears every event and does nothing; what looks on overrides what it cares for."""
+    """Receives every event and does nothing. Observers override the methods that they need."""
 
     def access(self, access: Access) -> None:
-        """Threads load, store or do an atomic operation, in bounds and aligned."""
+        """Threads load, store or execute an atomic operation, in bounds and aligned."""
 
     def instruction(self, registers: Traffic, threads: Threads) -> None:
-        """Threads are about to run an instruction of an instrumented program that touches registers which
-        the observer has asked for.
+        """Threads are about to execute an instruction that the program announces, because it uses registers
+        which an observer watches.
         """
 
     def async_access(
@@ -50,39 +51,42 @@ class Watch:
     ) -> None:
         """An asynchronous unit reads or writes (`kind`: load, store, reduce) these bytes.
 
-        `proxy` says which unit: bulk (cp.async.bulk and TMA), st.async, wgmma, tcgen05. `space` is shared
+        `proxy` is the unit: bulk (cp.async.bulk and TMA), st.async, wgmma, tcgen05. `space` is shared
         (offsets in the shared memory of `cta`), global (addresses) or tensor (lane << 16 | column). `threads`
-        issued it.
-        `mbarrier` is the one that will tell of its end (CTA and offset), None where threads wait for groups.
+        issued the operation. `mbarrier` (CTA and offset) will signal its completion; None: threads wait for
+        groups.
         """
 
     def tensor_map(self, address: int, threads: Bools, line: int) -> None:
-        """The bulk unit reads the tensor map at this address of global memory, for threads."""
+        """The bulk unit reads the tensor map at this address of global memory for threads."""
 
     def async_commit(self, proxy: str, threads: Bools, line: int) -> None:
         """Threads close their group of asynchronous operations (`commit_group`): cp.async, bulk, wgmma."""
 
     def async_done(self, proxy: str, threads: Bools, line: int, pending: int = 0) -> None:
-        """Threads have waited for their asynchronous operations (`wait_group`, `tcgen05.wait`), but for the
-        newest `pending` groups.
+        """Threads have waited for their asynchronous operations (`wait_group`, `tcgen05.wait`), except for
+        the newest `pending` groups.
         """
 
     def async_written(self, proxy: str, threads: Bools, line: int, pending: int = 0) -> None:
-        """After `async_done`: what they write to global memory is there too (`wait_group`, no `.read`)."""
+        """After `async_done`: their writes to global memory are visible, too (`wait_group` without
+        `.read`).
+        """
 
     def barrier(self, name: str, arrived: Bools, released: Bools, line: int) -> None:
         """A barrier is complete (bar.sync, bar.warp.sync, barrier.cluster): what `arrived` did before happens
-        before what `released` do next. Those who went on when they had arrived `came`, and aren't `arrived`.
+        before what `released` do next. Threads that went on after they arrived are not in `arrived`: the
+        method `arrived` was called for them.
         """
 
-    def came(self, barrier: object, threads: Bools) -> None:
-        """Threads arrive at a barrier and go on (bar.arrive, barrier.cluster.arrive)."""
+    def arrived(self, barrier: object, threads: Bools) -> None:
+        """Threads arrive at a barrier and continue (bar.arrive, barrier.cluster.arrive)."""
 
-    def came_relaxed(self, barrier: object, threads: Bools) -> None:
-        """Threads arrive with `.relaxed` and go on: only what a fence published before is passed on."""
+    def arrived_relaxed(self, barrier: object, threads: Bools) -> None:
+        """Threads arrive with `.relaxed` and continue: they release only what a fence published before."""
 
     def passed(self, barrier: object, threads: Bools) -> None:
-        """Threads go on from a barrier: what others did before they `came` there, has happened before."""
+        """Threads continue after a barrier: what others did before they arrived there happened before."""
 
     def mbarrier(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
         """The mbarrier at `offset` of a CTA's shared memory: init, inval, arrive, expect_tx, complete_tx,
@@ -92,25 +96,25 @@ class Watch:
         """
 
     def divergence(self, name: str, threads: Bools, line: int) -> None:
-        """Threads are at an `.aligned` instruction that other threads of their warps are not at."""
+        """Threads execute an `.aligned` instruction that other threads of their warps don't execute."""
 
     def fence(self, kind: str, threads: Bools, line: int) -> None:
-        """A fence by its modifiers as PTX spells them: proxy.async, acq_rel.gpu, mbarrier_init…, wgmma."""
+        """A fence, by its modifiers in PTX: proxy.async, acq_rel.gpu, mbarrier_init…, wgmma."""
 
     def waited(self, threads: Bools, line: int) -> None:
-        """Threads have waited for the launches before (griddepcontrol.wait)."""
+        """Threads have waited for the previous launches (griddepcontrol.wait)."""
 
     def registers_changed(self, grows: bool, count: int, threads: Bools, line: int) -> None:
-        """Warps ask for so many registers for each thread (setmaxnreg.inc), or keep so many (.dec)."""
+        """Warps request `count` registers for each thread (setmaxnreg.inc), or keep `count` (.dec)."""
 
     def tensor_memory(self, event: str, row: int, column: int, columns: int, line: int) -> None:
-        """A warp's event at columns of its CTA's tensor memory: alloc, dealloc, relinquish."""
+        """A warp allocates or deallocates columns of its CTA's tensor memory, or relinquishes the permit."""
 
     def executed(self, block: int, warps: npt.NDArray[np.intp], clock: int) -> None:
         """Warps have executed a block of the program; `clock` counts instructions of the wave."""
 
     def exited(self, threads: Bools, line: int) -> None:
-        """Threads have ended."""
+        """Threads have exited."""
 
     def done(self) -> None:
         """The wave has ended."""

@@ -8,7 +8,7 @@ from weft.emulator.watch import Traffic
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """Steps that always run one after the other, and what ends them; `opcodes` are those of both."""
+    """Steps that always run one after the other, and the end that follows; `opcodes` are those of both."""
 
     function: str
     steps: list[Step] = field(default_factory=list)
@@ -18,8 +18,8 @@ class Block:
     rank: int = 0
     line: int = 0
     waits: str = ""
-    """The opcode that ends the block, where that is more than going on."""
+    """The opcode of the instruction that ends the block, if there is one."""
     whole: bool = False
-    """Whether that takes whole warps, or warpgroups, together."""
+    """Whether it needs whole warps, or warpgroups, together."""
     members: int | None = None
-    """The slot of the member mask, where the block is a collective instruction that has one."""
+    """The slot of the member mask, if it is a collective instruction that has one."""

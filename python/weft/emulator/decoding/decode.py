@@ -1,7 +1,7 @@
 """What an instruction's decoder works with: its modifiers one by one, and its operands as register slots.
 
 Everything that an instruction reads is a register of the file: constants and special registers have slots of
-their own, which the wave fills when it begins. So a step only ever indexes the file.
+their own, which the wave fills when it begins. So a step only indexes the file.
 """
 
 import struct
@@ -24,9 +24,9 @@ from weft.emulator.reading.syntax import (
     Negated,
     Operand,
     Pair,
-    Place,
     Register,
     Sink,
+    SourceLocation,
     Targets,
     Variable,
     Vector,
@@ -38,9 +38,9 @@ from weft.emulator.running.lanes import Lanes
 
 
 class Op:
-    """One instruction to decode. A modifier that no one takes, and a wrong operand, end in PtxError.
+    """One instruction to decode. Modifiers that the decoder doesn't take, and wrong operands, raise PtxError.
 
-    The module's `target` decides what is legal, the `chip` that it runs as what numbers come out.
+    The module's `target` decides what is legal; the `chip` that it runs as decides the numerical results.
     """
 
     def __init__(
@@ -52,29 +52,31 @@ class Op:
         self.prefix = prefix
         self.reads: list[int] = []
         self.writes: list[int] = []
-        """The registers among the operands that the decoder has taken, as slots."""
+        """The slots of the registers among the operands that the decoder has taken."""
         self.operands = instruction.operands
         self.code = code
         self.slots = code.slots
         self.target, self.chip = target, chip
-        self.line = instruction.place.line
+        self.line = instruction.location.line
         self.next = -1
-        """The block after this instruction, for those that end one; `block` is the one that it is in."""
+        """The block after this instruction, if it ends a block; `block` is its own block."""
         self.block = -1
 
-    def fail(self, message: str, place: Place | None = None) -> NoReturn:
-        raise PtxError(f"{self.opcode}: {message}", *(place or self.instruction.place))
+    def fail(self, message: str, location: SourceLocation | None = None) -> NoReturn:
+        raise PtxError(f"{self.opcode}: {message}", *(location or self.instruction.location))
 
     # Modifiers
 
     def flag(self, *names: str) -> bool:
-        """Whether any of these modifiers is there; takes them all."""
-        found = [m for m in self.modifiers if m in names]
+        """Whether any of these modifiers is present; takes them all."""
+        taken = [m for m in self.modifiers if m in names]
         self.modifiers = [m for m in self.modifiers if m not in names]
-        return bool(found)
+        return bool(taken)
 
     def choice(self, names: Iterable[str], default: str | None = None) -> str:
-        """The first modifier that is one of `names`; fails where there is none and no default."""
+        """The first modifier that is one of `names`. If there is none, the default; PtxError without a
+        default.
+        """
         allowed = list(names)
         for modifier in self.modifiers:
             if modifier in allowed:
@@ -86,23 +88,23 @@ class Op:
 
     def type(self, allowed: str = "") -> Type:
         """The next type among the modifiers; `allowed` lists names, separated by blanks."""
-        found = next((m for m in self.modifiers if m in TYPES), None)
-        if found is None:
+        name = next((m for m in self.modifiers if m in TYPES), None)
+        if name is None:
             self.fail("needs a type")
-        if allowed and found not in allowed.split():
-            self.fail(f"isn't defined for .{found}")
-        self.modifiers.remove(found)
-        return TYPES[found]
+        if allowed and name not in allowed.split():
+            self.fail(f"isn't defined for .{name}")
+        self.modifiers.remove(name)
+        return TYPES[name]
 
     def done(self) -> None:
-        """Refuses modifiers that were not taken."""
+        """Rejects modifiers that were not taken."""
         if self.modifiers:
             self.fail(f"unsupported modifier .{self.modifiers[0]}")
 
     # Operands
 
     def count(self, least: int, most: int | None = None) -> None:
-        """Checks how many operands there are."""
+        """Checks the number of operands."""
         most = least if most is None else most
         if not least <= len(self.operands) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
@@ -124,7 +126,7 @@ class Op:
         if isinstance(operand, Float):
             return self.slots.constant(self._float_bits(operand, kind), kind)
         if not isinstance(operand, Name):
-            self.fail("expects a register or a constant", operand.place)
+            self.fail("expects a register or a constant", operand.location)
         return self._named(operand, kind, any_width)
 
     def _integer(self, value: int, kind: Type) -> int:
@@ -137,7 +139,7 @@ class Op:
     def _named(self, name: Name, kind: Type, any_width: bool) -> int:
         entity = self.entity(name)
         if isinstance(entity, Register):
-            self._check_width(entity, kind, any_width, name.place)
+            self._check_width(entity, kind, any_width, name.location)
             self.reads.append(self.code.base + entity.index)
             return self.code.base + entity.index
         if isinstance(entity, Variable) and not self.in_frame(entity):
@@ -149,17 +151,17 @@ class Op:
         if name.text not in special.REGISTERS or name.text in special.CLOCKS:
             known = entity is not None or name.text in special.CLOCKS
             self.fail(
-                f"can't use '{name.text}' here" if known else f"'{name.text}' is not declared", name.place
+                f"can't use '{name.text}' here" if known else f"'{name.text}' is not declared", name.location
             )
         return self.slots.special(name.text, kind)
 
-    def _check_width(self, register: Register, kind: Type, any_width: bool, place: Place) -> None:
+    def _check_width(self, register: Register, kind: Type, any_width: bool, location: SourceLocation) -> None:
         same = register.type.bits == kind.bits
         if not same and not (any_width and kind.bits > 1 and register.type.bits > 1):
-            self.fail(f"expects {kind.bits} bits, '{register.name}' is .{register.type}", place)
+            self.fail(f"expects {kind.bits} bits, '{register.name}' is .{register.type}", location)
 
     def in_frame(self, variable: Variable) -> bool:
-        """Whether the variable lives in the local frame of this function, not at one address for all."""
+        """Whether the variable is in the local frame of this function, not at one address for all threads."""
         if variable.space == "local":
             return variable in self.code.function.variables
         return variable.space == "param" and not self.is_entry_param(variable)
@@ -169,7 +171,7 @@ class Op:
 
     def _float_bits(self, value: Float, kind: Type) -> int:
         if kind.bits not in (32, 64):
-            self.fail(f"can't use a floating-point constant as .{kind}", value.place)
+            self.fail(f"can't use a floating-point constant as .{kind}", value.location)
         if kind.bits == 64 and value.single:
             (single,) = struct.unpack("<f", struct.pack("<I", value.bits))
             return int.from_bytes(struct.pack("<d", single), "little")
@@ -180,14 +182,14 @@ class Op:
         return value.bits & ((1 << kind.bits) - 1)
 
     def destination(self, operand: int | Operand, kind: Type, any_width: bool = False) -> int:
-        """The slot of an operand that is written as `kind`; `_` gets one that nobody reads."""
+        """The slot of an operand that is written as `kind`; for `_` a slot that nothing reads."""
         operand = self.operand(operand) if isinstance(operand, int) else operand
         if isinstance(operand, Sink):
             return self.slots.scrap(kind)
         entity = self.entity(operand) if isinstance(operand, Name) else None
         if not isinstance(entity, Register):
-            self.fail("expects a register to write to", operand.place)
-        self._check_width(entity, kind, any_width, operand.place)
+            self.fail("expects a register to write to", operand.location)
+        self._check_width(entity, kind, any_width, operand.location)
         self.writes.append(self.code.base + entity.index)
         return self.code.base + entity.index
 
@@ -209,11 +211,11 @@ class Op:
         if isinstance(operand, Name):
             entity = self.entity(operand)
             if isinstance(entity, tuple):
-                return tuple(Name(r.name, operand.place) for r in entity)
+                return tuple(Name(r.name, operand.location) for r in entity)
         return operand.items if isinstance(operand, Vector) else (operand,)
 
     def pair(self, index: int) -> tuple[Operand, Operand | None]:
-        """Both parts of `a|b`; the second is None where there is only one."""
+        """Both parts of `a|b`; the second is None if there is only one."""
         operand = self.operand(index)
         return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, None)
 
@@ -225,31 +227,31 @@ class Op:
     def immediate(self, operand: int | Operand) -> int:
         operand = self.operand(operand) if isinstance(operand, int) else operand
         if not isinstance(operand, Integer):
-            self.fail("expects an integer constant", operand.place)
+            self.fail("expects an integer constant", operand.location)
         return operand.value
 
     def label(self, name: Operand) -> int:
         """The block that a label names."""
         entity = self.entity(name) if isinstance(name, Name) else None
         if not isinstance(entity, Label):
-            self.fail("expects a label", name.place)
+            self.fail("expects a label", name.location)
         return self.code.blocks[entity.position]
 
     # Addresses
 
     def address(self, index: int, space: str) -> "AddressOf":
-        """How to compute the address in an operand's brackets; the space may become that of its symbol."""
+        """The address in an operand's brackets. A symbol's space replaces the generic space."""
         operand = self.operand(index)
         if not isinstance(operand, Address):
-            self.fail("expects an address in brackets", operand.place)
+            self.fail("expects an address in brackets", operand.location)
         base, offset = operand.base, operand.offset
         if isinstance(base, Integer):
             return AddressOf(self.slots.constant(int(wrap(base.value + offset)), U64), 0, False, space)
         entity = self.entity(base)
         if isinstance(entity, Variable):
-            return self._symbol_address(entity, offset, space, base.place)
+            return self._symbol_address(entity, offset, space, base.location)
         if not isinstance(entity, Register) or entity.type.bits not in (32, 64):
-            self.fail(f"'{base.text}' is not an address", base.place)
+            self.fail(f"'{base.text}' is not an address", base.location)
         slot = self.code.base + entity.index
         self.reads.append(slot)
         narrow = entity.type.bits == 32
@@ -257,9 +259,11 @@ class Op:
         constant = self.slots.constant(offset & mask, kind) if offset else 0
         return AddressOf(slot, constant, narrow, space)
 
-    def _symbol_address(self, variable: Variable, offset: int, space: str, place: Place) -> "AddressOf":
+    def _symbol_address(
+        self, variable: Variable, offset: int, space: str, location: SourceLocation
+    ) -> "AddressOf":
         if space not in ("generic", variable.space):
-            self.fail(f"'{variable.name}' is in {variable.space} space", place)
+            self.fail(f"'{variable.name}' is in {variable.space} space", location)
         if self.in_frame(variable):
             constant = self.slots.constant(int(wrap(variable.offset + offset)), U64)
             return AddressOf(self.code.frame, constant, False, "local")
@@ -279,10 +283,10 @@ class Op:
 
 
 class AddressOf:
-    """Computes `base + offset` for all lanes as 64-bit numbers; offset slot 0 stands for none.
+    """Computes `base + offset` for all lanes as 64-bit numbers; offset slot 0 means no offset.
 
-    `narrow` says that the base is a 32-bit register, whose sum with the offset wraps at 32 bits, as nvcc
-    expects of shared memory; `space` is where the address points.
+    `narrow`: the base is a 32-bit register, whose sum with the offset wraps at 32 bits, as nvcc expects in
+    shared memory. `space` is that of the address.
     """
 
     __slots__ = ("base", "narrow", "offset", "space")

@@ -1,4 +1,4 @@
-"""What ends a block: going on, skipping under a guard, waiting for lanes, leaving a function."""
+"""What ends a block: jumping, skipping under a guard, waiting for lanes, leaving a function."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ _LANES = np.arange(WARP, dtype=np.uint32)
 
 
 def jump(target: int) -> End:
-    """Goes on with block `target`."""
+    """Continues with block `target`."""
     return End(lambda scheduler, group: target, (target,))
 
 
@@ -27,7 +27,7 @@ def leave(code: FunctionCode) -> End:
 
 
 def skip(end: End, predicate: int, negated: bool, after: int) -> End:
-    """`end` for the threads whose predicate holds; the others go on with block `after`."""
+    """`end` for the threads whose predicate is true; the others continue with block `after`."""
 
     def run(scheduler: Scheduler, group: Group) -> int:
         lanes = group.lanes
@@ -42,7 +42,7 @@ def skip(end: End, predicate: int, negated: bool, after: int) -> End:
 
 
 def collective(made: Collective, after: int, opcode: str, line: int) -> End:
-    """A step that waits until its lanes are together, then goes on with block `after`."""
+    """A step that waits until its lanes are together, then continues with block `after`."""
     step, members = made.step, made.members
 
     def run(scheduler: Scheduler, group: Group) -> int:
@@ -52,7 +52,7 @@ def collective(made: Collective, after: int, opcode: str, line: int) -> End:
             if not scheduler.gather(group, members):
                 return -1
             if members is None and scheduler.wave.watch is not None:
-                _tell_divergence(scheduler, group, opcode, line)
+                _notify_divergence(scheduler, group, opcode, line)
         if made.warpgroup and not scheduler.gather_warpgroups(group):
             return -1
         if members is not None:
@@ -64,7 +64,7 @@ def collective(made: Collective, after: int, opcode: str, line: int) -> End:
 
 
 def _check_members(wave: Wave, lanes: Lanes, members: int, opcode: str, line: int) -> None:
-    """Fault for a thread that its own member mask leaves out: PTX leaves undefined what it does."""
+    """Fault for a thread that is not in its own member mask, whose behaviour PTX leaves undefined."""
     mask = lanes.read(members)
     out: Bools = lanes.enabled() & (mask >> _LANES & np.uint32(1) == 0)
     if out.any():
@@ -77,17 +77,17 @@ def _check_members(wave: Wave, lanes: Lanes, members: int, opcode: str, line: in
 
 
 def together(scheduler: Scheduler, group: Group, opcode: str, line: int) -> bool:
-    """Whether the whole warps of a group are there, as an `.aligned` instruction takes them."""
+    """Whether whole warps are in the group, as an `.aligned` instruction requires."""
     if group.lanes.mask is not None:
         if not scheduler.gather(group, None):
             return False
         if scheduler.wave.watch is not None:
-            _tell_divergence(scheduler, group, opcode, line)
+            _notify_divergence(scheduler, group, opcode, line)
     return True
 
 
-def _tell_divergence(scheduler: Scheduler, group: Group, opcode: str, line: int) -> None:
-    """A whole warp was to come, and threads that are missing now have exited or never were."""
+def _notify_divergence(scheduler: Scheduler, group: Group, opcode: str, line: int) -> None:
+    """Reports a warp that is incomplete because threads have exited or never existed."""
     lanes = group.lanes
     partial: Bools = np.count_nonzero(lanes.enabled(), axis=1) < WARP
     watch = scheduler.wave.watch

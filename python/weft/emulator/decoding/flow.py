@@ -1,30 +1,30 @@
 """The order in which the scheduler prefers blocks, so that threads that diverged meet again.
 
-A block's rank is its place in a topological order of the flow graph in which every loop is one contiguous
-run. Threads at a lower rank are preferred, so whoever reaches a block first waits there for all threads that
-may still come to it, and leaving a loop waits for the loop: threads reconverge at the earliest point at which
-they can, in irreducible graphs too. It is only a preference: every thread has its own place in the code, so
-no order can make a program wrong, and time slices (see `machine`) keep a loop that waits for other threads
-from starving them.
+A block's rank is its position in a topological order of the flow graph in which every loop is contiguous.
+Threads at a lower rank run first. So the first thread to reach a block waits there for all threads that may
+still reach it, and a thread that leaves a loop waits for the loop: threads reconverge at the earliest
+possible point, in irreducible graphs too. The order is only a preference. Every thread has its own program
+counter, so no order can make a program wrong, and time slices (see `machine`) keep a loop that waits for
+other threads from starving them.
 """
 
 from collections.abc import Sequence
 
 
 def ranks(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
-    """The rank of every node; nodes that can't be reached come last."""
+    """The rank of every node; unreachable nodes come last."""
     order: list[int] = []
-    # The entry may be in a loop, which is to stay together: control comes from a node before it.
+    # The entry may be in a loop, which must stay contiguous: control comes from a node before it.
     start = len(successors)
     successors = [*successors, [entry]]
-    # Each item is a set of nodes, with the node at which control enters it, still to be put in order.
+    # Each item is a set of nodes that is still to be ordered, and the node at which control enters it.
     work: list[tuple[set[int], int]] = [(_reachable(successors, start), start)]
     while work:
         nodes, head = work.pop()
         if len(nodes) == 1:
             order += nodes
             continue
-        # Edges back to the head are the loop's; without them its body falls apart into smaller components.
+        # Without the edges back to the head, the loop's body splits into smaller components.
         inner = {n: [s for s in successors[n] if s in nodes and s != head] for n in nodes}
         parts = _components(inner, head)
         heads = _heads(parts, nodes, successors, head)
@@ -32,15 +32,15 @@ def ranks(successors: Sequence[Sequence[int]], entry: int) -> list[int]:
     seen = set(order)
     order += [n for n in range(start) if n not in seen]
     rank = [0] * start
-    for place, node in enumerate(order[1:]):
-        rank[node] = place
+    for position, node in enumerate(order[1:]):
+        rank[node] = position
     return rank
 
 
 def _heads(
     parts: Sequence[Sequence[int]], nodes: set[int], successors: Sequence[Sequence[int]], head: int
 ) -> list[int]:
-    """Where control enters each component: its first node, in text order, that another one leads to."""
+    """The entry of each component: its first node, in text order, that another component leads to."""
     owner = {node: i for i, part in enumerate(parts) for node in part}
     heads: dict[int, int] = {}
     for node in nodes:
@@ -68,7 +68,7 @@ def _components(graph: dict[int, list[int]], first: int) -> list[list[int]]:
     low: dict[int, int] = {}
     open_: list[int] = []
     open_at: dict[int, int] = {}
-    found: list[list[int]] = []
+    components: list[list[int]] = []
     for root in [first, *sorted(graph)]:
         if root in number:
             continue
@@ -89,10 +89,10 @@ def _components(graph: dict[int, list[int]], first: int) -> list[list[int]]:
             else:
                 if low[node] == number[node]:
                     cut = open_at[node]
-                    found.append(open_[cut:])
+                    components.append(open_[cut:])
                     for closed in open_[cut:]:
                         del open_at[closed]
                     del open_[cut:]
                 if calls:
                     low[calls[-1][0]] = min(low[calls[-1][0]], low[node])
-    return found[::-1]
+    return components[::-1]

@@ -1,4 +1,4 @@
-"""Turns an entry of the tree, and the functions that it calls, into blocks of decoded instructions."""
+"""Turns a kernel's syntax tree, and the functions that it calls, into blocks of decoded instructions."""
 
 from collections.abc import Iterator
 
@@ -37,9 +37,8 @@ _FRAME_ALIGN = 16
 class Program:
     """A kernel ready to run: blocks, the widths of its register slots, and what its CTAs need.
 
-    `shared_static` counts bytes of declared shared memory; dynamic shared memory follows it, at
-    `shared_dynamic`. `chip` is the one that it runs as, `table` has the
-    decoders of all instructions.
+    `shared_static` is the size of the declared shared memory in bytes; dynamic shared memory follows it, at
+    `shared_dynamic`. The program runs as `chip`. `table` has the decoders of all instructions.
     """
 
     def __init__(self, tree: Tree, entry: Function, chip: str, table: Table) -> None:
@@ -54,7 +53,7 @@ class Program:
         self._lay_out_shared()
         for code in self.codes.values():
             _lay_out_frame(code)
-        # Labels of every function are known before any is decoded, since calls need the callee's first block.
+        # All functions are split before any is decoded, because calls need the callee's first block.
         parts = {name: self._split(code) for name, code in self.codes.items()}
         for name, code in self.codes.items():
             self._decode(code, parts[name])
@@ -68,7 +67,7 @@ class Program:
             function = waiting.pop()
             if function.name in self.codes:
                 continue
-            # Looking at the names makes the registers that the code counts.
+            # Looking up the names creates the registers of ranges, which the code counts.
             for instruction in function.body or ():
                 for name in _names(instruction):
                     entity = instruction.scope.find(name.text)
@@ -105,7 +104,7 @@ class Program:
     # Blocks
 
     def _split(self, code: FunctionCode) -> list[tuple[int, int]]:
-        """Numbers the blocks of a function and returns the positions that each covers."""
+        """Numbers the blocks of a function and returns the positions of each."""
         body = code.function.body or []
         starts = {0, len(body)}
         for at, instruction in enumerate(body):
@@ -113,9 +112,8 @@ class Program:
             starts.update(_targets(instruction))
             if prefix in self._table.ends or prefix in self._table.collectives:
                 starts.add(at + 1)
-                # What waits for other lanes is run again when they come, and so shares its block with
-                # nothing.
-                # So are calls through pointers, for the threads that call another function.
+                # An instruction that waits for other lanes runs again when they arrive, so it has a block
+                # of its own. So have calls through pointers, for threads that call another function.
                 alone = prefix in self._table.collectives or prefix in self._table.waits
                 if alone or _is_indirect(instruction):
                     starts.add(at)
@@ -131,15 +129,17 @@ class Program:
         first = code.entry_block
         for start, stop in parts:
             block = self.blocks[code.blocks[start]]
-            block.line = body[start].place.line if start < len(body) else code.function.place.line
+            block.line = body[start].location.line if start < len(body) else code.function.location.line
             after = code.blocks[stop]
             for instruction in body[start:stop]:
                 self._decode_one(code, code.blocks[start], instruction, after)
             if block.end is None:
                 block.end = jump(after) if stop > start else leave(code)
-        made = self.blocks[first : first + len(parts)]
-        edges = [[target - first for target in block.end.targets] for block in made if block.end is not None]
-        for block, rank in zip(made, flow.ranks(edges, 0), strict=True):
+        blocks = self.blocks[first : first + len(parts)]
+        edges = [
+            [target - first for target in block.end.targets] for block in blocks if block.end is not None
+        ]
+        for block, rank in zip(blocks, flow.ranks(edges, 0), strict=True):
             block.rank = rank
 
     def _decode_one(self, code: FunctionCode, at: int, instruction: Instruction, after: int) -> None:
@@ -148,36 +148,38 @@ class Program:
         op = Op(instruction, prefix, code, self.target, self.chip)
         op.next, op.block = after, at
         opcode = instruction.opcode.split(".")
-        made = decoder(op)
+        decoded = decoder(op)
         op.done()
         block.opcodes.append(prefix)
         guard = None
         if instruction.guard is not None:
             guard = op.source(instruction.guard, PRED), instruction.negated
-        line = instruction.place.line
+        line = instruction.location.line
         block.traffic.append(Traffic(prefix, line, tuple(op.reads), tuple(op.writes), guard))
-        if isinstance(made, Collective | End):
-            block.end = collective(made, after, prefix, line) if isinstance(made, Collective) else made
-            block.waits, block.line = prefix, instruction.place.line
-            block.members = made.members if isinstance(made, Collective) else None
-            block.whole = (isinstance(made, Collective) and made.members is None) or "aligned" in opcode
+        if isinstance(decoded, Collective | End):
+            block.end = (
+                collective(decoded, after, prefix, line) if isinstance(decoded, Collective) else decoded
+            )
+            block.waits, block.line = prefix, instruction.location.line
+            block.members = decoded.members if isinstance(decoded, Collective) else None
+            block.whole = (isinstance(decoded, Collective) and decoded.members is None) or "aligned" in opcode
             if guard is not None:
                 block.end = skip(block.end, *guard, after)
         else:
-            block.steps.append(made if guard is None else guarded(made, *guard))
+            block.steps.append(decoded if guard is None else guarded(decoded, *guard))
 
     def _decoder(self, instruction: Instruction) -> tuple[str, Decoder]:
         """The prefix of an instruction's opcode that the table has, and its decoder."""
         if why := left_out.reason(instruction.opcode):
-            raise PtxError(f"{instruction.opcode}: {why}", *instruction.place)
+            raise PtxError(f"{instruction.opcode}: {why}", *instruction.location)
         entry = self._table.find(instruction.opcode)
         if entry is None:
-            raise PtxError(f"unsupported instruction '{instruction.opcode}'", *instruction.place)
+            raise PtxError(f"unsupported instruction '{instruction.opcode}'", *instruction.location)
         return entry
 
 
 def layout(variables: list[Variable], start: int) -> int:
-    """Gives each variable its offset, in order, from `start`; returns where they end."""
+    """Gives each variable its offset, in order, from `start`; returns the end of the last."""
     for variable in variables:
         variable.offset = -(-start // variable.align) * variable.align
         start = variable.offset + variable.size
@@ -193,7 +195,7 @@ def _lay_out_frame(code: FunctionCode) -> None:
     if end > MAX_FRAME:
         raise PtxError(
             f"'{function.name}' needs {end} bytes of local memory, but a thread has {MAX_FRAME}",
-            *function.place,
+            *function.location,
         )
     code.frame_size = -(-end // _FRAME_ALIGN) * _FRAME_ALIGN
 
@@ -241,7 +243,7 @@ def _calls_pointers(function: Function) -> bool:
 
 
 def _pointed(tree: Tree) -> list[Function]:
-    """The functions with a body whose addresses variables hold."""
+    """The functions with a body whose addresses are in variables."""
     names = {v.name for variable in tree.variables for _, v in variable.init if isinstance(v, SymbolValue)}
     return [f for f in tree.functions.values() if f.name in names and f.body is not None and not f.is_entry]
 

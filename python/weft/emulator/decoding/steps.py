@@ -1,4 +1,4 @@
-"""Builds steps out of functions on arrays."""
+"""Builds steps from functions on arrays."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,8 +10,8 @@ from weft.emulator.watch import Watch
 Function = Callable[..., Array]
 
 
-def tell(event: Callable[[Watch, Bools], None]) -> Step:
-    """A step that changes nothing: who looks on, if anyone, is told of an event of these threads."""
+def notify(event: Callable[[Watch, Bools], None]) -> Step:
+    """A step that only reports an event of these threads to the observer, if there is one."""
 
     def run(lanes: Lanes) -> None:
         if lanes.wave.watch is not None:
@@ -21,7 +21,7 @@ def tell(event: Callable[[Watch, Bools], None]) -> Step:
 
 
 def compute(result: int, function: Function, *sources: int) -> Step:
-    """`result = function(*sources)`; the function makes a new array of the result's storage type."""
+    """`result = function(*sources)`; the function returns a new array of the result's storage type."""
     if len(sources) == 1:
         return _unary(result, function, *sources)
     if len(sources) == 2:
@@ -83,7 +83,7 @@ def nothing(lanes: Lanes) -> None:
 
 
 def guarded(step: Step, predicate: int, negated: bool) -> Step:
-    """`step` for the lanes whose predicate holds."""
+    """`step` for the lanes whose predicate is true."""
 
     def run(lanes: Lanes) -> None:
         mask, count = lanes.guarded(predicate, negated)

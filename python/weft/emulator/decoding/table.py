@@ -1,4 +1,4 @@
-"""The table of instructions: what a decoder is handed, what it returns, and how it is found by opcode."""
+"""The table of instructions: the decoders, and how the decoder of an opcode is looked up."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from weft.emulator.running.lanes import Lanes
 from weft.emulator.running.scheduler import Scheduler
 
 Step = Callable[[Lanes], None]
-"""An instruction with its operands resolved; runs it for the lanes."""
+"""Runs an instruction, whose operands are resolved, for the lanes."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Collective:
 
 @dataclass(frozen=True)
 class End:
-    """What ends a block: returns the block to go on with, or -1 when the group has been dealt with otherwise.
+    """What ends a block. `run` returns the block to continue with, or -1 if the group doesn't continue now.
 
-    `targets` are the blocks of the same function to which it can lead; `collective` is what runs once lanes
-    stand together, where that is all.
+    `targets` are the blocks of the same function to which it can lead; `collective` is the step that runs
+    once lanes are together, if the end does nothing else.
     """
 
     run: Callable[[Scheduler, Group], int]
@@ -78,7 +78,7 @@ class Table:
         return register
 
     def collective(self, *opcodes: str) -> Callable[[CollectiveDecoder], CollectiveDecoder]:
-        """Registers the decoder of instructions that wait until lanes of their warp have come."""
+        """Registers the decoder of instructions that wait until lanes of their warp have arrived."""
 
         def register(decoder: CollectiveDecoder) -> CollectiveDecoder:
             self.collectives.update(dict.fromkeys(opcodes, decoder))
@@ -87,7 +87,7 @@ class Table:
         return register
 
     def end(self, *opcodes: str) -> Callable[[EndDecoder], EndDecoder]:
-        """Registers the decoder of instructions that move control."""
+        """Registers the decoder of instructions that transfer control."""
 
         def register(decoder: EndDecoder) -> EndDecoder:
             self.ends.update(dict.fromkeys(opcodes, decoder))
@@ -96,7 +96,7 @@ class Table:
         return register
 
     def wait(self, *opcodes: str) -> Callable[[EndDecoder], EndDecoder]:
-        """Registers the decoder of an end that may be run again, and so shares its block with nothing."""
+        """Registers the decoder of an end that may run repeatedly and so has a block of its own."""
         self.waits.update(opcodes)
         return self.end(*opcodes)
 

@@ -96,11 +96,11 @@ def atomic(op: Op) -> Step:
     width = kind.bytes
 
     def run(lanes: Lanes) -> None:
-        places = address(lanes)
+        addresses = address(lanes)
         for part in range(count):
             values = [lanes.read(s[part]) for s in sources]
-            at = places + np.uint64(part * width) if part else places
-            old = np.zeros(places.shape, STORAGE[8 * width])
+            at = addresses + np.uint64(part * width) if part else addresses
+            old = np.zeros(addresses.shape, STORAGE[8 * width])
             for piece in lanes.wave.memory.locate(lanes, address.space, at, width, "atomic", line):
                 lanes.wave.changes += apply(piece, update, values, old)
             if results:
@@ -115,7 +115,7 @@ def apply(piece: Piece, update: Update, values: list[Array], old: Array) -> bool
     """Updates the places of a piece, puts what was there before into `old`; whether anything changed."""
     changed = False
     mask = np.ones(old.shape, np.bool_) if piece.mask is None else piece.mask
-    index, inputs = piece.places[mask], [v[mask] for v in values]
+    index, inputs = piece.elements[mask], [v[mask] for v in values]
     before = np.empty(len(index), old.dtype)
     for now in turns(index):
         before[now] = piece.view[index[now]]

@@ -133,8 +133,8 @@ def find_bit(op: Op) -> Step:
     def function(x: Array) -> Array:
         flipped = np.where(x.view(kind.view) < 0, ~x, x) if kind.kind == "s" else x
         lead = leading_zeros(flipped, kind.bits)
-        found = lead if as_shift else np.uint32(kind.bits - 1) - lead
-        return np.where(flipped == 0, np.uint32(0xFFFFFFFF), found)
+        position = lead if as_shift else np.uint32(kind.bits - 1) - lead
+        return np.where(flipped == 0, np.uint32(0xFFFFFFFF), position)
 
     return compute(op.destination(0, U32), function, op.source(1, kind))
 
@@ -189,9 +189,9 @@ def nth_set(op: Op) -> Step:
     def one(mask: int, base: int, offset: int) -> int:
         if offset == 0:
             return base if base < 32 and mask >> base & 1 else 0xFFFFFFFF
-        places = range(base, 32) if offset > 0 else range(min(base, 31), -1, -1)
-        found = [p for p in places if mask >> p & 1]
-        return found[abs(offset) - 1] if abs(offset) <= len(found) else 0xFFFFFFFF
+        positions = range(base, 32) if offset > 0 else range(min(base, 31), -1, -1)
+        bits = [p for p in positions if mask >> p & 1]
+        return bits[abs(offset) - 1] if abs(offset) <= len(bits) else 0xFFFFFFFF
 
     def function(mask: Array, base: Array, offset: Array) -> Array:
         return each_exactly(one, mask, base, offset.view(np.int32)).astype(np.uint32)

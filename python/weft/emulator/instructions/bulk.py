@@ -45,7 +45,7 @@ def global_segment(one: Lanes, address: int, first: int, last: int, line: int, w
     return segment
 
 
-def tell_global(
+def notify_global(
     one: Lanes, kind: str, addresses: Numbers, line: int, barrier: tuple[int, int] | None = None
 ) -> None:
     """Tells who looks on which bytes of global memory are touched."""
@@ -58,7 +58,7 @@ def tell_global(
         wave.watch.async_access(kind, PROXY, 0, "global", flat, one.threads(), line, barrier)
 
 
-def tell_shared(
+def notify_shared(
     one: Lanes, kind: str, cta: int, offsets: Numbers, line: int, barrier: tuple[int, int] | None = None
 ) -> None:
     """Tells who looks on which bytes of a CTA's shared memory are touched."""

@@ -61,11 +61,11 @@ def _site(op: Op, code: FunctionCode, arguments: Actuals, results: Actuals) -> C
 def _indirect(op: Op, callee: Operand, arguments: Actuals, results: Actuals) -> End:
     """Each thread calls the function whose address it has; those with the same go together."""
     if isinstance(callee, Name) and op.entity(callee) is None:
-        op.fail(f"'{callee.text}' is not declared", callee.place)
+        op.fail(f"'{callee.text}' is not declared", callee.location)
     last = op.operands[-1]
     listed = op.entity(last) if isinstance(last, Name) else None
     if not isinstance(listed, Prototype | Targets):
-        op.fail("expects a function, or a pointer with a prototype", callee.place)
+        op.fail("expects a function, or a pointer with a prototype", callee.location)
     pointer, line, here = op.source(callee, U64), op.line, op.block
     sites = {
         code.function.address: _site(op, code, arguments, results)
@@ -125,6 +125,6 @@ def _transfer(
         outside = op.source(actual, formal.type) if into else op.destination(actual, formal.type)
         return Transfer(outside, inside) if into else Transfer(inside, outside)
     if not isinstance(entity, Variable) or not op.in_frame(entity) or entity.size != formal.size:
-        op.fail(f"'{formal.name}' needs a .param variable of {formal.size} bytes", actual.place)
+        op.fail(f"'{formal.name}' needs a .param variable of {formal.size} bytes", actual.location)
     ends = (entity.offset, formal.offset) if into else (formal.offset, entity.offset)
     return Transfer(*ends, formal.size)

@@ -110,21 +110,21 @@ def _asynchronous(op: Op, writer: Callable[[Op, Type], Write], event: str) -> St
     width, storage = kind.bytes, kind.storage
 
     def run(lanes: Lanes) -> None:
-        memory, places = lanes.wave.memory, address(lanes)
-        marks = barrier.places(lanes) if barrier is not None else None
-        memory.check_alignment(lanes, address.space, places, width * count, line)
+        memory, addresses = lanes.wave.memory, address(lanes)
+        marks = barrier.offsets(lanes) if barrier is not None else None
+        memory.check_alignment(lanes, address.space, addresses, width * count, line)
         work: list[tuple[Piece, Array]] = []
         for part, source in enumerate(sources):
             value = lanes.read(source).astype(storage, copy=False)
-            at = places + np.uint64(part * width)
+            at = addresses + np.uint64(part * width)
             if marks is None:
                 pieces = memory.locate(lanes, address.space, at, width, "store", line)
             else:
-                first = memory.shared_places(lanes, address.space, at, width, line)
+                first = memory.shared_offsets(lanes, address.space, at, width, line)
                 pieces = [
                     Piece(memory.shared.view(width), (first // np.uint64(width)).view(np.intp), lanes.mask)
                 ]
-                _tell(lanes, event, first, width, marks, line)
+                _notify(lanes, event, first, width, marks, line)
             work += [(piece, value) for piece in pieces]
 
         def finish() -> None:
@@ -138,14 +138,14 @@ def _asynchronous(op: Op, writer: Callable[[Op, Type], Write], event: str) -> St
     return run
 
 
-def _tell(lanes: Lanes, event: str, places: Addresses, size: int, marks: Addresses, line: int) -> None:
+def _notify(lanes: Lanes, event: str, addresses: Addresses, size: int, marks: Addresses, line: int) -> None:
     """Tells who looks on which bytes of whose shared memory an asynchronous operation touches."""
     watch, stride = lanes.wave.watch, lanes.wave.memory.shared_stride
     if watch is None:
         return
     for cta, offset, mask in targets(lanes, marks):
         threads = lanes.narrowed(mask).threads()
-        chosen = places[mask].astype(np.intp)
+        chosen = addresses[mask].astype(np.intp)
         for owner in np.unique(chosen // stride):
             begin = chosen[chosen // stride == owner] % stride
             offsets = (begin[:, None] + np.arange(size)).ravel()
@@ -174,12 +174,12 @@ def try_cancel(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         memory = lanes.wave.memory
-        places = memory.shared_places(lanes, response.space, response(lanes), _RESPONSE, line)
-        marks = barrier.places(lanes)
+        offsets = memory.shared_offsets(lanes, response.space, response(lanes), _RESPONSE, line)
+        marks = barrier.offsets(lanes)
         for row, lane in np.argwhere(lanes.enabled()):
             single = np.zeros((lanes.warps, 32), np.bool_)
             single[row, lane] = True
-            cta, offset = divmod(int(places[row, lane]), memory.shared_stride)
+            cta, offset = divmod(int(offsets[row, lane]), memory.shared_stride)
             mark = int(marks[row, lane]) % memory.shared_stride
             ctas = lanes.wave.cluster_ctas(cta) if everywhere else range(cta, cta + 1)
             _ask(lanes.narrowed(single), ctas, offset, mark, line)

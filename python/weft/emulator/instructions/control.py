@@ -4,7 +4,7 @@ import numpy as np
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.ends import jump
-from weft.emulator.decoding.steps import compute, nothing, tell
+from weft.emulator.decoding.steps import compute, nothing, notify
 from weft.emulator.decoding.table import Collective, End, Step, Table
 from weft.emulator.errors import Fault
 from weft.emulator.reading.syntax import Name, Targets
@@ -31,7 +31,7 @@ def brx(op: Op) -> End:
     name = op.operand(1)
     listed = op.entity(name) if isinstance(name, Name) else None
     if not isinstance(listed, Targets):
-        op.fail("expects a table of targets", name.place)
+        op.fail("expects a table of targets", name.location)
     targets = [op.label(target) for target in listed.names]
     index, line = op.source(0, U32), op.line
 
@@ -87,7 +87,7 @@ def griddepcontrol(op: Op) -> Step:
     """A launch runs alone: what it could wait for is over."""
     which = op.choice(["launch_dependents", "wait"])
     op.count(0)
-    return tell(lambda watch, threads: watch.waited(threads, op.line)) if which == "wait" else nothing
+    return notify(lambda watch, threads: watch.waited(threads, op.line)) if which == "wait" else nothing
 
 
 @table.collective("setmaxnreg")
@@ -101,7 +101,7 @@ def setmaxnreg(op: Op) -> Collective:
     count = op.immediate(0)
     if count % 8 or not 24 <= count <= 256:
         op.fail(f"the register count must be a multiple of 8 in 24..256, got {count}")
-    return Collective(tell(lambda watch, threads: watch.registers_changed(grows, count, threads, op.line)))
+    return Collective(notify(lambda watch, threads: watch.registers_changed(grows, count, threads, op.line)))
 
 
 @table.step("nanosleep")

@@ -52,12 +52,12 @@ def cvt(op: Op) -> Step:
     written = op.register_type(op.operand(0), out)
     chain = [_narrow(kind)] if read.bits > kind.bits else []
     if read.bits < kind.bits:
-        op.fail(f"can't read .{kind} from a register of {read.bits} bits", op.operand(1).place)
+        op.fail(f"can't read .{kind} from a register of {read.bits} bits", op.operand(1).location)
     chain.append(function)
     if written.bits > out.bits:
         chain.append(_extend(out, written))
     elif written.bits < out.bits:
-        op.fail(f"can't write .{out} to a register of {written.bits} bits", op.operand(0).place)
+        op.fail(f"can't write .{out} to a register of {written.bits} bits", op.operand(0).location)
     return compute(op.destination(0, out, any_width=True), _chained(chain), source)
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import numpy as np
 
 from weft.emulator.decoding.decode import AddressOf, Op
-from weft.emulator.decoding.steps import tell
+from weft.emulator.decoding.steps import notify
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions import bulk
 from weft.emulator.instructions.atomics import Update, update_of
-from weft.emulator.instructions.bulk import Numbers, Octets, aligned, tell_global, tell_shared
+from weft.emulator.instructions.bulk import Numbers, Octets, aligned, notify_global, notify_shared
 from weft.emulator.reading.types import TYPES, U32, U64, Bools, Type
 from weft.emulator.running.lanes import Lanes
 from weft.emulator.watch import Watch
@@ -57,7 +57,7 @@ def completion(op: Op, loads: bool) -> None:
     op.flag("L2::cache_hint")
 
 
-class SharedPlace:
+class SharedAddress:
     """An operand that is an address of shared memory, of this CTA or another of its cluster."""
 
     def __init__(self, op: Op, index: int) -> None:
@@ -66,10 +66,10 @@ class SharedPlace:
 
     def of(self, lanes: Lanes, width: int = 1) -> Numbers:
         """`[warps, 32]`: the place in the shared memory of the wave's CTAs, one after the other."""
-        found = lanes.wave.memory.shared_places(
+        offsets = lanes.wave.memory.shared_offsets(
             lanes, self._address.space, self._address(lanes), 1, self._line
         )
-        return found.astype(np.int64)
+        return offsets.astype(np.int64)
 
 
 @table.step("cp.async.bulk")
@@ -89,27 +89,27 @@ def copy(op: Op) -> Step:
     if not ends.loads:
         mask = op.source(3 + hinted, TYPES["u16"]) if masked else 0
         return _to_global(op, size, mask, line, _put)
-    barrier, target = SharedPlace(op, 3 + lenient), SharedPlace(op, 0)
+    barrier, target = SharedAddress(op, 3 + lenient), SharedAddress(op, 0)
     ctas = op.source(4, TYPES["u16"]) if multicast else 0
     ignored = [op.source(3 + n, U32) for n in range(lenient)]
-    source = op.address(1, "global") if ends.source == "global" else SharedPlace(op, 1)
+    source = op.address(1, "global") if ends.source == "global" else SharedAddress(op, 1)
 
     def run(lanes: Lanes) -> None:
-        sizes, marks, places = lanes.read(size), barrier.of(lanes), target.of(lanes)
-        begins = source.of(lanes) if isinstance(source, SharedPlace) else source(lanes)
+        sizes, marks, offsets = lanes.read(size), barrier.of(lanes), target.of(lanes)
+        begins = source.of(lanes) if isinstance(source, SharedAddress) else source(lanes)
         masks = lanes.read(ctas) if ctas else None
         stride = lanes.wave.memory.shared_stride
         edges = [lanes.read(slot) for slot in ignored]
         for one, at, cta in lanes.singles():
-            count = _checked(one, int(sizes[at]), int(places[at]), int(begins[at]), line)
-            if isinstance(source, SharedPlace):
+            count = _checked(one, int(sizes[at]), int(offsets[at]), int(begins[at]), line)
+            if isinstance(source, SharedAddress):
                 data = _from_shared(one, int(begins[at]), count, line, _mark(int(marks[at]), stride))
             else:
                 left, right = (int(edge[at]) for edge in edges) if edges else (0, 0)
                 # Of a multicast several mbarriers tell.
                 told = None if masks is not None else _mark(int(marks[at]), stride)
                 data = _from_global(one, int(begins[at]), count, line, left, right, told)
-            owner, offset = divmod(int(places[at]), stride)
+            owner, offset = divmod(int(offsets[at]), stride)
             owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
             own, mark = divmod(int(marks[at]), stride)
             arrive(one, data, owners, offset + np.arange(count), (own, mark), masks is not None, line)
@@ -141,7 +141,7 @@ def arrive(
         marks[owner] = mark
         bulk.bounded(one, owner, offsets, line)
         wave.mbarriers.state(*mark, line)
-        tell_shared(one, "store" if write is None else "reduce", owner, offsets, line, mark)
+        notify_shared(one, "store" if write is None else "reduce", owner, offsets, line, mark)
     threads = one.threads() if wave.watch is not None else None
     put = write or _put
     count = len(data) if size is None else size
@@ -154,8 +154,8 @@ def arrive(
     wave.later(finish)
 
 
-def _put(memory: Octets, places: Numbers, data: Octets) -> None:
-    memory[places] = data
+def _put(memory: Octets, offsets: Numbers, data: Octets) -> None:
+    memory[offsets] = data
 
 
 def _checked(one: Lanes, size: int, target: int, source: int, line: int) -> int:
@@ -179,37 +179,36 @@ def _from_global(
         what = f"a bulk copy must ignore at most {_ALIGN - 1} bytes at each end, got {left} and {right}"
         raise bulk.fault(one, what, line, address, "misaligned")
     segment = bulk.global_segment(one, address, left, size - right, line, writes=False)
-    tell_global(one, "load", address + np.arange(left, size - right), line, barrier)
+    notify_global(one, "load", address + np.arange(left, size - right), line, barrier)
     begin = address - segment.base
     out = np.zeros(size, np.uint8)
     out[left : size - right] = segment.data[begin + left : begin + size - right]
     return out
 
 
-def _mark(place: int, stride: int) -> tuple[int, int]:
-    """The CTA and the offset of an mbarrier."""
-    cta, offset = divmod(place, stride)
-    return cta, offset
+def _mark(offset: int, stride: int) -> tuple[int, int]:
+    """The CTA and the offset in it of an mbarrier."""
+    return offset // stride, offset % stride
 
 
 def _from_shared(
-    one: Lanes, place: int, size: int, line: int, barrier: tuple[int, int] | None = None
+    one: Lanes, start: int, size: int, line: int, barrier: tuple[int, int] | None = None
 ) -> Octets:
-    cta, offset = divmod(place, one.wave.memory.shared_stride)
+    cta, offset = divmod(start, one.wave.memory.shared_stride)
     offsets = offset + np.arange(size)
     shared = bulk.bounded(one, cta, offsets, line)
-    tell_shared(one, "load", cta, offsets, line, barrier)
+    notify_shared(one, "load", cta, offsets, line, barrier)
     return shared[offsets]
 
 
 def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
-    target, source = op.address(0, "global"), SharedPlace(op, 1)
+    target, source = op.address(0, "global"), SharedAddress(op, 1)
 
     def run(lanes: Lanes) -> None:
-        sizes, begins, places = lanes.read(size), source.of(lanes), target(lanes)
+        sizes, begins, offsets = lanes.read(size), source.of(lanes), target(lanes)
         masks = lanes.read(mask) if mask else None
         for one, at, _ in lanes.singles():
-            address = int(places[at])
+            address = int(offsets[at])
             count = _checked(one, int(sizes[at]), address, int(begins[at]), line)
             data = _from_shared(one, int(begins[at]), count, line)
             segment = bulk.global_segment(one, address, 0, count, line, writes=True)
@@ -217,7 +216,7 @@ def _to_global(op: Op, size: int, mask: int, line: int, write: Write) -> Step:
             if masks is not None:
                 # A bit for each byte of every 16.
                 chosen = chosen[(int(masks[at]) >> chosen % _ALIGN & 1).astype(np.bool_)]
-            tell_global(one, "store" if write is _put else "reduce", address + chosen, line)
+            notify_global(one, "store" if write is _put else "reduce", address + chosen, line)
             write(segment.data, address - segment.base + chosen, data[chosen])
 
     return run
@@ -234,16 +233,16 @@ def reduce(op: Op) -> Step:
     write = reduction(op, reduction_name(op), op.type())
     if not ends.loads:
         return _to_global(op, size, 0, line, write)
-    barrier, target, source = SharedPlace(op, 3), SharedPlace(op, 0), SharedPlace(op, 1)
+    barrier, target, source = SharedAddress(op, 3), SharedAddress(op, 0), SharedAddress(op, 1)
 
     def run(lanes: Lanes) -> None:
-        sizes, marks, places = lanes.read(size), barrier.of(lanes), target.of(lanes)
+        sizes, marks, offsets = lanes.read(size), barrier.of(lanes), target.of(lanes)
         begins, stride = source.of(lanes), lanes.wave.memory.shared_stride
         for one, at, _ in lanes.singles():
-            count = _checked(one, int(sizes[at]), int(places[at]), int(begins[at]), line)
+            count = _checked(one, int(sizes[at]), int(offsets[at]), int(begins[at]), line)
             own, mark = _mark(int(marks[at]), stride)
             data = _from_shared(one, int(begins[at]), count, line, (own, mark))
-            owner, offset = divmod(int(places[at]), stride)
+            owner, offset = divmod(int(offsets[at]), stride)
             arrive(one, data, (owner,), offset + np.arange(count), (own, mark), False, line, write=write)
 
     return run
@@ -261,10 +260,10 @@ def reduction(op: Op, name: str, kind: Type) -> Write:
     update: Update = update_of(op, name, kind)
     width = kind.bytes
 
-    def write(memory: Octets, places: Numbers, data: Octets) -> None:
-        if not len(places):
+    def write(memory: Octets, offsets: Numbers, data: Octets) -> None:
+        if not len(offsets):
             return
-        rows = places.reshape(-1, width)
+        rows = offsets.reshape(-1, width)
         old = np.ascontiguousarray(memory[rows]).reshape(-1).view(kind.storage)
         new = update(old, np.ascontiguousarray(data).reshape(-1).view(kind.storage))
         memory[rows] = np.ascontiguousarray(new).view(np.uint8).reshape(rows.shape)
@@ -276,7 +275,7 @@ def reduction(op: Op, name: str, kind: Type) -> Write:
 def commit_group(op: Op) -> Step:
     """`cp.async.bulk.commit_group`."""
     op.count(0)
-    return tell(lambda watch, threads: watch.async_commit(bulk.PROXY, threads, op.line))
+    return notify(lambda watch, threads: watch.async_commit(bulk.PROXY, threads, op.line))
 
 
 @table.step("cp.async.bulk.wait_group")
@@ -293,7 +292,7 @@ def wait_group(op: Op) -> Step:
         if not reads:
             watch.async_written(bulk.PROXY, threads, op.line, pending)
 
-    return tell(waited)
+    return notify(waited)
 
 
 @table.step("cp.async.bulk.prefetch")

@@ -9,10 +9,10 @@ import numpy.typing as npt
 from weft.emulator.decoding.decode import AddressOf, Op
 from weft.emulator.decoding.table import Step, Table
 from weft.emulator.instructions import bulk
-from weft.emulator.instructions.bulk import Octets, aligned, fault, tell_global, tell_shared
+from weft.emulator.instructions.bulk import Octets, aligned, fault, notify_global, notify_shared
 from weft.emulator.instructions.cp_async_bulk import (
     Ends,
-    SharedPlace,
+    SharedAddress,
     Write,
     arrive,
     completion,
@@ -79,7 +79,7 @@ class MapOperand:
         count = 1 + _ROWS if rows else self.rank
         items = listed.items if isinstance(listed, Vector) else (listed,) if listed is not None else ()
         if len(items) != count:
-            op.fail(f"expects {count} coordinates, got {len(items)}", operand.place)
+            op.fail(f"expects {count} coordinates, got {len(items)}", operand.location)
         self._slots = [op.source(item, U32) for item in items]
 
     def coordinates(self, lanes: Lanes) -> Array:
@@ -95,19 +95,19 @@ class MapOperand:
         aligned(one, "tensor map at", int(address), 64, self.line)
         words = []
         for offset in range(0, BYTES, CHUNK):
-            place = np.full(addresses.shape, address + np.uint64(offset))
-            words.append(one.wave.memory.load(one, self._address.space, place, CHUNK, self.line)[at])
+            part = np.full(addresses.shape, address + np.uint64(offset))
+            words.append(one.wave.memory.load(one, self._address.space, part, CHUNK, self.line)[at])
         try:
-            found = _decoded(np.array(words).tobytes())
+            map_ = _decoded(np.array(words).tobytes())
         except ValueError as error:
             raise fault(one, str(error), self.line, int(address), "descriptor") from None
-        if found.rank != self.rank or found.is_im2col != self.mode.startswith("im2col"):
-            kind = "im2col" if found.is_im2col else "tile"
-            what = f"a copy in {self.rank}d {self.mode} mode needs such a map, got {found.rank}d {kind}"
+        if map_.rank != self.rank or map_.is_im2col != self.mode.startswith("im2col"):
+            kind = "im2col" if map_.is_im2col else "tile"
+            what = f"a copy in {self.rank}d {self.mode} mode needs such a map, got {map_.rank}d {kind}"
             raise fault(one, what, self.line, int(address), "descriptor")
         if one.wave.watch is not None and one.wave.memory.device.has(int(address)):
             one.wave.watch.tensor_map(int(address), one.threads(), self.line)
-        return found
+        return map_
 
 
 class Offsets:
@@ -116,7 +116,7 @@ class Offsets:
     def __init__(self, op: Op, index: int, count: int) -> None:
         items = op.items(index) if count else ()
         if len(items) != count:
-            op.fail(f"expects {count} im2col offsets, got {len(items)}", op.operand(index).place)
+            op.fail(f"expects {count} im2col offsets, got {len(items)}", op.operand(index).location)
         self._slots = [op.source(item, TYPES["u16"]) for item in items]
 
     def of(self, lanes: Lanes) -> Array:
@@ -126,40 +126,38 @@ class Offsets:
         return np.stack([lanes.read(slot) for slot in self._slots], axis=-1).astype(np.int64)
 
 
-def _taken(one: Lanes, found: TensorMap, mode: str, at: Array, moved: Array, line: int) -> Taken:
+def _taken(one: Lanes, map_: TensorMap, mode: str, at: Array, moved: Array, line: int) -> Taken:
     """What a copy at these coordinates takes; Fault where the unit refuses them."""
     where, offsets = tuple(at.tolist()), tuple(moved.tolist())
-    if found.element.packed_bytes:
-        step = _PADDED_STEP if found.element.packed_bytes == CHUNK else CHUNK
+    if map_.element.packed_bytes:
+        step = _PADDED_STEP if map_.element.packed_bytes == CHUNK else CHUNK
         aligned(one, "innermost coordinate", where[0], step, line)
-    elif found.interleave == "none":
-        aligned(one, "innermost coordinate, in bytes,", where[0] * found.unit_bytes, CHUNK, line)
+    elif map_.interleave == "none":
+        aligned(one, "innermost coordinate, in bytes,", where[0] * map_.unit_bytes, CHUNK, line)
     if mode in ("tile::gather4", "tile::scatter4"):
-        if found.box[1] != 1:
-            what = f"the box of a map for a copy of rows must have 1 row, got {found.box[1]}"
-            raise fault(one, what, line, found.address, "descriptor")
-        return tensor_map.of_rows(found, where[0], where[1:])
+        if map_.box[1] != 1:
+            what = f"the box of a map for a copy of rows must have 1 row, got {map_.box[1]}"
+            raise fault(one, what, line, map_.address, "descriptor")
+        return tensor_map.of_rows(map_, where[0], where[1:])
     if mode == "tile":
-        return tensor_map.of_box(found, where)
-    _check_pixel(one, found, where, line)
-    return tensor_map.of_pixels(found, where, offsets)
+        return tensor_map.of_box(map_, where)
+    _check_pixel(one, map_, where, line)
+    return tensor_map.of_pixels(map_, where, offsets)
 
 
-def _check_pixel(one: Lanes, found: TensorMap, where: tuple[int, ...], line: int) -> None:
-    for at in range(found.rank - 2):
-        low, last = found.lower_corner[at], found.dims[at + 1] - 1 + found.upper_corner[at]
+def _check_pixel(one: Lanes, map_: TensorMap, where: tuple[int, ...], line: int) -> None:
+    for at in range(map_.rank - 2):
+        low, last = map_.lower_corner[at], map_.dims[at + 1] - 1 + map_.upper_corner[at]
         if not low <= where[at + 1] <= last:
             what = f"coordinate {at + 1} of an im2col copy must be in {low}..{last}, got {where[at + 1]}"
             raise fault(one, what, line, 0, "descriptor")
 
 
-def _check_store(one: Lanes, found: TensorMap, line: int) -> None:
+def _check_store(one: Lanes, map_: TensorMap, line: int) -> None:
     """Faults for what the ISA has for loads only."""
-    if found.type == "16U4_ALIGN16B" or found.atom == "32B_FLIP_8B":
-        what = found.type if found.type == "16U4_ALIGN16B" else f"swizzle atoms of {found.atom}"
-        raise fault(
-            one, f"a copy out of shared memory must not use {what}", line, found.address, "descriptor"
-        )
+    if map_.type == "16U4_ALIGN16B" or map_.atom == "32B_FLIP_8B":
+        what = map_.type if map_.type == "16U4_ALIGN16B" else f"swizzle atoms of {map_.atom}"
+        raise fault(one, f"a copy out of shared memory must not use {what}", line, map_.address, "descriptor")
 
 
 def _packed(octets: Octets) -> Octets:
@@ -168,15 +166,15 @@ def _packed(octets: Octets) -> Octets:
     return np.packbits(bits.reshape(len(octets), -1), axis=1, bitorder="little")
 
 
-def _places(found: TensorMap, taken: Taken, begin: int, width: int) -> Numbers:
+def _offsets(map_: TensorMap, taken: Taken, begin: int, width: int) -> Numbers:
     """Where in a CTA's shared memory the bytes of a copy lie, `width` of each unit, in their order."""
     octets = begin + taken.goes[..., None] + np.arange(width)
-    return tensor_map.swizzled(found, octets).reshape(-1)
+    return tensor_map.swizzled(map_, octets).reshape(-1)
 
 
 def _global(
     one: Lanes,
-    found: TensorMap,
+    map_: TensorMap,
     taken: Taken,
     some: npt.NDArray[np.bool_],
     line: int,
@@ -190,25 +188,25 @@ def _global(
     if not len(inside):
         return np.zeros(0, np.uint8), np.zeros((0, taken.unit), np.int64)
     last = int(inside.max()) + taken.unit
-    segment = bulk.global_segment(one, found.address, int(inside.min()), last, line, writes=kind != "load")
-    addresses: Numbers = (inside + found.address)[:, None] + np.arange(taken.unit)
-    tell_global(one, kind, addresses, line, barrier)
+    segment = bulk.global_segment(one, map_.address, int(inside.min()), last, line, writes=kind != "load")
+    addresses: Numbers = (inside + map_.address)[:, None] + np.arange(taken.unit)
+    notify_global(one, kind, addresses, line, barrier)
     return segment.data, addresses - segment.base
 
 
-def _loaded(one: Lanes, found: TensorMap, taken: Taken, line: int, barrier: tuple[int, int] | None) -> Octets:
+def _loaded(one: Lanes, map_: TensorMap, taken: Taken, line: int, barrier: tuple[int, int] | None) -> Octets:
     """The bytes that a load brings, filled where the tensor has none."""
-    data, places = _global(one, found, taken, taken.inside, line, "load", barrier)
+    data, addresses = _global(one, map_, taken, taken.inside, line, "load", barrier)
     out = np.zeros((*taken.bytes.shape, taken.unit), np.uint8)
-    if found.oob_fill == OOB_FILLS[1]:
+    if map_.oob_fill == OOB_FILLS[1]:
         out.reshape(-1).view(np.uint16)[:] = _NAN
-    out[taken.inside] = _rounded(found, data[places]) if len(places) else 0
+    out[taken.inside] = _rounded(map_, data[addresses]) if len(addresses) else 0
     return out.reshape(-1)
 
 
-def _rounded(found: TensorMap, octets: Octets) -> Octets:
+def _rounded(map_: TensorMap, octets: Octets) -> Octets:
     """tf32 is rounded to nearest on its way."""
-    if not found.type.startswith("TFLOAT32"):
+    if not map_.type.startswith("TFLOAT32"):
         return octets
     words = np.ascontiguousarray(octets).view(np.uint32)
     special = words & np.uint32(0x7F800000) == np.uint32(0x7F800000)
@@ -225,11 +223,11 @@ def copy(op: Op) -> Step:
     ends = Ends(op)
     completion(op, ends.loads)
     if not ends.loads:
-        return _store(op, MapOperand(op, 0, _STORED), lambda found: None)
+        return _store(op, MapOperand(op, 0, _STORED), lambda map_: None)
     hinted, multicast = "L2::cache_hint" in op.opcode, op.flag("multicast::cluster")
     pair = op.flag("cta_group::2")
     op.flag("cta_group::1")
-    tensor, target, barrier = MapOperand(op, 1), SharedPlace(op, 0), SharedPlace(op, 2)
+    tensor, target, barrier = MapOperand(op, 1), SharedAddress(op, 0), SharedAddress(op, 2)
     shifted = tensor.mode.startswith("im2col")
     op.count(3 + shifted + multicast + hinted)
     offsets = Offsets(op, 3, tensor.rank - 2 if shifted else 0)
@@ -238,19 +236,19 @@ def copy(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         maps, where, marks = tensor.maps(lanes), tensor.coordinates(lanes), barrier.of(lanes)
-        places, moved = target.of(lanes), offsets.of(lanes)
+        targets, moved = target.of(lanes), offsets.of(lanes)
         masks = lanes.read(ctas) if ctas else None
         stride = lanes.wave.memory.shared_stride
         for one, at, cta in lanes.singles():
-            found = tensor.map(one, at, maps)
-            taken = _taken(one, found, tensor.mode, where[at], moved[at], line)
-            owner, begin = divmod(int(places[at]), stride)
+            map_ = tensor.map(one, at, maps)
+            taken = _taken(one, map_, tensor.mode, where[at], moved[at], line)
+            owner, begin = divmod(int(targets[at]), stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
             mark = divmod(int(marks[at]), stride)
             # Of a multicast several mbarriers tell.
-            data = _loaded(one, found, taken, line, mark if masks is None else None)
+            data = _loaded(one, map_, taken, line, mark if masks is None else None)
             owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
-            spots = _places(found, taken, begin, taken.unit)
+            spots = _offsets(map_, taken, begin, taken.unit)
             arrive(one, data, owners, spots, mark, masks is not None, line, pair=pair)
 
     return run
@@ -269,7 +267,7 @@ def reduce(op: Op) -> Step:
     def writer(type_: str) -> Write | None:
         return reduction(op, name, TYPES[_KINDS[type_]]) if type_ in _KINDS else None
 
-    return _store(op, MapOperand(op, 0, _STORED), lambda found: writer(found.type), reduces=True)
+    return _store(op, MapOperand(op, 0, _STORED), lambda map_: writer(map_.type), reduces=True)
 
 
 def _store(
@@ -277,30 +275,30 @@ def _store(
 ) -> Step:
     hinted = "L2::cache_hint" in op.opcode
     op.count(2 + hinted)
-    source, line = SharedPlace(op, 1), op.line
+    source, line = SharedAddress(op, 1), op.line
 
     def run(lanes: Lanes) -> None:
         maps, where = tensor.maps(lanes), tensor.coordinates(lanes)
         begins = source.of(lanes)
         for one, at, _ in lanes.singles():
-            found = tensor.map(one, at, maps)
-            taken = _taken(one, found, tensor.mode, where[at], _NO_OFFSETS, line)
-            _check_store(one, found, line)
-            write = writer(found)
+            map_ = tensor.map(one, at, maps)
+            taken = _taken(one, map_, tensor.mode, where[at], _NO_OFFSETS, line)
+            _check_store(one, map_, line)
+            write = writer(map_)
             if reduces and write is None:
-                what = f"can't reduce elements of type {found.type}"
-                raise fault(one, what, line, found.address, "descriptor")
+                what = f"can't reduce elements of type {map_.type}"
+                raise fault(one, what, line, map_.address, "descriptor")
             cta, begin = divmod(int(begins[at]), lanes.wave.memory.shared_stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
-            width = found.shared_unit_bytes if found.element.bits == _SIX else taken.unit
-            places = _places(found, taken, begin, width)
-            shared = bulk.bounded(one, cta, places, line)
-            tell_shared(one, "load", cta, places, line)
+            width = map_.shared_unit_bytes if map_.element.bits == _SIX else taken.unit
+            sources = _offsets(map_, taken, begin, width)
+            shared = bulk.bounded(one, cta, sources, line)
+            notify_shared(one, "load", cta, sources, line)
             some = taken.inside if reduces else taken.written
-            data = shared[places].reshape(*taken.bytes.shape, width)[some]
-            if found.element.bits == _SIX:
+            data = shared[sources].reshape(*taken.bytes.shape, width)[some]
+            if map_.element.bits == _SIX:
                 data = _packed(data)
-            memory, spots = _global(one, found, taken, some, line, "reduce" if write else "store")
+            memory, spots = _global(one, map_, taken, some, line, "reduce" if write else "store")
             if write is None:
                 memory[spots] = data
             else:
@@ -325,7 +323,7 @@ def prefetch(op: Op) -> Step:
     def run(lanes: Lanes) -> None:
         maps, where, moved = tensor.maps(lanes), tensor.coordinates(lanes), offsets.of(lanes)
         for one, at, _ in lanes.singles():
-            found = tensor.map(one, at, maps)
-            _taken(one, found, tensor.mode, where[at], moved[at], line)
+            map_ = tensor.map(one, at, maps)
+            _taken(one, map_, tensor.mode, where[at], moved[at], line)
 
     return run

@@ -32,8 +32,11 @@ def fragment_index(layout: str, shape: tuple[int, ...]) -> Index:
 def matrix_index(layout: str, shape: tuple[int, ...], per_lane: int) -> Index:
     """Where each element is (the first copy of it), in row-major order, among `per_lane` elements a lane."""
     parsed = Layout.parse(layout)
-    places = [parsed.apply(at, shape) for at in range(math.prod(shape))]
-    return np.array([place.get("laneid", 0) * per_lane + place.get(MEMORY, 0) for place in places], np.intp)
+    coordinates = [parsed.apply(at, shape) for at in range(math.prod(shape))]
+    return np.array(
+        [coordinate.get("laneid", 0) * per_lane + coordinate.get(MEMORY, 0) for coordinate in coordinates],
+        np.intp,
+    )
 
 
 class Fragment:
@@ -58,7 +61,7 @@ class Fragment:
         if len(items) != registers.count:
             op.fail(
                 f"expects {registers.count} {registers.name.upper()} registers, got {len(items)}",
-                operand.place,
+                operand.location,
             )
         get = op.destination if writes else op.source
         self.slots = [get(item, kind) for item in items]

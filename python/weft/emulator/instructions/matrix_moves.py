@@ -63,14 +63,14 @@ def _one(form: Any) -> tuple[str, tuple[int, ...]]:
 
 
 @cache
-def _places(layout: str, shape: tuple[int, ...]) -> Index:
+def _positions(layout: str, shape: tuple[int, ...]) -> Index:
     return matrix_index(layout, shape, shape[0] * shape[1] // 32)
 
 
 def _registers(op: Op, operand: Operand, count: int, writes: bool) -> list[int]:
     items = op.items(operand)
     if len(items) != count:
-        op.fail(f"expects {count} registers, got {len(items)}", operand.place)
+        op.fail(f"expects {count} registers, got {len(items)}", operand.location)
     get = op.destination if writes else op.source
     return [get(item, U32) for item in items]
 
@@ -82,7 +82,7 @@ def stmatrix(op: Op) -> Collective:
     op.count(2)
     address, line = op.address(0, form.space), op.line
     slots = _registers(op, op.operand(1), form.operands[1].count, writes=False)
-    order = _places(*_one(form))
+    order = _positions(*_one(form))
     rows = form.num * 8
     used = np.arange(32) < rows
     storage = np.uint16 if form.type == "b16" else np.uint8
@@ -105,7 +105,7 @@ def movmatrix(op: Op) -> Collective:
     legal_form(op, (matrix_moves.MOVMATRIX,))
     op.count(2)
     plain, transposed = (matrix_moves.Ldmatrix("m8n8", 1, trans) for trans in (False, True))
-    order = _places(*_one(plain))[fragment_index(*_one(transposed))]
+    order = _positions(*_one(plain))[fragment_index(*_one(transposed))]
 
     def function(words: Array) -> Array:
         return words.view(np.uint16).take(order, axis=1).view(np.uint32)

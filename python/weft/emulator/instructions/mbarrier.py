@@ -29,12 +29,12 @@ class Target(NamedTuple):
     mask: Bools
 
 
-def targets(lanes: Lanes, places: Addresses) -> Iterator[Target]:
-    """The distinct barriers among the active lanes' places in the wave's shared memory."""
+def targets(lanes: Lanes, offsets: Addresses) -> Iterator[Target]:
+    """The distinct barriers among the active lanes' offsets in the wave's shared memory."""
     stride, enabled = lanes.wave.memory.shared_stride, lanes.enabled()
-    for place in np.unique(places[enabled]):
-        cta, offset = divmod(int(place), stride)
-        yield Target(cta, offset, enabled & (places == place))
+    for each in np.unique(offsets[enabled]):
+        cta, offset = divmod(int(each), stride)
+        yield Target(cta, offset, enabled & (offsets == each))
 
 
 def threads_of(lanes: Lanes, mask: Bools) -> Bools | None:
@@ -57,15 +57,15 @@ class BarrierOperand:
         self.line = op.line
         self.address: AddressOf = op.address(index, space)
         if self.address.space not in ("shared", "generic"):
-            op.fail(f"isn't defined in {self.address.space} space", op.operand(index).place)
+            op.fail(f"isn't defined in {self.address.space} space", op.operand(index).location)
 
-    def places(self, lanes: Lanes) -> Addresses:
-        return lanes.wave.memory.shared_places(
+    def offsets(self, lanes: Lanes) -> Addresses:
+        return lanes.wave.memory.shared_offsets(
             lanes, self.address.space, self.address(lanes), BYTES, self.line
         )
 
     def targets(self, lanes: Lanes) -> Iterator[Target]:
-        return targets(lanes, self.places(lanes))
+        return targets(lanes, self.offsets(lanes))
 
 
 @table.step("mbarrier.init")
@@ -125,7 +125,7 @@ def arrive(op: Op) -> Step:
     sinks = not isinstance(op.operand(0), Address)
     first = 1 if sinks else 0
     if remote and sinks and not isinstance(op.operand(0), Sink):
-        op.fail("returns no state from .shared::cluster, expects '_'", op.operand(0).place)
+        op.fail("returns no state from .shared::cluster, expects '_'", op.operand(0).location)
     result = op.destination(0, U64) if sinks and not isinstance(op.operand(0), Sink) else 0
     barrier = BarrierOperand(op, first, space)
     op.count(first + (1 if complete and not expects else 2), first + 2)
@@ -209,54 +209,54 @@ def wait(op: Op) -> End:
 
     def run(scheduler: Scheduler, group: Group) -> int:
         lanes = group.lanes
-        places = barrier.places(lanes)
+        offsets = barrier.offsets(lanes)
         asked = lanes.read(wanted)
         parity = asked & np.uint32(1) if by_parity else asked >> np.uint64(63)
-        done = _completed(lanes, places, parity, line)
+        done = _completed(lanes, offsets, parity, line)
         count = int(np.count_nonzero(done))
-        if count and tries and lanes.wave.fails(line, _turned(lanes, places, done)):
+        if count and tries and lanes.wave.fails(line, _advanced(lanes, offsets, done)):
             lanes.write(result, np.zeros_like(done))
             return after
         if count == lanes.active or group.gave_up:
             group.gave_up = False
             lanes.write(result, done)
-            _observe(lanes, places, done, line, event)
+            _observe(lanes, offsets, done, line, event)
             return after
         waiting = lanes.enabled() & ~done
         if count:
             lanes.narrowed(done).write(result, done)
-            _observe(lanes, places, done, line, event)
+            _observe(lanes, offsets, done, line, event)
             scheduler.part(group, waiting, after)
-            places = places[waiting.any(axis=1)]
+            offsets = offsets[waiting.any(axis=1)]
             waiting = group.lanes.enabled()
         stride = scheduler.wave.memory.shared_stride
-        awaits = tuple(divmod(int(place), stride) for place in np.unique(places[waiting]))
+        awaits = tuple(divmod(int(offset), stride) for offset in np.unique(offsets[waiting]))
         return scheduler.stall(group, awaits, patience)
 
     return End(run, (after,))
 
 
-def _completed(lanes: Lanes, places: Addresses, parity: Array, line: int) -> Bools:
+def _completed(lanes: Lanes, offsets: Addresses, parity: Array, line: int) -> Bools:
     """The active lanes whose phase is complete: the barrier is in another than theirs."""
     mbarriers, stride = lanes.wave.mbarriers, lanes.wave.memory.shared_stride
-    words = lanes.wave.memory.shared.view(BYTES)[(places >> np.uint64(3)).view(np.intp)]
+    words = lanes.wave.memory.shared.view(BYTES)[(offsets >> np.uint64(3)).view(np.intp)]
     enabled = lanes.enabled()
     if ((words >> np.uint64(61) & np.uint64(3)) != 1)[enabled].any():
-        for place in np.unique(places[enabled]):
-            mbarriers.state(*divmod(int(place), stride), line)
+        for offset in np.unique(offsets[enabled]):
+            mbarriers.state(*divmod(int(offset), stride), line)
     done: Bools = ((words >> np.uint64(63)) != parity) & enabled
     return done
 
 
-def _turned(lanes: Lanes, places: Addresses, done: Bools) -> bool:
+def _advanced(lanes: Lanes, offsets: Addresses, done: Bools) -> bool:
     """Whether the first barrier whose wait succeeds has ever completed a phase."""
-    first = divmod(int(places[done][0]), lanes.wave.memory.shared_stride)
-    return first in lanes.wave.mbarriers.turned
+    first = divmod(int(offsets[done][0]), lanes.wave.memory.shared_stride)
+    return first in lanes.wave.mbarriers.advanced
 
 
-def _observe(lanes: Lanes, places: Addresses, done: Bools, line: int, event: str) -> None:
+def _observe(lanes: Lanes, offsets: Addresses, done: Bools, line: int, event: str) -> None:
     if lanes.wave.watch is None or not done.any():
         return
     seen = lanes.narrowed(done)
-    for cta, offset, mask in targets(seen, places):
+    for cta, offset, mask in targets(seen, offsets):
         lanes.wave.watch.mbarrier(event, cta, offset, lanes.narrowed(mask).threads(), line)

@@ -93,7 +93,7 @@ def _check_vector(op: Op, kind: Type, count: int, items: tuple[Operand, ...]) ->
     if kind.bits < 8:
         op.fail(f"isn't defined for .{kind}")
     if len(items) != count:
-        op.fail(f"expects {count} registers, got {len(items)}", items[0].place if items else None)
+        op.fail(f"expects {count} registers, got {len(items)}", items[0].location if items else None)
     if kind.bytes * count > 32:
         op.fail(f"must move at most 32 bytes, got {kind.bytes * count} of .v{count}.{kind}")
 
@@ -105,7 +105,7 @@ class _Target:
         self.sink = isinstance(item, Sink)
         declared = op.register_type(item, kind)
         if declared.bits < kind.bits:
-            op.fail(f"can't load .{kind} into a register of {declared.bits} bits", item.place)
+            op.fail(f"can't load .{kind} into a register of {declared.bits} bits", item.location)
         self.slot = op.destination(item, kind, any_width=True)
         self.plain = declared.bits == kind.bits
         self.view = kind.view
@@ -123,12 +123,12 @@ class _Target:
 def load_vector(lanes: Lanes, address: AddressOf, kind: Type, count: int, line: int) -> list[Array]:
     """`count` elements that lie side by side, from an address aligned to all of them together."""
     memory, size = lanes.wave.memory, kind.bytes * count
-    places = address(lanes)
+    addresses = address(lanes)
     if size <= 16:
-        wide = memory.load(lanes, address.space, places, size, line)
+        wide = memory.load(lanes, address.space, addresses, size, line)
         return split(wide, kind, count)
-    memory.check_alignment(lanes, address.space, places, size, line)
-    halves = [memory.load(lanes, address.space, places + np.uint64(at), 16, line) for at in (0, 16)]
+    memory.check_alignment(lanes, address.space, addresses, size, line)
+    halves = [memory.load(lanes, address.space, addresses + np.uint64(at), 16, line) for at in (0, 16)]
     return [part for half in halves for part in split(half, kind, count // 2)]
 
 
@@ -152,7 +152,7 @@ def st(op: Op) -> Step:
     _check_vector(op, kind, count, items)
     for item in items:
         if op.register_type(item, kind).bits < kind.bits:
-            op.fail(f"can't store .{kind} from a narrower register", item.place)
+            op.fail(f"can't store .{kind} from a narrower register", item.location)
     sources = [op.source(item, kind, any_width=True) for item in items]
     storage, line = kind.storage, op.line
     size = kind.bytes * count
@@ -165,16 +165,16 @@ def st(op: Op) -> Step:
         memory.store(lanes, address.space, address(lanes), element(lanes, sources[0]), size, line)
 
     def run_vector(lanes: Lanes) -> None:
-        memory, places = lanes.wave.memory, address(lanes)
+        memory, addresses = lanes.wave.memory, address(lanes)
         if size > 16:
-            memory.check_alignment(lanes, address.space, places, size, line)
+            memory.check_alignment(lanes, address.space, addresses, size, line)
         step = count if size <= 16 else count // 2
         chunk = min(size, 16)
         for part in range(0, count, step):
             value = np.stack([element(lanes, s) for s in sources[part : part + step]], axis=-1)
             wide = value.view(STORAGE[8 * chunk])[..., 0]
             offset = np.uint64(part * kind.bytes)
-            memory.store(lanes, address.space, places + offset if part else places, wide, chunk, line)
+            memory.store(lanes, address.space, addresses + offset if part else addresses, wide, chunk, line)
 
     return in_order(run if count == 1 else run_vector, order)
 

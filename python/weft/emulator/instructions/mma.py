@@ -100,7 +100,7 @@ def _operands(op: Op, form: Any, operands: dict[str, Registers]) -> dict[str, Op
     for name in [n for n in names if n.startswith("byte_id")]:
         both = op.items(placed[name])
         if len(both) != 2:
-            op.fail("expects {byte id, thread id} after the scales", placed[name].place)
+            op.fail("expects {byte id, thread id} after the scales", placed[name].location)
         placed[name], placed[name.replace("byte", "thread")] = both
     return placed
 
@@ -141,8 +141,8 @@ def _scales(
         readers.append((chosen, op.source(placed[f"byte_id_{side}"], TYPES["u16"]), registers))
 
     def read(lanes: Lanes) -> tuple[Doubles, Doubles]:
-        found = [_scale(lanes, *reader, form.scale_type) for reader in readers]
-        return found[0], found[1]
+        scales = [_scale(lanes, *reader, form.scale_type) for reader in readers]
+        return scales[0], scales[1]
 
     return read
 

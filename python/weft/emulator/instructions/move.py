@@ -60,10 +60,10 @@ def _address(op: Op, value: Operand, kind: Type) -> Step | None:
     entity = op.entity(name)
     if not isinstance(entity, Variable):
         if isinstance(value, Address):
-            op.fail(f"'{name.text}' has no address", value.place)
+            op.fail(f"'{name.text}' has no address", value.location)
         return None
     if kind.bits not in (32, 64):
-        op.fail(f"an address doesn't fit .{kind}", value.place)
+        op.fail(f"an address doesn't fit .{kind}", value.location)
     result, storage = op.destination(0, kind), kind.storage
     if op.in_frame(entity):
         compute_address = op.frame_address(entity, offset)
@@ -74,14 +74,14 @@ def _address(op: Op, value: Operand, kind: Type) -> Step | None:
 def _elements(op: Op, vector: Vector, kind: Type) -> Type:
     count = len(vector.items)
     if count not in (2, 4, 8) or kind.bits // count not in (8, 16, 32, 64):
-        op.fail(f"can't split .{kind} into {count} parts", vector.place)
+        op.fail(f"can't split .{kind} into {count} parts", vector.location)
     return TYPES[f"b{kind.bits // count}"]
 
 
 def _unpack(op: Op, to: Vector, kind: Type) -> Step:
     part = _elements(op, to, kind)
     if isinstance(op.operand(1), Vector):
-        op.fail("can't move a vector to a vector", to.place)
+        op.fail("can't move a vector to a vector", to.location)
     source = op.source(1, kind)
     # An 8-bit part goes to a register of 16 bits or more.
     results = [

@@ -37,38 +37,38 @@ def _terms(rows: int, chunks: int, width: int, group: int) -> tuple[Offsets, Off
 
 
 def chunk_offsets(
-    found: MatrixDescriptor | SharedMemoryDescriptor, rows: int, row_bytes: int, transposed: bool
+    descriptor: MatrixDescriptor | SharedMemoryDescriptor, rows: int, row_bytes: int, transposed: bool
 ) -> Offsets:
     """Where in shared memory each 16 bytes of each row lie, `[rows, row_bytes / 16]`.
 
     Rows are those of M (N), K running fastest; `transposed`, they are those of K, M (N) running fastest.
     """
-    width, group = _WIDTHS[found.swizzle], _GROUPS[found.swizzle]
+    width, group = _WIDTHS[descriptor.swizzle], _GROUPS[descriptor.swizzle]
     inside, across, down = _terms(rows, -(-row_bytes // CHUNK), width, group)
-    leading, stride = found.leading_byte_offset, found.stride_byte_offset
-    if found.swizzle == "none" and transposed:
+    leading, stride = descriptor.leading_byte_offset, descriptor.stride_byte_offset
+    if descriptor.swizzle == "none" and transposed:
         leading, stride = stride, leading
-    if isinstance(found, SharedMemoryDescriptor) and found.absolute:
-        offsets = _absolute(found, inside, down)
+    if isinstance(descriptor, SharedMemoryDescriptor) and descriptor.absolute:
+        offsets = _absolute(descriptor, inside, down)
     else:
-        offsets = found.address + inside + across * leading + down * stride
-    if found.swizzle == "none":
+        offsets = descriptor.address + inside + across * leading + down * stride
+    if descriptor.swizzle == "none":
         return offsets
-    pattern = _PATTERNS[found.swizzle]
+    pattern = _PATTERNS[descriptor.swizzle]
     mask = ((1 << pattern.bits) - 1) << pattern.base
-    phase = (offsets >> pattern.shift) - (found.base_offset << pattern.base)
+    phase = (offsets >> pattern.shift) - (descriptor.base_offset << pattern.base)
     swizzled: Offsets = offsets ^ (phase & mask)
     return swizzled
 
 
-def _absolute(found: SharedMemoryDescriptor, inside: Offsets, down: Offsets) -> Offsets:
+def _absolute(descriptor: SharedMemoryDescriptor, inside: Offsets, down: Offsets) -> Offsets:
     """As `chunk_offsets`, before the swizzle, where what follows 128 bytes of a row lies at an address of its
     own.
     """
-    width = _WIDTHS[found.swizzle]
-    column = found.address % width + inside % width
-    begin = np.where(column < width, found.address // width * width, found.leading_byte_offset)
-    offsets: Offsets = begin + column % width + inside // width * width + down * found.stride_byte_offset
+    width = _WIDTHS[descriptor.swizzle]
+    column = descriptor.address % width + inside % width
+    begin = np.where(column < width, descriptor.address // width * width, descriptor.leading_byte_offset)
+    offsets: Offsets = begin + column % width + inside // width * width + down * descriptor.stride_byte_offset
     return offsets
 
 

@@ -20,7 +20,7 @@ class Chosen:
     def __init__(self, op: Op, operand: Operand, registers: Registers, chosen: int, width: int) -> None:
         items = op.items(operand)
         if len(items) != 1:
-            op.fail(f"expects one {registers.name} register, got {len(items)}", operand.place)
+            op.fail(f"expects one {registers.name} register, got {len(items)}", operand.location)
         self._slot = op.source(items[0], TYPES["b32"])
         self._registers, self._chosen, self._width = registers, chosen, width
 
@@ -64,13 +64,13 @@ def expanded(stored: Array, codes: Array, chunk: int) -> tuple[Array, Bools]:
     and the codes of the chunks, `[n, m, k / chunk]`.
     """
     codes = codes.astype(np.intp)
-    places = (np.arange(codes.shape[2]) * chunk)[:, None] + _inside(codes, chunk)
+    positions = (np.arange(codes.shape[2]) * chunk)[:, None] + _inside(codes, chunk)
     count, rows = stored.shape[:2]
     dense = np.zeros((count, rows, codes.shape[2] * chunk), stored.dtype)
     absent = np.ones(dense.shape, np.bool_)
-    places = places.reshape(count, rows, -1)
-    np.put_along_axis(dense, places, stored, axis=2)
-    np.put_along_axis(absent, places, False, axis=2)
+    positions = positions.reshape(count, rows, -1)
+    np.put_along_axis(dense, positions, stored, axis=2)
+    np.put_along_axis(absent, positions, False, axis=2)
     return dense, absent
 
 

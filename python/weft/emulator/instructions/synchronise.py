@@ -4,7 +4,7 @@ import numpy as np
 
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.ends import together
-from weft.emulator.decoding.steps import tell
+from weft.emulator.decoding.steps import notify
 from weft.emulator.decoding.table import Collective, End, Step, Table
 from weft.emulator.errors import Fault
 from weft.emulator.memory.access import LEVELS
@@ -104,7 +104,7 @@ def _uniform(scheduler: Scheduler, group: Group, slot: int, line: int) -> int:
 @table.collective("bar.warp.sync")
 def warp_sync(op: Op) -> Collective:
     op.count(1)
-    told = tell(lambda watch, threads: watch.barrier("bar.warp.sync", threads, threads, op.line))
+    told = notify(lambda watch, threads: watch.barrier("bar.warp.sync", threads, threads, op.line))
     return Collective(told, op.source(0, U32))
 
 
@@ -198,4 +198,4 @@ def _fence(op: Op, kind: str) -> Step:
         op.count(2)
     else:
         op.count(0)
-    return tell(lambda watch, threads: watch.fence(kind, threads, op.line))
+    return notify(lambda watch, threads: watch.fence(kind, threads, op.line))

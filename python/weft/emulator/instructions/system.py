@@ -38,7 +38,7 @@ class _Caller:
             slot = op.source(operand, kind)
             return lambda lanes: lanes.read(slot)
         if not op.in_frame(entity) or entity.size * 8 < bits:
-            op.fail(f"'{entity.name}' is not an argument of {bits} bits", operand.place)
+            op.fail(f"'{entity.name}' is not an argument of {bits} bits", operand.location)
         frame, offset, line = op.code.frame, np.uint64(entity.offset), op.line
 
         def read(lanes: Lanes) -> Array:
@@ -57,7 +57,7 @@ class _Caller:
             slot = op.destination(operand, kind)
             return lambda lanes, value: lanes.write(slot, value)
         if not isinstance(entity, Variable) or not op.in_frame(entity) or entity.size * 8 < bits:
-            op.fail(f"needs a result of {bits} bits", operand.place)
+            op.fail(f"needs a result of {bits} bits", operand.location)
         frame, offset, line = op.code.frame, np.uint64(entity.offset), op.line
 
         def write(lanes: Lanes, value: Array) -> None:
@@ -69,20 +69,20 @@ class _Caller:
 
 def _each(lanes: Lanes) -> list[tuple[int, int, Lanes]]:
     """Every active thread by itself: its row and lane among the lanes' rows, and its own view."""
-    found: list[tuple[int, int, Lanes]] = []
+    views: list[tuple[int, int, Lanes]] = []
     for row, lane in np.argwhere(lanes.enabled()):
         mask = np.zeros((lanes.warps, 32), np.bool_)
         mask[row, lane] = True
-        found.append((int(row), int(lane), lanes.narrowed(mask)))
-    return found
+        views.append((int(row), int(lane), lanes.narrowed(mask)))
+    return views
 
 
 def _bytes(memory: Memory, lanes: Lanes, address: int, count: int, line: int) -> bytes:
     """Bytes at a generic address, as the one thread of `lanes` loads them."""
     read = bytearray()
     for at in range(count):
-        places = np.full((lanes.warps, 32), address + at, np.uint64)
-        value = memory.load(lanes, "generic", places, 1, line)
+        addresses = np.full((lanes.warps, 32), address + at, np.uint64)
+        value = memory.load(lanes, "generic", addresses, 1, line)
         read.append(int(value[lanes.enabled()][0]))
     return bytes(read)
 
@@ -128,15 +128,15 @@ class _Formatter:
         self.offset = begin + size
         return _bytes(self.memory, self.lanes, self.address + begin, size, self.line)
 
-    def replace(self, found: re.Match[str]) -> str:
-        kind = found["kind"]
+    def replace(self, match: re.Match[str]) -> str:
+        kind = match["kind"]
         if kind == "%":
             return "%"
         self.count += 1
-        width, precision = (self._star(found[part]) for part in ("width", "precision"))
+        width, precision = (self._star(match[part]) for part in ("width", "precision"))
         dot = "" if precision is None else f".{precision}"
-        spec = f"%{found['flags']}{width or ''}{dot}"
-        size = 8 if found["length"] in ("l", "ll", "j", "z", "t") else 4
+        spec = f"%{match['flags']}{width or ''}{dot}"
+        size = 8 if match["length"] in ("l", "ll", "j", "z", "t") else 4
         if kind in "eEfFgG":
             (number,) = struct.unpack("<d", self.value(8))
             return str(f"{spec}{kind}" % number)
@@ -212,6 +212,6 @@ def system_call(op: Op, name: str, arguments: tuple[Operand, ...], results: tupl
     """A call of a function without a body. PtxError where it is none of the system's."""
     if name not in _SYSTEM:
         raise PtxError(
-            f"{op.opcode}: '{name}' has no body and is not a system function", *op.instruction.place
+            f"{op.opcode}: '{name}' has no body and is not a system function", *op.instruction.location
         )
     return _SYSTEM[name](op, _Caller(op, arguments, results))

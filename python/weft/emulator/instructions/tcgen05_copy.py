@@ -8,7 +8,7 @@ from weft.emulator.errors import Fault
 from weft.emulator.instructions import shared_operand
 from weft.emulator.instructions.mma import legal_form
 from weft.emulator.instructions.shared_operand import PACKED
-from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, pair_of, tell_tensor
+from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, notify_tensor, pair_of
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, LANE_SHIFT, LANES, Numbers, check
 from weft.emulator.reading.types import U64
 from weft.emulator.running.lanes import Lanes
@@ -57,7 +57,7 @@ def copy(op: Op) -> Step:
                 data = shared_operand.read(one, PROXY, each, offsets, line)
                 if form.source_format:
                     data = shared_operand.unpacked(data, *PACKED[form.source_format])
-                tell_tensor(one, "store", each, lane, column, line)
+                notify_tensor(one, "store", each, lane, column, line)
                 lanes.wave.tensor_memory.cells(each)[lane, column] = data.view(np.uint32)[:, None]
 
     return run
@@ -85,8 +85,8 @@ def shift(op: Op) -> Step:
             check(target, column, line)
             source = shifted(target)
             for each in pair_of(lanes, cta, form.cta_group, line):
-                tell_tensor(one, "load", each, source, column, line)
-                tell_tensor(one, "store", each, target, column, line)
+                notify_tensor(one, "load", each, source, column, line)
+                notify_tensor(one, "store", each, target, column, line)
                 cells = lanes.wave.tensor_memory.cells(each)
                 cells[target, column] = cells[source, column]
 

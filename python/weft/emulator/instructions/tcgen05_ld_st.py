@@ -72,7 +72,7 @@ def _offset(op: Op, form: Any, address: int) -> int:
     value = op.immediate(address + 1)
     if value not in values:
         op.fail(
-            f"the offset must be in {values[0]}..{values[-1]}, got {value}", op.operand(address + 1).place
+            f"the offset must be in {values[0]}..{values[-1]}, got {value}", op.operand(address + 1).location
         )
     return value
 
@@ -80,12 +80,12 @@ def _offset(op: Op, form: Any, address: int) -> int:
 def _slots(op: Op, operand: Operand, registers: Registers, writes: bool) -> list[int]:
     items, (_, count) = op.items(operand), ptx_registers(registers)
     if len(items) != count:
-        op.fail(f"expects {count} registers, got {len(items)}", operand.place)
+        op.fail(f"expects {count} registers, got {len(items)}", operand.location)
     get = op.destination if writes else op.source
     return [get(item, TYPES["b32"]) for item in items]
 
 
-def _tell(lanes: Lanes, kind: str, lane: Numbers, column: Numbers, line: int) -> None:
+def _notify(lanes: Lanes, kind: str, lane: Numbers, column: Numbers, line: int) -> None:
     """Tells who looks on which cells each warp touches."""
     watch = lanes.wave.watch
     if watch is None:
@@ -123,7 +123,7 @@ def load(op: Op) -> Collective:
 
     def run(lanes: Lanes) -> None:
         lane, column = cells.of(lanes)
-        _tell(lanes, "load", lane, column, line)
+        _notify(lanes, "load", lane, column, line)
         words = _loaded(lanes, lane, column)
         if getattr(form, "pack", False):
             words = (words[..., ::2] & _HALF) | words[..., 1::2] << np.uint32(16)
@@ -140,8 +140,8 @@ def _reduction(words: Array, form: tcgen05_copy.LdRed) -> Array:
     choose = np.minimum if form.op == "min" else np.maximum
     if form.type != "f32":
         typed = words.view(np.int32 if form.type == "s32" else np.uint32)
-        found: Array = choose.reduce(typed, axis=-1)
-        return found.view(np.uint32)
+        reduced: Array = choose.reduce(typed, axis=-1)
+        return reduced.view(np.uint32)
     if form.abs:
         words = words & ~_SIGN
     # As integers, floats without their NaN are in the order of their values, -0 below +0.
@@ -165,7 +165,7 @@ def store(op: Op) -> Collective:
 
     def run(lanes: Lanes) -> None:
         lane, column = cells.of(lanes)
-        _tell(lanes, "store", lane, column, line)
+        _notify(lanes, "store", lane, column, line)
         words = np.stack([lanes.read(slot) for slot in slots], axis=-1)
         if form.unpack:
             words = np.stack([words & _HALF, words >> np.uint32(16)], axis=-1).reshape(*words.shape[:2], -1)

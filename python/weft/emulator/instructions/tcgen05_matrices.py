@@ -11,7 +11,7 @@ from weft.emulator.instructions.fragments import elements
 from weft.emulator.instructions.shared_operand import PACKED
 from weft.emulator.instructions.tcgen05_copy import shifted
 from weft.emulator.instructions.tcgen05_layout import DataPath, Descriptor, metadata_cells, scale_cells
-from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, tell_tensor
+from weft.emulator.instructions.tcgen05_operands import PROXY, descriptor_of, notify_tensor
 from weft.emulator.memory.tensor_memory import COLUMN_MASK, LANE_SHIFT, Numbers, check
 from weft.emulator.numerics.arithmetic import decode
 from weft.emulator.numerics.floats import Doubles
@@ -37,7 +37,7 @@ class Matrices:
     one: Lanes
     form: Any
     given: dict[str, Array]
-    found: Descriptor
+    idesc: Descriptor
     path: DataPath
     line: int
 
@@ -46,7 +46,7 @@ class Matrices:
     def d_cells(self, cta: int) -> tuple[Numbers, Numbers]:
         """The lanes and columns of D, `[banks, rows, columns]`."""
         lane, column = self._address("d")
-        columns = np.arange(self.found.n // self.path.banks)
+        columns = np.arange(self.idesc.n // self.path.banks)
         lanes, at = np.broadcast_arrays(lane + self.path.bank_lanes()[:, :, None], column + columns)
         return lanes, at
 
@@ -58,34 +58,34 @@ class Matrices:
     def write_d(self, cta: int, lane: Numbers, column: Numbers, used: Array, bits: Array) -> None:
         """Writes the elements that are `used`."""
         check(lane, column, self.line)
-        tell_tensor(self.one, "store", cta, lane[used], column[used], self.line)
+        notify_tensor(self.one, "store", cta, lane[used], column[used], self.line)
         self.one.wave.tensor_memory.cells(cta)[lane[used], column[used]] = bits[used].astype(np.uint32)
 
     def _half_sized(self) -> bool:
-        return isinstance(self.found, InstructionDescriptor) and self.found.d_type == "f16"
+        return isinstance(self.idesc, InstructionDescriptor) and self.idesc.d_type == "f16"
 
     # A and B
 
     def a(self, cta: int) -> Array:
         """What is stored of A, `[banks, rows, k]`; one bank where they have the same."""
-        stored = self._depth() // (2 if self.found.sparse else 1)
+        stored = self._depth() // (2 if self.idesc.sparse else 1)
         if self.form.a == "shared":
-            rows, flip = self.path.rows, self.found.transpose_a
-            return self._shared("a", cta, rows, stored, self.found.a_type, flip)[None]
+            rows, flip = self.path.rows, self.idesc.transpose_a
+            return self._shared("a", cta, rows, stored, self.idesc.a_type, flip)[None]
         return self._tensor_a(cta, stored)
 
     def b(self, pair: tuple[int, ...], shift: int) -> Array:
         """The columns of B, `[n, k]`, of which each CTA has its part; with a shift, those from there on."""
-        count, flip = self.found.n // len(pair) + shift, self.found.transpose_b
-        parts = [self._shared("b", cta, count, self._depth(), self.found.b_type, flip) for cta in pair]
+        count, flip = self.idesc.n // len(pair) + shift, self.idesc.transpose_b
+        parts = [self._shared("b", cta, count, self._depth(), self.idesc.b_type, flip) for cta in pair]
         return np.concatenate([part[shift:] for part in parts])
 
     def _depth(self) -> int:
-        return self.found.depth if isinstance(self.found, BlockScaledDescriptor) else self.found.k
+        return self.idesc.depth if isinstance(self.idesc, BlockScaledDescriptor) else self.idesc.k
 
     def _container(self, name: str) -> int:
         """The bits that an element takes: those of the mxf4 kinds are packed, others take a byte at least."""
-        kind, bits = KINDS[self.found.kind], ELEMENT_TYPES[name].bits
+        kind, bits = KINDS[self.idesc.kind], ELEMENT_TYPES[name].bits
         if name == "tf32":
             return 32
         return bits if len(kind.elements) == 1 else max(bits, 8)
@@ -93,7 +93,7 @@ class Matrices:
     def _shared(self, operand: str, cta: int, rows: int, k: int, name: str, transposed: bool) -> Array:
         """A matrix of M or N rows and K columns in shared memory, `[rows, k]`."""
         descriptor = descriptor_of(int(self.given[operand]), self.line)
-        verdict = swizzle_complaint(self.found.kind, descriptor.swizzle, transposed=transposed)
+        verdict = swizzle_complaint(self.idesc.kind, descriptor.swizzle, transposed=transposed)
         if verdict is not None:
             raise Fault(f"{operand}: {verdict}", self.line, rule="descriptor")
         container = self._container(name)
@@ -112,7 +112,7 @@ class Matrices:
 
     def _tensor_a(self, cta: int, k: int) -> Array:
         begin, column = self._address("a")
-        container = self._container(self.found.a_type)
+        container = self._container(self.idesc.a_type)
         lane = (begin + self.path.bank_lanes())[:, :, None]
         if getattr(self.form, "ashift", False):
             lane = shifted(lane)
@@ -120,7 +120,7 @@ class Matrices:
         banks, rows = words.shape[:2]
         octets = np.ascontiguousarray(words).reshape(banks * rows, -1)
         matrix: Array = elements(octets, container).reshape(banks, rows, k)
-        bits = ELEMENT_TYPES[self.found.a_type].bits
+        bits = ELEMENT_TYPES[self.idesc.a_type].bits
         if bits < container == 8:
             matrix = matrix >> np.uint8(_FORMATS[bits][1])
         return matrix
@@ -131,27 +131,27 @@ class Matrices:
         """The codes of A's chunks, `[banks, rows, chunks]`."""
         begin, column = self._address("metadata")
         lanes = self.path.bank_lanes() if self.form.a == "tensor" else self.path.bank_lanes()[:1]
-        selector = getattr(self.found, "sparsity_selector", 0)
-        lane, at, number = metadata_cells(lanes, self._depth() // chunk, self.found.kind, selector)
+        selector = getattr(self.idesc, "sparsity_selector", 0)
+        lane, at, number = metadata_cells(lanes, self._depth() // chunk, self.idesc.kind, selector)
         words = self._cells(cta, begin + lane, column + at)
         codes: Array = words >> (np.uint32(4) * number.astype(np.uint32)) & np.uint32(15)
         return codes
 
     def scales(self, cta: int) -> tuple[Doubles, Doubles]:
         """Those of A's rows, `[banks, rows, scales]`, and of B's columns, `[banks, scales, columns]`."""
-        found, banks = self.found, self.path.banks
-        assert isinstance(found, BlockScaledDescriptor)
-        of_a = self._scales("scale_a", cta, _PARTS, self.path.rows, found.a_scale_id)
-        columns, parts = found.n // banks, _PARTS.reshape(banks, -1)
-        of_b = [self._scales("scale_b", cta, part, columns, found.b_scale_id) for part in parts]
+        idesc, banks = self.idesc, self.path.banks
+        assert isinstance(idesc, BlockScaledDescriptor)
+        of_a = self._scales("scale_a", cta, _PARTS, self.path.rows, idesc.a_scale_id)
+        columns, parts = idesc.n // banks, _PARTS.reshape(banks, -1)
+        of_b = [self._scales("scale_b", cta, part, columns, idesc.b_scale_id) for part in parts]
         return np.broadcast_to(of_a, (banks, *of_a.shape)), np.stack(of_b).transpose(0, 2, 1)
 
     def _scales(self, operand: str, cta: int, parts: Numbers, rows: int, first: int) -> Doubles:
         """`[rows, scales]`, of which each of these parts of tensor memory needs a copy."""
-        found = self.found
-        assert isinstance(found, BlockScaledDescriptor)
+        idesc = self.idesc
+        assert isinstance(idesc, BlockScaledDescriptor)
         begin, column = self._address(operand)
-        lane, at, byte = scale_cells(parts, rows, first, found.scales)
+        lane, at, byte = scale_cells(parts, rows, first, idesc.scales)
         words = self._cells(cta, begin + lane, column + at)
         codes = (words >> (np.uint32(8) * byte.astype(np.uint32))).astype(np.uint8)
         if (codes != codes[0]).any():
@@ -162,7 +162,7 @@ class Matrices:
                 self.line,
                 rule="descriptor",
             )
-        return decode(codes[0], found.scale_type)
+        return decode(codes[0], idesc.scale_type)
 
     # Tensor memory
 
@@ -184,6 +184,6 @@ class Matrices:
         check(lane, column, self.line)
         lane, column = np.broadcast_arrays(lane, column)
         told = slice(None) if used is None else used
-        tell_tensor(self.one, "load", cta, lane[told], column[told], self.line)
+        notify_tensor(self.one, "load", cta, lane[told], column[told], self.line)
         words: Array = self.one.wave.tensor_memory.cells(cta)[lane, column]
         return words

@@ -74,7 +74,7 @@ def _one_reader(op: Op, index: int, operand: Any) -> Callable[[Lanes], Array]:
         value = op.immediate(index)
         if value not in operand.values:
             last = operand.values[-1]
-            op.fail(f"{operand.name} must be in 0..{last}, got {value}", op.operand(index).place)
+            op.fail(f"{operand.name} must be in 0..{last}, got {value}", op.operand(index).location)
         return lambda lanes: np.full((lanes.warps, 32), value)
     if operand.type == "i1":
         slot, negated = op.predicate(index)
@@ -105,51 +105,51 @@ class Product:
 
     def run(self) -> None:
         """Computes D, `[banks, rows, columns]`, of each CTA."""
-        found = self._decoded()
+        descriptor = self._decoded()
         ws = isinstance(self.form, MmaWs)
-        path = data_path(found.m, self.form.cta_group, sparse=found.sparse, ws=ws)
-        source = Matrices(self.one, self.form, self.given, found, path, self.line)
-        right = self._right(source, found, path)
+        path = data_path(descriptor.m, self.form.cta_group, sparse=descriptor.sparse, ws=ws)
+        source = Matrices(self.one, self.form, self.given, descriptor, path, self.line)
+        right = self._right(source, descriptor, path)
         kept = bool(self.given["enable_input_d"])
         for rank, cta in enumerate(self.pair):
             d_lanes, d_columns = source.d_cells(cta)
             written = self._enabled(d_lanes, rank)
-            total = source.d(cta, d_lanes, d_columns, written) if kept else _zeros(d_lanes, found)
-            result = self._sum(source, found, cta, right, self._scaled(total, found))
+            total = source.d(cta, d_lanes, d_columns, written) if kept else _zeros(d_lanes, descriptor)
+            result = self._sum(source, descriptor, cta, right, self._scaled(total, descriptor))
             source.write_d(cta, d_lanes, d_columns, written, result)
 
     def _decoded(self) -> Descriptor:
         word, scale_vec = int(self.given["idesc"]), getattr(self.form, "scale_vec", "")
         ws = isinstance(self.form, MmaWs)
         try:
-            found = _descriptor(word, self.form.kind, self.form.cta_group, ws, scale_vec, self.form.a)
+            descriptor = _descriptor(word, self.form.kind, self.form.cta_group, ws, scale_vec, self.form.a)
         except ValueError as error:
             raise Fault(str(error), self.line, rule="descriptor") from None
-        if found.sparse != self.form.sparse:
-            told = "a sparse A" if found.sparse else "a dense A"
+        if descriptor.sparse != self.form.sparse:
+            told = "a sparse A" if descriptor.sparse else "a dense A"
             what = f"the instruction descriptor specifies {told}, but the instruction doesn't"
             raise Fault(what, self.line, rule="descriptor")
-        return found
+        return descriptor
 
-    def _right(self, source: Matrices, found: Descriptor, path: DataPath) -> Array:
+    def _right(self, source: Matrices, descriptor: Descriptor, path: DataPath) -> Array:
         """B, `[banks, k, columns]`."""
-        mask = self._mask(found)
+        mask = self._mask(descriptor)
         columns = source.b(self.pair, mask.column_shift if mask else 0)
         if mask is not None:
             columns = np.where(
-                np.array(mask.zeros(found.m, found.n))[:, None], columns.dtype.type(0), columns
+                np.array(mask.zeros(descriptor.m, descriptor.n))[:, None], columns.dtype.type(0), columns
             )
-        banks: Array = columns.reshape(path.banks, found.n // path.banks, -1).transpose(0, 2, 1)
-        return _negated(banks, found.b_type, found.negate_b)
+        banks: Array = columns.reshape(path.banks, descriptor.n // path.banks, -1).transpose(0, 2, 1)
+        return _negated(banks, descriptor.b_type, descriptor.negate_b)
 
-    def _mask(self, found: Descriptor) -> ZeroColumnMask | None:
+    def _mask(self, descriptor: Descriptor) -> ZeroColumnMask | None:
         if "zero_column_mask" not in self.given:
             return None
         try:
-            mask = ZeroColumnMask.decode(int(self.given["zero_column_mask"]), found.m)
+            mask = ZeroColumnMask.decode(int(self.given["zero_column_mask"]), descriptor.m)
         except ValueError as error:
             raise Fault(str(error), self.line, rule="descriptor") from None
-        most = cast(InstructionDescriptor, found).max_shift
+        most = cast(InstructionDescriptor, descriptor).max_shift
         if mask.column_shift > most:
             bound = f"at most {most}, as the instruction descriptor sets it"
             what = f"the column shift must be {bound}, got {mask.column_shift}"
@@ -165,42 +165,42 @@ class Product:
         enabled: Array = bits[lanes] == 0
         return enabled
 
-    def _scaled(self, total: Array, found: Descriptor) -> Array:
+    def _scaled(self, total: Array, descriptor: Descriptor) -> Array:
         """D divided by a power of two, where the instruction says so."""
         power = int(self.given.get("scale_input_d", np.array(0)))
         if not power:
             return total
-        name = _d_type(found)
+        name = _d_type(descriptor)
         return encode(decode(total, name) * 2.0**-power, name)
 
-    def _sum(self, source: Matrices, found: Descriptor, cta: int, right: Array, total: Array) -> Array:
+    def _sum(self, source: Matrices, descriptor: Descriptor, cta: int, right: Array, total: Array) -> Array:
         left, absent = source.a(cta), None
-        if found.sparse:
-            chunk = _CHUNKS.get(found.kind, 4)
+        if descriptor.sparse:
+            chunk = _CHUNKS.get(descriptor.kind, 4)
             left, absent = expanded(left, source.metadata(cta, chunk), chunk)
-        left = _negated(left, found.a_type, found.negate_a)
+        left = _negated(left, descriptor.a_type, descriptor.negate_a)
         if len(left) < len(right):
             left = np.broadcast_to(left, (len(right), *left.shape[1:]))
             absent = None if absent is None else np.broadcast_to(absent, left.shape)
         exact = self.one.wave.launch.arithmetic != "hardware"
-        floats = ELEMENT_TYPES[found.a_type].kind == "float"
-        how = accumulation.of_tcgen05(found.kind) if floats and not exact else None
-        types = (found.a_type, found.b_type, _d_type(found), _d_type(found))
+        floats = ELEMENT_TYPES[descriptor.a_type].kind == "float"
+        how = accumulation.of_tcgen05(descriptor.kind) if floats and not exact else None
+        types = (descriptor.a_type, descriptor.b_type, _d_type(descriptor), _d_type(descriptor))
         scales: tuple[Doubles, Doubles] | None = None
-        if isinstance(found, BlockScaledDescriptor):
+        if isinstance(descriptor, BlockScaledDescriptor):
             scales = source.scales(cta)
-        clamped = isinstance(found, InstructionDescriptor) and found.saturate
+        clamped = isinstance(descriptor, InstructionDescriptor) and descriptor.saturate
         return multiply_accumulate(
             left, right, total, types, how, satfinite=clamped, scales=scales, absent=absent
         )
 
 
-def _d_type(found: Descriptor) -> str:
-    return found.d_type if isinstance(found, InstructionDescriptor) else "f32"
+def _d_type(descriptor: Descriptor) -> str:
+    return descriptor.d_type if isinstance(descriptor, InstructionDescriptor) else "f32"
 
 
-def _zeros(lanes: Numbers, found: Descriptor) -> Array:
-    return np.zeros(lanes.shape, np.uint16 if _d_type(found) == "f16" else np.uint32)
+def _zeros(lanes: Numbers, descriptor: Descriptor) -> Array:
+    return np.zeros(lanes.shape, np.uint16 if _d_type(descriptor) == "f16" else np.uint32)
 
 
 def _negated(matrix: Array, name: str, negate: bool) -> Array:

@@ -32,7 +32,7 @@ def descriptor_of(word: int, line: int) -> SharedMemoryDescriptor:
         raise Fault(str(error), line, rule="descriptor") from None
 
 
-def tell_tensor(one: Lanes, kind: str, cta: int, lane: Numbers, column: Numbers, line: int) -> None:
+def notify_tensor(one: Lanes, kind: str, cta: int, lane: Numbers, column: Numbers, line: int) -> None:
     """Tells who looks on which cells of tensor memory a thread's operation touches."""
     if one.wave.watch is not None:
         cells = (lane << LANE_SHIFT | column).reshape(-1)

@@ -8,7 +8,7 @@ the others tell who looks on.
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.steps import tell
+from weft.emulator.decoding.steps import notify
 from weft.emulator.decoding.table import Collective, End, Step, Table
 from weft.emulator.errors import Fault
 from weft.emulator.instructions.bulk import chosen_ctas
@@ -39,7 +39,7 @@ class _Columns:
         kind = "a multiple of 32" if form.exclusive else "a power of two"
         self._wanted = f"{kind} in {self._legal[0]}..{self._legal[-1]}"
         if isinstance(operand, Integer) and operand.value not in self._legal:
-            op.fail(f"columns must be {self._wanted}, got {operand.value}", operand.place)
+            op.fail(f"columns must be {self._wanted}, got {operand.value}", operand.location)
         self.slot = op.source(1, U32)
 
     def checked(self, columns: int) -> int:
@@ -175,7 +175,7 @@ def wait(op: Op) -> Collective:
         watch.async_commit(unit, threads, line)
         watch.async_done(unit, threads, line)
 
-    return Collective(tell(waited))
+    return Collective(notify(waited))
 
 
 @table.step("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
@@ -184,4 +184,4 @@ def fence(op: Op) -> Step:
     form = legal_form(op, (tcgen05_control.FENCE,))
     op.count(0)
     kind, line = f"tcgen05::{form.kind}", op.line
-    return tell(lambda watch, threads: watch.fence(kind, threads, line))
+    return notify(lambda watch, threads: watch.fence(kind, threads, line))

@@ -31,12 +31,12 @@ def replace(op: Op) -> Step:
     ordinal = op.immediate(1) if counted else 0
     if not 0 <= ordinal < field.counts:
         op.fail(
-            f"the ordinal of .{name} must be in 0..{field.counts - 1}, got {ordinal}", op.operand(1).place
+            f"the ordinal of .{name} must be in 0..{field.counts - 1}, got {ordinal}", op.operand(1).location
         )
     address, line = op.address(0, space), op.line
     last = op.operand(len(op.operands) - 1)
     if field.codes and (not isinstance(last, Integer) or not 0 <= last.value < len(ELEMENT_TYPES)):
-        op.fail(f"the element type must be in 0..{len(ELEMENT_TYPES) - 1}", last.place)
+        op.fail(f"the element type must be in 0..{len(ELEMENT_TYPES) - 1}", last.location)
     code = field.stored(last.value) if field.codes and isinstance(last, Integer) else 0
     value = op.source(last, kind)
     places = field.places(ordinal)
@@ -78,7 +78,7 @@ def copy_and_fence(op: Op) -> Collective:
     op.choice(["aligned"])
     op.count(3)
     if op.immediate(2) != BYTES:
-        op.fail(f"the size must be {BYTES}, got {op.immediate(2)}", op.operand(2).place)
+        op.fail(f"the size must be {BYTES}, got {op.immediate(2)}", op.operand(2).location)
     target, source, line = op.address(0, "global"), op.address(1, "shared"), op.line
 
     def run(lanes: Lanes) -> None:

@@ -52,7 +52,7 @@ def packed(op: Op) -> Step:
     if named != sorted(set(named)) or max(named, default=0) >= lanes:
         got = "".join(map(str, reversed(named)))
         op.fail(
-            f"a mask must name lanes of 0..{lanes - 1}, the highest first, got {got}", op.operand(0).place
+            f"a mask must name lanes of 0..{lanes - 1}, the highest first, got {got}", op.operand(0).location
         )
     mask = [not named or lane in named for lane in range(lanes)]
     operands, picks = zip(*(_picks(op, op.operand(i), lanes, i - 1) for i in (1, 2)), strict=True)
@@ -76,9 +76,9 @@ def packed(op: Op) -> Step:
 def _suffix(op: Op, operand: Operand, lanes: int) -> tuple[Operand, list[int]]:
     """The register of `%r.b20` (of 4 lanes) or `%r.h1` (of 2), and the lanes it names, the last first."""
     if isinstance(operand, Name) and op.entity(operand) is None:
-        found = re.fullmatch(rf"(.+)\.{_LETTER[lanes]}([0-7]+)", operand.text)
-        if found:
-            return Name(found.group(1), operand.place), [int(d) for d in reversed(found.group(2))]
+        match = re.fullmatch(rf"(.+)\.{_LETTER[lanes]}([0-7]+)", operand.text)
+        if match:
+            return Name(match.group(1), operand.location), [int(d) for d in reversed(match.group(2))]
     return operand, []
 
 
@@ -87,7 +87,7 @@ def _picks(op: Op, operand: Operand, lanes: int, number: int) -> tuple[Operand, 
     register, named = _suffix(op, operand, lanes)
     if named and (len(named) != lanes or max(named) >= 2 * lanes):
         got = "".join(map(str, reversed(named)))
-        op.fail(f"a selector must name {lanes} lanes of 0..{2 * lanes - 1}, got {got}", operand.place)
+        op.fail(f"a selector must name {lanes} lanes of 0..{2 * lanes - 1}, got {got}", operand.location)
     return register, named or list(range(number * lanes, (number + 1) * lanes))
 
 
@@ -139,10 +139,10 @@ def scalar(op: Op) -> Step:
 def _part(op: Op, operand: Operand) -> tuple[Operand, tuple[int, int]]:
     """A register and the (bits, number) of the part that `.b2` or `.h0` picks."""
     if isinstance(operand, Name) and op.entity(operand) is None:
-        found = re.fullmatch(r"(.+)\.(b[0-3]|h[01])", operand.text)
-        if found:
-            bits = 8 if found.group(2)[0] == "b" else 16
-            return Name(found.group(1), operand.place), (bits, int(found.group(2)[1]))
+        match = re.fullmatch(r"(.+)\.(b[0-3]|h[01])", operand.text)
+        if match:
+            bits = 8 if match.group(2)[0] == "b" else 16
+            return Name(match.group(1), operand.location), (bits, int(match.group(2)[1]))
     return operand, (32, 0)
 
 

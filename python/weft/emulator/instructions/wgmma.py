@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.emulator.decoding.decode import Op
-from weft.emulator.decoding.steps import tell
+from weft.emulator.decoding.steps import notify
 from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.errors import Fault
 from weft.emulator.instructions import shared_operand
@@ -88,7 +88,7 @@ def _of_a_warp(registers: Registers) -> Registers:
 def _flag(op: Op, operand: Operand, registers: Registers) -> int:
     value = op.immediate(operand)
     if registers.values and value not in registers.values:
-        op.fail(f"{registers.name} must be one of {registers.values}, got {value}", operand.place)
+        op.fail(f"{registers.name} must be one of {registers.values}, got {value}", operand.location)
     return value
 
 
@@ -121,13 +121,13 @@ def _from_shared(
     def read(lanes: Lanes) -> Array:
         words = lanes.read(slot)[:, 0]
         ctas = lanes.wave.cta_of_row[lanes.row_numbers()]
-        found: dict[tuple[int, int], Array] = {}
+        matrices: dict[tuple[int, int], Array] = {}
         for key in zip(ctas.tolist(), words.tolist(), strict=True):
-            if key not in found:
+            if key not in matrices:
                 same = (ctas == key[0]) & (words == np.uint64(key[1]))
                 reading = lanes.narrowed(lanes.enabled() & same[:, None])
-                found[key] = _matrix(reading, *key, rows, k, bits, transposed, line)
-        return np.stack([found[key] for key in zip(ctas.tolist(), words.tolist(), strict=True)])
+                matrices[key] = _matrix(reading, *key, rows, k, bits, transposed, line)
+        return np.stack([matrices[key] for key in zip(ctas.tolist(), words.tolist(), strict=True)])
 
     return read
 
@@ -151,14 +151,14 @@ def _matrix(
 def fence(op: Op) -> Collective:
     op.flag("sync", "aligned")
     op.count(0)
-    return Collective(tell(lambda watch, threads: watch.fence("wgmma", threads, op.line)))
+    return Collective(notify(lambda watch, threads: watch.fence("wgmma", threads, op.line)))
 
 
 @table.collective("wgmma.commit_group")
 def commit_group(op: Op) -> Collective:
     op.flag("sync", "aligned")
     op.count(0)
-    return Collective(tell(lambda watch, threads: watch.async_commit("wgmma", threads, op.line)))
+    return Collective(notify(lambda watch, threads: watch.async_commit("wgmma", threads, op.line)))
 
 
 @table.collective("wgmma.wait_group")
@@ -168,4 +168,4 @@ def wait_group(op: Op) -> Collective:
     pending = op.immediate(0)
     if pending < 0:
         op.fail(f"the number of pending groups must be at least 0, got {pending}")
-    return Collective(tell(lambda watch, threads: watch.async_done("wgmma", threads, op.line, pending)))
+    return Collective(notify(lambda watch, threads: watch.async_done("wgmma", threads, op.line, pending)))

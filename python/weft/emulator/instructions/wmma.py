@@ -54,12 +54,12 @@ def load(op: Op) -> Collective:
     op.count(2, 3)
     registers = form.operands[0]
     d = _fragment(op, op.operand(0), registers, form.fragment, form.shape, form.type)
-    places = _places(op, 1, form, registers.shape)
+    addresses_of = _addresses(op, 1, form, registers.shape)
     space = op.address(1, form.space or "generic").space
     bits, line = ELEMENT_TYPES[form.type].bits, op.line
 
     def run(lanes: Lanes) -> None:
-        d.write(lanes, _gather(lanes, space, *places(lanes), bits, line).reshape(lanes.warps, *d.shape))
+        d.write(lanes, _gather(lanes, space, *addresses_of(lanes), bits, line).reshape(lanes.warps, *d.shape))
 
     return Collective(run)
 
@@ -70,20 +70,20 @@ def store(op: Op) -> Collective:
     op.count(2, 3)
     registers = form.operands[1]
     d = _fragment(op, op.operand(1), registers, "d", form.shape, form.type)
-    places = _places(op, 0, form, registers.shape)
+    addresses_of = _addresses(op, 0, form, registers.shape)
     space = op.address(0, form.space or "generic").space
     width, line = ELEMENT_TYPES[form.type].bits // 8, op.line
 
     def run(lanes: Lanes) -> None:
         values = d.read(lanes).reshape(lanes.warps, -1, 32)
-        addresses = places(lanes)[0].reshape(lanes.warps, -1, 32)
+        addresses = addresses_of(lanes)[0].reshape(lanes.warps, -1, 32)
         for at in range(values.shape[1]):
             lanes.wave.memory.store(lanes, space, addresses[:, at].copy(), values[:, at].copy(), width, line)
 
     return Collective(run)
 
 
-def _places(
+def _addresses(
     op: Op, at: int, form: wmma.Load | wmma.Store, shape: tuple[int, ...]
 ) -> Callable[[Lanes], tuple[Addresses, Array]]:
     """Where the elements of a matrix are, `[warps, rows * columns]`: the byte and, of those that are smaller,
@@ -96,13 +96,13 @@ def _places(
     major, minor = (row, column) if form.layout == "row" else (column, row)
     dense = np.uint64(shape[1] if form.layout == "row" else shape[0])
 
-    def places(lanes: Lanes) -> tuple[Addresses, Array]:
+    def addresses_of(lanes: Lanes) -> tuple[Addresses, Array]:
         # The address and the stride are the same in all lanes: those of the first.
         step = lanes.read(stride)[:, :1].astype(np.uint64) if stride else dense
         bit = (major * step + minor) * bits
         return base(lanes)[:, :1] + (bit >> np.uint64(3)), (bit & np.uint64(7)).astype(np.uint8)
 
-    return places
+    return addresses_of
 
 
 def _gather(lanes: Lanes, space: str, addresses: Addresses, shift: Array, bits: int, line: int) -> Array:
@@ -112,5 +112,5 @@ def _gather(lanes: Lanes, space: str, addresses: Addresses, shift: Array, bits: 
     parts = [
         lanes.wave.memory.load(lanes, space, turns[:, at].copy(), width, line) for at in range(turns.shape[1])
     ]
-    found = np.stack(parts, axis=1).reshape(lanes.warps, -1)
-    return found if bits >= 8 else (found >> shift) & np.uint8((1 << bits) - 1)
+    elements = np.stack(parts, axis=1).reshape(lanes.warps, -1)
+    return elements if bits >= 8 else (elements >> shift) & np.uint8((1 << bits) - 1)

@@ -20,12 +20,12 @@ _LAYOUTS = ("row", "col")
 _LANE = np.arange(32)
 _ROW, _PART = _LANE // 4, _LANE % 4
 # The row and column of each element that a lane holds, and the extents of the matrix.
-_PLACES = {
+_COORDINATES = {
     "a": ([(_ROW, _PART)], (8, 4)),
     "b": ([(_PART, _ROW)], (4, 8)),
     "c": ([(_ROW, 2 * _PART), (_ROW, 2 * _PART + 1)], (8, 8)),
 }
-_PLACES["d"] = _PLACES["c"]
+_COORDINATES["d"] = _COORDINATES["c"]
 _F64 = TYPES["f64"]
 
 
@@ -38,7 +38,7 @@ class _Matrix:
 
     def __init__(self, op: Op, at: int) -> None:
         _, _, fragment, _, _, layout, _ = op.prefix.split(".")
-        self.places, extents = _PLACES[fragment]
+        self.coordinates, extents = _COORDINATES[fragment]
         self.across = layout == "row"
         self.dense = extents[1] if self.across else extents[0]
         space = state_space(op)
@@ -51,23 +51,23 @@ class _Matrix:
         """The address and the stride are the same in all lanes: those of the first."""
         base = self.address(lanes)[:, :1].astype(np.int64)
         step = lanes.read(self.stride)[:, :1].astype(np.int64) if self.stride else self.dense
-        found: list[Addresses] = []
-        for row, column in self.places:
+        addresses: list[Addresses] = []
+        for row, column in self.coordinates:
             major, minor = (row, column) if self.across else (column, row)
-            found.append((base + 8 * (major * step + minor)).astype(np.uint64))
-        return found
+            addresses.append((base + 8 * (major * step + minor)).astype(np.uint64))
+        return addresses
 
 
 @table.collective(*_opcodes("load", "abc"))
 def load(op: Op) -> Collective:
     matrix, line = _Matrix(op, 1), op.line
     results = [op.destination(item, _F64) for item in op.items(0)]
-    if len(results) != len(matrix.places):
-        op.fail(f"expects {len(matrix.places)} registers, got {len(results)}")
+    if len(results) != len(matrix.coordinates):
+        op.fail(f"expects {len(matrix.coordinates)} registers, got {len(results)}")
 
     def run(lanes: Lanes) -> None:
-        for result, places in zip(results, matrix.addresses(lanes), strict=True):
-            lanes.write(result, lanes.wave.memory.load(lanes, matrix.address.space, places, 8, line))
+        for result, addresses in zip(results, matrix.addresses(lanes), strict=True):
+            lanes.write(result, lanes.wave.memory.load(lanes, matrix.address.space, addresses, 8, line))
 
     return Collective(run)
 
@@ -76,13 +76,13 @@ def load(op: Op) -> Collective:
 def store(op: Op) -> Collective:
     matrix, line = _Matrix(op, 0), op.line
     sources = [op.source(item, _F64) for item in op.items(1)]
-    if len(sources) != len(matrix.places):
-        op.fail(f"expects {len(matrix.places)} registers, got {len(sources)}")
+    if len(sources) != len(matrix.coordinates):
+        op.fail(f"expects {len(matrix.coordinates)} registers, got {len(sources)}")
 
     def run(lanes: Lanes) -> None:
         memory, space = lanes.wave.memory, matrix.address.space
-        for source, places in zip(sources, matrix.addresses(lanes), strict=True):
-            memory.store(lanes, space, places, lanes.read(source), 8, line)
+        for source, addresses in zip(sources, matrix.addresses(lanes), strict=True):
+            memory.store(lanes, space, addresses, lanes.read(source), 8, line)
 
     return Collective(run)
 
@@ -95,7 +95,7 @@ def multiply(op: Op) -> Collective:
     op.count(4)
     out = [op.destination(item, _F64) for item in op.items(0)]
     lefts, rights, into = ([op.source(item, _F64) for item in op.items(at)] for at in (1, 2, 3))
-    if [len(found) for found in (out, lefts, rights, into)] != [2, 1, 1, 2]:
+    if [len(slots) for slots in (out, lefts, rights, into)] != [2, 1, 1, 2]:
         op.fail("expects two registers for C and for D, and one for A and for B")
     a, b = lefts[0], rights[0]
     fma = fma_f64 if mode == "rn" else in_mode("fma", mode)

@@ -52,8 +52,8 @@ class Waiter(Protocol):
 class Access:
     """One access: `kind` is load, store, atomic or async; `address` is `[warps, 32]`, in `space`.
 
-    `places` are the first bytes in the data of `segment`, which for shared memory is that of all of the
-    wave's CTAs one after the other, and for local memory that of all threads.
+    `offsets` are those of the first bytes in the data of `segment`. The data of shared memory are those of
+    all CTAs of the wave, one after the other; the data of local memory are those of all threads.
     """
 
     kind: str
@@ -63,17 +63,17 @@ class Access:
     lanes: Threads
     line: int
     segment: Segment
-    places: Addresses
+    offsets: Addresses
 
 
 CTA, CLUSTER, GPU = 1, 2, 3
 LEVELS = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
-"""The scopes, from the smallest on; that of the system is as good as the GPU's here."""
+"""The scopes, smallest first. The system's is the GPU's here."""
 
 
 class Order(NamedTuple):
-    """What an access that isn't weak orders: a relaxed one neither acquires nor releases. `level` is its
-    scope. `exchanges`: what was there before doesn't matter.
+    """The order of an access that isn't weak; a relaxed one neither acquires nor releases. `level` is its
+    scope. `exchanges`: the old value doesn't matter.
     """
 
     acquires: bool

@@ -11,7 +11,7 @@ from weft.emulator.reading.types import Array, Bools
 
 @dataclass(eq=False)
 class Copy:
-    """One `cp.async` of `threads`, `[all warps, 32]`; `group` is each thread's, 0 before the commit."""
+    """One `cp.async` of `threads`, `[all warps, 32]`; `group` is each thread's group, 0 before the commit."""
 
     threads: Bools
     rows: npt.NDArray[np.intp]
@@ -21,9 +21,9 @@ class Copy:
 
 
 class CopyQueue:
-    """The copies of a wave that no one has waited for. Their bytes are read when they are issued.
+    """The copies of a wave that no thread has waited for. They read their bytes when they are issued.
 
-    Writing shared memory only at the wait makes a missing wait show as stale data.
+    They write shared memory only at the wait, so that a missing wait shows as stale data.
     """
 
     def __init__(self, warps: int) -> None:
@@ -39,7 +39,9 @@ class CopyQueue:
                 copy.group = np.where(new, self.committed, copy.group)
 
     def wait(self, threads: Bools, pending: int | None) -> None:
-        """Finishes the threads' copies but for the newest `pending` groups; None: all, committed or not."""
+        """Completes the threads' copies except those of the newest `pending` groups; None: all, committed or
+        not.
+        """
         kept: list[Copy] = []
         for copy in self.copies:
             ripe = copy.threads & threads
@@ -61,4 +63,4 @@ def _write(copy: Copy, mask: Bools | None) -> None:
         chosen = piece.mask
         if mask is not None:
             chosen = mask if chosen is None else chosen & mask
-        put(Piece(piece.view, piece.places, chosen), copy.value)
+        put(Piece(piece.view, piece.elements, chosen), copy.value)

@@ -14,7 +14,7 @@ _WORKSPACE = 64
 
 
 class Device:
-    """What all CTAs share: the buffers in global memory, constants and the kernel's parameters."""
+    """The buffers in global memory, constants and the kernel's parameters."""
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
@@ -24,7 +24,7 @@ class Device:
         self.printed: list[str] = []
         self._heap = 0
         self.workspace: int = 0
-        """The address of what the driver gives a cooperative launch, for a barrier of the whole grid."""
+        """The address of the memory that a cooperative launch has for a barrier of the whole grid."""
         self._next = _FIRST_ADDRESS
 
     def copy(self) -> "Device":
@@ -35,7 +35,7 @@ class Device:
         return other
 
     def map_workspace(self) -> None:
-        """Makes the workspace: its size, then the barrier's counter."""
+        """Allocates the workspace: its size, followed by the barrier's counter."""
         data = np.zeros(_WORKSPACE, np.uint8)
         data[:4].view(np.uint32)[0] = _WORKSPACE
         self.workspace = self.map("the grid's workspace", data, of_others=False)
@@ -51,7 +51,7 @@ class Device:
         return base
 
     def allocate(self, size: int) -> int:
-        """The address of `size` new bytes for a kernel that calls malloc; 0 where there is no room."""
+        """The address of `size` new bytes for a kernel that calls malloc; 0 if there is not enough memory."""
         if not 0 < size <= _MAX_HEAP - self._heap:
             return 0
         self._heap += size
@@ -60,7 +60,7 @@ class Device:
         return base
 
     def release(self, address: int) -> bool:
-        """Gives a block of malloc back; False where there is none at `address`."""
+        """Frees a block of malloc; False if there is none at `address`."""
         at = bisect_right(self.bases, address) - 1
         if at < 0 or self.bases[at] != address or self.segments[at].name != "a block of malloc":
             return False
@@ -74,6 +74,6 @@ class Device:
         return segment is not None and address < segment.base + segment.size
 
     def find(self, address: int) -> Segment | None:
-        """The buffer that begins at or below `address`; the address may lie past its end."""
+        """The buffer that begins at or below `address`, which may lie past the buffer's end."""
         at = bisect_right(self.bases, address) - 1
         return self.segments[at] if at >= 0 else None

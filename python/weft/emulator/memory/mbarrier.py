@@ -1,9 +1,9 @@
 """The mbarriers in the shared memory of a wave's CTAs: phases, pending arrivals and transaction counts.
 
-A barrier is the 64-bit word that PTX gives it room for, so that what a program sees of it (its state tokens)
-is what the emulator works on. From the lowest bit: 20 bits of the arrivals that each phase expects, 20 of
-those that this phase still lacks, 21 of the bytes that it still lacks (signed), a mark, and in the highest
-bit the parity of the phase.
+The state of an mbarrier is the 64-bit word that PTX reserves for it, so a program sees (as state tokens) what
+the emulator works on. From the lowest bit: 20 bits for the arrivals that each phase expects, 20 for the
+pending arrivals of this phase, 21 for its pending bytes (signed), a mark, and in the highest bit the parity
+of the phase.
 """
 
 from typing import NamedTuple
@@ -24,11 +24,11 @@ _TX_BITS = (1 << 21) - 1
 BYTES = 8
 TEST_TICKS = 100
 WAIT_TICKS = 20_000
-"""How long at most test_wait and try_wait stand aside for others while the phase isn't complete."""
+"""The most ticks for which test_wait and try_wait let others run while the phase isn't complete."""
 
 
 class State(NamedTuple):
-    """What the word of a barrier says."""
+    """The fields of an mbarrier's word."""
 
     expected: int
     pending: int
@@ -47,8 +47,8 @@ class State(NamedTuple):
 
 
 class Arrival(NamedTuple):
-    """How threads or a unit arrive: with `drop` later phases expect as many less, without `complete` the
-    phase must not end by it. `event` is that of `Watch.mbarrier`.
+    """How threads or a unit arrive. With `drop`, later phases expect fewer arrivals; without `complete`, the
+    arrival must not complete the phase. `event` is that of `Watch.mbarrier`.
     """
 
     drop: bool = False
@@ -60,24 +60,24 @@ COMMIT = Arrival(event="commit")
 
 
 class Mbarriers:
-    """Those of one wave, by CTA of the wave and offset in its shared memory.
+    """The mbarriers of one wave, by CTA of the wave and offset in its shared memory.
 
-    `phases` counts the phases that were completed.
+    `phases` counts the completed phases.
     """
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self.phases = 0
         self.alive: dict[tuple[int, int], int] = {}
-        """The barriers between init and inval, with the line of their init."""
-        self.turned: set[tuple[int, int]] = set()
-        """The barriers that have completed a phase."""
+        """The mbarriers between init and inval, with the line of their init."""
+        self.advanced: set[tuple[int, int]] = set()
+        """The mbarriers that have completed a phase."""
         self.waiting: dict[tuple[int, int], dict[Waiter, None]] = {}
 
     # The operations
 
     def init(self, cta: int, offset: int, count: int, line: int, threads: Bools | None = None) -> None:
-        """Makes a barrier whose phases expect `count` arrivals."""
+        """Initialises an mbarrier whose phases expect `count` arrivals."""
         if not 1 <= count <= MAX_COUNT:
             raise Fault(
                 f"an mbarrier's count must be in 1..{MAX_COUNT}, got {count}",
@@ -86,19 +86,19 @@ class Mbarriers:
                 offset,
                 "mbarrier-count",
             )
-        self._place(cta, offset, line)
+        self._word(cta, offset, line)
         self.alive[cta, offset] = line
-        self.turned.discard((cta, offset))
+        self.advanced.discard((cta, offset))
         self._put(cta, offset, State(count, count, 0, 0))
-        self._tell("init", cta, offset, threads, line)
+        self._notify("init", cta, offset, threads, line)
         self._wake(cta, offset)
 
     def inval(self, cta: int, offset: int, line: int, threads: Bools | None = None) -> None:
-        """Gives the barrier's memory back to other uses."""
+        """Makes the mbarrier's memory available for other uses."""
         self.state(cta, offset, line)
         del self.alive[cta, offset]
-        self._place(cta, offset, line)[0] = 0
-        self._tell("inval", cta, offset, threads, line)
+        self._word(cta, offset, line)[0] = 0
+        self._notify("inval", cta, offset, threads, line)
         self._wake(cta, offset)
 
     def arrive(
@@ -111,7 +111,7 @@ class Mbarriers:
         tx: int = 0,
         threads: Bools | None = None,
     ) -> int:
-        """Expects `tx` more bytes, then arrives `count` times; returns the word that was there before."""
+        """Expects `tx` more bytes, then arrives `count` times; returns the word from before."""
         before = self.state(cta, offset, line)
         if tx:
             self.expect_tx(cta, offset, tx, line, threads)
@@ -119,7 +119,7 @@ class Mbarriers:
         if not 0 <= count <= state.pending:
             what = f"the mbarrier at 0x{offset:x} has {state.pending} pending arrivals, got {count}"
             raise Fault(what, line, None, offset, "mbarrier-count")
-        self._tell(how.event, cta, offset, threads, line)
+        self._notify(how.event, cta, offset, threads, line)
         state = state._replace(
             pending=state.pending - count, expected=state.expected - (count if how.drop else 0)
         )
@@ -129,7 +129,7 @@ class Mbarriers:
         return before.word()
 
     def expect_arrivals(self, cta: int, offset: int, count: int, line: int) -> None:
-        """This phase, and no other, ends only after `count` more arrivals."""
+        """This phase alone completes only after `count` more arrivals."""
         state = self.state(cta, offset, line)
         if state.pending + count > MAX_COUNT:
             expected = f"must expect at most {MAX_COUNT} arrivals, got {state.pending + count}"
@@ -138,36 +138,35 @@ class Mbarriers:
         self._put(cta, offset, state._replace(pending=state.pending + count))
 
     def expect_tx(self, cta: int, offset: int, size: int, line: int, threads: Bools | None = None) -> None:
-        """The phase ends only after `size` more bytes."""
+        """The phase completes only after `size` more bytes."""
         state = self.state(cta, offset, line)
-        self._tell("expect_tx", cta, offset, threads, line)
+        self._notify("expect_tx", cta, offset, threads, line)
         self._settle(cta, offset, self._counted(state, size, offset, line), line)
 
     def complete_tx(self, cta: int, offset: int, size: int, line: int, threads: Bools | None = None) -> None:
-        """`size` bytes have come."""
+        """`size` bytes have arrived."""
         state = self.state(cta, offset, line)
-        self._tell("complete_tx", cta, offset, threads, line)
+        self._notify("complete_tx", cta, offset, threads, line)
         self._settle(cta, offset, self._counted(state, -size, offset, line), line)
 
     def completed(self, cta: int, offset: int, parity: int, line: int = 0) -> bool:
-        """Whether the phase of that parity is complete: the one before the current is."""
+        """Whether the phase of that parity is complete, as the one before the current phase is."""
         return self.state(cta, offset, line).parity != parity & 1
 
-    # What they are made of
+    # The state
 
     def state(self, cta: int, offset: int, line: int) -> State:
-        """The state of a barrier. Fault where none was initialised, or was overwritten since."""
-        place = self._place(cta, offset, line)
+        """The state of an mbarrier. Fault if it was not initialised, or overwritten since."""
+        word = int(self._word(cta, offset, line)[0])
         if (cta, offset) not in self.alive:
             what = f"no mbarrier was initialised at shared address 0x{offset:x}"
             raise Fault(what, line, None, offset, "mbarrier-uninitialised")
-        word = int(place[0])
         if word >> 61 & 3 != 1:
             what = f"the mbarrier at shared address 0x{offset:x} was overwritten"
             raise Fault(what, line, None, offset, "mbarrier-uninitialised")
         return State.of(word)
 
-    def _place(self, cta: int, offset: int, line: int) -> npt.NDArray[np.uint64]:
+    def _word(self, cta: int, offset: int, line: int) -> npt.NDArray[np.uint64]:
         if offset % BYTES:
             what = f"misaligned mbarrier at shared address 0x{offset:x}"
             raise Fault(what, line, None, offset, "misaligned")
@@ -175,7 +174,7 @@ class Mbarriers:
         return self.memory.shared_of(cta)[offset : offset + BYTES].view(np.uint64)
 
     def _put(self, cta: int, offset: int, state: State) -> None:
-        self._place(cta, offset, 0)[0] = np.uint64(state.word())
+        self._word(cta, offset, 0)[0] = np.uint64(state.word())
         self.memory.host.changes += 1
 
     def _counted(self, state: State, more: int, offset: int, line: int) -> State:
@@ -186,17 +185,17 @@ class Mbarriers:
         return state._replace(tx=state.tx + more)
 
     def _settle(self, cta: int, offset: int, state: State, line: int) -> None:
-        """Writes the state, after beginning the next phase where this one is complete."""
+        """Writes the state, and begins the next phase if this one is complete."""
         if state.pending or state.tx:
             self._put(cta, offset, state)
             return
         self._put(cta, offset, state._replace(pending=state.expected, parity=state.parity ^ 1))
         self.phases += 1
-        self.turned.add((cta, offset))
-        self._tell("phase", cta, offset, None, line)
+        self.advanced.add((cta, offset))
+        self._notify("phase", cta, offset, None, line)
         self._wake(cta, offset)
 
-    def _tell(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
+    def _notify(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
         watch = self.memory.host.watch
         if watch is not None:
             watch.mbarrier(event, cta, offset, threads, line)

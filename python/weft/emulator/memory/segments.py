@@ -1,9 +1,9 @@
-"""Runs of bytes with an address, and where an address leads.
+"""Runs of bytes with an address, and how addresses are divided.
 
-Generic addresses are flat 64-bit numbers: buffers lie below the first window, each with a gap around it, and
-shared, local, const and param space show through a window each. In its own space, an address of those counts
-from 0; a shared one has the CTA's rank in its cluster from bit 24 on, as on a GPU, so that it also names the
-shared memory of the cluster's other CTAs.
+Generic addresses are flat 64-bit numbers. Buffers lie below the first window, with gaps between them; shared,
+local, const and param space have a window each. In its own space, an address counts from 0. A shared address
+has the CTA's rank in its cluster from bit 24 on, as on a GPU, so it can also refer to the shared memory of
+the cluster's other CTAs.
 """
 
 from typing import NamedTuple
@@ -16,13 +16,13 @@ from weft.emulator.reading.types import STORAGE, Array, Bools
 WINDOW_SHIFT = 44
 WINDOWS = {"shared": 1 << 44, "local": 2 << 44, "const": 3 << 44, "param": 4 << 44}
 FRAME_PARAM = 1 << 28
-"""Param-space addresses from here on are parameters of a `.func`, which live in its local frame."""
+"""Param-space addresses from here on are parameters of a `.func`, which are in its local frame."""
 STACK = 1 << 27
-"""Local addresses from here on are what `alloca` gave."""
+"""Local addresses from here on come from `alloca`."""
 RANK_SHIFT = 24
-"""From this bit on, a shared address has the rank of its CTA in the cluster."""
+"""The bit of a shared address at which the rank of its CTA in the cluster begins."""
 GAP = 1 << 16
-"""How many bytes lie at least between two buffers."""
+"""The least number of bytes between two buffers."""
 _MASK64 = (1 << 64) - 1
 
 Addresses = npt.NDArray[np.uint64]
@@ -46,30 +46,36 @@ class Segment:
         self.of_others = of_others and writable
         self.size = len(data)
         self.filled: Bools | None = None
-        """Which bytes a kernel has written, where it must do so before it reads; None: they are given."""
+        """The bytes that a kernel has written, if it must write before it reads; None: all are
+        initialised.
+        """
         self._views: dict[int, Array] = {}
 
     def view(self, width: int) -> Array:
-        """The bytes as one array of `width`-byte elements; a rest that fills no element is left out."""
+        """The bytes as one array of `width`-byte elements; bytes at the end that don't fill an element are
+        omitted.
+        """
         if width not in self._views:
             self._views[width] = self.data[: self.size // width * width].view(STORAGE[8 * width])
         return self._views[width]
 
 
 class Piece(NamedTuple):
-    """The lanes of `mask` (None: all active ones) and where in `view` each points; others point anywhere."""
+    """The lanes of `mask` (None: all active ones), and the index in `view` of the element of each; those of
+    other lanes are undefined.
+    """
 
     view: Array
-    places: npt.NDArray[np.intp]
+    elements: npt.NDArray[np.intp]
     mask: Bools | None
 
 
 def put(piece: Piece, value: Array) -> None:
-    """Writes the lanes' elements of `value` to where `piece` says."""
+    """Writes the lanes' elements of `value`."""
     if piece.mask is None:
-        piece.view[piece.places] = value
+        piece.view[piece.elements] = value
     else:
-        piece.view[piece.places[piece.mask]] = value[piece.mask]
+        piece.view[piece.elements[piece.mask]] = value[piece.mask]
 
 
 def wrap(value: int) -> np.uint64:

@@ -1,4 +1,4 @@
-"""The memory of a wave. What threads access goes through `Memory`, where the wave's observers can see it."""
+"""The memory of a wave. Threads access it through `Memory`, which notifies the wave's observers."""
 
 from typing import Protocol
 
@@ -30,8 +30,8 @@ _SHARED_ALIGN = 1024
 
 
 class Host(Protocol):
-    """The wave that has a memory: it is observed by `watch`, if by anyone, and `changes` counts the times
-    that it may have changed something that other waves see.
+    """The wave that has a memory. `watch` observes it, if set; `changes` counts the times that it may have
+    changed something that other waves see.
     """
 
     changes: int
@@ -44,11 +44,11 @@ class Host(Protocol):
 
 
 class Memory:
-    """The memory that one wave sees: the device's, and shared and local memory of its CTAs and threads.
+    """The memory that one wave sees: the device's, and the shared and local memory of its CTAs and threads.
 
-    `shared_base` is the first byte of each warp's CTA in `shared`, `[warps, 1]`, with clusters that of the
-    cluster's first CTA; `local_base` that of each thread in `local`. Every `cluster` CTAs are a cluster, and
-    shared memory of one follows the other's after `shared_stride` bytes.
+    `shared_base` is the first byte of each warp's CTA in `shared`, `[warps, 1]`; with clusters it is that of
+    the cluster's first CTA. `local_base` is the first byte of each thread in `local`. Each `cluster` CTAs
+    form a cluster; the shared memory of a CTA begins `shared_stride` bytes after that of the CTA before it.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Memory:
         self.shared_base = (first.astype(np.uint64) * np.uint64(self.shared_stride))[:, None]
         self._threads = 32 * len(cta_of_row)
         self.order: Order | None = None
-        """That of what is accessed now; None where it is weak, so that threads may not meet there."""
+        """The order of the current access; None: it is weak, and must not race with other threads."""
         self.by_unit = False
-        """Whether what is stored now comes from the unit that gives out tensor memory."""
+        """Whether the current store is by the unit that allocates tensor memory."""
         self.storing: Array | None = None
-        """What a plain store writes, while its access is told to who looks on."""
+        """What the current store writes, for observers."""
         self.bytes: dict[str, int] = {}
         self.local_size = self.stack_size = 0
         self.stack = Segment("local", 0, np.zeros(0, np.uint8))
@@ -82,7 +82,7 @@ class Memory:
         self.reserve_local(16)
 
     def reserve_local(self, size: int) -> None:
-        """Makes room for `size` bytes of local memory for each thread, keeping what is there."""
+        """Gives each thread `size` bytes of local memory and keeps their contents."""
         size = -(-size // 16) * 16
         if size <= self.local_size:
             return
@@ -101,7 +101,7 @@ class Memory:
         return self.shared.data[begin : begin + self.shared_size]
 
     def check_shared(self, offset: int, width: int, line: int) -> None:
-        """Fault where a CTA's shared memory hasn't these bytes."""
+        """Raises Fault if a CTA's shared memory doesn't have these bytes."""
         if offset + width > self.shared_size:
             what = f"out-of-bounds shared access of {width} bytes at 0x{offset:x}"
             raise Fault(f"{what}, {self._extent()}", line, None, offset, "out-of-bounds")
@@ -111,7 +111,7 @@ class Memory:
         return f"{blocks} {self.shared_size} bytes"
 
     def allocate_local(self, lanes: Threads, sizes: Addresses, align: int, line: int) -> Addresses:
-        """The local addresses of new bytes for the active lanes, above what each thread has there."""
+        """The local addresses of new bytes for the active lanes, above what each thread has allocated."""
         mask = np.uint64(align - 1)
         begin = (lanes.chosen(self.stack_top) + mask) & ~mask
         end = begin + np.minimum(sizes, np.uint64(_MAX_STACK))
@@ -135,17 +135,19 @@ class Memory:
         """One element of `width` bytes for each active lane."""
         pieces = self.locate(lanes, space, address, width, "load", line)
         if len(pieces) == 1:
-            return pieces[0].view.take(pieces[0].places, mode="clip")
+            return pieces[0].view.take(pieces[0].elements, mode="clip")
         out = np.zeros(address.shape, STORAGE[8 * width])
         for piece in pieces:
-            part = piece.view.take(piece.places, mode="clip")
+            part = piece.view.take(piece.elements, mode="clip")
             out = np.where(piece.mask, part, out) if piece.mask is not None else part
         return out
 
     def store(
         self, lanes: Threads, space: str, address: Addresses, value: Array, width: int, line: int
     ) -> None:
-        """Writes one element of each active lane; of lanes that write the same place, the last one wins."""
+        """Writes one element of each active lane. If several lanes write the same address, the last
+        one wins.
+        """
         self.storing = value
         for piece in self.locate(lanes, space, address, width, "store", line):
             put(piece, value)
@@ -153,7 +155,9 @@ class Memory:
     def locate(
         self, lanes: Threads, space: str, address: Addresses, width: int, kind: str, line: int
     ) -> list[Piece]:
-        """Where the active lanes' elements lie. Raises Fault for the first lane that is wrong."""
+        """The elements that the active lanes access. Raises Fault for the first lane whose access is
+        illegal.
+        """
         mask = lanes.mask
         if mask is not None:
             address = np.where(mask, address, address.flat[mask.argmax()])
@@ -164,7 +168,7 @@ class Memory:
         return [self._in_space(lanes, space, address, width, kind, line)]
 
     def check_alignment(self, lanes: Threads, space: str, address: Addresses, width: int, line: int) -> None:
-        """Raises Fault for the first active lane whose address is no multiple of `width`."""
+        """Raises Fault for the first active lane whose address is not a multiple of `width`."""
         if int(np.bitwise_or.reduce(address, axis=None)) & (width - 1):
             odd = (address & np.uint64(width - 1)) != 0
             if (odd & lanes.enabled()).any():
@@ -182,7 +186,7 @@ class Memory:
                 return self._in_cluster(lanes, address, width, kind, line)
             segment, size, base = self.shared, self.shared_size, self.shared_base
         elif space == "local" and int(address.flat[0]) >= STACK:
-            # An address below wraps to one that is far out of bounds.
+            # An address below wraps around to one that is far out of bounds.
             segment, size, base = self.stack, self.stack_size, self.stack_base
             address = address - np.uint64(STACK)
         elif space == "local":
@@ -194,13 +198,15 @@ class Memory:
         if int(np.maximum.reduce(address, axis=None)) > limit:
             inside = address <= np.uint64(max(limit, 0)) if limit >= 0 else _nowhere(address)
             self._fault(lanes, address, inside, "out-of-bounds", space, width, line)
-        places = address if base is None else address + lanes.chosen(base)
-        return self._piece(lanes, segment, space, address, places, width, kind, line)
+        offsets = address if base is None else address + lanes.chosen(base)
+        return self._piece(lanes, segment, space, address, offsets, width, kind, line)
 
-    def shared_places(
+    def shared_offsets(
         self, lanes: Threads, space: str, address: Addresses, width: int, line: int
     ) -> Addresses:
-        """Where in `shared` the active lanes' shared or generic addresses point. Faults as `locate` does."""
+        """The offsets in `shared` of the active lanes' shared or generic addresses. Faults as
+        `locate` does.
+        """
         if lanes.mask is not None:
             address = np.where(lanes.mask, address, address.flat[lanes.mask.argmax()])
         self.check_alignment(lanes, space, address, width, line)
@@ -209,26 +215,26 @@ class Memory:
             if not inside.all():
                 self._fault(lanes, address, inside, "out-of-bounds", "shared", width, line)
             address = address - np.uint64(WINDOWS["shared"])
-        return self._in_cluster_places(lanes, address, width, line)
+        return self._in_cluster_offsets(lanes, address, width, line)
 
     def _in_cluster(self, lanes: Threads, address: Addresses, width: int, kind: str, line: int) -> Piece:
-        """Shared space where addresses reach the other CTAs of a cluster."""
-        places = self._in_cluster_places(lanes, address, width, line)
-        return self._piece(lanes, self.shared, "shared", address, places, width, kind, line)
+        """Shared space if addresses can refer to the other CTAs of a cluster."""
+        offsets = self._in_cluster_offsets(lanes, address, width, line)
+        return self._piece(lanes, self.shared, "shared", address, offsets, width, kind, line)
 
-    def _in_cluster_places(self, lanes: Threads, address: Addresses, width: int, line: int) -> Addresses:
+    def _in_cluster_offsets(self, lanes: Threads, address: Addresses, width: int, line: int) -> Addresses:
         rank, offset = address >> np.uint64(RANK_SHIFT), address & np.uint64(_OFFSET_MASK)
         limit = self.shared_size - width
         if limit < 0 or int(offset.max()) > limit or int(rank.max()) >= self.cluster:
             inside = (offset.astype(np.int64) <= limit) & (rank < np.uint64(self.cluster))
             self._fault(lanes, address, inside, "out-of-bounds", "shared", width, line)
-        places: Addresses = offset + rank * np.uint64(self.shared_stride) + lanes.chosen(self.shared_base)
-        return places
+        offsets: Addresses = offset + rank * np.uint64(self.shared_stride) + lanes.chosen(self.shared_base)
+        return offsets
 
     def _in_generic(
         self, lanes: Threads, space: str, address: Addresses, width: int, kind: str, line: int
     ) -> list[Piece]:
-        """Takes the buffer or window of the first lane, and goes on with the lanes that are not in it."""
+        """Takes the buffer or window of the first lane, then continues with the lanes outside of it."""
         pieces: list[Piece] = []
         while True:
             first = int(address.flat[0])
@@ -263,26 +269,27 @@ class Memory:
         segment: Segment,
         space: str,
         offset: Addresses,
-        places: Addresses,
+        offsets: Addresses,
         width: int,
         kind: str,
         line: int,
     ) -> Piece:
-        """The place of accesses that are in bounds; each passes here once for each space that it meets.
+        """The elements of accesses that are in bounds. Each access comes here once for each space that it
+        touches.
 
-        `offset` is that from the segment's base, of shared and local memory the address in that space.
+        `offset` counts from the segment's base; in shared and local memory it is the address in that space.
         """
         if self.host.watch is not None:
             address = offset + np.uint64(segment.base)
-            self.host.watch.access(Access(kind, space, address, width, lanes, line, segment, places))
+            self.host.watch.access(Access(kind, space, address, width, lanes, line, segment, offsets))
         if kind != "load":
             if not segment.writable:
                 address = offset + np.uint64(segment.base)
                 self._fault(lanes, address, _nowhere(address), "read-only", space, width, line)
-            # What an atomic operation changes, if anything, shows only when it is done.
+            # Whether an atomic operation changes anything is known only afterwards.
             self.host.changes += kind != "atomic" and space != "local"
         self.bytes[space] = self.bytes.get(space, 0) + lanes.active * width
-        index = places if width == 1 else places >> _SHIFTS[width]
+        index = offsets if width == 1 else offsets >> _SHIFTS[width]
         return Piece(segment.view(width), index.view(np.intp), lanes.mask)
 
     def _fault(

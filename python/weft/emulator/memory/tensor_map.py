@@ -18,10 +18,10 @@ _TOO_LARGE = 2**64
 
 
 class TensorMap:
-    """A tensor map of a `buffer`, an ndarray whose first element is the tensor's, or a device address.
+    """A tensor map of a `buffer`: an ndarray whose first element is the tensor's, or a device address.
 
-    Made by `tiled` and `im2col`, which take what `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col` do,
-    the innermost dimension first, and raise WeftError for what the driver refuses.
+    `tiled` and `im2col` make one. They take the arguments of `cuTensorMapEncodeTiled` and
+    `cuTensorMapEncodeIm2col`, the innermost dimension first, and raise WeftError for what the driver rejects.
     """
 
     def __init__(self, fields: isa.TensorMap, buffer: npt.NDArray[np.generic] | int) -> None:
@@ -48,10 +48,10 @@ class TensorMap:
         l2_promotion: str = "none",
         oob_fill: str = "zero",
     ) -> "TensorMap":
-        """A map of which copies take a `box`.
+        """A map for copies of a `box`.
 
         `dtype` is the driver's name after CU_TENSOR_MAP_DATA_TYPE_, `swizzle` one of none, 32B, 64B, 128B,
-        128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B, 128B_ATOM_64B; sizes are in elements but for the strides.
+        128B_ATOM_32B, 128B_ATOM_32B_FLIP_8B, 128B_ATOM_64B; sizes are in elements, strides in bytes.
         """
         if not (sizes := _numbers("box", box)):
             raise WeftError("a tensor map needs a box")
@@ -78,7 +78,7 @@ class TensorMap:
         l2_promotion: str = "none",
         oob_fill: str = "zero",
     ) -> "TensorMap":
-        """A map of images, dims (C, W, N), (C, W, H, N) or (C, W, H, D, N), of which copies take a column of
+        """A map of images, dims (C, W, N), (C, W, H, N) or (C, W, H, D, N), for copies of a column of
         pixels.
         """
         fields = _common(
@@ -94,7 +94,7 @@ class TensorMap:
         return cls(_checked(made), buffer)
 
     def encode(self, address: int) -> bytes:
-        """The 128 bytes, with the device address of the buffer; WeftError where it isn't aligned."""
+        """The 128 bytes, with the device address of the buffer. WeftError if it isn't aligned."""
         return _checked(replace(self.fields, address=address)).encode()
 
 
@@ -140,7 +140,7 @@ def _common(
 
 
 def _numbers(what: str, values: Iterable[object]) -> tuple[int, ...]:
-    """Whole numbers, NumPy's too."""
+    """Whole numbers, which may be NumPy's."""
     try:
         numbers = tuple(index(value) for value in values)  # type: ignore[arg-type]
         if all(abs(number) < _TOO_LARGE for number in numbers):
@@ -158,9 +158,9 @@ def _checked(fields: isa.TensorMap) -> isa.TensorMap:
 
 @dataclass(frozen=True)
 class Taken:
-    """What one copy takes: for each unit of `unit` bytes, in the order of shared memory by rows, its byte in
-    the tensor, `[rows, units]`, whether it is `inside`, whether it is `written` by a store, and where in
-    shared memory's box it `goes`.
+    """The elements of one copy: for each unit of `unit` bytes, in the order of shared memory, its byte in the
+    tensor, `[rows, units]`; whether it is `inside` the tensor; whether a store has `written` it; and the byte
+    of shared memory's box to which it `goes`.
     """
 
     unit: int
@@ -171,8 +171,8 @@ class Taken:
 
 
 def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> Taken:
-    """What a tile at these coordinates takes. With an interleave, dimension 0 counts slices of channels, and
-    one of the slices' own dimension is taken (found on an H200; the ISA leaves it open).
+    """The units of a tile at these coordinates. With an interleave, dimension 0 counts slices of channels,
+    and the copy takes one slice of the slices' own dimension (as an H200 does; the ISA leaves it open).
     """
     box = [-(-map_.box[0] // map_.packing), *map_.box[1:]]
     steps = list(map_.element_strides)
@@ -189,7 +189,7 @@ def of_box(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> Taken:
 
 
 def of_rows(map_: isa.TensorMap, column: int, rows: tuple[int, ...]) -> Taken:
-    """What a gather or scatter of rows takes, from a column on."""
+    """The units of a gather or scatter of rows, from a column on."""
     (first,) = _units(map_, (column,))
     inner = first + np.arange(-(-map_.box[0] // map_.packing), dtype=np.int64)
     columns = np.broadcast_to(inner, (len(rows), len(inner)))
@@ -197,7 +197,9 @@ def of_rows(map_: isa.TensorMap, column: int, rows: tuple[int, ...]) -> Taken:
 
 
 def of_pixels(map_: isa.TensorMap, coordinates: tuple[int, ...], offsets: tuple[int, ...]) -> Taken:
-    """What a column of pixels takes that begins at these coordinates; `offsets` are added to each pixel's."""
+    """The units of a column of pixels that begins at these coordinates; `offsets` are added to each
+    pixel's.
+    """
     spatial = map_.rank - 2
     low, steps = np.array(map_.lower_corner), np.array(map_.element_strides[1:-1])
     size = np.array(map_.dims[1:-1]) + np.array(map_.upper_corner) - low
@@ -206,7 +208,7 @@ def of_pixels(map_: isa.TensorMap, coordinates: tuple[int, ...], offsets: tuple[
     pixel = np.arange(map_.pixels_per_column, dtype=np.int64)
     axes: list[Numbers] = []
     for at in range(spatial):
-        # The first run along a dimension begins inside of it; where it wraps, the next begins at the corner.
+        # The first run along a dimension begins inside it; after it wraps, the next begins at the corner.
         left = -(-(size[at] - first[at]) // steps[at])
         turn = np.maximum(pixel - left, -1) // positions[at] + 1
         inside = np.where(turn > 0, (pixel - left) % positions[at] * steps[at], first[at] + pixel * steps[at])
@@ -222,7 +224,7 @@ def of_pixels(map_: isa.TensorMap, coordinates: tuple[int, ...], offsets: tuple[
 
 
 def _units(map_: isa.TensorMap, coordinates: tuple[int, ...]) -> tuple[int, ...]:
-    """Coordinates of which the innermost counts units."""
+    """Coordinates, the innermost one in units."""
     return coordinates[0] // map_.packing, *coordinates[1:]
 
 
@@ -231,14 +233,14 @@ def _taken(map_: isa.TensorMap, axes: list[Numbers]) -> Taken:
     inside = np.logical_and.reduce([(a >= 0) & (a < size) for a, size in zip(axes, sizes, strict=True)])
     unit, written = map_.unit_bytes, inside
     if map_.interleave == "none" and isa.ROW_BYTES % unit == 0:
-        # A store goes on to a row's next multiple of 16 bytes, as an H200 showed.
+        # A store continues to a row's next multiple of 16 bytes, as on an H200.
         ends = -(-sizes[0] * unit // isa.ROW_BYTES) * isa.ROW_BYTES // unit
         rows_inside = [(a >= 0) & (a < size) for a, size in zip(axes, (ends, *sizes[1:]), strict=True)]
         written = np.logical_and.reduce(rows_inside)
     offsets = axes[0] * unit + sum(a * s for a, s in zip(axes[1:], map_.strides, strict=True))
     rows, units = axes[0].shape
     row_bytes = units * map_.shared_unit_bytes
-    # Rows of a swizzle stand as wide as it is; with an interleave they follow each other.
+    # Rows are as wide as the swizzle; with an interleave they are contiguous.
     pitch = row_bytes
     if map_.swizzle != "none" and map_.interleave == "none":
         pitch = max(row_bytes, int(map_.swizzle.rstrip("B")))
@@ -247,7 +249,7 @@ def _taken(map_: isa.TensorMap, axes: list[Numbers]) -> Taken:
 
 
 def swizzled(map_: isa.TensorMap, address: Numbers) -> Numbers:
-    """Where bytes of shared memory lie when the swizzle has moved them; addresses, not offsets, decide."""
+    """The addresses of bytes in shared memory after the swizzle, which works on addresses, not on offsets."""
     if map_.swizzle not in _BITS:
         return address
     low = _ATOMS[map_.atom]

@@ -22,23 +22,23 @@ Numbers = npt.NDArray[np.intp]
 
 
 class TensorMemory:
-    """That of all CTAs of a wave, by their number; a CTA that uses none has none."""
+    """The tensor memory of all CTAs of a wave, by their number."""
 
     def __init__(self) -> None:
         self._cells: dict[int, Cells] = {}
         self._blocks: dict[int, dict[int, int]] = {}
         self._relinquished: set[int] = set()
         self.waiting: list[Waiter] = []
-        """Who waits for free columns."""
+        """The threads that wait for free columns."""
 
     def cells(self, cta: int) -> Cells:
-        """A CTA's tensor memory, `[128, 512]`, to read and to write."""
+        """A CTA's tensor memory, `[128, 512]`, for reading and writing."""
         return self._cells.setdefault(cta, np.zeros((LANES, COLUMNS), np.uint32))
 
     def allocate(self, cta: int, columns: int, line: int) -> int | None:
-        """The first of `columns` free columns, aligned to a power of two; None while there is no room.
+        """The first of `columns` free columns, aligned to a power of two; None while there are not enough.
 
-        Raises Fault when the CTA has given up its permit to allocate.
+        Raises Fault if the CTA has relinquished its permit to allocate.
         """
         if cta in self._relinquished:
             raise Fault("tcgen05.alloc after tcgen05.relinquish_alloc_permit", line, rule="tmem-access")
@@ -51,7 +51,7 @@ class TensorMemory:
         return None
 
     def deallocate(self, cta: int, address: int, columns: int, line: int) -> None:
-        """Gives an allocation back; Fault where there is no such one."""
+        """Frees an allocation. Fault if it doesn't exist."""
         blocks = self._blocks.get(cta, {})
         if blocks.get(address) != columns:
             there = ", ".join(f"{size} at 0x{begin:x}" for begin, size in blocks.items()) or "none"
@@ -63,12 +63,12 @@ class TensorMemory:
         self.waiting.clear()
 
     def relinquish(self, cta: int) -> None:
-        """The CTA gives up its permit to allocate."""
+        """The CTA relinquishes its permit to allocate."""
         self._relinquished.add(cta)
 
 
 def check(lanes: Numbers, columns: Numbers, line: int) -> None:
-    """Raises Fault when a lane or a column is outside of tensor memory."""
+    """Raises Fault if a lane or a column is outside tensor memory."""
     wrong = (lanes < 0) | (lanes >= LANES) | (columns < 0) | (columns >= COLUMNS)
     if wrong.any():
         at = int(np.broadcast_to(wrong, np.broadcast_shapes(lanes.shape, columns.shape)).argmax())

@@ -51,8 +51,8 @@ def _codes(name: str) -> Doubles:
     """The value of every byte; one that is wider than the code has zeros above it, which are ignored."""
     table = values("e4m3" if name == "ue4m3" else name)
     codes = np.arange(256) & (127 if name == "ue4m3" else len(table) - 1)
-    found: Doubles = table[codes].astype(np.float64)
-    return found
+    decoded: Doubles = table[codes].astype(np.float64)
+    return decoded
 
 
 def multiply_accumulate(
@@ -102,8 +102,8 @@ def _plain(left: Doubles, right: Doubles, absent: Bools | None) -> Doubles:
     if absent is None or np.isfinite(right).all():
         return product
     terms = np.where(absent[:, :, :, None], 0.0, left[:, :, :, None] * right[:, None, :, :])
-    found: Doubles = terms.sum(axis=2)
-    return found
+    sums: Doubles = terms.sum(axis=2)
+    return sums
 
 
 def _integers(bits: Array, name: str) -> Doubles:
@@ -199,8 +199,8 @@ class _Terms:
 def _powers(value: Doubles) -> Exponents:
     """The exponents of float64 values; very low for zero."""
     exponent = ((value.view(np.int64) >> np.int64(52)) & np.int64(0x7FF)).astype(np.int16) - np.int16(1023)
-    found: Exponents = np.where(value == 0, np.int16(_ZERO_EXPONENT // 2), np.minimum(exponent, 256))
-    return found.astype(np.int16)
+    exponents: Exponents = np.where(value == 0, np.int16(_ZERO_EXPONENT // 2), np.minimum(exponent, 256))
+    return exponents.astype(np.int16)
 
 
 def _accumulated(

@@ -57,8 +57,8 @@ def _ascending(name: str) -> Doubles:
 def decode_small(bits: Array, name: str) -> npt.NDArray[np.float32]:
     """The values of codes; bits above a six-bit or four-bit code are ignored."""
     table = values(name)
-    found: npt.NDArray[np.float32] = table[bits.astype(np.intp) & (len(table) - 1)]
-    return found
+    decoded: npt.NDArray[np.float32] = table[bits.astype(np.intp) & (len(table) - 1)]
+    return decoded
 
 
 def encode_small(value: Array, name: str, relu: bool, noise: Array | None = None) -> Bytes:

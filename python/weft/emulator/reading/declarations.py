@@ -15,10 +15,10 @@ from weft.emulator.reading.syntax import (
     Negated,
     Operand,
     Pair,
-    Place,
     Register,
     Scope,
     Sink,
+    SourceLocation,
     SymbolValue,
     Variable,
     Vector,
@@ -48,12 +48,12 @@ class DeclarationReader:
         return self.tokens[self.next]
 
     @property
-    def place(self) -> Place:
-        return self.place_of(self.token)
+    def location(self) -> SourceLocation:
+        return self.location_of(self.token)
 
     @staticmethod
-    def place_of(token: Token) -> Place:
-        return Place(token.line, token.column)
+    def location_of(token: Token) -> SourceLocation:
+        return SourceLocation(token.line, token.column)
 
     def take(self) -> Token:
         token = self.token
@@ -62,9 +62,9 @@ class DeclarationReader:
         return token
 
     def accept(self, text: str) -> bool:
-        found = self.token.text == text and self.token.kind != "string"
-        self.next += found
-        return found
+        matches = self.token.text == text and self.token.kind != "string"
+        self.next += matches
+        return matches
 
     def expect(self, text: str) -> None:
         if not self.accept(text):
@@ -95,9 +95,9 @@ class DeclarationReader:
         got = f"'{token.text}'" if token.text else "the end of the text"
         raise PtxError(f"expected {wanted}, got {got}", token.line, token.column)
 
-    def declare(self, scope: Scope, name: str, entity: Entity, place: Place) -> None:
+    def declare(self, scope: Scope, name: str, entity: Entity, location: SourceLocation) -> None:
         if name in scope.names:
-            raise PtxError(f"'{name}' is declared twice", *place)
+            raise PtxError(f"'{name}' is declared twice", *location)
         scope.names[name] = entity
 
     # Numbers and operands
@@ -116,7 +116,7 @@ class DeclarationReader:
         return value
 
     def number(self, wanted: str) -> Integer | Float:
-        place = self.place
+        location = self.location
         negative = flip = False
         while self.token.text in ("-", "+", "~"):
             text = self.take().text
@@ -125,63 +125,63 @@ class DeclarationReader:
         if self.token.kind == "integer":
             value = self._constant("a number")
             value = ~value if flip else value
-            return Integer(-value if negative else value, place)
+            return Integer(-value if negative else value, location)
         text = self.kind("float", wanted).text
         if text[:2] in ("0f", "0F"):
-            return Float(int(text[2:], 16) ^ negative << 31, True, place)
+            return Float(int(text[2:], 16) ^ negative << 31, True, location)
         if text[:2] in ("0d", "0D"):
-            return Float(int(text[2:], 16) ^ negative << 63, False, place)
+            return Float(int(text[2:], 16) ^ negative << 63, False, location)
         (bits,) = struct.unpack("<Q", struct.pack("<d", -float(text) if negative else float(text)))
-        return Float(bits, False, place)
+        return Float(bits, False, location)
 
     def simple_operand(self) -> Operand:
-        token, place = self.token, self.place
+        token, location = self.token, self.location
         if token.text == "[":
             return self._address()
         if token.text == "{":
             return self._vector()
         if self.accept("!"):
             name = self.kind("name", "a predicate")
-            return Negated(Name(name.text, self.place_of(name)), place)
+            return Negated(Name(name.text, self.location_of(name)), location)
         first = self._item()
         if self.accept("|"):
-            return Pair(first, self._item(), place)
+            return Pair(first, self._item(), location)
         if self.token.text in ("+", "-") and isinstance(first, Name):
-            return Address(first, self._offset(), (), place)
+            return Address(first, self._offset(), (), location)
         return first
 
     def _vector(self) -> Vector:
-        place = self.place
+        location = self.location
         self.expect("{")
         items: list[Operand] = []
         while not self.accept("}"):
             items.append(self._item())
             if self.token.text != "}":
                 self.expect(",")
-        return Vector(tuple(items), place)
+        return Vector(tuple(items), location)
 
     def _item(self) -> Operand:
-        token, place = self.token, self.place
+        token, location = self.token, self.location
         if token.text == "_":
             self.take()
-            return Sink(place)
+            return Sink(location)
         if token.kind == "name":
             self.take()
-            return Name(token.text, place)
+            return Name(token.text, location)
         return self.number("an operand")
 
     def _address(self) -> Address:
-        place = self.place
+        location = self.location
         self.expect("[")
         token, base = self.token, self._item()
         if not isinstance(base, Name | Integer):
-            raise PtxError(f"'{token.text}' is not an address", *self.place_of(token))
+            raise PtxError(f"'{token.text}' is not an address", *self.location_of(token))
         offset = self._offset() if self.token.text in ("+", "-") else 0
         more: list[Operand] = []
         while self.accept(","):
             more.append(self._vector() if self.token.text == "{" else self._item())
         self.expect("]")
-        return Address(base, offset, tuple(more), place)
+        return Address(base, offset, tuple(more), location)
 
     def _offset(self) -> int:
         offset = 0
@@ -216,22 +216,22 @@ class DeclarationReader:
                 count = self.integer("a number of registers")
                 self.expect(">")
                 if width != 1 or name.text in scope.ranges:
-                    raise PtxError(f"can't declare the range '{name.text}'", *self.place_of(name))
+                    raise PtxError(f"can't declare the range '{name.text}'", *self.location_of(name))
                 scope.ranges[name.text] = (count, kind)
             else:
                 parts = [f"{name.text}.{c}" for c in "xyzw"[:width]] if width > 1 else [name.text]
-                made = tuple(self.register(scope, part, kind, self.place_of(name)) for part in parts)
+                made = tuple(self.register(scope, part, kind, self.location_of(name)) for part in parts)
                 single += made
                 if width > 1:
-                    self.declare(scope, name.text, made, self.place_of(name))
+                    self.declare(scope, name.text, made, self.location_of(name))
             if self.token.text != "," or self.tokens[self.next + 1].kind != "name":
                 return single
             self.take()
 
-    def register(self, scope: Scope, name: str, kind: Type, place: Place) -> Register:
+    def register(self, scope: Scope, name: str, kind: Type, location: SourceLocation) -> Register:
         register = Register(name, kind, len(scope.registers))
         scope.registers.append(register)
-        self.declare(scope, name, register, place)
+        self.declare(scope, name, register, location)
         return register
 
     def state_space(self) -> str:
@@ -285,7 +285,7 @@ class DeclarationReader:
         self, scope: Scope, space: str, kind: Type, width: int, align: int, external: bool
     ) -> Variable:
         name = self.kind("name", "a variable's name")
-        place = self.place_of(name)
+        location = self.location_of(name)
         element = kind.bytes * width
         counts: list[int] = []
         while self.accept("["):
@@ -294,19 +294,21 @@ class DeclarationReader:
         size = element
         for count in counts:
             size *= count
-        variable = Variable(name.text, space, kind, size, align or element, place)
+        variable = Variable(name.text, space, kind, size, align or element, location)
         if self.accept("="):
             written = self._initialiser(variable, kind.bytes, 0, 0)
             if not size and counts:
                 variable.size = -(-written // element) * element
             elif written > size:
-                raise PtxError(f"'{name.text}' has {size} bytes, but its initialiser has {written}", *place)
+                raise PtxError(
+                    f"'{name.text}' has {size} bytes, but its initialiser has {written}", *location
+                )
         if not 0 <= variable.size <= _MAX_VARIABLE:
-            raise PtxError(f"'{name.text}' has {variable.size} bytes", *place)
+            raise PtxError(f"'{name.text}' has {variable.size} bytes", *location)
         variable.external = external and variable.size == 0
         if external and name.text in scope.names:
             return variable
-        self.declare(scope, name.text, variable, place)
+        self.declare(scope, name.text, variable, location)
         return variable
 
     def _initialiser(self, variable: Variable, element: int, at: int, depth: int) -> int:
@@ -322,9 +324,9 @@ class DeclarationReader:
         return at
 
     def _initial_value(self, variable: Variable, element: int, at: int) -> int:
-        place = self.place
+        location = self.location
         if self.token.kind == "name":
-            variable.init.append((at, self._symbol(element, 0, place)))
+            variable.init.append((at, self._symbol(element, 0, location)))
             return at + element
         value = self.number("a value")
         if isinstance(value, Integer) and self.accept("("):
@@ -332,8 +334,8 @@ class DeclarationReader:
             mask = value.value
             shift = (mask & -mask).bit_length() - 1
             if mask <= 0 or mask != 0xFF << shift or shift % 8 or shift > 56:
-                raise PtxError(f"0x{mask:x} is not a mask of one byte", *place)
-            variable.init.append((at, self._symbol(element, shift // 8, place)))
+                raise PtxError(f"0x{mask:x} is not a mask of one byte", *location)
+            variable.init.append((at, self._symbol(element, shift // 8, location)))
             self.expect(")")
             return at + element
         bits = value.value if isinstance(value, Integer) else _float_bits(value, element)
@@ -341,7 +343,7 @@ class DeclarationReader:
         variable.init.append((at, (bits & mask).to_bytes(element, "little")))
         return at + element
 
-    def _symbol(self, size: int, skip: int, place: Place) -> SymbolValue:
+    def _symbol(self, size: int, skip: int, location: SourceLocation) -> SymbolValue:
         """`name`, `name + 4`, `generic(name)` or `generic(name) + 4`."""
         generic = self.token.text == "generic" and self.tokens[self.next + 1].text == "("
         if generic:
@@ -352,7 +354,7 @@ class DeclarationReader:
         if generic:
             self.expect(")")
             offset += self._offset()
-        return SymbolValue(name, offset, generic, size, place, skip)
+        return SymbolValue(name, offset, generic, size, location, skip)
 
 
 def _integer(text: str) -> int | None:

@@ -20,5 +20,5 @@ def reason(opcode: str) -> str | None:
     first, *modifiers = opcode.split(".")
     if first in ("shfl", "vote") and "sync" in modifiers:
         return None
-    found = (LEFT_OUT.get(name) for name in (first, *(f"{first}.{modifier}" for modifier in modifiers)))
-    return next((why for why in found if why is not None), None)
+    reasons = (LEFT_OUT.get(name) for name in (first, *(f"{first}.{modifier}" for modifier in modifiers)))
+    return next((why for why in reasons if why is not None), None)

@@ -36,7 +36,7 @@ class Token(NamedTuple):
 
 def tokens(text: str) -> list[Token]:
     """All tokens of `text` and an `end` token after them. Raises PtxError at what isn't one."""
-    found: list[Token] = []
+    tokens: list[Token] = []
     position, line, begin = 0, 1, 0
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -52,7 +52,7 @@ def tokens(text: str) -> list[Token]:
                 line += inside.count("\n")
                 begin = position + inside.rindex("\n") + 1
         elif kind is not None and kind != "blank":
-            found.append(Token(kind, match.group(), line, position - begin + 1))
+            tokens.append(Token(kind, match.group(), line, position - begin + 1))
         position = match.end()
-    found.append(Token("end", "", line, position - begin + 1))
-    return found
+    tokens.append(Token("end", "", line, position - begin + 1))
+    return tokens

@@ -11,10 +11,10 @@ from weft.emulator.reading.syntax import (
     Label,
     Name,
     Operand,
-    Place,
     Prototype,
     Register,
     Scope,
+    SourceLocation,
     Targets,
     Tree,
     Variable,
@@ -96,11 +96,11 @@ class _Reader(DeclarationReader):
     def _function(self, tree: Tree) -> None:
         is_entry = self.take().text == ".entry"
         scope = Scope(self.scope, [])
-        function = Function("", is_entry, self.place, scope)
+        function = Function("", is_entry, self.location, scope)
         if self.token.text == "(":
             function.returns = self._formals(scope)
         name = self.kind("name", "a function's name")
-        function.name, function.place = name.text, Place(name.line, name.column)
+        function.name, function.location = name.text, SourceLocation(name.line, name.column)
         if self.token.text == "(":
             function.params = self._formals(scope)
         self._function_directives(function)
@@ -114,7 +114,7 @@ class _Reader(DeclarationReader):
         known = tree.functions.get(function.name)
         if known is not None and known.body is not None:
             if function.body is not None:
-                raise PtxError(f"function '{function.name}' is defined twice", *function.place)
+                raise PtxError(f"function '{function.name}' is defined twice", *function.location)
             return
         function.address = known.address if known else _FUNCTIONS + 16 * len(tree.functions)
         tree.functions[function.name] = function
@@ -168,8 +168,8 @@ class _Reader(DeclarationReader):
                 else:
                     self.take()
                     self.expect(":")
-                    place = Place(token.line, token.column)
-                    self.declare(scope, token.text, Label(token.text, place, len(function.body)), place)
+                    location = SourceLocation(token.line, token.column)
+                    self.declare(scope, token.text, Label(token.text, location, len(function.body)), location)
             else:
                 function.body.append(self._instruction(scope))
 
@@ -193,14 +193,14 @@ class _Reader(DeclarationReader):
         name = self.take()
         self.expect(":")
         kind = self.take()
-        place = Place(name.line, name.column)
+        location = SourceLocation(name.line, name.column)
         if kind.text == ".callprototype":
             self.skip_statement()
-            self.declare(scope, name.text, Prototype(place), place)
+            self.declare(scope, name.text, Prototype(location), location)
         elif kind.text in (".branchtargets", ".calltargets"):
-            names = self.listed(lambda: Name(self.token.text, self.place_of(self.kind("name", "a label"))))
+            names = self.listed(lambda: Name(self.token.text, self.location_of(self.kind("name", "a label"))))
             self.expect(";")
-            self.declare(scope, name.text, Targets(names), place)
+            self.declare(scope, name.text, Targets(names), location)
         else:
             self.next -= 1
             self.fail("a table of targets")
@@ -212,7 +212,7 @@ class _Reader(DeclarationReader):
         if self.accept("@"):
             negated = self.accept("!")
             token = self.kind("name", "a predicate")
-            guard = Name(token.text, self.place_of(token))
+            guard = Name(token.text, self.location_of(token))
         opcode = self.kind("name", "an instruction")
         if opcode.text[0] in "%$":
             self.next -= 1
@@ -221,19 +221,19 @@ class _Reader(DeclarationReader):
         if self.token.text != ";":
             operands = self.listed(self.operand)
         self.expect(";")
-        return Instruction(self.place_of(opcode), opcode.text, tuple(operands), guard, negated, scope)
+        return Instruction(self.location_of(opcode), opcode.text, tuple(operands), guard, negated, scope)
 
     def operand(self) -> Operand:
         """One operand; a `(…)` list is the arguments of a call."""
         if self.token.text == "(":
-            place = self.place
+            location = self.location
             self.take()
             items: list[Operand] = []
             while not self.accept(")"):
                 items.append(self.simple_operand())
                 if self.token.text != ")":
                     self.expect(",")
-            return Group(tuple(items), place)
+            return Group(tuple(items), location)
         return self.simple_operand()
 
 
@@ -259,11 +259,11 @@ def _alias(reader: _Reader) -> None:
     reader.take()
     name = reader.kind("name", "a function").text
     reader.expect(",")
-    place = reader.place
+    location = reader.location
     other = reader.scope.find(reader.kind("name", "a function").text)
     reader.expect(";")
     if not isinstance(other, Function):
-        raise PtxError("an alias needs a function", *place)
+        raise PtxError("an alias needs a function", *location)
     reader.scope.names[name] = other
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from weft.emulator.reading.types import Type
 
 
-class Place(NamedTuple):
+class SourceLocation(NamedTuple):
     """Where something stands in the text; both count from 1."""
 
     line: int
@@ -31,7 +31,7 @@ class Variable:
     type: Type
     size: int
     align: int
-    place: Place
+    location: SourceLocation
     init: list[tuple[int, "bytes | SymbolValue"]] = field(default_factory=list)
     external: bool = False
     offset: int = 0
@@ -48,7 +48,7 @@ class SymbolValue:
     offset: int
     generic: bool
     size: int
-    place: Place
+    location: SourceLocation
     skip: int = 0
 
 
@@ -57,7 +57,7 @@ class Label:
     """A label; `position` is the index of the instruction that follows."""
 
     name: str
-    place: Place
+    location: SourceLocation
     position: int
 
 
@@ -72,7 +72,7 @@ class Targets:
 class Prototype:
     """A `.callprototype`: needed to parse indirect calls."""
 
-    place: Place
+    location: SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ class Name:
     """A register, special register, variable, label or function."""
 
     text: str
-    place: Place
+    location: SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
 class Integer:
     value: int
-    place: Place
+    location: SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Float:
 
     bits: int
     single: bool
-    place: Place
+    location: SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +105,13 @@ class Address:
     base: "Name | Integer"
     offset: int
     more: tuple["Operand", ...]
-    place: Place
+    location: SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
     items: tuple["Operand", ...]
-    place: Place
+    location: SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Pair:
 
     first: "Operand"
     second: "Operand"
-    place: Place
+    location: SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +128,14 @@ class Negated:
     """`!%p`."""
 
     name: Name
-    place: Place
+    location: SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
     """`_`: a result that nobody wants."""
 
-    place: Place
+    location: SourceLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Group:
     """`(a, b)`: the arguments or results of a call."""
 
     items: tuple["Operand", ...]
-    place: Place
+    location: SourceLocation
 
 
 Operand = Name | Integer | Float | Address | Vector | Pair | Negated | Sink | Group
@@ -189,7 +189,7 @@ class Scope:
 
 @dataclass(eq=False, slots=True)
 class Instruction:
-    place: Place
+    location: SourceLocation
     opcode: str
     operands: tuple[Operand, ...]
     guard: Name | None
@@ -203,7 +203,7 @@ class Function:
 
     name: str
     is_entry: bool
-    place: Place
+    location: SourceLocation
     scope: Scope
     returns: list[Variable | Register] = field(default_factory=list)
     params: list[Variable | Register] = field(default_factory=list)

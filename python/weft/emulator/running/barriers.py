@@ -18,7 +18,7 @@ BARRIERS = 16
 
 @dataclass(eq=False)
 class Reduction:
-    """What `bar.red` leaves in register `result`: popc, and, or of the predicates `value` of all threads."""
+    """What `bar.red` writes to register `result`: popc, and, or of the predicates `value` of all threads."""
 
     operation: str
     result: int
@@ -32,7 +32,7 @@ class Reduction:
 
 @dataclass(eq=False)
 class Waiting:
-    """Threads that wait at a barrier, and where they go on."""
+    """Threads that wait at a barrier, and the block with which they continue."""
 
     threads: Bools
     frame: Frame
@@ -40,47 +40,49 @@ class Waiting:
     reduction: Reduction | None
 
     def of(self, warps: Bools) -> "Waiting":
-        """The part that is of these warps."""
+        """The threads of these warps."""
         return replace(self, threads=self.threads & warps[:, None])
 
 
 @dataclass(eq=False)
 class Barrier:
-    """A barrier that threads have come to. `needed` is in warps; None: all that have not exited."""
+    """A barrier at which threads have arrived. `needed` is in warps; None: all that have not exited."""
 
     needed: int | None
     line: int
     arrived: Bools
     lines: npt.NDArray[np.intp]
-    """Where each of the threads was when it arrived."""
+    """The line from which each of the threads arrived."""
     waiting: list[Waiting] = field(default_factory=list)
 
-    def came(self, live: Bools, more: Bools | None = None) -> Bools:
-        """The warps that count, or would if `more` came: all of their live threads have come. `live` is of
-        the CTA's warps.
+    def whole_warps(self, live: Bools, more: Bools | None = None) -> Bools:
+        """The warps of which all live threads have arrived, or will have with `more`. `live` has the CTA's
+        warps.
         """
         arrived = self.arrived if more is None else self.arrived | more
         whole: Bools = np.logical_and(arrived.any(axis=1), (arrived | ~live).all(axis=1))
         return whole
 
     def complete(self, live: Bools) -> bool:
-        came = self.came(live)
+        whole = self.whole_warps(live)
         if self.needed is None:
-            return bool((came | ~live.any(axis=1)).all())
-        return int(np.count_nonzero(came)) >= self.needed
+            return bool((whole | ~live.any(axis=1)).all())
+        return int(np.count_nonzero(whole)) >= self.needed
 
     def admitted(self, more: Bools, live: Bools) -> Bools:
-        """Those of `more` that come to this phase: once it has its warps, the others come to the next."""
+        """The threads of `more` that belong to this phase. Once it has the warps it needs, the others belong
+        to the next phase.
+        """
         if self.needed is None:
             return more
-        new = self.came(live, more) & ~self.came(live)
-        late = new & (np.cumsum(new) > self.needed - np.count_nonzero(self.came(live)))
+        new = self.whole_warps(live, more) & ~self.whole_warps(live)
+        late = new & (np.cumsum(new) > self.needed - np.count_nonzero(self.whole_warps(live)))
         mine: Bools = np.where(late[:, None], False, more)
         return mine
 
     def votes(self, rows: slice) -> tuple[int, int]:
-        """How many of the threads that wait with a predicate have a true one, and how many those are; `rows`
-        are the CTA's warps in the wave.
+        """How many of the threads that wait with a predicate have a true one, and how many wait with one.
+        `rows` are the CTA's warps in the wave.
         """
         asked = [(p.threads, p.reduction.value[rows]) for p in self.waiting if p.reduction is not None]
         yes = sum(int(np.count_nonzero(threads & value)) for threads, value in asked)
@@ -88,7 +90,8 @@ class Barrier:
 
 
 class Barriers:
-    """`pending` holds the barriers that are neither complete nor untouched, by CTA of the wave and number.
+    """`pending` holds the barriers at which threads have arrived and that are not complete, by CTA of the
+    wave and number.
 
     `put` makes a group ready that a barrier releases.
     """
@@ -108,14 +111,14 @@ class Barriers:
         reduction: Reduction | None = None,
         aligned: bool = True,
     ) -> int:
-        """All of `group` arrives; returns the block to go on with, or -1 while the group waits.
+        """All of `group` arrives. Returns the block to continue with, or -1 if the group waits.
 
-        `aligned` says that whole warps must come together.
+        `aligned`: whole warps must arrive together.
         """
         lanes, wave = group.lanes, self.wave
         plain = needed is None and waits and reduction is None and not self.pending
         if plain and lanes.active == np.count_nonzero(wave.live):
-            self._tell_all(lanes, line)
+            self._notify_all(lanes, line)
             return after
         threads = lanes.threads()
         for cta in dict.fromkeys(wave.cta_of_row[lanes.row_numbers()].tolist()):
@@ -126,18 +129,18 @@ class Barriers:
                 mine = barrier.admitted(rest, wave.live[rows])
                 rest = rest & ~mine
                 if wave.watch is not None and aligned:
-                    self._tell_divergence(barrier, mine, rows, line)
+                    self._notify_divergence(barrier, mine, rows, line)
                 barrier.arrived = barrier.arrived | mine
                 barrier.lines[mine] = line
                 if waits:
                     barrier.waiting.append(Waiting(mine, group.frame, after, reduction))
                 elif wave.watch is not None:
-                    wave.watch.came(barrier, self._in_wave(mine, rows))
+                    wave.watch.arrived(barrier, self._in_wave(mine, rows))
                 self._check(cta, number)
         return -1 if waits else after
 
     def _barrier(self, cta: int, number: int, needed: int | None, line: int) -> Barrier:
-        """The phase of a barrier that threads come to now. Fault where they count others than who came."""
+        """The current phase of a barrier. Fault if the threads already there expect another count."""
         wave = self.wave
         rows = wave.rows_of(cta)
         barrier = self.pending.get((cta, number))
@@ -153,16 +156,18 @@ class Barriers:
                 raise Fault(what, line)
         return barrier
 
-    def _tell_divergence(self, barrier: Barrier, mine: Bools, rows: slice, line: int) -> None:
-        """Threads come for which others of their warps have come from elsewhere, or again."""
+    def _notify_divergence(self, barrier: Barrier, mine: Bools, rows: slice, line: int) -> None:
+        """Reports threads that arrive although others of their warps have arrived from another line, or that
+        arrive twice.
+        """
         elsewhere = barrier.arrived & (mine | (barrier.lines != line))
         warps = mine.any(axis=1) & elsewhere.any(axis=1)
         watch = self.wave.watch
         if watch is not None and warps.any():
             watch.divergence("bar.sync", self._in_wave(mine & warps[:, None], rows), line)
 
-    def _tell_all(self, lanes: Lanes, line: int) -> None:
-        """Every live thread of the wave has come at once."""
+    def _notify_all(self, lanes: Lanes, line: int) -> None:
+        """Every live thread of the wave has arrived at once."""
         wave, watch = self.wave, self.wave.watch
         if watch is None:
             return
@@ -172,12 +177,12 @@ class Barriers:
             watch.barrier("bar.sync", threads, threads, line)
 
     def recheck(self) -> None:
-        """Looks at all barriers again, after threads have exited."""
+        """Checks all barriers again after threads have exited."""
         for cta, number in list(self.pending):
             self._check(cta, number)
 
     def _check(self, cta: int, number: int) -> None:
-        """Lets the threads go on that wait at a barrier, if it is complete."""
+        """Releases the threads that wait at a barrier if it is complete."""
         wave, barrier = self.wave, self.pending[cta, number]
         rows = wave.rows_of(cta)
         if not barrier.complete(wave.live[rows]):
@@ -201,20 +206,20 @@ class Barriers:
             self._put(Group(part.after, part.frame, lanes))
 
     def _leave_over(self, cta: int, number: int, barrier: Barrier) -> None:
-        """Leaves warps of which only some threads have come to the next phase of a complete barrier."""
+        """Moves warps of which only some threads have arrived to the next phase of a complete barrier."""
         wave = self.wave
         rows = wave.rows_of(cta)
-        came = barrier.came(wave.live[rows])
-        late = barrier.arrived & ~came[:, None]
+        whole = barrier.whole_warps(wave.live[rows])
+        late = barrier.arrived & ~whole[:, None]
         if not late.any():
             return
         after = self.pending[cta, number] = replace(barrier, arrived=late, lines=barrier.lines.copy())
-        after.waiting = [part.of(~came) for part in barrier.waiting if (part.threads & late).any()]
-        barrier.waiting = [part.of(came) for part in barrier.waiting if (part.threads & ~late).any()]
-        barrier.arrived = barrier.arrived & came[:, None]
+        after.waiting = [part.of(~whole) for part in barrier.waiting if (part.threads & late).any()]
+        barrier.waiting = [part.of(whole) for part in barrier.waiting if (part.threads & ~late).any()]
+        barrier.arrived = barrier.arrived & whole[:, None]
         waiting = np.logical_or.reduce([part.threads for part in after.waiting] or [np.zeros_like(late)])
         if wave.watch is not None and (late & ~waiting).any():
-            wave.watch.came(after, self._in_wave(late & ~waiting, rows))
+            wave.watch.arrived(after, self._in_wave(late & ~waiting, rows))
 
     def _in_wave(self, threads: Bools, rows: slice) -> Bools:
         full = np.zeros((self.wave.warps, 32), np.bool_)
@@ -222,7 +227,7 @@ class Barriers:
         return full
 
     def waited_for(self) -> bool:
-        """Whether a thread waits at a barrier; one to which threads only came is none's concern."""
+        """Whether a thread waits at a barrier. Arrivals without a wait (bar.arrive) don't count."""
         return any(barrier.waiting for barrier in self.pending.values())
 
     def describe(self) -> list[Wait]:
@@ -230,10 +235,10 @@ class Barriers:
         waits: list[Wait] = []
         for (cta, number), barrier in self.pending.items():
             rows = self.wave.rows_of(cta)
-            came = int(np.count_nonzero(barrier.arrived.any(axis=1)))
+            arrived = int(np.count_nonzero(barrier.arrived.any(axis=1)))
             live = int(np.count_nonzero(self.wave.live[rows].any(axis=1)))
             wanted = live if barrier.needed is None else barrier.needed
-            what = f"at barrier {number}: {came} of {wanted} warps have arrived"
+            what = f"at barrier {number}: {arrived} of {wanted} warps have arrived"
             for part in barrier.waiting:
                 lanes = Lanes.of(self.wave, self._in_wave(part.threads, rows))
                 line = int(barrier.lines[part.threads][0])

@@ -1,4 +1,4 @@
-"""The barrier of each cluster, at which a thread arrives and waits in two steps."""
+"""The barrier of each cluster, at which a thread first arrives and then waits."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,12 +14,12 @@ from weft.emulator.running.wave import Wave
 
 
 class Phase:
-    """What the threads of a cluster arrive at, and wait for the end of."""
+    """One phase of a cluster's barrier."""
 
 
 class ClusterBarriers:
-    """Those of a wave. A thread has `arrived` from its arrival to the end of the phase, and is `open` from
-    there to its wait; `waiting` holds who waits for a phase to end.
+    """The cluster barriers of a wave. A thread is in `arrived` from its arrival to the end of the phase, and
+    in `open` from then to its wait. `waiting` has the threads that wait for a phase to end.
     """
 
     def __init__(self, wave: Wave, put: Callable[[Group], None]) -> None:
@@ -34,7 +34,7 @@ class ClusterBarriers:
         self.waiting: list[tuple[Waiting, int]] = []
 
     def arrive(self, group: Group, line: int, relaxed: bool) -> None:
-        """The threads of `group` arrive and go on."""
+        """The threads of `group` arrive and continue."""
         threads = group.lanes.threads()
         twice = threads & (self.arrived | self.open)
         if twice.any():
@@ -44,13 +44,13 @@ class ClusterBarriers:
         self.arrived = self.arrived | threads
         watch = self.wave.watch
         if watch is not None:
-            came = watch.came_relaxed if relaxed else watch.came
+            notify = watch.arrived_relaxed if relaxed else watch.arrived
             for cluster, mine in self._by_cluster(threads):
-                came(self._phases[cluster], mine)
+                notify(self._phases[cluster], mine)
         self._check(line)
 
     def wait(self, group: Group, after: int, line: int) -> int:
-        """Returns the block to go on with, -1 where the threads of `group` have to wait."""
+        """Returns the block to continue with, or -1 if threads of `group` must wait."""
         threads = group.lanes.threads()
         ready = threads & self.open
         self._pass(ready)
@@ -63,11 +63,11 @@ class ClusterBarriers:
         return -1
 
     def recheck(self) -> None:
-        """Looks at all clusters again, after threads have exited."""
+        """Checks all clusters again after threads have exited."""
         self._check(0)
 
     def _check(self, line: int) -> None:
-        """Ends the phase of each cluster of which all live threads have arrived."""
+        """Ends the phase of each cluster in which all live threads have arrived."""
         wave, rows = self.wave, self._rows
         clusters = (wave.warps // rows, rows * 32)
         come = (self.arrived | ~wave.live).reshape(clusters).all(axis=1)
@@ -90,7 +90,7 @@ class ClusterBarriers:
             yield cluster, threads & (number == cluster)[:, None]
 
     def _pass(self, ready: Bools) -> None:
-        """Threads go on from a phase that has ended."""
+        """Threads continue after a phase that has ended."""
         self.open = self.open & ~ready
         watch = self.wave.watch
         if watch is not None:
@@ -98,7 +98,7 @@ class ClusterBarriers:
                 watch.passed(self._ended[cluster], mine)
 
     def _release(self) -> None:
-        """Lets those go on that wait for a phase that has ended."""
+        """Releases the threads that wait for a phase that has ended."""
         waiting, self.waiting = self.waiting, []
         for part, line in waiting:
             ready = part.threads & self.open
@@ -111,7 +111,7 @@ class ClusterBarriers:
                 self._put(Group(part.after, part.frame, lanes))
 
     def describe(self) -> list[Wait]:
-        """The warps that wait, each with those of its cluster that have not arrived."""
+        """The warps that wait, each with the number of threads of its cluster that have not arrived."""
         wave = self.wave
         waits: list[Wait] = []
         for part, line in self.waiting:

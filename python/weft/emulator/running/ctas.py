@@ -15,7 +15,8 @@ Dim3 = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Launch:
-    """The shape of a launch. `shared_bytes` is a CTA's in all, `dynamic_shared` what the launch added.
+    """The shape of a launch. `shared_bytes` is a CTA's shared memory, of which the launch
+    added `dynamic_shared`.
 
     `cluster` is in CTAs; `explicit_cluster`: the launch or the kernel asks for clusters; `dependent`: the
     launch before may run on until griddepcontrol.wait.
@@ -66,21 +67,25 @@ class Launch:
 
 
 class Grid:
-    """A launch's CTAs that have not begun, in the order of `Launch.cta_at`; whole clusters are taken."""
+    """The CTAs of a launch that have not started, in the order of `Launch.cta_at`. Whole clusters are
+    taken.
+    """
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.begun = self.cancelled = 0
 
     def take(self, most: int) -> list[int]:
-        """The numbers in the grid of the next CTAs, at most `most`; empty when all have begun."""
+        """The numbers in the grid of the next CTAs, at most `most`; empty if all have started."""
         last = min(self.begun + most, self.launch.total_ctas)
         taken = [self.launch.cta_at(at) for at in range(self.begun, last)]
         self.begun = last
         return taken
 
     def cancel(self) -> Dim3 | None:
-        """Takes a cluster that will not run; returns the coordinates of its first CTA."""
+        """Takes a cluster, which will not run, and returns the coordinates of its first CTA; None if none is
+        left.
+        """
         taken = self.take(self.launch.cluster_size)
         self.cancelled += len(taken)
         return unflatten(taken[0], self.launch.grid) if taken else None
@@ -125,14 +130,14 @@ class Ctas:
         return range(cta // size * size, cta // size * size + size)
 
     def distances(self, rows: "npt.NDArray[np.intp]", others: "npt.NDArray[np.intp]") -> Array:
-        """How far warps are from others: 0 in the same CTA, 1 in the same cluster, 2 elsewhere."""
+        """The distance between warps: 0 in the same CTA, 1 in the same cluster, 2 otherwise."""
         first, second = self.cta_of_row[rows], self.cta_of_row[others]
         size = self.launch.cluster_size
         far: Array = (first != second).astype(np.int8) + (first // size != second // size)
         return far
 
     def parts(self, split: bool) -> list[Bools]:
-        """The threads that begin together: all of them, or those of each warp."""
+        """The threads that start together: all of them, or with `split` those of each warp."""
         if not split:
             return [self.live]
         rows = np.arange(self.warps)

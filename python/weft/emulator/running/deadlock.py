@@ -1,4 +1,6 @@
-"""What warps wait for when none can go on, told so that it fits a screen: by cluster, likes together."""
+"""What warps wait for when none can continue. The report groups them by cluster, and warps with the same
+state.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +18,8 @@ _WARP = 32
 
 @dataclass(frozen=True)
 class Awaited:
-    """An mbarrier that a warp waits for: its CTA by coordinates and rank in the cluster, and what it lacks.
-    `stage` names the stage of a ring that it guards, where it does.
+    """An mbarrier that a warp waits for: the coordinates of its CTA, its rank in the cluster, and its state.
+    `stage` is the stage of the ring that it guards, if it guards one.
     """
 
     block: Block
@@ -36,20 +38,22 @@ class Awaited:
         return f"phase parity {state.parity}, {pending}, transaction count {state.tx}"
 
     def told(self, rank: int) -> str:
-        """Its name to a warp of this rank."""
+        """Its name for a warp of rank `rank`."""
         return f"the mbarrier at 0x{self.offset:x}" + (f" of rank {self.rank}" if rank != self.rank else "")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a ring, whose barriers were made from `line` on; `full` or empty is what one waits for."""
+    """One stage of a ring whose mbarriers were initialised from `line` on. A warp waits for it to be `full`,
+    or to be empty.
+    """
 
     line: int
     number: int
     full: bool
 
     def verdict(self, state: State) -> str:
-        """What never happens to it."""
+        """The event that never happens, and what is missing."""
         missing = f"{state.pending} of {state.expected} arrivals are missing"
         if state.tx:
             missing = f"{state.pending} of {state.expected} arrivals and {state.tx} bytes are missing"
@@ -59,7 +63,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Wait:
-    """A warp that waits, `at` a line for `what`, or for mbarriers; `cluster` is its first CTA."""
+    """A warp that waits `at` a line for `what`, or for mbarriers. `cluster` is the first CTA of its
+    cluster.
+    """
 
     cluster: Block
     block: Block
@@ -78,7 +84,7 @@ class Wait:
 
     @property
     def like(self) -> tuple[object, ...]:
-        """What it has in common with the warps that are told in one line with it."""
+        """What warps that share a line of the report have in common."""
         what = self.what or "for " + " and ".join(b.told(self.rank) for b in self.awaits)
         return self.rank, self.lanes, self.at, what, tuple((b.lacks(), b.stage) for b in self.awaits)
 
@@ -111,7 +117,7 @@ def waits_of(
 
 
 def stuck(waits: Sequence[Wait]) -> Deadlock:
-    """The error that tells of these warps."""
+    """The error that reports these warps."""
     line = min((wait.line for wait in waits if wait.line), default=0)
     return Deadlock(_lines_of(waits), report(waits), line)
 
@@ -123,7 +129,7 @@ def _lines_of(waits: Sequence[Wait]) -> tuple[str, ...]:
 
 
 def report(waits: Sequence[Wait]) -> list[str]:
-    """The lines of a message: what each cluster waits for, told once for all that wait for the same."""
+    """The lines of the message: what each cluster waits for, once for all clusters that wait for the same."""
     clusters: dict[Block, list[Wait]] = {}
     for wait in waits:
         clusters.setdefault(wait.cluster, []).append(wait)
@@ -161,7 +167,7 @@ def _of_cluster(waits: Sequence[Wait], alone: bool) -> Iterable[str]:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Numbers in order, runs of them as first and last."""
+    """Ascending numbers, with runs of them written as first and last."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and runs[-1][1] == number - 1:
@@ -171,20 +177,21 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(f"{a}" if a == b else f"{a} to {b}" if b > a + 1 else f"{a}, {b}" for a, b in runs)
 
 
-def stages(made: Sequence[tuple[int, int]]) -> dict[int, Stage]:
-    """The stages that barriers guard, by offset, where they were made in the order of Weft's rings: full and
-    empty of each stage in turn, all of full before all of empty in memory. `made` has offsets and lines.
+def stages(inits: Sequence[tuple[int, int]]) -> dict[int, Stage]:
+    """The stages that mbarriers guard, by offset, if they were initialised in the order of Weft's rings: full
+    and empty of each stage in turn, with all full ones before all empty ones in memory. `inits` has offsets
+    and lines.
     """
-    found: dict[int, Stage] = {}
+    by_offset: dict[int, Stage] = {}
     at = 0
-    while at + 3 < len(made):
-        (full, line), (empty, _) = made[at : at + 2]
+    while at + 3 < len(inits):
+        (full, line), (empty, _) = inits[at : at + 2]
         count = max(empty - full, 0) // BYTES
         ring = [full + BYTES * (number + part) for number in range(count) for part in (0, count)]
-        if count < 2 or [offset for offset, _ in made[at : at + len(ring)]] != ring:
+        if count < 2 or [offset for offset, _ in inits[at : at + len(ring)]] != ring:
             at += 1
             continue
         for position, offset in enumerate(ring):
-            found[offset] = Stage(line, position // 2, full=position % 2 == 0)
+            by_offset[offset] = Stage(line, position // 2, full=position % 2 == 0)
         at += len(ring)
-    return found
+    return by_offset

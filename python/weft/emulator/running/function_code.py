@@ -1,4 +1,4 @@
-"""What is known of a function of the program, from the time that it is decoded on."""
+"""What is known of a function of the program after it is decoded."""
 
 from weft.emulator.reading.syntax import Function
 from weft.emulator.reading.types import PRED, U64
@@ -21,12 +21,12 @@ class FunctionCode:
         self.frame = slots.new(U64)
         self.carry = slots.new(PRED)
         self.blocks: dict[int, int] = {}
-        """From a position in the body to the block that begins there."""
+        """The block that begins at a position of the body."""
         self.callees: dict[str, FunctionCode] = {}
         self.pointed: list[FunctionCode] = []
         """The functions whose addresses the program takes."""
         self.entry_block = -1
         self.levels: set[int] = set()
-        """The scopes of its accesses and fences that order others."""
+        """The scopes of its accesses and fences that order other accesses."""
         self.frame_size = 0
         self.recursive = False

@@ -1,4 +1,4 @@
-"""Groups of threads that stand together, and the calls that they are in."""
+"""Groups of threads that execute together, and the calls that they are in."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Transfer:
 
 @dataclass(eq=False)
 class CallSite:
-    """A call of `code` in block `block`, after which the caller goes on with block `after`."""
+    """A call of `code` in block `block`; the caller continues with block `after`."""
 
     code: FunctionCode
     block: int
@@ -30,7 +30,7 @@ class CallSite:
 
 
 class Frame:
-    """A call in progress: where it came from, where its local frame begins, the ranks of its callers."""
+    """A call in progress: its caller, the start of its local frame, the ranks of its callers' blocks."""
 
     def __init__(self, parent: "Frame | None", site: CallSite | None, code: FunctionCode, base: int) -> None:
         self.parent, self.site, self.code, self.base = parent, site, code, base
@@ -42,8 +42,9 @@ class Frame:
 class Group:
     """Threads at the beginning of the same block of the same call.
 
-    A `stalled` one waits for lanes of its warps or for an mbarrier of `awaits` (CTAs of the wave and
-    offsets), the latter at most until the wave's clock shows `until`; with `gave_up` it goes on without.
+    A `stalled` group waits for lanes of its warps, or for an mbarrier of `awaits` (CTAs of the wave and
+    offsets). It waits for mbarriers at most until the wave's clock shows `until`; then it runs with
+    `gave_up`.
     """
 
     __slots__ = ("awaits", "block", "frame", "gave_up", "lanes", "since", "stalled", "until")

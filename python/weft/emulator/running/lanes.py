@@ -1,8 +1,7 @@
-"""The register file, and the view of it that one group of threads executes with.
+"""The register file, and the view of it with which one group of threads executes.
 
-A register is an array `[warps, 32]` that is never changed once written: a write puts a new array in its slot.
-So registers may share arrays, a move costs nothing, and an instruction may keep its operands for as long as
-it likes.
+A register is an array `[warps, 32]` that never changes: a write puts a new array into its slot. So registers
+may share arrays, a move costs nothing, and an instruction may keep its operands.
 """
 
 from collections.abc import Iterator
@@ -21,8 +20,8 @@ class Lanes:
     """The threads that execute an instruction together.
 
     `rows` are their warps among the wave's (None: all), `mask` the active lanes of those (None: all),
-    `active` how many threads that is. `whole` says that neither restricts anything, so that registers can be
-    used as they are.
+    `active` the number of active threads. `whole`: all threads of the wave are active, so that registers can
+    be used as they are.
     """
 
     __slots__ = ("active", "mask", "regs", "rows", "warps", "wave", "whole")
@@ -38,7 +37,7 @@ class Lanes:
 
     @classmethod
     def of(cls, wave: Wave, threads: Bools) -> "Lanes":
-        """The view of the threads that are set in `threads`, `[all warps, 32]`; at least one is."""
+        """The view of the threads that are True in `threads`, `[all warps, 32]`; at least one is."""
         rows = np.flatnonzero(threads.any(axis=1))
         count = len(rows)
         chosen: Rows | None = rows
@@ -56,12 +55,14 @@ class Lanes:
         return Lanes(self.wave, self.rows, mask, self.warps)
 
     def read(self, slot: int) -> Array:
-        """`[warps, 32]`; the values of inactive lanes mean nothing."""
+        """`[warps, 32]`; the values of inactive lanes are undefined."""
         value = self.regs[slot]
         return value if self.rows is None else value[self.rows]
 
     def guarded(self, predicate: int, negated: bool) -> tuple[Bools, int]:
-        """The active lanes whose predicate holds, `[warps, 32]`, and how many they are."""
+        """The active lanes whose predicate is true, or false if `negated`, `[warps, 32]`, and their
+        number.
+        """
         mask = self.read(predicate)
         if negated:
             mask = ~mask
@@ -70,7 +71,7 @@ class Lanes:
         return mask, int(np.count_nonzero(mask))
 
     def write(self, slot: int, value: Array) -> None:
-        """Gives the active lanes their value; `value` must not be changed afterwards."""
+        """Writes the active lanes; `value` must not be changed afterwards."""
         if self.whole:
             self.regs[slot] = value
         elif self.rows is None:
@@ -82,7 +83,7 @@ class Lanes:
             self.regs[slot] = new
 
     def chosen(self, per_row: Array) -> Array:
-        """The rows of an array over all warps of the wave."""
+        """The rows of these warps of an array over all warps of the wave."""
         return per_row if self.rows is None else per_row[self.rows]
 
     def enabled(self) -> Bools:
@@ -98,7 +99,9 @@ class Lanes:
         return full
 
     def singles(self) -> "Iterator[tuple[Lanes, tuple[int, int], int]]":
-        """Each active thread on its own: its lanes, its place in `[warps, 32]` and the CTA of the wave."""
+        """Each active thread on its own: its lanes, its index in `[warps, 32]`, and its CTA's number in the
+        wave.
+        """
         rows = self.row_numbers()
         for row, lane in np.argwhere(self.enabled()).tolist():
             single = np.zeros((self.warps, WARP), np.bool_)

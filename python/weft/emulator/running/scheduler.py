@@ -10,7 +10,7 @@ from weft.emulator.running.wave import Wave
 
 
 class Scheduler(Protocol):
-    """Runs the groups of a wave. Methods that return a block return -1 where the group can't go on."""
+    """Runs the groups of a wave. Methods that return a block return -1 if the group can't continue."""
 
     wave: Wave
     barriers: Barriers

@@ -1,10 +1,10 @@
-"""Hands out the slots of a kernel's register file: registers, constants, special registers."""
+"""Assigns the slots of a kernel's register file: registers, constants, special registers."""
 
 from weft.emulator.reading.types import Type
 
 
 class Slots:
-    """`bits` holds each slot's width. Slot 0 is none, so that it can stand for "no register"."""
+    """`bits` has the width of each slot. Slot 0 is unused, so that 0 can mean "no register"."""
 
     def __init__(self) -> None:
         self.bits = [1]
@@ -25,7 +25,7 @@ class Slots:
         return self.constants[key]
 
     def symbol(self, offset: int, kind: Type) -> int:
-        """The slot of a shared address: each thread's names the memory of its own CTA."""
+        """The slot of a shared address, which refers to the memory of each thread's own CTA."""
         key = (offset & ((1 << kind.bits) - 1), kind.bits)
         if key not in self.symbols:
             self.symbols[key] = self.new(kind)
@@ -39,7 +39,7 @@ class Slots:
         return self.specials[key]
 
     def scrap(self, kind: Type) -> int:
-        """A slot that is written and never read."""
+        """A slot that is written and never read, for `_`."""
         if kind.bits not in self._scrap:
             self._scrap[kind.bits] = self.new(kind)
         return self._scrap[kind.bits]

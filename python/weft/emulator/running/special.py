@@ -1,4 +1,4 @@
-"""The special registers. Those of CLOCKS change as a program runs and can only be moved."""
+"""The special registers. Those in CLOCKS change while a program runs and can only be moved."""
 
 from collections.abc import Callable
 

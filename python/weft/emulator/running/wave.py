@@ -1,4 +1,4 @@
-"""The CTAs that run side by side, with their registers and their memory."""
+"""The CTAs that run at the same time, with their registers and their memory."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -40,8 +40,8 @@ class Wave(Ctas):
         self.grid = grid
         self.watch: Watch | None = None
         self.failed_waits: set[tuple[int, bool]] | None = None
-        """The lines of waits for mbarriers that have failed for no reason, as they may, each for a fresh one
-        and for one that has completed a phase; None: none shall.
+        """Waits for mbarriers that have failed spuriously, as PTX allows: the line, and whether the mbarrier
+        had completed a phase. None: none fails.
         """
         self.random: random.Random | None = None
         self.delayed: list[tuple[object, Callable[[], None]]] = []
@@ -85,11 +85,11 @@ class Wave(Ctas):
         first = next(at for at, each in enumerate(self.delayed) if each[0] == queue)
         self.delayed.pop(first)[1]()
 
-    def fails(self, line: int, turned: bool) -> bool:
+    def fails(self, line: int, advanced: bool) -> bool:
         """Whether a wait for an mbarrier fails although its phase is complete."""
         if self.failed_waits is None:
             return False
-        if (line, turned) not in self.failed_waits:
-            self.failed_waits.add((line, turned))
+        if (line, advanced) not in self.failed_waits:
+            self.failed_waits.add((line, advanced))
             return True
         return self.random is not None and self.random.random() < _SPURIOUS

@@ -1,4 +1,4 @@
-"""Finds what a GPU lets pass: races, missing waits and fences, state that is read and was never written."""
+"""Finds mistakes that a GPU doesn't report: races, missing waits and fences, reads of uninitialised state."""
 
 from weft.emulator.sanitizer.checker import Kernel, Sanitizer
 from weft.emulator.sanitizer.findings import RULES, Finding, Findings, ignored_rules

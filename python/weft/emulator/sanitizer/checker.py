@@ -1,4 +1,4 @@
-"""The sanitizer of a wave: hears its events and compares them with what the threads may rely on."""
+"""The sanitizer of a wave: receives its events and checks them against what orders the threads."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ _OWN_PROXY = ("bulk", "st.async", "wgmma", "tcgen05")
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a program says of itself that rules depend on.
+    """The properties of a program that rules depend on.
 
-    `calls`: it has functions; `tensor_fences`: which of tcgen05.fence::before_thread_sync and
-    ::after_thread_sync it has, since compilers that have none order tensor memory by barriers alone;
-    `levels` are the scopes of its accesses and fences that order others;
-    `global_copies`: it has bulk copies, which may touch global memory;
-    `most_registers` is what `.maxnreg` gives a thread; `ignored_waits` are the lines of waits for mbarriers
-    whose result nothing reads, `chosen_addresses` those of loads that a mask may have a part in.
+    `calls`: it has functions. `tensor_fences`: which of tcgen05.fence::before_thread_sync and
+    ::after_thread_sync it has; compilers that emit none order tensor memory by barriers alone. `levels`: the
+    scopes of its accesses and fences that order others. `global_copies`: it has bulk copies, which may access
+    global memory. `most_registers`: a thread's registers according to `.maxnreg`. `ignored_waits`: the lines
+    of waits for mbarriers whose result nothing reads. `chosen_addresses`: the lines of loads whose address
+    may depend on a mask. `watched`: the registers whose uses the program announces.
     """
 
     calls: bool = False
@@ -53,7 +53,7 @@ class Kernel:
 
     @classmethod
     def of(cls, program: Program) -> "Kernel":
-        """What a program says."""
+        """The properties of a program."""
         opcodes = {opcode for block in program.blocks for opcode in block.opcodes}
         fences = frozenset(
             kind for kind in ("before", "after") if f"tcgen05.fence::{kind}_thread_sync" in opcodes
@@ -74,10 +74,10 @@ class Kernel:
 
 
 class Sanitizer(Watch):
-    """Keeps clocks for the warps of a wave and a shadow of its memory.
+    """Keeps vector clocks for the warps of a wave and a shadow of its memory.
 
-    Lanes of a warp count as one: what one of them waited for, all have. So a missing bar.warp.sync isn't
-    found, and no warp that communicates by its lanes' lock step is blamed.
+    The lanes of a warp count as one: what one of them waited for, all have waited for. So a missing
+    bar.warp.sync isn't found, and warps that rely on lock step cause no findings.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class Sanitizer(Watch):
         dependent = wave.launch.dependent
         self.launch_before = LaunchBefore(wave, self.clocks, findings) if dependent else None
         self._barriers: dict[tuple[int, int], tuple[Clocks, Clocks]] = {}
-        self._came: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
+        self._arrivals: WeakKeyDictionary[object, Clocks] = WeakKeyDictionary()
         self._ended: Bools = np.zeros(len(wave.cta_numbers), np.bool_)
         self._local: Bools = np.zeros((0, 0), np.bool_)
         self._calls = kernel.calls
         self._ignored_waits = kernel.ignored_waits
         self._ignored: dict[tuple[int, tuple[int, int]], int] = {}
-        wave.failed_waits = {(line, turned) for line in kernel.ignored_waits for turned in (False, True)}
+        wave.failed_waits = {(line, advanced) for line in kernel.ignored_waits for advanced in (False, True)}
 
     # Accesses
 
@@ -124,7 +124,7 @@ class Sanitizer(Watch):
         self.orders.writes(access, order)
 
     def _compare(self, access: Access, level: int) -> None:
-        """Holds an access to what was done before at the same addresses."""
+        """Compares an access with earlier accesses to the same addresses."""
         if access.segment is self.wave.memory.shared:
             self._access_shared(access, level)
         elif access.segment is self.wave.memory.local:
@@ -143,9 +143,9 @@ class Sanitizer(Watch):
             self.races.store(access, level)
 
     def _access_local(self, access: Access) -> None:
-        """A thread's own memory: only whether it was written, and not where calls hand it around.
+        """Local memory: only whether it was written, and only in kernels without calls, which may pass it on.
 
-        What `alloca` gave lies in a segment of its own, which is not looked at.
+        Memory from `alloca` is in a segment of its own, which isn't checked.
         """
         if self._calls:
             return
@@ -155,8 +155,8 @@ class Sanitizer(Watch):
             grown[: len(self._local), : self._local.shape[1]] = self._local
             self._local = grown
         lanes = access.lanes
-        places = access.places.view(np.intp)
-        chosen = places if lanes.mask is None else places[lanes.mask]
+        offsets = access.offsets.view(np.intp)
+        chosen = offsets if lanes.mask is None else offsets[lanes.mask]
         every = chosen.reshape(-1, 1) + np.arange(access.width)
         flat = self._local.reshape(-1)
         if access.kind != "load":
@@ -209,11 +209,11 @@ class Sanitizer(Watch):
         if space != "shared" or not len(offsets):
             return
         flat = np.asarray(offsets).reshape(-1)
-        # What lies outside is a fault that comes yet.
-        places = flat[(flat >= 0) & (flat < self.wave.memory.shared_size)]
-        if not len(places):
+        # Offsets outside of it will fault later.
+        inside = flat[(flat >= 0) & (flat < self.wave.memory.shared_size)]
+        if not len(inside):
             return
-        places = places + cta * self.wave.memory.shared_stride
+        inside = inside + cta * self.wave.memory.shared_stride
         own = proxy in _OWN_PROXY
         units: dict[Hashable, int] = {}
         for row in rows_of(threads).tolist():
@@ -221,20 +221,20 @@ class Sanitizer(Watch):
         for unit, row in units.items():
             column = self.clocks.column(unit, own)
             if kind == "load":
-                self.races.unit_reads(column, row, places, line)
+                self.races.unit_reads(column, row, inside, line)
             else:
-                self.races.unit_writes(column, row, places, line, proxy == "bulk")
+                self.races.unit_writes(column, row, inside, line, proxy == "bulk")
 
     def tensor_map(self, address: int, threads: Bools, line: int) -> None:
         for row in rows_of(threads).tolist():
             self.globals.map(row, address, line)
 
     def _unit_name(self, proxy: str, row: int, mbarrier: tuple[int, int] | None) -> Hashable:
-        """The column of an operation: that of its mbarrier, or of the groups of a unit."""
+        """The column of an operation: that of its mbarrier, or of a unit's groups."""
         return self._unit(proxy, row) if mbarrier is None else ("mbarrier", *mbarrier)
 
     def _unit(self, proxy: str, row: int) -> tuple[str, int]:
-        """Whose groups an asynchronous operation belongs to: a warp's, those of wgmma a warpgroup's."""
+        """The owner of the groups of an asynchronous operation: a warp, or for wgmma a warpgroup."""
         return proxy, row - int(self.wave.warp_of_row[row]) % 4 if proxy == "wgmma" else row
 
     def async_commit(self, proxy: str, threads: Bools, line: int) -> None:
@@ -270,25 +270,25 @@ class Sanitizer(Watch):
             self.clocks.join(rows_of(arrived), rows_of(released))
             self.orders.join(rows_of(arrived), rows_of(released))
 
-    def came(self, barrier: object, threads: Bools) -> None:
-        clock = self._came.get(barrier)
-        self._came[barrier] = self.clocks.release(
+    def arrived(self, barrier: object, threads: Bools) -> None:
+        clock = self._arrivals.get(barrier)
+        self._arrivals[barrier] = self.clocks.release(
             rows_of(threads), self.clocks.empty() if clock is None else clock
         )
 
-    def came_relaxed(self, barrier: object, threads: Bools) -> None:
-        clock = self._came.get(barrier, self.clocks.empty())
-        self._came[barrier] = self._relaxed(clock, rows_of(threads), CLUSTER)
+    def arrived_relaxed(self, barrier: object, threads: Bools) -> None:
+        clock = self._arrivals.get(barrier, self.clocks.empty())
+        self._arrivals[barrier] = self._relaxed(clock, rows_of(threads), CLUSTER)
 
     def _relaxed(self, clock: Clocks, rows: Rows, level: int) -> Clocks:
-        """`clock` after relaxed arrivals of warps at a barrier as far as that."""
+        """`clock` after relaxed arrivals of warps at a barrier that is as far away as `level`."""
         for row in rows.tolist():
             if (released := self.orders.released(row, level)) is not None:
                 clock = self.clocks.joined(clock, released)
         return clock
 
     def passed(self, barrier: object, threads: Bools) -> None:
-        if (clock := self._came.get(barrier)) is not None:
+        if (clock := self._arrivals.get(barrier)) is not None:
             self.clocks.acquire(rows_of(threads), clock)
 
     def mbarrier(self, event: str, cta: int, offset: int, threads: Bools | None, line: int) -> None:
@@ -317,7 +317,7 @@ class Sanitizer(Watch):
             if line in self._ignored_waits:
                 self._ignored.setdefault((row, key), line)
             else:
-                self._ignored.pop((row, key), None)  # it only asked ahead
+                self._ignored.pop((row, key), None)  # it only polled ahead
         column = self.clocks.column(("mbarrier", *key))
         done = self.clocks.joined(self._of(key)[1], self.clocks.empty())
         done[0, column] = max(int(done[0, column]), self.clocks.times[column])
@@ -329,8 +329,8 @@ class Sanitizer(Watch):
             self.clocks.read(np.array([row]), CTA if near else CLUSTER, done)
 
     def _of(self, key: tuple[int, int]) -> tuple[Clocks, Clocks]:
-        found = self._barriers.get(key)
-        return found if found is not None else (self.clocks.empty(), self.clocks.empty())
+        clocks = self._barriers.get(key)
+        return clocks if clocks is not None else (self.clocks.empty(), self.clocks.empty())
 
     def _arrive(self, key: tuple[int, int], rows: Rows, *, relaxed: bool = False) -> None:
         pending, done = self._of(key)
@@ -343,7 +343,7 @@ class Sanitizer(Watch):
         self._barriers[key] = pending, done
 
     def _use(self, key: tuple[int, int], rows: Rows, line: int, proxy: str = "") -> None:
-        """Threads, or units for them, use an mbarrier."""
+        """Threads, or units on their behalf, use an mbarrier."""
         self.mbarriers.use(key, rows, line, proxy)
         if self._ended[key[0]]:
             message = f"the mbarrier at 0x{key[1]:x} is used after its CTA has ended"
@@ -351,8 +351,8 @@ class Sanitizer(Watch):
             self.findings.add("cluster-exit", message, line, thread, key[1])
 
     def _access_ended(self, access: Access) -> None:
-        """Threads reach for shared memory of CTAs that may have ended."""
-        ctas = (access.places // np.uint64(self.wave.memory.shared_stride)).astype(np.intp)
+        """Threads access shared memory of CTAs that may have ended."""
+        ctas = (access.offsets // np.uint64(self.wave.memory.shared_stride)).astype(np.intp)
         gone = self._ended[np.minimum(ctas, len(self._ended) - 1)] & access.lanes.enabled()
         if gone.any():
             at, lane = divmod(int(gone.argmax()), 32)
@@ -376,7 +376,7 @@ class Sanitizer(Watch):
         self.pool.changed(grows, count, rows_of(threads), line)
 
     def _commit(self, key: tuple[int, int], threads: Bools | None, line: int) -> None:
-        """Asynchronous units have done what threads (None: some of the cluster) issued so far."""
+        """Asynchronous units have completed what threads (None: some of the cluster) issued so far."""
         size = self.wave.launch.warps * self.wave.launch.cluster_size
         first = key[0] // self.wave.launch.cluster_size * size
         rows = rows_of(threads) if threads is not None else np.arange(first, first + size)
@@ -440,7 +440,7 @@ class Sanitizer(Watch):
             try:
                 tx = mbarriers.state(cta, offset, line).tx
             except Fault:
-                continue  # Its memory serves something else by now.
+                continue  # Its memory is used for something else now.
             if tx:
                 message = f"the transaction count of the mbarrier at 0x{offset:x} is {tx} when its block ends"
                 self.findings.add("mbarrier-transactions", message, line, None, offset)

@@ -12,7 +12,7 @@ Rows = npt.NDArray[np.intp]
 Clocks = npt.NDArray[np.int32]
 _ROOM = 16
 DATA, MAPS = 1, 2
-"""What a bulk copy takes from global memory."""
+"""What a bulk copy reads from global memory."""
 
 
 def rows_of(threads: Bools) -> Rows:
@@ -21,16 +21,17 @@ def rows_of(threads: Bools) -> Rows:
 
 
 class VectorClocks:
-    """`known[r, c]` is the last time of column c that happened before what warp r does next; `fenced` the
-    same for what is visible to the asynchronous proxy in shared memory, too.
+    """`known[r, c]` is the last time of column c that happened before what warp r does next. `fenced` is the
+    same for what is also visible to the asynchronous proxy in shared memory.
 
-    The first columns are the warps'; more are those of asynchronous units, one for each whose end is awaited
-    on its own. All layers are joined together wherever threads synchronise. With `tensor_fences` there is
-    one more, of what was followed by tcgen05.fence::before_thread_sync; `met` is what of that a warp itself
-    has received before a tcgen05.fence::after_thread_sync. With `global_copies` there are two of what bulk
-    copies see of global memory: as data, and as tensor maps. With `levels`, the scopes of accesses and
-    fences, there are more of what a warp has read relaxed, which a fence of a scope acquires: one for all
-    scopes where these are the GPU's.
+    The first columns are the warps'. Each asynchronous operation whose completion is awaited separately has a
+    column of its own. Besides `known` and `fenced` there are more layers; all of them are joined wherever
+    threads synchronise. With `tensor_fences`, one layer has what precedes a
+    tcgen05.fence::before_thread_sync; `met` is the part of it that a warp has received before a
+    tcgen05.fence::after_thread_sync. With `global_copies`, two layers have what bulk copies see of global
+    memory: as data, and as tensor maps. With `levels`, the scopes of accesses and fences, one layer for each
+    scope (one for all if they are the GPU's) has what a warp has read by relaxed accesses, which a fence of
+    that scope acquires.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class VectorClocks:
         self._columns: dict[Hashable, int] = {}
         self.names: dict[int, Hashable] = {}
         self.times: dict[int, int] = {}
-        """What an asynchronous column's next operation takes as its time, less one."""
+        """The time of an asynchronous column's next operation, less one."""
         self.through_proxy: npt.NDArray[np.bool_] = np.zeros(warps + _ROOM, np.bool_)
         """Whether a column's unit writes through the asynchronous proxy, so that no fence is needed."""
 
@@ -88,7 +89,7 @@ class VectorClocks:
         return at
 
     def find(self, name: Hashable) -> int | None:
-        """The column of a unit that has done something."""
+        """The column of a unit, if it has done anything."""
         return self._columns.get(name)
 
     def empty(self) -> Clocks:
@@ -96,7 +97,7 @@ class VectorClocks:
         return np.zeros((self.layers, self._both.shape[2]), np.int32)
 
     def of(self, rows: Rows) -> Clocks:
-        """What any of the warps knows, as a clock of its own."""
+        """What any of the warps knows, as a new clock."""
         joined: Clocks = self._both[:, rows].max(axis=1)
         return joined
 
@@ -108,11 +109,13 @@ class VectorClocks:
         return joined
 
     def acquire(self, rows: Rows, clock: Clocks) -> None:
-        """The warps get to know what `clock` does."""
+        """The warps learn what `clock` knows."""
         self._both[:, rows] = np.maximum(self._both[:, rows], self.fitted(clock)[:, None])
 
     def read(self, rows: Rows, level: int, clock: Clocks) -> None:
-        """The warps have seen relaxed what follows `clock`, which a fence of at least `level` acquires."""
+        """The warps have read, relaxed, what was released with `clock`; a fence of at least `level` acquires
+        it.
+        """
         new = self.fitted(clock)
         self._both[1 : self._not_read, rows] = np.maximum(
             self._both[1 : self._not_read, rows], new[1 : self._not_read, None]
@@ -123,7 +126,7 @@ class VectorClocks:
                 self._both[layer, rows] = np.maximum(self._both[layer, rows], np.maximum(new[0], new[layer]))
 
     def with_read(self, rows: Rows, level: int) -> Clocks:
-        """What warps know, once a fence of that scope has acquired what they have read relaxed."""
+        """What warps will know after a fence of that scope has acquired what they have read relaxed."""
         known: Clocks = self._both[0, rows]
         if self.levels:
             np.maximum(known, self._both[self._read[level], rows], out=known)
@@ -140,7 +143,7 @@ class VectorClocks:
         self.step(arrived)
 
     def step(self, rows: Rows) -> None:
-        """Begins a new time of the warps."""
+        """Starts a new time of the warps."""
         self._both[0, rows, rows] += 1
 
     def fence(self, rows: Rows, in_shared: bool = True, in_global: bool = False, maps: bool = False) -> None:
@@ -151,17 +154,19 @@ class VectorClocks:
         self.step(rows)
 
     def seen(self, how: int) -> Clocks:
-        """What bulk copies see of global memory as DATA or MAPS; without `global_copies`, all."""
+        """What bulk copies see of global memory as DATA or MAPS; without `global_copies`, everything."""
         seen: Clocks = self._both[self._seen[how]]
         return seen
 
     def of_global(self, clock: Clocks) -> Clocks:
-        """What a clock knows, and what of that bulk copies see of global memory as DATA and as MAPS."""
+        """What a clock knows, and the parts of it that bulk copies see of global memory as DATA and
+        as MAPS.
+        """
         return clock[list(self._seen)]
 
     @property
     def published(self) -> Clocks:
-        """What was followed by tcgen05.fence::before_thread_sync; in a kernel that has none, all."""
+        """What precedes a tcgen05.fence::before_thread_sync; in a kernel without them, everything."""
         published: Clocks = self._both[self._published]
         return published
 
@@ -173,15 +178,15 @@ class VectorClocks:
             self.met[rows] = np.maximum(self.met[rows], self._both[self._published, rows])
 
     def learn(self, row: int, column: int, time: int) -> None:
-        """A warp gets to know that a unit is done up to a time."""
+        """A warp learns that a unit has completed its operations up to a time."""
         self._both[0, row, column] = max(int(self._both[0, row, column]), time)
 
     def joined(self, first: Clocks, second: Clocks) -> Clocks:
-        """What either of two clocks knows, as a new one."""
+        """What either of two clocks knows, as a new clock."""
         joined: Clocks = np.maximum(self.fitted(first), self.fitted(second))
         return joined
 
     def fitted(self, clock: Clocks) -> Clocks:
-        """A clock with all columns that there are by now."""
+        """A clock, extended to the current number of columns."""
         lacking = self._both.shape[2] - clock.shape[1]
         return clock if not lacking else np.pad(clock, ((0, 0), (0, lacking)))

@@ -1,4 +1,6 @@
-"""Which registers a program may read before it has written them, told from its flow graph."""
+"""Dataflow over a program: which registers it may read before it has written them, and what results
+it uses.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -18,11 +20,11 @@ _PICKS = ("prmt", "and", "lop3", "bfe", "bfi")
 
 @dataclass(frozen=True)
 class Watched:
-    """The slots that are worth looking at while the program runs.
+    """The slots to watch while the program runs.
 
-    `unwritten` are read where not every path has written them; `matrix` hold operands of wgmma.mma_async, or
-    copies of them; `loaded` are written by tcgen05.ld and read with no tcgen05.wait::ld between, which waits
-    for that load; `operands` are the 32-bit operands of wgmma.mma_async alone.
+    `unwritten`: read although not every path has written them. `matrix`: operands of wgmma.mma_async, or
+    copies of them. `loaded`: written by tcgen05.ld and read before a tcgen05.wait::ld; the read waits for
+    that load. `operands`: the 32-bit operands of wgmma.mma_async alone.
     """
 
     unwritten: frozenset[int]
@@ -34,7 +36,7 @@ class Watched:
         return bool(self.unwritten or self.matrix or self.loaded)
 
     def touches(self, traffic: Traffic) -> bool:
-        """Whether an instruction has to be looked at."""
+        """Whether an instruction uses a watched register."""
         slots = self.unwritten | self.matrix | self.loaded
         return traffic.prefix == "wgmma.mma_async" or any(
             slot in slots for slot in (*traffic.reads, *traffic.writes)
@@ -46,7 +48,7 @@ NOTHING = Watched(frozenset(), frozenset())
 
 @lru_cache(_KEPT)
 def watched(program: Program) -> Watched:
-    """What to watch in the kernel; functions that it calls are left out."""
+    """The registers to watch in the kernel, without the functions that it calls."""
     operands = _operands(program)
     matrix = _with_copies(program, operands)
     return Watched(
@@ -55,16 +57,15 @@ def watched(program: Program) -> Watched:
 
 
 def is_copy(traffic: Traffic) -> bool:
-    """Whether an instruction only moves registers, so that their state moves with them: what packs several
-    has been written where one of them has, since compilers leave out halves that nobody reads.
+    """Whether an instruction only moves registers, together with their state. A packed register counts as
+    written if one of its parts was: compilers omit halves that nothing reads.
     """
     return traffic.prefix == "mov"
 
 
 def real_reads(traffic: Traffic) -> tuple[int, ...]:
-    """The registers whose value counts: wgmma may be told to ignore what is in its accumulators, selp ignores
-    one of its operands, and what picks bytes or bits may leave out those that were never written, which
-    compilers rely on.
+    """The registers whose values matter. wgmma may ignore its accumulators, selp ignores one of its operands,
+    and instructions that pick bytes or bits may ignore those that were never written; compilers rely on that.
     """
     if traffic.prefix in _PICKS:
         return ()
@@ -81,7 +82,7 @@ def _kernel(program: Program) -> Iterator[int]:
 
 
 def _flow(defined: int, traffic: Traffic) -> int:
-    """What is written for certain after an instruction, as a set of bits."""
+    """The registers that are certainly written after an instruction, as a set of bits."""
     reads = sum({1 << slot for slot in traffic.reads})
     writes = sum({1 << slot for slot in traffic.writes})
     if is_copy(traffic) and reads and not reads & defined:
@@ -131,7 +132,7 @@ def _operands(program: Program) -> set[int]:
 
 
 def _with_copies(program: Program, slots: set[int]) -> set[int]:
-    """Registers and those that they are copied to or from."""
+    """Registers and the registers that they are copied to or from."""
     found = set(slots)
     copies = [
         {*traffic.reads, *traffic.writes}
@@ -185,8 +186,8 @@ def ignored_waits(program: Program) -> frozenset[int]:
 
 
 def chosen_addresses(program: Program) -> frozenset[int]:
-    """The lines of loads whose address is chosen among several, or computed from one that was. Compilers
-    choose a legal address for the lanes that a mask leaves out.
+    """The lines of loads whose address is selected among several, or computed from a selected value.
+    Compilers select a legal address for masked lanes.
     """
     readers: dict[int, list[Traffic]] = defaultdict(list)
     waiting: list[int] = []

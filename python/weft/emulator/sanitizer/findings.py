@@ -1,4 +1,4 @@
-"""What the sanitizer says: its rules, and the findings of a launch."""
+"""The sanitizer's rules, and the findings of a launch."""
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
@@ -53,8 +53,8 @@ _MOST = 100
 class Finding:
     """One kind of mistake at one line of the PTX.
 
-    `source` is file:line where the PTX has it, else empty; `thread` and `address` are those of the first of
-    `count` times. `seed` is that of the launch, where `explore` has tried several.
+    `source` is file:line if the PTX has it, otherwise empty. `thread` and `address` are those of the first of
+    `count` occurrences. `seed` is that of the launch, if `explore` has tried several.
     """
 
     rule: str
@@ -74,7 +74,7 @@ class Finding:
 
 
 def ignored_rules(names: object) -> frozenset[str]:
-    """The rules to leave out, by their names. Raises WeftError for one that there isn't."""
+    """The rules to ignore, by their names. Raises WeftError for an unknown rule."""
     if isinstance(names, str) or not isinstance(names, Sequence | Set):
         raise WeftError(f"ignore must be a list of rules, got {shown(names)}")
     listed = list(names)
@@ -86,7 +86,7 @@ def ignored_rules(names: object) -> frozenset[str]:
 
 
 class Findings:
-    """Those of a launch: one for each rule and line, and no more than `_MOST`."""
+    """The findings of a launch: one for each rule and line, and at most `_MOST`."""
 
     def __init__(self, text: str, ignored: frozenset[str] = frozenset()) -> None:
         self._text, self._ignored = text, ignored
@@ -94,7 +94,7 @@ class Findings:
 
     @computed
     def sources(self) -> dict[int, str]:
-        """The file:line that each line of the PTX comes from, where it says so."""
+        """The source line, file:line, of each line of the PTX, if it has them."""
         return source_lines(self._text)
 
     def add(
@@ -106,7 +106,7 @@ class Findings:
         address: int | None = None,
         count: int = 1,
     ) -> None:
-        """Notes a mistake that was made `count` times."""
+        """Records `count` occurrences of a mistake."""
         assert rule in RULES
         if rule in self._ignored:
             return

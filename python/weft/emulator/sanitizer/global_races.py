@@ -22,44 +22,45 @@ _COLUMN = (1 << _COLUMN_BITS) - 1
 
 
 class GlobalShadow(Granules):
-    """The last write of each granule and the last reads of two CTAs: whose (wave and column of its clocks),
-    at what time, 0 for never, and at what line; `level` is the scope of the write, 0 of a weak one.
+    """The last write of each granule and the last reads of two CTAs: their owner (wave and column of its
+    clocks), their time, 0 for never, and their line. `level` is the scope of the write, 0 if it was weak.
     """
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
-        self.who: npt.NDArray[np.int64] = np.zeros((3, self.count), np.int64)
+        self.owner: npt.NDArray[np.int64] = np.zeros((3, self.count), np.int64)
         self.time: Times = np.zeros((3, self.count), np.int32)
         self.line: Times = np.zeros((3, self.count), np.int32)
         self.level: npt.NDArray[np.int8] = np.zeros(self.count, np.int8)
         self.is_written = False
 
     def repeat(self, times: int) -> None:
-        self.who, self.time = np.repeat(self.who, times, axis=1), np.repeat(self.time, times, axis=1)
+        self.owner, self.time = np.repeat(self.owner, times, axis=1), np.repeat(self.time, times, axis=1)
         self.line, self.level = np.repeat(self.line, times, axis=1), np.repeat(self.level, times)
 
 
 class GlobalMemory:
-    """What the waves of a launch share: the shadows of buffers, and what is known of places that order."""
+    """What the waves of a launch share: the shadows of buffers, and what was released at addresses."""
 
     def __init__(self) -> None:
         self.warps: list[int] = []
-        """Of each wave; greater columns are those of asynchronous units."""
+        """The number of warps of each wave; greater columns belong to asynchronous units."""
         self.locations: dict[Hashable, dict[int, Clocks]] = {}
         self._shadows: dict[int, GlobalShadow] = {}
 
     def shadow(self, segment: Segment) -> GlobalShadow:
-        """That of a buffer."""
-        found = self._shadows.get(segment.base)
-        if found is None:
-            found = self._shadows[segment.base] = GlobalShadow(segment.size)
-        return found
+        """The shadow of a buffer."""
+        shadow = self._shadows.get(segment.base)
+        if shadow is None:
+            shadow = self._shadows[segment.base] = GlobalShadow(segment.size)
+        return shadow
 
 
 class GlobalRaces:
-    """Those of one wave. What its warps know of another wave is a number, in a column of their clocks, of one
-    of the snapshots that were taken of the other's clocks: each knows what those before it do. A snapshot
-    has three layers: what is known, and what of that bulk copies see as DATA and as MAPS.
+    """The checks of one wave. The wave keeps numbered snapshots of the clocks of other waves; each snapshot
+    includes the ones before it. What a warp knows of another wave is the number of a snapshot, in a column of
+    its clock. A snapshot has three layers: what is known, and the parts of it that bulk copies see as DATA
+    and as MAPS.
     """
 
     def __init__(
@@ -79,8 +80,8 @@ class GlobalRaces:
     # What orders
 
     def published(self, key: Hashable) -> Clocks | None:
-        """A clock that knows what other waves have released at a place; None where they haven't."""
-        found: Clocks | None = None
+        """A clock of what other waves have released at an address; None if they have released nothing."""
+        joined: Clocks | None = None
         for other, clock in self.memory.locations.get(key, {}).items():
             if other == self._index:
                 continue
@@ -90,12 +91,12 @@ class GlobalRaces:
                 taken.append(clock)
             elif taken[-1].shape != clock.shape or (clock > taken[-1]).any():
                 taken.append(_joined(taken[-1], clock))
-            found = self.clocks.fitted(self.clocks.empty() if found is None else found)
-            found[0, column] = len(taken)
-        return found
+            joined = self.clocks.fitted(self.clocks.empty() if joined is None else joined)
+            joined[0, column] = len(taken)
+        return joined
 
     def publish(self, key: Hashable, clock: Clocks) -> None:
-        """Warps of this wave have released a clock at a place, and what it knows of other waves with it."""
+        """Warps of this wave have released a clock at an address, with what it knows of other waves."""
         here = self.memory.locations.setdefault(key, {})
         here[self._index] = self.clocks.of_global(clock)
         for other, taken in self._snapshots.items():
@@ -116,12 +117,12 @@ class GlobalRaces:
     # Accesses of threads
 
     def access(self, access: Access, level: int) -> None:
-        """Threads touch global memory; `level` is the scope of what isn't weak, 0 of what is."""
+        """Threads access global memory; `level` is the scope of the access, 0 if it is weak."""
         shadow = self.memory.shadow(access.segment)
-        places, rows = _flat(access)
+        offsets, rows = _flat(access)
         if access.segment.filled is not None:
-            self._fill(access, access.segment.filled, places)
-        index, count = shadow.elements(places, access.width)
+            self._fill(access, access.segment.filled, offsets)
+        index, count = shadow.elements(offsets, access.width)
         rows = rows if count == 1 else np.repeat(rows, count)
         if access.kind == "load":
             used = self._looked_at(access)[access.lanes.enabled()]
@@ -130,47 +131,47 @@ class GlobalRaces:
             if shadow.is_written:
                 self._after(shadow, 0, access, index, rows, count, level)
             if access.segment.writable and not level:
-                self._read(shadow, index, self._who(rows), self.clocks.known[rows, rows], access.line)
+                self._read(shadow, index, self._owners(rows), self.clocks.known[rows, rows], access.line)
             return
         changed = None if level else np.repeat(changes(access, self.wave), count)
         for slot in range(1 if level else 3):
             if slot or shadow.is_written:
                 self._after(shadow, slot, access, index, rows, count, level, changed)
-        who = self._who(rows)
-        shadow.who[0, index], shadow.time[0, index] = who, self.clocks.known[rows, rows]
+        owner = self._owners(rows)
+        shadow.owner[0, index], shadow.time[0, index] = owner, self.clocks.known[rows, rows]
         shadow.line[0, index], shadow.level[index], shadow.is_written = access.line, level, True
         if level < GPU and len(rows) and rows[0] != rows[-1]:
-            mixed: Bools = shadow.who[0, index] != who
+            mixed: Bools = shadow.owner[0, index] != owner
             if mixed.any() and level:
-                mixed &= self.wave.distances(rows, shadow.who[0, index] & _COLUMN) >= level
+                mixed &= self.wave.distances(rows, shadow.owner[0, index] & _COLUMN) >= level
             elif mixed.any():
                 mixed &= np.repeat(disagree(access, self.wave), count)
             if mixed.any():
                 alone = ", and their scopes don't include each other" if level else ""
-                self._tell_access(f"is written by two warps at once{alone}", access, mixed, count)
+                self._report_access(f"is written by two warps at once{alone}", access, mixed, count)
 
     def _looked_at(self, access: Access) -> Bools:
-        """The lanes that count. For lanes that a mask leaves out, compilers load from where a matrix begins,
-        and ignore the value: so several lanes of a warp at its least address don't count. Where all lanes
-        are there, they count unless the address was chosen.
+        """The lanes that are checked. For masked lanes, compilers load from the start of a matrix and ignore
+        the value, so if several lanes of a warp load from its lowest address, they aren't checked. If all of
+        its lanes do, they are checked unless the address was selected.
         """
         enabled = access.lanes.enabled()
         if access.kind != "load":
             return enabled
-        places = np.where(enabled, access.places, np.uint64(_FAR))
-        least = places.min(axis=1, keepdims=True)
-        masked: Bools = places == least
+        offsets = np.where(enabled, access.offsets, np.uint64(_FAR))
+        least = offsets.min(axis=1, keepdims=True)
+        masked: Bools = offsets == least
         several = np.count_nonzero(masked, axis=1) > 1
         if access.line not in self._chosen_addresses:
             several &= (enabled & ~masked).any(axis=1)
         if not several.any():
             return enabled
-        counted: Bools = enabled & ~np.isin(places, np.unique(least[several]))
+        counted: Bools = enabled & ~np.isin(offsets, np.unique(least[several]))
         return counted
 
-    def _fill(self, access: Access, filled: Bools, places: Index) -> None:
-        """What is read must have been written."""
-        every = places[:, None] + np.arange(access.width)
+    def _fill(self, access: Access, filled: Bools, offsets: Index) -> None:
+        """Reads must follow writes."""
+        every = offsets[:, None] + np.arange(access.width)
         order = self.wave.memory.order
         if access.kind != "store" and not (order is not None and order.exchanges):
             empty: Bools = ~filled[every].all(axis=1)
@@ -178,39 +179,39 @@ class GlobalRaces:
                 at = int(np.flatnonzero(access.lanes.enabled())[int(empty.argmax())])
                 row, lane = int(access.lanes.row_numbers()[at // 32]), at % 32
                 address, count = int(access.address.flat[at]), int(np.count_nonzero(empty))
-                self._tell_empty(row, lane, access.line, address, count)
+                self._report_empty(row, lane, access.line, address, count)
         if access.kind != "load":
             filled[every] = True
 
-    def _tell_empty(self, row: int, lane: int, line: int, address: int, count: int) -> None:
+    def _report_empty(self, row: int, lane: int, line: int, address: int, count: int) -> None:
         message = f"global memory at 0x{address:x} is read but was never written"
         thread = self.wave.thread(row, lane)
         self.findings.add("uninitialised-global", message, line, thread, address, count)
 
-    def _who(self, rows: Index) -> npt.NDArray[np.int64]:
+    def _owners(self, rows: Index) -> npt.NDArray[np.int64]:
         return rows | self._index << _COLUMN_BITS
 
     def _read(
         self,
         shadow: GlobalShadow,
         index: Index,
-        who: npt.NDArray[np.int64],
+        owner: npt.NDArray[np.int64],
         time: Times | np.int32,
         line: int,
     ) -> None:
-        """Remembers reads, those of another CTA beside the last."""
-        last = shadow.who[1, index]
-        other = (last != who) & (shadow.time[1, index] > 0)
+        """Records reads; the last reads of two CTAs are kept."""
+        last = shadow.owner[1, index]
+        other = (last != owner) & (shadow.time[1, index] > 0)
         if other.any():
             moved = index[other]
-            for part in (shadow.who, shadow.time, shadow.line):
+            for part in (shadow.owner, shadow.time, shadow.line):
                 part[2, moved] = part[1, moved]
-        shadow.who[1, index], shadow.time[1, index], shadow.line[1, index] = who, time, line
+        shadow.owner[1, index], shadow.time[1, index], shadow.line[1, index] = owner, time, line
 
     def _late(self, shadow: GlobalShadow, slot: int, index: Index, rows: Index) -> Bools | None:
-        """Where an earlier access is none that the warps know of; None where there is no such place."""
-        time, who = shadow.time[slot, index], shadow.who[slot, index]
-        wave, column = who >> _COLUMN_BITS, who & _COLUMN
+        """Where the warps don't know of an earlier access; None if there is no such element."""
+        time, owner = shadow.time[slot, index], shadow.owner[slot, index]
+        wave, column = owner >> _COLUMN_BITS, owner & _COLUMN
         mine = wave == self._index
         late: Bools = mine & (time > self.clocks.known[rows, np.where(mine, column, 0)])
         foreign = ~mine & (time > 0)
@@ -222,8 +223,9 @@ class GlobalRaces:
     def _known_of(
         self, other: int, rows: Index, columns: Index, fenced_here: int = 0, fenced_there: int = 0
     ) -> Times:
-        """The times of columns of another wave's clocks that the warps know of, and with `fenced_here` or
-        `fenced_there` (DATA, MAPS) to be visible to bulk copies, by a fence of this wave or of the other.
+        """The times of columns of another wave's clocks that the warps know. With `fenced_here` or
+        `fenced_there` (DATA, MAPS), only what a fence of this wave or of the other has made visible to bulk
+        copies.
         """
         known = np.zeros(len(rows), np.int32)
         mine = self.clocks.find(("wave", other))
@@ -259,15 +261,18 @@ class GlobalRaces:
             done = "read" if access.kind == "load" else "written"
             before = "written" if slot == 0 else "read"
             what = f"is {done}, and {before} at line {line}; nothing orders the two"
-            self._tell_access(what, access, late, count)
+            self._report_access(what, access, late, count)
 
     def _may_meet(self, shadow: GlobalShadow, index: Index, rows: Index, level: int) -> Bools:
-        """Where an access of a scope and the last write take in each other's threads."""
+        """Where the scopes of an access and of the last write include each other's threads."""
         common = np.minimum(shadow.level[index], level)
         far = np.zeros(len(index), np.int8)
         small = np.flatnonzero(common < GPU)
         if len(small):
-            wave, column = shadow.who[0, index[small]] >> _COLUMN_BITS, shadow.who[0, index[small]] & _COLUMN
+            wave, column = (
+                shadow.owner[0, index[small]] >> _COLUMN_BITS,
+                shadow.owner[0, index[small]] & _COLUMN,
+            )
             here = (wave == self._index) & (column < self.wave.warps)
             far[small] = np.where(
                 here, self.wave.distances(rows[small], np.where(here, column, 0)), 2 * (wave != self._index)
@@ -275,14 +280,14 @@ class GlobalRaces:
         meet: Bools = common > far
         return meet
 
-    def _tell_access(self, what: str, access: Access, bad: Bools, count: int) -> None:
+    def _report_access(self, what: str, access: Access, bad: Bools, count: int) -> None:
         at = int(np.flatnonzero(self._looked_at(access))[int(bad.argmax()) // count])
         row, lane = int(access.lanes.row_numbers()[at // 32]), at % 32
         times = int(np.count_nonzero(bad.reshape(-1, count).any(axis=1)))
         address = int(access.address.flat[at])
-        self._tell(what, row, lane, access.line, address, times)
+        self._report(what, row, lane, access.line, address, times)
 
-    def _tell(self, what: str, row: int, lane: int, line: int, address: int, count: int) -> None:
+    def _report(self, what: str, row: int, lane: int, line: int, address: int, count: int) -> None:
         message = f"global memory at 0x{address:x} {what}"
         self.findings.add("global-race", message, line, self.wave.thread(row, lane), address, count)
 
@@ -291,8 +296,8 @@ class GlobalRaces:
     def unit(
         self, kind: str, column: int, row: int, addresses: Offsets, line: int, awaited: bool = True
     ) -> None:
-        """An asynchronous unit reads, writes or reduces bytes for a warp, until a time of its column; not
-        `awaited`, nobody is told of its end.
+        """An asynchronous unit reads, writes or reduces bytes for a warp, until a time of its column. If not
+        `awaited`, nothing signals its completion.
         """
         segment = self.wave.memory.device.find(int(addresses[0])) if len(addresses) else None
         if segment is None or not segment.writable:
@@ -302,14 +307,14 @@ class GlobalRaces:
             empty = ~segment.filled[every]
             if kind != "store" and empty.any():
                 address, count = int(addresses[int(empty.argmax())]), int(np.count_nonzero(empty))
-                self._tell_empty(row, 0, line, address, count)
+                self._report_empty(row, 0, line, address, count)
             segment.filled[every] |= kind != "load"
         shadow = self.memory.shadow(segment)
         index = shadow.covered(addresses.astype(np.intp) - segment.base)
         rows = np.full(len(index), row)
         if shadow.is_written:
             hidden = self._hidden(shadow, index, rows, DATA)
-            self._tell_hidden(kind, segment, shadow, index, hidden, row, line)
+            self._report_hidden(kind, segment, shadow, index, hidden, row, line)
         for slot in range(1 if kind != "store" else 3):
             if not (slot or shadow.is_written):
                 continue
@@ -317,7 +322,7 @@ class GlobalRaces:
             if late is None:
                 continue
             # Lanes of a warp may all ask for the same copy.
-            late &= shadow.who[slot, index] != column | self._index << _COLUMN_BITS
+            late &= shadow.owner[slot, index] != column | self._index << _COLUMN_BITS
             if kind == "reduce":
                 late &= shadow.level[index] < GPU
             if late.any():
@@ -326,13 +331,13 @@ class GlobalRaces:
                 done = "read" if kind == "load" else "written"
                 what = f"is {done}, and {before} at line {at}; nothing orders the two"
                 address = segment.base + int(index[first]) * shadow.granule
-                self._tell(what, row, 0, line, address, int(np.count_nonzero(late)))
-        who, time = column | self._index << _COLUMN_BITS, self.clocks.times[column] + 1
+                self._report(what, row, 0, line, address, int(np.count_nonzero(late)))
+        owner, time = column | self._index << _COLUMN_BITS, self.clocks.times[column] + 1
         if kind == "load":
             if awaited:
-                self._read(shadow, index, np.full(len(index), who), np.int32(time), line)
+                self._read(shadow, index, np.full(len(index), owner), np.int32(time), line)
             return
-        shadow.who[0, index], shadow.time[0, index] = who, time
+        shadow.owner[0, index], shadow.time[0, index] = owner, time
         shadow.line[0, index], shadow.is_written = line, True
         shadow.level[index] = GPU if kind == "reduce" else 0
 
@@ -345,12 +350,12 @@ class GlobalRaces:
         if shadow.is_written:
             index = shadow.covered(np.arange(MAP_BYTES) + (address - segment.base))
             hidden = self._hidden(shadow, index, np.full(len(index), row), MAPS)
-            self._tell_hidden("map", segment, shadow, index, hidden, row, line)
+            self._report_hidden("map", segment, shadow, index, hidden, row, line)
 
     def _hidden(self, shadow: GlobalShadow, index: Index, rows: Index, how: int) -> Bools:
         """Where the unit may not see what threads wrote, as the warps know."""
-        time, who = shadow.time[0, index], shadow.who[0, index]
-        wave, column = who >> _COLUMN_BITS, who & _COLUMN
+        time, owner = shadow.time[0, index], shadow.owner[0, index]
+        wave, column = owner >> _COLUMN_BITS, owner & _COLUMN
         hidden: Bools = np.zeros(len(index), np.bool_)
         for other in np.unique(wave[time > 0]).tolist():
             here: Bools = (wave == other) & (time > 0) & (column < self.memory.warps[other])
@@ -365,7 +370,7 @@ class GlobalRaces:
             hidden[here] = (time[here] <= known) & (time[here] > seen)
         return hidden
 
-    def _tell_hidden(
+    def _report_hidden(
         self,
         kind: str,
         segment: Segment,
@@ -395,10 +400,10 @@ def _joined(a: Clocks, b: Clocks) -> Clocks:
 
 
 def _flat(access: Access) -> tuple[Index, Index]:
-    """The places of the active lanes and the warp of each."""
+    """The offsets of the active lanes and the warp of each."""
     lanes = access.lanes
-    places = access.places.view(np.intp)
+    offsets = access.offsets.view(np.intp)
     rows = np.repeat(lanes.row_numbers(), 32)
     if lanes.mask is None:
-        return places.reshape(-1), rows
-    return places[lanes.mask], rows[lanes.mask.reshape(-1)]
+        return offsets.reshape(-1), rows
+    return offsets[lanes.mask], rows[lanes.mask.reshape(-1)]

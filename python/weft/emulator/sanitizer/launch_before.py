@@ -1,4 +1,4 @@
-"""What the warps of a dependent launch know of the end of the launch before it."""
+"""Whether the warps of a dependent launch have waited for the previous launch."""
 
 import numpy as np
 
@@ -12,28 +12,30 @@ from weft.emulator.watch import Offsets
 
 
 class LaunchBefore:
-    """A column of the clocks: who has waited for that launch, or comes after one that has, knows its time."""
+    """A column of the clocks. Warps that have waited for the previous launch, or are ordered after such a
+    wait, know its time.
+    """
 
     def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
         self.wave, self.clocks, self.findings = wave, clocks, findings
         self._column = clocks.column("launch before", True)
 
     def waited(self, threads: Bools) -> None:
-        """Threads have waited for it."""
+        """Threads have waited for the previous launch."""
         for row in rows_of(threads).tolist():
             self.clocks.learn(row, self._column, 1)
 
     def access(self, access: Access) -> None:
-        """Threads touch memory that it may still write."""
+        """Threads access memory that the previous launch may still write."""
         rows = access.lanes.row_numbers()
         early = access.lanes.enabled() & (self.clocks.known[rows, self._column] == 0)[:, None]
         if early.any():
             row, lane = divmod(int(early.argmax()), 32)
             thread, address = self.wave.thread(int(rows[row]), lane), int(access.address[row, lane])
-            self._blame(access.kind, thread, address, access.line, int(np.count_nonzero(early)))
+            self._report_use(access.kind, thread, address, access.line, int(np.count_nonzero(early)))
 
     def unit_access(self, kind: str, addresses: Offsets, threads: Bools, line: int) -> None:
-        """An asynchronous unit touches global memory for threads."""
+        """An asynchronous unit accesses global memory for threads."""
         if not len(addresses):
             return
         first, rows = int(addresses[0]), rows_of(threads)
@@ -41,17 +43,17 @@ class LaunchBefore:
         early = rows[self.clocks.known[rows, self._column] == 0]
         if len(early) and segment is not None and segment.of_others:
             row = int(early[0])
-            self._blame(kind, self.wave.thread(row, int(threads[row].argmax())), first, line, 1)
+            self._report_use(kind, self.wave.thread(row, int(threads[row].argmax())), first, line, 1)
 
     def told(self, threads: Bools, clock: Clocks) -> Clocks:
-        """The clock of an mbarrier that waits for a unit's bytes: whoever sees them there comes after the
-        threads that asked for them, and after the launch before if these did.
+        """The clock of an mbarrier that waits for a unit's bytes. Threads that wait for them are ordered
+        after the threads that requested them, and so after the previous launch if those were.
         """
         made = self.clocks.fitted(clock)
         made[0, self._column] |= int(self.clocks.known[rows_of(threads), self._column].max())
         return made
 
-    def _blame(self, kind: str, thread: Thread, address: int, line: int, count: int) -> None:
+    def _report_use(self, kind: str, thread: Thread, address: int, line: int, count: int) -> None:
         touched = "read" if kind == "load" else "written"
         message = f"global memory at 0x{address:x} is {touched} before griddepcontrol.wait"
         self.findings.add("griddepcontrol-wait", message, line, thread, address, count)

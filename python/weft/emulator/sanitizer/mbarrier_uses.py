@@ -1,4 +1,4 @@
-"""Whether threads can rely on it that mbarriers are used after their init and before their inval."""
+"""Whether uses of mbarriers are ordered after their init and before their inval."""
 
 from dataclasses import dataclass, field
 
@@ -7,18 +7,19 @@ from weft.emulator.sanitizer.clocks import Clocks, Rows, VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 
 _NEED_FENCE = ("bulk", "tcgen05")
-"""Units that may not see an mbarrier of another CTA without a fence; threads see it after a barrier."""
+"""Units that need a fence before they use an mbarrier of another CTA; threads need only a barrier."""
 _UNITS = ("bulk", "st.async")
-"""Those of whose use an mbarrier's phase itself tells."""
+"""Units whose use ends with the mbarrier's phase."""
 Key = tuple[int, int]
 """CTA of the wave, and offset in its shared memory."""
 
 
 @dataclass(eq=False)
 class _Life:
-    """An mbarrier from its init on: the warp that did it and when, and the last use by each clock column.
+    """An mbarrier from its init on: the warp and time of the init, and the last use by each clock column.
 
-    `fenced` is a column and a time: who knows that knows of a fence.mbarrier_init, or a stronger one, since.
+    `fenced` is a column and a time: warps that know it are ordered after a fence.mbarrier_init, or a stronger
+    fence, since the init.
     """
 
     line: int
@@ -29,7 +30,7 @@ class _Life:
 
 
 class MbarrierUses:
-    """The mbarriers of a wave. A use is any operation but a wait that fails."""
+    """The mbarriers of a wave. Every operation is a use, except a wait that fails."""
 
     def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
         self.wave, self.clocks, self.findings = wave, clocks, findings
@@ -37,7 +38,7 @@ class MbarrierUses:
         self._unfenced: dict[int, list[_Life]] = {}
 
     def init(self, key: Key, row: int, line: int) -> None:
-        """A warp initialises a barrier."""
+        """A warp initialises an mbarrier."""
         known = self._lives.get(key)
         if known is not None:
             message = f"the mbarrier at 0x{key[1]:x} is in use since its init at line {known.line}"
@@ -46,7 +47,7 @@ class MbarrierUses:
         self._unfenced.setdefault(row, []).append(made)
 
     def inval(self, key: Key, row: int, line: int) -> None:
-        """A warp invalidates a barrier, which all uses must have happened before."""
+        """A warp invalidates an mbarrier; all uses must have happened before."""
         life = self._lives.pop(key, None)
         if life is None:
             return
@@ -54,10 +55,10 @@ class MbarrierUses:
         if late:
             since = late[0][1][1]
             what = f"is invalidated, and used at line {since}; nothing orders the two"
-            self._tell("mbarrier-race", key, what, row, line)
+            self._report("mbarrier-race", key, what, row, line)
 
     def use(self, key: Key, rows: Rows, line: int, proxy: str = "") -> None:
-        """Warps use a barrier, or the asynchronous unit `proxy` does for them."""
+        """Warps use an mbarrier, or the asynchronous unit `proxy` does on their behalf."""
         life = self._lives.get(key)
         if life is None:
             return
@@ -70,17 +71,17 @@ class MbarrierUses:
                 life.uses[row] = int(known[row, row]), line
 
     def unit_uses(self, key: Key, column: int, time: int, line: int) -> None:
-        """An asynchronous unit will arrive at a barrier, at a time of its own column."""
+        """An asynchronous unit will arrive at an mbarrier, at a time of its own column."""
         if (life := self._lives.get(key)) is not None:
             life.uses[column] = time, line
 
     def _unordered(self, key: Key, life: _Life, row: int, line: int, proxy: str) -> None:
         if life.time > self.clocks.known[row, life.row]:
             what = f"is used, and initialised at line {life.line}; nothing orders the two"
-            self._tell("mbarrier-race", key, what, row, line)
+            self._report("mbarrier-race", key, what, row, line)
         elif proxy in _NEED_FENCE and self.wave.cta_of_row[row] != key[0]:
             what = f"of another CTA is used without a fence.mbarrier_init after its init at line {life.line}"
-            self._tell("mbarrier-init-fence", key, what, row, line)
+            self._report("mbarrier-init-fence", key, what, row, line)
 
     def fence(self, rows: Rows) -> None:
         """Warps have made their inits visible to the cluster."""
@@ -103,7 +104,7 @@ class MbarrierUses:
         return made
 
     def ended(self, cta: int, known: Clocks) -> None:
-        """A CTA has ended, whose threads know `known`."""
+        """A CTA whose threads know `known` has ended."""
         rows = self.wave.rows_of(cta)
         for key, life in self._lives.items():
             if key[0] != cta:
@@ -113,8 +114,8 @@ class MbarrierUses:
                 if not inside and time > known[0, column]:
                     what = "is used by another CTA, and nothing orders the end of its own CTA after that"
                     row = column if column < self.wave.warps else rows.start
-                    self._tell("cluster-exit", key, what, row, line)
+                    self._report("cluster-exit", key, what, row, line)
 
-    def _tell(self, rule: str, key: Key, what: str, row: int, line: int) -> None:
+    def _report(self, rule: str, key: Key, what: str, row: int, line: int) -> None:
         message = f"the mbarrier at 0x{key[1]:x} {what}"
         self.findings.add(rule, message, line, self.wave.thread(row, 0), key[1])

@@ -1,8 +1,8 @@
 """What accesses and fences order: atomic, acquire, release, relaxed and volatile, each with its scope.
 
-An acquire takes over what a release at the same place passed on before. A relaxed access orders nothing by
-itself: it passes on what a fence before it released, and what it reads is acquired by a fence after it. Two
-such accesses order threads, or may meet without a race, where the scope of each takes in the other's thread.
+An acquire receives what a release at the same address passed on. A relaxed access orders nothing by itself:
+it passes on what a fence before it released, and a fence after it acquires what it read. Two such accesses
+order threads, and may conflict without a race, if the scope of each includes the other's thread.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -21,11 +21,11 @@ Times = npt.NDArray[np.intp]
 
 _FEW = 8
 _MANY = "many"
-"""The name of all places of an access that has more than a few."""
+"""The key of all addresses of an access that has more than a few."""
 
 
-class _Place:
-    """What was released at a place: to all by a scope that takes in all, and by each CTA at each level."""
+class _Location:
+    """What was released at an address: to all by a scope that includes all, and by each CTA at each level."""
 
     def __init__(self) -> None:
         self.far: Clocks | None = None
@@ -33,13 +33,13 @@ class _Place:
 
 
 class Orders:
-    """Those of a wave."""
+    """The orders of one wave."""
 
     def __init__(self, wave: Wave, clocks: VectorClocks, races: GlobalRaces) -> None:
         self.wave, self.clocks, self.globals = wave, clocks, races
         self._levels = clocks.levels
         self._scoped = len(clocks.levels) > 1
-        self._places: dict[Hashable, _Place] = {}
+        self._locations: dict[Hashable, _Location] = {}
         self._met: dict[Hashable, tuple[Times, Times]] = {}
         self._released: dict[int, dict[int, Clocks]] = {level: {} for level in range(CTA, GPU + 1)}
 
@@ -54,10 +54,10 @@ class Orders:
         self.clocks.step(rows)
 
     def join(self, arrived: Rows, released: Rows) -> None:
-        """A barrier: a fence before it stands for the warps after it, too.
+        """A barrier: a fence before it also counts for the warps after it.
 
-        CUDA's programs often fence in every thread, meet, and then let one of them count (PyTorch's
-        reductions): PTX asks that one for a fence of its own, hardware doesn't.
+        CUDA programs often fence in every thread, wait at a barrier, and then let one thread count (as
+        PyTorch's reductions do). PTX requires a fence of that thread, hardware doesn't.
         """
         for known in self._released.values():
             clocks = [known[row] for row in arrived.tolist() if row in known]
@@ -70,18 +70,18 @@ class Orders:
         self._released[level][row] = clock
 
     def released(self, row: int, level: int) -> Clocks | None:
-        """What relaxed operations of a warp pass on to those that are as far as `level`."""
+        """What relaxed operations of a warp pass on to warps that are as far away as `level`."""
         return self._released[level].get(row)
 
     # Accesses
 
     def reads(self, access: Access, order: Order) -> None:
-        """Before an access: what was released where it reads."""
+        """Before an access: receives what was released at the addresses that it reads."""
         if access.kind == "store":
             return
         for key, rows in self._keys(access):
-            names = [key, _MANY] if key != _MANY else list(self._places)
-            # With smaller scopes, what each warp sees is its own.
+            names = [key, _MANY] if key != _MANY else list(self._locations)
+            # With smaller scopes, each warp sees something different.
             for part in rows[:, None] if self._scoped else (rows,):
                 for level in self._fences_after(order):
                     scope = min(level, order.level)
@@ -95,24 +95,26 @@ class Orders:
                 self._one_after_the_other(rows, order)
 
     def _fences_after(self, order: Order) -> Iterable[int]:
-        """The scopes of fences that may acquire what an access reads; an acquire needs none but its own."""
+        """The scopes of fences that may acquire what an access reads; an acquire needs only its own."""
         return (order.level,) if order.acquires else self._levels
 
     def _seen(self, names: Iterable[Hashable], rows: Rows, level: int) -> Iterator[Clocks]:
-        """What accesses of a scope find released at places; with smaller scopes, `rows` is one warp."""
+        """What accesses of a scope read of releases at addresses; with smaller scopes, `rows` is one warp."""
         for name in names:
-            if (place := self._places.get(name)) is None:
+            if (location := self._locations.get(name)) is None:
                 continue
-            if level == GPU and place.far is not None:
-                yield place.far
+            if level == GPU and location.far is not None:
+                yield location.far
             if self._scoped:
                 for distance, cta in self._around(int(self.wave.cta_of_row[rows[0]]), level):
-                    for of, clock in place.near.get(cta, {}).items():
+                    for of, clock in location.near.get(cta, {}).items():
                         if of > distance and not level == of == GPU:
                             yield clock
 
     def _around(self, cta: int, level: int) -> Iterator[tuple[int, int]]:
-        """A CTA and the others that what isn't released to the GPU may come from, and how far each is."""
+        """A CTA and the others from which releases of a scope below the GPU's may come, with the distance of
+        each.
+        """
         yield 0, cta
         if level > CTA:
             yield from ((1, other) for other in self.wave.cluster_ctas(cta) if other != cta)
@@ -124,8 +126,8 @@ class Orders:
             self.clocks.read(rows, level, clock)
 
     def _one_after_the_other(self, rows: Rows, order: Order) -> None:
-        """Warps whose atomic operations of one instruction meet at a place: each reads what those before it
-        have released.
+        """Warps whose atomic operations of one instruction access the same address: each reads what those
+        before it have released.
         """
         released: dict[tuple[int, int], Clocks] = {}
         for row in rows.tolist():
@@ -150,7 +152,7 @@ class Orders:
                     yield min(level, order.level), clock
 
     def writes(self, access: Access, order: Order) -> None:
-        """After an access: what it releases where it writes."""
+        """After an access: releases at the addresses that it writes."""
         if access.kind == "load":
             return
         for key, rows in self._keys(access):
@@ -163,19 +165,20 @@ class Orders:
                 self.clocks.step(rows)
 
     def _add(self, access: Access, key: Hashable, cta: int, level: int, clock: Clocks) -> None:
-        place = self._places.setdefault(key, _Place())
+        location = self._locations.setdefault(key, _Location())
         if level == GPU:
-            place.far = clock if place.far is None else self.clocks.joined(place.far, clock)
+            location.far = clock if location.far is None else self.clocks.joined(location.far, clock)
             if access.space == "global":
-                self.globals.publish(key, place.far)
+                self.globals.publish(key, location.far)
         if self._scoped:
-            near = place.near.setdefault(cta, {})
+            near = location.near.setdefault(cta, {})
             near[level] = clock if level not in near else self.clocks.joined(near[level], clock)
 
     @contextmanager
     def meeting(self, access: Access, order: Order) -> Iterator[None]:
-        """While an access is compared with earlier ones, its warps know what they have read relaxed, as it
-        comes from no cache of theirs; and in shared memory of accesses that it may meet without a race.
+        """While an access is compared with earlier ones, its warps know what they have read relaxed, because
+        the access bypasses their caches; in shared memory they also know the accesses with which it may
+        conflict without a race.
         """
         known, every = self.clocks.known, access.lanes.row_numbers()
         before = known[every]
@@ -199,14 +202,16 @@ class Orders:
             times[rows], levels[rows] = known[rows, rows], order.level
 
     def _keys(self, access: Access) -> list[tuple[Hashable, Rows]]:
-        """The places of an access with the warps at each; one key stands for all where they are many."""
+        """The addresses of an access with the warps at each; one key represents them all if there are
+        many.
+        """
         lanes = access.lanes
         rows = np.repeat(lanes.row_numbers()[:, None], 32, axis=1)
-        places = access.places
+        offsets = access.offsets
         if lanes.mask is not None:
-            rows, places = rows[lanes.mask], places[lanes.mask]
-        distinct = np.unique(places)
+            rows, offsets = rows[lanes.mask], offsets[lanes.mask]
+        distinct = np.unique(offsets)
         if len(distinct) > _FEW:
             return [(_MANY, np.unique(rows))]
         name = access.segment.base
-        return [((name, int(place)), np.unique(rows[places == place])) for place in distinct]
+        return [((name, int(location)), np.unique(rows[offsets == location])) for location in distinct]

@@ -16,11 +16,11 @@ Rows = npt.NDArray[np.intp]
 Lines = npt.NDArray[np.int32]
 _LANE_ROWS = 32
 _OWN_WAITS = ("cp.async", "wgmma")
-"""Units that a warp needn't wait for before its end: nothing of theirs outlives it."""
+"""Units whose operations end with the warp, so that it needn't wait for them before its end."""
 
 
 class Races:
-    """The shadow of a wave's shared memory."""
+    """The checks of a wave's shared memory."""
 
     def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings) -> None:
         self.wave, self.clocks, self.findings = wave, clocks, findings
@@ -33,15 +33,17 @@ class Races:
     # Accesses of threads
 
     def _elements(self, access: Access) -> tuple[Index, Rows, int]:
-        """The granules of an access, the warp that touches each, and granules for each lane."""
+        """The granules of an access, the warp that accesses each, and the number of granules for each
+        lane.
+        """
         lanes = access.lanes
-        places = access.places.view(np.intp)
+        offsets = access.offsets.view(np.intp)
         rows = self._all if lanes.rows is None else np.repeat(lanes.row_numbers(), _LANE_ROWS)
         if lanes.mask is None:
-            places = places.reshape(-1)
+            offsets = offsets.reshape(-1)
         else:
-            places, rows = places[lanes.mask], rows[lanes.mask.reshape(-1)]
-        index, count = self.shadow.elements(places, access.width)
+            offsets, rows = offsets[lanes.mask], rows[lanes.mask.reshape(-1)]
+        index, count = self.shadow.elements(offsets, access.width)
         return index, rows if count == 1 else np.repeat(rows, count), count
 
     def load(self, access: Access) -> None:
@@ -50,27 +52,27 @@ class Races:
         shadow = self.shadow
         bad = self._after_write(index, rows)
         if bad is not None:
-            self._blame_write(access, index, bad, count, "read")
+            self._report_unordered_write(access, index, bad, count, "read")
         shadow.reads[index, self._rank[rows]] = self.clocks.known[rows, rows]
         shadow.read_line[index] = access.line
 
     def store(self, access: Access, level: int) -> None:
-        """Threads write: the last write and all reads must have happened before. `level`: the scope of what
-        isn't weak, 0 of what is.
+        """Threads write: the last write and all reads must have happened before. `level` is the scope of the
+        access, 0 if it is weak.
         """
         index, rows, count = self._elements(access)
         order = self.wave.memory.order
         if access.kind == "atomic" and order is not None and not order.exchanges:
             never: Bools = self.shadow.written[index] == NEVER
             if never.any():
-                self._tell("uninitialised-shared", "is read but was never written", access, never, count)
+                self._report("uninitialised-shared", "is read but was never written", access, never, count)
         bad = self._after_write(index, rows)
         if bad is not None:
             bad = bad & (self.shadow.written[index] != NEVER)
             if not level and bad.any():
                 bad = bad & np.repeat(changes(access, self.wave), count)
             if bad.any():
-                self._blame_write(access, index, bad, count, "written")
+                self._report_unordered_write(access, index, bad, count, "written")
         self._after_reads(access, index, rows, count)
         shadow = self.shadow
         if self.wave.memory.by_unit:
@@ -87,10 +89,10 @@ class Races:
                 mixed &= np.repeat(disagree(access, self.wave), count)
             if mixed.any():
                 alone = ", and their scopes don't include each other" if level else ""
-                self._tell("shared-race", f"is written by two warps at once{alone}", access, mixed, count)
+                self._report("shared-race", f"is written by two warps at once{alone}", access, mixed, count)
 
     def _by_unit(self, index: Index, rows: Rows) -> None:
-        """The unit that allocates tensor memory writes for warps, which go on when it has."""
+        """The unit that allocates tensor memory writes for warps, which continue after the write."""
         for row in np.unique(rows).tolist():
             column = self.clocks.column(("tcgen05.alloc", row), True)
             self.clocks.times[column] += 1
@@ -100,13 +102,13 @@ class Races:
             self.shadow.writer[mine], self.shadow.written[mine] = column, time
 
     def copy(self, access: Access) -> None:
-        """`cp.async` writes, at any time before its group is waited for."""
+        """`cp.async` writes, at any time before its group is awaited."""
         index, rows, count = self._elements(access)
         bad = self._after_write(index, rows)
         if bad is not None:
             bad = bad & (self.shadow.written[index] != NEVER)
             if bad.any():
-                self._blame_write(access, index, bad, count, "written")
+                self._report_unordered_write(access, index, bad, count, "written")
         self._after_reads(access, index, rows, count)
         present = np.unique(rows)
         columns = np.zeros(self.wave.warps, np.intp)
@@ -119,7 +121,7 @@ class Races:
         shadow.write_line[index] = access.line
 
     def _after_write(self, index: Index, rows: Rows) -> Bools | None:
-        """Where the last write is none that the warps know of; None where there is no such place."""
+        """Where the warps don't know of the last write; None if there is no such element."""
         shadow = self.shadow
         bad: Bools = shadow.written[index] > self.clocks.known[rows, shadow.writer[index]]
         return bad if bad.any() else None
@@ -138,22 +140,24 @@ class Races:
                     bad[mine] = late
                     line = int(shadow.read_line[index[int(bad.argmax())]])
                     what = f"is written, and read by another warp at line {line}; nothing orders the two"
-                    self._tell("shared-race", what, access, bad, count)
+                    self._report("shared-race", what, access, bad, count)
         if len(shadow.unit):
             held: Bools = np.logical_or.reduce(shadow.taken[:, index] > known[rows, shadow.unit[:, index]])
             if held.any():
                 line = int(shadow.read_line[index[int(held.argmax())]])
                 what = f"is written while the operation of line {line} may still read it"
-                self._tell("async-source-overwritten", what, access, held, count)
+                self._report("async-source-overwritten", what, access, held, count)
 
-    def _blame_write(self, access: Access, index: Index, bad: Bools, count: int, verb: str) -> None:
-        """Says of each kind of last write what is wrong."""
+    def _report_unordered_write(
+        self, access: Access, index: Index, bad: Bools, count: int, verb: str
+    ) -> None:
+        """Reports each kind of last write that the access isn't ordered after."""
         shadow = self.shadow
         never = bad & (shadow.written[index] == NEVER)
         by_unit = bad & ~never & (shadow.writer[index] >= self.wave.warps)
         by_warp = bad & ~never & ~by_unit
         if never.any():
-            self._tell("uninitialised-shared", "is read but was never written", access, never, count)
+            self._report("uninitialised-shared", "is read but was never written", access, never, count)
         for rule, mask, who in (
             ("async-not-awaited", by_unit, "before the asynchronous write of line {} was awaited"),
             ("shared-race", by_warp, "and written by another warp at line {}; nothing orders the two"),
@@ -161,9 +165,9 @@ class Races:
             if mask.any():
                 line = int(shadow.write_line[index[int(mask.argmax())]])
                 comma = "" if rule == "async-not-awaited" else ","
-                self._tell(rule, f"is {verb}{comma} {who.format(line)}", access, mask, count)
+                self._report(rule, f"is {verb}{comma} {who.format(line)}", access, mask, count)
 
-    def _tell(self, rule: str, what: str, access: Access, bad: Bools, count: int) -> None:
+    def _report(self, rule: str, what: str, access: Access, bad: Bools, count: int) -> None:
         at = int(np.flatnonzero(access.lanes.enabled())[int(bad.argmax()) // count])
         row, lane = int(access.lanes.row_numbers()[at // 32]), at % 32
         address = int(access.address.flat[at])
@@ -173,13 +177,13 @@ class Races:
 
     # Accesses of asynchronous units
 
-    def unit_reads(self, column: int, row: int, places: Index, line: int) -> None:
-        """An asynchronous unit begins to read for a warp, which must know what it reads to be written."""
+    def unit_reads(self, column: int, row: int, offsets: Index, line: int) -> None:
+        """An asynchronous unit begins to read for a warp, which must know of the writes."""
         shadow, clocks = self.shadow, self.clocks
-        index = shadow.covered(places)
+        index = shadow.covered(offsets)
         late: Bools = shadow.written[index] > clocks.known[row, shadow.writer[index]]
         if late.any():
-            self._unit_blame(row, index, late, line, "read")
+            self._report_unordered_unit(row, index, late, line, "read")
         self._hidden(row, index, late, line, "read")
         slot = shadow.slot(self._in_cluster(clocks.names[column]))
         shadow.unit[slot, index], shadow.taken[slot, index] = column, clocks.times[column] + 1
@@ -193,7 +197,7 @@ class Races:
         return name[0], name[1] % self._per_cluster
 
     def _hidden(self, row: int, index: Index, late: Bools, line: int, verb: str) -> None:
-        """The asynchronous proxy may not see what the warp itself knows to be written."""
+        """The asynchronous proxy may not see writes that the warp itself knows of."""
         shadow, clocks = self.shadow, self.clocks
         time, writer = shadow.written[index], shadow.writer[index]
         hidden: Bools = ~late & (time != NEVER) & ~clocks.through_proxy[writer]
@@ -201,16 +205,18 @@ class Races:
         if hidden.any():
             written = int(shadow.write_line[index[int(hidden.argmax())]])
             what = f"is {verb} without a fence.proxy.async after its write at line {written}"
-            self._unit_tell("missing-proxy-fence", what, row, index, hidden, line)
+            self._report_unit("missing-proxy-fence", what, row, index, hidden, line)
 
-    def unit_writes(self, column: int, row: int, places: Index, line: int, through_proxy: bool) -> None:
-        """An asynchronous unit begins to write for a warp, `through_proxy` past what threads see."""
+    def unit_writes(self, column: int, row: int, offsets: Index, line: int, through_proxy: bool) -> None:
+        """An asynchronous unit begins to write for a warp; `through_proxy`: through the asynchronous
+        proxy.
+        """
         shadow, clocks = self.shadow, self.clocks
-        index = shadow.covered(places)
+        index = shadow.covered(offsets)
         late: Bools = shadow.written[index] > clocks.known[row, shadow.writer[index]]
         late &= shadow.written[index] != NEVER
         if late.any():
-            self._unit_blame(row, index, late, line, "written")
+            self._report_unordered_unit(row, index, late, line, "written")
         if through_proxy:
             self._hidden(row, index, late, line, "overwritten")
         begin = row // self._per_cluster * self._per_cluster
@@ -219,42 +225,42 @@ class Races:
         if read.any():
             before = int(shadow.read_line[index[int(read.argmax())]])
             what = f"is written, and read at line {before}; nothing orders the two"
-            self._unit_tell("shared-race", what, row, index, read, line)
+            self._report_unit("shared-race", what, row, index, read, line)
         taken: Bools = (shadow.taken[:, index] > clocks.known[row, shadow.unit[:, index]]).any(axis=0)
         if taken.any():
             before = int(shadow.read_line[index[int(taken.argmax())]])
             what = f"is written while the operation of line {before} may still read it"
-            self._unit_tell("async-source-overwritten", what, row, index, taken, line)
+            self._report_unit("async-source-overwritten", what, row, index, taken, line)
         shadow.writer[index], shadow.written[index] = column, clocks.times[column] + 1
         shadow.write_line[index] = line
 
-    def _unit_blame(self, row: int, index: Index, late: Bools, line: int, verb: str) -> None:
+    def _report_unordered_unit(self, row: int, index: Index, late: Bools, line: int, verb: str) -> None:
         shadow = self.shadow
         never = late & (shadow.written[index] == NEVER)
         if never.any():
             what = "is read but was never written"
-            self._unit_tell("uninitialised-shared", what, row, index, never, line)
+            self._report_unit("uninitialised-shared", what, row, index, never, line)
         by_unit = late & ~never & (shadow.writer[index] >= self.wave.warps)
         by_warp = late & ~never & ~by_unit
         if by_unit.any():
             before = int(shadow.write_line[index[int(by_unit.argmax())]])
             what = f"is {verb} before the asynchronous write of line {before} was awaited"
-            self._unit_tell("async-not-awaited", what, row, index, by_unit, line)
+            self._report_unit("async-not-awaited", what, row, index, by_unit, line)
         if by_warp.any():
             before = int(shadow.write_line[index[int(by_warp.argmax())]])
             what = f"is {verb}, and written by another warp at line {before}; nothing orders the two"
-            self._unit_tell("shared-race", what, row, index, by_warp, line)
+            self._report_unit("shared-race", what, row, index, by_warp, line)
 
-    def _unit_tell(self, rule: str, what: str, row: int, index: Index, bad: Bools, line: int) -> None:
-        place = int(index[int(bad.argmax())]) * self.shadow.granule
-        address = place % self.wave.memory.shared_stride
+    def _report_unit(self, rule: str, what: str, row: int, index: Index, bad: Bools, line: int) -> None:
+        offset = int(index[int(bad.argmax())]) * self.shadow.granule
+        address = offset % self.wave.memory.shared_stride
         message = f"shared memory at 0x{address:x} {what}"
         self.findings.add(rule, message, line, self.wave.thread(row, 0), address, int(np.count_nonzero(bad)))
 
     # The end of a CTA
 
     def ended(self, cta: int, known: Clocks) -> None:
-        """A CTA has ended, whose threads know `known`: others and units must be done with its memory."""
+        """A CTA whose threads know `known` has ended: others and units must have finished with its memory."""
         shadow = self.shadow
         begin = cta * self.wave.memory.shared_stride // shadow.granule
         part = slice(begin, begin + -(-self.wave.memory.shared_size // shadow.granule))
@@ -299,29 +305,29 @@ class Races:
 
 
 def changes(access: Access, wave: Wave) -> Bools:
-    """Which lanes of a store write another value than is there: warps may write the same one at will."""
+    """The lanes of a store that change the value in memory; warps may write the same value without a race."""
     value = wave.memory.storing
-    if value is None or value.shape != access.places.shape:
+    if value is None or value.shape != access.offsets.shape:
         return np.ones(access.lanes.active, np.bool_)
     enabled = access.lanes.enabled()
-    there = access.segment.view(access.width)[access.places[enabled].view(np.intp) // access.width]
+    there = access.segment.view(access.width)[access.offsets[enabled].view(np.intp) // access.width]
     return _differ(there, value[enabled])
 
 
 def disagree(access: Access, wave: Wave) -> Bools:
-    """Which lanes of a store write another value than the last lane that writes the same place."""
+    """The lanes of a store that write another value than the last lane with the same address."""
     value = wave.memory.storing
-    if value is None or value.shape != access.places.shape:
+    if value is None or value.shape != access.offsets.shape:
         return np.ones(access.lanes.active, np.bool_)
     enabled = access.lanes.enabled()
-    places, values = access.places[enabled], value[enabled]
-    _, last, inverse = np.unique(places[::-1], return_index=True, return_inverse=True)
-    winner = len(places) - 1 - last
+    offsets, values = access.offsets[enabled], value[enabled]
+    _, last, inverse = np.unique(offsets[::-1], return_index=True, return_inverse=True)
+    winner = len(offsets) - 1 - last
     return _differ(values, values[winner[inverse[::-1]]])
 
 
 def _differ(a: Array, b: Array) -> Bools:
-    """Whose bits differ; as numbers, a NaN would differ from itself."""
+    """The elements whose bits differ; as numbers, a NaN would differ from itself."""
     as_bytes = [np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1) for x in (a, b)]
     differ: Bools = np.logical_or.reduce(as_bytes[0] != as_bytes[1], axis=1)
     return differ

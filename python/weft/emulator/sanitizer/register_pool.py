@@ -1,4 +1,4 @@
-"""Whether the registers that setmaxnreg asks for are there: those with which the CTA began."""
+"""Whether setmaxnreg requests more registers than the CTA started with."""
 
 from weft.emulator.running.wave import Wave
 from weft.emulator.sanitizer.clocks import Rows
@@ -7,9 +7,9 @@ from weft.isa.chips import register_share
 
 
 class RegisterPool:
-    """By CTA of the wave, the registers of each warp's threads; `setmaxnreg.inc` waits until enough are free.
+    """The registers of each warp's threads, by CTA of the wave; `setmaxnreg.inc` waits until enough are free.
 
-    `most` is what `.maxnreg` gives a thread, None where the compiler chooses.
+    `most` is the number of `.maxnreg`; None: the compiler chooses.
     """
 
     def __init__(self, wave: Wave, findings: Findings, most: int | None) -> None:
@@ -20,15 +20,15 @@ class RegisterPool:
         self._short: dict[int, tuple[int, int, int]] = {}
 
     def changed(self, grows: bool, count: int, rows: Rows, line: int) -> None:
-        """Warps ask for `count` registers for each thread, or give back those above."""
+        """Warps request `count` registers for each thread, or release those above."""
         for row in rows.tolist():
             had = self._held.get(row, self._first)
-            # Without .maxnreg the compiler may begin with fewer than a share.
+            # Without .maxnreg the compiler may start with fewer than its share.
             known = self._fixed or row in self._held
             if known and count != had and (count > had) != grows:
                 suffix, bound = ("inc", "at least") if grows else ("dec", "at most")
                 what = f"setmaxnreg.{suffix} must ask for {bound} the {had} registers that the warp has"
-                self._tell(f"{what}, got {count}", row, line)
+                self._report(f"{what}, got {count}", row, line)
             self._held[row] = count
         for cta in dict.fromkeys(self.wave.cta_of_row[rows].tolist()):
             warps = range(*self.wave.rows_of(cta).indices(self.wave.warps))
@@ -39,11 +39,11 @@ class RegisterPool:
                 self._short[cta] = int(rows[0]), line if grows else self._short[cta][1], asked
 
     def done(self) -> None:
-        """The CTAs have ended: who still waits for registers, waits for ever on a GPU."""
+        """The CTAs have ended. Warps that still wait for registers would wait forever on a GPU."""
         for row, line, asked in self._short.values():
             pool = self._first * self.wave.launch.warps
             what = f"setmaxnreg: the CTA's warps ask for {asked * 32} registers, but it has {pool * 32}"
-            self._tell(what, row, line)
+            self._report(what, row, line)
 
-    def _tell(self, what: str, row: int, line: int) -> None:
+    def _report(self, what: str, row: int, line: int) -> None:
         self.findings.add("register-pool", what, line, self.wave.thread(row, 0))

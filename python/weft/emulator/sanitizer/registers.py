@@ -68,7 +68,7 @@ def _announced(made: Collective, announcement: Step, after: int, registers: Traf
 
 
 def _announcement(registers: Traffic) -> Step:
-    """Tells the observer which registers an instruction is about to read and write."""
+    """Announces to the observer the registers that an instruction is about to read and write."""
     guard = registers.guard
     guard_registers = Traffic(GUARD, registers.line, guard[:1] if guard else (), (), None)
 
@@ -88,11 +88,11 @@ def _announcement(registers: Traffic) -> Step:
 
 
 class RegisterState:
-    """What is known of each watched register, by its slot.
+    """The state of each watched register, by its slot.
 
-    `_written` tells which threads have written it. For operands of wgmma, `_busy` is the time, in the column
-    of the warpgroup's unit, until which it is an accumulator in use, `_read` until which it is an A operand,
-    and `_changed` tells the warps that have written it since their last wgmma.fence.
+    `_written`: the threads that have written it. For operands of wgmma, `_busy` is the time, in the column of
+    the warpgroup's unit, until which it is an accumulator in use; `_read` is the time until which it is an A
+    operand; `_changed`: the warps that have written it since their last wgmma.fence.
     """
 
     def __init__(self, wave: Wave, clocks: VectorClocks, findings: Findings, what: Watched) -> None:
@@ -118,7 +118,7 @@ class RegisterState:
             self._touch(lanes, registers, what.matrix)
 
     def _unwritten(self, lanes: Threads, traffic: Traffic, slots: frozenset[int]) -> None:
-        """Reads must follow writes of the same thread; a copy hands the state on."""
+        """Reads must follow writes of the same thread; a copy copies the state."""
         threads = lanes.threads()
         empty = np.zeros_like(threads)
         lacking = [
@@ -129,7 +129,7 @@ class RegisterState:
         missing = together.reduce(lacking) if lacking else empty
         if not is_copy(traffic):
             if missing.any():
-                self._tell(
+                self._report(
                     "uninitialised-register", "reads a register that was never written", traffic, missing
                 )
             missing = empty
@@ -140,7 +140,7 @@ class RegisterState:
     # tcgen05.ld
 
     def _load(self, lanes: Threads, traffic: Traffic, slots: frozenset[int]) -> None:
-        """A use of what tcgen05.ld has loaded waits for that load, and for those before it."""
+        """A use of a register that tcgen05.ld has loaded waits for that load, and for those before it."""
         rows = lanes.row_numbers().tolist()
         if traffic.prefix == LOAD:
             for row in rows:
@@ -172,17 +172,17 @@ class RegisterState:
             if slot in self._changed:
                 unfenced = unfenced | self._changed[slot][rows]
         if unfenced.any():
-            self._tell_rows(
+            self._report_rows(
                 "wgmma-fence", "reads registers without a wgmma.fence before it", traffic, rows[unfenced]
             )
-        self._blame(rows, traffic, [s for s in operands if s not in traffic.writes], self._busy)
+        self._report_use(rows, traffic, [s for s in operands if s not in traffic.writes], self._busy)
         columns = self._columns(rows)
         times = np.array([self.clocks.times[c] + 1 for c in columns.tolist()], np.int32)
         for slot in operands:
-            place = self._busy if slot in traffic.writes else self._read
-            if slot not in place:
-                place[slot] = np.zeros(self.wave.warps, np.int32)
-            place[slot][rows] = times
+            until = self._busy if slot in traffic.writes else self._read
+            if slot not in until:
+                until[slot] = np.zeros(self.wave.warps, np.int32)
+            until[slot][rows] = times
 
     def _touch(self, lanes: Threads, traffic: Traffic, slots: frozenset[int]) -> None:
         """Another instruction reads or writes registers that wgmma may be using."""
@@ -192,15 +192,15 @@ class RegisterState:
         if is_copy(traffic):
             self._copy(rows, reads, writes)
             return
-        self._blame(rows, traffic, [*reads, *writes], self._busy)
-        self._blame(rows, traffic, writes, self._read)
+        self._report_use(rows, traffic, [*reads, *writes], self._busy)
+        self._report_use(rows, traffic, writes, self._read)
         for slot in writes:
             if slot not in self._changed:
                 self._changed[slot] = np.zeros(self.wave.warps, np.bool_)
             self._changed[slot][rows] = True
 
     def _copy(self, rows: Rows, reads: list[int], writes: list[int]) -> None:
-        """What holds of a register holds of its copy: compilers rename accumulators between instructions."""
+        """A copy has the state of its source: compilers rename accumulators between instructions."""
         for slot in writes:
             if reads and reads[0] in self._busy:
                 self._busy.setdefault(slot, np.zeros(self.wave.warps, np.int32))
@@ -217,7 +217,7 @@ class RegisterState:
         units = rows - self.wave.warp_of_row[rows] % 4
         return np.array([self.clocks.column(("wgmma", unit), True) for unit in units.tolist()], np.intp)
 
-    def _blame(self, rows: Rows, traffic: Traffic, slots: list[int], until: dict[int, Times]) -> None:
+    def _report_use(self, rows: Rows, traffic: Traffic, slots: list[int], until: dict[int, Times]) -> None:
         slots = [slot for slot in slots if slot in until]
         if not slots:
             return
@@ -225,14 +225,14 @@ class RegisterState:
         late: Bools = latest > self.clocks.known[rows, self._columns(rows)]
         if late.any():
             what = "uses registers of a wgmma.mma_async that was not waited for"
-            self._tell_rows("wgmma-in-flight", what, traffic, rows[late])
+            self._report_rows("wgmma-in-flight", what, traffic, rows[late])
 
-    def _tell_rows(self, rule: str, what: str, traffic: Traffic, rows: Rows) -> None:
+    def _report_rows(self, rule: str, what: str, traffic: Traffic, rows: Rows) -> None:
         threads = np.zeros((self.wave.warps, 32), np.bool_)
         threads[rows] = True
-        self._tell(rule, what, traffic, threads)
+        self._report(rule, what, traffic, threads)
 
-    def _tell(self, rule: str, what: str, traffic: Traffic, threads: Bools) -> None:
+    def _report(self, rule: str, what: str, traffic: Traffic, threads: Bools) -> None:
         row, lane = divmod(int(threads.argmax()), 32)
         count = int(np.count_nonzero(threads))
         thread = self.wave.thread(row, lane)

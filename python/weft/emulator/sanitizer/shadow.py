@@ -1,7 +1,7 @@
-"""What is remembered of each granule of shared memory: who wrote it last, and who has read it since when.
+"""The last accesses to each granule of shared memory: its last write, and the reads since.
 
-A granule is as small as the smallest access so far, so that a kernel that moves 16 bytes at a time pays for
-one entry where one that stores bytes pays for 16.
+A granule is as small as the smallest access so far. So a kernel that moves 16 bytes at a time needs one entry
+where one that stores bytes needs 16.
 """
 
 from collections.abc import Hashable
@@ -17,14 +17,14 @@ _MOST_UNITS = 16
 
 
 class Granules:
-    """Entries for granules of some bytes, each as small as the smallest access so far."""
+    """Entries for granules of memory, each as small as the smallest access so far."""
 
     def __init__(self, size: int) -> None:
         self.granule = _COARSEST
         self.count = -(-size // _COARSEST)
 
     def repeat(self, times: int) -> None:
-        """Makes `times` entries of each."""
+        """Replaces each entry by `times` copies."""
         raise NotImplementedError
 
     def refine(self, width: int) -> None:
@@ -33,34 +33,36 @@ class Granules:
             self.repeat(self.granule // width)
             self.granule = width
 
-    def elements(self, places: Index, width: int) -> tuple[Index, int]:
-        """The granules of accesses of `width` bytes at these places, and how many each has."""
+    def elements(self, offsets: Index, width: int) -> tuple[Index, int]:
+        """The granules of accesses of `width` bytes at these offsets, and the number of granules of each."""
         self.refine(width)
-        first = places // self.granule
+        first = offsets // self.granule
         count = width // self.granule
         if count == 1:
             return first, 1
         return (first[:, None] + np.arange(count)).reshape(-1), count
 
-    def _in_chunks(self, places: Index) -> Index | None:
-        """The granules of bytes that come in whole chunks of 16, as those of tensor cores and TMA do."""
-        if len(places) % _COARSEST:
+    def _in_chunks(self, offsets: Index) -> Index | None:
+        """The granules of bytes in whole chunks of 16, such as those of tensor cores and TMA; None for
+        others.
+        """
+        if len(offsets) % _COARSEST:
             return None
-        chunks = places.reshape(-1, _COARSEST)
+        chunks = offsets.reshape(-1, _COARSEST)
         first = chunks[:, 0]
         if (first % _COARSEST).any() or (np.diff(chunks[:, ::5], axis=1) != 5).any():
             return None
         return self.elements(first, _COARSEST)[0]
 
-    def covered(self, places: Index) -> Index:
-        """The granules that single bytes cover, which are refined until they cover whole ones."""
-        whole = self._in_chunks(places)
+    def covered(self, offsets: Index) -> Index:
+        """The granules that single bytes cover, refined until they cover whole ones."""
+        whole = self._in_chunks(offsets)
         if whole is not None:
             return whole
-        begin = int(places.min()) // _COARSEST * _COARSEST
-        size = -(-(int(places.max()) + 1 - begin) // _COARSEST) * _COARSEST
+        begin = int(offsets.min()) // _COARSEST * _COARSEST
+        size = -(-(int(offsets.max()) + 1 - begin) // _COARSEST) * _COARSEST
         touched = np.zeros(size, np.bool_)
-        touched[places - begin] = True
+        touched[offsets - begin] = True
         while True:
             parts = touched.reshape(-1, self.granule)
             some = parts.any(axis=1)
@@ -70,11 +72,11 @@ class Granules:
 
 
 class Shadow(Granules):
-    """`writer` is the clock column of the last write and `written` its time, NEVER where there is none.
+    """`writer` is the clock column of the last write and `written` its time, NEVER if there is none.
 
-    `reads` has the last time at which each warp of the cluster has read, `unit` and `taken` the last read by
-    each of some asynchronous units, one row for each of the cluster's. `write_line` and `read_line` are lines
-    of the PTX.
+    `reads` has the last time at which each warp of the cluster has read. `unit` and `taken` have the last
+    read by each of some asynchronous units, one row for each unit of the cluster. `write_line` and
+    `read_line` are lines of the PTX.
     """
 
     def __init__(self, size: int, readers: int) -> None:
@@ -90,7 +92,7 @@ class Shadow(Granules):
         self._slots: dict[Hashable, int] = {}
 
     def slot(self, name: Hashable) -> int:
-        """The row of `unit` and `taken` that is a unit's."""
+        """The row of `unit` and `taken` for a unit."""
         at = self._slots.get(name)
         if at is None:
             at = self._slots[name] = len(self._slots) % _MOST_UNITS

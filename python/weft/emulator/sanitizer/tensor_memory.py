@@ -1,4 +1,4 @@
-"""What the sanitizer keeps of tensor memory: allocated columns, and who wrote and read a cell last."""
+"""The sanitizer's shadow of tensor memory: allocated columns, and the last write and read of each cell."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from weft.emulator.sanitizer.clocks import VectorClocks
 from weft.emulator.sanitizer.findings import Findings
 
 _UNIT = "tcgen05"
-"""The proxy of mma, cp and shift, which one thread issues and which are done in their order."""
+"""The proxy of mma, cp and shift, which one thread issues and which execute in order."""
 
 _ROOM = 256
 _DONE = {"load": "read", "store": "written", "dealloc": "deallocated"}
@@ -19,7 +19,7 @@ Times = npt.NDArray[np.int32]
 
 
 class Shadow:
-    """Of one CTA. The last write and the last read of a cell are known by the number of the operation."""
+    """The shadow of one CTA. The last write and the last read of a cell are numbers of operations."""
 
     def __init__(self) -> None:
         self.allocated: npt.NDArray[np.int32] = np.zeros(COLUMNS, np.int32)
@@ -31,9 +31,7 @@ class Shadow:
         self._operations: Times = np.zeros((4, _ROOM), np.int32)
 
     def number(self, column: int, time: int, line: int, row: int) -> int:
-        """The number of an operation: the column of the clocks that tells of its end, its time there, its
-        line and its warp.
-        """
+        """The number of an operation: its column of the clocks, its time there, its line and its warp."""
         key = column, time, line, row
         number = self._numbers.get(key)
         if number is None:
@@ -44,13 +42,13 @@ class Shadow:
         return number
 
     def between(self, numbers: Times) -> tuple[int, Times]:
-        """The least of some numbers, and the operations from there to the greatest."""
+        """The lowest of some numbers, and the operations from it to the highest."""
         first = int(numbers.min())
         return first, self._operations[:, first : int(numbers.max()) + 1]
 
 
 class TensorMemory:
-    """By CTA of the wave; a CTA that has none costs nothing."""
+    """The shadows, by CTA of the wave."""
 
     def __init__(
         self, wave: Wave, clocks: VectorClocks, findings: Findings, fences: frozenset[str] = frozenset()
@@ -60,7 +58,7 @@ class TensorMemory:
         self._of: dict[int, Shadow] = {}
 
     def event(self, event: str, row: int, column: int, columns: int, line: int) -> None:
-        """A warp allocates columns, gives them back, or gives up the permit to allocate."""
+        """A warp allocates or deallocates columns, or relinquishes the permit to allocate."""
         here = self._of.setdefault(int(self.wave.cta_of_row[row]), Shadow())
         part = slice(column, column + columns)
         if event == "alloc":
@@ -76,7 +74,7 @@ class TensorMemory:
     def access(
         self, kind: str, proxy: str, cta: int, offsets: npt.NDArray[np.intp], row: int, line: int
     ) -> None:
-        """A warp, or an asynchronous unit for it, reads or writes cells (lane << 16 | column)."""
+        """A warp, or an asynchronous unit on its behalf, reads or writes cells (lane << 16 | column)."""
         flat = np.asarray(offsets).reshape(-1)
         if not len(flat):
             return
@@ -84,14 +82,14 @@ class TensorMemory:
         cells = flat >> LANE_SHIFT & LANES - 1, flat & COLUMN_MASK
         bad = here.allocated[cells[1]] == 0
         if bad.any():
-            self._tell("tmem-unallocated", "is not allocated", flat[bad], row, line)
+            self._report("tmem-unallocated", "is not allocated", flat[bad], row, line)
         self._order(here, kind, proxy, cells, flat, row, line)
         if kind == "store":
             here.filled[cells] = True
             return
         empty: Bools = ~bad & ~here.filled[cells]
         if empty.any():
-            self._tell("uninitialised-tensor", "is read but was never written", flat[empty], row, line)
+            self._report("uninitialised-tensor", "is read but was never written", flat[empty], row, line)
 
     def _order(
         self,
@@ -103,10 +101,10 @@ class TensorMemory:
         row: int,
         line: int,
     ) -> None:
-        """The last write must be known to be done; before a write, or where columns are given back, so must
-        the last read.
+        """The last write must be complete. Before a write or a deallocation, the last read must be complete,
+        too.
         """
-        # Who gets columns that are given back is no thread that could have a fence with these.
+        # The next owner of deallocated columns is not a thread that could fence together with these.
         fences = bool(self._fences) and kind != "dealloc"
         column = self.clocks.column((proxy, row), proxy == _UNIT)
         for before, verb in ((here.writes, "writes"), (here.reads, "reads")):
@@ -122,23 +120,23 @@ class TensorMemory:
             if late.any() and (touched := late[numbers - first]).any():
                 since = int(lines[numbers[int(touched.argmax())] - first])
                 what = f"is {done} before anything waits for line {since}, which {verb} it"
-                self._tell("tmem-race", what, flat[touched], row, line)
+                self._report("tmem-race", what, flat[touched], row, line)
             if fences and bare.any() and (touched := bare[numbers - first]).any():
                 since = int(lines[numbers[int(touched.argmax())] - first])
                 what = f"is {done} after line {since}, which {verb} it, without a tcgen05.fence on both sides"
-                self._tell("tcgen05-fence", what, flat[touched], row, line)
+                self._report("tcgen05-fence", what, flat[touched], row, line)
         if kind == "dealloc":
             return
         number = here.number(column, self.clocks.times[column] + 1, line, row)
         (here.writes if kind == "store" else here.reads)[cells] = number
 
     def _bare(self, row: int, owner: Times, time: Times, rows: Times) -> Bools:
-        """Which operations of other warps have not passed both fences, as far as the kernel has them."""
+        """The operations of other warps that have not passed the fences that the kernel has."""
         passed = self.clocks.met[row] if "after" in self._fences else self.clocks.published[row]
         bare: Bools = (rows != row) & (time > passed[owner])
         return bare
 
-    def _tell(self, rule: str, what: str, cells: npt.NDArray[np.intp], row: int, line: int) -> None:
+    def _report(self, rule: str, what: str, cells: npt.NDArray[np.intp], row: int, line: int) -> None:
         address = int(cells[0])
         cell = f"column {address & COLUMN_MASK} of lane {address >> LANE_SHIFT} of tensor memory"
         self.findings.add(rule, f"{cell} {what}", line, self.wave.thread(row, 0), address, len(cells))

@@ -1,1 +1,1 @@
-"""Observers of a launch: the events, the trace, and who hears them."""
+"""Observers of a launch: the sanitizer's and the trace's part in it."""

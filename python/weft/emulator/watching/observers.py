@@ -1,4 +1,4 @@
-"""Who looks on at a launch: the sanitizer, the trace, or both."""
+"""The observers of a launch: the sanitizer, the trace, or both."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from weft.errors import WeftError, warn
 
 
 class Observers:
-    """Makes the watch of each wave, and gathers what they found; `trace` is the file to write, if any."""
+    """Makes the observer of each wave and gathers the findings; `trace` is the file to write, if any."""
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class Observers:
         self._found = Findings(text, ignored)
         self._sanitize = sanitize
         self.program = instrumented(program) if sanitize else program
-        """The program to run."""
+        """The program to run, which announces the registers that are watched."""
         self._kernel, self._memory = Kernel.of(program), GlobalMemory()
         self._failed = False
         self._recorder = None if trace is None else Recorder(trace, program, launch)
 
     def watch(self, wave: Wave) -> Watch | None:
-        """The watch of a wave that begins; None where nobody looks on."""
+        """The observer of a wave that begins; None if there is none."""
         watches: list[Watch] = []
         if self._sanitize:
             watches.append(Sanitizer(wave, self._found, self._kernel, self._memory))
@@ -44,8 +44,8 @@ class Observers:
         return Several(watches) if len(watches) > 1 else watches[0] if watches else None
 
     def ended(self, error: Fault | Deadlock) -> tuple[Finding, ...]:
-        """The findings of a launch that an error ended, with the error among them, which says from then on
-        what lines of source its PTX comes from.
+        """The findings of a launch that ended with an error, including the error itself, whose message gets
+        the source lines.
         """
         self._failed = True
         error.say_sources(self._found.sources)
@@ -60,15 +60,15 @@ class Observers:
         return self.findings()
 
     def findings(self) -> tuple[Finding, ...]:
-        """All that was found."""
+        """All findings."""
         return self._found.all()
 
     def counters(self) -> dict[str, int]:
-        """What the trace counted."""
+        """The trace's counters."""
         return self._recorder.counters() if self._recorder is not None else {}
 
     def close(self) -> None:
-        """Writes the trace. Raises WeftError where it can't, or warns where the launch has failed itself."""
+        """Writes the trace. Raises WeftError if it can't, or warns if the launch has failed itself."""
         if self._recorder is None:
             return
         try:
@@ -80,7 +80,7 @@ class Observers:
 
 
 class Several(Watch):
-    """Tells each of several watches."""
+    """Passes every event on to several observers."""
 
     def __init__(self, watches: Sequence[Watch]) -> None:
         self.watches = tuple(watches)
@@ -90,8 +90,8 @@ class Several(Watch):
             return super().__getattribute__(name)
         methods = [getattr(watch, name) for watch in self.watches]
 
-        def tell(*args: Any, **named: Any) -> None:
+        def notify(*args: Any, **named: Any) -> None:
             for method in methods:
                 method(*args, **named)
 
-        return tell
+        return notify

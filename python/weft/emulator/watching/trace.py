@@ -1,4 +1,4 @@
-"""The trace of a launch: a timeline that Chrome's and Perfetto's viewers open, and counters."""
+"""The trace of a launch: a timeline for Chrome's and Perfetto's viewers, and counters."""
 
 import json
 import os
@@ -40,9 +40,10 @@ def instruction_class(opcode: str) -> str:
 
 
 def bank_wavefronts(address: npt.NDArray[np.uint64], mask: Bools, width: int) -> tuple[int, int]:
-    """How many passes a warp's shared accesses take, and how many they would without conflicts.
+    """The number of passes that a warp's shared accesses take, and the number without bank conflicts.
 
-    Lanes that share a 4-byte word share its pass; accesses of 8 bytes go by half warps, of 16 by quarters.
+    Lanes that access the same 4-byte word share its pass. Accesses of 8 bytes are executed by half warps, of
+    16 bytes by quarter warps.
     """
     words = max(1, width // _BANK_BYTES)
     passes = least = 0
@@ -60,7 +61,7 @@ def bank_wavefronts(address: npt.NDArray[np.uint64], mask: Bools, width: int) ->
 class Recorder:
     """Records all waves of a launch; times are in executed instructions of the wave, as microseconds.
 
-    Raises WeftError at once for a file that can't be written: a launch takes long.
+    Raises WeftError at once for a file that can't be written, because a launch takes long.
     """
 
     def __init__(self, path: "str | os.PathLike[str]", program: Program, launch: Launch) -> None:
@@ -74,25 +75,27 @@ class Recorder:
         self.classes = [_by_class(block.opcodes) for block in program.blocks]
 
     def watch(self, wave: Wave) -> Watch:
-        """The watch that records a wave."""
+        """The observer that records a wave."""
         return _Trace(self, wave)
 
     def count(self, name: str, times: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + times
 
     def add(self, event: dict[str, Any]) -> None:
-        """Keeps an event, up to a limit."""
+        """Records an event, up to a limit."""
         if len(self.events) < _MOST_EVENTS:
             self.events.append(event)
         else:
             self.dropped += 1
 
     def counters(self) -> dict[str, int]:
-        """Instructions by class, tensor operations, bank conflicts, and how many blocks a chip holds."""
+        """Instructions by class, tensor operations, bank conflicts, and the CTAs that a
+        multiprocessor holds.
+        """
         return dict(sorted(self.counts.items())) | _occupancy(self.program.chip, self.launch)
 
     def write(self) -> None:
-        """Writes the file, whole or not at all. Raises WeftError where it can't be written."""
+        """Writes the file, completely or not at all. Raises WeftError if it can't be written."""
         other = {"counters": self.counters(), "dropped events": self.dropped, "target": self.program.target}
         other |= {"chip": self.program.chip}
         content = {"traceEvents": self.events, "displayTimeUnit": "ns", "otherData": other}
@@ -106,9 +109,9 @@ class Recorder:
 
 
 def _label(opcodes: list[str]) -> str:
-    """The class that tells most of a block."""
-    found = {instruction_class(opcode) for opcode in opcodes}
-    return next((name for name in _RANK if name in found), "arithmetic")
+    """The most significant class of a block."""
+    classes = {instruction_class(opcode) for opcode in opcodes}
+    return next((name for name in _RANK if name in classes), "arithmetic")
 
 
 def _by_class(opcodes: list[str]) -> dict[str, int]:
@@ -120,7 +123,7 @@ def _by_class(opcodes: list[str]) -> dict[str, int]:
 
 
 class _Trace(Watch):
-    """One wave's part. Each warp is a track; a span is the time in which it ran blocks of one class."""
+    """The trace of one wave. Each warp is a track; a span is the time in which it ran blocks of one class."""
 
     def __init__(self, recorder: Recorder, wave: Wave) -> None:
         self.recorder, self.wave = recorder, wave
@@ -155,7 +158,7 @@ class _Trace(Watch):
             self.open[row] = label, began, clock, line
 
     def _close(self, row: int, span: tuple[str, int, int, int] | None, now: int) -> None:
-        """Ends a warp's span; what lies between it and `now` is a wait."""
+        """Ends a warp's span; the time from there to `now` is a wait."""
         if span is None:
             return
         label, began, ended, line = span
@@ -226,7 +229,7 @@ class _Trace(Watch):
 
 
 def _occupancy(target: str, launch: Launch) -> dict[str, int]:
-    """How many blocks of a launch a multiprocessor holds at most, by its threads and its shared memory."""
+    """The CTAs of a launch that a multiprocessor holds at most, by its threads and its shared memory."""
     chip = CHIPS.get(target)
     if chip is None:
         return {}
