@@ -1,4 +1,4 @@
-"""The base of the operations that build a descriptor word from typed fields."""
+"""The base class of operations that encode a descriptor from typed fields."""
 
 from dataclasses import MISSING, fields
 from inspect import get_annotations
@@ -12,11 +12,10 @@ ADDRESS = "address"
 
 
 class DescriptorOp(Op):
-    """An operation whose attributes are the fields of `record`, and whose result is the word that they
-    encode.
+    """An operation whose attributes are the fields of `record`. Its result is their encoding.
 
-    A field `address` is an operand instead, a pointer into shared memory. Rules that ptxas can't see, since a
-    descriptor is a number at run time, are the record's `complaint`.
+    The field `address`, if there is one, is an operand: a pointer to shared memory. ptxas can't check a
+    descriptor, which is a number at run time; the record's `complaint` checks it.
     """
 
     record = UNSET
@@ -40,13 +39,13 @@ class DescriptorOp(Op):
 
     @property
     def fields(self) -> Any:
-        """The record, its address 0."""
+        """The record, with address 0."""
         names = [field.name for field in fields(self.record) if field.name != ADDRESS]
         return self.record(**{name: self.attribute(name) for name in names})
 
     @property
     def has_address(self) -> bool:
-        """Whether the word holds an address that is known at run time alone."""
+        """Whether the descriptor contains an address, which is known only at run time."""
         return any(field.name == ADDRESS for field in fields(self.record))
 
     def check(self) -> str | None:
@@ -59,12 +58,12 @@ class DescriptorOp(Op):
         return None if verdict is None else str(verdict)
 
     def complaint(self) -> Any:
-        """The record's verdict on the fields."""
+        """The record's complaint about the fields, or None."""
         return self.fields.complaint()
 
     @classmethod
-    def make(cls, address: Any | None = None, **given: Any) -> Any:
-        """Builds the op and returns the word. Raises WeftError for fields that break a rule."""
+    def make(cls, address: Any | None = None, **attributes: Any) -> Any:
+        """Builds the op and returns the descriptor. Raises WeftError for illegal fields."""
         kind = ir.IntegerType.get_signless(32 if address is None else 64)
         operands = [] if address is None else [address]
-        return build(cls, operands=operands, results=[kind], attributes=given).descriptor
+        return build(cls, operands=operands, results=[kind], attributes=attributes).descriptor

@@ -1,4 +1,4 @@
-"""The base of the operations that are one instruction each: an op is its operands and its table."""
+"""The base class of operations that spell one instruction. An op is its operands and its table."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -12,34 +12,35 @@ from weft.errors import WeftError
 from weft.isa.family import Family, Registers
 from weft.mlir import ext, ir
 
-# What is asked by name of an op that is, or is to be: the registers of an operand, or an attribute's value.
-Given = Callable[[str], Any]
+# From a name to the registers of an operand, or to an attribute's value, of an op or of one that is to be
+# built.
+Lookup = Callable[[str], Any]
 
 
 @dataclass(frozen=True)
 class SpaceOf:
-    """The state space that the type of an address says: a derived axis."""
+    """The state space of an address, from its pointer type: a derived axis."""
 
     operand: str
     spaces: Mapping[str, str]
 
-    def __call__(self, given: Given) -> str:
-        return self.spaces.get(str(given(self.operand)[0].type), "unknown")
+    def __call__(self, lookup: Lookup) -> str:
+        return self.spaces.get(str(lookup(self.operand)[0].type), "unknown")
 
-    def complaint(self, given: Given) -> str | None:
-        """What is wrong with the address's type."""
-        got = str(given(self.operand)[0].type)
+    def complaint(self, lookup: Lookup) -> str | None:
+        """A complaint about the address's type, or None."""
+        got = str(lookup(self.operand)[0].type)
         if got in self.spaces:
             return None
         return f"expects {self.operand} of type {' or '.join(self.spaces)}, got {got}"
 
 
-# What a subclass sets; an annotation in the class would make it a field.
+# A value that subclasses set. An annotation in the class would make it a field.
 UNSET: Any = None
 
 
 def judge(family: Family[Any], op: Any) -> str | None:
-    """The table's complaint about the op's form on the op's target."""
+    """The table's complaint about the op's form on the op's target, or None."""
     verdict = family.judge(op.form, op.target.chip.name if op.target else None)
     return None if verdict is None else str(verdict)
 
@@ -47,11 +48,11 @@ def judge(family: Family[Any], op: Any) -> str | None:
 class InstructionOp(Op):
     """An operation that spells one form of `family`.
 
-    A subclass declares operands and results as fields, named as the table's operands are. The axes of the
-    table become attributes: mandatory, or optional with the default that the form has; so do immediates, with
-    a default of their own, and a flag is off unless it is there. An axis that the operands already say is
-    given in `derived`, as a function of what they are given. What an instruction updates comes in as the
-    operand `inouts`, as a result of its kind would.
+    A subclass declares operands and results as fields with the names of the table's operands. The axes of the
+    table become attributes: mandatory, or optional with the form's default. Immediates become optional
+    attributes with their own defaults, flags become optional attributes that are false by default. `derived`
+    contains the axes that follow from operands, as functions. Registers that an instruction updates are the
+    operand `inouts`, which has the type of a result.
     """
 
     family = UNSET
@@ -84,9 +85,9 @@ class InstructionOp(Op):
         super().__init_subclass__(**arguments)
 
     @classmethod
-    def make(cls, *unnamed: Any, **given: Any) -> Any:
-        """Builds the op from its operands (a value, or a list of registers) and attributes by name; returns
-        its results: the value where there is one, else the op. Raises WeftError where the form isn't legal.
+    def make(cls, *unnamed: Any, **named: Any) -> Any:
+        """Builds the op from its operands (a value, or a list of registers) and attributes by name. Returns
+        its result if it has one, otherwise the op. Raises WeftError if the form isn't legal.
         """
         names = [f.name for f in cls._fields if isinstance(f, ext.OperandDef)]
         if unnamed:
@@ -95,60 +96,60 @@ class InstructionOp(Op):
                 f"'{cls.OPERATION_NAME}' op takes operands and attributes by name: operands "
                 f"{', '.join(names) or 'none'}; attributes {', '.join([*declared, *cls.optional]) or 'none'}"
             )
-        groups = {name: _listed(given.pop(name, None)) for name in names}
-        results = cls._results(groups, given)
+        groups = {name: _listed(named.pop(name, None)) for name in names}
+        results = cls._results(groups, named)
         op = build(
             cls,
             operands=list(groups.values())
             if cls._ODS_OPERAND_SEGMENTS
             else [value for group in groups.values() for value in group],
             results=results,
-            attributes=given,
+            attributes=named,
         )
         return op.operation.results[0] if len(results) == 1 else op
 
     @classmethod
-    def _results(cls, groups: Mapping[str, list[Any]], given: Mapping[str, Any]) -> list[Any]:
-        """The types of the results; stand-ins where no legal form is spelled, so that the verifier can say
-        why.
+    def _results(cls, groups: Mapping[str, list[Any]], attributes: Mapping[str, Any]) -> list[Any]:
+        """The types of the results. For an illegal form, placeholders, so that the verifier can give the
+        reason.
         """
-        form = cls._spelled(groups, given)
+        form = cls._spelled(groups, attributes)
         if form is None or form not in cls.family.table:
             return [ir.IntegerType.get_signless(32) for f in cls._fields if isinstance(f, ext.ResultDef)]
         return [struct_of(operand) for operand in _results_of(form)]
 
     @classmethod
-    def _spelled(cls, groups: Mapping[str, list[Any]], given: Mapping[str, Any]) -> Any:
-        """The form of these operands and attributes; None where something that it needs is missing or odd."""
+    def _spelled(cls, groups: Mapping[str, list[Any]], attributes: Mapping[str, Any]) -> Any:
+        """The form of these operands and attributes; None if one of them is missing or of the wrong type."""
         needed = [f.name for f in cls._fields if isinstance(f, ext.OperandDef) and not _varies(f)]
         values = [value for group in groups.values() for value in group]
         if not all(groups[name] for name in needed) or not all(isinstance(v, ir.Value) for v in values):
             return None
         axes = {
-            axis: cls.derived[axis](lambda name: groups.get(name, given.get(name)))
+            axis: cls.derived[axis](lambda name: groups.get(name, attributes.get(name)))
             if axis in cls.derived
-            else given.get(axis, cls.optional.get(axis))
+            else attributes.get(axis, cls.optional.get(axis))
             for axis in cls.family.axes
         }
         return cls.family.form(**axes) if all(isinstance(v, str | int) for v in axes.values()) else None
 
     @property
     def form(self) -> Any:
-        """What the op spells, legal or not."""
+        """The form of the op, legal or not."""
         return self.family.form(
             **{
-                axis: self.derived[axis](self._given) if axis in self.derived else self.attribute(axis)
+                axis: self.derived[axis](self._lookup) if axis in self.derived else self.attribute(axis)
                 for axis in self.family.axes
             }
         )
 
     @property
     def ptx_version(self) -> tuple[int, int]:
-        """The first PTX version that spells the op's form, which must be legal."""
+        """The first PTX version that has the op's form, which must be legal."""
         version: tuple[int, int] = self.family.table[self.form].ptx
         return version
 
-    def _given(self, name: str) -> Any:
+    def _lookup(self, name: str) -> Any:
         if any(f.name == name and isinstance(f, ext.OperandDef) for f in self._fields):
             return self.values(name)
         return self.attribute(name) if name in self.operation.attributes else None
@@ -159,29 +160,29 @@ class InstructionOp(Op):
 
     def check(self) -> str | None:
         for axis in self.derived.values():
-            if isinstance(axis, SpaceOf) and (wrong := axis.complaint(self._given)):
+            if isinstance(axis, SpaceOf) and (wrong := axis.complaint(self._lookup)):
                 return wrong
         form = self.form
-        if found := judge(self.family, self):
-            return found
+        if complaint := judge(self.family, self):
+            return complaint
         results = list(self.operation.results)
         for operand in form.operands:
             if operand.role == "immediate":
-                found = _immediate_complaint(operand, self.attribute(operand.name))
+                complaint = _immediate_complaint(operand, self.attribute(operand.name))
             elif operand.role in ("out", "inout"):
-                found = _result_complaint(operand, results.pop(0) if results else None)
-                if operand.role == "inout" and found is None:
-                    found = _inout_complaint(operand, self.inouts)
+                complaint = _result_complaint(operand, results.pop(0) if results else None)
+                if operand.role == "inout" and complaint is None:
+                    complaint = _inout_complaint(operand, self.inouts)
             else:
                 values = self.values(operand.name)
-                found = registers_complaint(operand, [value.type for value in values])
-                found = found or _constant_complaint(operand, values)
-            if found:
-                return found
+                complaint = registers_complaint(operand, [value.type for value in values])
+                complaint = complaint or _constant_complaint(operand, values)
+            if complaint:
+                return complaint
         if results:
             got = len(self.operation.results)
             count = got - len(results)
-            return f"expects {count} result{'' if count == 1 else 's'} here, got {got}"
+            return f"expects {count} result{'' if count == 1 else 's'}, got {got}"
         return self._stray_operand(form)
 
     def rechecks(self) -> tuple[Check, ...]:
@@ -189,21 +190,21 @@ class InstructionOp(Op):
         return tuple(partial(_constants_complaint, operand) for operand in limited)
 
     def _stray_operand(self, form: Any) -> str | None:
-        """An operand or immediate that this form of the instruction has no place for."""
+        """A complaint about an operand or immediate that this form of the instruction doesn't have."""
         known = [operand.name for operand in form.operands]
-        given = [name for name in self.immediates if name in self.operation.attributes]
-        given += [f.name for f in self._fields if isinstance(f, ext.OperandDef) and self.values(f.name)]
-        for name in given:
+        present = [name for name in self.immediates if name in self.operation.attributes]
+        present += [f.name for f in self._fields if isinstance(f, ext.OperandDef) and self.values(f.name)]
+        for name in present:
             if name not in known and name != "inouts":
-                return f"takes no {name} here: its operands are {', '.join(known)}"
+                return f"takes no {name} in this form: its operands are {', '.join(known)}"
         return None
 
 
-def repeated(op: Any, given: Mapping[str, Sequence[Any]]) -> Any:
-    """Another operation like `op`, with registers of the same types, in the order of its operands. It isn't
-    verified: `op` was.
+def repeated(op: Any, operands: Mapping[str, Sequence[Any]]) -> Any:
+    """An operation like `op` with other registers of the same types, in the order of its operands. It isn't
+    verified, since `op` was.
     """
-    values = [value for registers in given.values() for value in registers]
+    values = [value for registers in operands.values() for value in registers]
     kinds = [result.type for result in op.results]
     return ir.Operation.create(op.name, results=kinds, operands=values, attributes=dict(op.attributes))
 
@@ -240,7 +241,7 @@ def _constants_complaint(operand: Registers, op: Any) -> str | None:
 
 
 def _constant_complaint(operand: Registers, values: Sequence[Any]) -> str | None:
-    """What is wrong with a register that a constant fills, where PTX would take that constant itself."""
+    """A complaint about a constant in a register that PTX would accept as an immediate."""
     for value in values if operand.values else ():
         owner = value.owner
         if isinstance(owner, ir.Block) or owner.operation.name not in (
@@ -248,16 +249,16 @@ def _constant_complaint(operand: Registers, values: Sequence[Any]) -> str | None
             "llvm.mlir.constant",
         ):
             continue
-        if found := _immediate_complaint(operand, owner.operation.attributes["value"].value):
-            return found
+        if complaint := _immediate_complaint(operand, owner.operation.attributes["value"].value):
+            return complaint
     return None
 
 
 def _one_of(values: Sequence[int]) -> str:
-    # They increase, so that the ends tell; a range of them may be too long to look at.
+    # The values increase. A range may be too long to examine every value.
     if len(values) > 2 and values[-1] - values[0] == len(values) - 1:
-        return f"{values[0]} to {values[-1]}"
-    return " or ".join(map(str, values))
+        return f"in {values[0]}..{values[-1]}"
+    return " or ".join(map(str, values)) if len(values) < 3 else f"one of {', '.join(map(str, values))}"
 
 
 def _result_complaint(wanted: Registers, got: Any) -> str | None:
@@ -273,22 +274,22 @@ def _inout_complaint(wanted: Registers, got: Any) -> str | None:
 
 
 def registers_complaint(wanted: Registers, got: Sequence[Any]) -> str | None:
-    """Why the registers of one operand aren't what the row says."""
+    """A complaint about an operand's registers, if their number or type differs from the row's."""
     types = sorted({str(kind) for kind in got})
     if len(got) == wanted.count and types == [wanted.type]:
         return None
     if wanted.count == 1:
-        found = types[0] if len(got) == 1 else f"{len(got)} values" if got else "none"
-        return f"expects {wanted.name} of type {wanted.type}, got {found}"
-    found = f"{len(got)} of {' and '.join(types)}" if got else "none"
-    return f"expects {wanted.count} {wanted.name.upper()} registers of {wanted.type}, got {found}"
+        actual = types[0] if len(got) == 1 else f"{len(got)} values" if got else "none"
+        return f"expects {wanted.name} of type {wanted.type}, got {actual}"
+    actual = f"{len(got)} of {' and '.join(types)}" if got else "none"
+    return f"expects {wanted.count} {wanted.name.upper()} registers of {wanted.type}, got {actual}"
 
 
 def struct_of(registers: Registers) -> Any:
-    """The result type of an instruction: a struct of registers, or the bare register where there is one."""
+    """The result type of an instruction: a struct of registers, or the type of a single register."""
     return struct_type([registers.type] * registers.count)
 
 
 def struct_type(kinds: Sequence[str]) -> Any:
-    """The type of registers of these types together: a struct, or the bare register where there is one."""
+    """The type of several registers: a struct, or the type of a single register."""
     return ir.Type.parse(kinds[0] if len(kinds) == 1 else f"!llvm.struct<({', '.join(kinds)})>")

@@ -12,9 +12,7 @@ from weft.mlir import ir
 
 @dataclass(frozen=True)
 class LaunchAttribute:
-    """One attribute: its MLIR class, with the words for it in messages, its meaning, and the pass that writes
-    it.
-    """
+    """One attribute: its MLIR class, also in words for messages, its meaning, and the pass that sets it."""
 
     name: str
     kind: Any
@@ -27,17 +25,17 @@ class LaunchAttribute:
         attributes = kernel.operation.attributes
         if self.name not in attributes:
             return None
-        given = attributes[self.name]
-        if not isinstance(given, self.kind):
-            raise refuse(kernel, f"expects {self.name} to be {self.words}, got {given}")
-        return given
+        attribute = attributes[self.name]
+        if not isinstance(attribute, self.kind):
+            raise refuse(kernel, f"expects {self.name} to be {self.words}, got {attribute}")
+        return attribute
 
     def on(self, kernel: Any) -> bool:
         """Whether a kernel has the attribute."""
         return self.name in kernel.operation.attributes
 
     def set(self, kernel: Any, value: Any) -> None:
-        """Gives a kernel the attribute."""
+        """Sets a kernel's attribute."""
         kernel.operation.attributes[self.name] = value
 
 

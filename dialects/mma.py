@@ -1,4 +1,4 @@
-"""The `mma` dialect: one op per warp-level matrix instruction, held to the rows of `weft.isa.mma`.
+"""The `mma` dialect: one op for each warp-level matrix instruction, verified by the rows of `weft.isa.mma`.
 
 Fragments are register groups (f16 pairs in vector<2xf16>, other packed types in i32, f32 and f64 alone) in
 the order of the PTX ISA; a result of several registers is a struct of them.

@@ -20,8 +20,8 @@ _chip: ContextVar[str | None] = ContextVar("chip", default=None)
 
 @contextmanager
 def unchecked() -> Iterator[None]:
-    """In the block, operations of this thread are verified against their declarations alone, not by `check`:
-    what is to be judged later must be parsed first.
+    """In the block, operations of this thread are verified against their declarations only, without `check`,
+    so that illegal operations can be parsed and judged later.
     """
     token = _checks.set(False)
     try:
@@ -32,8 +32,8 @@ def unchecked() -> Iterator[None]:
 
 @contextmanager
 def judged_on(chip: str | None) -> Iterator[None]:
-    """In the block, the target of every operation is `chip`, whatever the module around it names; None leaves
-    that as it is.
+    """In the block, the target of every operation is `chip`, whatever target its module has. None changes
+    nothing.
     """
     token = _chip.set(chip)
     try:
@@ -51,7 +51,9 @@ class Op(ext.Operation):
     """
 
     optional = {}  # noqa: RUF012 (an annotation would make it a field)
-    # Whether attributes, types of operands and results, and target decide all of `check` but `rechecks`.
+    # Whether `check`, except for `rechecks`, depends only on attributes, on the types of operands and
+    # results,
+    # and on the target.
     decided_by_kind = False
 
     def check(self) -> str | None:
@@ -63,24 +65,25 @@ class Op(ext.Operation):
         super().__init_subclass__(**arguments)
         groups = [f for f in cls._fields if isinstance(f, ext.OperandDef)]
         varying = [f for f in groups if f.variadicity != ext.Variadicity.single]
-        # One group that varies, at the end, needs no 'operandSegmentSizes': the accessors that `ext` makes
-        # would read it.
+        # A single variadic group at the end needs no 'operandSegmentSizes', which the accessors of `ext`
+        # would
+        # read.
         if len(varying) == 1 and varying[0] is groups[-1]:
             cls._ODS_OPERAND_SEGMENTS = None
             count = len(groups) - 1
-            for place, group in enumerate(groups[:-1]):
-                setattr(cls, group.name, property(lambda self, place=place: self.operands[place]))
+            for number, group in enumerate(groups[:-1]):
+                setattr(cls, group.name, property(lambda self, number=number: self.operands[number]))
             setattr(cls, groups[-1].name, property(lambda self: self.operands[count:]))
         results = [f for f in cls._fields if isinstance(f, ext.ResultDef)]
         if any(f.variadicity != ext.Variadicity.single for f in results[-1:]):
             cls._ODS_RESULT_SEGMENTS = None
-            for place, field in enumerate(results[:-1]):
-                setattr(cls, field.name, property(lambda self, place=place: self.results[place]))
+            for number, field in enumerate(results[:-1]):
+                setattr(cls, field.name, property(lambda self, number=number: self.results[number]))
             rest = len(results) - 1
             setattr(cls, results[-1].name, property(lambda self: self.results[rest:]))
 
     def rechecks(self) -> tuple[Check, ...]:
-        """The parts of `check` that another op of the same kind may fail although this one passed."""
+        """The parts of `check` that another op of the same kind may fail, even if this one passes."""
         return ()
 
     @staticmethod
@@ -100,28 +103,28 @@ class Op(ext.Operation):
         return False
 
     def attribute(self, name: str) -> Any:
-        """The value of an attribute, or its default where it is optional and absent."""
+        """The value of an attribute, or its default if it is optional and absent."""
         if name in self.attributes:
             return _python_value(self.attributes[name])
         return self.optional[name]
 
     @property
     def target(self) -> Target | None:
-        """The target of the `gpu.module` around the op; None outside of one, or where it names no chip."""
+        """The target of the enclosing `gpu.module`; None without a module, or if it names no chip."""
         return judging_target(self.operation)
 
 
 def judging_target(op: Any) -> Target | None:
-    """The target that an operation is judged on: that of `judged_on`, otherwise that of the module around."""
+    """The target for an operation's checks: that of `judged_on`, otherwise that of the enclosing module."""
     chip = _chip.get()
     return target_of(op) if chip is None else Target.of(chip)
 
 
 def kind_of(op: Any) -> Kind:
-    """What an operation has in common with others that are verified and lowered alike."""
+    """The key of an operation: operations with equal keys are verified and lowered alike."""
     module = _chip.get() or module_with_target(op)
-    named = module if module is None or isinstance(module, str) else hash(module.attributes["targets"])
-    return kind_on(op, named)
+    target = module if module is None or isinstance(module, str) else hash(module.attributes["targets"])
+    return kind_on(op, target)
 
 
 def _complaint(op: Any) -> str | None:
@@ -129,29 +132,27 @@ def _complaint(op: Any) -> str | None:
     with op.location:
         try:
             return _miscounted(op) or _undeclared(op) or (op.check() if _checks.get() else None)
-        except WeftError as error:  # of an unknown chip around the op
+        except WeftError as error:  # the enclosing module names an unknown chip
             return error.diagnostics[0].message
 
 
 def target_of(op: Any) -> Target | None:
-    """The target that the `gpu.module` around `op` names, None without one. Raises WeftError for an unknown
-    chip.
-    """
+    """The target of the `gpu.module` around `op`, or None. Raises WeftError for an unknown chip."""
     module = module_with_target(op)
     if module is None:
         return None
     targets = module.attributes["targets"]
-    found = known(op.context).targets
-    if hash(targets) not in found:
-        found[hash(targets)] = _named_target(module, targets)
-    return found[hash(targets)]
+    cached = known(op.context).targets
+    if hash(targets) not in cached:
+        cached[hash(targets)] = _named_target(module, targets)
+    return cached[hash(targets)]
 
 
 def _named_target(module: Any, targets: Any) -> Target | None:
     texts = [str(entry) for entry in targets]
     chips = list(dict.fromkeys(_chip_in(text) for text in texts if "#nvvm.target" in text))
     if len(chips) > 1:
-        message = f"gpu.module has several NVVM targets, {', '.join(chips)}: Weft takes one"
+        message = f"gpu.module must have one NVVM target, got {', '.join(chips)}"
         raise WeftError(Diagnostic(message, mlir.location(module.location)))
     return _target(chips[0], module) if chips else None
 
@@ -164,13 +165,13 @@ def _target(chip: str, holder: Any) -> Target:
 
 
 def _chip_in(text: str) -> str:
-    # The target attribute has no class in the bindings; sm_75 is upstream's default where it names no chip.
-    _, found, rest = text.partition('chip = "')
-    return rest.partition('"')[0] if found else "sm_75"
+    # The bindings have no class for the attribute. Upstream's default chip is sm_75.
+    _, label, rest = text.partition('chip = "')
+    return rest.partition('"')[0] if label else "sm_75"
 
 
 def _miscounted(op: Any) -> str | None:
-    """Operands or results of another number than declared, which the accessors would read past."""
+    """A complaint about the number of operands or results: the accessors would read past their ends."""
     for kind, values, what in (
         (ext.OperandDef, op.operation.operands, "operand"),
         (ext.ResultDef, op.operation.results, "result"),
@@ -187,8 +188,8 @@ def _miscounted(op: Any) -> str | None:
 
 
 def _undeclared(op: Any) -> str | None:
-    """What IRDL's own verifier would say, if it ran before this one: a declared attribute that is missing or
-    odd.
+    """A complaint about a declared attribute that is missing or of the wrong class. IRDL's own verifier runs
+    later.
     """
     attributes = op.operation.attributes
     for field in op._fields:
@@ -196,18 +197,22 @@ def _undeclared(op: Any) -> str | None:
             continue
         if field.name not in attributes:
             return f"expects the attribute '{field.name}'"
-        wanted = field.constraint
-        given = attributes[field.name]
-        if wanted is not Any and not _is(given, wanted):
-            return f"expects attribute '{field.name}' to be {_words(wanted, given)}, got {given}"
+        kind = field.constraint
+        attribute = attributes[field.name]
+        if kind is not Any and not _is(attribute, kind):
+            return f"expects attribute '{field.name}' to be {_words(kind, attribute)}, got {attribute}"
     for name, default in op.optional.items():
-        if name in attributes and not _is(given := attributes[name], wanted := _class_of(default, given)):
-            return f"expects attribute '{name}' to be {_words(wanted, given)}, got {given}"
+        if name not in attributes:
+            continue
+        attribute = attributes[name]
+        kind = _class_of(default, attribute)
+        if not _is(attribute, kind):
+            return f"expects attribute '{name}' to be {_words(kind, attribute)}, got {attribute}"
     return _unknown(op) or _bad_segments(op)
 
 
 def _unknown(op: Any) -> str | None:
-    """An attribute that nothing reads, such as a misspelt one; those of dialects (`other.name`) are free."""
+    """A complaint about an unknown attribute, such as a misspelt one. Names with a dot are allowed."""
     known = [f.name for f in op._fields if isinstance(f, ext.AttributeDef)] + list(op.optional)
     for name in op.operation.attributes:
         if "." not in name and name not in known and name != "operandSegmentSizes":
@@ -217,7 +222,9 @@ def _unknown(op: Any) -> str | None:
 
 
 def _bad_segments(op: Any) -> str | None:
-    """Operand groups whose sizes don't add up, which the accessors would read past."""
+    """A complaint about 'operandSegmentSizes': with wrong sizes, the accessors would read past the
+    operands.
+    """
     if not op._ODS_OPERAND_SEGMENTS:
         return None
     groups = [group.name for group in _operand_groups(op)]
@@ -253,21 +260,21 @@ _KINDS = {
 }
 
 
-def _words(kind: Any, given: Any) -> str:
-    """What an attribute must be, where the one that is given is something else."""
-    if kind is ir.IntegerAttr and isinstance(given, kind):
+def _words(kind: Any, attribute: Any) -> str:
+    """A class of attributes in words, for a message about an attribute that isn't of that class."""
+    if kind is ir.IntegerAttr and isinstance(attribute, kind):
         return mlir.INTEGER
     return _KINDS.get(kind.__name__, str(kind.__name__))
 
 
-def _class_of(default: Any, given: Any) -> Any:
-    """The class of an optional attribute by its default; None as a default says nothing about it."""
+def _class_of(default: Any, attribute: Any) -> Any:
+    """The class of an optional attribute with this default. With a default of None, any class is allowed."""
     kinds = {bool: ir.BoolAttr, int: ir.IntegerAttr, float: ir.FloatAttr, str: ir.StringAttr}
-    return type(given) if default is None else kinds[type(default)]
+    return type(attribute) if default is None else kinds[type(default)]
 
 
 def _is(attribute: Any, kind: Any) -> bool:
-    """Whether an attribute is of a class; integers must be short enough to be printed, too."""
+    """Whether an attribute is of a class. An integer must also have at most 64 bits."""
     return mlir.is_integer(attribute) if kind is ir.IntegerAttr else isinstance(attribute, kind)
 
 
@@ -282,7 +289,7 @@ _INTEGER_BITS = 64
 
 
 def string_complaint(text: str) -> str | None:
-    """Why MLIR can't have a string: its strings are UTF-8."""
+    """Why a string can't be an MLIR string, which must be UTF-8; None if it can."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -291,8 +298,8 @@ def string_complaint(text: str) -> str | None:
 
 
 def as_attribute(value: Any) -> Any:
-    """A Python value as the MLIR attribute that the ops read: str, bool, int (i64), float (f32), or an
-    attribute. What no attribute can hold comes back as it is.
+    """A Python value as an MLIR attribute: str, bool, int (i64), float (f32), or an attribute. Any other
+    value is returned unchanged.
     """
     if isinstance(value, str):
         return value if string_complaint(value) else ir.StringAttr.get(value)
@@ -306,7 +313,7 @@ def as_attribute(value: Any) -> Any:
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    # Arrays have no truth, and an MLIR attribute cannot be compared with None.
+    # NumPy's == returns an array, and an MLIR attribute cannot be compared with None.
     comparable = default is not None and isinstance(value, (str, int, float, ir.Attribute))
     return comparable and bool(default == value)
 
@@ -320,26 +327,26 @@ def build(
 ) -> Any:
     """Builds an op at the insertion point and verifies it. Raises WeftError with the verifier's message.
 
-    `operands` is a flat list, or a list of groups for an op with operand segments; attributes that are None,
-    or equal to the op's default, are left out. Where `results` follow from the types of operands, they are a
-    function, which is called when those are known to be values.
+    `operands` is a flat list, or a list of groups for an op with operand segments. Attributes that are None
+    or equal to the op's default are omitted. `results` are types, or a function that computes them from the
+    operands; it is called only if the operands are values.
     """
     check_inside_a_module(kind)
-    given = {
+    stated = {
         name: as_attribute(value)
         for name, value in (attributes or {}).items()
         if value is not None and not _is_default(value, kind.optional.get(name))
     }
     if kind._ODS_OPERAND_SEGMENTS:
-        given["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(group) for group in operands])
+        stated["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get([len(group) for group in operands])
         operands = [value for group in operands for value in group]
-    if wrong := _unusable(given, operands):
+    if wrong := _unusable(stated, operands):
         raise WeftError(Diagnostic(f"'{kind.OPERATION_NAME}' op {wrong}", _here()))
-    kinds = _result_types(results)
-    if strange := [each for each in kinds if not isinstance(each, ir.Type)]:
-        what = f"expects types of results to be MLIR types, got {shown(strange[0])}"
-        raise WeftError(Diagnostic(f"'{kind.OPERATION_NAME}' op {what}", _here()))
-    op = ir.Operation.create(kind.OPERATION_NAME, results=kinds, operands=list(operands), attributes=given)
+    types = _result_types(results)
+    if wrong_types := [each for each in types if not isinstance(each, ir.Type)]:
+        complaint = f"expects result types to be MLIR types, got {shown(wrong_types[0])}"
+        raise WeftError(Diagnostic(f"'{kind.OPERATION_NAME}' op {complaint}", _here()))
+    op = ir.Operation.create(kind.OPERATION_NAME, results=types, operands=list(operands), attributes=stated)
     try:
         op.verify()
     except mlir.MLIRError as failure:
@@ -349,7 +356,9 @@ def build(
 
 
 def as_float(value: Any) -> Any:
-    """A number as the floating-point number that an attribute takes; the verifier refuses anything else."""
+    """A number as a float, for an attribute. Any other value is returned unchanged; the verifier
+    refuses it.
+    """
     is_real = isinstance(value, Real)
     try:
         return float(value) if is_real else value
@@ -357,35 +366,35 @@ def as_float(value: Any) -> Any:
         return math.inf if value > 0 else -math.inf
 
 
-def _result_types(given: Sequence[Any] | Callable[[], Sequence[Any]]) -> list[Any]:
-    """The types of results; a stand-in where operands aren't of types that they follow from, as the verifier
-    will say.
+def _result_types(results: Sequence[Any] | Callable[[], Sequence[Any]]) -> list[Any]:
+    """The types of results. If operands have types from which they can't be computed, a placeholder: the
+    verifier then complains about the operands.
     """
-    stand_in = ir.IntegerType.get_signless(1)
+    placeholder = ir.IntegerType.get_signless(1)
     try:
-        found = given() if callable(given) else given
+        types = results() if callable(results) else results
     except AttributeError:
-        return [stand_in]
-    return [stand_in if each is None else each for each in found]
+        return [placeholder]
+    return [placeholder if each is None else each for each in types]
 
 
 def check_inside_a_module(kind: Any) -> None:
-    """Raises WeftError where there is no place to build an op at."""
+    """Raises WeftError if there is no insertion point."""
     try:
         _ = ir.InsertionPoint.current
     except ValueError:
         name = kind.OPERATION_NAME
-        raise WeftError(f"'{name}' op is built outside of any function: use `with weft.Module()`") from None
+        raise WeftError(f"'{name}' op must be built in a module: use `with weft.Module()`") from None
 
 
 def _unusable(attributes: Mapping[str, Any], operands: Iterable[Any]) -> str | None:
-    """What MLIR can't build an op from."""
+    """A complaint about attributes or operands from which MLIR can't build an op."""
     for name, value in attributes.items():
         if isinstance(value, str):
             return f"attribute '{name}' {string_complaint(value)}"
         if not isinstance(value, ir.Attribute):
-            wanted = "a string, a number or an MLIR attribute"
-            return f"expects attribute '{name}' to be {wanted}, got {shown(value)}"
+            legal = "a string, a number or an MLIR attribute"
+            return f"expects attribute '{name}' to be {legal}, got {shown(value)}"
     for value in operands:
         if not isinstance(value, ir.Value):
             return f"expects operands to be MLIR values, got {shown(value)}"
@@ -393,7 +402,7 @@ def _unusable(attributes: Mapping[str, Any], operands: Iterable[Any]) -> str | N
 
 
 def _here() -> Location | None:
-    """The place that ops built now get."""
+    """The source location of ops that are built now."""
     probe = ir.Operation.create("builtin.unrealized_conversion_cast")
     try:
         return mlir.location(probe.location)
@@ -402,5 +411,5 @@ def _here() -> Location | None:
 
 
 def refuse(op: Any, message: str) -> WeftError:
-    """The error that a pass raises about `op`, at its place and with its name."""
+    """A pass's error about `op`, with its source location and name."""
     return WeftError(Diagnostic(f"'{op.operation.name}' op {message}", mlir.location(op.location)))

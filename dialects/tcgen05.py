@@ -1,6 +1,7 @@
-"""The `tcgen05` dialect: Blackwell's tensor cores and tensor memory, held to the rows of `weft.isa.tcgen05`.
+"""The `tcgen05` dialect: Blackwell's tensor cores and tensor memory, verified by the rows of
+`weft.isa.tcgen05`.
 
-Addresses in tensor memory are `!llvm.ptr<6>`, matrices in shared memory i64 descriptors; a vector of
+Addresses in tensor memory are `!llvm.ptr<6>`. Matrices in shared memory are i64 descriptors. A vector of
 registers is one operand.
 """
 
@@ -9,7 +10,7 @@ from math import prod
 from typing import Any
 
 from weft.dialects.descriptor import DescriptorOp
-from weft.dialects.instruction import Given, InstructionOp, SpaceOf
+from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
 from weft.isa.tcgen05 import control, copy
 from weft.isa.tcgen05 import mma as mma_isa
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor, InstructionDescriptor
@@ -18,37 +19,37 @@ from weft.mlir import ext, ir
 
 
 class Tcgen05(ext.Dialect, name="tcgen05"):
-    """Tensor memory, and the products that accumulate in it."""
+    """Tensor memory, and products that accumulate in it."""
 
 
 def _in_shared(operand: str, space: str) -> SpaceOf:
-    """`space` for a pointer into shared memory, nothing for a generic one."""
+    """`space` for a pointer to shared memory, "" for a generic pointer."""
     return SpaceOf(operand, {"!llvm.ptr<3>": space, "!llvm.ptr": ""})
 
 
-def _memory_of_a(given: Given) -> str:
-    return "tensor" if str(given("a")[0].type) == "!llvm.ptr<6>" else "shared"
+def _memory_of_a(lookup: Lookup) -> str:
+    return "tensor" if str(lookup("a")[0].type) == "!llvm.ptr<6>" else "shared"
 
 
-def _mask_bits(given: Given) -> int:
-    mask = given("mask")
-    # Of what isn't an integer, the registers' check says so.
+def _mask_bits(lookup: Lookup) -> int:
+    mask = lookup("mask")
+    # The check of registers refuses a mask that isn't an integer.
     return int(mask[0].type.width) if mask and isinstance(mask[0].type, ir.IntegerType) else 16 * len(mask)
 
 
-def _mask_registers(given: Given) -> int:
-    mask = given("disable_output_lane")
+def _mask_registers(lookup: Lookup) -> int:
+    mask = lookup("disable_output_lane")
     return prod(mask[0].type.shape) if mask and isinstance(mask[0].type, ir.VectorType) else len(mask)
 
 
 def _has(name: str) -> Any:
-    """Whether an optional operand, or an immediate, is there."""
+    """Whether an optional operand or immediate is present."""
 
-    def found(given: Given) -> bool:
-        value = given(name)
+    def is_present(lookup: Lookup) -> bool:
+        value = lookup(name)
         return bool(value) if isinstance(value, list) else value is not None
 
-    return found
+    return is_present
 
 
 class AllocOp(InstructionOp, dialect=Tcgen05, name="alloc", family=control.ALLOC):
@@ -127,7 +128,7 @@ class StOp(InstructionOp, dialect=Tcgen05, name="st", family=copy.ST, immediates
 
 
 class LdRedOp(InstructionOp, dialect=Tcgen05, name="ld_red", family=copy.LD_RED, immediates={"offset": 0}):
-    """`tcgen05.ld.red`: as `tcgen05.ld`, and each lane's columns reduced to one value."""
+    """`tcgen05.ld.red`: as `tcgen05.ld`. It also reduces each lane's columns to one value."""
 
     address: ext.Operand[Any]
     data: ext.Result[Any]
@@ -135,9 +136,9 @@ class LdRedOp(InstructionOp, dialect=Tcgen05, name="ld_red", family=copy.LD_RED,
 
 
 class LdSpcompressOp(InstructionOp, dialect=Tcgen05, name="ld_spcompress", family=copy.LD_SPCOMPRESS):
-    """`tcgen05.ld.spcompress`: as `tcgen05.ld` of f32, but only the larger (or smaller) two of every
-    four columns are kept; two bits of `metadata` for each of them give its column. With `red` each lane's
-    columns are also reduced to one value.
+    """`tcgen05.ld.spcompress`: as `tcgen05.ld` of f32, but it keeps only the two largest (or smallest)
+    of every four columns. Two bits of `metadata` identify the column of each. With `red`, each lane's columns
+    are also reduced to one value.
     """
 
     address: ext.Operand[Any]
@@ -227,7 +228,7 @@ _WS_AXES = {"a": _memory_of_a, "zero_column_mask": _has("zero_column_mask")}
 
 
 class MmaWsOp(InstructionOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_WS):
-    """`tcgen05.mma.ws`: the weights, B, may stay in one of four collector buffers."""
+    """`tcgen05.mma.ws`: keeps B, the weights, in one of four collector buffers."""
 
     derived = _WS_AXES
 
@@ -256,7 +257,7 @@ class SpMmaWsOp(InstructionOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa
 class InstructionDescriptorOp(
     DescriptorOp, dialect=Tcgen05, name="instruction_descriptor", record=InstructionDescriptor
 ):
-    """The i32 descriptor of what `tcgen05.mma` multiplies: shapes, types, transposes."""
+    """The i32 instruction descriptor of `tcgen05.mma`: shapes, types, transposes."""
 
     descriptor: ext.Result[Any]
 
@@ -267,7 +268,7 @@ class InstructionDescriptorOp(
 class BlockScaledDescriptorOp(
     DescriptorOp, dialect=Tcgen05, name="block_scaled_descriptor", record=BlockScaledDescriptor
 ):
-    """The i32 descriptor of what a block-scaled `tcgen05.mma` multiplies."""
+    """The i32 instruction descriptor of a block-scaled `tcgen05.mma`."""
 
     descriptor: ext.Result[Any]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.dialects.descriptor import DescriptorOp
-from weft.dialects.instruction import Given, InstructionOp
+from weft.dialects.instruction import InstructionOp, Lookup
 from weft.isa import wgmma as isa
 from weft.isa.chips import describe
 from weft.isa.family import Verdict
@@ -15,12 +15,12 @@ _IMMEDIATES = {"scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 0}
 
 
 class Wgmma(ext.Dialect, name="wgmma"):
-    """`wgmma.mma_async` and what orders it."""
+    """`wgmma.mma_async` and the instructions that order it."""
 
 
-def _a_registers(given: Given) -> bool:
-    """A comes as one descriptor, or as the registers of a fragment."""
-    return [str(value.type) for value in given("a")] != ["i64"]
+def _a_registers(lookup: Lookup) -> bool:
+    """Whether A is a fragment in registers and not a descriptor."""
+    return [str(value.type) for value in lookup("a")] != ["i64"]
 
 
 class MmaAsyncOp(
@@ -65,7 +65,9 @@ class FenceOp(InstructionOp, dialect=Wgmma, name="fence", family=isa.FENCE):
 
 
 class CommitGroupOp(InstructionOp, dialect=Wgmma, name="commit_group", family=isa.COMMIT_GROUP):
-    """`wgmma.commit_group`: makes a group of all `wgmma.mma_async` that are in no group yet."""
+    """`wgmma.commit_group`: ends a group, which contains all `wgmma.mma_async` that no earlier group
+    contains.
+    """
 
 
 class WaitGroupOp(

@@ -1,13 +1,14 @@
-"""The `wmma` dialect: warp-level matrices in fragments of opaque layout, held to the rows of `weft.isa.wmma`.
+"""The `wmma` dialect: warp-level matrices in fragments of opaque layout, verified by the rows of
+`weft.isa.wmma`.
 
-`wmma.load` gives a fragment as a struct of registers (bare where there is one); `wmma.mma` and `wmma.store`
-take them one operand each.
+`wmma.load` returns a fragment as a struct of registers, or as a single register. `wmma.mma` and `wmma.store`
+take each register as one operand.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from weft.dialects.instruction import Given, InstructionOp, SpaceOf
+from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
 from weft.isa import wmma as isa
 from weft.mlir import ext
 
@@ -15,11 +16,11 @@ _SPACE = SpaceOf("address", {pointer: space for space, pointer in isa.SPACES.ite
 
 
 class Wmma(ext.Dialect, name="wmma"):
-    """Matrices of a warp, loaded, multiplied and stored."""
+    """Loads, multiplies and stores matrices in the registers of a warp."""
 
 
-def _has_stride(given: Given) -> bool:
-    return len(given("stride")) > 0
+def _has_stride(lookup: Lookup) -> bool:
+    return len(lookup("stride")) > 0
 
 
 class LoadOp(InstructionOp, dialect=Wmma, name="load", family=isa.LOAD):

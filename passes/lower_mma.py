@@ -1,4 +1,4 @@
-"""`--lower-mma`: the operations of the `mma` dialect become LLVM intrinsics, or inline PTX without one."""
+"""`--lower-mma`: lowers the `mma` dialect to LLVM intrinsics, or to inline PTX where there is none."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""`--lower-tcgen05`: the operations of the `tcgen05` dialect become LLVM intrinsics, or inline PTX without
-one.
+"""`--lower-tcgen05`: lowers the `tcgen05` dialect to LLVM intrinsics, or to inline PTX where there is
+none.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""`--lower-wgmma`: the operations of the `wgmma` dialect become LLVM intrinsics, or inline PTX."""
+"""`--lower-wgmma`: lowers the `wgmma` dialect to LLVM intrinsics, or to inline PTX where there is none."""
 
 from typing import Any
 

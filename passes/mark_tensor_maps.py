@@ -1,7 +1,7 @@
-"""`--mark-tensor-maps`: a kernel's tensor maps, its last parameters, come by value and are read in place.
+"""`--mark-tensor-maps`: passes a kernel's tensor maps, its last parameters, by value.
 
-Upstream's lowering of kernels drops what says so. Without it the parameters would be pointers; without
-`nvvm.grid_constant` LLVM would copy each map to the thread's own memory, where TMA can't read it.
+Upstream's lowering of kernels drops the attributes for that. Without `llvm.byval` the parameters would be
+pointers. Without `nvvm.grid_constant` LLVM would copy each map to local memory, where TMA can't read it.
 """
 
 from typing import Any
@@ -22,13 +22,13 @@ def run(module: Any) -> None:
             continue
         parameters = len(function.body.blocks[0].arguments)
         count = len(maps)
-        given = (
+        marks = (
             list(attributes["arg_attrs"]) if "arg_attrs" in attributes else [ir.DictAttr.get({})] * parameters
         )
         by_value = ir.Attribute.parse(
             f"{{llvm.byval = !llvm.array<{BYTES} x i8>, llvm.align = {_ALIGNMENT} : i64, nvvm.grid_constant}}"
         )
-        attributes["arg_attrs"] = ir.ArrayAttr.get([*given[: parameters - count], *[by_value] * count])
+        attributes["arg_attrs"] = ir.ArrayAttr.get([*marks[: parameters - count], *[by_value] * count])
 
 
 MARK_TENSOR_MAPS = Pass("mark-tensor-maps", "pass a kernel's tensor maps by value", run)

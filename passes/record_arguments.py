@@ -1,5 +1,5 @@
-"""`--record-arguments`: a kernel keeps the types of its arguments in an attribute, so that it takes
-arrays even after memrefs have become pointers and numbers.
+"""`--record-arguments`: records the types of a kernel's arguments in an attribute, so that it can be called
+with arrays after memrefs have been lowered to pointers and integers.
 """
 
 from typing import Any
@@ -18,4 +18,4 @@ def run(module: Any) -> None:
             ARGUMENTS.set(kernel, ir.ArrayAttr.get(types))
 
 
-RECORD_ARGUMENTS = Pass("record-arguments", "keep the types of kernels' arguments in an attribute", run)
+RECORD_ARGUMENTS = Pass("record-arguments", "record the types of kernels' arguments in an attribute", run)

@@ -1,6 +1,6 @@
-"""`--refuse-unlowered`: names operations that nothing lowers, before a conversion fails on parts of them."""
+"""`--refuse-unlowered`: refuses operations that no pass lowers, before a conversion fails on their parts."""
 
 from weft.passes.analysis import unlowered
 from weft.passes.registry.pass_ import Pass
 
-REFUSE_UNLOWERED = Pass("refuse-unlowered", "name operations that nothing lowers to LLVM", unlowered.check)
+REFUSE_UNLOWERED = Pass("refuse-unlowered", "refuse operations that no pass lowers to LLVM", unlowered.check)

@@ -1,6 +1,7 @@
-"""`--weft-to-nvvm`: tensor-core instructions become upstream's `nvvm` operations, where upstream has them.
+"""`--weft-to-nvvm`: converts tensor-core instructions to upstream's `nvvm` operations.
 
-The others stay, for `--lower-…` to take; with `strict=true` each of them is an error that says why.
+Instructions without a counterpart stay, for the passes `--lower-…`. With `strict=true`, each is an error with
+the reason.
 """
 
 from dataclasses import MISSING, fields
@@ -32,58 +33,61 @@ _BY_CLASS = {pair.ours: pair for pair in PAIRS}
 
 
 def run(module: Any, strict: str) -> None:
-    """Converts what upstream can say. Raises WeftError for the rest where `strict` is "true"."""
+    """Converts every operation that has a counterpart. Raises WeftError for the others if `strict` is
+    "true".
+    """
     if strict not in ("true", "false"):
-        raise WeftError(f"pass 'weft-to-nvvm': strict is true or false, got '{strict}'")
-    left: list[Diagnostic] = []
+        raise WeftError(f"pass 'weft-to-nvvm': strict must be true or false, got '{strict}'")
+    unconverted: list[Diagnostic] = []
     for op in operations(module, *_OURS):
         try:
             with ir.InsertionPoint(op), op.location:
                 _replace(op)
         except Inexpressible as reason:
-            left += refuse(op, f"has no nvvm operation: {reason}").diagnostics
-    if left and strict == "true":
-        raise WeftError(*left)
+            unconverted += refuse(op, f"can't be converted to nvvm: {reason}").diagnostics
+    if unconverted and strict == "true":
+        raise WeftError(*unconverted)
 
 
 def _replace(op: Any) -> None:
-    """Builds upstream's operation before ours, and gives it the other's uses. Raises Inexpressible."""
+    """Replaces our operation by upstream's. Raises Inexpressible."""
     pair, form = _pair(op), op.form
-    given = list(op.operation.operands)
+    before = list(op.operation.operands)
     operands = {f.name: op.values(f.name) for f in pair.ours._fields if isinstance(f, ext.OperandDef)}
     draft = Draft(operands, discardable(op))
     for rule in pair.rules:
         rule.to_theirs(op, draft)
     for name, kind in pair.slots():
         if not kind and len(draft.operands[name]) != 1:
-            raise Inexpressible(f"upstream's takes one {name}, not {len(draft.operands[name]) or 'none'}")
-    made = _built(pair, [_slot(op, form, pair, draft, *slot) for slot in pair.slots()], op, draft)
-    for old, new in zip(op.operation.results, made.results, strict=True):
+            got = len(draft.operands[name]) or "none"
+            raise Inexpressible(f"the nvvm operation takes one {name}, got {got}")
+    replacement = _built(pair, [_slot(op, form, pair, draft, *slot) for slot in pair.slots()], op, draft)
+    for old, new in zip(op.operation.results, replacement.results, strict=True):
         old.replace_all_uses_with(new if old.type == new.type else llvm.extractelement(new, _index()))
     op.operation.erase()
-    sweep(given)
+    sweep(before)
 
 
 def _pair(op: Any) -> Pair:
-    """The counterpart of our operation, which has a word for all that `op` says. Raises Inexpressible."""
+    """The counterpart of our operation. Raises Inexpressible if it can't express all of `op`."""
     if isinstance(op, DescriptorOp):
         raise Inexpressible("it is arithmetic, not an instruction")
     pair = _BY_CLASS.get(type(op))
     if pair is None:
-        raise Inexpressible(f"upstream has none for {op.form.ptx}")
-    said = {axis for rule in pair.rules for axis in rule.axes} | {name for name, _ in pair.slots()}
+        raise Inexpressible(f"nvvm has no operation for {op.form.ptx}")
+    expressed = {axis for rule in pair.rules for axis in rule.axes} | {name for name, _ in pair.slots()}
     defaults = {axis.name: axis.default for axis in fields(op.family.form)}
     for axis, value in vars(op.form).items():
         default = False if defaults[axis] is MISSING else defaults[axis]
-        if axis not in said and axis not in op.derived and value != default:
-            raise Inexpressible(f"upstream's has no {spelled(axis, value)}")
+        if axis not in expressed and axis not in op.derived and value != default:
+            raise Inexpressible(f"the nvvm operation has no {spelled(axis, value)}")
     if reason := pair.broken(op.form):
         raise Inexpressible(reason)
     return pair
 
 
 def _slot(op: Any, form: Any, pair: Pair, draft: Draft, name: str, kind: str) -> list[Any]:
-    """The operands of upstream's that stand for ours of that name."""
+    """Upstream's operands for our operand of this name."""
     _, is_immediate, number = kind.partition(":")
     if not is_immediate:
         return [_vector(v) if name in pair.vectors else v for v in draft.operands[name]]
@@ -93,7 +97,7 @@ def _slot(op: Any, form: Any, pair: Pair, draft: Draft, name: str, kind: str) ->
 
 
 def _vector(value: Any) -> Any:
-    """A register as a vector of one; a vector as it is."""
+    """A register as a vector of one element. A vector is returned unchanged."""
     kind = _vector_of(value.type)
     if kind == value.type:
         return value
@@ -109,7 +113,7 @@ def _index() -> Any:
 
 
 def _built(pair: Pair, groups: list[list[Any]], op: Any, draft: Draft) -> Any:
-    """Upstream's operation. Raises Inexpressible where its own verifier refuses it."""
+    """Upstream's operation. Raises Inexpressible if upstream's verifier refuses it."""
     operands = [value for group in groups for value in group]
     if pair.segmented:
         sizes = ir.DenseI32ArrayAttr.get([len(group) for group in groups])
@@ -119,21 +123,23 @@ def _built(pair: Pair, groups: list[list[Any]], op: Any, draft: Draft) -> Any:
         _vector_of(result.type) if name in pair.vectors else result.type
         for name, result in zip(names, op.operation.results, strict=True)
     ]
-    made = ir.Operation.create(
+    converted = ir.Operation.create(
         pair.theirs.OPERATION_NAME, results=results, operands=operands, attributes=draft.attributes
     )
     try:
-        made.verify()
+        converted.verify()
     except mlir.MLIRError as failure:
-        made.erase()
+        converted.erase()
         sweep(operands)
-        raise Inexpressible(f"upstream says {mlir.error(failure).diagnostics[0].message}") from None
-    return made
+        raise Inexpressible(
+            f"upstream's verifier reports: {mlir.error(failure).diagnostics[0].message}"
+        ) from None
+    return converted
 
 
 WEFT_TO_NVVM = Pass(
     "weft-to-nvvm",
-    "turn tensor-core instructions into upstream's nvvm operations, where it has them",
+    "convert tensor-core instructions to upstream's nvvm operations, where they exist",
     run,
     {"strict": "false"},
 )

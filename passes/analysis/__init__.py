@@ -1,1 +1,1 @@
-"""What passes ask about IR before they change it."""
+"""Analyses of IR that passes use."""

@@ -1,5 +1,5 @@
-"""Whether all lanes of a warp, all threads of a warpgroup or all of a CTA reach an operation together: what
-collective instructions and copies need.
+"""Whether all lanes of a warp, all threads of a warpgroup or all threads of a CTA reach an operation
+together, as collective instructions and copies require.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from weft.mlir import constant, gpu, ir, nvvm
 
 
 class Scope(Enum):
-    """Who must reach an operation together."""
+    """The threads that must reach an operation together."""
 
     WARP = f"all {LANES} lanes of the warp"
     WARPGROUP = f"all {WARPGROUP} threads of the warpgroup"
@@ -20,10 +20,13 @@ class Scope(Enum):
 
 
 FUNCTIONS = ("gpu.func", "func.func", "gpu.launch")
-# Operations whose regions run as their operands say; what else has regions may narrow the warp.
+# Operations whose regions depend only on their operands. Any other operation may execute a region in a part
+# of
+# the warp.
 BRANCHES = ("scf.if", "scf.for", "scf.while", "scf.index_switch", "scf.parallel")
 UNCONDITIONAL = ("scf.execute_region",)
-# Results that follow from the operands alone, or from the CTA: what else there is may differ between lanes.
+# Operations whose results depend only on their operands or on the CTA. Other results may differ between
+# lanes.
 PURE_DIALECTS = ("arith", "math", "index")
 SAME_IN_A_CTA = (
     *("gpu.block_id", "gpu.block_dim", "gpu.grid_dim", "gpu.cluster_id", "gpu.cluster_block_id"),
@@ -37,36 +40,38 @@ SAME_IN_A_WARP = (*SAME_IN_A_CTA, "gpu.subgroup_id", "tile.claim", "tile.await_o
 
 
 def require(op: Any, scope: Scope) -> None:
-    """Raises WeftError for an operation of all of `scope` that only a part of it may reach."""
-    if (found := complaint(op, scope)) is not None:
-        raise refuse(op, f"expects {found}")
+    """Raises WeftError unless all threads of `scope` reach an operation together."""
+    if (unmet := complaint(op, scope)) is not None:
+        raise refuse(op, f"expects {unmet}")
 
 
 def complaint(op: Any, scope: Scope = Scope.WARP) -> str | None:
-    """What `op` needs and hasn't for all of `scope` to run it together; None where it has it."""
+    """The condition that `op` lacks for all threads of `scope` to reach it together, to follow "expects" or
+    "needs". None if they do.
+    """
     kernel = _function(op.operation)
     if kernel is None or "kernel" not in kernel.attributes:
-        return f"{scope.value}: a kernel around it, not a function that some of them may call"
+        return f"to be in a kernel, so that {scope.value} reach it together"
     size = _block_size(op.operation)
     if size is None:
-        return f"{scope.value}: a kernel with 'known_block_size'"
+        return f"to be in a kernel with 'known_block_size', so that {scope.value} reach it together"
     threads = size[0] * size[1] * size[2]
     if scope is Scope.WARP and threads % LANES:
-        return f"all {LANES} lanes of every warp, got a block of {threads} threads"
+        return f"a block of full warps of {LANES} lanes, got {threads} threads"
     if scope is Scope.WARPGROUP and (size[0] % WARPGROUP or size[1:] != (1, 1)):
-        return f"{scope.value}: a block of whole warpgroups along x, got {size}"
+        return f"a block of full warpgroups of {WARPGROUP} threads along x, got {size}"
     if (branch := narrowing(op, scope)) is None:
         return None
     by = "lane" if scope is Scope.WARP else "thread"
-    return f"{scope.value}, but '{branch.operation.name}' decides by {by} whether it runs"
+    return f"{scope.value} to reach it together, but '{branch.operation.name}' depends on the {by}"
 
 
 def narrowing(op: Any, scope: Scope) -> Any | None:
-    """The innermost operation that may keep some of `scope` from `op`: around it, or a branch before it."""
+    """The innermost operation that may exclude threads of `scope` from `op`: a region or a branch."""
     inner = op.operation
     while inner.parent is not None:
-        if (found := _branch_of_blocks(inner.block, scope)) is not None:
-            return found
+        if (branch := _branch_of_blocks(inner.block, scope)) is not None:
+            return branch
         if inner.parent.name in FUNCTIONS:
             return None
         inner = inner.parent.operation
@@ -86,17 +91,17 @@ def _whole_in_role(role: Any) -> tuple[Scope, ...]:
 
 
 def _branch_of_blocks(block: Any, scope: Scope) -> Any | None:
-    """A branch among the blocks beside `block` on which the threads of `scope` may part."""
+    """A branch in the region of `block` at which threads of `scope` may diverge."""
     blocks = list(block.region.blocks)
     if block == blocks[0]:
         return None
     ends = (list(each.operations)[-1].operation for each in blocks)
-    parting = (end for end in ends if len(end.successors) > 1 and not _uniform(end.operands, scope))
-    return next((end.opview for end in parting), None)
+    divergent = (end for end in ends if len(end.successors) > 1 and not _uniform(end.operands, scope))
+    return next((end.opview for end in divergent), None)
 
 
 def _function(inner: Any) -> Any | None:
-    """The function, or launch, around an operation."""
+    """The function or `gpu.launch` that contains an operation."""
     while inner is not None and inner.name not in FUNCTIONS:
         inner = inner.parent and inner.parent.operation
     return inner
@@ -111,7 +116,7 @@ def _block_size(inner: Any) -> tuple[int, int, int] | None:
 
 
 def _deciders(op: Any) -> list[Any]:
-    """The values that decide whether, and how often, an operation's region runs."""
+    """The values that determine whether and how often an operation's region is executed."""
     if op.name == "scf.for":
         return list(op.operands)[:3]
     if op.name == "scf.while":
@@ -120,7 +125,7 @@ def _deciders(op: Any) -> list[Any]:
 
 
 def _uniform(values: Iterable[Any], scope: Scope) -> bool:
-    """Whether values are the same all over `scope`, as far as their computation shows."""
+    """Whether values are provably equal in all threads of `scope`."""
     pending, seen = list(values), set()
     while pending:
         value = pending.pop()
@@ -136,36 +141,38 @@ def _uniform(values: Iterable[Any], scope: Scope) -> bool:
 
 
 def _sources(op: Any, scope: Scope) -> list[Any] | None:
-    """The values that an operation's results follow from; None where threads may see different results."""
+    """The values that determine an operation's results; None if threads may get different results from
+    them.
+    """
     if scope is not Scope.CTA and _drops_threads(op, LANES if scope is Scope.WARP else WARPGROUP):
         return []
     same = SAME_IN_A_WARP if scope is Scope.WARP else SAME_IN_A_CTA
     if op.name.partition(".")[0] in PURE_DIALECTS or op.name in same:
         return list(op.operands)
     if _reads_one_lane(op):
-        # In a warpgroup, each warp has a lane of its own that all read.
+        # In a warpgroup, each warp reads a lane of its own.
         return list(op.operands)[1:3] if scope is not Scope.WARP else [op.operands[2]]
     if op.name == "memref.load" and isinstance(op.operands[0].owner, ir.Block):
         return list(op.operands)
     if op.name in ("scf.for", "scf.while", "scf.if"):
-        # All that their blocks hand on; what decides whether and how often stands among the operands.
+        # All values that their blocks yield, and the operands, which determine the iterations.
         ends = [list(block.operations)[-1] for region in op.regions for block in region.blocks]
         return [*op.operands, *(value for end in ends for value in end.operands)]
     return None
 
 
 def _reads_one_lane(op: Any) -> bool:
-    """Whether all lanes get what the one has whose number is given."""
+    """Whether an operation copies one lane's value to all lanes."""
     if op.name != "nvvm.shfl.sync":
         return False
     idx = ir.AttrBuilder.get("nvvm.ShflKindAttr")(nvvm.ShflKind.idx, op.context)
-    # A clamp below the last lane, or a mask of segments above it, gives some lanes another's, or their own.
+    # With a smaller clamp, or with segments, some lanes get another lane's value.
     return bool(op.attributes["kind"] == idx) and constant(op.operands[3]) == LANES - 1
 
 
 def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
-    """A kernel's argument is uniform, a role's in its warps or warpgroups, a loop's where all that flows into
-    it is.
+    """As `_sources`, for a block argument. A kernel's arguments are uniform, and a role's in its warps or
+    warpgroups.
     """
     argument = ir.BlockArgument(value)
     parent = argument.owner.owner.operation
@@ -175,7 +182,7 @@ def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
     if parent.name == "tile.role":
         return [] if scope in _whole_in_role(parent) else None
     if parent.name == "scf.while":
-        # Each block's arguments are what the other one ends with, and at first the loop's operands.
+        # The arguments of each block come from the other block's end, initially from the loop's operands.
         ends = [list(region.blocks[0].operations)[-1] for region in parent.regions]
         return [*parent.operands, *(each for end in ends for each in end.operands)]
     if parent.name != "scf.for":
@@ -183,13 +190,15 @@ def _argument_sources(value: Any, scope: Scope) -> list[Any] | None:
     bounds = list(parent.operands)[:3]
     if argument.arg_number == 0:
         return bounds
-    place = argument.arg_number - 1
+    index = argument.arg_number - 1
     terminator = list(parent.regions[0].blocks[0].operations)[-1]
-    return [parent.operands[3 + place], terminator.operands[place], *bounds]
+    return [parent.operands[3 + index], terminator.operands[index], *bounds]
 
 
 def _drops_threads(op: Any, unit: int) -> bool:
-    """A division or shift of the x thread index by a multiple of `unit`, where warps lie along x."""
+    """Whether an operation divides or shifts the x thread index by a multiple of `unit`, and warps lie along
+    x.
+    """
     if op.name not in ("arith.divui", "arith.divsi", "arith.shrui", "arith.floordivsi"):
         return False
     size = _block_size(op)

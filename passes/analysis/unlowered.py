@@ -1,4 +1,4 @@
-"""Operations that no pass of Weft's pipelines lowers, named before any pass runs."""
+"""Refuses operations that no pass of Weft's pipelines lowers, before any pass runs."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from weft import mlir
 from weft.errors import Diagnostic, WeftError
 from weft.mlir import ext, gpu, ir, operations
 
-# Upstream's dialects that the pipelines lower. Translation to LLVM IR names any operation that is left.
+# Upstream dialects that the pipelines lower. The translation to LLVM IR refuses operations that remain.
 _LOWERED = (
     *("builtin", "func", "gpu", "nvvm", "llvm", "scf", "cf", "arith", "math", "index", "ub"),
     *("memref", "vector", "affine"),
 )
-_MOST_TOLD = 5
+_MOST_REPORTED = 5
 _PRODUCTS = ("matmul", "contract", "mmt4d", "matvec", "vecmat", "dot")
 _HINTS = {
     "linalg": "lower it to loops with upstream's passes (--convert-linalg-to-loops)",
@@ -24,21 +24,21 @@ _HINTS = {
 def check(module: Any) -> None:
     """Raises WeftError, with locations, for operations in a module's kernels that no pass lowers.
 
-    In a module without kernels, all operations are checked: one may be meant to become the kernel.
+    In a module without kernels and `tile.matmul`, all operations are checked.
     """
     kernels = operations(module, gpu.GPUModuleOp) or ([] if _has_product(module) else [module])
-    found: list[Diagnostic] = []
+    complaints: list[Diagnostic] = []
 
     def visit(op: Any) -> Any:
         if op.name.partition(".")[0] not in _LOWERED and not isinstance(op.opview, ext.Operation):
-            found.append(_complaint(op))
+            complaints.append(_complaint(op))
             return ir.WalkResult.SKIP
         return ir.WalkResult.ADVANCE
 
     for kernel in kernels:
         kernel.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    if found:
-        raise WeftError(*found[:_MOST_TOLD])
+    if complaints:
+        raise WeftError(*complaints[:_MOST_REPORTED])
 
 
 def _has_product(module: Any) -> bool:

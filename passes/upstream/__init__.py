@@ -1,1 +1,1 @@
-"""How upstream's `nvvm` operations correspond to Weft's."""
+"""The correspondence between upstream's `nvvm` operations and Weft's."""

@@ -1,4 +1,4 @@
-"""How an operation of upstream's `nvvm` dialect and one of ours say the same: rules, read both ways."""
+"""Rules that relate an operation of upstream's `nvvm` dialect to one of ours, in both directions."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -11,19 +11,19 @@ from weft.mlir import ir, llvm, nvvm
 
 
 class Inexpressible(Exception):
-    """Why upstream's dialect can't say what an operation of ours says."""
+    """Why upstream's dialect can't express an operation of ours."""
 
 
 @dataclass
 class Draft:
-    """An operation in the making: its operands by our names, its attributes by its own."""
+    """An operation before it is built: its operands with our names, its attributes with its own."""
 
     operands: dict[str, list[Any]] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
 class Rule(Protocol):
-    """How one thing is said on both sides."""
+    """One property of an operation, as both dialects express it."""
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -34,20 +34,20 @@ class Rule(Protocol):
         """Upstream's attributes that the rule reads."""
 
     def to_ours(self, op: Any, draft: Draft) -> None:
-        """Says in a draft of ours what upstream's `op` says."""
+        """Sets the property in a draft of ours from upstream's `op`."""
 
     def to_theirs(self, op: Any, draft: Draft) -> None:
-        """Says in a draft of upstream's what our `op` says. Raises Inexpressible."""
+        """Sets the property in a draft of upstream's from our `op`. Raises Inexpressible."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An operation of ours and upstream's with the same meaning.
+    """An operation of ours and one of upstream's with the same meaning.
 
-    `operands` names ours in upstream's order, with `*` for any number of registers, `?` for one or none,
-    and `:i32` for a constant of that type that is an attribute of ours (`?:i64` if it may be missing).
-    `vectors` are the registers that upstream has in a vector even where there is one. `broken` says of a form
-    of ours why upstream, which spells it, makes no right LLVM IR of it; None where it does.
+    `operands` lists ours in upstream's order, with `*` for any number of registers, `?` for one or none, and
+    `:i32` for a constant of that type that is an attribute of ours (`?:i64` if it is optional). `vectors` are
+    the operands and results that are vectors upstream, even of a single register. `broken` returns why
+    upstream translates a form of ours to wrong LLVM IR, or None.
     """
 
     ours: Any
@@ -63,20 +63,20 @@ class Pair:
 
     @property
     def segmented(self) -> bool:
-        """Whether upstream's operation says how many operands each slot has."""
+        """Whether upstream's operation has the number of operands of each slot in an attribute."""
         return getattr(self.theirs, "_ODS_OPERAND_SEGMENTS", None) is not None
 
 
 @dataclass(frozen=True)
 class Token:
-    """An attribute `name` of upstream's enumeration `kind`, which says what the axes `said` (words) do.
+    """An attribute `name` of upstream's enumeration `kind`. It corresponds to all axes in `words`.
 
-    `values` are ours of its tokens, the tokens themselves where there are none. `absent` is our value where
-    upstream has no such attribute, None where another rule knows it; where `needed` of our operation,
-    upstream wants the attribute even so.
+    `values` maps its tokens to our values; without it, both are equal. `absent` is our value if upstream's
+    attribute is absent, or None if another rule sets it. If `needed` is true of our operation, upstream
+    requires the attribute even for the value `absent`.
     """
 
-    said: str
+    words: str
     name: str
     kind: str
     values: Mapping[str, Any] | None = None
@@ -85,7 +85,7 @@ class Token:
 
     @property
     def axes(self) -> tuple[str, ...]:
-        return tuple(self.said.split())
+        return tuple(self.words.split())
 
     @computed
     def _values(self) -> Mapping[str, Any]:
@@ -102,15 +102,15 @@ class Token:
             draft.attributes |= dict.fromkeys(self.axes, value)
 
     def to_theirs(self, op: Any, draft: Draft) -> None:
-        said = {axis: op.attribute(axis) for axis in self.axes}
-        value = said[self.axes[0]]
-        if len(set(said.values())) > 1:
-            raise Inexpressible(f"upstream's has one {self.name} for {_listed(said)}")
+        values = {axis: op.attribute(axis) for axis in self.axes}
+        value = values[self.axes[0]]
+        if len(set(values.values())) > 1:
+            raise Inexpressible(f"the nvvm operation has one {self.name} for {_listed(values)}")
         if value == self.absent and not self.needed(op):
             return
         token = next((t for t, ours in self._values.items() if ours == value), None)
         if token is None:
-            raise Inexpressible(f"upstream's has no {_listed(said)}")
+            raise Inexpressible(f"the nvvm operation has no {_listed(values)}")
         draft.attributes[self.name] = _enumerator(self.kind, token)
 
 
@@ -123,18 +123,18 @@ def _enumerator(kind: str, token: str) -> Any:
     return ir.AttrBuilder.get(f"nvvm.{kind}Attr")(token, ir.Context.current)
 
 
-def _listed(said: Mapping[str, Any]) -> str:
-    return ", ".join(spelled(axis, value) for axis, value in said.items())
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(spelled(axis, value) for axis, value in values.items())
 
 
 def spelled(axis: str, value: Any) -> str:
-    """An axis and its value in words."""
+    """An axis and its value, for a message."""
     return axis if value is True else f"{axis} {value or 'none'}"
 
 
 @dataclass(frozen=True)
 class Flag:
-    """A unit attribute of upstream's, and our axis that is true where it is there."""
+    """A unit attribute of upstream's. Our axis is true if it is present."""
 
     axis: str
     name: str
@@ -157,7 +157,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Number:
-    """An integer attribute, of so many bits upstream."""
+    """An integer attribute, upstream of `bits` bits."""
 
     axis: str
     bits: int
@@ -184,7 +184,7 @@ def integer(bits: int, value: int) -> Any:
 
 @dataclass(frozen=True)
 class Shape:
-    """Our `shape`, `m16n8k16` for the letters `mnk`: upstream one attribute, or an integer of each letter."""
+    """Our `shape`, such as `m16n8k16`. Upstream it is one attribute, or an integer for each of `letters`."""
 
     letters: str
     mnemonic: str = ""
@@ -212,9 +212,9 @@ class Shape:
 
 @dataclass(frozen=True)
 class Inferred:
-    """What upstream infers from the type of registers, a result or an operand of ours.
+    """An axis that upstream infers from the type of an operand or result.
 
-    It holds where upstream's attribute `unless` isn't there; that one has a rule of its own.
+    It is inferred only if upstream's attribute `unless` is absent. That attribute has a rule of its own.
     """
 
     axis: str
@@ -237,13 +237,13 @@ class Inferred:
 
     def to_theirs(self, op: Any, draft: Draft) -> None:
         kind = _register(draft.operands.get(self.registers) or list(op.operation.results))
-        said, inferred = op.attribute(self.axis), self.values.get(kind, kind)
-        if not self.unless and inferred != said:
-            raise Inexpressible(f"upstream's has no {self.axis} {said}: it takes {inferred}")
+        value, inferred = op.attribute(self.axis), self.values.get(kind, kind)
+        if not self.unless and inferred != value:
+            raise Inexpressible(f"the nvvm operation infers {self.axis} {inferred}, got {value}")
 
 
 def _register(values: list[Any]) -> str:
-    """The type of the first register, which may be in a struct or (32 bits of it) in a vector."""
+    """The type of the first register, which may be in a struct or a vector."""
     if not values:
         return "none"
     kind = values[0].type
@@ -253,7 +253,7 @@ def _register(values: list[Any]) -> str:
 
 @dataclass(frozen=True)
 class Count:
-    """Our `num`, which upstream counts by its registers."""
+    """Our `num`, which upstream infers from the number of registers."""
 
     registers: str
     axes: tuple[str, ...] = ("num",)
@@ -271,7 +271,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Our `num`, which upstream reads off its vector: how often that has what x1 of the shape has."""
+    """Our `num`, which upstream infers from its vector: the ratio of its length to that of `x1`."""
 
     family: Any
     axes: tuple[str, ...] = ("num",)
@@ -281,8 +281,8 @@ class Repeats:
         return ()
 
     def to_ours(self, op: Any, draft: Draft) -> None:
-        said = {axis: value for axis, value in draft.attributes.items() if axis in self.family.axes}
-        once = self.family.form(**said | {"num": 1})
+        axes = {axis: value for axis, value in draft.attributes.items() if axis in self.family.axes}
+        once = self.family.form(**axes | {"num": 1})
         registers = next(o.type for o in once.operands if o.name == "data")
         data = (draft.operands.get("data") or op.results)[0]
         draft.attributes["num"] = _length(str(data.type)) // _length(registers)
@@ -298,7 +298,7 @@ def _length(kind: str) -> int:
 
 @dataclass(frozen=True)
 class Predicate:
-    """Our i1 operand, an attribute `name` of the enumeration `kind` upstream."""
+    """Our i1 operand. Upstream it is an attribute `name` of the enumeration `kind`."""
 
     operand: str
     name: str
@@ -320,14 +320,16 @@ class Predicate:
     def to_theirs(self, op: Any, draft: Draft) -> None:
         value = constant(draft.operands.pop(self.operand)[0])
         if value is None:
-            raise Inexpressible(f"upstream's {self.name} is an attribute, {self.operand} isn't constant")
+            raise Inexpressible(
+                f"{self.operand} must be a constant, since nvvm's {self.name} is an attribute"
+            )
         token = next(t for t, ours in self.values.items() if ours == bool(value))
         draft.attributes[self.name] = _enumerator(self.kind, token)
 
 
 @dataclass(frozen=True)
 class Implied:
-    """An axis of ours that upstream has no word for, since the axis `by` tells its one legal value."""
+    """An axis of ours that upstream lacks, since the axis `by` implies its only legal value."""
 
     axis: str
     by: str
@@ -350,7 +352,7 @@ class Implied:
 
 @dataclass(frozen=True)
 class Run:
-    """Our operands `axes`, which upstream has in one run of registers without saying where each ends."""
+    """Our operands `axes`, which upstream has as one list of registers."""
 
     family: Any
     axes: tuple[str, ...]
@@ -371,7 +373,7 @@ class Run:
 
 
 def discardable(op: Any) -> dict[str, Any]:
-    """The attributes that others put on an operation, which its dialect knows nothing of."""
+    """An operation's discardable attributes: those of other dialects."""
     attributes = op.operation.attributes
     return {name: attributes[name] for name in attributes if "." in name}
 
@@ -380,13 +382,13 @@ _LISTS = {"operandSegmentSizes", "resultSegmentSizes"}
 
 
 def unread(op: Any, pair: Pair) -> list[str]:
-    """The attributes of upstream's operation that no rule of the pair reads: a later release may add some."""
+    """The attributes of upstream's operation that no rule reads, such as those of a later release."""
     read = {name for rule in pair.rules for name in rule.attributes}
     return [name for name in op.attributes if "." not in name and name not in _LISTS | read]
 
 
 def constant(value: Any) -> int | None:
-    """The integer that a value always is, or None."""
+    """The integer value of a constant, or None."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name not in ("llvm.mlir.constant", "arith.constant"):
         return None
@@ -398,11 +400,11 @@ _SWEPT = ("llvm.mlir.constant", "arith.constant", "llvm.mlir.undef", "llvm.inser
 
 
 def sweep(values: Iterable[Any]) -> None:
-    """Erases constants, and vectors built of one register, that nothing uses any more."""
+    """Erases unused constants and unused vectors of one register."""
     for value in dict.fromkeys(values):
         owner = value.owner
         if isinstance(owner, ir.Block) or owner.name not in _SWEPT or list(owner.results[0].uses):
             continue
-        held = list(owner.operands)
+        operands = list(owner.operands)
         owner.erase()
-        sweep(held)
+        sweep(operands)

@@ -1,6 +1,6 @@
-"""Which operation of upstream's `nvvm` dialect is which of ours: the table of both, family by family.
+"""The table of corresponding operations of upstream's `nvvm` dialect and ours, by family.
 
-`nvvm_to_weft` and `weft_to_nvvm` hold no name, token or operand order of their own.
+All names, tokens and operand orders that `nvvm_to_weft` and `weft_to_nvvm` use are in this table.
 """
 
 from dataclasses import replace
@@ -23,11 +23,11 @@ from weft.passes.upstream.correspondence import (
     Token,
 )
 
-# What upstream spells and then makes wrong LLVM IR of.
+# Forms that upstream has, but translates to wrong LLVM IR.
 
 
 def _kind_dropped(form: Any) -> str | None:
-    """With a kind and without one there are forms of the same operands: upstream takes the one without."""
+    """Forms with and without a kind have the same operands, and upstream always translates the latter."""
     if form.intrinsic is None:
         return f"LLVM has no intrinsic for {form.ptx}"
     plain = replace(form, kind="")
@@ -37,7 +37,7 @@ def _kind_dropped(form: Any) -> str | None:
 
 
 def _single_bits(form: Any) -> str | None:
-    return "upstream writes b1 without its bit operation" if form.a_type == "b1" else None
+    return "upstream's translation drops the bit operation of b1" if form.a_type == "b1" else None
 
 
 def _integers(op: Any) -> bool:
@@ -47,7 +47,7 @@ def _integers(op: Any) -> bool:
 _CLAMPED = {"wrapped": False, "satfinite": True}
 _LAYOUTS = (Token("a_layout", "layoutA", "MMALayout"), Token("b_layout", "layoutB", "MMALayout"))
 
-# wmma: A and B have one type upstream, C and D another.
+# wmma: upstream has one type for A and B, and one for C and D.
 # fmt: off
 _MATRIX = (Shape("mnk"), Token("type", "eltype", "MMATypes"), Token("layout", "layout", "MMALayout"))
 _WMMA_MMA = (
@@ -64,7 +64,7 @@ _WMMA = (
     Pair(wmma.MmaOp, nvvm.WMMAMmaOp, "run*", _WMMA_MMA),
 )
 
-# mma: upstream reads the accumulators' types off their registers, and the inputs' where it isn't told.
+# mma: upstream infers the types of accumulators from registers, and those of inputs if no attribute is set.
 _ACCUMULATORS = {"vector<2xf16>": "f16", "f32": "f32", "f64": "f64", "i32": "s32"}
 _INPUTS = _ACCUMULATORS | {"f32": "tf32"}
 _MMA_TYPES = (
@@ -104,7 +104,7 @@ _MMA = (
          (*_MOVED, Token("trans", "layout", "MMALayout", _TRANSPOSED, True))),
 )
 
-# wgmma: upstream says layouts where PTX says transposes, of which B's go the other way.
+# wgmma: upstream has layouts for PTX's transposes; those of B are the other way around.
 _SIGNS = {"one": 1, "neg": -1}
 _MMA_ASYNC = (
     Shape("mnk", "shape"),

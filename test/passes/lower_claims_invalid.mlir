@@ -6,7 +6,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90a">] {
     %thread = gpu.thread_id x
     %some = arith.cmpi ult, %thread, %n : index
     scf.if %some {
-      // expected-error @below {{'tile.claim' op expects all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      // expected-error @below {{'tile.claim' op expects all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane}}
       %0 = "tile.claim"(%counters, %party, %party, %party) {shares = 2} : (memref<?xi32>, i32, i32, i32) -> i32
     }
     gpu.return

@@ -84,7 +84,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-      // expected-error @below {{'tile.copy' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{'tile.copy' op expects all threads of the CTA to reach it together, but 'scf.if' depends on the thread}}
       "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
     }
     gpu.return
@@ -100,7 +100,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-      // expected-error @below {{'tile.copy_async' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{'tile.copy_async' op expects all threads of the CTA to reach it together, but 'scf.if' depends on the thread}}
       "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
     }
     gpu.return
@@ -117,7 +117,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-      // expected-error @below {{'tile.load' op expects all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      // expected-error @below {{'tile.load' op expects all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane}}
       %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
     }
     gpu.return
@@ -260,7 +260,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %first = arith.cmpi eq, %warp, %c0 : index
     scf.if %first {
-      // expected-error @below {{'tile.copy' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{'tile.copy' op expects all threads of the CTA to reach it together, but 'scf.if' depends on the thread}}
       "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
     }
     gpu.return
@@ -278,7 +278,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %first = arith.cmpi eq, %warp, %c0 : index
     scf.if %first {
-      // expected-error @below {{'tile.copy' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{'tile.copy' op expects all threads of the CTA to reach it together, but 'scf.if' depends on the thread}}
       "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
     }
     gpu.return
@@ -294,7 +294,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %first = arith.cmpi eq, %warp, %c0 : index
     scf.if %first {
-      // expected-error @below {{'tile.copy_async' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{'tile.copy_async' op expects all threads of the CTA to reach it together, but 'scf.if' depends on the thread}}
       "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
     }
     gpu.return
@@ -312,7 +312,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %first = arith.cmpi eq, %warp, %c0 : index
     scf.if %first {
-      // expected-error @below {{'tile.copy_async' op expects all threads of the CTA, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{'tile.copy_async' op expects all threads of the CTA to reach it together, but 'scf.if' depends on the thread}}
       "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
     }
     gpu.return
@@ -324,7 +324,7 @@ gpu.module @m {
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 gpu.module @m {
   gpu.func @copy_in_a_function(%m: memref<?x?xf16>, %i: i32, %t: !T) attributes {known_block_size = array<i32: 64, 1, 1>} {
-    // expected-error @below {{'tile.copy' op expects all threads of the CTA: a kernel around it, not a function that some of them may call}}
+    // expected-error @below {{'tile.copy' op expects to be in a kernel, so that all threads of the CTA reach it together}}
     "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
     gpu.return
   }
@@ -336,7 +336,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_by_part_of_a_warp(%i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 48, 1, 1>} {
-    // expected-error @below {{'tile.load' op expects all 32 lanes of every warp, got a block of 48 threads}}
+    // expected-error @below {{'tile.load' op expects a block of full warps of 32 lanes, got 48 threads}}
     %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
     gpu.return
   }
@@ -401,7 +401,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-      // expected-error @below {{'tile.store' op expects all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      // expected-error @below {{'tile.store' op expects all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane}}
       "tile.store"(%f, %t, %i, %i) : (!F, !T, i32, i32) -> ()
     }
     gpu.return
@@ -428,7 +428,7 @@ gpu.module @m {
   gpu.func @copy_in_a_role(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
     "tile.role"() ({
     ^bb0(%number: i32):
-      // expected-error @below {{'tile.copy' op expects all threads of the CTA, but 'tile.role' decides by thread whether it runs}}
+      // expected-error @below {{'tile.copy' op expects all threads of the CTA to reach it together, but 'tile.role' depends on the thread}}
       "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
     }) {first = 0, warpgroups = 1, registers = 0} : () -> ()
     gpu.return

@@ -5,7 +5,7 @@
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @in_a_function(%a: !A, %b: !B, %c: !D, %more: i1) attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (full_active_threads: needs all 128 threads of the warpgroup: a kernel around it, not a function that some of them may call}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (full_active_threads: needs to be in a kernel, so that all 128 threads of the warpgroup reach it together}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -18,7 +18,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @of_an_unknown_block(%a: !A, %b: !B, %c: !D, %more: i1) kernel {
-    // expected-error @below {{full_active_threads: needs all 128 threads of the warpgroup: a kernel with 'known_block_size')}}
+    // expected-error @below {{full_active_threads: needs to be in a kernel with 'known_block_size', so that all 128 threads of the warpgroup reach it together)}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -37,7 +37,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %first = arith.cmpi eq, %warp, %c0 : index
     scf.if %first {
-      // expected-error @below {{full_active_threads: needs all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{full_active_threads: needs all 128 threads of the warpgroup to reach it together, but 'scf.if' depends on the thread}}
       %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     }
     gpu.return
@@ -53,7 +53,7 @@ gpu.module @m {
     %c64 = arith.constant 64 : index
     %some = arith.cmpi ult, %thread, %c64 : index
     scf.if %some {
-      // expected-error @below {{'tile.wait_gemm' op expects all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{'tile.wait_gemm' op expects all 128 threads of the warpgroup to reach it together, but 'scf.if' depends on the thread}}
       %0 = "tile.wait_gemm"(%c) : (!D) -> !D
     }
     gpu.return
@@ -71,7 +71,7 @@ gpu.module @m {
     %c128 = arith.constant 128 : index
     %last = arith.cmpi uge, %thread, %c128 : index
     scf.if %last {
-      // expected-error @below {{full_active_threads: needs all 128 threads of the warpgroup: a block of whole warpgroups along x, got (192, 1, 1)}}
+      // expected-error @below {{full_active_threads: needs a block of full warpgroups of 128 threads along x, got (192, 1, 1)}}
       %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     }
     gpu.return
@@ -406,7 +406,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @by_half_a_warpgroup(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
-    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (full_active_threads: needs all 128 threads of the warpgroup: a block of whole warpgroups along x, got (64, 1, 1)}}
+    // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (full_active_threads: needs a block of full warpgroups of 128 threads along x, got (64, 1, 1)}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }

@@ -328,7 +328,7 @@ gpu.module @m {
   gpu.func @full_active_lanes_of_the_block(%v: vector<8xf16>, %w: vector<4xf16>) kernel attributes {known_block_size = array<i32: 48, 1, 1>} {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !A
     %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of every warp, got a block of 48 threads); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of every warp, got a block of 48 threads)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs a block of full warps of 32 lanes, got 48 threads); mma.sync m16n8k8 (full_active_lanes: needs a block of full warps of 32 lanes, got 48 threads)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     gpu.return
   }
@@ -347,7 +347,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -366,7 +366,7 @@ gpu.module @m {
     %thread = gpu.thread_id x
     %some = nvvm.elect.sync -> i1
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -386,7 +386,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -406,7 +406,7 @@ gpu.module @m {
     %c16 = arith.constant 16 : index
     %some = arith.cmpi ult, %thread, %c16 : index
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -426,7 +426,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     scf.for %i = %c0 to %thread step %c1 {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.for' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.for' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.for' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.for' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -450,7 +450,7 @@ gpu.module @m {
       %next = arith.addi %x, %thread : index
       %some = arith.cmpi ult, %x, %c9 : index
       scf.if %some {
-        // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+        // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
       }
       scf.yield %next : index
@@ -471,7 +471,7 @@ gpu.module @m {
     %thread = gpu.thread_id x
     %some = memref.load %m[%thread] : memref<32xi1>
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -494,7 +494,7 @@ gpu.module @m {
     %mine = memref.load %own[%c0] : memref<1xindex>
     %some = arith.cmpi ult, %mine, %c0 : index
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -515,7 +515,7 @@ gpu.module @m {
     %zero = arith.constant 0.0 : f16
     %some = arith.cmpf ogt, %x, %zero : f16
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -539,7 +539,7 @@ gpu.module @m {
     %other = nvvm.shfl.sync bfly %all, %own, %c1, %clamp : i32 -> i32
     %some = arith.cmpi eq, %other, %c1 : i32
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -563,7 +563,7 @@ gpu.module @m {
     %other = nvvm.shfl.sync idx %all, %own, %c1, %clamp : i32 -> i32
     %some = arith.cmpi eq, %other, %c1 : i32
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -585,7 +585,7 @@ gpu.module @m {
     %warp = arith.divui %thread, %c32 : index
     %some = arith.cmpi eq, %warp, %c0 : index
     scf.if %some {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -608,7 +608,7 @@ gpu.module @m {
       scf.condition(%some) %x : index
     } do {
     ^bb0(%y: index):
-      // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.while' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'scf.while' decides by lane whether it runs)}}
+      // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.while' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'scf.while' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
       scf.yield %c1 : index
     }
@@ -630,7 +630,7 @@ gpu.module @m {
       %some = arith.cmpi ult, %thread, %c16 : index
       cf.cond_br %some, ^bb1, ^bb2
     ^bb1:
-      // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'cf.cond_br' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'cf.cond_br' decides by lane whether it runs)}}
+      // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'cf.cond_br' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'cf.cond_br' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
       cf.br ^bb2
     ^bb2:
@@ -649,7 +649,7 @@ gpu.module @m {
     %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !B
     %lane = gpu.lane_id
     gpu.warp_execute_on_lane_0(%lane)[32] {
-    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp, but 'gpu.warp_execute_on_lane_0' decides by lane whether it runs); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp, but 'gpu.warp_execute_on_lane_0' decides by lane whether it runs)}}
+    // expected-error @below {{mma.sync m16n8k16 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'gpu.warp_execute_on_lane_0' depends on the lane); mma.sync m16n8k8 (full_active_lanes: needs all 32 lanes of the warp to reach it together, but 'gpu.warp_execute_on_lane_0' depends on the lane)}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     }
     gpu.return
@@ -664,7 +664,7 @@ gpu.module @m {
     %a = "tile.from_lane"(%v) : (vector<8xf16>) -> !R
     %b = "tile.from_lane"(%w) : (vector<4xf16>) -> !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>
     // Some lanes alone may call this.
-    // expected-error @below {{full_active_lanes: needs all 32 lanes of the warp: a kernel around it, not a function that some of them may call}}
+    // expected-error @below {{full_active_lanes: needs to be in a kernel, so that all 32 lanes of the warp reach it together}}
     %0 = "tile.gemm"(%a, %b) : (!R, !tile.fragment<array<i64: 16, 8>, f16, #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">>)
       -> !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
     gpu.return
@@ -678,7 +678,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @full_active_lanes_of_an_unknown_block(%a: !A, %b: !B) kernel {
-    // expected-error @below {{full_active_lanes: needs all 32 lanes of the warp: a kernel with 'known_block_size'}}
+    // expected-error @below {{full_active_lanes: needs to be in a kernel with 'known_block_size', so that all 32 lanes of the warp reach it together}}
     %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
     gpu.return
   }

@@ -40,7 +40,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %one = arith.cmpi eq, %thread, %c0 : index
     scf.if %one {
-      // expected-error @below {{'tile.release' op expects all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{'tile.release' op expects all 128 threads of the warpgroup to reach it together, but 'scf.if' depends on the thread}}
       "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
     }
     gpu.return
@@ -56,7 +56,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %one = arith.cmpi eq, %warp, %c0 : index
     scf.if %one {
-      // expected-error @below {{'tile.release' op expects all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{'tile.release' op expects all 128 threads of the warpgroup to reach it together, but 'scf.if' depends on the thread}}
       "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
     }
     gpu.return
@@ -68,7 +68,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @release_in_an_unknown_block(%stage: i32) kernel {
     %r = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<3>
-    // expected-error @below {{'tile.release' op expects all 128 threads of the warpgroup: a kernel with 'known_block_size'}}
+    // expected-error @below {{'tile.release' op expects to be in a kernel with 'known_block_size', so that all 128 threads of the warpgroup reach it together}}
     "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
     gpu.return
   }
@@ -83,7 +83,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %one = arith.cmpi eq, %warp, %c0 : index
     scf.if %one {
-      // expected-error @below {{'tile.release_peer' op expects all 128 threads of the warpgroup, but 'scf.if' decides by thread whether it runs}}
+      // expected-error @below {{'tile.release_peer' op expects all 128 threads of the warpgroup to reach it together, but 'scf.if' depends on the thread}}
       "tile.release_peer"(%r, %stage, %rank) : (!tile.ring<3>, i32, i32) -> ()
     }
     gpu.return
@@ -99,7 +99,7 @@ gpu.module @m {
     %c0 = arith.constant 0 : index
     %one = arith.cmpi eq, %thread, %c0 : index
     scf.if %one {
-      // expected-error @below {{'tile.commit' op expects all 32 lanes of the warp, but 'scf.if' decides by lane whether it runs}}
+      // expected-error @below {{'tile.commit' op expects all 32 lanes of the warp to reach it together, but 'scf.if' depends on the lane}}
       "tile.commit"(%r, %stage) : (!tile.ring<3>, i32) -> ()
     }
     gpu.return
@@ -124,7 +124,7 @@ gpu.module @m {
     %r = "tile.make_ring"() {consumers = 1} : () -> !tile.ring<3>
     "tile.role"() ({
     ^bb0(%number: i32):
-      // expected-error @below {{'tile.release' op expects all 128 threads of the warpgroup, but 'tile.role' decides by thread whether it runs}}
+      // expected-error @below {{'tile.release' op expects all 128 threads of the warpgroup to reach it together, but 'tile.role' depends on the thread}}
       "tile.release"(%r, %stage) : (!tile.ring<3>, i32) -> ()
     }) {first = 0, warps = 4} : () -> ()
     gpu.return

@@ -74,7 +74,7 @@ gpu.module @m [#nvvm.target<chip = "sm_103a">] {
 // -----
 
 llvm.func @no_constant(%i: i32, %selector: i32, %f: f32) {
-  // expected-error @below {{'nvvm.mma.sp.sync' op expects selector to be a constant: the instruction takes it as an immediate}}
+  // expected-error @below {{'nvvm.mma.sp.sync' op expects selector to be a constant, since the instruction takes an immediate}}
   %0 = nvvm.mma.sp.sync A[%i, %i] B[%i, %i] C[%f, %f, %f, %f] sparseMetadata[%i] selector[%selector] {multiplicandAPtxType = #nvvm.mma_type<bf16>, multiplicandBPtxType = #nvvm.mma_type<bf16>, shape = #nvvm.shape<m = 16, n = 8, k = 16>} : (i32, i32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
   llvm.return
 }

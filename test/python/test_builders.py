@@ -80,7 +80,7 @@ def test_a_product_of_what_does_not_fit_is_refused(given, said):
         (lambda a, i: tile.address(a), "'tile.address' op expects a tile.buffer, got memref<?x?xf16>"),
         (
             lambda a, i: tile.from_lane(i, False),
-            "'tile.from_lane' op expects types of results to be MLIR types",
+            "'tile.from_lane' op expects result types to be MLIR types",
         ),
         (
             lambda a, i: tile.matmul(a, a, a, promote=np.zeros(4)),

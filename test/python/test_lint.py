@@ -385,7 +385,7 @@ def test_what_an_operation_of_another_release_says_is_not_judged(tmp_path, capsy
     status, said = lint(tmp_path, capsys, text, "--json", name="a.mlir")
     (finding,) = map(json.loads, said.out.splitlines())
     assert status == 0 and finding["legal"] is None
-    assert finding["remark"] == "isn't judged: it has an attribute that Weft's lacks: smem_a_read"
+    assert finding["remark"] == "isn't judged: it has attributes that Weft's operation lacks: smem_a_read"
 
 
 # Agreement with the tables

@@ -319,7 +319,7 @@ func.func @sparse_f64(%h: vector<2xf16>, %f: f32, %w: i32) {
 // -----
 
 func.func @sparse_selector(%h: vector<2xf16>, %f: f32, %w: i32) {
-  // expected-error @below {{'mma.sp_sync' op expects selector to be 0 to 3, got 4}}
+  // expected-error @below {{'mma.sp_sync' op expects selector to be in 0..3, got 4}}
   %0 = "mma.sp_sync"(%h, %h, %h, %h, %f, %f, %f, %f, %w) {shape = "m16n8k16", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", selector = 4 : i64, operandSegmentSizes = array<i32: 2, 2, 4, 1>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32, i32) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }

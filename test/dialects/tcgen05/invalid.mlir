@@ -77,7 +77,7 @@ gpu.module @m [#nvvm.target<chip = "sm_110a">] {
 // -----
 
 func.func @scale_input_d_range(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op expects scale_input_d to be 0 to 15, got 16}}
+  // expected-error @below {{'tcgen05.mma' op expects scale_input_d to be in 0..15, got 16}}
   "tcgen05.mma"(%t, %l, %l, %w, %c) {kind = "f16", cta_group = 1 : i64, scale_input_d = 16 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -368,7 +368,7 @@ func.func @alloc_columns(%s: !llvm.ptr<3>, %l: i64) {
 
 func.func @alloc_constant_columns(%s: !llvm.ptr<3>) {
   %c = arith.constant 48 : i32
-  // expected-error @below {{'tcgen05.alloc' op expects columns to be 32 or 64 or 128 or 256 or 512, got 48}}
+  // expected-error @below {{'tcgen05.alloc' op expects columns to be one of 32, 64, 128, 256, 512, got 48}}
   "tcgen05.alloc"(%s, %c) {cta_group = 1 : i64} : (!llvm.ptr<3>, i32) -> ()
   return
 }
@@ -377,7 +377,7 @@ func.func @alloc_constant_columns(%s: !llvm.ptr<3>) {
 
 func.func @dealloc_constant_columns(%t: !llvm.ptr<6>) {
   %c = llvm.mlir.constant(16 : i32) : i32
-  // expected-error @below {{'tcgen05.dealloc' op expects columns to be 32 or 64 or 128 or 256 or 512, got 16}}
+  // expected-error @below {{'tcgen05.dealloc' op expects columns to be one of 32, 64, 128, 256, 512, got 16}}
   "tcgen05.dealloc"(%t, %c) {cta_group = 1 : i64} : (!llvm.ptr<6>, i32) -> ()
   return
 }
@@ -513,7 +513,7 @@ func.func @ld_result(%t: !llvm.ptr<6>) {
 // -----
 
 func.func @ld_stray_offset(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld' op takes no offset here: its operands are data, address}}
+  // expected-error @below {{'tcgen05.ld' op takes no offset in this form: its operands are data, address}}
   %0 = "tcgen05.ld"(%t) {shape = "16x64b", num = 2 : i64, offset = 0 : i64} : (!llvm.ptr<6>) -> vector<2xi32>
   return
 }
@@ -521,7 +521,7 @@ func.func @ld_stray_offset(%t: !llvm.ptr<6>) {
 // -----
 
 func.func @ld_offset_range(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld' op expects offset to be 0 to 511, got 512}}
+  // expected-error @below {{'tcgen05.ld' op expects offset to be in 0..511, got 512}}
   %0 = "tcgen05.ld"(%t) {shape = "16x32bx2", num = 2 : i64, offset = 512 : i64} : (!llvm.ptr<6>) -> vector<2xi32>
   return
 }
@@ -553,7 +553,7 @@ func.func @st_address(%p: !llvm.ptr, %v2: vector<2xi32>) {
 // -----
 
 func.func @st_stray_offset(%t: !llvm.ptr<6>, %v2: vector<2xi32>) {
-  // expected-error @below {{'tcgen05.st' op takes no offset here: its operands are address, data}}
+  // expected-error @below {{'tcgen05.st' op takes no offset in this form: its operands are address, data}}
   "tcgen05.st"(%t, %v2) {shape = "32x32b", num = 2 : i64, offset = 16 : i64} : (!llvm.ptr<6>, vector<2xi32>) -> ()
   return
 }
@@ -699,7 +699,7 @@ func.func @mma_enable_input_d(%t: !llvm.ptr<6>, %l: i64, %w: i32) {
 // -----
 
 func.func @mma_table_without_compression(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op takes no lut here: its operands are d, a, b, idesc, enable_input_d}}
+  // expected-error @below {{'tcgen05.mma' op takes no lut in this form: its operands are d, a, b, idesc, enable_input_d}}
   "tcgen05.mma"(%t, %l, %l, %t, %w, %c) {kind = "f16", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, !llvm.ptr<6>, i32, i1) -> ()
   return
 }
@@ -1096,7 +1096,7 @@ func.func @shared_descriptor_address(%s: !llvm.ptr<6>) {
 
 gpu.module @m [#nvvm.target<chip = "sm_107a">] {
   gpu.func @spcompress_without_red_reduces_nothing(%t: !llvm.ptr<6>) kernel {
-    // expected-error @below {{'tcgen05.ld_spcompress' op expects 2 results here, got 3}}
+    // expected-error @below {{'tcgen05.ld_spcompress' op expects 2 results, got 3}}
     %m, %d, %r = "tcgen05.ld_spcompress"(%t) {num = 4 : i64, op = "max"} : (!llvm.ptr<6>) -> (i32, vector<2xf32>, f32)
     gpu.return
   }

@@ -121,7 +121,7 @@ func.func @scale_a(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
 // -----
 
 func.func @scale_of_integers(%w4: !llvm.struct<(i32, i32, i32, i32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op takes no scale_b here: its operands are d, a, b, scale_d}}
+  // expected-error @below {{'wgmma.mma_async' op takes no scale_b in this form: its operands are d, a, b, scale_d}}
   %0 = "wgmma.mma_async"(%w4, %l, %l, %c) {shape = "m64n8k32", a_type = "s8", b_type = "u8", d_type = "s32", scale_b = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(i32, i32, i32, i32)>, i64, i64, i1) -> !llvm.struct<(i32, i32, i32, i32)>
   return
 }
@@ -129,7 +129,7 @@ func.func @scale_of_integers(%w4: !llvm.struct<(i32, i32, i32, i32)>, %l: i64, %
 // -----
 
 func.func @transpose_of_bytes(%h2: !llvm.struct<(vector<2xf16>, vector<2xf16>)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op takes no trans_b here: its operands are d, a, b, scale_d, scale_a, scale_b}}
+  // expected-error @below {{'wgmma.mma_async' op takes no trans_b in this form: its operands are d, a, b, scale_d, scale_a, scale_b}}
   %0 = "wgmma.mma_async"(%h2, %l, %l, %c) {shape = "m64n8k32", a_type = "e4m3", b_type = "e5m2", d_type = "f16", trans_b = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(vector<2xf16>, vector<2xf16>)>, i64, i64, i1) -> !llvm.struct<(vector<2xf16>, vector<2xf16>)>
   return
 }
@@ -137,7 +137,7 @@ func.func @transpose_of_bytes(%h2: !llvm.struct<(vector<2xf16>, vector<2xf16>)>,
 // -----
 
 func.func @transpose_of_registers(%f4: !llvm.struct<(f32, f32, f32, f32)>, %w: i32, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op takes no trans_a here: its operands are d, a, b, scale_d, scale_a, scale_b, trans_b}}
+  // expected-error @below {{'wgmma.mma_async' op takes no trans_a in this form: its operands are d, a, b, scale_d, scale_a, scale_b, trans_b}}
   %0 = "wgmma.mma_async"(%f4, %w, %w, %w, %w, %l, %c) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", trans_a = 1 : i64, operandSegmentSizes = array<i32: 1, 4, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i32, i32, i32, i32, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -257,7 +257,7 @@ func.func @segments(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
 // -----
 
 func.func @wait_group_count() {
-  // expected-error @below {{'wgmma.wait_group' op expects group to be 0 to 2147483647, got -1}}
+  // expected-error @below {{'wgmma.wait_group' op expects group to be in 0..2147483647, got -1}}
   "wgmma.wait_group"() {group = -1 : i64} : () -> ()
   return
 }
