@@ -166,7 +166,7 @@ def test_products_of_different_sizes():
 @pytest.mark.parametrize("schedule", [None, WarpgroupSchedule((64, 64, 64), 1, 3, swap=True)])
 def test_more_rows_than_a_product_has_are_all_of_them(monkeypatch, number, schedule):
     """As on a GPU, where nobody reads the numbers first."""
-    monkeypatch.setattr("weft.multiply.matmul.check_groups", lambda *_: None)
+    monkeypatch.setattr("weft.multiply.operands.check_groups", lambda *_: None)
     a, b = small(3, 96, 64), small(3, 64, 40)
     found = weft.matmul(a, b, groups=np.array([0, number, 96], np.int32), schedule=schedule)
     assert (found[1:] == doubles(a)[1:] @ doubles(b)[1:]).all()

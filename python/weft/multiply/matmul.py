@@ -1,24 +1,19 @@
 """`weft.matmul`: a matrix product of arrays, on the GPU that holds them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
-from weft.dialects.operand_roles import ROLES, extents
-from weft.dialects.schedule import AnySchedule, Types, ceil_div
+from weft.dialects.schedule import AnySchedule
 from weft.errors import WeftError
-from weft.isa.launch_limits import size_complaint
-from weft.launch import arrays, cuda_driver, kernel, libraries, runtime, torch_tensors
-from weft.launch.arrays import ArrayView
+from weft.launch import arrays, cuda_driver, libraries, runtime, torch_tensors
 from weft.launch.launcher import OVERLAP
+from weft.launch.runtime import Prepared
 from weft.multiply import jax_call, padded_rows, product_kernel
-from weft.multiply.options import Options, check_groups, checked_activation
-from weft.multiply.padded_rows import Copied
+from weft.multiply.operands import Operands
+from weft.multiply.options import Options
+from weft.multiply.padded_rows import PaddedLaunch
 from weft.multiply.plans import DESCRIBE, Handed, Plan, Plans, one_by_one, reach
-from weft.schedules import choice
-
-# What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
-_OUTPUTS = {"i8": "i32", "ui8": "i32", "f8E4M3FN": "bf16", "f8E5M2": "bf16"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +135,8 @@ def matmul(
     if isinstance(plan, Handed) and stream is None:
         return plan.multiply(a, b, *(array for array in more if array is not None))
     options = Options(out_dtype, transpose_a, transpose_b, alpha, beta, promote, schedule)
-    return _planned(key, a, b, out, options, c, epilogue, scales, groups, stream)
+    added = _added(c, epilogue, scales, groups)
+    return _planned(key, a, b, out, added, epilogue.activation if epilogue else None, options, stream)
 
 
 _NO_MORE: tuple[Any, ...] = ()
@@ -154,241 +150,57 @@ def _planned(
     a: Any,
     b: Any,
     out: Any,
+    added: dict[str, Any],
+    activation: str | None,
     options: Options,
-    c: Any,
-    epilogue: Any,
-    scales: Any,
-    groups: Any,
     stream: Any,
 ) -> Any:
-    """Multiplies arrays that have no plan yet, and keeps that of arrays of a GPU by `key`."""
-    added = _added(c, epilogue, scales, groups)
-    activation = epilogue.activation if epilogue else None
-    if out is None and stream is None and arrays.library(a) == "jax":
+    """Multiplies arrays that have no plan yet. Keeps a plan of GPU arrays by `key`, if that isn't None."""
+    if out is None and stream is None and libraries.of(a) is libraries.JAX:
         handed = _handed([a, b, *added.values()], list(added), activation, options)
         if handed is not None:
             if key is not None:
                 plans.add(key, handed)
             return handed.multiply(a, b, *added.values())
-    given = _Given.of(a, b, out, added, activation, options)
-    runtime.stream_handle(stream)  # refuses what is none
-    compiled = given.kernel()
-    copied = given.copied(compiled)
-    if given.on_cpu:
-        given.check_groups()
-        padded_rows.run(compiled, given.views, copied)
-        return libraries.handed_over(given.out, a) if out is None else out
-    names = ("a", "b", "out", *given.roles)
-    launch = padded_rows.plan(compiled, given.views, copied, reach(names, given.views))
-    plan = Plan.of(launch, given.arrays, given.views[0], given.views[2])
-    # Such arrays must be asked for their views each time.
-    waits = any(arrays.library(array) == "jax" for array in given.arrays)
+    operands = Operands.of(a, b, out, added, activation, options)
+    runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
+    kernel = product_kernel.of(operands)
+    copied = product_kernel.copied(kernel, operands)
+    if operands.on_cpu:
+        operands.check_groups()
+        padded_rows.run(kernel, operands.views, copied)
+    else:
+        launch = padded_rows.plan(kernel, operands.views, copied, reach(operands))
+        _launched(key, launch, operands, stream)
+    return operands.result
+
+
+def _launched(key: Any, launch: Prepared | PaddedLaunch, operands: Operands, stream: Any) -> None:
+    """Queues the first launch of operands on a GPU, and keeps its plan."""
+    plan = Plan.of(launch, operands)
+    # JAX's arrays must be asked for their views in each call.
+    waits = any(libraries.of(array) is libraries.JAX for array in operands.arrays)
     if key is not None and not waits:
         plans.add(key, plan)
-    current = libraries.current_stream(a, given.views[0].device_id)
+    current = operands.library.current_stream(operands.views[0].device_id)
     handle = current() if stream is None else runtime.stream_handle(stream)
-    launch.launch(handle, *(view.address for view in given.views))
-    if waits:  # JAX may use an array's memory again once nobody has the array
-        with runtime.on(runtime.holder(given.views)):
+    launch.launch(handle, *(view.address for view in operands.views))
+    if waits:  # JAX may use an array's memory again once the array is dropped
+        with runtime.on(runtime.holder(operands.views)):
             runtime.synchronize()
-    return libraries.handed_over(given.out, a) if out is None else out
 
 
-def _handed(given: list[Any], roles: list[str], activation: str | None, options: Options) -> Handed | None:
-    """A plan of JAX's arrays for XLA to queue; None where it can't, since rows must be copied first, say."""
-    views = jax_call.views(given)
+def _handed(every: list[Any], roles: list[str], activation: str | None, options: Options) -> Handed | None:
+    """A plan of JAX's arrays for XLA to queue. None where XLA can't, as with rows to copy."""
+    views = jax_call.views(every)
     if views is None:
         return None
     a, b, *added = views
-    product = _Given.of(a, b, None, dict(zip(roles, added, strict=True)), activation, options)
-    compiled = product.kernel()
-    if product.copied(compiled).numbers:
+    operands = Operands.of(a, b, None, dict(zip(roles, added, strict=True)), activation, options)
+    kernel = product_kernel.of(operands)
+    if product_kernel.copied(kernel, operands).numbers:
         return None
-    return Handed(jax_call.call(compiled.plan(product.views), product.views[2]))
-
-
-@dataclass(frozen=True)
-class _Given:
-    """The arrays of one call as views, transposes taken from their strides."""
-
-    arrays: tuple[Any, ...]
-    views: tuple[ArrayView, ...]
-    out: Any
-    transposed: tuple[bool, bool]
-    options: Options
-    roles: tuple[str, ...]  # of the arrays after `out`
-    activation: str | None
-
-    @classmethod
-    def of(
-        cls,
-        a: Any,
-        b: Any,
-        out: Any,
-        added: dict[str, Any],
-        activation: str | None,
-        options: Options,
-    ) -> "_Given":
-        """Raises WeftError for arrays that make no product, and options that are none."""
-        options, activation = options.checked("c" in added), checked_activation(activation)
-        view_a, transposed_a = _matrix("a", a, options.transpose_a)
-        view_b, transposed_b = _matrix("b", b, options.transpose_b)
-        transposed = transposed_a, transposed_b
-        (m, k), (k_b, n) = (
-            v.shape[-2:][::-1] if t else v.shape[-2:]
-            for v, t in zip((view_a, view_b), transposed, strict=True)
-        )
-        if k != k_b:
-            hint = "; with the other transpose_b they would" if k == n else ""
-            raise WeftError(f"weft.matmul: a is {m} x {k} and b {k_b} x {n}: they don't agree on K{hint}")
-        sizes = _Extents.of(m, n, k, view_a, view_b, "groups" in added)
-        if sizes.matrices is None:
-            view_a, view_b = _without_copies(view_a), _without_copies(view_b)
-        if out is None:
-            if options.beta and "c" not in added:
-                raise WeftError("weft.matmul: beta scales c, or what out holds: neither is given")
-            kind = options.out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
-            out = libraries.empty(a, view_a, sizes.of_array("out"), kind)
-        rest = [sizes.view(name, array) for name, array in {"out": out, **added}.items()]
-        if rest[0].readonly:
-            why = " (JAX's never change: without out, the result is one)" * (arrays.library(out) == "jax")
-            raise WeftError(f"weft.matmul: expects out to be an array that can be written{why}")
-        if options.out_dtype not in (None, rest[0].dtype):
-            found = f"{rest[0].dtype}, out_dtype is {options.out_dtype}"
-            raise WeftError(f"weft.matmul: out has elements of {found}")
-        views = (view_a, view_b, *rest)
-        places = {(v.device, v.device_id) for v in views if v.device_id >= 0}
-        if len({v.device for v in views}) > 1 or len(places) > 1:
-            found = ", ".join(sorted(f"{device}:{number}" for device, number in places))
-            raise WeftError(f"weft.matmul: expects all arrays in one memory, got them on {found}")
-        _check_overlaps(dict(zip(("a", "b", "out", *added), views, strict=True)))
-        return cls((a, b, out, *added.values()), views, out, transposed, options, tuple(added), activation)
-
-    def check_groups(self) -> None:
-        """Raises WeftError for groups of the CPU that have no meaning."""
-        for role, view in zip(self.roles, self.views[3:], strict=True):
-            if role == "groups":
-                batch = len(self.views[2].shape) == 3
-                check_groups(view.numpy(), self.views[2].shape[-2], None if batch else self.views[1].shape[0])
-
-    @property
-    def on_cpu(self) -> bool:
-        return self.views[0].device == "cpu"
-
-    @property
-    def chip(self) -> str:
-        """That of the GPU that holds the arrays, or that they are copied to."""
-        if runtime.available() is not None:
-            return "sm_90a"
-        ordinal = runtime.holder(self.views)
-        return (runtime.current() if ordinal is None else runtime.device(ordinal)).chip
-
-    @property
-    def types(self) -> Types:
-        a, b, d, *_ = self.views
-        outside = self.transposed[0], not self.transposed[1]
-        scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
-        return Types(a.dtype, b.dtype, d.dtype, outside, self.options.promote or scaled, scaled, grouped)
-
-    def copied(self, compiled: kernel.Kernel) -> Copied:
-        """The arrays that the kernel, or one for any rows, can't take as they lie."""
-        names = ("a", "b", "out", *self.roles)
-        if choice.complaint(self.types, compiled.chip, any_rows=True) is None:  # a kernel takes any rows
-            return Copied(names, 2, False, ())
-        reads_out = self.options.beta != 0 and "c" not in self.roles
-        return Copied.of(compiled, names, self.views, reads_out or "groups" in self.roles)
-
-    def kernel(self) -> kernel.Kernel:
-        """The kernel for these types and sizes, compiled once."""
-        a, b, d, *rest = self.views
-        options, types, chip = self.options, self.types, self.chip
-        schedule = options.schedule
-        assert not isinstance(schedule, str) and options.beta is not None  # as `checked` has them
-        if choice.layout_complaint(types, chip):
-            self._refuse_layout()
-        if schedule is None and choice.complaint(types, chip) is None:
-            m, n = d.shape[-2:]
-            k = a.shape[-2] if self.transposed[0] else a.shape[-1]
-            members = d.shape[0] if len(d.shape) == 3 else 1
-            schedule = choice.choose(m, n, k, types, chip, members)
-        added = tuple((role, v.dtype, len(v.shape)) for role, v in zip(self.roles, rest, strict=True))
-        ranks = len(a.shape), len(b.shape), len(d.shape)
-        what = options.alpha.hex(), options.beta.hex(), options.promote, self.activation
-        return product_kernel.compiled(types, ranks, added, self.transposed, *what, schedule, chip)
-
-    def _refuse_layout(self) -> None:
-        """Raises WeftError for an operand that isn't K-major, which no instruction reads."""
-        types = self.types
-        wanted = "a as M x K in rows (without transpose_a)", "b as N x K in rows (transpose_b=True)"
-        for name, array, outside in zip(wanted, self.arrays, types.transposed, strict=False):
-            if outside:
-                element, found = getattr(types, name[0]), arrays.view(array)
-                raise WeftError(
-                    f"weft.matmul: expects {name}: tensor cores read {element} with K inside alone; got "
-                    f"{_sizes(found)} with strides {found.strides}"
-                )
-
-
-@dataclass(frozen=True)
-class _Extents:
-    """The sizes of a call's product, and of all arrays beside a and b."""
-
-    m: int
-    n: int
-    k: int
-    members: int | None  # of a batch; None for one result
-    matrices: int | None  # of which each row of a has one, with groups
-
-    @classmethod
-    def of(cls, m: int, n: int, k: int, a: ArrayView, b: ArrayView, grouped: bool) -> "_Extents":
-        batches = {name: v.shape[0] for name, v in (("a", a), ("b", b)) if len(v.shape) == 3}
-        if grouped and not batches:
-            raise WeftError("weft.matmul: expects a batch of b, or of a and b, with groups")
-        if grouped and "a" not in batches:
-            return cls(m, n, k, None, batches["b"])
-        several = {count for count in batches.values() if count != 1}
-        if len(several) > 1:
-            raise WeftError(f"weft.matmul: a is a batch of {batches['a']}, and b one of {batches['b']}")
-        return cls(m, n, k, max(several, default=1) if batches else None, None)
-
-    def of_array(self, name: str) -> tuple[int, ...]:
-        """The shape of an array, by its role; a batch may lack its first dimension or have a 1 there, but
-        `out` may not.
-        """
-        groups = self.m if self.members is None else self.members
-        sizes = extents(self.m, self.n, self.k, groups, ceil_div)
-        shape = tuple(sizes[dimension] for dimension in ROLES["c" if name == "out" else name].sizes)
-        if len(shape) == 1:
-            return shape
-        if name == "scale_a":
-            shape = shape[::-1]  # as a lies, whose rows it scales
-        of_b = name == "scale_b" and self.matrices is not None
-        batch = self.matrices if of_b else self.members
-        return shape if batch is None else (batch, *shape)
-
-    def view(self, name: str, array: Any) -> ArrayView:
-        """The view of an array as the kernel has it. Raises WeftError for one of another shape."""
-        view, shape = _view(name, array), self.of_array(name)
-        one: tuple[tuple[int, ...], ...] = ()
-        if name in ("c", "residual", "scale_a", "scale_b") and self.members is not None:
-            one = shape[1:], (1, *shape[1:])
-        if view.shape != shape and view.shape not in one:
-            wanted = " x ".join(map(str, shape)) + (" elements" if len(shape) == 1 else "")
-            raise WeftError(f"weft.matmul: expects {name} of {wanted}, got {_sizes(view)}")
-        if name not in ("out", "groups") and self.matrices is None:
-            view = _without_copies(view)
-        if name == "scale_a":
-            view = _turned(view)
-        if name == "out" and arrays.overlaps_itself(view):
-            found = f"strides {view.strides}"
-            raise WeftError(f"weft.matmul: expects out with a place for each element, got {found}")
-        if view.shape[-1] > 1 and view.strides[-1] != 1:
-            what = {1: "elements"}.get(len(shape), "columns" if name == "scale_a" else "rows of elements")
-            found = f"strides {arrays.view(array).strides}"
-            if name == "scale_a":
-                found += ": the transpose of an array with a row for each block of K has such"
-            raise WeftError(f"weft.matmul: expects {name} of {what} that lie together, got {found}")
-        return view
+    return Handed(jax_call.call(kernel.plan(operands.views), operands.views[2]))
 
 
 def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[str, Any]:
@@ -409,73 +221,3 @@ def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[
 
 plans = Plans()
 """Of all products so far."""
-
-
-def _view(name: str, array: Any) -> ArrayView:
-    """The view of an array with elements, which go up from its address."""
-    if libraries.wants_gradients(array):
-        advice = f"call it under torch.no_grad(), or give {name}.detach()"
-        raise WeftError(f"weft.matmul: makes no gradients, which {name} requires: {advice}")
-    try:
-        view = arrays.view(array)
-    except WeftError as error:
-        raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
-    if complaint := next(filter(None, map(size_complaint, view.shape)), None):
-        raise WeftError(f"weft.matmul: {name}: {complaint}, in an array of {_sizes(view)}")
-    # NumPy has negative ones for a single row, too, where they say nothing.
-    strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
-    if min(strides, default=0) < 0:
-        raise WeftError(
-            f"weft.matmul: expects {name} with strides that aren't negative, got {view.strides} (copy it)"
-        )
-    return view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
-
-
-def _matrix(name: str, array: Any, transpose: bool) -> tuple[ArrayView, bool]:
-    """The view of a or b with rows of elements that lie together, and whether it's the transpose of what is
-    multiplied.
-    """
-    view = _view(name, array)
-    if len(view.shape) not in (2, 3):
-        raise WeftError(f"weft.matmul: expects {name} to be a matrix or a batch of them, got {_sizes(view)}")
-    (height, width), (rows, columns) = view.shape[-2:], view.strides[-2:]
-    flipped = columns != 1 and width > 1 and (rows == 1 or height == 1)
-    if not flipped and columns != 1 and width > 1:
-        raise WeftError(
-            f"weft.matmul: expects {name} with rows or columns that lie together, got strides {view.strides}"
-        )
-    transposed = transpose != flipped
-    view, other = (_turned(view), view) if flipped else (view, _turned(view))
-    # A single row or column may be either, and elements that aren't of 16 bits must have K inside.
-    inside = transposed == (name == "b") or arrays.numpy_dtype(view.dtype).itemsize == 2
-    if not inside and 1 in view.shape[-2:] and (other.shape[-1] == 1 or other.strides[-1] == 1):
-        return other, not transposed
-    return view, transposed
-
-
-def _check_overlaps(views: dict[str, ArrayView]) -> None:
-    """Raises WeftError where the kernel would write what it has still to read."""
-    out = _without_copies(views["out"])
-    place = out.address, out.shape, out.strides, out.dtype
-    for name, view in views.items():
-        in_place = name in ("c", "residual") and (view.address, view.shape, view.strides, view.dtype) == place
-        if name != "out" and not in_place and arrays.overlap(out, view):
-            what = "; it may be c or residual, but of the same place" * (name in ("c", "residual"))
-            raise WeftError(f"weft.matmul: out overlaps {name}, which is read while out is written{what}")
-
-
-def _turned(view: ArrayView) -> ArrayView:
-    """A matrix or batch with rows for columns."""
-    turned = [(*each[:-2], each[-1], each[-2]) for each in (view.shape, view.strides)]
-    return replace(view, shape=turned[0], strides=turned[1])
-
-
-def _without_copies(view: ArrayView) -> ArrayView:
-    """A batch of one matrix, once or over and over, as that matrix: a kernel takes it for every product."""
-    if len(view.shape) != 3 or (view.shape[0] > 1 and view.strides[0] != 0):
-        return view
-    return replace(view, shape=view.shape[1:], strides=view.strides[1:])
-
-
-def _sizes(view: ArrayView) -> str:
-    return " x ".join(map(str, view.shape)) or "a single number"

@@ -3,7 +3,7 @@
 The identity of array objects plays no part: a program's activations are new objects in every call.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from weft.launch.arrays import ArrayView
 from weft.launch.launcher import Extents
 from weft.launch.runtime import Prepared
 from weft.multiply import torch_keys
+from weft.multiply.operands import Operands
 from weft.multiply.padded_rows import PaddedLaunch
 
 MOST = 4096
@@ -37,15 +38,14 @@ class Plan:
     address: Callable[[Any], int]
 
     @classmethod
-    def of(
-        cls, launch: Prepared | PaddedLaunch, given: Sequence[Any], view: ArrayView, result: ArrayView
-    ) -> "Plan":
-        """A plan of a launch for arrays of the library of the first of those given, whose view is `view`."""
+    def of(cls, launch: Prepared | PaddedLaunch, operands: Operands) -> "Plan":
+        """A plan of a launch for arrays like these operands."""
+        a, _, result, *_ = operands.views
         return cls(
             launch.queue_apart,
             launch,
-            libraries.stream_finder(given, view.device_id),
-            *libraries.maker(given[0], view, result.shape, result.dtype),
+            libraries.stream_finder(operands.arrays, a.device_id),
+            *operands.library.maker(operands.arrays[0], a, result.shape, result.dtype),
         )
 
 
@@ -59,8 +59,9 @@ class Handed:
         """None: it isn't queued here."""
 
 
-def reach(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
-    """How far arrays reach, by their names, and which of them the result may be, element for element."""
+def reach(operands: Operands) -> Extents:
+    """How far arrays reach, and which of them the result may be, element for element."""
+    names, views = operands.names, operands.views
     written = names.index("out")
     out = views[written]
 

@@ -1,0 +1,263 @@
+"""The arrays of one call of `weft.matmul`, read once and checked: the operands of its product."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from weft.dialects.operand_roles import ROLES, extents
+from weft.dialects.schedule import Types, ceil_div
+from weft.errors import WeftError
+from weft.isa.launch_limits import size_complaint
+from weft.launch import arrays, libraries
+from weft.launch.arrays import ArrayView
+from weft.launch.libraries import Library
+from weft.multiply.options import Options, check_groups, checked_activation
+
+# What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
+_OUTPUTS = {"i8": "i32", "ui8": "i32", "f8E4M3FN": "bf16", "f8E5M2": "bf16"}
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The arrays of one call and their views, with transposes as their strides have them.
+
+    Both are in the order a, b, the result, and an array for each of `roles`. `created`: the call makes the
+    result's array.
+    """
+
+    arrays: tuple[Any, ...]
+    views: tuple[ArrayView, ...]
+    library: Library  # of a
+    created: bool
+    transposed: tuple[bool, bool]
+    sizes: "Sizes"
+    roles: tuple[str, ...]
+    options: Options
+    activation: str | None
+
+    @classmethod
+    def of(
+        cls, a: Any, b: Any, out: Any, added: dict[str, Any], activation: str | None, options: Options
+    ) -> "Operands":
+        """Raises WeftError for arrays that make no product, and for options that aren't legal."""
+        options, activation = options.checked("c" in added), checked_activation(activation)
+        view_a, transposed_a = _matrix("a", a, options.transpose_a)
+        view_b, transposed_b = _matrix("b", b, options.transpose_b)
+        transposed = transposed_a, transposed_b
+        sizes = Sizes.of(view_a, view_b, transposed, "groups" in added)
+        if sizes.matrices is None:
+            view_a, view_b = _without_copies(view_a), _without_copies(view_b)
+        library, created = libraries.of(a), out is None
+        if created:
+            if options.beta and "c" not in added:
+                raise WeftError("weft.matmul: beta scales c, or what out holds: neither is given")
+            kind = options.out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
+            out = library.empty(a, view_a, sizes.of_array("out"), kind)
+        rest = [sizes.view(name, array) for name, array in {"out": out, **added}.items()]
+        _check_result(out, rest[0], options.out_dtype)
+        views = (view_a, view_b, *rest)
+        _check_memory(views)
+        _check_overlaps(dict(zip(("a", "b", "out", *added), views, strict=True)))
+        every = a, b, out, *added.values()
+        return cls(every, views, library, created, transposed, sizes, tuple(added), options, activation)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The arrays' names in messages."""
+        return "a", "b", "out", *self.roles
+
+    @property
+    def result(self) -> Any:
+        """What the call returns, once the product is computed."""
+        out = self.arrays[2]
+        return self.library.handed_over(out, self.arrays[0]) if self.created else out
+
+    def check_groups(self) -> None:
+        """Raises WeftError for groups of the CPU that have no meaning."""
+        for role, view in zip(self.roles, self.views[3:], strict=True):
+            if role == "groups":
+                batch = len(self.views[2].shape) == 3
+                check_groups(view.numpy(), self.views[2].shape[-2], None if batch else self.views[1].shape[0])
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the arrays are in the CPU's memory."""
+        return self.views[0].device == "cpu"
+
+    @property
+    def types(self) -> Types:
+        """The element types, and which of a and b are MN-major."""
+        a, b, d, *_ = self.views
+        mn_major = self.transposed[0], not self.transposed[1]
+        scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
+        return Types(a.dtype, b.dtype, d.dtype, mn_major, self.options.promote or scaled, scaled, grouped)
+
+    def refuse_layout(self) -> NoReturn:
+        """Raises WeftError for the operand that isn't K-major, which no instruction reads."""
+        types = self.types
+        wanted = "a as M x K in rows (without transpose_a)", "b as N x K in rows (transpose_b=True)"
+        name, array = next(
+            each for *each, mn_major in zip(wanted, self.arrays, types.transposed, strict=False) if mn_major
+        )
+        element, view = getattr(types, name[0]), arrays.view(array)
+        raise WeftError(
+            f"weft.matmul: expects {name}: tensor cores read {element} with K inside alone; got "
+            f"{_shape(view)} with strides {view.strides}"
+        )
+
+
+def _check_result(out: Any, view: ArrayView, out_dtype: str | None) -> None:
+    """Raises WeftError for an `out` that can't be written, or has elements of another type."""
+    if view.readonly:
+        why = " (JAX's never change: without out, the result is one)" * (libraries.of(out) is libraries.JAX)
+        raise WeftError(f"weft.matmul: expects out to be an array that can be written{why}")
+    if out_dtype not in (None, view.dtype):
+        raise WeftError(f"weft.matmul: out has elements of {view.dtype}, out_dtype is {out_dtype}")
+
+
+def _check_memory(views: Sequence[ArrayView]) -> None:
+    """Raises WeftError for arrays on several devices."""
+    devices = {(v.device, v.device_id) for v in views if v.device_id >= 0}
+    if len({v.device for v in views}) > 1 or len(devices) > 1:
+        names = ", ".join(sorted(f"{device}:{number}" for device, number in devices))
+        raise WeftError(f"weft.matmul: expects all arrays in one memory, got them on {names}")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a product, from which those of every array follow."""
+
+    m: int
+    n: int
+    k: int
+    members: int | None  # of a batch; None for one result
+    matrices: int | None  # with groups: those from which each row of a has one
+
+    @classmethod
+    def of(cls, a: ArrayView, b: ArrayView, transposed: tuple[bool, bool], grouped: bool) -> "Sizes":
+        """Raises WeftError for a and b of sizes that don't fit."""
+        (m, k), (k_b, n) = (
+            view.shape[-2:][::-1] if flipped else view.shape[-2:]
+            for view, flipped in zip((a, b), transposed, strict=True)
+        )
+        if k != k_b:
+            hint = "; with the other transpose_b they would" if k == n else ""
+            raise WeftError(f"weft.matmul: a is {m} x {k} and b {k_b} x {n}: they don't agree on K{hint}")
+        batches = {name: v.shape[0] for name, v in (("a", a), ("b", b)) if len(v.shape) == 3}
+        if grouped and not batches:
+            raise WeftError("weft.matmul: expects a batch of b, or of a and b, with groups")
+        if grouped and "a" not in batches:
+            return cls(m, n, k, None, batches["b"])
+        several = {count for count in batches.values() if count != 1}
+        if len(several) > 1:
+            raise WeftError(f"weft.matmul: a is a batch of {batches['a']}, and b one of {batches['b']}")
+        return cls(m, n, k, max(several, default=1) if batches else None, None)
+
+    def of_array(self, name: str) -> tuple[int, ...]:
+        """The shape of an array, by its role; a batch may lack its first dimension or have a 1 there, but
+        `out` may not.
+        """
+        groups = self.m if self.members is None else self.members
+        sizes = extents(self.m, self.n, self.k, groups, ceil_div)
+        shape = tuple(sizes[dimension] for dimension in ROLES["c" if name == "out" else name].sizes)
+        if len(shape) == 1:
+            return shape
+        if name == "scale_a":
+            shape = shape[::-1]  # as a lies, whose rows it scales
+        of_b = name == "scale_b" and self.matrices is not None
+        batch = self.matrices if of_b else self.members
+        return shape if batch is None else (batch, *shape)
+
+    def view(self, name: str, array: Any) -> ArrayView:
+        """The view of an array as the kernel has it. Raises WeftError for one of another shape."""
+        view, shape = _view(name, array), self.of_array(name)
+        one: tuple[tuple[int, ...], ...] = ()
+        if name in ("c", "residual", "scale_a", "scale_b") and self.members is not None:
+            one = shape[1:], (1, *shape[1:])
+        if view.shape != shape and view.shape not in one:
+            wanted = " x ".join(map(str, shape)) + (" elements" if len(shape) == 1 else "")
+            raise WeftError(f"weft.matmul: expects {name} of {wanted}, got {_shape(view)}")
+        if name not in ("out", "groups") and self.matrices is None:
+            view = _without_copies(view)
+        if name == "scale_a":
+            view = _transposed(view)
+        if name == "out" and arrays.overlaps_itself(view):
+            found = f"strides {view.strides}"
+            raise WeftError(f"weft.matmul: expects out with a place for each element, got {found}")
+        if view.shape[-1] > 1 and view.strides[-1] != 1:
+            what = {1: "elements"}.get(len(shape), "columns" if name == "scale_a" else "rows of elements")
+            found = f"strides {arrays.view(array).strides}"
+            if name == "scale_a":
+                found += ": the transpose of an array with a row for each block of K has such"
+            raise WeftError(f"weft.matmul: expects {name} of {what} that lie together, got {found}")
+        return view
+
+
+def _view(name: str, array: Any) -> ArrayView:
+    """The view of an array with elements, which go up from its address."""
+    if libraries.of(array).wants_gradients(array):
+        advice = f"call it under torch.no_grad(), or give {name}.detach()"
+        raise WeftError(f"weft.matmul: makes no gradients, which {name} requires: {advice}")
+    try:
+        view = arrays.view(array)
+    except WeftError as error:
+        raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
+    if complaint := next(filter(None, map(size_complaint, view.shape)), None):
+        raise WeftError(f"weft.matmul: {name}: {complaint}, in an array of {_shape(view)}")
+    # NumPy has negative ones for a single row, too, where they say nothing.
+    strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
+    if min(strides, default=0) < 0:
+        raise WeftError(
+            f"weft.matmul: expects {name} with strides that aren't negative, got {view.strides} (copy it)"
+        )
+    return view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
+
+
+def _matrix(name: str, array: Any, transpose: bool) -> tuple[ArrayView, bool]:
+    """The view of a or b with rows of elements that lie together, and whether it's the transpose of what is
+    multiplied.
+    """
+    view = _view(name, array)
+    if len(view.shape) not in (2, 3):
+        raise WeftError(f"weft.matmul: expects {name} to be a matrix or a batch of them, got {_shape(view)}")
+    (height, width), (rows, columns) = view.shape[-2:], view.strides[-2:]
+    flipped = columns != 1 and width > 1 and (rows == 1 or height == 1)
+    if not flipped and columns != 1 and width > 1:
+        raise WeftError(
+            f"weft.matmul: expects {name} with rows or columns that lie together, got strides {view.strides}"
+        )
+    transposed = transpose != flipped
+    view, other = (_transposed(view), view) if flipped else (view, _transposed(view))
+    # A single row or column may be either, and elements that aren't of 16 bits must have K inside.
+    inside = transposed == (name == "b") or arrays.numpy_dtype(view.dtype).itemsize == 2
+    if not inside and 1 in view.shape[-2:] and (other.shape[-1] == 1 or other.strides[-1] == 1):
+        return other, not transposed
+    return view, transposed
+
+
+def _check_overlaps(views: dict[str, ArrayView]) -> None:
+    """Raises WeftError where the kernel would write what it has still to read."""
+    out = _without_copies(views["out"])
+    place = out.address, out.shape, out.strides, out.dtype
+    for name, view in views.items():
+        in_place = name in ("c", "residual") and (view.address, view.shape, view.strides, view.dtype) == place
+        if name != "out" and not in_place and arrays.overlap(out, view):
+            what = "; it may be c or residual, but of the same place" * (name in ("c", "residual"))
+            raise WeftError(f"weft.matmul: out overlaps {name}, which is read while out is written{what}")
+
+
+def _transposed(view: ArrayView) -> ArrayView:
+    """A matrix or batch with rows for columns."""
+    turned = [(*each[:-2], each[-1], each[-2]) for each in (view.shape, view.strides)]
+    return replace(view, shape=turned[0], strides=turned[1])
+
+
+def _without_copies(view: ArrayView) -> ArrayView:
+    """A batch of one matrix, once or over and over, as that matrix: a kernel takes it for every product."""
+    if len(view.shape) != 3 or (view.shape[0] > 1 and view.strides[0] != 0):
+        return view
+    return replace(view, shape=view.shape[1:], strides=view.strides[1:])
+
+
+def _shape(view: ArrayView) -> str:
+    return " x ".join(map(str, view.shape)) or "a single number"
