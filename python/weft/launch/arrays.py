@@ -200,7 +200,7 @@ BROKEN = (
 
 def _of_library(array: Any) -> ArrayView | None:
     """A view of an array through the first protocol that its type has; None if it has none."""
-    package_name = library(array)
+    package_name = library(type(array))
     for attribute, read in (
         ("device", _of_torch if package_name == "torch" else None),
         ("__weft_view__", _of_weft),
@@ -224,11 +224,11 @@ def _of_weft(array: Any) -> ArrayView:
     return view
 
 
-def library(array: object) -> str:
-    """The import name of the package that defines an array's type, or its base."""
-    name = package(type(array))
+def library(kind: type) -> str:
+    """The import name of the package that defines a type of arrays, or its base."""
+    name = package(kind)
     if name not in _LIBRARIES:
-        bases = map(package, type(array).__mro__)
+        bases = map(package, kind.__mro__)
         name = next((base for base in bases if base in _LIBRARIES), name)
     return "jax" if name == "jaxlib" else name
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from weft import late_imports, module_arguments
 from weft.builder import Module
 from weft.compiler.apart import compile_given
-from weft.compiler.contract import Launch, MemrefArgument, PointerArgument, ScalarArgument
+from weft.compiler.contract import Launch, MemrefArgument, ScalarArgument
 from weft.compiler.ptxas import Resources
 from weft.compiler.stages import Compiled, compile_module
 from weft.errors import WeftError, shown, warn
@@ -24,12 +24,10 @@ from weft.launch.arrays import ArrayView
 from weft.launch.bound import Bound
 from weft.launch.kernel_arguments import (
     Space,
-    aligned_to,
+    checked,
     emulator_number,
     gpu_number,
     map_of,
-    misfit,
-    number_for,
     packed,
     parameters_of,
     within,
@@ -180,14 +178,14 @@ class Kernel:
             report = self.emulate(*args, grid=grid, block=block, sanitize=findings != "ignore")
             self._report(report.findings, findings)
             return
-        views = self._views(args)
-        if self._misaligned(views):
+        views, aligned = checked(self.launch, args)
+        if not aligned:
             self.for_any_rows(*args, grid=grid, block=block, stream=stream, on=on, findings=findings)
             return
         with runtime.on(runtime.holder(views)):
             grid_, block_ = self.dimensions(views, grid, block, self.multiprocessors())
             self._run_on_gpu(views, grid_, block_, stream)
-            if any(arrays.library(arg) == "jax" for arg in args):
+            if any(arrays.library(type(arg)) == "jax" for arg in args):
                 runtime.synchronize()
 
     @computed
@@ -211,15 +209,8 @@ class Kernel:
         """The kernel that a call with these arguments runs: this one, or `for_any_rows` for unaligned
         rows.
         """
-        return self.for_any_rows if self._misaligned(self._views(args)) else self
-
-    def _misaligned(self, views: Sequence[Any]) -> bool:
-        """Whether a matrix has rows that aren't aligned enough for this kernel."""
-        return any(
-            aligned_to(view) % alignment
-            for view, alignment in zip(views, self.launch.aligned, strict=False)
-            if isinstance(view, ArrayView)
-        )
+        _, aligned = checked(self.launch, args)
+        return self if aligned else self.for_any_rows
 
     def emulate(
         self,
@@ -259,8 +250,8 @@ class Kernel:
             "ignore": ignore,
             "max_seconds": max_seconds,
         }
-        views = self._views(args)
-        if self._misaligned(views):
+        views, aligned = checked(self.launch, args)
+        if not aligned:
             options["dependent"] = dependent  # `for_any_rows` has its own default
             return self.for_any_rows.emulate(*args, grid=grid, block=block, **options)
         return self._emulate(views, grid, block, options)
@@ -375,29 +366,6 @@ class Kernel:
             raise WeftError(f"kernel {self.name}: {error.diagnostics[0].message}") from None
         return x, y, z
 
-    def _views(self, args: Sequence[Any]) -> list[Any]:
-        """The arguments, checked against the kernel's: arrays as views, numbers as they are."""
-        wanted = self.launch.arguments
-        if len(args) != len(wanted):
-            raise WeftError(f"kernel {self.name} takes {len(wanted)} arguments, got {len(args)}")
-        views: list[Any] = []
-        for number, (arg, want) in enumerate(zip(args, wanted, strict=True)):
-            argument = f"kernel {self.name}, argument {number}"
-            if isinstance(want, ScalarArgument):
-                views.append(number_for(arg, want, argument))
-                continue
-            if isinstance(want, PointerArgument) and isinstance(arg, int) and 0 <= arg < 2**63:
-                views.append(arg)
-                continue
-            try:
-                view = arrays.view(arg)
-            except WeftError as error:
-                raise WeftError(f"{argument}: {error}") from None
-            if complaint := misfit(view, want):
-                raise WeftError(f"{argument}: {complaint}")
-            views.append(view)
-        return views
-
     def _run_on_gpu(self, views: Sequence[Any], grid: Any, block: Any, stream: Any) -> None:
         copies = [
             runtime.DeviceArray.from_numpy(packed(v))
@@ -421,7 +389,7 @@ class Kernel:
 
         The arrays must outlive the launch. Raises WeftError for arguments that don't fit.
         """
-        views = self._views(args)
+        views, _ = checked(self.launch, args)
         return Bound.of(self.plan(views), views)
 
     def plan(self, args: Sequence[Any], extents: Extents | None = None) -> runtime.Prepared:
@@ -431,8 +399,8 @@ class Kernel:
         An array must start at a multiple of 16 bytes if that of `args` does. `extents` are checked by the
         launch's `queue_apart`. Raises WeftError for arguments that don't fit.
         """
-        views = self._views(args)
-        if self._misaligned(views):
+        views, aligned = checked(self.launch, args)
+        if not aligned:
             return self.for_any_rows.plan(views, extents)
         with runtime.on(runtime.holder(views)):
             grid, block = self.dimensions(views, multiprocessors=self.multiprocessors())
@@ -454,12 +422,12 @@ class Kernel:
         block: runtime.Dim,
         extents: Extents | None = None,
     ) -> runtime.Prepared:
+        spaces, workspaces = self._workspaces(views, grid), None
         numbers = itertools.count()
         args: list[runtime.Argument] = parameters_of(
             self.launch, views, lambda view: Parameter(bytes(8), next(numbers)), gpu_number
         )
         of_argument = {n: i for i, n in enumerate(n for n, v in enumerate(views) if isinstance(v, ArrayView))}
-        spaces, workspaces = self._workspaces(views, grid), None
         for number, space in enumerate(spaces, next(numbers)):
             pointer = Parameter(bytes(8), number)
             args += [pointer, pointer, *(gpu_number("index", n) for n in space.layout)]

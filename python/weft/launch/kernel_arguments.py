@@ -42,6 +42,36 @@ def aligned_to(view: ArrayView) -> int:
     return math.gcd(*starts, 0 if view.device == "cpu" else view.address)
 
 
+def checked(launch: Launch, args: Sequence[Any]) -> tuple[list[Any], bool]:
+    """A kernel's arguments, with arrays as views, and whether their rows are aligned as the kernel needs it.
+    Raises WeftError for arguments that don't fit.
+    """
+    if len(args) != len(launch.arguments):
+        raise WeftError(f"kernel {launch.name} takes {len(launch.arguments)} arguments, got {len(args)}")
+    views = [
+        _checked(arg, want, f"kernel {launch.name}, argument {number}")
+        for number, (arg, want) in enumerate(zip(args, launch.arguments, strict=True))
+    ]
+    alignments = zip(views, launch.aligned, strict=False)
+    aligned = all(aligned_to(v) % bytes_ == 0 for v, bytes_ in alignments if isinstance(v, ArrayView))
+    return views, aligned
+
+
+def _checked(arg: Any, want: MemrefArgument | PointerArgument | ScalarArgument, argument: str) -> Any:
+    """One argument, with an array as its view."""
+    if isinstance(want, ScalarArgument):
+        return number_for(arg, want, argument)
+    if isinstance(want, PointerArgument) and isinstance(arg, int) and 0 <= arg < 2**63:
+        return arg
+    try:
+        view = arg if isinstance(arg, ArrayView) else arrays.view(arg)
+    except WeftError as error:
+        raise WeftError(f"{argument}: {error}") from None
+    if complaint := misfit(view, want):
+        raise WeftError(f"{argument}: {complaint}")
+    return view
+
+
 def map_of(view: ArrayView, want: MapParameter, address: int) -> tensor_map.TensorMap:
     """A matrix's tensor map at `address`, with the box and swizzle that a kernel's parameter needs."""
     *outer, columns = view.shape

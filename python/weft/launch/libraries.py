@@ -36,17 +36,19 @@ class Library:
         return runtime.DeviceArray(shape, dtype, runtime.holder([view]))
 
     def maker(
-        self, like: Any, view: ArrayView, shape: Shape, dtype: str
+        self, like: Any, ordinal: int | None, shape: Shape, dtype: str
     ) -> tuple[Callable[[], Any], Callable[[Any], int]]:
-        """A function that creates arrays as `empty` does, and one that returns such an array's address."""
-        create = functools.partial(runtime.DeviceArray, shape, dtype, runtime.holder([view]))
+        """A function that creates arrays as `empty` does, on a GPU, and one that returns such an array's
+        address.
+        """
+        create = functools.partial(runtime.DeviceArray, shape, dtype, ordinal)
         return create, lambda array: int(array.address)
 
     def handed_over(self, result: Any, like: Any) -> Any:
         """A finished result of `empty` as an array of the library. It is copied only on the CPU."""
         return result
 
-    def current_stream(self, device: int) -> Callable[[], int]:
+    def current_stream(self, device: int | None) -> Callable[[], int]:
         """A function that returns the handle of the library's current stream."""
         return lambda: 0
 
@@ -68,7 +70,7 @@ class _Torch(Library):
         return torch.empty(shape, dtype=getattr(torch, name), device=like.device)
 
     def maker(
-        self, like: Any, view: ArrayView, shape: Shape, dtype: str
+        self, like: Any, ordinal: int | None, shape: Shape, dtype: str
     ) -> tuple[Callable[[], Any], Callable[[Any], int]]:
         import torch
 
@@ -77,7 +79,7 @@ class _Torch(Library):
         create = functools.partial(torch.empty_strided, shape, strides, dtype=kind, device=like.device)
         return create, torch.Tensor.data_ptr
 
-    def current_stream(self, device: int) -> Callable[[], int]:
+    def current_stream(self, device: int | None) -> Callable[[], int]:
         import torch
 
         return functools.partial(torch._C._cuda_getCurrentRawStream, device)
@@ -94,7 +96,7 @@ class _Cupy(Library):
             raise WeftError(f"weft.matmul: CuPy can't create an array of {dtype}: {error}") from None
 
     def maker(
-        self, like: Any, view: ArrayView, shape: Shape, dtype: str
+        self, like: Any, ordinal: int | None, shape: Shape, dtype: str
     ) -> tuple[Callable[[], Any], Callable[[Any], int]]:
         device = like.device
 
@@ -106,7 +108,7 @@ class _Cupy(Library):
 
         return create, lambda array: int(array.data.ptr)
 
-    def current_stream(self, device: int) -> Callable[[], int]:
+    def current_stream(self, device: int | None) -> Callable[[], int]:
         import cupy
 
         return lambda: int(cupy.cuda.get_current_stream(device).ptr)
@@ -134,10 +136,24 @@ _OTHER = Library()
 
 def of(array: Any) -> Library:
     """The library of an array."""
-    return _LIBRARIES.get(arrays.library(array), _OTHER)
+    return _LIBRARIES.get(arrays.library(type(array)), _OTHER)
 
 
-def stream_finder(operands: Sequence[Any], device: int) -> Callable[[Any], int | None]:
+def view(name: str, array: Any) -> tuple[Library, ArrayView]:
+    """The library and the view of the array that a message calls `name`. Raises WeftError for an array that
+    can't be read, or whose library would record what is done with it.
+    """
+    library = of(array)
+    if library.wants_gradients(array):
+        advice = f"call it under torch.no_grad(), or give {name}.detach()"
+        raise WeftError(f"weft.matmul: makes no gradients, which {name} requires: {advice}")
+    try:
+        return library, arrays.view(array)
+    except WeftError as error:
+        raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
+
+
+def stream_finder(operands: Sequence[Any], device: int | None) -> Callable[[Any], int | None]:
     """A function from a call's `stream` to its handle, for arrays like these. For a `stream` of None it
     returns the handle of the current stream of the first array's library.
 

@@ -33,7 +33,7 @@ def views(given: Sequence[Any]) -> list[ArrayView] | None:
         return None
     found: list[ArrayView] = []
     for number, array in enumerate(given, 1):
-        if arrays.library(array) != "jax" or isinstance(array, jax.core.Tracer) or array.is_deleted():
+        if arrays.library(type(array)) != "jax" or isinstance(array, jax.core.Tracer) or array.is_deleted():
             return None
         if len(devices := array.devices()) != 1:
             return None

@@ -13,7 +13,7 @@ from weft.multiply import jax_call, padded_rows, product_kernel
 from weft.multiply.operands import Operands
 from weft.multiply.options import Options
 from weft.multiply.padded_rows import PaddedLaunch
-from weft.multiply.plans import DESCRIBE, Handed, Plan, Plans, one_by_one, reach
+from weft.multiply.plans import DESCRIBE, Handed, Plan, Plans, one_by_one
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,27 +166,26 @@ def _planned(
     runtime.stream_handle(stream)  # raises WeftError for what isn't a stream
     kernel = product_kernel.of(operands)
     copied = product_kernel.copied(kernel, operands)
-    if operands.on_cpu:
+    if operands.ordinal is None:
         operands.check_groups()
         padded_rows.run(kernel, operands.views, copied)
     else:
-        launch = padded_rows.plan(kernel, operands.views, copied, reach(operands))
-        _launched(key, launch, operands, stream)
+        launch = padded_rows.plan(kernel, operands.views, copied, operands.extents)
+        _launch(key, launch, operands, stream)
     return operands.result
 
 
-def _launched(key: Any, launch: Prepared | PaddedLaunch, operands: Operands, stream: Any) -> None:
+def _launch(key: Any, launch: Prepared | PaddedLaunch, operands: Operands, stream: Any) -> None:
     """Queues the first launch of operands on a GPU, and keeps its plan."""
-    plan = Plan.of(launch, operands)
     # JAX's arrays must be asked for their views in each call.
-    waits = any(libraries.of(array) is libraries.JAX for array in operands.arrays)
+    waits = libraries.JAX in operands.libraries
     if key is not None and not waits:
-        plans.add(key, plan)
-    current = operands.library.current_stream(operands.views[0].device_id)
+        plans.add(key, Plan.of(launch, operands))
+    current = operands.libraries[0].current_stream(operands.ordinal)
     handle = current() if stream is None else runtime.stream_handle(stream)
     launch.launch(handle, *(view.address for view in operands.views))
     if waits:  # JAX may use an array's memory again once the array is dropped
-        with runtime.on(runtime.holder(operands.views)):
+        with runtime.on(operands.ordinal):
             runtime.synchronize()
 
 

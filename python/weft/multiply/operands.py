@@ -8,8 +8,9 @@ from weft.dialects.operand_roles import ROLES, extents
 from weft.dialects.schedule import Types, ceil_div
 from weft.errors import WeftError
 from weft.isa.launch_limits import size_complaint
-from weft.launch import arrays, libraries
+from weft.launch import arrays, libraries, runtime
 from weft.launch.arrays import ArrayView
+from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
 from weft.multiply.options import Options, check_groups, checked_activation
 
@@ -21,17 +22,20 @@ _OUTPUTS = {"i8": "i32", "ui8": "i32", "f8E4M3FN": "bf16", "f8E5M2": "bf16"}
 class Operands:
     """The arrays of one call and their views, with transposes as their strides have them.
 
-    Both are in the order a, b, the result, and an array for each of `roles`. `created`: the call makes the
-    result's array.
+    Arrays, views and names are in the order a, b, the result, and the other operands by their roles.
+    `created`: the call creates the result's array.
     """
 
+    names: tuple[str, ...]
     arrays: tuple[Any, ...]
     views: tuple[ArrayView, ...]
-    library: Library  # of a
+    libraries: tuple[Library, ...]
     created: bool
+    ordinal: int | None  # of the GPU that holds the arrays; None for the CPU
+    extents: Extents
+    types: Types
     transposed: tuple[bool, bool]
     sizes: "Sizes"
-    roles: tuple[str, ...]
     options: Options
     activation: str | None
 
@@ -41,56 +45,47 @@ class Operands:
     ) -> "Operands":
         """Raises WeftError for arrays that make no product, and for options that aren't legal."""
         options, activation = options.checked("c" in added), checked_activation(activation)
-        view_a, transposed_a = _matrix("a", a, options.transpose_a)
-        view_b, transposed_b = _matrix("b", b, options.transpose_b)
+        library, view_a, transposed_a = _matrix("a", a, options.transpose_a)
+        library_b, view_b, transposed_b = _matrix("b", b, options.transpose_b)
         transposed = transposed_a, transposed_b
         sizes = Sizes.of(view_a, view_b, transposed, "groups" in added)
         if sizes.matrices is None:
             view_a, view_b = _without_copies(view_a), _without_copies(view_b)
-        library, created = libraries.of(a), out is None
-        if created:
+        if created := out is None:
             if options.beta and "c" not in added:
                 raise WeftError("weft.matmul: beta scales c, or what out holds: neither is given")
             kind = options.out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
             out = library.empty(a, view_a, sizes.of_array("out"), kind)
         rest = [sizes.view(name, array) for name, array in {"out": out, **added}.items()]
-        _check_result(out, rest[0], options.out_dtype)
-        views = (view_a, view_b, *rest)
-        _check_memory(views)
-        _check_overlaps(dict(zip(("a", "b", "out", *added), views, strict=True)))
-        every = a, b, out, *added.values()
-        return cls(every, views, library, created, transposed, sizes, tuple(added), options, activation)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The arrays' names in messages."""
-        return "a", "b", "out", *self.roles
+        _check_result(*rest[0], options.out_dtype)
+        names, views = ("a", "b", "out", *added), (view_a, view_b, *(view for _, view in rest))
+        return cls(
+            names=names,
+            arrays=(a, b, out, *added.values()),
+            views=views,
+            libraries=(library, library_b, *(each for each, _ in rest)),
+            created=created,
+            ordinal=_ordinal(views),
+            extents=_extents(names, views),
+            types=_types(views, names, transposed, options.promote),
+            transposed=transposed,
+            sizes=sizes,
+            options=options,
+            activation=activation,
+        )
 
     @property
     def result(self) -> Any:
         """What the call returns, once the product is computed."""
-        out = self.arrays[2]
-        return self.library.handed_over(out, self.arrays[0]) if self.created else out
+        a, _, out, *_ = self.arrays
+        return self.libraries[0].handed_over(out, a) if self.created else out
 
     def check_groups(self) -> None:
         """Raises WeftError for groups of the CPU that have no meaning."""
-        for role, view in zip(self.roles, self.views[3:], strict=True):
-            if role == "groups":
-                batch = len(self.views[2].shape) == 3
-                check_groups(view.numpy(), self.views[2].shape[-2], None if batch else self.views[1].shape[0])
-
-    @property
-    def on_cpu(self) -> bool:
-        """Whether the arrays are in the CPU's memory."""
-        return self.views[0].device == "cpu"
-
-    @property
-    def types(self) -> Types:
-        """The element types, and which of a and b are MN-major."""
-        a, b, d, *_ = self.views
-        mn_major = self.transposed[0], not self.transposed[1]
-        scaled, grouped = "scale_a" in self.roles, "groups" in self.roles
-        return Types(a.dtype, b.dtype, d.dtype, mn_major, self.options.promote or scaled, scaled, grouped)
+        _, b, out, *_ = self.views
+        for name, view in zip(self.names, self.views, strict=True):
+            if name == "groups":
+                check_groups(view.numpy(), out.shape[-2], None if len(out.shape) == 3 else b.shape[0])
 
     def refuse_layout(self) -> NoReturn:
         """Raises WeftError for the operand that isn't K-major, which no instruction reads."""
@@ -106,21 +101,32 @@ class Operands:
         )
 
 
-def _check_result(out: Any, view: ArrayView, out_dtype: str | None) -> None:
+def _types(
+    views: Sequence[ArrayView], names: Sequence[str], transposed: tuple[bool, bool], promote: bool
+) -> Types:
+    """The element types, and which of a and b are MN-major."""
+    a, b, d, *_ = (view.dtype for view in views)
+    mn_major = transposed[0], not transposed[1]
+    scaled = "scale_a" in names
+    return Types(a, b, d, mn_major, promote or scaled, scaled, "groups" in names)
+
+
+def _check_result(library: Library, view: ArrayView, out_dtype: str | None) -> None:
     """Raises WeftError for an `out` that can't be written, or has elements of another type."""
     if view.readonly:
-        why = " (JAX's never change: without out, the result is one)" * (libraries.of(out) is libraries.JAX)
+        why = " (JAX's never change: without out, the result is one)" * (library is libraries.JAX)
         raise WeftError(f"weft.matmul: expects out to be an array that can be written{why}")
     if out_dtype not in (None, view.dtype):
         raise WeftError(f"weft.matmul: out has elements of {view.dtype}, out_dtype is {out_dtype}")
 
 
-def _check_memory(views: Sequence[ArrayView]) -> None:
-    """Raises WeftError for arrays on several devices."""
+def _ordinal(views: Sequence[ArrayView]) -> int | None:
+    """The number of the GPU that holds all arrays; None for the CPU. Raises WeftError for several devices."""
     devices = {(v.device, v.device_id) for v in views if v.device_id >= 0}
     if len({v.device for v in views}) > 1 or len(devices) > 1:
         names = ", ".join(sorted(f"{device}:{number}" for device, number in devices))
         raise WeftError(f"weft.matmul: expects all arrays in one memory, got them on {names}")
+    return runtime.holder(views)
 
 
 @dataclass(frozen=True)
@@ -168,9 +174,10 @@ class Sizes:
         batch = self.matrices if of_b else self.members
         return shape if batch is None else (batch, *shape)
 
-    def view(self, name: str, array: Any) -> ArrayView:
-        """The view of an array as the kernel has it. Raises WeftError for one of another shape."""
-        view, shape = _view(name, array), self.of_array(name)
+    def view(self, name: str, array: Any) -> tuple[Library, ArrayView]:
+        """The library of an array, and its view as the kernel has it. Raises WeftError for another shape."""
+        (library, view), shape = _view(name, array), self.of_array(name)
+        given = view
         one: tuple[tuple[int, ...], ...] = ()
         if name in ("c", "residual", "scale_a", "scale_b") and self.members is not None:
             one = shape[1:], (1, *shape[1:])
@@ -186,22 +193,16 @@ class Sizes:
             raise WeftError(f"weft.matmul: expects out with a place for each element, got {found}")
         if view.shape[-1] > 1 and view.strides[-1] != 1:
             what = {1: "elements"}.get(len(shape), "columns" if name == "scale_a" else "rows of elements")
-            found = f"strides {arrays.view(array).strides}"
+            found = f"strides {given.strides}"
             if name == "scale_a":
                 found += ": the transpose of an array with a row for each block of K has such"
             raise WeftError(f"weft.matmul: expects {name} of {what} that lie together, got {found}")
-        return view
+        return library, view
 
 
-def _view(name: str, array: Any) -> ArrayView:
-    """The view of an array with elements, which go up from its address."""
-    if libraries.of(array).wants_gradients(array):
-        advice = f"call it under torch.no_grad(), or give {name}.detach()"
-        raise WeftError(f"weft.matmul: makes no gradients, which {name} requires: {advice}")
-    try:
-        view = arrays.view(array)
-    except WeftError as error:
-        raise WeftError(f"weft.matmul: {name}: {error.diagnostics[0].message}") from None
+def _view(name: str, array: Any) -> tuple[Library, ArrayView]:
+    """The library and the view of an array with elements, which go up from its address."""
+    library, view = libraries.view(name, array)
     if complaint := next(filter(None, map(size_complaint, view.shape)), None):
         raise WeftError(f"weft.matmul: {name}: {complaint}, in an array of {_shape(view)}")
     # NumPy has negative ones for a single row, too, where they say nothing.
@@ -210,14 +211,14 @@ def _view(name: str, array: Any) -> ArrayView:
         raise WeftError(
             f"weft.matmul: expects {name} with strides that aren't negative, got {view.strides} (copy it)"
         )
-    return view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
+    return library, view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
 
 
-def _matrix(name: str, array: Any, transpose: bool) -> tuple[ArrayView, bool]:
-    """The view of a or b with rows of elements that lie together, and whether it's the transpose of what is
+def _matrix(name: str, array: Any, transpose: bool) -> tuple[Library, ArrayView, bool]:
+    """The library of a or b, its view with contiguous rows, and whether that is the transpose of what is
     multiplied.
     """
-    view = _view(name, array)
+    library, view = _view(name, array)
     if len(view.shape) not in (2, 3):
         raise WeftError(f"weft.matmul: expects {name} to be a matrix or a batch of them, got {_shape(view)}")
     (height, width), (rows, columns) = view.shape[-2:], view.strides[-2:]
@@ -231,19 +232,27 @@ def _matrix(name: str, array: Any, transpose: bool) -> tuple[ArrayView, bool]:
     # A single row or column may be either, and elements that aren't of 16 bits must have K inside.
     inside = transposed == (name == "b") or arrays.numpy_dtype(view.dtype).itemsize == 2
     if not inside and 1 in view.shape[-2:] and (other.shape[-1] == 1 or other.strides[-1] == 1):
-        return other, not transposed
-    return view, transposed
+        return library, other, not transposed
+    return library, view, transposed
 
 
-def _check_overlaps(views: dict[str, ArrayView]) -> None:
-    """Raises WeftError where the kernel would write what it has still to read."""
-    out = _without_copies(views["out"])
-    place = out.address, out.shape, out.strides, out.dtype
-    for name, view in views.items():
-        in_place = name in ("c", "residual") and (view.address, view.shape, view.strides, view.dtype) == place
+def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
+    """How far arrays reach, and which of them the result may be, element for element. Raises WeftError where
+    the kernel would write what it has still to read.
+    """
+    written = names.index("out")
+    out = _without_copies(views[written])
+    may_be_out = []
+    for name, view in zip(names, views, strict=True):
+        alike = (view.shape, view.strides, view.dtype) == (out.shape, out.strides, out.dtype)
+        allowed = name in ("c", "residual")
+        may_be_out.append(name == "out" or (allowed and alike))
+        in_place = may_be_out[-1] and view.address == out.address
         if name != "out" and not in_place and arrays.overlap(out, view):
-            what = "; it may be c or residual, but of the same place" * (name in ("c", "residual"))
+            what = "; it may be c or residual, but of the same place" * allowed
             raise WeftError(f"weft.matmul: out overlaps {name}, which is read while out is written{what}")
+    spans = tuple(arrays.span(view)[1] - view.address for view in views)
+    return Extents(spans, tuple(may_be_out), written)
 
 
 def _transposed(view: ArrayView) -> ArrayView:

@@ -10,8 +10,6 @@ from typing import Any
 from weft import locks
 from weft.isa.tensor_map import ROW_BYTES
 from weft.launch import arrays, libraries, runtime, torch_tensors
-from weft.launch.arrays import ArrayView
-from weft.launch.launcher import Extents
 from weft.launch.runtime import Prepared
 from weft.multiply import torch_keys
 from weft.multiply.operands import Operands
@@ -40,12 +38,12 @@ class Plan:
     @classmethod
     def of(cls, launch: Prepared | PaddedLaunch, operands: Operands) -> "Plan":
         """A plan of a launch for arrays like these operands."""
-        a, _, result, *_ = operands.views
+        result, ordinal = operands.views[2], operands.ordinal
         return cls(
             launch.queue_apart,
             launch,
-            libraries.stream_finder(operands.arrays, a.device_id),
-            *operands.library.maker(operands.arrays[0], a, result.shape, result.dtype),
+            libraries.stream_finder(operands.arrays, ordinal),
+            *operands.libraries[0].maker(operands.arrays[0], ordinal, result.shape, result.dtype),
         )
 
 
@@ -57,20 +55,6 @@ class Handed:
 
     def stream(self, given: Any) -> None:
         """None: it isn't queued here."""
-
-
-def reach(operands: Operands) -> Extents:
-    """How far arrays reach, and which of them the result may be, element for element."""
-    names, views = operands.names, operands.views
-    written = names.index("out")
-    out = views[written]
-
-    def may_be_out(name: str, view: ArrayView) -> bool:
-        alike = (view.shape, view.strides, view.dtype) == (out.shape, out.strides, out.dtype)
-        return name == "out" or (name in ("c", "residual") and alike)
-
-    spans = tuple(arrays.span(view)[1] - view.address for view in views)
-    return Extents(spans, tuple(map(may_be_out, names, views)), written)
 
 
 class Plans:
@@ -175,6 +159,6 @@ def _of_any(array: Any) -> tuple[Hashable, int]:
     view = arrays.view(array)
     device = runtime.holder([view]) if view.device_id < 0 else view.device_id
     alignment = view.address & _ALIGNED
-    library = arrays.library(array)
+    library = arrays.library(type(array))
     key = library, view.dtype, view.shape, view.strides, alignment, view.device, device, view.readonly
     return key, view.address

@@ -16,7 +16,7 @@ from weft.schedules import choice
 
 def of(operands: Operands) -> kernel.Kernel:
     """The kernel of a call's product, compiled once. Raises WeftError where there is none."""
-    options, types, sizes, chip = operands.options, operands.types, operands.sizes, _chip(operands)
+    options, types, sizes, chip = operands.options, operands.types, operands.sizes, _chip(operands.ordinal)
     schedule = options.schedule
     assert not isinstance(schedule, str) and options.beta is not None  # as `Options.checked` has them
     if choice.layout_complaint(types, chip):
@@ -24,7 +24,7 @@ def of(operands: Operands) -> kernel.Kernel:
     if schedule is None and choice.complaint(types, chip) is None:
         schedule = choice.choose(sizes.m, sizes.n, sizes.k, types, chip, sizes.members or 1)
     a, b, d, *rest = operands.views
-    added = tuple((role, v.dtype, len(v.shape)) for role, v in zip(operands.roles, rest, strict=True))
+    added = tuple((role, v.dtype, len(v.shape)) for role, v in zip(operands.names[3:], rest, strict=True))
     ranks = len(a.shape), len(b.shape), len(d.shape)
     what = options.alpha.hex(), options.beta.hex(), options.promote, operands.activation
     return compiled(types, ranks, added, operands.transposed, *what, schedule, chip)
@@ -34,15 +34,14 @@ def copied(compiled: kernel.Kernel, operands: Operands) -> Copied:
     """The operands whose rows this kernel, or one for any rows, can't take as they are."""
     if choice.complaint(operands.types, compiled.chip, any_rows=True) is None:
         return Copied(operands.names, 2, False, ())
-    keeps_out = (operands.options.beta != 0 and "c" not in operands.roles) or "groups" in operands.roles
+    keeps_out = (operands.options.beta != 0 and "c" not in operands.names) or operands.types.grouped
     return Copied.of(compiled, operands.names, operands.views, keeps_out)
 
 
-def _chip(operands: Operands) -> str:
-    """The chip of the GPU that holds the arrays, or that they are copied to."""
+def _chip(ordinal: int | None) -> str:
+    """The chip of a GPU, or, for arrays on the CPU, of the GPU that they are copied to."""
     if runtime.available() is not None:
         return "sm_90a"
-    ordinal = runtime.holder(operands.views)
     return (runtime.current() if ordinal is None else runtime.device(ordinal)).chip
 
 
