@@ -1,52 +1,108 @@
-"""Weft's dialects. `context()` gives an MLIR context that knows them all."""
+"""Weft's dialects and those that other packages register. `context()` gives an MLIR context with them all."""
 
+import functools
 import io
+import re
+from collections.abc import Iterable
 from typing import Any
 
-from weft import locks
+from weft import extensions, locks, mlir
 from weft.dialects.instruction import InstructionOp
 from weft.dialects.mma import Mma
 from weft.dialects.tcgen05 import Tcgen05
 from weft.dialects.tile import Tile
 from weft.dialects.wgmma import Wgmma
 from weft.dialects.wmma import Wmma
-from weft.mlir import find_dialects_in, hand_out_all_attributes, ir, irdl
+from weft.errors import WeftError, shown
+from weft.mlir import ext, find_dialects_in, hand_out_all_attributes, ir, irdl
 
 DIALECTS: tuple[Any, ...] = (Tile, Wmma, Mma, Wgmma, Tcgen05)
+"""Weft's own."""
 find_dialects_in(__name__, [dialect.DIALECT_NAMESPACE for dialect in DIALECTS])
-INSTRUCTION_OPS = tuple(
-    op for dialect in DIALECTS for op in dialect.operations if issubclass(op, InstructionOp)
+_registry: extensions.Registry[Any] = extensions.Registry(
+    "dialect", {dialect.DIALECT_NAMESPACE: dialect for dialect in DIALECTS}
 )
-"""The operations that spell one instruction."""
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def register_dialect(dialect: Any) -> None:
+    """Adds a dialect, a subclass of `weft.mlir.ext.Dialect`, to every context that is made from now on.
+
+    Raises WeftError where its name is taken or is no identifier.
+    """
+    if not (isinstance(dialect, type) and issubclass(dialect, ext.Dialect)):
+        raise WeftError(f"dialect must be a subclass of weft.mlir.ext.Dialect; got {shown(dialect)}")
+    name: str = dialect.DIALECT_NAMESPACE  # type: ignore[attr-defined]
+    if not _NAME.fullmatch(name):
+        raise WeftError(f"dialect name must be lower-case letters, digits and '_'; got '{name}'")
+    if name not in _registry.own and name in _upstream():
+        raise WeftError(f"dialect '{name}' is registered already, by MLIR")
+    extensions.load()
+    if name not in _registry.all():
+        with ir.Context(), _lock:
+            hand_out_all_attributes()
+            _load((dialect,))  # so that a mistake in it is the caller's
+        mlir.find_dialect(name, dialect.__module__)
+    _registry.add(name, dialect)
+
+
+@functools.cache
+def _upstream() -> frozenset[str]:
+    return frozenset(names_in(ir.Context()))
+
+
+def names_in(context: Any) -> list[str]:
+    """The names of all dialects that a context has, in order."""
+    try:
+        ir.Module.parse("weft_no_dialect.op", context)
+    except ir.MLIRError as failure:
+        notes = [note.message for each in failure.error_diagnostics for note in each.notes]
+        _, _, text = "".join(notes).partition("Available dialects: ")
+        # Those that are loaded, but not registered with MLIR's own registry, have a mark.
+        return [name.partition(" ")[0] for name in text.partition(";")[0].partition(" (* ")[0].split(", ")]
+    raise AssertionError("MLIR has parsed an operation of an unknown dialect")
+
+
+def dialects() -> tuple[Any, ...]:
+    """Weft's dialects and those of others. Raises WeftError where an installed extension can't be loaded."""
+    return tuple(_registry.all().values())
+
+
+def instruction_ops(of: Iterable[Any]) -> tuple[Any, ...]:
+    """The operations of some dialects that spell one instruction."""
+    return tuple(op for dialect in of for op in dialect.operations if issubclass(op, InstructionOp))
 
 
 def context() -> Any:
-    """A new MLIR context with upstream's dialects and Weft's, in any thread. Use it in one thread at a time.
+    """A new MLIR context with upstream's dialects, Weft's and registered ones, in any thread. Use it in one
+    thread at a time. Raises WeftError where an installed extension can't be loaded.
 
     MLIR starts no threads in it: they would call the Python-defined verifiers without holding the GIL.
     """
+    known = dialects()
     made = ir.Context()
     made.enable_multithreading(False)
     with made, _lock:
         hand_out_all_attributes()
-        _load()
+        _load(known)
     return made
 
 
 # `load` keeps the module that it works on in the class, where another thread would replace it meanwhile.
 _lock = locks.reentrant()
 
-_as_irdl: list[bytes] = []
-"""The definitions of the dialects in MLIR's bytecode, from when the first context was made."""
+_as_irdl: dict[Any, bytes] = {}
+"""The definitions of each dialect in MLIR's bytecode, from when it was loaded first."""
 
 
-def _load() -> None:
-    """Loads the dialects into the current context. A signal handler may do the same meanwhile."""
-    if not _as_irdl:
-        _as_irdl[:] = [_load_classes(dialect) for dialect in DIALECTS]
-        return
-    # Bytecode is read in a fifth of the time that it takes to make a module from the classes.
-    for dialect, definitions in zip(DIALECTS, _as_irdl, strict=True):
+def _load(dialects: tuple[Any, ...]) -> None:
+    """Loads dialects into the current context. A signal handler may do the same meanwhile."""
+    for dialect in dialects:
+        definitions = _as_irdl.get(dialect)
+        if definitions is None:
+            _as_irdl[dialect] = _load_classes(dialect)
+            continue
+        # Bytecode is read in a fifth of the time that it takes to make a module from the classes.
         irdl.load_dialects(ir.Module.parse(definitions))
         for op in dialect.operations:
             op._attach_traits()

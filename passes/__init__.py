@@ -1,11 +1,19 @@
-"""Weft's passes and pipelines. A pass stands in the file that its flag names; this list is the whole
-registry.
+"""Weft's passes and pipelines, and the passes that other packages register. A pass of Weft's is in the file
+that its flag names.
 """
 
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import phase
-from weft.dialects.schedule import FAMILIES
+from weft import extensions, opt_flags
+from weft.dialects import DIALECTS
+from weft.dialects.schedule import FAMILIES, AnySchedule
+from weft.dialects.tile import MatmulOp
+from weft.errors import WeftError, shown
+from weft.isa.suggest import did_you_mean
+from weft.mlir import PassManager, ir
 from weft.passes import lower_gemm, lower_gemm_async
 from weft.passes.expand_matmul import EXPAND_MATMUL, KERNELS
 from weft.passes.lower_buffers import LOWER_BUFFERS
@@ -26,20 +34,25 @@ from weft.passes.nvvm_to_weft import NVVM_TO_WEFT
 from weft.passes.outline_matmul import OUTLINE_MATMUL
 from weft.passes.record_arguments import RECORD_ARGUMENTS
 from weft.passes.refuse_unlowered import REFUSE_UNLOWERED
+from weft.passes.registry import dispatch
+from weft.passes.registry.dispatch import Candidate as Candidate
+from weft.passes.registry.dispatch import Predicate as Predicate
+from weft.passes.registry.pass_ import Pass
 from weft.passes.registry.pipeline import (
     WEFT,
     WEFT_KERNEL,
     WEFT_TO_INSTRUCTIONS,
     WEFT_TO_LLVM,
     Element,
+    Manager,
+    check_selected,
     flatten,
     parse,
-    pass_manager,
     pass_names,
 )
 from weft.passes.select_schedule import SELECT_SCHEDULE
 from weft.passes.weft_to_nvvm import WEFT_TO_NVVM
-from weft.schedules.choice import CHOOSERS
+from weft.schedules.choice import CHOOSERS, Chooser
 
 PASSES = {
     p.flag: p
@@ -70,11 +83,123 @@ PASSES = {
 
 PIPELINES = {p.flag: p for p in (WEFT, WEFT_KERNEL, WEFT_TO_INSTRUCTIONS, WEFT_TO_LLVM)}
 
+_registry: extensions.Registry[Pass] = extensions.Registry("pass", PASSES)
+_FLAG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+def register_pass(pass_: Pass, *, after: str | None = None) -> None:
+    """Adds a pass, as a flag of `weft-opt` and in pipelines by name. With `after`, every pipeline of Weft's
+    runs it directly after that pass, so that `weft.compile` does.
+
+    Raises WeftError where the flag is taken or isn't lower-case words with '-' between them.
+    """
+    if not isinstance(pass_, Pass):
+        raise WeftError(f"pass_ must be a weft.passes.Pass; got {shown(pass_)}")
+    flag = pass_.flag
+    if not (isinstance(flag, str) and _FLAG.fullmatch(flag)):
+        raise WeftError(f"pass flag must be lower-case words with '-' between them; got {shown(flag)}")
+    if f"--{flag}" in opt_flags.NAMES:
+        raise WeftError(f"pass '{flag}' can't have this name: --{flag} is an option of weft-opt")
+    if flag in PIPELINES:
+        raise WeftError(f"pass '{flag}' is registered already, as a pipeline of Weft")
+    if flag not in PASSES and _is_upstream(flag):
+        raise WeftError(f"pass '{flag}' is registered already, by MLIR")
+    running = {element.name for element in elements(WEFT.flag)}
+    if after is not None and after not in running:
+        meant = did_you_mean(str(after), running)
+        raise WeftError(f"after must be a pass that the pipeline --weft runs; got {shown(after)}{meant}")
+    _registry.add(flag, replace(pass_, after=after))
+
+
+def _is_upstream(flag: str) -> bool:
+    try:
+        PassManager.parse(f"any({flag})", ir.Context())
+    except ValueError as failure:
+        return "does not refer to a registered pass" not in str(failure)
+    return True
+
+
+def _own_candidates() -> dict[str, tuple[Candidate, ...]]:
+    """Weft's candidates by the operations that they lower."""
+    return {"tile.gemm": lower_gemm.CANDIDATES, "tile.gemm_async": lower_gemm_async.CANDIDATES}
+
+
+_CANDIDATE = re.compile(r"[A-Za-z0-9][\w.:+ -]*")
+
+
+def register_candidate(op_name: str, candidate: Candidate) -> None:
+    """Adds a candidate for operations of this name: one of Weft's that have candidates, or one of a dialect
+    of another package. Candidates are asked in the order of their priorities.
+
+    Raises WeftError where the operation has a candidate of that name, or can't have any.
+    """
+    if not isinstance(candidate, Candidate):
+        raise WeftError(f"candidate must be a weft.passes.Candidate; got {shown(candidate)}")
+    if not isinstance(op_name, str) or "." not in op_name:
+        raise WeftError(f"op_name must be an operation's name, such as tile.gemm; got {shown(op_name)}")
+    own = _own_candidates()
+    if op_name not in own and op_name.partition(".")[0] in {each.DIALECT_NAMESPACE for each in DIALECTS}:
+        raise WeftError(f"op_name must be one of {', '.join(own)} or of another package; got {op_name}")
+    if not (isinstance(candidate.name, str) and _CANDIDATE.fullmatch(candidate.name)):
+        wanted = "a letter or digit, then letters, digits, spaces and any of _.:+-"
+        raise WeftError(f"candidate name must be {wanted}; got {shown(candidate.name)}")
+    name = dispatch.key(op_name, candidate)
+    if candidate.name in {each.name for each in own.get(op_name, ())}:
+        raise WeftError(f"candidate '{name}' is registered already, by Weft")
+    dispatch.registry.add(name, candidate)
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A family of schedules of another package, what writes its kernels, and what chooses its schedules."""
+
+    family: type[AnySchedule]
+    expand: Callable[[MatmulOp], None]
+    chooser: Chooser | None
+
+
+def _forget(registered: _Family) -> None:
+    FAMILIES.remove(registered.family)
+    KERNELS.pop(registered.family, None)
+    CHOOSERS.pop(registered.family, None)
+
+
+_families: extensions.Registry[_Family] = extensions.Registry("schedule", {}, _forget)
+
+
+def register_schedule(
+    family: type[AnySchedule], *, expand: Callable[[MatmulOp], None], chooser: Chooser | None = None
+) -> None:
+    """Adds a family of schedules: its class, what writes the kernel of a `tile.matmul` at the insertion
+    point, and what chooses its schedules for products that have none; without that, no such product gets
+    one.
+
+    Raises WeftError where the family's key can't tell it from other families.
+    """
+    if not (isinstance(family, type) and issubclass(family, AnySchedule)):
+        raise WeftError(
+            f"family must be a subclass of weft.dialects.schedule.AnySchedule; got {shown(family)}"
+        )
+    extensions.load()
+    before = _families.source(family.key)
+    if before is not None:
+        raise WeftError(f"schedule '{family.key}' is registered already, by {before}")
+    FAMILIES.add(family)
+    KERNELS[family] = expand
+    if chooser is not None:
+        CHOOSERS[family] = chooser
+    _families.add(family.key, _Family(family, expand, chooser))
+
 
 def registered() -> tuple[Any, ...]:
-    """All that decides, beside files of Weft, what the passes make of a module."""
-    schedules = tuple(FAMILIES), tuple(CHOOSERS.items()), tuple(KERNELS.items())
-    candidates = (*lower_gemm.CANDIDATES, *lower_gemm_async.CANDIDATES)
+    """All of Weft's own that decides, beside files of Weft, what the passes make of a module."""
+    others = {entry.value.family for entry in _families.entries()}
+    schedules = (
+        tuple(family for family in FAMILIES if family not in others),
+        tuple(each for each in CHOOSERS.items() if each[0] not in others),
+        tuple(each for each in KERNELS.items() if each[0] not in others),
+    )
+    candidates = tuple(each for some in _own_candidates().values() for each in some)
     return tuple(PASSES.values()), tuple(PIPELINES.values()), schedules, candidates
 
 
@@ -82,20 +207,42 @@ OWN = registered()
 """What is registered by Weft itself."""
 
 
-def manager(text: str, context: Any, *, shown: bool = False) -> Any:
-    """A pass manager for a textual pipeline of these passes, these pipelines and upstream's passes.
+def every() -> dict[str, Pass]:
+    """All passes by their flags. Raises WeftError where an installed extension can't be loaded."""
+    return _registry.all()
 
-    `shown`: each of its passes is to be printed or timed. Raises WeftError for a text that doesn't parse or a
-    pass that nobody knows.
+
+def source(flag: str) -> extensions.Source | None:
+    """Who registered a pass; None for Weft's own."""
+    return _registry.source(flag)
+
+
+def manager(text: str | None, context: Any) -> Manager:
+    """What runs a textual pipeline of registered passes, Weft's pipelines and upstream's passes; None has no
+    passes.
+
+    Raises WeftError for a text that doesn't parse, or an unknown pass.
     """
-    return pass_manager(text, context, PASSES, PIPELINES, told=phase.shared() and not shown)
+    parts = () if text is None else elements(text)
+    if len(parts) == 1 and parts[0].name == "builtin.module" and parts[0].inner is not None:
+        parts = parts[0].inner
+    return Manager(parts, context, every(), names())
+
+
+def check_printed(text: str | None) -> None:
+    """Raises WeftError where IR is to be printed around a pass that a textual pipeline doesn't run."""
+    check_selected(() if text is None else elements(text))
 
 
 def names() -> set[str]:
     """The names that a pipeline may use, as far as they are known here."""
-    return pass_names(PASSES, PIPELINES)
+    return pass_names(every(), PIPELINES)
 
 
 def elements(text: str) -> tuple[Element, ...]:
-    """The passes that a textual pipeline runs, named pipelines taken apart."""
-    return flatten(parse(text), PIPELINES)
+    """The passes that a textual pipeline runs, with named pipelines replaced by their passes."""
+    followers: dict[str, list[str]] = {}
+    for flag, each in every().items():
+        if each.after is not None:
+            followers.setdefault(each.after, []).append(flag)
+    return flatten(parse(text), PIPELINES, followers)

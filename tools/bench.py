@@ -11,7 +11,7 @@ from weft.tools.bar import Bar
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
-    from weft.bench.implementations import Implementation
+    from weft.bench.implementation import Implementation
     from weft.bench.measure import Gpu
     from weft.bench.problem import Problem
     from weft.bench.report import Report

@@ -9,7 +9,7 @@ import warnings
 from argparse import Action, ArgumentError, ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -87,26 +87,47 @@ def first_read() -> tuple[str, str] | None:
     return next(iter(_texts.items()), None)
 
 
-def keep_first_read(file: IO[bytes] | None) -> None:
-    """From now on, the first text that is read goes into `file` too, for `kept_read` in another process."""
+def keep_for_crash(file: IO[bytes] | None) -> None:
+    """From now on, what the report of a crash needs goes into `file`, for `Kept.read` in another process."""
     global _kept
     _kept = file
 
 
-def kept_read(file: IO[bytes] | None) -> tuple[str, str] | None:
-    """The first text that another process has read and kept in `file`."""
-    if file is None or not file.seek(0, os.SEEK_END):
-        return None
-    file.seek(0)
-    name, text = json.loads(file.read())
-    return name, text
+def keep_reproducer(path: str, text: str | None) -> None:
+    """Has a crash write `text` to the file at `path`; None takes that back."""
+    _keep("reproducer", path, text)
+
+
+def _keep(what: str, name: str, text: str | None) -> None:
+    if _kept is not None:
+        with suppress(OSError):  # a full disk
+            _kept.write(json.dumps((what, name, text)).encode() + b"\n")
+            _kept.flush()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a process has kept for the case that it crashes: names and texts."""
+
+    first_read: tuple[str, str] | None = None
+    reproducer: tuple[str, str] | None = None
+
+    @classmethod
+    def read(cls, file: IO[bytes] | None) -> "Kept":
+        """What another process has kept in `file`."""
+        if file is None:
+            return cls()
+        file.seek(0)
+        texts: dict[str, tuple[str, str] | None] = {}
+        for line in file.read().splitlines():
+            what, name, text = json.loads(line)
+            texts[what] = None if text is None else (name, text)
+        return cls(texts.get("first_read"), texts.get("reproducer"))
 
 
 def _remember(name: str, text: str) -> None:
-    if _kept is not None and not _texts:
-        with suppress(OSError):  # a full disk
-            _kept.write(json.dumps((name, text)).encode())
-            _kept.flush()
+    if not _texts:
+        _keep("first_read", name, text)
     _texts[name] = text
 
 

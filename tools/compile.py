@@ -6,10 +6,11 @@ import json
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from weft.errors import WeftError
-from weft.tools import cli
+from weft.errors import Diagnostic, WeftError
+from weft.tools import cli, pass_printing
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
@@ -32,9 +33,8 @@ def _arguments(parser: ArgumentParser) -> None:
         "--after", metavar="PASS", help="with --emit mlir: the IR after this pass, not after all"
     )
     parser.add_argument("--kernel", metavar="NAME", help="the kernel to compile, where the file has several")
-    parser.add_argument(
-        "-o", dest="output", default="-", metavar="FILE", help="where the result goes (stdout)"
-    )
+    parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="the output (default: stdout)")
+    pass_printing.add_arguments(parser)
 
 
 def _run(options: Namespace) -> int:
@@ -44,6 +44,7 @@ def _run(options: Namespace) -> int:
         raise WeftError("a cubin is no text for a terminal: name a file with -o")
     from weft.compiler.stages import Compiled, compile_module
     from weft.launch import runtime
+    from weft.passes.registry.instrumentation import instrumented
     from weft.tools import source
 
     module = source.load(options.file, options.kernel)
@@ -60,8 +61,16 @@ def _run(options: Namespace) -> int:
         made: str | bytes = getattr(compiled, options.emit)
         return made
 
+    def explain(remark: Diagnostic) -> None:
+        cli.report([cli.renamed(remark, "-", name)], "weft")
+
+    wanted = pass_printing.printing(options)
+    if options.tile_explain_dispatch:
+        wanted = replace(wanted, explain=explain)
     with cli.speaking_of(name):
-        result = emit(compile_module(module, options.arch, name=name, default=default))
+        with instrumented(wanted):
+            compiled = compile_module(module, options.arch, name=name, default=default)
+        result = emit(compiled)
     if isinstance(result, str) and not result.endswith("\n"):
         result += "\n"
     cli.write(options.output, result)

@@ -84,7 +84,7 @@ def opt_part() -> Part:
     from weft.tools.weft_opt import parser
 
     known = _part("weft-opt", "", parser())
-    summaries = {chosen.flag: chosen.summary for chosen in passes.PASSES.values()}
+    summaries = {chosen.flag: chosen.summary for chosen in passes.every().values()}
     summaries |= {pipeline.flag: pipeline.summary for pipeline in passes.PIPELINES.values()}
     run = (Option((f"--{flag}",), summary, None) for flag, summary in summaries.items())
     return Part("weft-opt", "", (*known.options, *run))

@@ -34,7 +34,7 @@ def _mlir() -> str:
     from weft import mlir
     from weft.dialects import DIALECTS
 
-    ours = ", ".join(sorted(d.DIALECT_NAMESPACE for d in DIALECTS))
+    ours = ", ".join(sorted(dialect.DIALECT_NAMESPACE for dialect in DIALECTS))
     return "; ".join([mlir.version(), f"dialects {ours} beside upstream's", *mlir.LEFT])
 
 
@@ -102,6 +102,20 @@ def _cache() -> str:
     return f"{directory}: {len(entries)} entries, {size / 2**20:.1f} of at most {cache.LIMIT_BYTES >> 20} MiB"
 
 
+def _extensions() -> str:
+    from weft import extensions
+
+    if os.environ.get(extensions.OFF) == "0":
+        return f"switched off by {extensions.OFF}=0"
+    if not (found := extensions.loaded()):
+        return "none installed"
+    entries = extensions.entries()
+    return "; ".join(
+        f"{each} ({', '.join(f'{e.what} {e.name}' for e in entries if str(e.source) == str(each))})"
+        for each in found
+    )
+
+
 def _chips(names: Iterable[str]) -> str:
     """Chips in a row, variants with their chip: sm_90(a)."""
     found: dict[str, str] = {}
@@ -120,6 +134,7 @@ _CHECKS: tuple[tuple[str, bool, Callable[[], str]], ...] = (
     ("GPU", False, _gpu),
     ("emulator", True, _emulator),
     ("cache", False, _cache),
+    ("extensions", True, _extensions),
 )
 
 
@@ -149,7 +164,7 @@ def _run(options: Namespace) -> int:
         return 1 if missing else 0
     cli.say(f"weft {__version__}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
     for finding in findings:
-        cli.say(f"{finding.mark:<8} {finding.name:<9} {finding.text}")
+        cli.say(f"{finding.mark:<8} {finding.name:<10} {finding.text}")
     if missing:
         cli.say(f"Missing: {', '.join(missing)}.")
     return 1 if missing else 0

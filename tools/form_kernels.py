@@ -6,14 +6,14 @@ from typing import Any
 
 from weft import mlir, passes
 from weft.compiler import codegen
-from weft.dialects import INSTRUCTION_OPS, context
+from weft.dialects import DIALECTS, context, instruction_ops
 from weft.dialects.instruction import struct_of
 from weft.isa.certify.assembler import ptx_registers
 from weft.isa.family import Family, Form, Registers, operand_text
 from weft.isa.tables import HEADS
 from weft.mlir import gpu, ir, llvm
 
-OPERATIONS = {op.family.name: op for op in INSTRUCTION_OPS}
+OPERATIONS = {op.family.name: op for op in instruction_ops(DIALECTS)}
 """The operations that spell one instruction, by the name of their family."""
 
 

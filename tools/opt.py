@@ -3,15 +3,21 @@
 import re
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weft import __version__, mlir, passes, phase
+from weft import __version__, extensions, mlir, passes, phase
 from weft.dialects import context as new_context
+from weft.dialects import names_in
 from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
+from weft.opt_flags import NAMES
+from weft.passes.registry.instrumentation import Instrumentation, instrumented
 from weft.passes.registry.pipeline import Element
+from weft.passes.registry.reproduction import reproduced
 from weft.tools import cli, verify_diagnostics
+from weft.tools.pass_printing import printing
 
 _SPLIT = re.compile(r"^// -----[ \t]*(?:\n|\Z)", re.MULTILINE)
 
@@ -22,9 +28,9 @@ def version() -> str:
 
 
 def listing() -> str:
-    """Weft's passes and pipelines with their options."""
+    """All registered passes and Weft's pipelines, with their options."""
     lines = ["Passes:"]
-    for chosen in passes.PASSES.values():
+    for chosen in passes.every().values():
         lines += _entry(chosen.flag, chosen.summary, chosen.options)
     lines += ["", "Pipelines:"]
     for pipeline in passes.PIPELINES.values():
@@ -37,27 +43,58 @@ def listing() -> str:
 
 
 def _entry(flag: str, summary: str, options: Any) -> list[str]:
-    found = [f"  --{flag:<24} {summary}"]
-    return found + [f"      {name}={default or '…'}" for name, default in options.items()]
+    source = passes.source(flag)
+    lines = [f"  --{flag:<24} {summary}" + (f" ({source})" if source else "")]
+    return lines + [f"      {name}={default or '…'}" for name, default in options.items()]
+
+
+def extensions_listing() -> str:
+    """The passes of installed extensions. Raises WeftError where one can't be loaded."""
+    lines = [f"Extensions: {', '.join(map(str, extensions.loaded()))}"]
+    for chosen in passes.every().values():
+        if passes.source(chosen.flag) is not None:
+            lines += _entry(chosen.flag, chosen.summary, chosen.options)
+    return "\n".join(lines)
+
+
+def dialects() -> str:
+    """The names of all dialects, as `mlir-opt --show-dialects` prints them."""
+    return f"Available Dialects: {','.join(names_in(new_context()))}"
 
 
 def run(options: Namespace, flags: Sequence[tuple[str, str]]) -> int:
     """Processes the input by chunks and writes the results if all went well. Returns the exit status."""
     text, name = cli.read(options.input), cli.name_of(options.input)
+    if options.run_reproducer:
+        text = _reproduced(options, text, name)
     results, ok = [], True
     context = new_context()
     context.allow_unregistered_dialects = options.allow_unregistered_dialect
-    _passes(options, flags, context)  # its mistakes are the command line's, not the input's
-    for chunk in _chunks(text) if options.split_input_file else [text]:
-        result, found = _process(chunk, name, options, flags, context)
-        if options.verify_diagnostics:
-            found = verify_diagnostics.verify(found, chunk, name)
-        cli.report(found, "weft-opt")
-        ok = ok and not any(d.severity == "error" for d in found)
-        results.append(result)
+    remarks: list[Diagnostic] = []
+    with instrumented(_instrumentation(options, remarks)):
+        pipeline = _pipeline(options, flags, context)
+        passes.check_printed(pipeline)
+        passes.manager(pipeline, context)  # whose mistakes are the command line's, not the input's
+        for chunk in _chunks(text) if options.split_input_file else [text]:
+            result, diagnostics = _process(chunk, name, options, flags, context)
+            diagnostics = [cli.renamed(d, "-", name) for d in remarks] + diagnostics
+            remarks.clear()
+            if options.verify_diagnostics:
+                diagnostics = verify_diagnostics.verify(diagnostics, chunk, name)
+            cli.report(diagnostics, "weft-opt")
+            ok = ok and not any(d.severity == "error" for d in diagnostics)
+            results.append(result)
     if ok:
         cli.write(options.output, "// -----\n".join(r for r in results if r is not None))
     return 0 if ok else 1
+
+
+def _reproduced(options: Namespace, text: str, name: str) -> str:
+    """The module of a reproducer, whose pipeline becomes the one to run."""
+    if (parts := reproduced(text)) is None:
+        raise WeftError(f"--run-reproducer needs a file with 'mlir_reproducer' resources; {name} has none")
+    module, options.pass_pipeline = parts
+    return module
 
 
 def _chunks(text: str) -> Iterator[str]:
@@ -95,11 +132,13 @@ def _transform(
     text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any
 ) -> str:
     # A file keeps its name in locations; a part of one, a pipe and stdin are parsed from memory.
-    if not options.split_input_file and Path(options.input).is_file():
+    whole = not (options.split_input_file or options.run_reproducer)
+    if whole and Path(options.input).is_file():
         module = mlir.parse_file(options.input, context)
     else:
         module = mlir.parse(text, context, name)
-    manager = _manager(options, flags, context)
+    manager = passes.manager(_pipeline(options, flags, context), context)
+    manager.enable_verifier(options.verify_each and not options.no_verify)
     manager.run(module.operation)
     del manager  # prints its timing
     phase.enter("printing the result")
@@ -112,53 +151,36 @@ def _transform(
     )
 
 
-def _passes(options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> Any:
-    """A manager of the passes that the command line names. Raises WeftError for one that nobody knows."""
-    shown = options.mlir_timing or any(_printing(options).values())
+def _pipeline(options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> str | None:
+    """The pipeline that the command line asks for, if any. Raises WeftError for an unknown pass."""
     if options.pass_pipeline is not None:
-        return passes.manager(options.pass_pipeline, context, shown=shown)
-    text = ",".join(str(_nested(Element(name, text), context)) for name, text in flags)
-    return passes.manager(text, context, shown=shown) if text else mlir.PassManager("builtin.module", context)
+        return str(options.pass_pipeline)
+    return ",".join(str(_nested(Element(name, text), context)) for name, text in flags) or None
 
 
-def _printing(options: Namespace) -> dict[str, bool]:
-    """When the IR is to be printed."""
-    return {
-        "print_before_all": bool(options.mlir_print_ir_before_all),
-        "print_after_all": bool(options.mlir_print_ir_after_all),
-        "print_after_change": bool(options.mlir_print_ir_after_change),
-        "print_after_failure": bool(options.mlir_print_ir_after_failure),
-    }
-
-
-def _manager(options: Namespace, flags: Sequence[tuple[str, str]], context: Any) -> Any:
-    """The pass manager that the command line describes, printing what it asks for."""
-    manager = _passes(options, flags, context)
-    manager.enable_verifier(options.verify_each and not options.no_verify)
-    if options.mlir_timing:
-        manager.enable_timing()
-    when = _printing(options)
-    if any(when.values()):
-        # Upstream takes these two as restrictions of printing after all.
-        when["print_after_all"] |= when["print_after_change"] or when["print_after_failure"]
-        manager.enable_ir_printing(
-            **when,
-            print_module_scope=options.mlir_print_ir_module_scope,
-            enable_debug_info=options.mlir_print_debuginfo,
-            print_generic_op_form=options.mlir_print_op_generic,
-        )
-    return manager
+def _instrumentation(options: Namespace, remarks: list[Diagnostic]) -> Instrumentation:
+    """What the command line wants to see of passes; `remarks` takes those about candidates."""
+    wanted = printing(options)
+    return replace(
+        wanted,
+        after_change=bool(options.mlir_print_ir_after_change),
+        after_failure=bool(options.mlir_print_ir_after_failure),
+        module_scope=bool(options.mlir_print_ir_module_scope),
+        debug_info=bool(options.mlir_print_debuginfo),
+        generic=bool(options.mlir_print_op_generic),
+        timing=bool(options.mlir_timing),
+        explain=remarks.append if options.tile_explain_dispatch else None,
+    )
 
 
 def _nested(element: Element, context: Any) -> Element:
     """A flag's pass, below the operation that upstream restricts it to: `mlir-opt` nests flags too."""
     try:
-        passes.manager(str(element), context)
+        with instrumented(Instrumentation()):
+            passes.manager(str(element), context)
     except WeftError as error:
         if "does not refer to a registered pass" in str(error):
-            from weft.tools.weft_opt import FLAGS
-
-            meant = did_you_mean(f"--{element.name}", [*FLAGS, *(f"--{name}" for name in passes.names())])
+            meant = did_you_mean(f"--{element.name}", [*NAMES, *(f"--{name}" for name in passes.names())])
             what = f"--{element.name} is no option and no pass; --list-passes shows Weft's"
             raise WeftError(f"{what}{meant}") from None
         restricted = re.search(r"restricted to '([\w.]+)'", str(error))

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import IO
 
 from weft import phase, system
-from weft.errors import Diagnostic
-from weft.tools import cli
+from weft.errors import Diagnostic, WeftError
+from weft.tools import cli, pass_printing
 
 _PHASE_BYTES = 1 << 13
 _PATIENCE_SECONDS = 2.0  # after a signal, for the work to end by itself
@@ -31,7 +31,7 @@ def supervised(tool: str, body: Callable[[], int]) -> int:
     """The exit status of `body`, run in a forked process; where that dies, or where there is none to be had,
     prints why and returns 1.
     """
-    said, given = None if _prints_ir() else _file(), _file()
+    said, kept = None if _prints_ir() else _file(), _file()
     sys.stdout.flush() if sys.stdout else None
     parent = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, {*_ENDING, signal.SIGCHLD})
@@ -45,7 +45,7 @@ def supervised(tool: str, body: Callable[[], int]) -> int:
         phase.end_with_parent(parent)
         _hold_back(said)
         phase.share(memory)
-        cli.keep_first_read(given)
+        cli.keep_for_crash(kept)
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, _interrupt_once)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_ENDING, signal.SIGCHLD})
@@ -68,7 +68,7 @@ def supervised(tool: str, body: Callable[[], int]) -> int:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
     if status < 0:
-        cli.report([_death(-status, phase.read(memory), _text(said), cli.kept_read(given))], tool)
+        cli.report(_death(-status, phase.read(memory), _text(said), cli.Kept.read(kept)), tool)
         return 1
     _relay(said)
     return status
@@ -84,7 +84,8 @@ def _interrupt_once(number: int, frame: object) -> None:
 
 def _prints_ir() -> bool:
     """Whether MLIR has been asked to print to stderr, which a user may want to see as it comes."""
-    return any(argument.lstrip("-").startswith("mlir-") for argument in sys.argv[1:])
+    flags = ("mlir-", "print-ir-", "dump-pass-pipeline")
+    return any(argument.lstrip("-").startswith(flags) for argument in sys.argv[1:])
 
 
 def _file() -> IO[bytes] | None:
@@ -136,11 +137,20 @@ def _relay(said: IO[bytes] | None) -> None:
             shutil.copyfileobj(said, stderr)
 
 
-def _death(number: int, where: str, printed: str, given: tuple[str, str] | None) -> Diagnostic:
-    """The message about a process that a signal ended in the phase `where`; `printed` is its stderr."""
+def _death(number: int, where: str, printed: str, kept: cli.Kept) -> list[Diagnostic]:
+    """The messages about a process that a signal ended in the phase `where`; `printed` is its stderr."""
     from weft.compiler import reproducer
 
     name = signal.Signals(number).name
     if number == signal.SIGKILL:
-        return Diagnostic(f"the system killed Weft ({name}) while {where}: it may have run out of memory")
-    return reproducer.crash(name, where, printed, given).diagnostics[0]
+        return [Diagnostic(f"the system killed Weft ({name}) while {where}: it may have run out of memory")]
+    messages = [reproducer.crash(name, where, printed, kept.first_read).diagnostics[0]]
+    if kept.reproducer is not None:
+        path, text = kept.reproducer
+        try:
+            cli.write(path, text)
+        except WeftError as error:
+            messages += error.diagnostics
+        else:
+            messages.append(pass_printing.told(path))
+    return messages

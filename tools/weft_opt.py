@@ -6,6 +6,7 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 
 from weft.errors import WeftError
+from weft.opt_flags import OPTIONS, SWITCHES
 from weft.tools import cli, supervisor
 
 _EPILOGUE = """\
@@ -15,24 +16,6 @@ Passes and named pipelines run in the order of their flags: --lower-mma, --canon
 A mistake in the input is printed as file:line:col: error: … and gives exit status 1; nothing is written then.
 """
 
-# Each may be given a value: --verify-each=0.
-FLAGS = {
-    "--split-input-file": "treat the parts between lines '// -----' as files of their own",
-    "--verify-diagnostics": "check the diagnostics against expected-error comments",
-    "--mlir-print-ir-before-all": "print the IR before each pass, to stderr",
-    "--mlir-print-ir-after-all": "print the IR after each pass, to stderr",
-    "--mlir-print-ir-after-change": "print the IR after each pass that changed it, to stderr",
-    "--mlir-print-ir-after-failure": "print the IR after a pass that failed, to stderr",
-    "--mlir-print-ir-module-scope": "print the whole module around what a pass ran on",
-    "--mlir-timing": "print how long each pass took, to stderr",
-    "--mlir-print-op-generic": "print operations in their generic form",
-    "--mlir-print-debuginfo": "print locations",
-    "--allow-unregistered-dialect": "take operations of dialects that nobody knows",
-    "--no-verify": "run passes without verifying after each",
-    "--list-passes": "list passes and pipelines, and stop",
-    "--verify-each": "verify the IR after each pass (the default)",
-}
-
 
 def _boolean(text: str) -> bool:
     values = {"1": True, "true": True, "0": False, "false": False}
@@ -41,9 +24,30 @@ def _boolean(text: str) -> bool:
     return values[text.lower()]
 
 
+class _Parser(cli.Parser):
+    """A parser whose help lists the passes of installed extensions."""
+
+    def format_help(self) -> str:
+        return super().format_help() + _extensions()
+
+
+def _extensions() -> str:
+    """What the help says about extensions; nothing where none are installed."""
+    from weft import extensions
+
+    if not extensions.installed():  # which needs no MLIR
+        return ""
+    from weft.tools import opt
+
+    try:
+        return f"\n{opt.extensions_listing()}\n"
+    except WeftError as error:
+        return f"\n{error}\n"
+
+
 def parser() -> cli.Parser:
-    """What reads the options; passes are what it doesn't know."""
-    made = cli.Parser(
+    """The parser of the options; passes are what it doesn't know."""
+    made = _Parser(
         "weft-opt",
         usage="weft-opt [FILE.mlir | -] [-o FILE] [--PASS[=OPTIONS] … | --pass-pipeline=TEXT] [FLAGS]",
         description="Verifies and transforms MLIR with Weft's dialects and passes, and upstream's.",
@@ -51,16 +55,11 @@ def parser() -> cli.Parser:
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument(
-        "input", nargs="?", default="-", metavar="FILE.mlir", help="stdin where it is - or left out"
-    )
-    made.add_argument(
-        "-o", dest="output", default="-", metavar="FILE", help="where the result goes, not stdout"
-    )
-    made.add_argument(
-        "--pass-pipeline", metavar="TEXT", help="the passes to run: a,b{option=value},gpu.module(c)"
-    )
-    for flag, summary in FLAGS.items():
+    made.add_argument("input", nargs="?", default="-", metavar="FILE.mlir", help="the input (default: stdin)")
+    made.add_argument("-o", dest="output", default="-", metavar="FILE", help="the output (default: stdout)")
+    for names, (metavar, summary) in OPTIONS.items():
+        made.add_argument(*names, metavar=metavar, help=summary)
+    for flag, summary in SWITCHES.items():
         default = flag == "--verify-each"
         made.add_argument(flag, nargs="?", default=default, type=_boolean, metavar="BOOL", help=summary)
     made.add_argument("--version", action="store_true", help="print versions, and stop")
@@ -70,13 +69,15 @@ def parser() -> cli.Parser:
 def parse(arguments: Sequence[str]) -> tuple[Namespace, list[tuple[str, str]]]:
     """The options, and the passes that flags ask for: (name, options) in order. Raises WeftError."""
     # As in LLVM's tools, one dash does, and a flag takes a value only with '=', since a file may follow.
-    given = [f"-{a}" if a.startswith("-") and len(a) > 2 and a[1] != "-" else a for a in arguments]
-    options, rest = parser().parse_known_args([f"{a}=true" if a in FLAGS else a for a in given])
+    spelled = [f"-{a}" if a.startswith("-") and len(a) > 2 and a[1] != "-" else a for a in arguments]
+    options, rest = parser().parse_known_args([f"{a}=true" if a in SWITCHES else a for a in spelled])
     if extra := [a for a in rest if not a.startswith("--")]:
         raise WeftError(f"one input file at a time: '{options.input}' and then '{extra[0]}'")
     flags = [_flag(a[2:]) for a in rest]
     if flags and options.pass_pipeline is not None:
         raise WeftError(f"--pass-pipeline and the flag --{flags[0][0]} both say what to run: use one")
+    if options.run_reproducer and (flags or options.pass_pipeline is not None):
+        raise WeftError("--run-reproducer runs the file's own pipeline: leave out passes and --pass-pipeline")
     return options, flags
 
 
@@ -101,6 +102,8 @@ def _run(arguments: Sequence[str]) -> int:
         cli.say(opt.version())
     elif options.list_passes:
         cli.say(opt.listing())
+    elif options.show_dialects:
+        cli.say(opt.dialects())
     else:
         return opt.run(options, flags)
     return 0

@@ -3,10 +3,12 @@
 A family consists of three parts, one in each layer:
 
 - its class, a frozen dataclass derived from `AnySchedule`, with its attribute, legality, geometry and launch
-  facts: `FAMILIES.add(Class)`;
-- what chooses its schedules: `weft.schedules.choice.CHOOSERS[Class] = Chooser(...)`. A family without one is
-  used where a product names a schedule of it;
-- what writes its kernels: `weft.passes.expand_matmul.KERNELS[Class] = expand`.
+  facts, in `FAMILIES`;
+- what chooses its schedules, in `weft.schedules.choice.CHOOSERS`. A family without one is used where a
+  product names a schedule of it;
+- what writes its kernels, in `weft.passes.expand_matmul.KERNELS`.
+
+`weft.register_schedule` adds all three for another package.
 
 Nothing outside of these names a family: an operation's verifier, `--select-schedule`, `--outline-matmul`,
 `weft.matmul` and the tuner ask the class.
@@ -16,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from typing import Any
 
-from weft import locks, mlir, mlir_text
+from weft import extensions, locks, mlir, mlir_text
 from weft.dialects.schedule.attribute import check_names
 from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.mma_sync import Schedule
@@ -97,6 +99,7 @@ def read_schedule(text: str) -> AnySchedule:
     mlir_text.check(text, "<schedule>")
     if not text:
         raise WeftError("expects a schedule, got nothing")  # MLIR's parser would crash
+    extensions.load()
     with ir.Context():
         return schedule_of(mlir.parse_attribute(text, "<schedule>"))
 
@@ -105,5 +108,6 @@ def needed_chips(types: Types, *, any_rows: bool = False) -> ChipSet:
     """The chips that have the instructions of some family's schedules; with `any_rows`, of a family whose
     kernels take rows of any alignment.
     """
+    extensions.load()
     able = (family for family in FAMILIES if family.takes_any_rows or not any_rows)
     return frozenset().union(*(family.chips(types) for family in able))

@@ -1,4 +1,4 @@
-"""What a pass is: a flag, its options, and a function from an operation to nothing; and how most rewrite."""
+"""A pass: a flag, options, and a function that rewrites an operation; and how most passes rewrite."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,8 @@ class Pass:
     """`--flag="option=value …"`: `run(op, **options)` rewrites everything below `op` in place.
 
     `options` maps each option's name to its default. `run` raises WeftError for what it can't lower. `lowers`
-    holds the dialects and op classes of which nothing may be left afterwards.
+    holds the dialects and op classes of which nothing may be left afterwards. `after` is the pass that a
+    registered one follows in Weft's pipelines.
     """
 
     flag: str
@@ -24,18 +25,19 @@ class Pass:
     run: Callable[..., None]
     options: Mapping[str, str] = field(default_factory=dict)
     lowers: Sequence[Any] = ()
+    after: str | None = None
 
-    def configured(self, given: Mapping[str, str]) -> Callable[[Any, Any], None]:
-        """The pass with its options, as MLIR's pass manager takes it. Raises WeftError for an option that it
-        hasn't.
-        """
-        if unknown := sorted(set(given) - set(self.options)):
+    def configured(self, values: Mapping[str, str]) -> Callable[[Any, Any], None]:
+        """The pass with its options, as MLIR's manager takes it. Raises WeftError for an unknown option."""
+        if unknown := sorted(set(values) - set(self.options)):
             known = ", ".join(self.options) or "none"
             meant = did_you_mean(unknown[0], self.options)
             raise WeftError(
                 f"pass '{self.flag}' has no option '{unknown[0]}': its options are {known}{meant}"
             )
-        options = {name.replace("-", "_"): given.get(name, default) for name, default in self.options.items()}
+        options = {
+            name.replace("-", "_"): values.get(name, default) for name, default in self.options.items()
+        }
 
         def run(op: Any, _: Any) -> None:
             phase.enter(f"running pass '{self.flag}'")
@@ -57,7 +59,7 @@ class Pass:
 
 
 def rewrite(module: Any, kinds: Sequence[Any], lower: Callable[[Any], Sequence[Any]]) -> None:
-    """Replaces every operation of these classes: `lower` builds in its place what gives its results."""
+    """Replaces every operation of these classes: `lower` builds what replaces it and returns its results."""
     for op in operations(module, *kinds):
         with ir.InsertionPoint(op), op.location:
             results = lower(op)

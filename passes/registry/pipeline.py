@@ -1,15 +1,17 @@
 """Textual pipelines of Weft's passes and upstream's, and the named ones that take a product down to LLVM."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from weft import phase
 from weft.errors import WeftError
 from weft.isa.suggest import did_you_mean
-from weft.mlir import PassManager
+from weft.mlir import PassManager, located
+from weft.passes.registry import instrumentation
 from weft.passes.registry.pass_ import Pass
+from weft.passes.registry.reproduction import reproduction
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def _fault(text: str, at: int, what: str) -> WeftError:
 
 
 def _elements(text: str, at: int, depth: int) -> tuple[tuple[Element, ...], int]:
-    found = []
+    elements = []
     while True:
         start = at
         while at < len(text) and text[at] not in "{}(),":
@@ -64,9 +66,9 @@ def _elements(text: str, at: int, depth: int) -> tuple[tuple[Element, ...], int]
         if not name:
             raise _fault(text, start, "expected the name of a pass")
         element, at = _rest(text, at, name, depth)
-        found.append(element)
+        elements.append(element)
         if at >= len(text) or text[at] != ",":
-            return tuple(found), at
+            return tuple(elements), at
         at += 1
 
 
@@ -112,44 +114,119 @@ def parse_options(text: str) -> dict[str, str]:
     return found
 
 
-def flatten(elements: tuple[Element, ...], pipelines: Mapping[str, Pipeline]) -> tuple[Element, ...]:
-    """The elements with every named pipeline replaced by what it stands for."""
-    found: list[Element] = []
+def flatten(
+    elements: tuple[Element, ...],
+    pipelines: Mapping[str, Pipeline],
+    followers: Mapping[str, Sequence[str]],
+    *,
+    named: bool = False,
+) -> tuple[Element, ...]:
+    """The elements with every named pipeline replaced by what it stands for. There, the passes in `followers`
+    come after the one that they follow. `named`: these elements are those of a named pipeline.
+    """
+    flat: list[Element] = []
     for element in elements:
         if element.inner is not None:
-            found.append(Element(element.name, inner=flatten(element.inner, pipelines)))
+            flat.append(Element(element.name, inner=flatten(element.inner, pipelines, followers)))
         elif element.name in pipelines:
-            pipeline = pipelines[element.name]
-            options = parse_options(element.options)
-            if unknown := sorted(set(options) - set(pipeline.options)):
-                known = ", ".join(pipeline.options) or "none"
-                raise WeftError(
-                    f"pipeline '{element.name}' has no option '{unknown[0]}': its options are {known}"
-                    f"{did_you_mean(unknown[0], pipeline.options)}"
-                )
-            text = pipeline.text
-            for name, default in pipeline.options.items():
-                text = text.replace("{" + name + "}", options.get(name, default))
-            found += flatten(parse(text), pipelines)
+            text = _filled_in(pipelines[element.name], element)
+            flat += flatten(parse(text), pipelines, followers, named=True)
         else:
-            found.append(element)
-    return tuple(found)
+            flat.append(element)
+            if named:
+                more = tuple(Element(name) for name in followers.get(element.name, ()))
+                flat += flatten(more, pipelines, followers, named=True)
+    return tuple(flat)
 
 
-def pass_manager(
-    text: str, context: Any, passes: Mapping[str, Pass], pipelines: Mapping[str, Pipeline], *, told: bool
-) -> Any:
-    """A pass manager on `builtin.module` that runs a textual pipeline. Raises WeftError for a pass that
-    nobody knows. `told`: before each pass of upstream's, a pass of ours says which comes.
+def _filled_in(pipeline: Pipeline, element: Element) -> str:
+    """A pipeline's text with the options of the element that names it."""
+    options = parse_options(element.options)
+    if unknown := sorted(set(options) - set(pipeline.options)):
+        known = ", ".join(pipeline.options) or "none"
+        raise WeftError(
+            f"pipeline '{element.name}' has no option '{unknown[0]}': its options are {known}"
+            f"{did_you_mean(unknown[0], pipeline.options)}"
+        )
+    text = pipeline.text
+    for name, default in pipeline.options.items():
+        text = text.replace("{" + name + "}", options.get(name, default))
+    return text
+
+
+class Manager:
+    """Runs a pipeline on modules: upstream's pass manager, or one for each element where IR is printed around
+    some of them alone.
     """
-    elements = flatten(parse(text), pipelines)
-    if len(elements) == 1 and elements[0].name == "builtin.module" and elements[0].inner is not None:
-        elements = elements[0].inner
-    manager, known = PassManager("builtin.module", context), pass_names(passes, pipelines)
+
+    def __init__(
+        self, elements: Sequence[Element], context: Any, passes: Mapping[str, Pass], known: set[str]
+    ):
+        """Raises WeftError for an unknown pass, with those of the `known` names that may be meant."""
+        self._elements = [str(element) for element in elements]
+        wanted = instrumentation.current()
+        groups = [[element] for element in elements] if wanted.selects else [list(elements)]
+        self._managers = [_manager(group, context, passes, known) for group in groups]
+        self._verifies = True
+
+    def enable_verifier(self, enable: bool) -> None:
+        """Whether the module is verified after each pass."""
+        self._verifies = enable
+        for manager in self._managers:
+            manager.enable_verifier(enable)
+
+    def run(self, module: Any) -> None:
+        """Runs the pipeline on an operation."""
+        reproducer = instrumentation.current().reproducer
+        instrumentation.dump(self._elements)
+        if reproducer is None:
+            self._run(module)
+            return
+        reproducer.begin(reproduction(str(module), ",".join(self._elements), self._verifies))
+        succeeded = False
+        try:
+            with located():
+                self._run(module)
+            succeeded = True
+        except WeftError as error:
+            note = reproducer.end(succeeded)
+            raise WeftError(*error.diagnostics, *([note] if note else [])) from error
+        except BaseException:
+            reproducer.end(succeeded)
+            raise
+        reproducer.end(succeeded)
+
+    def _run(self, module: Any) -> None:
+        for manager in self._managers:
+            manager.run(module)
+
+
+def check_selected(elements: Sequence[Element]) -> None:
+    """Raises WeftError where IR is to be printed around a pass that these elements don't have."""
+    wanted = instrumentation.current()
+    running = [name for element in elements for name in sorted(_names(element))]
+    for flag, names in (("before", wanted.before), ("after", wanted.after)):
+        if missing := sorted(names - set(running)):
+            meant = did_you_mean(missing[0], running)
+            raise WeftError(f"--mlir-print-ir-{flag}: no pass '{missing[0]}' runs{meant}")
+
+
+def _names(element: Element) -> frozenset[str]:
+    """The passes of an element."""
+    if element.inner is None:
+        return frozenset([element.name])
+    return frozenset().union(*map(_names, element.inner))
+
+
+def _manager(elements: Sequence[Element], context: Any, passes: Mapping[str, Pass], known: set[str]) -> Any:
+    wanted = instrumentation.current()
+    manager = PassManager("builtin.module", context)
     for element in elements:
-        if told and element.name not in passes:
+        if phase.shared() and not wanted.prints and element.name not in passes:
+            # Before each pass of upstream's, a pass of ours names it.
             manager.add(_telling(element), name="phase", argument="phase", description="names the next pass")
         add(manager, element, passes, known)
+    instrumentation.prepare(manager, frozenset().union(*map(_names, elements)))
     return manager
 
 

@@ -11,8 +11,10 @@ from weft.version import VERSION
 
 if TYPE_CHECKING:
     from weft.builder import Module, memref
+    from weft.dialects import register_dialect
     from weft.launch.kernel import Kernel, compile
     from weft.multiply.matmul import Epilogue, matmul
+    from weft.passes import register_candidate, register_pass, register_schedule
 
 __version__ = VERSION
 __all__ = [
@@ -25,6 +27,10 @@ __all__ = [
     "compile",
     "matmul",
     "memref",
+    "register_candidate",
+    "register_dialect",
+    "register_pass",
+    "register_schedule",
 ]
 
 # Imported when first used: MLIR and LLVM cost 0.3 s, which a tool that only prints its help shouldn't pay.
@@ -35,6 +41,10 @@ _LAZY = {
     "Epilogue": "multiply.matmul",
     "Module": "builder",
     "memref": "builder",
+    "register_candidate": "passes",
+    "register_dialect": "dialects",
+    "register_pass": "passes",
+    "register_schedule": "passes",
 }
 
 

@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import re
 import sys
+import types
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -101,6 +102,20 @@ def find_dialects_in(package: str, names: Iterable[str]) -> None:
     known.append_dialect_search_prefix(package)
     for name in (*_UPSTREAM, *names):
         known._check_dialect_module_loaded(name)
+
+
+_ELSEWHERE = "weft_registered_dialects"
+
+
+def find_dialect(name: str, module: str) -> None:
+    """The same for a dialect of this name, whose classes are in an imported module called as it likes."""
+    known = _module("dialects._ods_common")._cext.globals
+    # The bindings import the dialect's name below a prefix: there they shall find the module.
+    if _ELSEWHERE not in sys.modules:
+        sys.modules[_ELSEWHERE] = types.ModuleType(_ELSEWHERE)
+        known.append_dialect_search_prefix(_ELSEWHERE)
+    sys.modules[f"{_ELSEWHERE}.{name}"] = sys.modules[module]
+    known._check_dialect_module_loaded(name)
 
 
 def version() -> str:

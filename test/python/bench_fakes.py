@@ -3,7 +3,7 @@
 from typing import Any
 
 from weft.bench import measure
-from weft.bench.implementations import Implementation, Refusal
+from weft.bench.implementation import Implementation, Refusal
 from weft.bench.problem import Buffers, Check, Problem
 
 SMALL = Problem(512, 512, 512, "bf16", "bf16")

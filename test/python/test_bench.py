@@ -11,7 +11,8 @@ import pytest
 from bench_fakes import SMALL, Call, FakeGpu, refusing
 
 from weft.bench import compiling, gpu, measure, problem, suites
-from weft.bench.implementations import PEERS, Implementation, Refusal
+from weft.bench.implementation import Implementation, Refusal
+from weft.bench.implementations import PEERS
 from weft.bench.implementations import weft as our
 from weft.bench.measure import Result, Timing
 from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Check, Problem

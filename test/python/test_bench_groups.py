@@ -12,7 +12,8 @@ from bench_fakes import RIGHT, SMALL
 
 from weft.bench import implementations, problem, suites
 from weft.bench.drawing import draw
-from weft.bench.implementations import PEERS, Refusal
+from weft.bench.implementation import Refusal
+from weft.bench.implementations import PEERS
 from weft.bench.implementations import weft as our
 from weft.bench.measure import Result, Timing
 from weft.bench.problem import INPUTS, Buffers, Problem

@@ -17,7 +17,7 @@ from bench_fakes import RIGHT, SMALL, WRONG, FakeGpu, refusing
 
 from weft.bench import compiling, gpu
 from weft.bench.drawing import draw
-from weft.bench.implementations import Implementation
+from weft.bench.implementation import Implementation
 from weft.bench.measure import Result, Timing
 from weft.bench.problem import INPUTS, Buffers, Check, Problem
 from weft.bench.report import Report, table

@@ -108,7 +108,7 @@ def test_doctor_says_what_is_left(case, tmp_path):
     files, reason = STAND_INS[case]
     done = tool(written(tmp_path, files), "doctor")
     assert done.returncode == 0 and not done.stderr
-    assert reason in done.stdout and "ok       MLIR      torch-mlir" in done.stdout
+    assert reason in done.stdout and "ok       MLIR       torch-mlir" in done.stdout
 
 
 def test_bindings_that_have_what_is_needed_are_used(tmp_path):
@@ -120,7 +120,7 @@ def test_bindings_that_have_what_is_needed_are_used(tmp_path):
         )
     done = tool(written(tmp_path, files), "doctor")
     assert done.returncode == 0 and not done.stderr, done.stderr
-    assert f"ok       MLIR      mlir at {tmp_path}/mlir; dialects" in done.stdout
+    assert f"ok       MLIR       mlir at {tmp_path}/mlir; dialects" in done.stdout
     program = Path(__file__).parents[2] / "examples" / "matmul.mlir"
     done = tool(tmp_path, "compile", str(program), "--arch", "sm_80", "--emit", "llvm")
     assert done.returncode == 0 and "define ptx_kernel void @matmul" in done.stdout, done.stderr

@@ -161,13 +161,6 @@ def test_llvm_and_cuda_are_imported_where_they_are_used():
         assert {name for name in found if not name.startswith("weft.tools")} <= allowed
 
 
-# Cycles that are still to be dissolved.
-KNOWN_CYCLES: tuple[frozenset[str], ...] = (
-    frozenset({"weft.bench.implementations", "weft.bench.triton_matmul"}),
-    frozenset({"weft.tools.opt", "weft.tools.weft_opt"}),
-)
-
-
 def graph(sources: dict[str, str]) -> dict[str, set[str]]:
     """The modules that each module imports, anywhere in it; `from a import b` counts as a.b where that is a
     module, as a otherwise.
@@ -202,7 +195,7 @@ def cycles(edges: dict[str, set[str]]) -> list[frozenset[str]]:
 def test_no_cycle_of_imports():
     """Imports under TYPE_CHECKING and within functions count."""
     every = cycles(graph({name: path.read_text() for name, path in MODULES.items()}))
-    assert [cycle for cycle in every if not any(cycle <= known for known in KNOWN_CYCLES)] == []
+    assert every == []
 
 
 def test_a_planted_cycle_is_caught():

@@ -17,7 +17,7 @@ from bench_fakes import SMALL, WRONG, FakeGpu
 
 from weft.bench import compiling, gpu
 from weft.bench.compiling import product_of, written
-from weft.bench.implementations import Implementation, Refusal
+from weft.bench.implementation import Implementation, Refusal
 from weft.bench.problem import Problem
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
 from weft.errors import WeftError

@@ -2,21 +2,22 @@
 
 // RUN: weft doctor | FileCheck %s
 // CHECK:      weft {{[0-9.]+}}, Python 3
-// CHECK-NEXT: ok       MLIR      {{[a-z-]+}} {{[0-9]+}}; dialects {{.*}}mma, {{.*}}tile{{.*}} beside upstream's
-// CHECK-NEXT: ok       LLVM      {{[0-9.]+}} (llvmlite {{[0-9.]+}}); generates code for {{.*}}sm_80{{.*}}sm_90(a)
-// CHECK-NEXT: ok       ptxas     {{[0-9.]+}} ({{.*}}ptxas); assembles for {{.*}}sm_80
+// CHECK-NEXT: ok       MLIR       {{[a-z-]+}} {{[0-9]+}}; dialects {{.*}}mma, {{.*}}tile{{.*}} beside upstream's
+// CHECK-NEXT: ok       LLVM       {{[0-9.]+}} (llvmlite {{[0-9.]+}}); generates code for {{.*}}sm_80{{.*}}sm_90(a)
+// CHECK-NEXT: ok       ptxas      {{[0-9.]+}} ({{.*}}ptxas); assembles for {{.*}}sm_80
 // CHECK-NEXT: {{ok|none}} {{ +}}nvdisasm
 // CHECK-NEXT: {{ok|none}} {{ +}}GPU
 // CHECK-NEXT: ok       emulator
-// CHECK-NEXT: ok       cache     {{.*}}/build/cache: {{[0-9]+}} entries
+// CHECK-NEXT: ok       cache      {{.*}}/build/cache: {{[0-9]+}} entries{{.*}}
+// CHECK-NEXT: ok       extensions none installed
 
 // RUN: env WEFT_CACHE=0 WEFT_PTXAS=/nowhere/ptxas not weft doctor | FileCheck %s --check-prefix=MISSING
-// MISSING:      MISSING  ptxas     WEFT_PTXAS is /nowhere/ptxas, which isn't a program
-// MISSING:      none     cache     switched off by WEFT_CACHE=0
-// MISSING-NEXT: Missing: ptxas.
+// MISSING:      MISSING  ptxas      WEFT_PTXAS is /nowhere/ptxas, which isn't a program
+// MISSING:      none     cache      switched off by WEFT_CACHE=0
+// MISSING:      Missing: ptxas.
 
 // RUN: env WEFT_CACHE_DIR=/dev/null/x weft doctor | FileCheck %s --check-prefix=UNWRITTEN
-// UNWRITTEN: none     cache     /dev/null/x can't be written, so nothing is kept: Not a directory
+// UNWRITTEN: none     cache      /dev/null/x can't be written, so nothing is kept: Not a directory
 
 // RUN: weft --version | FileCheck %s --check-prefix=VERSION
 // VERSION: weft {{[0-9.]+}}

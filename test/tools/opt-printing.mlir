@@ -24,6 +24,38 @@
 // SCOPE:      IR Dump After CSE{{.*}}'func.func' operation: @twice
 // SCOPE-NEXT: module
 
+// One pass alone: --mlir-print-ir-before and -after, or without "mlir-".
+// RUN: weft-opt %s --cse --canonicalize --mlir-print-ir-before=canonicalize 2>&1 >%t | FileCheck %s --check-prefix=BEFORE-ONE
+// BEFORE-ONE-NOT: CSE
+// BEFORE-ONE:     IR Dump Before Canonicalizer
+// BEFORE-ONE-NOT: IR Dump
+// RUN: weft-opt %s --cse --select-schedule --canonicalize --print-ir-after=cse,select-schedule 2>&1 >%t | FileCheck %s --check-prefix=AFTER-TWO
+// AFTER-TWO:     IR Dump After CSE
+// AFTER-TWO:     IR Dump After select-schedule
+// AFTER-TWO-NOT: IR Dump
+// RUN: weft compile %examples/matmul.mlir --arch sm_80 --print-ir-after=lower-gemm 2>&1 >%t | FileCheck %s --check-prefix=COMPILE
+// COMPILE:     IR Dump After lower-gemm
+// COMPILE:     "mma.sync"
+// COMPILE-NOT: IR Dump
+// RUN: not weft-opt %s --cse --print-ir-after=csee 2>%t
+// RUN: not weft-opt %s --cse --print-ir-after= 2>>%t
+// RUN: FileCheck %s --check-prefix=NO-PASS < %t
+// NO-PASS:      error: --mlir-print-ir-after: no pass 'csee' runs; did you mean 'cse'?
+// NO-PASS-NEXT: error: --mlir-print-ir-after must be names of passes with ',' between them; got ''
+
+// The pipeline, which runs.
+// RUN: weft-opt %s --weft-kernel=chip=sm_90a --dump-pass-pipeline 2>&1 | FileCheck %s --check-prefix=DUMP
+// DUMP:      Pass Manager with 5 passes:
+// DUMP-NEXT: builtin.module(select-schedule{chip=sm_90a rows=aligned},outline-matmul,expand-matmul,canonicalize,cse)
+// DUMP:      func.func @twice
+// RUN: weft compile %examples/matmul.mlir --arch sm_80 --dump-pass-pipeline 2>&1 >%t | FileCheck %s --check-prefix=DUMP-ALL
+// DUMP-ALL: Pass Manager with
+// DUMP-ALL: lower-gemm,
+// DUMP-ALL: Pass Manager with
+
+// RUN: weft-opt --show-dialects | FileCheck %s --check-prefix=DIALECTS
+// DIALECTS: Available Dialects: acc,{{.*}},mma,{{.*}},tcgen05,tensor,tile,{{.*}},wgmma,wmma,
+
 // RUN: weft-opt %s --cse --mlir-timing 2>&1 >%t | FileCheck %s --check-prefix=TIMING
 // TIMING:     Execution time report
 // TIMING:     CSEPass

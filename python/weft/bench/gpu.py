@@ -13,7 +13,7 @@ from typing import Any
 import weft
 from weft import system
 from weft.bench import problem as problems
-from weft.bench.implementations import Call, Implementation, Refusal
+from weft.bench.implementation import Call, Implementation, Refusal
 from weft.bench.problem import Buffers, Check, Problem
 from weft.compiler import ptxas
 from weft.errors import WeftError

@@ -1,39 +1,20 @@
 """Who is measured: Weft and the libraries beside it, each as a name and what prepares its calls."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from weft.bench.implementation import Call, Implementation, Refusal
 from weft.bench.problem import INPUTS, OUTPUTS, Buffers, Problem, products
-from weft.errors import WeftError
 from weft.isa.types import E4M3
 
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
 
-Call = Callable[[], object]
-
 # cuBLASLt takes scales of blocks for multiples of so many rows alone; each group has room for some more.
 _CUBLAS_ROWS = 4
-
-
-class Refusal(WeftError):
-    """Why an implementation can't do a problem; what else was asked for is still measured."""
-
-
-@dataclass(frozen=True)
-class Implementation:
-    """`prepare` makes one call for each set of buffers, which queues the product on PyTorch's current stream.
-
-    It raises Refusal where the implementation isn't here or has no such product. What a library refuses by an
-    error of its own shows when the calls run. `inputs` are those that it is measured with, where not all.
-    """
-
-    name: str
-    prepare: Callable[[Problem, Sequence[Buffers]], list[Call]]
-    inputs: tuple[str, ...] = tuple(INPUTS)
 
 
 def weft(schedule: str | None = None) -> Implementation:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from weft.bench.implementations import Call, Implementation, Refusal
+from weft.bench.implementation import Call, Implementation, Refusal
 from weft.bench.problem import Buffers, Check, Problem
 
 GRAPH_MS = 1.5

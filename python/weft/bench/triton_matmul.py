@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from weft.bench.implementations import Call, Refusal
+from weft.bench.implementation import Call, Refusal
 from weft.bench.problem import INPUTS, Buffers, Problem
 
 

@@ -1,8 +1,8 @@
 """What each stage's output depends on besides its input: a part of the cache's keys."""
 
-from typing import Any
+from dataclasses import astuple
 
-from weft import mlir, passes
+from weft import extensions, mlir, passes
 from weft.compiler import codegen, identity, loaded, ptxas
 from weft.compiler.cache import Key
 from weft.errors import warn
@@ -12,33 +12,43 @@ _warned_of: set[str] = set()
 
 
 def lowering() -> Key | None:
-    """The key for LLVM IR from a module: Weft's code, the bindings, the registered passes and candidates, and
-    functions that somebody put in the place of Weft's.
+    """The key for LLVM IR from a module: Weft's code, the bindings, installed extensions, what is registered,
+    and functions that somebody put in the place of Weft's.
 
-    None, with one warning, if it is unknown whether these do the same in another process.
+    None, with one warning, if it is unknown whether these do the same in another process. Raises WeftError
+    where an installed extension can't be loaded.
     """
-    code = loaded.identity(mlir.DISTRIBUTION)
+    installed = extensions.loaded()
+    packages = [each.package for each in installed]
+    code = loaded.identity(mlir.DISTRIBUTION, *packages)
     if code is None:
         return None
-    own, replaced = _own()
+    for package in packages:
+        identity.know(package)
+    for each in installed:
+        code += [*astuple(each), loaded.content(each.package)]
+    entries = [(each.what, each.name, each.value) for each in extensions.entries()]
+    own, replaced = passes.registered() == passes.OWN, identity.replaced(_DECIDE)
+    if own and not entries and not replaced:
+        return code
     try:
-        return code if own and not replaced else [*code, identity.digest(passes.registered(), replaced)]
+        return [*code, identity.digest(passes.registered(), entries, replaced)]
     except identity.UnidentifiedError as error:
         if str(error) not in _warned_of:
             _warned_of.add(str(error))
-            warn(f"weft compiles uncached: a registered pass or candidate depends on {error}")
+            warn(f"weft compiles uncached: something that is registered depends on {error}")
         return None
 
 
 def as_imported() -> bool:
-    """Whether a process that imports Weft now would lower a module as this one does."""
-    own, replaced = _own()
-    return own and not replaced and loaded.identity(mlir.DISTRIBUTION) is not None
-
-
-def _own() -> tuple[bool, list[tuple[str, Any]]]:
-    """Whether only Weft's own passes are registered, and the functions that replace Weft's."""
-    return passes.registered() == passes.OWN, identity.replaced(_DECIDE)
+    """Whether a process that imports Weft now would lower a module as this one does. Raises WeftError where
+    an installed extension can't be loaded.
+    """
+    packages = [each.package for each in extensions.loaded()]
+    if passes.registered() != passes.OWN or identity.replaced(_DECIDE):
+        return False
+    others = [each for each in extensions.entries() if not each.source.installed]
+    return not others and loaded.identity(mlir.DISTRIBUTION, *packages) is not None
 
 
 def generating() -> Key | None:

@@ -23,11 +23,23 @@ _BUILTIN = (
 )
 # In these packages a name identifies a function: the keys hold their versions, or Python's.
 _KNOWN = frozenset({"weft", "numpy", mlir.DISTRIBUTION, *sys.stdlib_module_names}) - {"__main__"}
+_extended: set[str] = set()
 _CLASS_NOISE = frozenset({"__dict__", "__weakref__", "__doc__", "__module__", "__firstlineno__"})
 
 
 class UnidentifiedError(Exception):
     """A value that can't be compared with those of another process."""
+
+
+def know(package: str) -> None:
+    """From now on, a name identifies a function of `package` too: the keys hold its content."""
+    _extended.add(package)
+
+
+def _is_known(module: str) -> bool:
+    if module.partition(".")[0] in _KNOWN:
+        return True
+    return any(module == each or module.startswith(f"{each}.") for each in _extended)
 
 
 def digest(*values: Any) -> bytes:
@@ -110,7 +122,7 @@ class _Walk:
             raise UnidentifiedError(f"a value of {kind.__module__}.{kind.__qualname__}")
 
     def _named(self, what: str, module: str, name: str, value: Any) -> None:
-        if module.partition(".")[0] not in _KNOWN:
+        if not _is_known(module):
             raise UnidentifiedError(f"{what} {name}")
         self.feed(what, module, name)
 
@@ -146,7 +158,7 @@ class _Walk:
         self.all("constants", code.co_consts)
 
     def _class(self, kind: type) -> None:
-        if kind.__module__.partition(".")[0] in _KNOWN:
+        if _is_known(kind.__module__):
             self.feed("class", kind.__module__, kind.__qualname__)
             return
         self.feed("class", kind.__qualname__)
@@ -159,9 +171,8 @@ class _Walk:
 def known(function: types.FunctionType) -> bool:
     """Whether a function comes from a file of Weft, from Python or from a library that the keys hold."""
     name = function.__globals__.get("__name__", "")
-    package = name.partition(".")[0]
-    if package != "weft":
-        return package in _KNOWN
+    if name.partition(".")[0] != "weft":
+        return _is_known(name)
     return function.__code__.co_filename == getattr(sys.modules.get(name), "__file__", None)
 
 
@@ -185,7 +196,7 @@ def replaced(packages: Iterable[str]) -> list[tuple[str, Any]]:
 def _foreign(function: types.FunctionType, own: dict[str, Any]) -> bool:
     """Whether a function found in a module is neither the module's own nor from a known package."""
     home = function.__globals__
-    return home is not own and home.get("__name__", "").partition(".")[0] not in _KNOWN
+    return home is not own and not _is_known(home.get("__name__", ""))
 
 
 def _content(cell: types.CellType) -> Any:
@@ -201,7 +212,7 @@ def _names(code: types.CodeType) -> set[str]:
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             found.add(instruction.argval)
-        elif instruction.opname == "IMPORT_NAME" and instruction.argval.partition(".")[0] not in _KNOWN:
+        elif instruction.opname == "IMPORT_NAME" and not _is_known(instruction.argval):
             raise UnidentifiedError(f"{code.co_qualname}, which imports {instruction.argval}")
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -43,6 +43,7 @@ class Files:
         found = sorted((entry.path, _state(entry)) for entry in entries)
         self.names = {name for name, _ in found}
         self.states = {Path(name): state for name, state in found}
+        self._digest: bytes | None = None
 
     def changed(self) -> Path | None:
         """A file that has changed since then, if there is one."""
@@ -56,10 +57,12 @@ class Files:
         """Of the files' names and contents: the same wherever the same version is installed."""
         import hashlib  # takes 5 ms, and only compiling needs it
 
-        found = hashlib.sha256()
-        for path in self.states:
-            found.update(path.name.encode() + b"\0" + hashlib.sha256(_content_of(path)).digest())
-        return found.digest()
+        if self._digest is None:
+            found = hashlib.sha256()
+            for path in self.states:
+                found.update(path.name.encode() + b"\0" + hashlib.sha256(_content_of(path)).digest())
+            self._digest = found.digest()
+        return self._digest
 
 
 def _entries(folder: str | Path) -> "list[os.DirEntry[str]]":
@@ -96,6 +99,27 @@ def watch(library: str, *folders: str) -> None:
     if library not in _libraries:
         entries = (entry for folder in folders for entry in _entries(folder))
         _libraries[library] = Files(entry for entry in entries if entry.name.endswith((".py", ".so")))
+
+
+def watch_package(name: str) -> None:
+    """Records the Python files of another package that takes part in compiling, before it is loaded."""
+    if name in _libraries:
+        return
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        spec = None  # its import says why
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    entries = [entry for folder in folders for entry in _sources(folder)]
+    if spec is not None and spec.origin is not None and not folders:
+        module = Path(spec.origin)
+        entries += [entry for entry in _entries(module.parent) if entry.name == module.name]
+    _libraries[name] = Files(entries)
+
+
+def content(package: str) -> bytes:
+    """Identifies the content of a package that `watch_package` has recorded."""
+    return _libraries[package].digest()
 
 
 def identity(*libraries: str) -> list[str | bytes] | None:

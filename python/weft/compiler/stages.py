@@ -16,8 +16,8 @@ from weft.compiler import cubin as elf
 from weft.compiler.contract import Launch
 from weft.compiler.kernel_functions import argument_types, is_lowered, kernels
 from weft.compiler.launch_attributes import read_launch
-from weft.dialects import INSTRUCTION_OPS
 from weft.dialects import context as new_context
+from weft.dialects import dialects, instruction_ops
 from weft.dialects.op import kind_of, refuse, target_of
 from weft.dialects.tile import AllocOp, MatmulOp
 from weft.errors import Diagnostic, Location, WeftError, shown
@@ -28,6 +28,7 @@ from weft.isa.text import identifiers
 from weft.mlir import func, gpu, ir, llvm, operations
 from weft.passes.analysis import unlowered
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
+from weft.passes.registry import instrumentation
 from weft.schedules import database
 from weft.target import Target, told_of_default
 
@@ -181,7 +182,8 @@ def _is_module(given: Any) -> bool:
 def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -> Compiled:
     """What `compile_module` makes of a module. One that is `ours` may be changed."""
     kept = cache.default()
-    if kept.directory is None or not decides_all(module):
+    # What is to be shown of the passes shows only where they run.
+    if kept.directory is None or not decides_all(module) or instrumentation.current().watches:
         return _lowered(module if ours else _apart(module), target, name, rows)
     made: list[Compiled] = []
     placed = module.operation.get_asm(enable_debug_info=True)  # LLVM IR has the places of operations
@@ -216,7 +218,9 @@ def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
 def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Compiled:
     source = str(module)
     _check_shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
-    elements = [str(e) for e in passes.elements(_pipeline(target, rows))]
+    pipeline = _pipeline(target, rows)
+    passes.check_printed(pipeline)
+    elements = [str(e) for e in passes.elements(pipeline)]
     split = elements.index("lower-wmma")
     _run(module, ",".join(elements[:split]), name)
     holders = [op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp)]
@@ -230,7 +234,7 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
     if not launches:
         what = "a kernel (a gpu.func with the attribute 'kernel') or an llvm.func with 'nvvm.kernel'"
         raise WeftError(f"{name}: expected {what}, found none")
-    instructions = {kind_of(op.operation): op for op in operations(module, *INSTRUCTION_OPS)}
+    instructions = {kind_of(op.operation): op for op in operations(module, *instruction_ops(dialects()))}
     version = max((target.ptx, *(op.ptx_version for op in instructions.values())))
     if any(map(is_lowered, found)):  # no operation is left that says what PTX an intrinsic needs
         version = max(version, codegen.LAST_PTX)

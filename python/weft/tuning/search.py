@@ -8,7 +8,7 @@ from typing import Protocol
 
 from weft.bench import implementations, measure
 from weft.bench.compiling import written
-from weft.bench.implementations import Call, Implementation
+from weft.bench.implementation import Call, Implementation
 from weft.bench.problem import Buffers, Check, Problem
 from weft.dialects.schedule import AnySchedule, ceil_div
 from weft.errors import Diagnostic, WeftError

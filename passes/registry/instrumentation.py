@@ -1,0 +1,110 @@
+"""What is shown of passes while they run: the IR, the pipeline, a reproducer, the chosen candidates."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from weft.errors import Diagnostic
+
+
+class Reproducer(Protocol):
+    """Keeps what is needed to run a pipeline again, should it fail."""
+
+    def begin(self, text: str) -> None:
+        """Called before a pipeline runs, with its module and itself as MLIR's tools read them."""
+
+    def end(self, succeeded: bool) -> Diagnostic | None:
+        """Called after it has run; returns a note for the user where it has failed."""
+
+
+@dataclass(frozen=True)
+class Instrumentation:
+    """The requests of one user. Sets of passes hold names as pipelines spell them.
+
+    `explain` is called with a remark for each op that `dispatch` lowers.
+    """
+
+    before: frozenset[str] = frozenset()
+    after: frozenset[str] = frozenset()
+    before_all: bool = False
+    after_all: bool = False
+    after_change: bool = False
+    after_failure: bool = False
+    module_scope: bool = False
+    debug_info: bool = False
+    generic: bool = False
+    timing: bool = False
+    dump: bool = False
+    reproducer: Reproducer | None = None
+    explain: Callable[[Diagnostic], None] | None = None
+
+    @property
+    def prints(self) -> bool:
+        """Whether IR or times of passes are printed."""
+        everywhere = self.before_all or self.after_all or self.after_change or self.after_failure
+        return everywhere or self.timing or self.selects
+
+    @property
+    def selects(self) -> bool:
+        """Whether IR is printed around some passes alone."""
+        return bool(self.before or self.after)
+
+    @property
+    def watches(self) -> bool:
+        """Whether anything shows that passes run, which results from the cache would hide."""
+        return self != replace(_NONE, module_scope=self.module_scope, debug_info=self.debug_info)
+
+
+_NONE = Instrumentation()
+_current: ContextVar[Instrumentation] = ContextVar("instrumentation", default=_NONE)
+
+
+@contextmanager
+def instrumented(wanted: Instrumentation) -> Iterator[None]:
+    """In the block, passes that this thread runs are instrumented so."""
+    token = _current.set(wanted)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current() -> Instrumentation:
+    """What this thread is to print."""
+    return _current.get()
+
+
+def explain(remark: Callable[[], Diagnostic]) -> None:
+    """Hands a remark over where somebody wants it; it is made only then."""
+    if (wanted := _current.get().explain) is not None:
+        wanted(remark())
+
+
+def prepare(manager: Any, names: frozenset[str]) -> None:
+    """Has a pass manager print what is wanted around its passes, which have these names."""
+    wanted = current()
+    if wanted.timing:
+        manager.enable_timing()
+    before = wanted.before_all or bool(names & wanted.before)
+    after = wanted.after_all or bool(names & wanted.after)
+    if before or after or wanted.after_change or wanted.after_failure:
+        manager.enable_ir_printing(
+            print_before_all=before,
+            # Upstream takes the other two as restrictions of printing after all.
+            print_after_all=after or wanted.after_change or wanted.after_failure,
+            print_after_change=wanted.after_change and not names & wanted.after,
+            print_after_failure=wanted.after_failure and not names & wanted.after,
+            print_module_scope=wanted.module_scope,
+            enable_debug_info=wanted.debug_info,
+            print_generic_op_form=wanted.generic,
+        )
+
+
+def dump(elements: list[str]) -> None:
+    """Prints a pipeline as `mlir-opt --dump-pass-pipeline` does."""
+    if current().dump and sys.stderr is not None:
+        print(f"Pass Manager with {len(elements)} passes:", file=sys.stderr)
+        print(f"builtin.module({','.join(elements)})\n", file=sys.stderr)

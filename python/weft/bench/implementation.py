@@ -1,0 +1,26 @@
+"""One of those that are measured: its name, and what prepares its calls."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from weft.bench.problem import INPUTS, Buffers, Problem
+from weft.errors import WeftError
+
+Call = Callable[[], object]
+
+
+class Refusal(WeftError):
+    """Why an implementation can't do a problem; what else was asked for is still measured."""
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """`prepare` makes one call for each set of buffers, which queues the product on PyTorch's current stream.
+
+    It raises Refusal where the implementation isn't here or has no such product. What a library refuses by an
+    error of its own shows when the calls run. `inputs` are those that it is measured with, where not all.
+    """
+
+    name: str
+    prepare: Callable[[Problem, Sequence[Buffers]], list[Call]]
+    inputs: tuple[str, ...] = tuple(INPUTS)

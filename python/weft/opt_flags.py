@@ -1,0 +1,39 @@
+"""The flags of `weft-opt` beside its passes: no pass may be called like one."""
+
+# Each may be given a value: --verify-each=0.
+SWITCHES = {
+    "--split-input-file": "treat the parts between lines '// -----' as files of their own",
+    "--verify-diagnostics": "check the diagnostics against expected-error comments",
+    "--tile-explain-dispatch": "print which candidate lowers each tile op, and what refuses the others",
+    "--mlir-print-ir-before-all": "print the IR before each pass, to stderr",
+    "--mlir-print-ir-after-all": "print the IR after each pass, to stderr",
+    "--mlir-print-ir-after-change": "print the IR after each pass that changed it, to stderr",
+    "--mlir-print-ir-after-failure": "print the IR after a pass that failed, to stderr",
+    "--mlir-print-ir-module-scope": "print the whole module around what a pass ran on",
+    "--mlir-timing": "print how long each pass took, to stderr",
+    "--mlir-print-op-generic": "print operations in their generic form",
+    "--mlir-print-debuginfo": "print locations",
+    "--allow-unregistered-dialect": "accept operations of unknown dialects",
+    "--no-verify": "run passes without verifying after each",
+    "--list-passes": "list passes and pipelines, and stop",
+    "--show-dialects": "list dialects, and stop",
+    "--dump-pass-pipeline": "print the pipeline that runs, to stderr",
+    "--run-reproducer": "run the pipeline that a reproducer holds",
+    "--verify-each": "verify the IR after each pass (the default)",
+}
+
+# Flags with a value, by the names of their values. An alias follows its flag.
+OPTIONS = {
+    ("--pass-pipeline",): ("TEXT", "the passes to run: a,b{option=value},gpu.module(c)"),
+    ("--mlir-print-ir-before", "--print-ir-before"): (
+        "PASS,…",
+        "print the IR before these passes, to stderr",
+    ),
+    ("--mlir-print-ir-after", "--print-ir-after"): ("PASS,…", "print the IR after these passes, to stderr"),
+    ("--mlir-pass-pipeline-crash-reproducer",): (
+        "FILE",
+        "where a pass fails or crashes, write its input and the pipeline to FILE",
+    ),
+}
+
+NAMES = {*SWITCHES, *(name for names in OPTIONS for name in names), "--help", "--version"}
