@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.dialects.schedule import PROMOTED
-from weft.isa.accumulation import of_wgmma
+from weft.isa import accumulation, wgmma
 
 Array = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
@@ -36,7 +36,8 @@ class _Steps:
 
 
 _WIDE = _Steps(8, 16, _U)
-_FP8 = _Steps(16, 32, 2.0 ** -of_wgmma("e4m3").fraction)
+_WGMMA_FP8 = wgmma.MmaAsync("m64n8k32", "e4m3", "e4m3", "f32")
+_FP8 = _Steps(16, 32, 2.0 ** -accumulation.of("wgmma", _WGMMA_FP8, "sm_90a").fraction)
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,16 @@
 
 PTX leaves it open. The rule and its constants follow a published model of NVIDIA's units (MMA-Sim, which
 fitted them to hardware from Volta to Blackwell): exact products and the accumulator are aligned to the
-largest exponent among them, each is cut so many fraction bits below it, and the sum is exact. What an H200
-does was asked of one; what isn't published for a chip is taken from the nearest that is.
+largest exponent among them, each is truncated to a number of fraction bits below it, and the sum is exact.
+The rules of sm_90 were measured on an H200. A chip for which nothing is published has the rule of the nearest
+chip for which something is.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from weft.isa.types import ELEMENT_TYPES
+from weft.isa.chips import CHIPS, ChipSet, only, since
 
 
 @dataclass(frozen=True)
@@ -16,13 +19,13 @@ class Accumulation:
     """One unit's rule.
 
     Each aligned term keeps `fraction` bits; `step_bytes` of a row of A enter one sum (0: the whole row), of
-    which an f32 result keeps `kept` fraction bits. With `group`, the products of so many k are summed exactly
-    and enter as one term. `order` tells other ways of adding, whose sums are f32 rounded to nearest but for
-    the first:
+    which an f32 result keeps `kept` fraction bits. With `group`, the products of that many k are summed
+    exactly and enter as one term. `order` selects another order of additions; all but the first round their
+    sums to the nearest f32:
 
-    - `halves`: the k with k % 4 < 2 are summed by the rule, then the others on top, and C is added last;
-    - `chain`: each k is added to what was before it, from zero, and C last;
-    - `pairs`: C plus each two k's sum.
+    - `halves`: the k with k % 4 < 2 are summed by the rule, then the others are added to that sum, then C;
+    - `chain`: starting from zero, each k is added to the sum of those before it, then C;
+    - `pairs`: the sum of each two k is added to C.
     """
 
     fraction: int
@@ -32,44 +35,57 @@ class Accumulation:
     order: str = ""
 
 
-_FULL = Accumulation(25)
-# fp4 with block scales: the dots of 16 elements are exact (`kind::mxf4`, `kind::mxf4nvf4`).
-FP4 = Accumulation(35, group=16)
+SM_70 = only("sm_70", "sm_72")
+SM_75 = since("sm_75") - since("sm_89")
+SM_89 = since("sm_89") - since("sm_90")
+SM_90 = since("sm_90") - since("sm_100")
+_FP8 = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+# Chunks of 16 elements of fp4 share a scale; their dot products are exact.
+_FP4_KINDS = ("mxf4", "mxf4nvf4")
 
 
-def _is_fp8(name: str) -> bool:
-    element = ELEMENT_TYPES[name]
-    return element.kind == "float" and element.bits <= 8
+_QUADS = {"shape": ("m8n8k4",)}  # Volta's own shape; on later chips measured on an H200 only
+_CHAINED = {**_QUADS, "d_type": ("f32",)}
 
 
-def of_mma(chip_number: int, shape: str, a_type: str, d_type: str) -> Accumulation:
-    """The rule of `mma.sync` on chip sm_`chip_number`, for floats of up to 32 bits."""
-    if chip_number < 75:
-        return Accumulation(23, step_bytes=8)
-    if shape == "m8n8k4":
-        # Volta's own shape; asked of an H200 only.
-        return Accumulation(25, order="chain" if d_type == "f32" else "pairs")
-    if chip_number < 89 or (chip_number == 89 and not _is_fp8(a_type)):
-        return Accumulation(24, step_bytes=16)
-    if chip_number == 89:
-        return Accumulation(13, step_bytes=16, kept=13)
-    if chip_number == 90 and _is_fp8(a_type):
-        return Accumulation(25, order="halves")
-    return _FULL
+class _Row(NamedTuple):
+    """How chips add in some instructions, where a form has one of the values on each axis that is given."""
+
+    instructions: str
+    chips: ChipSet
+    rule: Accumulation
+    axes: Mapping[str, tuple[str, ...]] = {}
 
 
-def of_wmma(chip_number: int, a_type: str) -> Accumulation:
-    """The rule of `wmma.mma` for floats."""
-    if a_type == "tf32" and chip_number >= 90:
-        return Accumulation(25, step_bytes=16)
-    return of_mma(chip_number, "", a_type, "")
+# fmt: off
+# The first row that has an instruction, its form and the chip counts.
+_ROWS = (
+    _Row("mma wmma", SM_70,           Accumulation(23, step_bytes=8)),
+    _Row("mma",      since("sm_75"),  Accumulation(25, order="chain"), _CHAINED),
+    _Row("mma",      since("sm_75"),  Accumulation(25, order="pairs"), _QUADS),
+    _Row("mma wmma", SM_75,           Accumulation(24, step_bytes=16)),
+    _Row("mma",      SM_89,           Accumulation(13, step_bytes=16, kept=13), {"a_type": _FP8}),
+    _Row("mma wmma", SM_89,           Accumulation(24, step_bytes=16)),
+    _Row("mma",      SM_90,           Accumulation(25, order="halves"), {"a_type": _FP8}),
+    _Row("wmma",     since("sm_90"),  Accumulation(25, step_bytes=16), {"a_type": ("tf32",)}),
+    _Row("wgmma",    SM_90,           Accumulation(13, kept=13), {"a_type": _FP8}),
+    _Row("mma tcgen05", since("sm_100"), Accumulation(35, group=16), {"kind": _FP4_KINDS}),
+    _Row("mma wmma wgmma tcgen05", since("sm_90"), Accumulation(25)),
+)
+# fmt: on
 
 
-def of_wgmma(a_type: str) -> Accumulation:
-    """The rule of `wgmma.mma_async` for floats."""
-    return Accumulation(13, kept=13) if _is_fp8(a_type) else _FULL
+def of(instruction: str, form: Any, chip: str) -> Accumulation:
+    """The rule by which `chip` adds the products of floats of up to 32 bits in a form of an instruction
+    (`mma`, `wmma`, `wgmma` or `tcgen05`). For a chip that the tables lack, the first rule of any chip.
+
+    `form` has the axes that matter as attributes: `a_type`, `d_type`, `shape`, `kind`.
+    """
+    rows = (row for row in _ROWS if chip in row.chips or chip not in CHIPS)
+    return next(row.rule for row in rows if _has(row, instruction, form))
 
 
-def of_tcgen05(kind: str) -> Accumulation:
-    """The rule of `tcgen05.mma` of a kind of floats."""
-    return FP4 if kind in ("mxf4", "mxf4nvf4") else _FULL
+def _has(row: _Row, instruction: str, form: Any) -> bool:
+    if instruction not in row.instructions.split():
+        return False
+    return all(getattr(form, axis, "") in values for axis, values in row.axes.items())

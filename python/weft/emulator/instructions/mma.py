@@ -117,14 +117,7 @@ def _batch(matrix: Array) -> Array:
 
 
 def _rule(op: Op, form: Any) -> Accumulation:
-    if getattr(form, "packed", False):
-        return accumulation.FP4
-    return accumulation.of_mma(chip_number(op), form.shape, form.a_type, form.d_type)
-
-
-def chip_number(op: Op) -> int:
-    """The number in the name of the chip that the kernel runs as."""
-    return CHIPS[op.chip].number if op.chip in CHIPS else 0
+    return accumulation.of("mma", form, op.chip)
 
 
 def _scales(

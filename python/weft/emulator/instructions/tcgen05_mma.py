@@ -46,7 +46,7 @@ def mma(op: Op) -> Step:
         for one, at, cta in lanes.singles():
             operands = {name: values[at] for name, values in given.items()}
             pair = pair_of(lanes, cta, form.cta_group, line)
-            Product(one, form, operands, pair, line).run()
+            Product(one, form, operands, pair, line, op.chip).run()
 
     return run
 
@@ -102,6 +102,7 @@ class Product:
     given: dict[str, Array]
     pair: tuple[int, ...]
     line: int
+    chip: str
 
     def run(self) -> None:
         """Computes D, `[banks, rows, columns]`, of each CTA."""
@@ -184,7 +185,7 @@ class Product:
             absent = None if absent is None else np.broadcast_to(absent, left.shape)
         exact = self.one.wave.launch.arithmetic != "hardware"
         floats = ELEMENT_TYPES[descriptor.a_type].kind == "float"
-        how = accumulation.of_tcgen05(descriptor.kind) if floats and not exact else None
+        how = accumulation.of("tcgen05", descriptor, self.chip) if floats and not exact else None
         types = (descriptor.a_type, descriptor.b_type, _d_type(descriptor), _d_type(descriptor))
         scales: tuple[Doubles, Doubles] | None = None
         if isinstance(descriptor, BlockScaledDescriptor):

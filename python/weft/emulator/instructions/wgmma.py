@@ -52,7 +52,7 @@ def mma_async(op: Op) -> Collective:
     sparse = Sparse(op, placed, registers, k, chunk) if form.sparse else None
     keeps = op.predicate(placed["scale_d"])
     signs = [_sign(form.a_type) if given.get(f"scale_{s}") == -1 else 0 for s in "ab"]
-    rule = accumulation.of_wgmma(form.a_type)
+    rule = accumulation.of("wgmma", form, op.chip)
     types = (form.a_type, form.b_type, form.d_type, form.d_type)
 
     def run(lanes: Lanes) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from weft.emulator.decoding.decode import Op
 from weft.emulator.decoding.table import Collective, Table
 from weft.emulator.instructions.fragments import Fragment
-from weft.emulator.instructions.mma import chip_number, legal_form
+from weft.emulator.instructions.mma import legal_form
 from weft.emulator.memory.segments import Addresses
 from weft.emulator.numerics.arithmetic import multiply_accumulate
 from weft.emulator.reading.syntax import Operand
@@ -37,7 +37,7 @@ def mma(op: Op) -> Collective:
         _fragment(op, op.operand(i), registers[name], name, form.shape, kind)
         for i, (name, kind) in enumerate(zip("dabc", (types[3], *types[:3]), strict=True))
     )
-    rule = accumulation.of_wmma(chip_number(op), form.a_type)
+    rule = accumulation.of("wmma", form, op.chip)
 
     def run(lanes: Lanes) -> None:
         how = rule if lanes.wave.launch.arithmetic == "hardware" else None

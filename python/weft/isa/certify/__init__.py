@@ -252,7 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no family '{wrong}': there is {', '.join(names)}")
     try:
         for chip in chips:
-            assembler.ptxas(CHIPS[chip].number < 75)
+            assembler.ptxas(CHIPS[chip].volta)
         return 0 if _all_agree(families, chips, options) else 1
     except FileNotFoundError as error:
         parser.error(str(error))
