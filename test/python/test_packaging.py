@@ -2,15 +2,21 @@
 commands of the README are those that run.
 """
 
+import datetime
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import weft
+from weft.tools.weft import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
@@ -265,3 +271,30 @@ def test_the_commands_of_the_readme_are_the_scripts():
     install, tests = readme_commands()
     assert install == "scripts/install && .venv/bin/weft run examples/matmul.mlir"
     assert tests == "scripts/test"
+
+
+def newest_release(changelog):
+    """The version of the first release in a changelog, and its date."""
+    heading = re.search(r"^## (\d+\.\d+\.\d+) - (\d{4}-\d{2}-\d{2})$", changelog, re.MULTILINE)
+    assert heading is not None, "CHANGELOG.md must have a heading '## VERSION - YYYY-MM-DD'"
+    return heading[1], datetime.date.fromisoformat(heading[2])
+
+
+def test_the_version_is_that_of_the_newest_release(capsys):
+    version, _ = newest_release((ROOT / "CHANGELOG.md").read_text())
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == version
+    assert weft.__version__ == version
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"weft {version}\n"
+
+
+def test_releases_in_the_changelog_are_dated_and_descend():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    releases = [newest_release(f"## {heading}\n") for heading in headings if heading != "Unreleased"]
+    assert headings[0] == "Unreleased"
+    numbers = [tuple(map(int, version.split("."))) for version, _ in releases]
+    assert numbers == sorted(set(numbers), reverse=True)
+    dates = [date for _, date in releases]
+    assert dates == sorted(dates, reverse=True)
