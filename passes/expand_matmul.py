@@ -22,9 +22,9 @@ def run(module: Any) -> None:
     for op in operations(module, MatmulOp):
         parent = op.operation.parent.opview
         if not isinstance(parent, gpu.GPUFuncOp):
-            raise refuse(op, "expects to stand in a gpu.func: run --outline-matmul before --expand-matmul")
+            raise refuse(op, "must be in a gpu.func: run --outline-matmul before --expand-matmul")
         if op.schedule is None:
-            raise refuse(op, "expects a schedule: run --select-schedule before --expand-matmul")
+            raise refuse(op, "must have a schedule: run --select-schedule before --expand-matmul")
         _require_block(op, parent, op.schedule.threads)
         with ir.InsertionPoint(op), op.location:
             _kernel(op, op.schedule)(op)
@@ -44,8 +44,8 @@ def _require_block(op: MatmulOp, kernel: Any, threads: int) -> None:
     attributes = kernel.operation.attributes
     known = list(attributes["known_block_size"]) if "known_block_size" in attributes else None
     if known != [threads, 1, 1]:
-        wanted = f"'known_block_size' of [{threads}, 1, 1], as its schedule has"
-        raise refuse(op, f"expects to stand in a kernel with {wanted}, got {known or 'none'}")
+        wanted = f"'known_block_size' of [{threads}, 1, 1], as its schedule needs"
+        raise refuse(op, f"must be in a kernel with {wanted}, got {known or 'none'}")
 
 
 EXPAND_MATMUL = Pass("expand-matmul", "write a tile.matmul's kernel as tile ops", run)

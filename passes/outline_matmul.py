@@ -61,7 +61,7 @@ def _check(function: Any, products: list[MatmulOp]) -> None:
             stray, "can't be outlined beside a tile.matmul: a function holds one product and a return"
         )
     if product.schedule is None:
-        raise refuse(product, "expects a schedule: run --select-schedule before --outline-matmul")
+        raise refuse(product, "must have a schedule: run --select-schedule before --outline-matmul")
 
 
 def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:

@@ -1,4 +1,4 @@
-"""How a schedule is written: a dictionary attribute, read field by field."""
+"""The attribute of a schedule: a dictionary with an entry for each field."""
 
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
@@ -11,20 +11,20 @@ from weft.mlir import ir
 
 
 class Written:
-    """A choice that is written as a dictionary attribute, with an entry for each field of a dataclass."""
+    """A dataclass that is written as a dictionary attribute, with an entry for each field."""
 
     counts: ClassVar[dict[str, int]] = {}
 
     @classmethod
     def of(cls, attribute: Any) -> Self:
-        """The schedule that an attribute states. Raises WeftError for a field that is missing, odd or
-        unknown.
+        """The schedule that an attribute states. Raises WeftError for a field that is missing, unknown or
+        of another type.
         """
         known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
         given = {named.name: named.attr for named in attribute}
         check_names(given, known)
         if missing := [n for n, f in known.items() if n not in given and f.default is MISSING]:
-            raise WeftError(f"expects the schedule to say '{missing[0]}'")
+            raise WeftError(f"schedule must have the field '{missing[0]}'")
         return cls(**{n: _value(n, a, cls.counts.get(n), known[n].type is bool) for n, a in given.items()})
 
     def attribute(self) -> Any:
@@ -46,20 +46,20 @@ def check_names(given: Iterable[str], *kinds: Iterable[str]) -> None:
         return
     meant = did_you_mean(unknown[0], known.difference(given))
     legal = "; or ".join(", ".join(kind) for kind in kinds)
-    raise WeftError(f"has no schedule field '{unknown[0]}': fields are {legal}{meant}")
+    raise WeftError(f"schedule has no field '{unknown[0]}': its fields are {legal}{meant}")
 
 
 def _value(name: str, attribute: Any, count: int | None, flag: bool) -> Any:
     if count is not None:
         if not isinstance(attribute, ir.DenseI64ArrayAttr) or len(attribute) != count:
-            raise WeftError(f"expects schedule field '{name}' to be array<i64> of {count}, got {attribute}")
+            raise WeftError(f"schedule field '{name}' must be an array<i64> of {count}, got {attribute}")
         return tuple(attribute)
     if flag:
         if not isinstance(attribute, ir.BoolAttr):
-            raise WeftError(f"expects schedule field '{name}' to be true or false, got {attribute}")
+            raise WeftError(f"schedule field '{name}' must be true or false, got {attribute}")
         return bool(attribute.value)
     if not isinstance(attribute, ir.IntegerAttr) or isinstance(attribute, ir.BoolAttr):
-        raise WeftError(f"expects schedule field '{name}' to be an integer, got {attribute}")
+        raise WeftError(f"schedule field '{name}' must be an integer, got {attribute}")
     if not mlir.is_integer(attribute):
-        raise WeftError(f"expects schedule field '{name}' to be {mlir.INTEGER}, got {attribute}")
+        raise WeftError(f"schedule field '{name}' must be {mlir.INTEGER}, got {attribute}")
     return attribute.value

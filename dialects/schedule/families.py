@@ -68,14 +68,14 @@ class Families:
     def of(self, attribute: Any) -> AnySchedule:
         """The schedule that an attribute states. Raises WeftError for one that is none."""
         if not isinstance(attribute, ir.DictAttr):
-            raise WeftError(f"expects attribute 'schedule' to be a dictionary, got {attribute}")
+            raise WeftError(f"schedule must be a dictionary, got {attribute}")
         names = {named.name for named in attribute}
         for key, family in reversed(self._by_key.items()):
             if key in names:
                 return family.of(attribute)
         check_names(names, *map(_names, self))
-        keys = [f"'{key}', for {family.instruction}" for key, family in self._by_key.items()]
-        raise WeftError(f"expects the schedule to say {', or '.join(keys)}")
+        keys = [f"'{key}' (for {family.instruction})" for key, family in self._by_key.items()]
+        raise WeftError(f"schedule must have the field {' or '.join(keys)}")
 
 
 def _names(family: type[AnySchedule]) -> list[str]:
@@ -98,7 +98,7 @@ def read_schedule(text: str) -> AnySchedule:
     """The schedule that a text states, as the attribute is written. Raises WeftError for one that is none."""
     mlir_text.check(text, "<schedule>")
     if not text:
-        raise WeftError("expects a schedule, got nothing")  # MLIR's parser would crash
+        raise WeftError("schedule must not be empty")  # MLIR's parser would crash
     extensions.load()
     with ir.Context():
         return schedule_of(mlir.parse_attribute(text, "<schedule>"))

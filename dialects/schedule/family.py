@@ -112,9 +112,9 @@ class AnySchedule(Written):
     def count_complaint(self) -> str | None:
         """Why there can't be as many stages, or rows of tiles in a group."""
         if self.stages < 2:
-            return f"expects a schedule of at least 2 stages, got {self.stages}"
+            return f"stages must be at least 2, got {self.stages}"
         if self.group > _MOST_GROUP:
-            return f"expects a schedule whose groups have at most {_MOST_GROUP} block rows, got {self.group}"
+            return f"group must be at most {_MOST_GROUP}, got {self.group}"
         return None
 
     def shared_complaint(self, types: Types, target: Target | None) -> str | None:
@@ -123,5 +123,5 @@ class AnySchedule(Written):
         limit, where = (target.chip.shared_bytes, target) if target else (MOST_SHARED_BYTES, "any chip")
         if needed <= limit:
             return None
-        what = f"expects a schedule of at most {limit} bytes of shared memory on {where}"
+        what = f"shared memory must be at most {limit} bytes on {where}"
         return f"{what}, got {needed} ({self.stages} stages of {self.stage_bytes(types)})"

@@ -1,4 +1,4 @@
-"""A schedule as a caller gives it: an object, or text as the attribute of `tile.matmul` has it."""
+"""A schedule as a caller passes it: an object, or text as the attribute of `tile.matmul` has it."""
 
 import functools
 import operator
@@ -13,15 +13,15 @@ _EXAMPLE = "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"
 
 
 def given_schedule(given: object) -> AnySchedule | None:
-    """The schedule that a caller means; None for None. Raises WeftError for what is none."""
+    """The schedule that a caller passes; None for None. Raises WeftError for anything else."""
     if given is None:
         return None
     if isinstance(given, str):
         return _read(given)
     if not (isinstance(given, AnySchedule) and isinstance(given, tuple(FAMILIES))):
         names = ", ".join(f"a {family.__name__}" for family in FAMILIES)
-        wanted = f'a schedule to be {names} or text ("{_EXAMPLE}")'
-        raise WeftError(f"expects {wanted}, got {type(given).__name__}")
+        wanted = f'{names} or text ("{_EXAMPLE}")'
+        raise WeftError(f"schedule must be {wanted}, got {type(given).__name__}")
     plain = {field.name: _plain(given, field.name, field.type) for field in fields(given)}
     return replace(given, **plain)
 
@@ -29,7 +29,7 @@ def given_schedule(given: object) -> AnySchedule | None:
 @functools.lru_cache(maxsize=256)
 def _read(text: str) -> AnySchedule:
     if not text.isascii():
-        raise WeftError(f"expects a schedule as text of ASCII, like {_EXAMPLE}, got {shown(text)}")
+        raise WeftError(f"schedule must be ASCII text, such as {_EXAMPLE}, got {shown(text)}")
     try:
         return read_schedule(text)
     except WeftError as error:
@@ -44,16 +44,16 @@ def _plain(schedule: AnySchedule, name: str, kind: Any) -> Any:
     if kind is bool:
         if isinstance(value, bool):
             return value
-        raise WeftError(f"expects schedule field '{name}' to be True or False, got {shown(value)}")
+        raise WeftError(f"schedule field '{name}' must be True or False, got {shown(value)}")
     count = schedule.counts.get(name)
     what = "an integer" if count is None else f"a tuple of {count} integers"
     if count is not None and not (isinstance(value, tuple) and len(value) == count):
-        raise WeftError(f"expects schedule field '{name}' to be {what}, got {shown(value)}")
+        raise WeftError(f"schedule field '{name}' must be {what}, got {shown(value)}")
     each = (value,) if count is None else value
     try:
         found = tuple(operator.index(number) for number in each)
     except TypeError:
         found = ()
     if not found or any(isinstance(number, bool) or not -(2**63) <= int(number) < 2**63 for number in each):
-        raise WeftError(f"expects schedule field '{name}' to be {what}, got {shown(value)}")
+        raise WeftError(f"schedule field '{name}' must be {what}, got {shown(value)}")
     return found[0] if count is None else found

@@ -26,12 +26,11 @@ _ATOM = atom("f16").mnk  # the same for every type
 
 @dataclass(frozen=True)
 class Schedule(AnySchedule):
-    """A choice of tiles: `schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3,
-    group = 8}`.
+    """A schedule for `mma.sync`: `schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>,
+    stages = 3, group = 8}`.
 
-    A CTA computes a `block` (M, N, K) of the product with a grid of `warps` (along M, along N), reads its
-    operands through `stages` shared-memory tiles, and CTAs go through the product in groups of `group` block
-    rows, so that they share what they read in the L2 cache.
+    A CTA computes one tile of `block` (M, N, K) with `warps` along M and along N, and copies K blocks into a
+    ring of `stages`. Tiles are computed in groups of `group` rows of tiles, which share data in the L2 cache.
     """
 
     block: tuple[int, int, int]
@@ -70,33 +69,34 @@ class Schedule(AnySchedule):
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
         m, n, k = self.block
+        kinds = f"{types.a}, {types.b} and {types.d}"
         if types.a not in self.inputs or types.a != types.b or types.d == "i32":
-            return f"has a schedule of mma.sync for f16 or bf16 alone, got {types.a}, {types.b} and {types.d}"
+            return f"mma.sync needs A and B of f16 or both of bf16, and a float D, got {kinds}"
         if types.d in FP8_TYPES and target and target.chip.name not in FP8_ROUNDING:
-            return f"rounds to {types.d}, which needs {describe(FP8_ROUNDING)}, not {target}"
+            return f"D of {types.d} needs {describe(FP8_ROUNDING)}, got {target}"
         if types.transposed[0]:
-            return "has a schedule of mma.sync, which takes no transpose_a"
+            return "transpose_a must be false with a schedule of mma.sync"
         if types.grouped:
-            return "has a schedule of mma.sync, which takes no groups"
+            return "groups need a schedule of wgmma, got one of mma.sync"
         if min(*self.block, *self.warps, self.stages, self.group) < 1:
-            return f"has a schedule with a field below 1: {self}"
+            return f"schedule fields must be at least 1, got {self}"
         if found := self.count_complaint():
             return found
         if self.threads > 1024:
-            return f"expects a schedule of at most 32 warps, got {self.warps[0]} x {self.warps[1]}"
+            return f"warps must be at most 32 in all, got {self.warps[0]} x {self.warps[1]}"
         if m % (self.warps[0] * _ATOM[0]) or n % (self.warps[1] * 2 * _ATOM[1]):
             return (
-                f"expects a schedule whose warps ({self.warps[0]} x {self.warps[1]}) divide block M {m} "
-                f"in multiples of {_ATOM[0]} and block N {n} in multiples of {2 * _ATOM[1]}"
+                f"warps must divide block M {m} in multiples of {_ATOM[0]} and block N {n} in multiples of "
+                f"{2 * _ATOM[1]}, got {self.warps[0]} x {self.warps[1]}"
             )
         rows, columns = self.warp_tile
         if rows * columns > MOST_REGISTERS * LANES:
             return (
-                f"expects a schedule whose warps hold at most {MOST_REGISTERS * LANES} sums each, "
-                f"{MOST_REGISTERS} a lane, got {rows} x {columns}"
+                f"a warp must hold at most {MOST_REGISTERS * LANES} sums, {MOST_REGISTERS} for each lane, "
+                f"got {rows} x {columns}"
             )
         if k not in (32, 64):
-            return f"expects a schedule of block K 32 or 64 (a shared row of 64 or 128 bytes), got {k}"
+            return f"block K must be 32 or 64 (rows of 64 or 128 bytes in shared memory), got {k}"
         return self.shared_complaint(types, target)
 
     def __str__(self) -> str:

@@ -20,7 +20,7 @@ MOST_RUNS = MOST_PARTIES - 1
 OTHER_REGISTERS = 32
 """Registers that a thread needs beside its sums, as ptxas counts."""
 _MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
-_UNEQUAL_REGISTERS = 26  # and of an equal share beside one instruction's, whatever its role is given
+_UNEQUAL_REGISTERS = 26  # the same, of an equal share, beside one instruction's sums
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
 
 _T = TypeVar("_T")
@@ -28,16 +28,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class WarpgroupSchedule(AnySchedule):
-    """A choice of tiles for `wgmma`: `schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2,
-    stages = 3, group = 8, splits = 1, swap = false}`.
+    """A schedule for `wgmma`: `schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3,
+    group = 8, splits = 1, swap = false}`.
 
-    A CTA stays on its multiprocessor and computes a `block` (M, N, K) after the other: one warpgroup copies
-    (TMA) into a ring of `stages`, `warpgroups` others multiply, each its share of the rows. Tiles go in
-    groups of `group` block rows. With `swap` the rows of a block are columns of D: for products of few rows.
-    With `splits` a cluster of so many CTAs shares a block, each a part of K; with `global_splits` so many
-    CTAs do that, or clusters, and add up through global memory. With `stream_k` that is for the tiles alone
-    that the last wave would have: all CTAs divide their K evenly. A `cluster` of CTAs, so many along rows and
-    along columns of blocks, shares what it copies: a part comes to all of them (multicast).
+    A CTA computes one tile of `block` (M, N, K) after the other. One warpgroup copies K blocks by TMA into a
+    ring of `stages`; `warpgroups` others multiply, each some of the rows. Tiles are computed in groups of
+    `group` rows of tiles. With `swap`, the rows of a tile are columns of D, for products of few rows.
+
+    The CTAs of a cluster of `splits` compute one tile, each a K slice, and add their sums in shared memory;
+    `global_splits` CTAs or clusters do the same through global memory. With `stream_k`, all CTAs divide the K
+    blocks of the last wave's tiles evenly. A `cluster` of CTAs along rows and columns of tiles shares its
+    copies by multicast.
     """
 
     block: tuple[int, int, int]
@@ -62,41 +63,41 @@ class WarpgroupSchedule(AnySchedule):
 
     @property
     def registers(self) -> tuple[int, int]:
-        """What a thread that copies and one that multiplies get: with the rest they fill the multiprocessor.
-        One that multiplies alone has enough from the start (0).
+        """Registers of a thread that copies, and of one that multiplies: together they fill the
+        multiprocessor. A single warpgroup that multiplies keeps the registers of the launch (0).
         """
         return {1: (0, 0), 2: (40, 232), 3: (32, 160)}[self.warpgroups]
 
     @property
     def rows(self) -> int:
-        """Rows of a block that one warpgroup computes."""
+        """Rows of a tile that one warpgroup computes."""
         return self.block[0] // self.warpgroups
 
     @property
     def rows_of_d(self) -> int:
-        """Rows of D, and of A, that a block has."""
+        """Rows of D, and of A, in a tile."""
         return self.swapped(*self.block[:2])[0]
 
     def swapped(self, row: _T, column: _T) -> tuple[_T, _T]:
-        """What a block has along its rows and columns as D has it, and the other way round."""
+        """From rows and columns of D to rows and columns of tiles, and back."""
         return (column, row) if self.swap else (row, column)
 
     def products(self, types: Types) -> int:
-        """Instructions' sums that lie beside a warpgroup's promoted ones: two where its threads hold them, so
-        that one is under way while the other is added up.
+        """Instructions whose sums a warpgroup holds in addition to the promoted ones: two where its registers
+        suffice, so that one is in flight while the other's sums are added.
         """
         if not types.promoted:
             return 0
         n = self.block[1]
-        of_a, of_b = (n // 4, 1) if self.swap else (2, n // gcd(n, PROMOTED))  # scales that a thread has
+        of_a, of_b = (n // 4, 1) if self.swap else (2, n // gcd(n, PROMOTED))  # a thread's scales
         needed = 3 * wgmma.M * n // WARPGROUP + (of_a * of_b if types.scaled else 0) + OTHER_REGISTERS
-        # Not what a role is given: ptxas spills rather than to use little more than an equal share.
+        # ptxas spills rather than use more than an equal share, whatever registers the role has.
         return 2 if self.rows == wgmma.M and needed <= register_share(self.threads) else 1
 
     @property
     def overlaps(self) -> bool:
-        """Whether a warpgroup that multiplies alone leaves a block's products under way while it starts the
-        next one's. With a block N that is no power of two ptxas would have each wait for the one before.
+        """Whether a single warpgroup that multiplies leaves a K block's products in flight while it starts
+        the next one's. If block N isn't a power of two, ptxas makes each wait for the previous one.
         """
         return self.warpgroups == 1 and self.block[1].bit_count() == 1
 
@@ -140,57 +141,57 @@ class WarpgroupSchedule(AnySchedule):
         return super().stage_bytes(types) + scales
 
     def copied_bytes(self, types: Types) -> int:
-        """What copies bring into a stage: as much as it has, but for what fills up a row of scales."""
+        """Bytes that copies bring into a stage: all, except the padding of a row of scales."""
         unused = self.scale_stride - self.rows_of_d
         return self.stage_bytes(types) - (4 * unused if types.scaled else 0)
 
     @property
     def scale_stride(self) -> int:
-        """Scales of A in a stage: one for each row of A, in whole 128 bytes, where TMA may write."""
+        """Scales of A in a stage: one for each row of A, padded to 128 bytes for TMA."""
         return ceil_div(self.rows_of_d, 32) * 32
 
     def staging_bytes(self, types: Types) -> int:
-        """Shared memory beside the stages in which a block of D is put together."""
+        """Shared memory in addition to the stages, in which a tile of D is staged."""
         m, n, _ = self.block
         return m * n * types.output_bytes if self.staged(types) else 0
 
     @property
     def sums_stride(self) -> int:
-        """With splits, how many sums two rows of D are apart in shared memory: what a warp stores at once of
-        a fragment reaches every bank.
+        """With splits, the distance of two rows of D in shared memory, in sums: chosen so that a warp's
+        stores of a fragment access all banks.
         """
         return self.block[0] + 4 if self.swap else self.block[1] + 8
 
     @property
     def sums_bytes(self) -> int:
-        """Shared memory of the sums that splits add up, in the place of the stages."""
+        """Shared memory of the sums that splits add, which overlaps the stages."""
         if self.splits == 1:
             return 0
         return self.rows_of_d * self.sums_stride * 4
 
     def staged(self, types: Types) -> bool:
-        """Whether blocks of D go through shared memory: elements of 16 bits (stmatrix) and of 8 do."""
+        """Whether tiles of D are staged in shared memory: those of elements of 16 bits (stmatrix) and 8."""
         return types.output_bytes <= 2 and self.splits == self.global_splits == 1
 
     @property
     def vectors(self) -> int:
-        """Runs of four sums that a thread has of a block."""
+        """Vectors of four sums that a thread has of a tile."""
         return self.rows * self.block[1] // (4 * WARPGROUP)
 
     @property
     def shares(self) -> int:
-        """Equal parts of a block's columns, in whole columns of fragments, one each for `global_splits`: as
-        many as there can be.
+        """Equal shares of a tile's columns, in whole columns of fragments, that the CTAs of `global_splits`
+        add: as many as possible.
         """
         return gcd(self.global_splits, self.block[1] // 8)
 
     def shared_bytes(self, types: Types) -> int:
-        """Shared memory of all stages, their barriers and D."""
+        """Shared memory of all stages, their barriers and the staged D."""
         taken = max(self.stages * self.stage_bytes(types), self.sums_bytes)
         return taken + self.stages * _BARRIER_BYTES + self.staging_bytes(types)
 
     def most_stages(self, types: Types, shared_bytes: int) -> int:
-        """How many stages so much shared memory holds beside D."""
+        """The most stages in that much shared memory, in addition to the staged D."""
         rest = shared_bytes - self.staging_bytes(types)
         return rest // (self.stage_bytes(types) + _BARRIER_BYTES)
 
@@ -205,71 +206,94 @@ class WarpgroupSchedule(AnySchedule):
     @classmethod
     def layout_complaint(cls, types: Types) -> str | None:
         """Why `wgmma` can't read A and B as they are stored."""
-        if any(types.transposed) and types.input_bytes != 2:
-            return f"expects A and B with K inside, as wgmma reads {types.a}, got one with K outside"
-        return None
+        if types.input_bytes == 2 or not any(types.transposed):
+            return None
+        name, legal = ("A", "transpose_a = false") if types.transposed[0] else ("B", "transpose_b = true")
+        return f"{name} must be K-major ({legal}), as wgmma reads {types.a}, got an MN-major one"
 
     def complaint(self, types: Types, target: Target | None = None) -> str | None:
         """Why the schedule can't be lowered, or can't run on `target`."""
-        m, n, k = self.block
         if min(*self.block, self.warpgroups, self.stages, self.group, self.splits, self.global_splits) < 1:
-            return f"has a schedule with a field below 1: {self}"
-        if verdict := wgmma.MMA_ASYNC.judge(self.form(types), target.chip.name if target else None):
-            if verdict.rule == "shape":
-                near = sorted(self._columns(types), key=lambda columns: abs(columns - n))[:2]
-                verdict = replace(verdict, nearest=tuple(self._with(c).form(types).ptx for c in sorted(near)))
-            return f"has a schedule whose instruction isn't legal: wgmma.mma_async {verdict}"
-        if found := self.count_complaint():
-            return found
+            return f"schedule fields must be at least 1, got {self}"
+        return (
+            self._instruction_complaint(types, target)
+            or self.count_complaint()
+            or self._register_complaint(types)
+            or self._scale_complaint(types)
+            or self._split_complaint()
+            or self._cluster_complaint(types)
+            or self._group_complaint(types)
+            or self.layout_complaint(types)
+            or self._panel_complaint(types)
+            or self._row_complaint(types)
+            or self.shared_complaint(types, target)
+        )
+
+    def _instruction_complaint(self, types: Types, target: Target | None) -> str | None:
+        """Why there is no such instruction."""
+        verdict = wgmma.MMA_ASYNC.judge(self.form(types), target.chip.name if target else None)
+        if verdict is None:
+            return None
+        if verdict.rule == "shape":
+            n = self.block[1]
+            near = sorted(self._columns(types), key=lambda columns: abs(columns - n))[:2]
+            verdict = replace(verdict, nearest=tuple(self._with(c).form(types).ptx for c in sorted(near)))
+        return f"has a schedule whose instruction isn't legal: wgmma.mma_async {verdict}"
+
+    def _register_complaint(self, types: Types) -> str | None:
+        """Why warpgroups can't hold the sums of their rows."""
+        m, n, _ = self.block
         if self.warpgroups > 3 or m % (self.warpgroups * wgmma.M):
             return (
-                f"expects a schedule of 1 to 3 warpgroups that divide block M {m} in multiples of {wgmma.M}, "
+                f"warpgroups must be in 1..3 and divide block M {m} in multiples of {wgmma.M}, "
                 f"got {self.warpgroups}"
             )
         each = self.registers[1] or register_share(self.threads)
-        # Promoted sums lie beside those of one instruction, which are under way, or of two where they fit.
+        # Promoted sums need registers beside those of the instructions in flight.
         beside = wgmma.M * self.products(types)
         if (most := (each - OTHER_REGISTERS) * WARPGROUP) < (self.rows + beside) * n:
-            both = f" and {beside} x {n} under way" if beside else ""
+            both = f" and {beside} x {n} in flight" if beside else ""
             return (
-                f"expects a schedule whose warpgroups hold at most {most} sums each, as their "
-                f"threads have {each} registers, got {self.rows} x {n}{both}"
+                f"a warpgroup must hold at most {most} sums, as its threads have {each} registers, "
+                f"got {self.rows} x {n}{both}"
             )
         if n // 2 > (most := register_share(self.threads) - _UNEQUAL_REGISTERS):
             fitting = max(columns for columns in self._columns(types) if columns // 2 <= most)
             return (
-                f"expects a schedule of block N up to {fitting} with {self.warpgroups} warpgroups, as one "
-                f"instruction's sums must fit an equal share of the registers, got {n}"
+                f"block N must be at most {fitting} with {self.warpgroups} warpgroups, as one instruction's "
+                f"sums must fit an equal share of the registers, got {n}"
             )
-        if types.promoted and k != PROMOTED:
-            return f"expects a schedule of block K {PROMOTED}, after which sums are promoted, got {k}"
+        return None
+
+    def _scale_complaint(self, types: Types) -> str | None:
+        """Why sums can't be promoted, or scaled."""
+        if types.promoted and (k := self.block[2]) != PROMOTED:
+            return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
         if types.scaled and (rows := self.rows_of_d) > (most := tensor_map.MOST_BOX):
-            return f"expects a schedule of at most {most} rows of D, whose scales one copy brings, got {rows}"
+            return f"a tile must have at most {most} rows of D, whose scales one copy brings, got {rows}"
+        return None
+
+    def _split_complaint(self) -> str | None:
+        """Why CTAs can't share the K blocks of a tile."""
+        n = self.block[1]
         if self.splits > _MOST_SPLITS or self.splits & (self.splits - 1) or n % (8 * self.splits):
-            return (
-                f"expects a schedule of 1, 2, 4 or 8 splits that divide block N {n} in multiples of 8, "
-                f"got {self.splits}"
-            )
+            return f"splits must be 1, 2, 4 or 8 and divide block N {n} in multiples of 8, got {self.splits}"
         if self.global_splits > MOST_PARTIES or (self.splits > 1 and self.global_splits > 1):
             return (
-                f"expects a schedule of 1 to {MOST_PARTIES} global_splits, and no splits beside them, got "
-                f"{self.global_splits} and {self.splits}"
+                f"global_splits must be in 1..{MOST_PARTIES}, and splits must be 1 where global_splits > 1, "
+                f"got {self.global_splits} and {self.splits}"
             )
         if self.stream_k and (self.ctas > 1 or self.global_splits > 1):
-            return f"expects a schedule of stream_k without splits, global_splits and a cluster, got {self}"
-        if found := self._cluster_complaint(types) or self._group_complaint(types):
-            return found
-        if found := self.layout_complaint(types):
-            return found
-        if found := self._panel_complaint(types):
-            return found
-        row = k * types.input_bytes
+            return f"splits, global_splits and cluster must be 1 with stream_k, got {self}"
+        return None
+
+    def _row_complaint(self, types: Types) -> str | None:
+        """Why a K block can't be stored in rows as wide as a swizzle."""
+        row = self.block[2] * types.input_bytes
         if row % 128 and row not in SWIZZLES:
-            return (
-                f"expects a schedule of block K of 32, 64 or a multiple of 128 bytes, got {row} "
-                f"({k} of {types.a})"
-            )
-        return self.shared_complaint(types, target)
+            k = f"{self.block[2]} of {types.a}"
+            return f"block K must have 32, 64 or a multiple of 128 bytes, got {row} ({k})"
+        return None
 
     @property
     def ctas(self) -> int:
@@ -282,15 +306,14 @@ class WarpgroupSchedule(AnySchedule):
         if (down, across) == (1, 1):
             return None
         if min(down, across) < 1 or self.splits > 1 or down * across not in (2, 4, 8):
-            return (
-                f"expects a cluster of 2, 4 or 8 CTAs and no splits, got {down} x {across} and {self.splits}"
-            )
-        outside = self.swapped(*types.transposed)
-        for extent, parts, k_outside in zip(self.block, (across, down), outside, strict=False):
-            # A part must be whole groups of rows of a swizzle, or whole panels.
-            unit = 128 // types.input_bytes if k_outside else 8
-            if extent % (parts * unit):
-                return f"expects a cluster that divides {extent} in multiples of {unit}, got {parts} parts"
+            found = f"{down} x {across} and {self.splits}"
+            return f"cluster must have 2, 4 or 8 CTAs, and splits must be 1 with a cluster, got {found}"
+        mn_major = self.swapped(*types.transposed)
+        for name, extent, ctas, is_mn_major in zip("MN", self.block, (across, down), mn_major, strict=False):
+            # Each CTA copies whole groups of rows of a swizzle, or whole panels.
+            unit = 128 // types.input_bytes if is_mn_major else 8
+            if extent % (ctas * unit):
+                return f"cluster must divide block {name} {extent} in multiples of {unit}, got {ctas} CTAs"
         return None
 
     def _group_complaint(self, types: Types) -> str | None:
@@ -299,13 +322,12 @@ class WarpgroupSchedule(AnySchedule):
             return None
         for name in ("splits", "global_splits"):
             if (count := getattr(self, name)) > 1:
-                return f"expects {name} of 1 with groups, got {count}"
+                return f"{name} must be 1 with groups, got {count}"
         if self.stream_k:
-            return "expects a schedule without stream_k with groups"
+            return "stream_k must be false with groups, got true"
         rows = self.rows_of_d * self.swapped(*self.cluster)[0]
         if GROUP_ROWS % rows:
-            found = f"rows that divide {GROUP_ROWS} with groups, got {rows}"
-            return f"expects a schedule whose clusters have {found}"
+            return f"the rows of D of a cluster must divide {GROUP_ROWS} with groups, got {rows}"
         return None
 
     def _with(self, columns: int) -> "WarpgroupSchedule":
@@ -318,16 +340,16 @@ class WarpgroupSchedule(AnySchedule):
         return [s.block[1] for s in near if s.form(types) in table and not s._panel_complaint(types)]
 
     def _panel_complaint(self, types: Types) -> str | None:
-        """Why a tile with block N inside, of an operand or of D, can't lie in panels as wide as a swizzle."""
+        """Why a tile with rows of block N elements, of an operand or of D, can't be stored in panels."""
         n = self.block[1]
-        outside = types.transposed[0 if self.swap else 1]
+        mn_major = types.transposed[0 if self.swap else 1]
         for what, bytes_, has in (
-            ("an operand with K outside", types.input_bytes, outside),
+            ("an MN-major operand", types.input_bytes, mn_major),
             ("a D that TMA writes", types.output_bytes, self.staged(types) and not self.swap),
         ):
             if has and n * bytes_ % min(SWIZZLES):
                 unit = min(SWIZZLES) // bytes_
-                return f"expects a schedule of block N in multiples of {unit} for {what}, got {n}"
+                return f"block N must be a multiple of {unit} for {what}, got {n}"
         return None
 
     def __str__(self) -> str:

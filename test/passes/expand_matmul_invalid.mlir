@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --expand-matmul --split-input-file --verify-diagnostics
 
 func.func @not_outlined(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'tile.matmul' op expects to stand in a gpu.func: run --outline-matmul before --expand-matmul}}
+  // expected-error @below {{'tile.matmul' op must be in a gpu.func: run --outline-matmul before --expand-matmul}}
   "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 16, 16, 64>, warps = array<i64: 1, 1>, stages = 2}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
@@ -11,7 +11,7 @@ func.func @not_outlined(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
 
 gpu.module @m {
   gpu.func @no_schedule(%a: memref<?x?xf16>, %d: memref<?x?xf32>) kernel {
-    // expected-error @below {{'tile.matmul' op expects a schedule: run --select-schedule before --expand-matmul}}
+    // expected-error @below {{'tile.matmul' op must have a schedule: run --select-schedule before --expand-matmul}}
     "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     gpu.return
   }
@@ -21,7 +21,7 @@ gpu.module @m {
 
 gpu.module @m {
   gpu.func @another_block(%a: memref<?x?xf16>, %d: memref<?x?xf32>) kernel attributes {known_block_size = array<i32: 64, 1, 1>} {
-    // expected-error @below {{'tile.matmul' op expects to stand in a kernel with 'known_block_size' of [32, 1, 1], as its schedule has, got [64, 1, 1]}}
+    // expected-error @below {{'tile.matmul' op must be in a kernel with 'known_block_size' of [32, 1, 1], as its schedule needs, got [64, 1, 1]}}
     "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 16, 16, 64>, warps = array<i64: 1, 1>, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     gpu.return
@@ -32,7 +32,7 @@ gpu.module @m {
 
 gpu.module @m {
   gpu.func @an_unknown_block(%a: memref<?x?xf16>, %d: memref<?x?xf32>) kernel {
-    // expected-error @below {{'tile.matmul' op expects to stand in a kernel with 'known_block_size' of [32, 1, 1], as its schedule has, got none}}
+    // expected-error @below {{'tile.matmul' op must be in a kernel with 'known_block_size' of [32, 1, 1], as its schedule needs, got none}}
     "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 16, 16, 64>, warps = array<i64: 1, 1>, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     gpu.return
@@ -43,7 +43,7 @@ gpu.module @m {
 
 gpu.module @m {
   gpu.func @two_dimensions(%a: memref<?x?xf16>, %d: memref<?x?xf32>) kernel attributes {known_block_size = array<i32: 16, 2, 1>} {
-    // expected-error @below {{'tile.matmul' op expects to stand in a kernel with 'known_block_size' of [32, 1, 1], as its schedule has, got [16, 2, 1]}}
+    // expected-error @below {{'tile.matmul' op must be in a kernel with 'known_block_size' of [32, 1, 1], as its schedule needs, got [16, 2, 1]}}
     "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 16, 16, 64>, warps = array<i64: 1, 1>, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     gpu.return
@@ -55,7 +55,7 @@ gpu.module @m {
 // Two warpgroups multiply and one copies.
 gpu.module @m {
   gpu.func @without_the_warpgroup_that_copies(%a: memref<?x?xf16>, %d: memref<?x?xf32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {
-    // expected-error @below {{'tile.matmul' op expects to stand in a kernel with 'known_block_size' of [384, 1, 1], as its schedule has, got [256, 1, 1]}}
+    // expected-error @below {{'tile.matmul' op must be in a kernel with 'known_block_size' of [384, 1, 1], as its schedule needs, got [256, 1, 1]}}
     "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     gpu.return

@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --outline-matmul --split-input-file --verify-diagnostics
 
 func.func @no_schedule(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'tile.matmul' op expects a schedule: run --select-schedule before --outline-matmul}}
+  // expected-error @below {{'tile.matmul' op must have a schedule: run --select-schedule before --outline-matmul}}
   "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }

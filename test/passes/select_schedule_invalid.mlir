@@ -8,10 +8,10 @@
 // SM75: select_schedule_invalid.mlir:{{[0-9]+}}:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80 or later
 // SM99: target knows no chip 'sm_99': it is one of sm_70,
 // OPTION: pass 'select-schedule' has no option 'group': its options are chip, rows
-// ANY: error: 'tile.matmul' op takes rows at multiples of 16 bytes alone, with elements of f32
+// ANY: error: 'tile.matmul' op rows must begin at multiples of 16 bytes with elements of f32
 // ROWS: --select-schedule: rows must be aligned or any, got 'odd'
 func.func @schedule_for_another_chip(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'tile.matmul' op expects a schedule of at most 101376 bytes of shared memory on sm_86, got 147456 (3 stages of 49152)}}
+  // expected-error @below {{'tile.matmul' op shared memory must be at most 101376 bytes on sm_86, got 147456 (3 stages of 49152)}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 256, 64>, warps = array<i64: 2, 4>, stages = 3}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return

@@ -302,14 +302,14 @@ def test_more_blocks_of_k_than_a_warp_has_lanes(schedule):
 @pytest.mark.parametrize(
     ("schedule", "types", "message"),
     [
-        (of(128, 64, 64), SCALED, "block K 128, after which sums are promoted, got 64"),
+        (of(128, 64, 64), SCALED, "block K must be 128, after which sums are promoted, got 64"),
         (of(384, 96), SCALED, "at most 256 rows of D, whose scales one copy brings, got 384"),
-        (of(256, 192), SCALED, "got 128 x 192 and 64 x 192 under way"),
-        (of(192, 256, 64, 3), Types("bf16", "bf16", "f32"), "block N up to 200 with 3 warpgroups"),
+        (of(256, 192), SCALED, "got 128 x 192 and 64 x 192 in flight"),
+        (of(192, 256, 64, 3), Types("bf16", "bf16", "f32"), "block N must be at most 200 with 3 warpgroups"),
         (
             of(192, 256, 64, 3),
             Types("bf16", "bf16", "bf16"),
-            "block N up to 192 with 3 warpgroups",
+            "block N must be at most 192 with 3 warpgroups",
         ),
         (
             of(64, 100, 64, 1),
@@ -320,14 +320,14 @@ def test_more_blocks_of_k_than_a_warp_has_lanes(schedule):
         (
             of(64, 64, warpgroups=1, splits=2),
             Types("bf16", "bf16", "bf16", grouped=True),
-            "splits of 1 with groups, got 2",
+            "splits must be 1 with groups, got 2",
         ),
         (
             of(64, 64, warpgroups=1, global_splits=3),
             Types("bf16", "bf16", "bf16", grouped=True),
-            "global_splits of 1 with groups, got 3",
+            "global_splits must be 1 with groups, got 3",
         ),
-        (of(256, 64), Types("bf16", "bf16", "bf16", grouped=True), "divide 128 with groups, got 256"),
+        (of(256, 64), Types("bf16", "bf16", "bf16", grouped=True), "must divide 128 with groups, got 256"),
     ],
 )
 def test_what_cannot_be_lowered_is_refused(schedule, types, message):

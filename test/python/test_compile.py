@@ -207,7 +207,7 @@ REFUSED = {
     "schedule": (
         text(schedule=of_block(8, 32, 32)),
         "sm_80",
-        "-:2:3: error: 'tile.matmul' op expects a schedule",
+        "-:2:3: error: 'tile.matmul' op warps must divide block M 8",
     ),
     "half a module": (text()[:-3], "sm_80", "-:4:8: error: expected operation name"),
     "nothing": ("", "sm_80", "expected one tile.matmul function or one gpu.module to compile, found 0"),

@@ -188,27 +188,27 @@ def test_a_schedule_as_text():
     ("schedule", "message"),
     [
         ("{block = 3", "expected '}'"),
-        ("{stages = 3, warpgroups = 1}", "expects the schedule to say 'block'"),
+        ("{stages = 3, warpgroups = 1}", "schedule must have the field 'block'"),
         (
             {"stages": 3},
             'or text ("{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"), got dict',
         ),
-        (3, "expects a schedule to be a Schedule, a WarpgroupSchedule or text"),
+        (3, "schedule must be a Schedule, a WarpgroupSchedule or text"),
         (
             WarpgroupSchedule((64, 64, 64), 1, 2.5),
-            "expects schedule field 'stages' to be an integer, got 2.5",
+            "schedule field 'stages' must be an integer, got 2.5",
         ),
-        (WarpgroupSchedule((64, 64, 64), 1, "1"), "field 'stages' to be an integer, got '1'"),
-        (WarpgroupSchedule((64, 64, 64), True, 2), "field 'warpgroups' to be an integer, got True"),
-        (WarpgroupSchedule((64, 64, 64), 1, 2**70), "field 'stages' to be an integer, got 118059"),
-        (WarpgroupSchedule((64, 64, 64), 1, 2, swap="no"), "field 'swap' to be True or False, got 'no'"),
+        (WarpgroupSchedule((64, 64, 64), 1, "1"), "field 'stages' must be an integer, got '1'"),
+        (WarpgroupSchedule((64, 64, 64), True, 2), "field 'warpgroups' must be an integer, got True"),
+        (WarpgroupSchedule((64, 64, 64), 1, 2**70), "field 'stages' must be an integer, got 118059"),
+        (WarpgroupSchedule((64, 64, 64), 1, 2, swap="no"), "field 'swap' must be True or False, got 'no'"),
         (
             WarpgroupSchedule([64, 64, 64], 1, 2),
-            "field 'block' to be a tuple of 3 integers, got [64, 64, 64]",
+            "field 'block' must be a tuple of 3 integers, got [64, 64, 64]",
         ),
-        (WarpgroupSchedule((64.0, 64, 64), 1, 2), "field 'block' to be a tuple of 3 integers, got (64.0,"),
-        (WarpgroupSchedule((64, 64), 1, 2), "field 'block' to be a tuple of 3 integers, got (64, 64)"),
-        (Schedule((64, 64, 64), 4, 3), "field 'warps' to be a tuple of 2 integers, got 4"),
+        (WarpgroupSchedule((64.0, 64, 64), 1, 2), "field 'block' must be a tuple of 3 integers, got (64.0,"),
+        (WarpgroupSchedule((64, 64), 1, 2), "field 'block' must be a tuple of 3 integers, got (64, 64)"),
+        (Schedule((64, 64, 64), 4, 3), "field 'warps' must be a tuple of 2 integers, got 4"),
     ],
 )
 def test_what_is_no_schedule_is_refused(schedule, message):

@@ -137,12 +137,12 @@ def test_an_entry_without_a_field_says_which():
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        (written(replace(ODD, stages=40)), "at most 232448 bytes of shared memory on sm_90a"),
+        (written(replace(ODD, stages=40)), "shared memory must be at most 232448 bytes on sm_90a"),
         (written(replace(ODD, block=(96, 48, 64))), "divide block M 96"),
-        ("{block = array<i64: 1, 2>}", "expects the schedule to say 'warps'"),
-        ("", "expects a schedule, got nothing"),
+        ("{block = array<i64: 1, 2>}", "schedule must have the field 'warps'"),
+        ("", "schedule must not be empty"),
         ("{", "expected attribute name"),
-        ("{block = array<i64: 64, 24, 64>, warpgroups = 1, stages = 3, speed = 9}", "has no schedule field"),
+        ("{block = array<i64: 64, 24, 64>, warpgroups = 1, stages = 3, speed = 9}", "schedule has no field"),
     ],
 )
 def test_a_schedule_that_a_product_cannot_have_costs_a_warning(tmp_path, schedule, message):

@@ -241,12 +241,12 @@ def test_grid_and_memory_follow_the_multiprocessors():
 )
 def test_it_stands_alone(fields):
     message = of(128, 64, 64, stream_k=True, **fields).complaint(BF16, Target.of("sm_90a"))
-    assert message is not None and "without splits, global_splits and a cluster" in message
+    assert message is not None and "splits, global_splits and cluster must be 1" in message
 
 
 def test_groups_have_none():
     grouped = replace(BF16, grouped=True)
-    assert "without stream_k with groups" in (of(128, 64, 64, stream_k=True).complaint(grouped) or "")
+    assert "stream_k must be false with groups" in (of(128, 64, 64, stream_k=True).complaint(grouped) or "")
 
 
 def test_d_goes_out_by_tma_as_without():

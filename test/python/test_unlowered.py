@@ -100,5 +100,5 @@ def test_stages_that_no_chip_holds_are_refused(tmp_path: Path, capsys: pytest.Ca
         "  return\n}\n"
     )
     assert weft_opt.main([str(tmp_path / "x.mlir"), "--outline-matmul", "--expand-matmul"]) == 1
-    told = "at most 232448 bytes of shared memory on any chip, got 134217728 (65536 stages of 2048)"
+    told = "shared memory must be at most 232448 bytes on any chip, got 134217728 (65536 stages of 2048)"
     assert told in capsys.readouterr().err

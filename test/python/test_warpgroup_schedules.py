@@ -206,9 +206,7 @@ def test_promoted_sums_keep_what_a_tensor_core_cuts_off():
 
 def test_rows_that_tma_cannot_copy_need_types_that_mma_multiplies():
     product = Product("i8", "i32")
-    with pytest.raises(
-        weft.WeftError, match="takes rows at multiples of 16 bytes alone, with elements of i8"
-    ):
+    with pytest.raises(weft.WeftError, match="rows must begin at multiples of 16 bytes with elements of i8"):
         product.wrong(product.compiled(of(64, 64, 128, 1)), (64, 64, 130))
 
 
@@ -276,12 +274,16 @@ def test_rows_that_tma_cannot_copy_take_another_kernel():
     ("schedule", "types", "message"),
     [
         (of(128, 260, 64), ("bf16",) * 3, "n a multiple of 8 from 8 to 256, got 260"),
-        (of(96, 64, 64), ("bf16",) * 3, "1 to 3 warpgroups that divide block M 96 in multiples of 64, got 2"),
-        (of(128, 64, 40), ("bf16",) * 3, "block K of 32, 64 or a multiple of 128 bytes, got 80"),
-        (of(256, 256, 64), ("bf16",) * 3, "hold at most 25600 sums each"),
-        (of(128, 256, 64, stages=5), ("bf16",) * 3, "at most 232448 bytes of shared memory on sm_90a"),
-        (of(128, 64, 64, splits=3), ("bf16",) * 3, "1, 2, 4 or 8 splits"),
-        (of(128, 64, 64, stages=1), ("bf16",) * 3, "at least 2 stages, got 1"),
+        (
+            of(96, 64, 64),
+            ("bf16",) * 3,
+            "warpgroups must be in 1..3 and divide block M 96 in multiples of 64, got 2",
+        ),
+        (of(128, 64, 40), ("bf16",) * 3, "block K must have 32, 64 or a multiple of 128 bytes, got 80"),
+        (of(256, 256, 64), ("bf16",) * 3, "must hold at most 25600 sums, as"),
+        (of(128, 256, 64, stages=5), ("bf16",) * 3, "shared memory must be at most 232448 bytes on sm_90a"),
+        (of(128, 64, 64, splits=3), ("bf16",) * 3, "splits must be 1, 2, 4 or 8"),
+        (of(128, 64, 64, stages=1), ("bf16",) * 3, "stages must be at least 2, got 1"),
     ],
 )
 def test_what_cannot_be_lowered_is_refused(schedule, types, message):

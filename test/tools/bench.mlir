@@ -56,8 +56,8 @@
 // LOG-NEXT: weft: error: --json and --svg expect a file: the table goes to stdout
 // LOG-NEXT: weft: error: cannot write '{{.*}}kept': No such file or directory
 // LOG-NEXT: weft: error: cannot write '{{.*}}': Is a directory
-// LOG-NEXT: weft: error: --schedule: expects the schedule to say 'warps', for mma.sync, or 'warpgroups', for wgmma, got '{block = 3}'
-// LOG-NEXT: weft: error: --schedule: expects a schedule, got nothing, got {{''$}}
+// LOG-NEXT: weft: error: --schedule: schedule must have the field 'warps' (for mma.sync) or 'warpgroups' (for wgmma), got '{block = 3}'
+// LOG-NEXT: weft: error: --schedule: schedule must not be empty, got {{''$}}
 // LOG-NEXT: weft: error: --show measures nothing: it goes with --svg alone
 // LOG-NEXT: weft: error: cannot read '{{.*}}broken.txt': expects what weft bench --json writes{{.*}}
 // LOG-NOT:  {{.+}}

@@ -46,7 +46,7 @@
 // CHECK-NEXT: weft-opt: error: cannot write '{{.*}}out.mlir': No such file or directory
 // CHECK-NEXT: weft-opt: error: cannot write '{{.*}}': Is a directory
 // CHECK-NEXT: error: target knows no chip 'sm_99': it is one of sm_70,
-// CHECK-NEXT: opt-mistakes.mlir:[[# @LINE + 11]]:3: error: 'tile.matmul' op expects a schedule: run --select-schedule
+// CHECK-NEXT: opt-mistakes.mlir:[[# @LINE + 11]]:3: error: 'tile.matmul' op must have a schedule: run --select-schedule
 // CHECK-NEXT:   "tile.matmul"(%A, %B, %D)
 // CHECK-NEXT: {{^}}  ^
 // CHECK-NEXT: <stdin>:2:10: error: use of value '%a' expects different type

@@ -96,8 +96,8 @@ def complaint(types: Types, chip: str, *, any_rows: bool = False) -> str | None:
     needed = needed_chips(types, any_rows=any_rows)
     if not needed:
         what = "groups" if types.grouped else f"elements of {types.a}"
-        wide = ", and of D in f32 or i32 at multiples of two elements"
-        return f"takes rows at multiples of 16 bytes alone, with {what}{wide}"
+        wide = " (rows of D in f32 or i32 at multiples of two elements)"
+        return f"rows must begin at multiples of 16 bytes with {what}{wide}"
     if chip not in needed:
         return f"has no schedule for {chip}: it needs {describe(needed)}"
     return None

@@ -209,7 +209,7 @@ func.func @matmul_alpha_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
 // -----
 
 func.func @schedule_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects attribute 'schedule' to be a dictionary, got 3}}
+  // expected-error @below {{schedule must be a dictionary, got 3}}
   "tile.matmul"(%a, %b, %d) {schedule = 3} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -217,7 +217,7 @@ func.func @schedule_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
 // -----
 
 func.func @schedule_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has no schedule field 'clusters': fields are block, warps, stages, group}}
+  // expected-error @below {{schedule has no field 'clusters': its fields are block, warps, stages, group}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3, clusters = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -225,7 +225,7 @@ func.func @schedule_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 // -----
 
 func.func @schedule_misspelled_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has no schedule field 'warpgroup': fields are block, warps, stages, group; or block, warpgroups, stages, group, splits}}
+  // expected-error @below {{schedule has no field 'warpgroup': its fields are block, warps, stages, group; or block, warpgroups, stages, group, splits}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroup = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -233,7 +233,7 @@ func.func @schedule_misspelled_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d
 // -----
 
 func.func @schedule_misspelled(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has no schedule field 'stage': fields are block, warps, stages, group; did you mean 'stages'?}}
+  // expected-error @below {{schedule has no field 'stage': its fields are block, warps, stages, group; did you mean 'stages'?}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stage = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -241,7 +241,7 @@ func.func @schedule_misspelled(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 // -----
 
 func.func @schedule_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects the schedule to say 'warps', for mma.sync, or 'warpgroups', for wgmma}}
+  // expected-error @below {{schedule must have the field 'warps' (for mma.sync) or 'warpgroups' (for wgmma)}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -249,7 +249,7 @@ func.func @schedule_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 // -----
 
 func.func @schedule_field_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects schedule field 'block' to be array<i64> of 3, got array<i64: 128, 128>}}
+  // expected-error @below {{schedule field 'block' must be an array<i64> of 3, got array<i64: 128, 128>}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -257,7 +257,7 @@ func.func @schedule_field_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 // -----
 
 func.func @schedule_number_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects schedule field 'stages' to be an integer, got 3.000000e+00 : f64}}
+  // expected-error @below {{schedule field 'stages' must be an integer, got 3.000000e+00 : f64}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3.0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -265,7 +265,7 @@ func.func @schedule_number_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 // -----
 
 func.func @schedule_negative(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has a schedule with a field below 1: block 128x128x64, warps 2x2, 3 stages, group 0}}
+  // expected-error @below {{schedule fields must be at least 1, got block 128x128x64, warps 2x2, 3 stages, group 0}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3, group = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -273,7 +273,7 @@ func.func @schedule_negative(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
 // -----
 
 func.func @schedule_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of at least 2 stages, got 1}}
+  // expected-error @below {{stages must be at least 2, got 1}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -281,7 +281,7 @@ func.func @schedule_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<
 // -----
 
 func.func @schedule_warps(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of at most 32 warps, got 8 x 8}}
+  // expected-error @below {{warps must be at most 32 in all, got 8 x 8}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 1024, 1024, 64>, warps = array<i64: 8, 8>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -297,7 +297,7 @@ func.func @schedule_block_m(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref
 // -----
 
 func.func @schedule_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule whose groups have at most 1024 block rows, got 1073741824}}
+  // expected-error @below {{group must be at most 1024, got 1073741824}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warps = array<i64: 2, 2>, stages = 2, group = 1073741824}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -305,7 +305,7 @@ func.func @schedule_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?
 // -----
 
 func.func @schedule_sums(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule whose warps hold at most 32768 sums each, 1024 a lane, got 256 x 256}}
+  // expected-error @below {{a warp must hold at most 32768 sums, 1024 for each lane, got 256 x 256}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 256, 256, 64>, warps = array<i64: 1, 1>, stages = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -313,7 +313,7 @@ func.func @schedule_sums(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x
 // -----
 
 func.func @schedule_block_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of block K 32 or 64 (a shared row of 64 or 128 bytes), got 16}}
+  // expected-error @below {{block K must be 32 or 64 (rows of 64 or 128 bytes in shared memory), got 16}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 16>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -937,7 +937,7 @@ func.func @loop_of_mismatching_fragments(%a: !A, %d: !D, %i: index) {
 
 gpu.module @m [#nvvm.target<chip = "sm_86">] {
   func.func @schedule_for_the_chip(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-    // expected-error @below {{expects a schedule of at most 101376 bytes of shared memory on sm_86, got 147456 (3 stages of 49152)}}
+    // expected-error @below {{shared memory must be at most 101376 bytes on sm_86, got 147456 (3 stages of 49152)}}
     "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 128, 256, 64>, warps = array<i64: 2, 4>, stages = 3}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     return
@@ -1072,7 +1072,7 @@ func.func @matmul_transpose_a_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d:
 // -----
 
 func.func @warps_of_f32(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has a schedule of mma.sync for f16 or bf16 alone, got f32, f32 and f32}}
+  // expected-error @below {{mma.sync needs A and B of f16 or both of bf16, and a float D, got f32, f32 and f32}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }
@@ -1080,7 +1080,7 @@ func.func @warps_of_f32(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?
 // -----
 
 func.func @warps_of_transpose_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has a schedule of mma.sync, which takes no transpose_a}}
+  // expected-error @below {{transpose_a must be false with a schedule of mma.sync}}
   "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 128, 128, 64>, warps = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1088,7 +1088,7 @@ func.func @warps_of_transpose_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 // -----
 
 func.func @warpgroups_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has no schedule field 'warps': fields are block, warpgroups, stages}}
+  // expected-error @below {{schedule has no field 'warps': its fields are block, warpgroups, stages}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, warps = array<i64: 2, 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1096,7 +1096,7 @@ func.func @warpgroups_unknown_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d
 // -----
 
 func.func @warpgroups_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects the schedule to say 'stages'}}
+  // expected-error @below {{schedule must have the field 'stages'}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1104,7 +1104,7 @@ func.func @warpgroups_missing_field(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d
 // -----
 
 func.func @warpgroups_block_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects schedule field 'block' to be array<i64> of 3, got array<i64: 128, 128>}}
+  // expected-error @below {{schedule field 'block' must be an array<i64> of 3, got array<i64: 128, 128>}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1112,7 +1112,7 @@ func.func @warpgroups_block_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
 // -----
 
 func.func @warpgroups_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects schedule field 'warpgroups' to be an integer, got array<i64: 2, 2>}}
+  // expected-error @below {{schedule field 'warpgroups' must be an integer, got array<i64: 2, 2>}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = array<i64: 2, 2>, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1120,7 +1120,7 @@ func.func @warpgroups_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<
 // -----
 
 func.func @warpgroups_no_split(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has a schedule with a field below 1: block 128x128x64, 2 warpgroups, 3 stages}}
+  // expected-error @below {{schedule fields must be at least 1, got block 128x128x64, 2 warpgroups, 3 stages}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, splits = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1144,7 +1144,7 @@ func.func @warpgroups_n_of_i8(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref
 // -----
 
 func.func @warpgroups_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of at least 2 stages, got 1}}
+  // expected-error @below {{stages must be at least 2, got 1}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1152,7 +1152,7 @@ func.func @warpgroups_stages(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
 // -----
 
 func.func @warpgroups_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule whose groups have at most 1024 block rows, got 4294967296}}
+  // expected-error @below {{group must be at most 1024, got 4294967296}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, group = 4294967296}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1160,7 +1160,7 @@ func.func @warpgroups_group(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref
 // -----
 
 func.func @warpgroups_that_do_not_divide(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of 1 to 3 warpgroups that divide block M 96 in multiples of 64, got 2}}
+  // expected-error @below {{warpgroups must be in 1..3 and divide block M 96 in multiples of 64, got 2}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 96, 64, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1168,7 +1168,7 @@ func.func @warpgroups_that_do_not_divide(%a: memref<?x?xf16>, %b: memref<?x?xf16
 // -----
 
 func.func @warpgroups_too_many(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of 1 to 3 warpgroups that divide block M 256 in multiples of 64, got 4}}
+  // expected-error @below {{warpgroups must be in 1..3 and divide block M 256 in multiples of 64, got 4}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 256, 64, 64>, warpgroups = 4, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1176,7 +1176,7 @@ func.func @warpgroups_too_many(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 // -----
 
 func.func @warpgroups_registers(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule whose warpgroups hold at most}}
+  // expected-error @below {{a warpgroup must hold at most}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 256, 256, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1184,7 +1184,7 @@ func.func @warpgroups_registers(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 // -----
 
 func.func @warpgroups_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of 1, 2, 4 or 8 splits that divide block N 128 in multiples of 8, got 3}}
+  // expected-error @below {{splits must be 1, 2, 4 or 8 and divide block N 128 in multiples of 8, got 3}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, splits = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1192,7 +1192,7 @@ func.func @warpgroups_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memre
 // -----
 
 func.func @warpgroups_splits_of_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of 1, 2, 4 or 8 splits that divide block N 32 in multiples of 8, got 8}}
+  // expected-error @below {{splits must be 1, 2, 4 or 8 and divide block N 32 in multiples of 8, got 8}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 32, 64>, warpgroups = 2, stages = 3, splits = 8}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1200,7 +1200,7 @@ func.func @warpgroups_splits_of_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 // -----
 
 func.func @warpgroups_k_outside(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects A and B with K inside, as wgmma reads f32, got one with K outside}}
+  // expected-error @below {{B must be K-major (transpose_b = true), as wgmma reads f32, got an MN-major one}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 32>, warpgroups = 2, stages = 3}} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
 }
@@ -1208,7 +1208,7 @@ func.func @warpgroups_k_outside(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: me
 // -----
 
 func.func @warpgroups_block_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of block K of 32, 64 or a multiple of 128 bytes, got 96 (48 of f16)}}
+  // expected-error @below {{block K must have 32, 64 or a multiple of 128 bytes, got 96 (48 of f16)}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 48>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1216,7 +1216,7 @@ func.func @warpgroups_block_k(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memr
 // -----
 
 func.func @cluster_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects schedule field 'cluster' to be array<i64> of 2, got array<i64: 2>}}
+  // expected-error @below {{schedule field 'cluster' must be an array<i64> of 2, got array<i64: 2>}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1224,7 +1224,7 @@ func.func @cluster_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?
 // -----
 
 func.func @cluster_of_three(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a cluster of 2, 4 or 8 CTAs and no splits, got 3 x 1 and 1}}
+  // expected-error @below {{cluster must have 2, 4 or 8 CTAs, and splits must be 1 with a cluster, got 3 x 1 and 1}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 3, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1232,7 +1232,7 @@ func.func @cluster_of_three(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref
 // -----
 
 func.func @cluster_of_none(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a cluster of 2, 4 or 8 CTAs and no splits, got 0 x 2 and 1}}
+  // expected-error @below {{cluster must have 2, 4 or 8 CTAs, and splits must be 1 with a cluster, got 0 x 2 and 1}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 0, 2>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1240,7 +1240,7 @@ func.func @cluster_of_none(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<
 // -----
 
 func.func @cluster_with_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a cluster of 2, 4 or 8 CTAs and no splits, got 2 x 1 and 2}}
+  // expected-error @below {{cluster must have 2, 4 or 8 CTAs, and splits must be 1 with a cluster, got 2 x 1 and 2}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>, splits = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1248,7 +1248,7 @@ func.func @cluster_with_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 // -----
 
 func.func @cluster_that_does_not_divide(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a cluster that divides 24 in multiples of 8, got 2 parts}}
+  // expected-error @below {{cluster must divide block N 24 in multiples of 8, got 2 CTAs}}
   "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1256,7 +1256,7 @@ func.func @cluster_that_does_not_divide(%a: memref<?x?xf16>, %b: memref<?x?xf16>
 // -----
 
 func.func @cluster_across_panels(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a cluster that divides 64 in multiples of 64, got 2 parts}}
+  // expected-error @below {{cluster must divide block N 64 in multiples of 64, got 2 CTAs}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1264,7 +1264,7 @@ func.func @cluster_across_panels(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: m
 // -----
 
 func.func @warpgroups_rows_of_b(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of block N in multiples of 16 for an operand with K outside, got 24}}
+  // expected-error @below {{block N must be a multiple of 16 for an MN-major operand, got 24}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1272,7 +1272,7 @@ func.func @warpgroups_rows_of_b(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 // -----
 
 func.func @warpgroups_rows_of_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of block N in multiples of 16 for an operand with K outside, got 24}}
+  // expected-error @below {{block N must be a multiple of 16 for an MN-major operand, got 24}}
   "tile.matmul"(%a, %b, %d) {transpose_a = true, transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3, swap = true}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1280,7 +1280,7 @@ func.func @warpgroups_rows_of_a(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 // -----
 
 func.func @warpgroups_rows_of_d(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf16>) {
-  // expected-error @below {{expects a schedule of block N in multiples of 16 for a D that TMA writes, got 24}}
+  // expected-error @below {{block N must be a multiple of 16 for a D that TMA writes, got 24}}
   "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 24, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf16>) -> ()
   return
 }
@@ -1526,7 +1526,7 @@ gpu.module @m [#nvvm.target<chip = "sm_90">] {
 
 gpu.module @m [#nvvm.target<chip = "sm_90a">] {
   func.func @warpgroups_memory(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-    // expected-error @below {{expects a schedule of at most 232448 bytes of shared memory on sm_90a, got}}
+    // expected-error @below {{shared memory must be at most 232448 bytes on sm_90a, got}}
     "tile.matmul"(%a, %a, %d) {schedule = {block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 5}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     return
@@ -1572,7 +1572,7 @@ func.func @slice_across_panels(%b: !W, %i: i32) {
 // -----
 
 func.func @swap_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects schedule field 'swap' to be true or false, got 3 : i64}}
+  // expected-error @below {{schedule field 'swap' must be true or false, got 3 : i64}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 3, swap = 3}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
@@ -1581,7 +1581,7 @@ func.func @swap_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf3
 // -----
 
 func.func @warpgroups_kind(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects schedule field 'warpgroups' to be an integer, got true}}
+  // expected-error @below {{schedule field 'warpgroups' must be an integer, got true}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 64, 64>, warpgroups = true, stages = 3}}
     : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
@@ -1668,7 +1668,7 @@ func.func @await_a_number(%c: memref<?xi32>, %i: i32) {
 // -----
 
 func.func @global_splits_of_too_many(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of 1 to 16 global_splits, and no splits beside them, got 17 and 1}}
+  // expected-error @below {{global_splits must be in 1..16, and splits must be 1 where global_splits > 1, got 17 and 1}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 17}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1676,7 +1676,7 @@ func.func @global_splits_of_too_many(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %
 // -----
 
 func.func @global_splits_and_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of 1 to 16 global_splits, and no splits beside them, got 2 and 2}}
+  // expected-error @below {{global_splits must be in 1..16, and splits must be 1 where global_splits > 1, got 2 and 2}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 2, splits = 2}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1684,7 +1684,7 @@ func.func @global_splits_and_splits(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d
 // -----
 
 func.func @stream_k_and_cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects a schedule of stream_k without splits, global_splits and a cluster, got block 128x128x64, 2 warpgroups, 3 stages, group 8, stream-K, cluster 2x1}}
+  // expected-error @below {{splits, global_splits and cluster must be 1 with stream_k, got block 128x128x64, 2 warpgroups, 3 stages, group 8, stream-K, cluster 2x1}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, stream_k = true, cluster = array<i64: 2, 1>}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1692,7 +1692,7 @@ func.func @stream_k_and_cluster(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 // -----
 
 func.func @stream_k_of_a_number(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{expects schedule field 'stream_k' to be true or false, got 1 : i64}}
+  // expected-error @below {{schedule field 'stream_k' must be true or false, got 1 : i64}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, stream_k = 1}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1700,7 +1700,7 @@ func.func @stream_k_of_a_number(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: me
 // -----
 
 func.func @global_splits_of_none(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has a schedule with a field below 1}}
+  // expected-error @below {{schedule fields must be at least 1, got}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 64>, warpgroups = 2, stages = 3, global_splits = 0}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
