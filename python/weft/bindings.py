@@ -1,4 +1,4 @@
-"""Which package's MLIR bindings are used: the first that has what Weft needs, with reasons against others."""
+"""Chooses the package of MLIR bindings: the first one that has what Weft needs."""
 
 import importlib
 import importlib.util
@@ -10,7 +10,8 @@ from pathlib import Path
 from weft.compiler import loaded
 from weft.errors import WeftError
 
-# What is imported from the package, and names in it that older bindings or namesakes lack.
+# Modules that Weft imports from the package, and names in them that older bindings or unrelated packages
+# lack.
 _NEEDED = {
     "ir": (
         "Context MLIRError MemRefType StridedLayoutAttr WalkResult DenseI32ArrayAttr loc_tracebacks"
@@ -30,7 +31,7 @@ _NEEDED = {
     "dialects.vector": "",
     "rewrite": "RewritePatternSet walk_and_apply_patterns",
 }
-# What the import of a package that nobody vouches for may raise.
+# Exceptions that the import of an arbitrary package may raise.
 _FAILURES = (
     *(ImportError, OSError, SyntaxError, AttributeError, NameError, TypeError),
     *(ValueError, RuntimeError, LookupError, AssertionError),
@@ -39,42 +40,42 @@ _FAILURES = (
 
 @dataclass(frozen=True)
 class Chosen:
-    """The package that is taken, and a sentence about each that was found before it and isn't."""
+    """The chosen package, and a sentence about each package before it that isn't used."""
 
     name: str
     left: tuple[str, ...]
 
 
 def choose(names: Sequence[str], install: str) -> Chosen:
-    """The first of some packages that has what Weft needs. Raises WeftError, which advises `install`, where
-    none has.
+    """The first of these packages that has what Weft needs. Raises WeftError, which recommends the command
+    `install`, if none has.
     """
     left: list[str] = []
     for name in names:
-        places = _places(name)
-        if places is None:
+        paths = _paths(name)
+        if paths is None:
             continue
-        loaded.watch(name, *places, *(f"{place}/_mlir_libs" for place in places))
-        if (reason := _lacking(name, places)) is None:
+        loaded.watch(name, *paths, *(f"{path}/_mlir_libs" for path in paths))
+        if (reason := _lacking(name, paths)) is None:
             return Chosen(name, tuple(left))
-        left.append(f"the package '{name}' at {', '.join(places) or 'an unknown path'} isn't used: {reason}")
+        left.append(f"the package '{name}' at {', '.join(paths) or 'an unknown path'} isn't used: {reason}")
     notes = "".join(f"; {sentence}" for sentence in left)
     raise WeftError(f"no MLIR Python bindings are installed: {install}{notes}")
 
 
 def distribution(name: str, project: str) -> str:
-    """The PyPI project and version that a package comes from, or its folder where no project installed it."""
+    """The PyPI project and version of a package, or its folder if no project installed it."""
     try:
         return f"{project} {version(project)}"
     except PackageNotFoundError:
-        return f"{name} at {', '.join(_places(name) or [])}"
+        return f"{name} at {', '.join(_paths(name) or [])}"
 
 
-def _places(name: str) -> list[str] | None:
-    """The folders of a package, or the file of a module; None where there is none of that name."""
+def _paths(name: str) -> list[str] | None:
+    """The folders of a package, or the file of a module; None if there is neither."""
     try:
         spec = importlib.util.find_spec(name)
-    except ValueError:  # made by hand in sys.modules
+    except ValueError:  # the module was added to sys.modules without a spec
         return []
     if spec is None:
         return None
@@ -83,19 +84,19 @@ def _places(name: str) -> list[str] | None:
     return list(spec.submodule_search_locations)
 
 
-def _lacking(name: str, places: Sequence[str]) -> str | None:
-    """What keeps a package from being used. Only one that has the files is imported."""
+def _lacking(name: str, paths: Sequence[str]) -> str | None:
+    """Why a package can't be used, or None. It is imported only if it has the files."""
     for module in ("ir", "passmanager"):
         if not any(
-            (Path(p, module) / "__init__.py").exists() or [*Path(p).glob(f"{module}.*")] for p in places
+            (Path(p, module) / "__init__.py").exists() or [*Path(p).glob(f"{module}.*")] for p in paths
         ):
             return f"it has no {name}.{module}"
     for module, needed in _NEEDED.items():
         whole = f"{name}.{module}"
         try:
-            found = importlib.import_module(whole)
+            imported = importlib.import_module(whole)
         except _FAILURES as failure:
             return f"importing {whole} raises {type(failure).__name__}: {failure}"
-        if missing := [each for each in needed.split() if not hasattr(found, each)]:
+        if missing := [each for each in needed.split() if not hasattr(imported, each)]:
             return f"{whole} has no {missing[0]}"
     return None

@@ -1,4 +1,4 @@
-"""Building modules from Python: MLIR's own context and insertion points underneath."""
+"""Builds modules from Python, on MLIR's contexts and insertion points."""
 
 import sys
 import weakref
@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from weft import construction, mlir
-from weft import module_arguments as given
+from weft import construction, mlir, module_arguments
 from weft.dialects import context
 from weft.dialects.launch_contract import GRID
 from weft.errors import WeftError
@@ -17,20 +16,21 @@ from weft.mlir import func, gpu, ir
 
 
 class Module:
-    """A module under construction; `with` makes it, its context and its insertion point the current ones.
+    """A module under construction. In a `with` block, the module, its context and its insertion point are the
+    current ones.
 
-    `mlir` is the underlying `ir.Module`. Operations that are built in it remember the line of the caller. The
-    block belongs to the thread and task that entered it: where an `await` or `yield` in it lets another one
-    enter its own, operations that would land in the wrong one are refused with a WeftError.
+    `mlir` is the underlying `ir.Module`. Each operation gets the caller's line as its source location. A
+    block belongs to the thread and task that entered it. If an `await` or `yield` in the block lets another
+    task enter a module, a WeftError refuses operations that would be built in the wrong module.
     """
 
     def __init__(self) -> None:
-        _look_after()
+        _drop_unused()
         self._parts = _Parts()
         self._entered: list[construction.Block] = []
         self._functions: list[construction.Block] = []
         self._failure: str | None = None
-        weakref.finalize(self, _let_go, self._parts).atexit = False
+        weakref.finalize(self, _keep, self._parts).atexit = False
 
     @property
     def context(self) -> Any:
@@ -66,25 +66,28 @@ class Module:
         return str(self.mlir)
 
     def finished(self) -> Any:
-        """The `ir.Module`. Raises WeftError where a function of it has no end yet, or never will."""
+        """The `ir.Module`. Raises WeftError while a function is under construction, and after a block that
+        failed.
+        """
         if self._functions:
             raise WeftError(
-                "expected a finished module, found a function under construction: leave its block"
+                "module must be finished, got one with an open function: leave the function's 'with' block"
             )
         if self._failure is not None:
-            found = f"expected a finished module, found one whose block ended with {self._failure}"
-            raise WeftError(f"{found}: build it anew")
+            raise WeftError(
+                f"module must be finished, got one whose block ended with {self._failure}: build it again"
+            )
         return self.mlir
 
     @contextmanager
     def func(self, name: str, arguments: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """A `func.func` of these argument types (see `memref`); yields its arguments, ends with a return."""
+        """A `func.func` with these argument types (see `memref`). Yields its arguments; adds the return."""
         self._check_innermost()
-        made = func.FuncOp(given.symbol(name), (given.types(arguments), []))
-        entry = made.add_entry_block()
+        function = func.FuncOp(module_arguments.symbol(name), (module_arguments.types(arguments), []))
+        entry = function.add_entry_block()
         with self._inside(entry):
             yield list(entry.arguments)
-        func.ReturnOp([], loc=made.location, ip=ir.InsertionPoint(entry))
+        func.ReturnOp([], loc=function.location, ip=ir.InsertionPoint(entry))
 
     @contextmanager
     def kernel(
@@ -96,32 +99,34 @@ class Module:
         grid: Sequence[int] | None = None,
         chip: str | None = None,
     ) -> Iterator[Sequence[Any]]:
-        """A `gpu.func` kernel in a `gpu.module` of its own; yields its arguments, ends with a return.
+        """A `gpu.func` kernel in a `gpu.module` of its own. Yields its arguments; adds the return.
 
-        `block` is the number of threads on x, y and z; `grid` the same for CTAs, or else each launch says it.
+        `block` is the number of threads in x, y and z; `grid` is the number of CTAs. Without `grid`, each
+        launch specifies it. `chip` is the target, such as "sm_90a".
         """
         self._check_innermost()
-        name, kinds = given.symbol(name), given.types(arguments)
-        threads, ctas = given.block(block), None if grid is None else given.grid(grid)
-        target = None if chip is None else given.target(chip)
+        name, types = module_arguments.symbol(name), module_arguments.types(arguments)
+        threads = module_arguments.block(block)
+        ctas = None if grid is None else module_arguments.grid(grid)
+        target = None if chip is None else module_arguments.target(chip)
         holder = gpu.GPUModuleOp(name)
         if target is not None:
             holder.operation.attributes["targets"] = ir.ArrayAttr.get([target])
         with ir.InsertionPoint(holder.bodyRegion.blocks.append()):
-            made = mlir.kernel(name, kinds)
-        made.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get(threads)
+            function = mlir.kernel(name, types)
+        function.operation.attributes["known_block_size"] = ir.DenseI32ArrayAttr.get(threads)
         if ctas is not None:
-            ranks = sum(a.rank for a in kinds if isinstance(a, ir.MemRefType))
+            ranks = sum(a.rank for a in types if isinstance(a, ir.MemRefType))
             constants = [ir.AffineExpr.get_constant(n) for n in ctas]
-            GRID.set(made, ir.AffineMapAttr.get(ir.AffineMap.get(ranks, 0, constants)))
-        entry = made.body.blocks[0]
+            GRID.set(function, ir.AffineMapAttr.get(ir.AffineMap.get(ranks, 0, constants)))
+        entry = function.body.blocks[0]
         with self._inside(entry):
             yield list(entry.arguments)
-        gpu.return_([], loc=made.location, ip=ir.InsertionPoint(entry))
+        gpu.return_([], loc=function.location, ip=ir.InsertionPoint(entry))
 
     @contextmanager
     def _inside(self, body: Any) -> Iterator[None]:
-        """Operations of the block go to a function's body."""
+        """Operations of the block are built in a function's body."""
         entered = construction.enter(self._parts.unknown, ir.InsertionPoint(body))
         self._functions.append(entered)
         try:
@@ -134,20 +139,20 @@ class Module:
             construction.leave(entered)
 
     def _check_innermost(self) -> None:
-        """Raises WeftError where this task would build in something other than this module."""
+        """Raises WeftError if this task would build in another module."""
         construction.check()
         current = construction.current()
         if current is None or current.unknown is not self._parts.unknown:
             raise WeftError(
-                "expected the module to be the innermost that this thread and task has entered: "
-                "write 'with module:' around what is built in it"
+                "module must be the innermost one that this thread and task has entered: "
+                "write 'with module:' around the code that builds in it"
             )
 
 
 class _Parts:
-    """A module and its context, which live on while anything refers to their operations.
+    """A module and its context. They live as long as anything refers to their operations.
 
-    To the bindings an operation keeps its context alive, but not the module around it.
+    In the bindings, an operation keeps its context alive, but not its module.
     """
 
     def __init__(self) -> None:
@@ -160,37 +165,37 @@ class _Parts:
         return sys.getrefcount(self.context), sys.getrefcount(self.mlir)
 
     def in_use(self) -> bool:
-        """Whether something else refers to the module or to anything of its context."""
+        """Whether anything else refers to the module or to its context."""
         return any(now > own for now, own in zip(self._references(), self._own, strict=True))
 
 
-_outlived: deque[_Parts] = deque()
+_kept: deque[_Parts] = deque()
 
 
-def _let_go(parts: _Parts) -> None:
-    """Keeps the parts of a module that is gone until nothing refers to them."""
-    _outlived.append(parts)
+def _keep(parts: _Parts) -> None:
+    """Keeps the parts of a deleted module until nothing refers to them."""
+    _kept.append(parts)
     del parts
-    _look_after()
+    _drop_unused()
 
 
-def _look_after() -> None:
-    """Lets go of what nothing refers to any more."""
-    for _ in range(len(_outlived)):
+def _drop_unused() -> None:
+    """Drops the kept parts to which nothing refers."""
+    for _ in range(len(_kept)):
         try:
-            each = _outlived.popleft()
-        except IndexError:  # another thread looks after them as well
+            each = _kept.popleft()
+        except IndexError:  # another thread took the last one
             return
         if each.in_use():
-            _outlived.append(each)
+            _kept.append(each)
 
 
 def memref(shape: Sequence[int | str] | str, element: str, strides: Sequence[int | str] | None = None) -> Any:
     """A matrix type in the current context: `memref((16, "?"), "bf16")`, or `memref("16x?", "bf16")`.
 
-    Strides count elements; without them rows follow each other. Raises WeftError for what is no type.
+    Strides are in elements; without them, the matrix is contiguous. Raises WeftError for an invalid type.
     """
     if ir.Context.current is None:
         raise WeftError("weft.memref needs a current module: write 'with weft.Module() as module:' around it")
     construction.check()
-    return given.memref(shape, element, strides)
+    return module_arguments.memref(shape, element, strides)

@@ -1,11 +1,12 @@
 """The `with` blocks in which each thread builds operations, and the source location of each operation.
 
-MLIR has one stack of contexts and insertion points per thread. A task that awaits inside a block, or a
-generator that yields there, leaves its entries to whatever runs next on that thread. So every operation that
-is built in a `weft.Module` passes here, and is refused where the innermost block isn't its builder's own.
+MLIR has one stack of contexts and insertion points for each thread. A task that awaits in a block, or a
+generator that yields in one, leaves its entries on the stack for the next code on that thread. So this module
+checks every operation that is built in a `weft.Module`, and refuses it if another task entered the innermost
+block.
 
-It also gets its location here. The bindings compute locations for all threads or for none, and for none where
-they are built for the limited API of Python (3.12 and later).
+This module also sets source locations. The bindings compute locations for all threads or for none, and for
+none if they are built for the limited API of Python (3.12 and later).
 """
 
 import contextlib
@@ -30,25 +31,25 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-# The innermost block that the running task has entered; the tasks and greenlets of a thread have one each.
+# The innermost block that the running task has entered. Each task and greenlet of a thread has its own.
 _entered: ContextVar["Block | None"] = ContextVar("weft_entered", default=None)
 
 
 class Block:
-    """What `enter` makes of a `with` block: MLIR's entries for it, and who entered it."""
+    """A `with` block: MLIR's stack entries for it, and the thread, task and frame that entered it."""
 
     def __init__(self, unknown: Any, point: Any, caller: FrameType | None) -> None:
         below = _thread.top
         inherited = ir.Location.current if below is not None and below.unknown is unknown else None
         self.unknown: Any = unknown
         self.point: Any = point
-        self.location = inherited or unknown  # the user's own, where one is current
+        self.location = inherited or unknown  # the user's own location, if one is current
         self.context = point.block.owner.context
         self.below, self.before = below, _own()
         self.task, self.thread = _task(), threading.get_ident()
-        self.caller, self.place = caller, _place(caller)
+        self.caller, self.source = caller, _source(caller)
         known = below.callers if below else frozenset()
-        # A caller that an `await` or `yield` has suspended isn't among the frames of the stack.
+        # The stack doesn't contain a caller that is suspended in an `await` or `yield`.
         self.running = frozenset(frame for frame in _frames(caller) if frame in known)
         self.callers: frozenset[FrameType] = known if caller is None else known | {caller}
         self.locations: dict[tuple[CodeType, int], Any] = below.locations if inherited and below else {}
@@ -57,7 +58,7 @@ class Block:
         point.__enter__()
 
     def pop(self) -> bool:
-        """Takes MLIR's entries off its stack; False where others lie above them."""
+        """Removes MLIR's entries from its stack. Returns False if others are above them."""
         if _point() is not self.point or ir.Location.current is not self.location:
             return False
         self.point.__exit__(None, None, None)
@@ -78,7 +79,7 @@ def enter(unknown: Any, point: Any) -> Block:
 
 
 def leave(block: Block) -> None:
-    """Ends a block, in any order and from any thread. MLIR's entries go when nothing lies above them."""
+    """Ends a block, in any order and from any thread. MLIR's entries are removed once they are on top."""
     block.closed = True
     if _entered.get() is block:
         _entered.set(_open(block.before))
@@ -87,19 +88,19 @@ def leave(block: Block) -> None:
 
 
 def check() -> None:
-    """Raises WeftError where the innermost block of this thread is another task's or generator's."""
+    """Raises WeftError if another task or generator entered the innermost block of this thread."""
     _settle()
     if (top := _thread.top) is not None:
         _check(top, sys._getframe(1))
 
 
 def current() -> Block | None:
-    """The block that this task builds in."""
+    """The block in which this task builds, or None."""
     return _own()
 
 
 def _settle() -> None:
-    """Drops blocks that other threads, tasks or generators have left out of order."""
+    """Removes closed blocks from the stack that were left out of order."""
     while (top := _thread.top) is not None and top.closed and top.pop():
         _thread.top = top.below
 
@@ -117,7 +118,7 @@ def _own() -> Block | None:
 
 
 def _task() -> object:
-    """The running task of asyncio; its tasks inherit context variables from the one that starts them."""
+    """The running asyncio task. Context variables can't identify it: a task inherits those of its parent."""
     if (events := sys.modules.get("asyncio.events")) is None:
         return None
     loop = events._get_running_loop()
@@ -126,15 +127,16 @@ def _task() -> object:
 
 def _check(top: Block, frame: FrameType) -> None:
     if top.closed or _own() is not top or top.task is not _task() or not _innermost(top, frame):
-        wanted = "expected the innermost module to be one that this task entered"
-        found = f"{wanted}, found the one entered at {top.place}"
+        complaint = (
+            f"innermost module must be one that this task entered, got the one entered at {top.source}"
+        )
         advice = "enter one in this task, and don't await or yield inside 'with weft.Module()'"
-        raise WeftError(Diagnostic(f"{found}: {advice}", _place(_caller(frame))))
+        raise WeftError(Diagnostic(f"{complaint}: {advice}", _source(_caller(frame))))
 
 
 def _innermost(top: Block, frame: FrameType) -> bool:
-    """Whether `top` is the innermost block of the code that runs: no frame of the stack that has entered a
-    block was suspended when one above it was entered.
+    """Whether `top` is the innermost block of the running code: no frame of the stack that has entered a
+    block was suspended when a later block was entered.
     """
     for running in _frames(frame):
         if running is top.caller:
@@ -150,7 +152,7 @@ def _innermost(top: Block, frame: FrameType) -> bool:
 
 
 def _location(frame: FrameType) -> Any:
-    """The location of an operation that is built now without one; None where its context decides."""
+    """The location of an operation that is built now without one; None to leave it to the bindings."""
     if (top := _thread.top) is None or ir.Context.current is not top.context:
         return None
     if top.closed:
@@ -160,28 +162,28 @@ def _location(frame: FrameType) -> Any:
     if ir.Location.current is not top.unknown or (caller := _caller(frame)) is None:
         return None
     key = caller.f_code, caller.f_lasti
-    if (found := top.locations.get(key)) is None:
-        found = top.locations[key] = _of(caller, top.context)
-    return found
+    if (location := top.locations.get(key)) is None:
+        location = top.locations[key] = _of(caller, top.context)
+    return location
 
 
 def _of(frame: FrameType, context: Any) -> Any:
     code, (line, last, column, end) = frame.f_code, _span(frame)
     file, name = _readable(code.co_filename), _readable(getattr(code, "co_qualname", code.co_name))
     if None in (line, last, column, end):
-        place = ir.Location.file(file, frame.f_lineno or 0, 0, context)
+        location = ir.Location.file(file, frame.f_lineno or 0, 0, context)
     else:
-        place = ir.Location.file(file, line, column, last, end, context)
-    return ir.Location.name(name, place, context)
+        location = ir.Location.file(file, line, column, last, end, context)
+    return ir.Location.name(name, location, context)
 
 
 def _span(frame: FrameType) -> tuple[int | None, int | None, int | None, int | None]:
-    """First and last line, first and last column of what a frame executes, as far as its code has them."""
+    """First and last line, first and last column of the expression that a frame executes, each if known."""
     return next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
 
 
-def _place(caller: FrameType | None) -> Location | None:
-    """Where a frame stands, with columns as MLIR counts them."""
+def _source(caller: FrameType | None) -> Location | None:
+    """The source location of a frame."""
     if caller is None:
         return None
     line, _, column, _ = _span(caller)
@@ -189,7 +191,7 @@ def _place(caller: FrameType | None) -> Location | None:
 
 
 def _readable(name: str) -> str:
-    """A file's or function's name without what MLIR can't have in a string."""
+    """The name of a file or function, with escapes for characters that MLIR's strings can't contain."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -207,7 +209,7 @@ def _frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _caller(frame: FrameType) -> FrameType | None:
-    """The innermost frame outside of Weft and the bindings."""
+    """The innermost frame outside Weft and the bindings."""
     return next((each for each in _frames(frame) if not _hidden(each.f_code.co_filename)), None)
 
 
@@ -217,7 +219,7 @@ def _hidden(file: str) -> bool:
 
 
 def _hidden_folders() -> Iterator[Path]:
-    """Weft's packages, which lie beside this file or at the top of a checkout, and the bindings."""
+    """The folders of Weft's packages, in the package or in a checkout, and of the bindings."""
     yield Path(__file__).parent
     yield Path(ir.__file__).parent
     for name in ("weft.dialects", "weft.passes"):
@@ -230,9 +232,10 @@ _HIDDEN = tuple(f"{folder}{os.sep}" for folder in _hidden_folders())
 
 
 def _give_locations() -> None:
-    """Lets operations that are built in a block get the location of the code that asked for them.
+    """Makes operations that are built in a block get the location of the user's code.
 
-    Upstream's builders end in these two functions, and nothing else in them is open to a thread alone.
+    It replaces the two functions in which all of upstream's builders end. Upstream has no hook for one
+    thread.
     """
     build, create = ir.OpView.__init__, ir.Operation.create
 

@@ -1,4 +1,4 @@
-"""The errors that Weft raises for users' mistakes, with their source locations, and its warnings."""
+"""Errors for users' mistakes, with source locations, and warnings."""
 
 import numbers
 import sys
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Location:
-    """A place in a text that the user wrote; `line` and `column` count from 1."""
+    """A source location in the user's text. `line` and `column` are counted from 1."""
 
     file: str
     line: int
@@ -28,15 +28,15 @@ class Diagnostic:
     notes: tuple["Diagnostic", ...] = ()
 
     def __str__(self) -> str:
-        place = f"{self.location}: " if self.location else ""
-        return "\n".join([f"{place}{self.severity}: {self.message}", *map(str, self.notes)])
+        prefix = f"{self.location}: " if self.location else ""
+        return "\n".join([f"{prefix}{self.severity}: {self.message}", *map(str, self.notes)])
 
 
 class WeftError(Exception):
-    """A mistake in what Weft was given; `diagnostics` holds every message with its location.
+    """A mistake in Weft's input. `diagnostics` contains every message with its source location.
 
-    Its text is the diagnostics. The first one starts with "error: " only after a location: tracebacks print
-    the exception's name before it.
+    Its text is that of the diagnostics. The first one starts with "error: " only after a location, since
+    tracebacks print the exception's name before it.
     """
 
     def __init__(self, *diagnostics: Diagnostic | str) -> None:
@@ -48,7 +48,7 @@ _MOST_SHOWN = 80
 
 
 def shown(value: object) -> str:
-    """A caller's value for a message: one short line, whatever the value is."""
+    """A caller's value in a message: one short line for any value."""
     if not (_is_plain(value) or (isinstance(value, (list, tuple)) and all(map(_is_plain, value)))):
         return type(value).__qualname__
     try:
@@ -70,7 +70,7 @@ class WeftInternalError(WeftError):
 
 
 def warn(message: str) -> None:
-    """Warns of what a user may want to fix, at the line outside of Weft that led here."""
+    """Issues a Python warning, with the innermost line outside Weft as its source."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "weft":
         frame, level = frame.f_back, level + 1

@@ -1,4 +1,4 @@
-"""Imports at the first use, safe against forks of other threads."""
+"""Imports at first use that are safe if another thread forks."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ _lock = threading.RLock()
 
 @contextmanager
 def whole() -> Iterator[None]:
-    """No other thread forks during the block: a child would wait forever for half-imported modules."""
+    """Prevents forks by other threads during the block: a child would wait forever for a partial import."""
     with _lock:
         yield
 

@@ -1,29 +1,29 @@
-"""Locks that are free in a forked child, whichever thread of its parent held them."""
+"""Locks that are free in a forked child, even if a thread of its parent held them."""
 
 import os
 import threading
 import weakref
 from typing import Any
 
-_made: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_locks: "weakref.WeakSet[Any]" = weakref.WeakSet()
 
 
 def lock() -> threading.Lock:
-    """A lock for state that a forked child can use even if the fork interrupted a change to it."""
-    made = threading.Lock()
-    _made.add(made)
-    return made
+    """A lock for state that a forked child can use even if the fork interrupted a change."""
+    new = threading.Lock()
+    _locks.add(new)
+    return new
 
 
 def reentrant() -> Any:
-    """The same, but a thread that holds it may take it again."""
-    made = threading.RLock()
-    _made.add(made)
-    return made
+    """As `lock`, but the thread that holds it may acquire it again."""
+    new = threading.RLock()
+    _locks.add(new)
+    return new
 
 
 def _after_fork() -> None:
-    for each in list(_made):
+    for each in list(_locks):
         each._at_fork_reinit()
 
 

@@ -1,7 +1,6 @@
-"""The only place that imports MLIR: the bindings under one name, with their hazards tamed.
+"""The only module that imports MLIR's bindings. It works around their defects.
 
-A real `mlir-python-bindings` is taken where it is installed, else the upstream bindings that torch-mlir
-carries.
+It uses `mlir-python-bindings` if that is installed, otherwise the upstream bindings in torch-mlir.
 """
 
 import functools
@@ -25,7 +24,7 @@ from weft.isa.suggest import did_you_mean
 _PROJECTS = {"mlir": "mlir-python-bindings", "torch_mlir": "torch-mlir"}
 _CHOSEN = bindings.choose(tuple(_PROJECTS), "pip install torch-mlir==20261001")
 DISTRIBUTION = _CHOSEN.name
-LEFT = _CHOSEN.left  # sentences about packages that are found first, but lack what Weft needs
+LEFT = _CHOSEN.left  # sentences about earlier packages that lack what Weft needs
 
 
 def _module(name: str) -> Any:
@@ -51,12 +50,12 @@ MLIRError: type[Exception] = ir.MLIRError
 
 @functools.cache
 def hand_out_all_attributes() -> None:
-    """Lets the bindings hand out every attribute, those that they have no class for as an `ir.Attribute`.
+    """Makes the bindings return every attribute. One without a class becomes an `ir.Attribute`.
 
-    As they come, `array<si32: 1>` and locations raise TypeError where they are looked up, and end the process
-    where they are an entry of a dictionary. Needs a current context.
+    Without this, `array<si32: 1>` and locations raise TypeError when they are read, and end the process when
+    they are entries of a dictionary. Needs a current context.
     """
-    # The most frequent first: a class that an attribute hasn't takes as long as thirty that it has.
+    # The most frequent class first: a failed conversion takes as long as thirty successful ones.
     arrays = ("DenseI32", "DenseI64", "DenseBool", "DenseI8", "DenseI16", "DenseF32", "DenseF64")
     _hand_out(ir.Attribute.parse("array<i32>"), [getattr(ir, f"{kind}ArrayAttr") for kind in arrays])
     elements = [ir.DenseIntElementsAttr, ir.DenseFPElementsAttr]
@@ -73,16 +72,17 @@ def hand_out_all_attributes() -> None:
 
 
 def _hand_out(sample: Any, classes: list[Any]) -> None:
-    """Attributes like the sample come as the first of these classes that they have."""
+    """Makes the bindings return attributes like the sample as the first of these classes that they have."""
 
-    def as_class(found: Any) -> Any:
-        return next((made for kind in classes if (made := cast(kind, found)) is not None), found)
+    def as_class(attribute: Any) -> Any:
+        casts = (cast(kind, attribute) for kind in classes)
+        return next((each for each in casts if each is not None), attribute)
 
     ir.register_type_caster(sample.typeid, replace=True)(as_class)
 
 
 def _as_text(attribute: Any) -> str:
-    """A string's value; bytes that are no UTF-8 as escapes, where the bindings would raise RuntimeError."""
+    """A string's value, with escapes for bytes that aren't UTF-8: the bindings would raise RuntimeError."""
     return str(attribute.value_bytes.decode("utf-8", "backslashreplace"))
 
 
@@ -93,10 +93,10 @@ _UPSTREAM = ("arith", "builtin", "func", "gpu", "llvm", "memref", "nvvm", "scf",
 
 
 def find_dialects_in(package: str, names: Iterable[str]) -> None:
-    """Lets the bindings find the classes of dialects of these names in modules of `package`.
+    """Makes the bindings find the classes of dialects with these names in modules of `package`.
 
-    Without it they search in vain for the module of a Python-defined dialect at every operation they touch.
-    They search at once, since imports that begin while another thread forks never end in the child.
+    Without this, they search for the module of a Python-defined dialect at every operation. The search
+    happens here because an import that is interrupted by another thread's fork never ends in the child.
     """
     known = _module("dialects._ods_common")._cext.globals
     known.append_dialect_search_prefix(package)
@@ -119,33 +119,33 @@ def find_dialect(name: str, module: str) -> None:
 
 
 def version() -> str:
-    """The distribution that the bindings come from, and its version."""
+    """The PyPI project and version of the bindings."""
     with late_imports.whole():
         return bindings.distribution(DISTRIBUTION, _PROJECTS[DISTRIBUTION])
 
 
 def location(loc: Any, name: str | None = None) -> Location | None:
-    """Where in the user's text an MLIR location points; `name` stands in for a text without file (`-`)."""
-    if (found := cast(ir.FileLineColLoc, loc)) is not None:
-        file = str(found.filename).strip('"')
-        return Location(name if name and file == "-" else file, found.start_line, found.start_col)
-    if (found := cast(ir.NameLoc, loc)) is not None:
-        return location(found.child_loc, name)
-    if (found := cast(ir.CallSiteLoc, loc)) is not None:
-        return location(found.callee, name) or location(found.caller, name)
-    if (found := cast(ir.FusedLoc, loc)) is not None:
-        return next((place for inner in found.locations if (place := location(inner, name))), None)
+    """The source location of an MLIR location, or None. `name` replaces the file name `-`."""
+    if (in_file := cast(ir.FileLineColLoc, loc)) is not None:
+        file = str(in_file.filename).strip('"')
+        return Location(name if name and file == "-" else file, in_file.start_line, in_file.start_col)
+    if (named := cast(ir.NameLoc, loc)) is not None:
+        return location(named.child_loc, name)
+    if (call := cast(ir.CallSiteLoc, loc)) is not None:
+        return location(call.callee, name) or location(call.caller, name)
+    if (fused := cast(ir.FusedLoc, loc)) is not None:
+        return next((first for inner in fused.locations if (first := location(inner, name))), None)
     return None
 
 
 def cast(kind: Any, value: Any) -> Any:
-    """A location, type or attribute as the class that it has, or None where that is another.
+    """A location, type or attribute as an object of class `kind`, or None if it has another class.
 
-    The bindings hand out the base class in places (locations, parameters of dynamic types).
+    The bindings sometimes return the base class: for locations and for parameters of dynamic types.
     """
     try:
         return kind(value)
-    except (TypeError, ValueError):  # a location isn't made of an attribute
+    except (TypeError, ValueError):  # the latter for an attribute that isn't a location
         return None
 
 
@@ -153,7 +153,9 @@ INTEGER = "an integer of at most 64 bits"
 
 
 def is_integer(attribute: Any) -> bool:
-    """Whether an attribute is an integer of at most 64 bits: Python can't print those of thousands."""
+    """Whether an attribute is an integer of at most 64 bits. Python can't print integers of thousands of
+    bits.
+    """
     if not isinstance(attribute, ir.IntegerAttr):
         return False
     kind = cast(ir.IntegerType, attribute.type)
@@ -161,8 +163,9 @@ def is_integer(attribute: Any) -> bool:
 
 
 def diagnostic(info: Any, name: str | None) -> Diagnostic:
+    """MLIR's diagnostic as a Weft diagnostic, with suggestions. `name` replaces the file name `-`."""
     return Diagnostic(
-        info.message + _meant(info.message),
+        info.message + _suggestion(info.message),
         location(info.location, name),
         str(info.severity).rsplit(".", 1)[-1].lower(),
         tuple(
@@ -172,14 +175,14 @@ def diagnostic(info: Any, name: str | None) -> Diagnostic:
 
 
 def error(failure: Any, name: str | None = None) -> WeftError:
-    """An MLIRError as a WeftError, every diagnostic with its place in the text called `name`."""
-    found = [diagnostic(d, name) for d in failure.error_diagnostics]
-    return WeftError(*(found or [Diagnostic(str(failure))]))
+    """An MLIRError as a WeftError with all its diagnostics. `name` replaces the file name `-`."""
+    diagnostics = [diagnostic(d, name) for d in failure.error_diagnostics]
+    return WeftError(*(diagnostics or [Diagnostic(str(failure))]))
 
 
 @contextmanager
 def located(name: str | None = None) -> Iterator[None]:
-    """Turns an MLIRError from the block into a WeftError."""
+    """Converts an MLIRError of the block to a WeftError."""
     try:
         yield
     except MLIRError as failure:
@@ -187,9 +190,7 @@ def located(name: str | None = None) -> Iterator[None]:
 
 
 def parse(text: str, context: Any, name: str = "-") -> Any:
-    """The module that `text` spells. Raises WeftError with the place of each mistake, in the file called
-    `name`.
-    """
+    """Parses a module. Raises WeftError with the source location of each mistake, in the file `name`."""
     mlir_text.check(text, name)
     phase.enter(f"parsing {name}")
     try:
@@ -199,19 +200,19 @@ def parse(text: str, context: Any, name: str = "-") -> Any:
 
 
 def parse_attribute(text: str, name: str) -> Any:
-    """The attribute that `text` spells, in the current context. Raises WeftError as `parse` does."""
+    """Parses an attribute in the current context. Raises WeftError as `parse` does."""
     mlir_text.check(text, name)
     phase.enter(f"parsing {name}")
     try:
         return ir.Attribute.parse(text)
     except MLIRError as failure:
-        # To MLIR the text is its file's name.
-        found = [(d, d.location and replace(d.location, file=name)) for d in error(failure).diagnostics]
-        raise WeftError(*(replace(d, location=place) for d, place in found)) from None
+        # MLIR uses the text itself as the file name.
+        pairs = [(d, d.location and replace(d.location, file=name)) for d in error(failure).diagnostics]
+        raise WeftError(*(replace(d, location=located) for d, located in pairs)) from None
 
 
 def parse_type(text: str, name: str) -> Any:
-    """The type that `text` spells, in the current context. Raises WeftError as `parse` does."""
+    """Parses a type in the current context. Raises WeftError as `parse` does."""
     mlir_text.check(text, name)
     phase.enter(f"parsing {name}")
     with located():
@@ -219,14 +220,14 @@ def parse_type(text: str, name: str) -> Any:
 
 
 def parse_file(path: str | Path, context: Any) -> Any:
-    """The module in a .mlir file; its operations carry the file's name. Raises WeftError as `parse` does."""
+    """Parses a .mlir file. Source locations contain the file's name. Raises WeftError as `parse` does."""
     try:
         text = Path(path).read_text("utf-8")
     except OSError as failure:
         raise WeftError(f"cannot read {path}: {failure.strerror}") from None
     except UnicodeDecodeError as failure:
         line = failure.object.count(b"\n", 0, failure.start) + 1
-        raise WeftError(f"cannot read {path}: no UTF-8 text in line {line}") from None
+        raise WeftError(f"cannot read {path}: line {line} isn't UTF-8 text") from None
     mlir_text.check(text, str(path))
     phase.enter(f"parsing {path}")
     try:
@@ -236,15 +237,14 @@ def parse_file(path: str | Path, context: Any) -> Any:
 
 
 def _parse_error(failure: Any, text: str, name: str) -> WeftError:
-    """MLIR says nothing of an operation of a Python-defined dialect that isn't written in quotes."""
+    """A parse error. MLIR has no message for an operation of a Python-defined dialect without quotes."""
     if not failure.error_diagnostics:
         for number, line in enumerate(text.splitlines(), 1):
-            found = _BARE.search(line.partition("//")[0])
-            if found and found[1] in _defined_in_python():
-                message = (
-                    f"custom op '{found[1]}' has no form of its own: write \"{found[1]}\"(…) : (…) -> (…)"
-                )
-                return WeftError(Diagnostic(message, Location(name, number, found.start(1) + 1)))
+            bare = _BARE.search(line.partition("//")[0])
+            if bare and bare[1] in _defined_in_python():
+                generic = f'"{bare[1]}"(…) : (…) -> (…)'
+                message = f"custom op '{bare[1]}' has no custom assembly format: write {generic}"
+                return WeftError(Diagnostic(message, Location(name, number, bare.start(1) + 1)))
     return error(failure, name)
 
 
@@ -255,39 +255,39 @@ _BARE = re.compile(r"^\s*(?:%[\w$.:, %-]+=\s*)?([a-z]\w*\.[\w.]+)")
 _UNKNOWN_OPERATION = re.compile(r"unregistered operation '([\w.]+)'|custom op '([\w.]+)' is unknown")
 
 
-def _meant(message: str) -> str:
-    """The operations that one may have meant whose name nobody knows."""
-    if (found := _UNKNOWN_OPERATION.match(message)) is None:
+def _suggestion(message: str) -> str:
+    """The names of similar operations, if a message is about an unknown operation; otherwise nothing."""
+    if (unknown := _UNKNOWN_OPERATION.match(message)) is None:
         return ""
     upstream = (arith, func, gpu, llvm, memref, nvvm, scf, vector)
     classes = [kind for module in upstream for kind in vars(module).values()]
     known = {str(getattr(kind, "OPERATION_NAME", "")) for kind in classes} | _defined_in_python()
-    return did_you_mean(found[1] or found[2], known)
+    return did_you_mean(unknown[1] or unknown[2], known)
 
 
 def _defined_in_python() -> set[str]:
-    found, kinds = set(), [ext.Operation]
+    names, kinds = set(), [ext.Operation]
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
-        found.add(getattr(kind, "OPERATION_NAME", ""))
-    return found
+        names.add(getattr(kind, "OPERATION_NAME", ""))
+    return names
 
 
 def strides(kind: Any) -> tuple[list[int], int] | None:
-    """The strides and the offset of a memref type; None where its layout isn't made of them."""
+    """The strides and the offset of a memref type; None if its layout isn't strided."""
     try:
-        found, offset = kind.get_strides_and_offset()
+        each, offset = kind.get_strides_and_offset()
     except RuntimeError:
         return None
-    return list(found), int(offset)
+    return list(each), int(offset)
 
 
 def constant(value: Any) -> Any:
-    """The number that a value is, where an `arith.constant` makes it; else None."""
+    """The number of an `arith.constant`; None for any other value."""
     owner = value.owner
-    made = not isinstance(owner, ir.Block) and isinstance(owner.opview, arith.ConstantOp)
-    return owner.opview.literal_value if made else None
+    is_constant = not isinstance(owner, ir.Block) and isinstance(owner.opview, arith.ConstantOp)
+    return owner.opview.literal_value if is_constant else None
 
 
 def symbol(op: Any) -> str:
@@ -296,35 +296,34 @@ def symbol(op: Any) -> str:
 
 
 def kernel(name: str, arguments: Iterable[Any]) -> Any:
-    """A `gpu.func` kernel of these argument types, with an empty body.
+    """A `gpu.func` kernel with these argument types and an empty body.
 
-    Upstream's constructor marks one with an attribute that lowering leaves beside its own: text that MLIR
-    can't read.
+    Upstream's constructor sets another attribute, which lowering duplicates; MLIR can't parse the result.
     """
     kind = ir.TypeAttr.get(ir.FunctionType.get(list(arguments), []))
-    made = gpu.GPUFuncOp(kind, sym_name=name, body_builder=lambda _: None)
-    made.operation.attributes["kernel"] = ir.UnitAttr.get()
-    return made
+    function = gpu.GPUFuncOp(kind, sym_name=name, body_builder=lambda _: None)
+    function.operation.attributes["kernel"] = ir.UnitAttr.get()
+    return function
 
 
 def operations(op: Any, *kinds: Any) -> list[Any]:
-    """The operations of the given classes below `op`, or `op` itself, each before those it contains."""
+    """The operations of these classes in `op`, including `op` itself, in pre-order."""
     names = {kind.OPERATION_NAME for kind in kinds}
     if _reachable.get():
-        found = _patterns_matches(op.operation, names)
-        if not found or all(kind._ODS_REGIONS == (0, True) for kind in kinds):
-            return found
+        matches = _pattern_matches(op.operation, names)
+        if not matches or all(kind._ODS_REGIONS == (0, True) for kind in kinds):
+            return matches
     only_functions = names <= _FUNCTIONS
-    found = []
+    visited = []
 
     def visit(inner: Any) -> Any:
         name = inner.name
         if name in names:
-            found.append(inner)
+            visited.append(inner)
         return ir.WalkResult.SKIP if only_functions and name not in _MODULES else ir.WalkResult.ADVANCE
 
     op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return [inner.opview for inner in found]
+    return [inner.opview for inner in visited]
 
 
 _MODULES = {"builtin.module", gpu.GPUModuleOp.OPERATION_NAME}
@@ -335,9 +334,9 @@ _reachable: ContextVar[bool] = ContextVar("reachable", default=False)
 
 @contextmanager
 def only_reachable_blocks(module: Any) -> Iterator[None]:
-    """In the block, `operations` takes a hundredth of the time, if `module` has no unreachable block now.
+    """Makes `operations` a hundred times as fast in the block, if `module` has no unreachable basic block.
 
-    MLIR's own search for operations by name passes over such blocks. No pass that lowers makes one.
+    MLIR's own search for operations skips unreachable blocks. No lowering pass creates one.
     """
     token = _reachable.set(_every_block_is_reachable(module))
     try:
@@ -361,68 +360,69 @@ def _every_block_is_reachable(module: Any) -> bool:
 def _has_unreachable_block(region: Any) -> bool:
     blocks = list(region.blocks)
     reached = blocks[:1]
-    for block in reached:  # which grows
+    for block in reached:  # `reached` grows in the loop
         end = list(block.operations)[-1] if len(blocks) > 1 else None
         reached += [each for each in end.operation.successors if each not in reached] if end else []
     return len(reached) < len(blocks)
 
 
-def _patterns_matches(op: Any, names: set[str]) -> list[Any]:
-    """The operations of these names in reachable blocks of `op`, by patterns that match and change nothing.
-
-    What holds others comes after them.
+def _pattern_matches(op: Any, names: set[str]) -> list[Any]:
+    """The operations with these names in reachable blocks of `op`, in post-order, by rewrite patterns that
+    change nothing.
     """
-    found = [op.opview] if op.name in names else []
+    matches = [op.opview] if op.name in names else []
 
     def match(inner: Any, _: Any) -> bool:
-        found.append(inner.opview)
-        return True  # that is, no match
+        matches.append(inner.opview)
+        return True  # to MLIR: no match
 
     patterns = rewrite.RewritePatternSet(op.context)
     for name in names:
         patterns.add(name, match)
     rewrite.walk_and_apply_patterns(op, patterns.freeze())
-    return found
+    return matches
 
 
 def translate(op: Any, *, apart: bool = False) -> str:
-    """The LLVM IR of a module of LLVM-dialect operations alone. Raises WeftError for anything else in it.
+    """The LLVM IR of a module of LLVM-dialect operations. Raises WeftError for any other operation.
 
-    The check comes first because the translation crashes on an operation that it doesn't know. It crashes too
-    where it fails, on an intrinsic that doesn't exist for instance: `apart` runs it in a process of its own.
+    The check is needed because MLIR's translation crashes on unknown operations. It also crashes when it
+    fails, for example on an unknown intrinsic: `apart` runs it in a separate process.
     """
-    left: list[Diagnostic] = []
+    unlowered: list[Diagnostic] = []
 
     def visit(inner: Any) -> Any:
         known = inner.name.startswith(("llvm.", "nvvm.")) or inner.name in ("gpu.module", "builtin.module")
         if not known:
-            left.append(Diagnostic(f"'{inner.name}' op isn't lowered to LLVM", location(inner.location)))
+            unlowered.append(Diagnostic(f"'{inner.name}' op isn't lowered to LLVM", location(inner.location)))
         return ir.WalkResult.ADVANCE
 
     op.operation.walk(visit)
     phase.enter("translating to LLVM IR")
-    if left:
-        raise WeftError(*left)
+    if unlowered:
+        raise WeftError(*unlowered)
     if apart:
         return _translate_apart(op)
     return respelled(str(llvm.translate_module_to_llvmir(op.operation)))
 
 
-_PATIENCE_SECONDS = 300.0  # for a translation in a process of its own
+_TIMEOUT_SECONDS = 300.0  # of a translation in a separate process
 
 
 def _translate_apart(op: Any) -> str:
-    """`translate` in a child process, which may die of what it reads."""
+    """`translate` in a child process, which may crash."""
     text: str = op.operation.get_asm(enable_debug_info=True)
     done = system.run(
-        system.python("-m", "weft.mlir"), text=text, timeout=_PATIENCE_SECONDS, name="MLIR's translation"
+        system.python("-m", "weft.mlir"), text=text, timeout=_TIMEOUT_SECONDS, name="MLIR's translation"
     )
     if done.returncode == 0:
         return done.stdout
-    said = re.findall(r'^loc\("(.*?)":(\d+):(\d+)\): error: (.*)$', done.stderr, re.MULTILINE)
-    found = [Diagnostic(what, Location(file, int(row), int(column))) for file, row, column, what in said]
+    errors = re.findall(r'^loc\("(.*?)":(\d+):(\d+)\): error: (.*)$', done.stderr, re.MULTILINE)
+    diagnostics = [
+        Diagnostic(message, Location(file, int(row), int(column))) for file, row, column, message in errors
+    ]
     reason = done.stderr.strip() or f"its process ended with {done.returncode}"
-    raise WeftError(*(found or [Diagnostic(f"MLIR can't translate the module: {reason}")]))
+    raise WeftError(*(diagnostics or [Diagnostic(f"MLIR can't translate the module: {reason}")]))
 
 
 if __name__ == "__main__":

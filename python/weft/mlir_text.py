@@ -1,18 +1,18 @@
-"""Texts that MLIR's parser would end the process over, refused before it reads them."""
+"""Refuses text on which MLIR's parser would end the process."""
 
 import re
 
 from weft.errors import Diagnostic, Location, WeftError
 
-_DEEPEST = 1000  # brackets within each other; the parser runs out of stack at some thousands
-_MOST_RESULTS = 1 << 16  # of one operation; the parser makes room for the number that a use names
+_DEEPEST = 1000  # nested brackets; the parser's stack overflows at a few thousand
+_MOST_RESULTS = 1 << 16  # of an operation; the parser allocates as many as a use names
 _OPENING = "([{<"
 _CLOSING = ")]}>"
-_LARGEST_SHAPE = 4096  # an instruction's m, n and k; upstream's verifiers make room for as many registers
+_LARGEST_SHAPE = 4096  # of m, n and k of an instruction; upstream's verifiers allocate as many registers
 _NUMBER = r"(?:0x[\da-fA-F]+|-?\d+)"
 _SHAPE = rf"<\s*(?:[mnk]\s*=\s*{_NUMBER}\s*,?\s*){{1,3}}>"
 _LARGE_SHAPE = re.compile(r"[mnk]\s*=\s*(?:0x|-|\d{5})")
-# Strings, comments and arrows are tokens so that no bracket is seen in them.
+# Strings, comments and arrows are tokens, so that brackets in them aren't counted.
 _TOKEN = re.compile(
     rf'(?P<raw>@(?:[\w$.-]+\()?)?(?P<string>"(?:[^"\\\n]|\\.)*")|//.*|->'
     rf"|(?P<shape>{_SHAPE})|(?P<open>[(\[{{<])|(?P<close>[)\]}}>])"
@@ -20,11 +20,11 @@ _TOKEN = re.compile(
 )
 _LONG_NUMBER = re.compile(r"#\d{5}")
 _ESCAPE = re.compile(rb"\\(?:([\da-fA-F]{2})|(.))")
-_BYTE = re.compile(r"\\[89a-fA-F][\da-fA-F]")  # what only a string that isn't ASCII has
+_BYTE = re.compile(r"\\[89a-fA-F][\da-fA-F]")  # only in strings that aren't ASCII
 
 
 def check(text: str, name: str) -> None:
-    """Raises WeftError, with the place in the file called `name`, for what the parser doesn't survive."""
+    """Raises WeftError, with a source location in the file `name`, for text that would end the process."""
     _check_characters(text, name)
     shallow = sum(map(text.count, _OPENING)) <= _DEEPEST
     if shallow and not any(pattern.search(text) for pattern in (_LONG_NUMBER, _LARGE_SHAPE, _BYTE)):
@@ -34,39 +34,39 @@ def check(text: str, name: str) -> None:
         if match["open"]:
             within.append(match["open"])
             if len(within) > _DEEPEST:
-                raise _refusal(f"more than {_DEEPEST} brackets within each other", text, match.start(), name)
+                raise _refusal(f"brackets must be nested at most {_DEEPEST} deep", text, match.start(), name)
         elif match["shape"]:
             _check_shape(match, text, name)
-        elif match["string"] and not match["raw"]:  # symbols, and the bytes behind a global's
+        elif match["string"] and not match["raw"]:  # symbols and resources may contain any bytes
             _check_string(match, text, name)
         elif match["close"]:
             _close(within, _OPENING[_CLOSING.index(match["close"])])
         elif match["number"] and int(match["number"][:20]) >= _MOST_RESULTS:
-            what = f"expected the number of a result, below {_MOST_RESULTS}, got {match['number']}"
-            raise _refusal(what, text, match.start("number") - 1, name)
+            complaint = f"result number must be below {_MOST_RESULTS}, got {match['number']}"
+            raise _refusal(complaint, text, match.start("number") - 1, name)
 
 
 def _check_characters(text: str, name: str) -> None:
-    """What Python's text may have and a file of text can't."""
+    """Refuses characters that a Python string may contain, but a text file can't."""
     if (at := text.find("\0")) >= 0:
-        raise _refusal("a zero byte in the text", text, at, name)
+        raise _refusal("text must not contain a zero byte", text, at, name)
     try:
         text.encode()
     except UnicodeEncodeError as failure:
-        raise _refusal("half of a surrogate pair in the text", text, failure.start, name) from None
+        raise _refusal("text must not contain half of a surrogate pair", text, failure.start, name) from None
 
 
 def _check_string(match: re.Match[str], text: str, name: str) -> None:
-    """The bindings hand out names, attributes and files of locations as text alone."""
+    """Refuses a string that isn't UTF-8: the bindings return names, attributes and file names as text."""
     if not _BYTE.search(match["string"]):
         return
     inner = match["string"][1:-1].encode()
-    found = _ESCAPE.sub(lambda m: bytes.fromhex(m[1].decode()) if m[1] else m[2], inner)
+    unescaped = _ESCAPE.sub(lambda m: bytes.fromhex(m[1].decode()) if m[1] else m[2], inner)
     try:
-        found.decode()
+        unescaped.decode()
     except UnicodeDecodeError:
-        what = f"expected a string of UTF-8 text, got {match['string'][:80]}"
-        raise _refusal(what, text, match.start("string"), name) from None
+        complaint = f"string must be UTF-8 text, got {match['string'][:80]}"
+        raise _refusal(complaint, text, match.start("string"), name) from None
 
 
 def _check_shape(match: re.Match[str], text: str, name: str) -> None:
@@ -74,12 +74,12 @@ def _check_shape(match: re.Match[str], text: str, name: str) -> None:
         digits = size[0].lstrip("-").removeprefix("0x")[:20]
         value = int(digits, 16 if "x" in size[0] else 10)
         if value > _LARGEST_SHAPE or (value and size[0].startswith("-")):
-            what = f"expected m, n and k of an instruction's shape in 0..{_LARGEST_SHAPE}, got {size[0]}"
-            raise _refusal(what, text, match.start() + size.start(), name)
+            complaint = f"m, n and k of a shape must be in 0..{_LARGEST_SHAPE}, got {size[0]}"
+            raise _refusal(complaint, text, match.start() + size.start(), name)
 
 
 def _close(within: list[str], opening: str) -> None:
-    """Drops the innermost bracket of a kind, and those in it: `<` and `>` needn't be brackets."""
+    """Closes the innermost bracket of a kind, and all within it, since `<` and `>` may be operators."""
     if opening in within:
         while within.pop() != opening:
             pass

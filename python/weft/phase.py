@@ -1,4 +1,4 @@
-"""What Weft is doing at the moment, for messages about a process that has died."""
+"""Weft's current activity, for messages about a process that ended unexpectedly."""
 
 import os
 from contextvars import ContextVar
@@ -21,7 +21,7 @@ _shared: Memory | None = None
 
 
 def enter(what: str) -> None:
-    """Begins a phase, named as in "died while `what`"; the one before it is over."""
+    """Begins a phase and ends the previous one. `what` completes "ended while", such as "parsing a.mlir"."""
     _now.set(what)
     if _shared is not None:
         text = what.encode("utf-8", "replace")[: len(_shared) - _LENGTH_BYTES]
@@ -29,30 +29,30 @@ def enter(what: str) -> None:
 
 
 def now() -> str:
-    """The phase that this thread or task is in."""
+    """The current phase of this thread or task."""
     return _now.get()
 
 
 def share(memory: Memory) -> None:
-    """From now on, each phase is written to `memory` too, where `read` finds it after a death."""
+    """Writes this and each later phase to `memory`, from which `read` gets it after the process has ended."""
     global _shared
     _shared = memory
     enter(now())
 
 
 def shared() -> bool:
-    """Whether another process supervises this one, so that its death harms no caller."""
+    """Whether another process supervises this one, so that a crash doesn't end the caller's process."""
     return _shared is not None
 
 
 def read(memory: Memory | bytes) -> str:
-    """The phase that a process has written to `memory` last."""
+    """The last phase that a process wrote to `memory`."""
     length = int.from_bytes(memory[:_LENGTH_BYTES], "little")
     return memory[_LENGTH_BYTES : _LENGTH_BYTES + length].decode("utf-8", "replace")
 
 
 def end_with_parent(parent: int) -> None:
-    """Has the system end this process when `parent`, the process that forked it, ends."""
+    """Makes the system kill this process when `parent`, the process that forked it, ends."""
     import ctypes
     import signal
 

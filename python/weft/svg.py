@@ -1,10 +1,10 @@
-"""Drawings as SVG, element by element."""
+"""Builds SVG drawings."""
 
 from xml.etree import ElementTree
 
 
 class Svg:
-    """Elements of an SVG; coordinates are pixels from its upper left corner."""
+    """An SVG drawing. Coordinates are in pixels from the upper left corner."""
 
     def __init__(self, width: float, height: float) -> None:
         size = {"width": f"{width:g}", "height": f"{height:g}", "viewBox": f"0 0 {width:g} {height:g}"}
@@ -13,24 +13,24 @@ class Svg:
         self.add("rect", width=width, height=height, fill="white")
 
     def add(self, tag: str, text: str = "", title: str = "", **attributes: object) -> ElementTree.Element:
-        """An element, which shows its `title` when it is pointed at; `_` in an attribute's name is `-`, and
-        one at its end is none.
+        """Adds an element and returns it. `title` is its tooltip. In an attribute's name, `_` stands for `-`,
+        and a trailing `_` is dropped.
         """
         named = {
             name.rstrip("_").replace("_", "-"): f"{value:.5g}" if isinstance(value, float) else str(value)
             for name, value in attributes.items()
         }
-        made = ElementTree.SubElement(self.root, tag, named)
-        made.text = text or None
+        element = ElementTree.SubElement(self.root, tag, named)
+        element.text = text or None
         if title:
-            ElementTree.SubElement(made, "title").text = title
-        return made
+            ElementTree.SubElement(element, "title").text = title
+        return element
 
     def line(self, x1: float, y1: float, x2: float, y2: float, colour: str) -> None:
         """A thin line."""
         self.add("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=colour)
 
     def text(self) -> str:
-        """The file."""
+        """The contents of the SVG file."""
         ElementTree.indent(self.root)
         return ElementTree.tostring(self.root, "unicode") + "\n"

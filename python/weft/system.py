@@ -1,4 +1,4 @@
-"""Runs programs, with files in memory, and turns the operating system's errors into messages with advice."""
+"""Runs programs, provides files in memory, and turns the operating system's errors into messages."""
 
 import errno
 import os
@@ -16,26 +16,26 @@ _ADVICE = {
     errno.EAGAIN: "end some processes, or raise the limit on their number (ulimit -u)",
     errno.ENOMEM: "free some memory, or raise the limit on it (ulimit -v)",
     errno.EMFILE: "close some files, or raise the limit on their number (ulimit -n)",
-    errno.ENFILE: "close some files: the whole system has too many open",
-    errno.ENOSPC: "free some space there",
-    errno.EDQUOT: "free some space there, or have the quota raised",
+    errno.ENFILE: "close some files: too many are open on this system",
+    errno.ENOSPC: "free some space on that file system",
+    errno.EDQUOT: "free some space on that file system, or have the quota raised",
     errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
     errno.ENOEXEC: "install the program for this machine's processor",
 }
 
 
 def refusal(what: str, error: OSError) -> WeftError:
-    """The error that says which action failed ("cannot start ptxas"), why, and what to do about it."""
+    """An error with the action that failed ("cannot start ptxas"), the reason, and advice."""
     reason = f"{what}: {error.strerror or error}"
     advice = _ADVICE.get(error.errno or 0)
     return WeftError(f"{reason}; {advice}" if advice else reason)
 
 
 def death(status: int) -> str:
-    """How a process with this exit status of `subprocess` ended, and what to do where a limit ended it."""
+    """How a process with this exit status of `subprocess` ended, with advice if a limit ended it."""
     if status >= 0:
         return f"ended with status {status}"
-    reason = f"died of signal {-status}"
+    reason = f"was killed by signal {-status}"
     if -status == signal.SIGXFSZ:
         return f"{reason}, {signal.strsignal(-status)}; {_ADVICE[errno.EFBIG]}"
     if -status == signal.SIGKILL:
@@ -44,14 +44,14 @@ def death(status: int) -> str:
 
 
 class MemoryFile:
-    """A file in memory. It is freed when the last process that has it open ends, however that ends."""
+    """A file in memory. It is freed when the last process that has it open ends."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     @property
     def path(self) -> str:
-        """Its name in a process that inherits the descriptor."""
+        """The file's path, in a process that inherits the descriptor."""
         return f"/proc/self/fd/{self.descriptor}"
 
     def write(self, data: bytes) -> None:
@@ -61,7 +61,7 @@ class MemoryFile:
             left = left[os.write(self.descriptor, left) :]
 
     def content(self) -> bytes:
-        """Everything that any process has written."""
+        """The contents, as all processes have written them."""
         parts, at = [], 0
         while part := os.pread(self.descriptor, 1 << 24, at):
             parts.append(part)
@@ -71,11 +71,11 @@ class MemoryFile:
 
 @contextmanager
 def memory_file(data: bytes = b"") -> Iterator[MemoryFile]:
-    """A file in memory with that content. Raises WeftError if the system can't provide one."""
+    """A file in memory with these contents. Raises WeftError if the system can't provide one."""
     try:
         descriptor = os.memfd_create("weft")
     except OSError as error:
-        raise refusal("cannot make a file in memory", error) from None
+        raise refusal("cannot create a file in memory", error) from None
     try:
         file = MemoryFile(descriptor)
         try:
@@ -95,10 +95,10 @@ def run(
     files: Sequence[MemoryFile] = (),
     name: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end, `text` on its stdin; messages may call it by another name.
+    """Runs a program until it ends, with `text` on its stdin. `name` is its name in messages.
 
-    Raises WeftError where it doesn't start, or doesn't end in time: then it is killed, with all that it
-    started.
+    Raises WeftError if it doesn't start, or doesn't end within `timeout` seconds. In that case it is killed,
+    with all processes that it started.
     """
     pipe = subprocess.PIPE
     try:
@@ -113,7 +113,7 @@ def run(
             process_group=0,
         )
     except OSError as error:
-        raise refusal(f"{name or command[0]} doesn't run", error) from None
+        raise refusal(f"cannot run {name or command[0]}", error) from None
     with process:
         try:
             out, err = process.communicate(text, timeout=timeout)
@@ -121,21 +121,21 @@ def run(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             if isinstance(error, subprocess.TimeoutExpired):
-                what = name or Path(command[0]).name
-                raise WeftError(f"{what} didn't finish within {timeout:g} s") from None
+                program = name or Path(command[0]).name
+                raise WeftError(f"{program} didn't finish within {timeout:g} s") from None
             raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 def python(*arguments: str) -> list[str]:
-    """A command that runs this Python, without importing from the current directory."""
+    """A command that runs this Python and doesn't import from the current directory."""
     return [sys.executable, "-P", *arguments]
 
 
 def write(path: Path, data: bytes) -> None:
-    """Writes a file whole or not at all, through links; what isn't a regular file is written in place.
+    """Writes a file atomically, through links. A file that isn't regular is written in place.
 
-    Raises OSError where it can't be written.
+    Raises OSError if the file can't be written.
     """
     target = _target(path)
     if target.exists() and not target.is_file():
@@ -151,7 +151,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raises the OSError that `write` would raise, as far as a check that leaves no file can find it."""
+    """Raises the OSError that `write` would raise, as far as this can be checked without leaving a file."""
     target = _target(path)
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -160,7 +160,7 @@ def check_writable(path: Path) -> None:
 
 
 def _target(path: Path) -> Path:
-    """The file that a path leads to."""
+    """The file to which a path leads, through links."""
     if "\0" in str(path):
-        raise OSError(errno.EINVAL, "a zero byte in the name")
+        raise OSError(errno.EINVAL, "the name contains a zero byte")
     return Path(os.path.realpath(path))

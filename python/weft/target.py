@@ -1,4 +1,4 @@
-"""The chip that a module is compiled for: from the user's word, or from the IR that says it."""
+"""The target of a compilation: a chip and a PTX version."""
 
 from dataclasses import dataclass, replace
 
@@ -12,16 +12,16 @@ _FAMILIES = {"mma": mma.FAMILIES}
 
 @dataclass(frozen=True)
 class Target:
-    """A chip and the PTX version that code for it is written in.
+    """A chip and the PTX version of its code.
 
-    The version is the first that names the chip, and no lower than 8.4; some instructions need a newer one.
+    The version is the first that supports the chip, but at least 8.4. Some instructions need a newer one.
     """
 
     chip: Chip
 
     @classmethod
     def of(cls, name: str) -> "Target":
-        """The target that ptxas calls `name` (`sm_90a`). Raises WeftError for a name that isn't one."""
+        """The target with ptxas's name for a chip (`sm_90a`). Raises WeftError for an unknown name."""
         if name not in CHIPS:
             raise WeftError(f"target {unknown_chip(name)}")
         return cls(CHIPS[name])
@@ -33,7 +33,7 @@ class Target:
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The instruction families of which the chip has some form."""
+        """The instruction families of which the chip has at least one form."""
         return tuple(
             name
             for name, tables in _FAMILIES.items()
@@ -44,9 +44,11 @@ class Target:
         return self.chip.name
 
 
-def told_of_default(error: WeftError, target: Target) -> WeftError:
-    """An error of a compilation for a chip that nothing named, with a note on what names the chip."""
-    what = f"{target} is the default where no chip is named: name one with --arch sm_90a, say"
-    note = Diagnostic(f"{what} (arch='sm_90a' in Python)", severity="note")
-    found = error.diagnostics
-    return WeftError(*(replace(d, notes=(*d.notes, note)) if str(target) in d.message else d for d in found))
+def with_default_note(error: WeftError, target: Target) -> WeftError:
+    """The error of a compilation for the default chip, with a note on how to select another."""
+    default = f"{target} is the default chip: select another with --arch, for example --arch sm_90a"
+    note = Diagnostic(f"{default} (in Python, arch='sm_90a')", severity="note")
+    diagnostics = (
+        replace(d, notes=(*d.notes, note)) if str(target) in d.message else d for d in error.diagnostics
+    )
+    return WeftError(*diagnostics)

@@ -84,7 +84,7 @@ def test_a_file_that_only_shows_as_the_same_text_is_another(kept, tmp_path):
     path.write_text(text().replace("return", 'return loc("\ufffd":1:1)'), "utf-8")
     weft.compile(path, arch="sm_80")
     path.write_bytes(path.read_bytes().replace("\ufffd".encode(), b"\xff"))  # which is replaced by that
-    with pytest.raises(weft.WeftError, match="no UTF-8 text"):
+    with pytest.raises(weft.WeftError, match="isn't UTF-8 text"):
         weft.compile(path, arch="sm_80")
     assert len(kept()) == 1
 

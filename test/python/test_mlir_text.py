@@ -26,7 +26,7 @@ def refused(text: str) -> WeftError:
 )
 def test_strings_that_are_no_text_are_refused(text: str, column: int) -> None:
     (diagnostic,) = refused("\n" + text).diagnostics
-    assert diagnostic.message.startswith("expected a string of UTF-8 text, got ")
+    assert diagnostic.message.startswith("string must be UTF-8 text, got ")
     assert diagnostic.location == Location("-", 2, column)
 
 
@@ -45,13 +45,13 @@ def test_strings_of_text_symbols_and_the_bytes_of_a_global_are_taken() -> None:
 @pytest.mark.parametrize(("character", "what"), [("\0", "a zero byte"), ("\ud800", "half of a surrogate")])
 def test_characters_that_no_file_has_are_refused(character: str, what: str) -> None:
     (diagnostic,) = refused(f"module {{}}\n  {character}").diagnostics
-    assert diagnostic.message.startswith(what)
+    assert diagnostic.message.startswith(f"text must not contain {what}")
     assert diagnostic.location == Location("-", 2, 3)
 
 
 def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.mlir").write_bytes(b'\nmodule attributes {a.b = "\xff"} {}')
-    with pytest.raises(WeftError, match="no UTF-8 text in line 2"):
+    with pytest.raises(WeftError, match="line 2 isn't UTF-8 text"):
         mlir.parse_file(tmp_path / "x.mlir", context())
 
 

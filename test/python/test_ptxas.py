@@ -178,7 +178,7 @@ def test_a_wrong_weft_ptxas_is_refused(monkeypatch, fake):
 
 def test_a_crash_of_ptxas_is_said_so(fake):
     fake("kill -SEGV $$")
-    assert "ptxas died of signal 11" in str(refused(PTX))
+    assert "ptxas was killed by signal 11" in str(refused(PTX))
 
 
 def test_a_ptxas_that_hangs_is_ended(fake, monkeypatch):

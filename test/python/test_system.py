@@ -60,7 +60,9 @@ def test_no_more_processes(start, monkeypatch):
 
     codegen._worker.stop()
     monkeypatch.setattr("subprocess.Popen", refuse)
-    with pytest.raises(WeftError, match=r"start|doesn't run: .*end some processes.*\(ulimit -u\)") as caught:
+    with pytest.raises(
+        WeftError, match=r"start|cannot run .*: .*end some processes.*\(ulimit -u\)"
+    ) as caught:
         start()
     assert len(str(caught.value).splitlines()) == 1
     monkeypatch.undo()
@@ -131,7 +133,7 @@ for text in (head, head + "//" + "x" * 3000):
 """)
     generated, killed, unwritten = said.splitlines()
     assert generated in ("generated", "True")
-    assert killed.startswith("ptxas died of signal 25, File size limit exceeded; raise")
+    assert killed.startswith("ptxas was killed by signal 25, File size limit exceeded; raise")
     assert unwritten.startswith("cannot write 30") and unwritten.endswith("(ulimit -f)")
 
 
@@ -160,7 +162,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(WeftError, match="No space left on device; free some space there"):
+    with pytest.raises(WeftError, match="No space left on device; free some space on that file system"):
         cli.write(str(target), "new")
     assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]
 
@@ -171,7 +173,11 @@ def run(trace: str, ptx: str = PTX) -> None:
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("missing/trace.json", "No such file or directory"), (".", "Is a directory"), ("\0", "a zero byte")],
+    [
+        ("missing/trace.json", "No such file or directory"),
+        (".", "Is a directory"),
+        ("\0", "the name contains a zero byte"),
+    ],
 )
 def test_a_trace_that_cant_be_written_is_refused_before_the_launch(name, reason, tmp_path, monkeypatch):
     monkeypatch.setattr("weft.emulator.launch._run", lambda *args: pytest.fail("the launch has begun"))

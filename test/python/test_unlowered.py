@@ -87,7 +87,7 @@ def test_shapes_for_which_mlir_takes_all_memory_are_refused(
     assert weft_opt.main([str(tmp_path / "x.mlir")]) == 1
     column = MMA.splitlines()[2].index("#nvvm.shape") + len("#nvvm.shape<") + shape.index(number) + 1
     told = f":4:{column}: error: "
-    told += f"expected m, n and k of an instruction's shape in 0..4096, got {number}"
+    told += f"m, n and k of a shape must be in 0..4096, got {number}"
     assert told in capsys.readouterr().err
 
 

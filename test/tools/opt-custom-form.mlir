@@ -5,7 +5,7 @@
 // RUN: not weft lint %s 2>&1 | FileCheck %s
 
 func.func @bare() {
-  // CHECK: :[[# @LINE + 1]]:3: error: custom op 'wgmma.fence' has no form of its own: write "wgmma.fence"(…) : (…) -> (…)
+  // CHECK: :[[# @LINE + 1]]:3: error: custom op 'wgmma.fence' has no custom assembly format: write "wgmma.fence"(…) : (…) -> (…)
   wgmma.fence
   return
 }

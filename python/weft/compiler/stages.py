@@ -30,7 +30,7 @@ from weft.passes.analysis import unlowered
 from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.passes.registry import instrumentation
 from weft.schedules import database
-from weft.target import Target, told_of_default
+from weft.target import Target, with_default_note
 
 KERNEL = "weft-kernel{{chip={chip} rows={rows}}}"
 INSTRUCTIONS = "weft-to-instructions"
@@ -171,7 +171,7 @@ def compile_module(
     try:
         return _compile(module, target, name, rows, ours=ours)
     except WeftError as error:
-        raise (told_of_default(error, target) if assumed else error) from None
+        raise (with_default_note(error, target) if assumed else error) from None
 
 
 def _is_module(given: Any) -> bool:
