@@ -124,14 +124,16 @@ def test_out_may_be_what_is_added_but_overlap_nothing_else():
     assert (weft.matmul(a, b, out=out) == doubles(a) @ doubles(b)).all()
     for shared in (memory[:32, 31:63], memory[31:63, 32:64], out, out.T):
         for name, given in {"a": (shared, b), "b": (b, shared)}.items():
-            with pytest.raises(weft.WeftError, match=f"out overlaps {name}, which is read while out is"):
+            with pytest.raises(
+                weft.WeftError, match=f"out must not overlap {name}, which is read while out is"
+            ):
                 weft.matmul(*given, out=out)
-    with pytest.raises(weft.WeftError, match=r"out overlaps c, .* but of the same place"):
+    with pytest.raises(weft.WeftError, match=r"out must not overlap c, .* element for element"):
         weft.matmul(a, b, c=memory[1:33, 32:64], beta=1.0, out=out)
     many = small(3, 32, 32)
-    with pytest.raises(weft.WeftError, match="out overlaps c"):
+    with pytest.raises(weft.WeftError, match="out must not overlap c"):
         weft.matmul(small(3, 32, 32), b, c=many[0], beta=1.0, out=many)
-    with pytest.raises(weft.WeftError, match="out overlaps bias"):
+    with pytest.raises(weft.WeftError, match="out must not overlap bias"):
         weft.matmul(a, b, out=out, epilogue=weft.Epilogue(bias=out[0]))
 
 
@@ -155,7 +157,7 @@ def test_gradients_that_would_be_lost_are_refused(monkeypatch, enabled):
     assert libraries.of(weights).wants_gradients(weights) is enabled
     assert not libraries.of(small(8, 8)).wants_gradients(small(8, 8))
     if enabled:
-        with pytest.raises(weft.WeftError, match=r"makes no gradients, which b requires: .* b\.detach\(\)"):
+        with pytest.raises(weft.WeftError, match=r"b must not require gradients, .* b\.detach\(\)"):
             weft.matmul(small(8, 8), weights)
 
 
@@ -260,20 +262,20 @@ NO_SIZE = "sizes must be in 1..2147483647, got 0, in an array of"
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: weft.matmul(small(4, 8), small(9, 4)), "a is 4 x 8 and b 9 x 4: they don't agree on K"),
-        (lambda: weft.matmul(small(4, 8), small(9, 8)), "agree on K; with the other transpose_b they would"),
-        (lambda: weft.matmul(small(4), small(4, 4)), "expects a to be a matrix or a batch of them, got 4"),
-        (lambda: weft.matmul(small(4, 8), small(8, 4), out=small(4, 5)), "expects out of 4 x 4, got 4 x 5"),
-        (lambda: weft.matmul(small(4, 8), small(8, 4), beta=1.0), "neither is given"),
+        (lambda: weft.matmul(small(4, 8), small(9, 4)), "a and b must have the same K, got 4 x 8 and 9 x 4"),
+        (lambda: weft.matmul(small(4, 8), small(9, 8)), "; with the other transpose_b they have"),
+        (lambda: weft.matmul(small(4), small(4, 4)), "a must be a matrix or a batch of them, got 4"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), out=small(4, 5)), "out must be 4 x 4, got 4 x 5"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), beta=1.0), "beta must have a c or an out to scale"),
         (lambda: weft.matmul(small(4, 8), small(8, 4, dtype=np.float32)), "A and B of one element type"),
-        (lambda: weft.matmul(small(8, 8)[::2, ::2], small(4, 4)), "rows or columns that lie together"),
+        (lambda: weft.matmul(small(8, 8)[::2, ::2], small(4, 4)), "a must have contiguous rows or columns"),
         (lambda: weft.matmul([[1.0]], small(1, 1)), "expected an array"),
-        (lambda: weft.matmul(small(4, 8), small(8, 4), out=small(4, 4), out_dtype="f32"), "out_dtype is f32"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), out=small(4, 4), out_dtype="f32"), "of out_dtype f32"),
         (
             lambda: told(out_dtype="float32"),
-            "expects out_dtype to be one of f32, f16, bf16, i32, f8E4M3FN, f8E5M2, got 'float32'",
+            "out_dtype must be one of f32, f16, bf16, i32, f8E4M3FN, f8E5M2, got 'float32'",
         ),
-        (lambda: told(out_dtype="f64"), "expects out_dtype to be one of f32, "),
+        (lambda: told(out_dtype="f64"), "out_dtype must be one of f32, "),
         (lambda: told(out_dtype=np.float32), "got <class 'numpy.float32'>"),
         (
             lambda: weft.matmul(small(0, 64), small(64, 8)),
@@ -291,35 +293,35 @@ NO_SIZE = "sizes must be in 1..2147483647, got 0, in an array of"
         (lambda: weft.matmul(small(0, 8, 8), small(8, 8)), f"a: {NO_SIZE} 0 x 8 x 8"),
         (
             lambda: weft.matmul(small(8, 8)[::-1], small(8, 8)),
-            "weft.matmul: expects a with strides that aren't negative, got (-8, 1) (copy it)",
+            "weft.matmul: strides of a must not be negative, got (-8, 1): copy it",
         ),
-        (lambda: told(out=small(8, 8)[::-1]), "expects out with strides that aren't negative"),
-        (lambda: weft.matmul(small(4, 8), small(8, 4), alpha=np.inf), "alpha to be finite"),
-        (lambda: weft.matmul(small(4, 8), small(8, 4), c=small(4, 4)), "beta scales c: give it too"),
-        (lambda: told(alpha="2"), "expects alpha to be a real number, got '2'"),
-        (lambda: told(alpha=None), "expects alpha to be a real number, got None"),
-        (lambda: told(beta=1j), "expects beta to be a real number, got 1j"),
-        (lambda: told(beta=np.ones(3)), "expects beta to be a real number, got ndarray"),
+        (lambda: told(out=small(8, 8)[::-1]), "strides of out must not be negative"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), alpha=np.inf), "alpha must be finite"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), c=small(4, 4)), "beta must be given with c"),
+        (lambda: told(alpha="2"), "alpha must be a real number, got '2'"),
+        (lambda: told(alpha=None), "alpha must be a real number, got None"),
+        (lambda: told(beta=1j), "beta must be a real number, got 1j"),
+        (lambda: told(beta=np.ones(3)), "beta must be a real number, got ndarray"),
         (lambda: told(alpha=10**400), "alpha must be finite in f32, got 1000"),
-        (lambda: told(transpose_b="yes"), "expects transpose_b to be True or False, got 'yes'"),
-        (lambda: told(transpose_a=1), "expects transpose_a to be True or False, got 1"),
-        (lambda: told(promote=None), "expects promote to be True or False, got None"),
+        (lambda: told(transpose_b="yes"), "transpose_b must be True or False, got 'yes'"),
+        (lambda: told(transpose_a=1), "transpose_a must be True or False, got 1"),
+        (lambda: told(promote=None), "promote must be True or False, got None"),
         (lambda: told(stream="x"), "stream must be a stream of PyTorch or CuPy, or a handle, got str"),
-        (lambda: with_epilogue(bias=small(5)), "expects bias of 4 elements, got 5"),
-        (lambda: with_epilogue(bias=small(1, 4)), "expects bias of 4 elements, got 1 x 4"),
-        (lambda: with_epilogue(bias=small(8)[::2]), "expects bias of elements that lie together"),
-        (lambda: with_epilogue(residual=small(4)), "expects residual of 4 x 4, got 4"),
+        (lambda: with_epilogue(bias=small(5)), "bias must be 4 elements, got 5"),
+        (lambda: with_epilogue(bias=small(1, 4)), "bias must be 4 elements, got 1 x 4"),
+        (lambda: with_epilogue(bias=small(8)[::2]), "bias must have contiguous elements"),
+        (lambda: with_epilogue(residual=small(4)), "residual must be 4 x 4, got 4"),
         (lambda: with_epilogue(bias=small(4, dtype=np.float64)), "expects bias of element type f32 or f16"),
         (lambda: with_epilogue(activation="swish"), "relu or gelu or gelu_tanh or silu, got 'swish'"),
-        (lambda: weft.matmul(small(4, 8), small(8, 4), epilogue="relu"), "to be a weft.Epilogue, got str"),
+        (lambda: weft.matmul(small(4, 8), small(8, 4), epilogue="relu"), "must be a weft.Epilogue, got str"),
         (lambda: weft.matmul(*(small(8, 8, dtype=np.float64),) * 2), "expects A of element type"),
         (lambda: weft.matmul(*(small(8, 8, dtype=np.int16),) * 2), "expects A of element type"),
         (lambda: weft.matmul(*(small(8, 8),) * 2, out=small(8, 8, dtype=np.float64)), "expects D of element"),
         *(
             (
                 lambda kind=kind: weft.matmul(*(small(32, 32, dtype=kind),) * 2),
-                "expects b as N x K in rows (transpose_b=True): "
-                f"tensor cores read {name} with K inside alone",
+                "b must be N x K with contiguous rows (transpose_b=True), "
+                f"since tensor cores read {name} K-major only",
             )
             for name, kind in [("f32", np.float32), ("i8", np.int8), ("f8E5M2", ml_dtypes.float8_e5m2)]
         ),
@@ -327,11 +329,11 @@ NO_SIZE = "sizes must be in 1..2147483647, got 0, in an array of"
             lambda: weft.matmul(
                 *(small(32, 32, dtype=np.int8),) * 2, transpose_a=True, transpose_b=True, schedule=OWN
             ),
-            "expects a as M x K in rows (without transpose_a): tensor cores read i8 with K inside alone",
+            "a must be M x K with contiguous rows (without transpose_a), since tensor cores read i8 K-major",
         ),
         (
             lambda: weft.matmul(*(small(16, 32, dtype=np.int8).T.copy().T,) * 2, transpose_b=True),
-            "K inside alone; got 16 x 32 with strides (1, 16)",
+            "K-major only, got 16 x 32 with strides (1, 16)",
         ),
         (lambda: with_epilogue(bias=[1.0] * 4), "weft.matmul: bias: expected an array"),
     ],

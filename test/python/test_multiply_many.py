@@ -77,20 +77,20 @@ def test_what_is_added_may_be_a_batch_of_one():
     a, b, c, residual = small(3, 16, 32), small(32, 24), small(1, 16, 24), small(16, 24)[None]
     found = weft.matmul(a, b, c=c, beta=2.0, epilogue=weft.Epilogue(residual=residual))
     assert (found == doubles(a) @ doubles(b) + 2 * doubles(c) + doubles(residual)).all()
-    with pytest.raises(weft.WeftError, match="expects c of 3 x 16 x 24, got 5 x 16 x 24"):
+    with pytest.raises(weft.WeftError, match="c must be 3 x 16 x 24, got 5 x 16 x 24"):
         weft.matmul(a, b, c=np.broadcast_to(c, (5, 16, 24)), beta=1.0)
 
 
 def test_a_result_in_one_place_over_and_over_is_refused():
     out = np.lib.stride_tricks.as_strided(small(16, 24), (3, 16, 24), (0, 48, 2))
-    with pytest.raises(weft.WeftError, match="expects out with a place for each element, got strides"):
+    with pytest.raises(weft.WeftError, match="elements of out must not share memory, got strides"):
         weft.matmul(small(3, 16, 32), small(32, 24), out=out)
 
 
 @pytest.mark.parametrize("strides", [(2, 2), (46, 2), (0, 2)])
 def test_a_result_whose_rows_overlap_is_refused(strides):
     out = np.lib.stride_tricks.as_strided(small(16, 24), (16, 24), strides)
-    with pytest.raises(weft.WeftError, match="expects out with a place for each element, got strides"):
+    with pytest.raises(weft.WeftError, match="elements of out must not share memory, got strides"):
         weft.matmul(small(16, 32), small(32, 24), out=out)
 
 
@@ -175,15 +175,15 @@ def test_more_rows_than_a_product_has_are_all_of_them(monkeypatch, number, sched
 @pytest.mark.parametrize(
     ("a", "groups", "said"),
     [
-        ((3, 96, 64), [70, 97, 5], "numbers of rows in 0..96, got 97 at index 1"),
-        ((3, 96, 64), [70, 0, -1], "numbers of rows in 0..96, got -1 at index 2"),
-        ((3, 96, 64), [2**31 - 1, 0, 1], "numbers of rows in 0..96, got 2147483647 at index 0"),
-        ((256, 64), [2] * 128 + [3] * 128, "numbers of matrices below 3, got 3 at index 128"),
-        ((256, 64), [2] * 255 + [1], "one number for 128 rows from 128 on, got 2 and, at index 255, 1"),
+        ((3, 96, 64), [70, 97, 5], "be numbers of rows in 0..96, got 97 at index 1"),
+        ((3, 96, 64), [70, 0, -1], "be numbers of rows in 0..96, got -1 at index 2"),
+        ((3, 96, 64), [2**31 - 1, 0, 1], "be numbers of rows in 0..96, got 2147483647 at index 0"),
+        ((256, 64), [2] * 128 + [3] * 128, "be numbers of matrices below 3, got 3 at index 128"),
+        ((256, 64), [2] * 255 + [1], "have one number for the 128 rows from 128 on, got 2 and, at index 25"),
     ],
 )
 def test_groups_without_a_meaning_are_refused(a, groups, said):
-    with pytest.raises(weft.WeftError, match=f"weft.matmul: expects groups with {said}"):
+    with pytest.raises(weft.WeftError, match=f"weft.matmul: groups must {said}"):
         weft.matmul(small(*a), small(3, 64, 40), groups=np.array(groups, np.int32))
 
 
@@ -211,12 +211,21 @@ def test_products_of_different_sizes_of_a_repeated_matrix(count, one_b):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: weft.matmul(small(2, 8, 16), small(3, 16, 8)), "a is a batch of 2, and b one of 3"),
-        (lambda: weft.matmul(small(8, 16), small(16, 8), groups=small(8, dtype=np.int32)), "a batch of b"),
-        (lambda: weft.matmul(small(2, 2, 8, 16), small(16, 8)), "a matrix or a batch of them, got 2 x 2 x 8"),
+        (
+            lambda: weft.matmul(small(2, 8, 16), small(3, 16, 8)),
+            "a and b must be batches of one size, got 2 and 3",
+        ),
+        (
+            lambda: weft.matmul(small(8, 16), small(16, 8), groups=small(8, dtype=np.int32)),
+            "b, or a and b, must be a batch with groups",
+        ),
+        (
+            lambda: weft.matmul(small(2, 2, 8, 16), small(16, 8)),
+            "a must be a matrix or a batch of them, got 2 x 2 x 8",
+        ),
         (
             lambda: weft.matmul(small(8, 16), small(2, 16, 8), groups=small(2, dtype=np.int32)),
-            "expects groups of 8 elements, got 2",
+            "groups must be 8 elements, got 2",
         ),
         (
             lambda: weft.matmul(small(8, 16), small(2, 16, 8), groups=small(8, dtype=np.int64)),
@@ -226,12 +235,12 @@ def test_products_of_different_sizes_of_a_repeated_matrix(count, one_b):
             lambda: weft.matmul(small(8, 16), small(16, 8), promote=True),
             "A and B of fp8 where promote is true",
         ),
-        (lambda: weft.matmul(small(8, 16), small(16, 8), scales=scales(8, 1)), "scales to be a pair"),
+        (lambda: weft.matmul(small(8, 16), small(16, 8), scales=scales(8, 1)), "scales must be a pair"),
         (
             lambda: weft.matmul(
                 small(8, 256, dtype=F8), small(8, 256, dtype=F8), transpose_b=True, scales=(scales(8, 2),) * 2
             ),
-            "expects scale_a of columns that lie together, got strides \\(2, 1\\)",
+            "scale_a must have contiguous columns, got strides \\(2, 1\\)",
         ),
         (
             lambda: weft.matmul(
@@ -240,7 +249,7 @@ def test_products_of_different_sizes_of_a_repeated_matrix(count, one_b):
                 transpose_b=True,
                 scales=(scales(2, 8).T, scales(2, 2)),
             ),
-            "expects scale_b of 1 x 2, got 2 x 2",
+            "scale_b must be 1 x 2, got 2 x 2",
         ),
     ],
 )

@@ -203,6 +203,8 @@ def test_rows_that_overlap_are_refused(monkeypatch):
     with two_gpus(monkeypatch) as driver:
         b, whole = F8Array(driver, 0, 16, 64), arrays.view(F8Array(driver, 0, 32, 64))
         a = ArrayView(whole.address, (16, 64), (3, 1), whole.dtype, "cuda", 0, False, whole.owner)
-        message = r"expects a with rows at multiples of 16 bytes, .* that overlap, with strides of 3, 1 bytes"
+        message = (
+            r"rows of a must begin at multiples of 16 bytes, .* that overlap, with strides of 3, 1 bytes"
+        )
         with pytest.raises(weft.WeftError, match=message):
             weft.matmul(a, b, transpose_b=True)

@@ -4,7 +4,7 @@
 // RUN: rm -rf %t && mkdir %t
 // RUN: not weft-opt %s --cse --outline-matmul -mlir-pass-pipeline-crash-reproducer=%t/out.mlir 2>&1 \
 // RUN:   | FileCheck %s
-// CHECK:      opt-reproducer.mlir:[[# @LINE + 29]]:3: error: 'tile.matmul' op expects a schedule
+// CHECK:      opt-reproducer.mlir:[[# @LINE + 29]]:3: error: 'tile.matmul' op must have a schedule
 // CHECK:      note: reproducer generated at '{{.*}}out.mlir'
 
 // RUN: FileCheck %s --check-prefix=FILE < %t/out.mlir
@@ -20,7 +20,7 @@
 // FILE-NEXT: #-}
 
 // RUN: not weft-opt --run-reproducer %t/out.mlir 2>&1 | FileCheck %s --check-prefix=AGAIN
-// AGAIN: out.mlir:3:5: error: 'tile.matmul' op expects a schedule
+// AGAIN: out.mlir:3:5: error: 'tile.matmul' op must have a schedule
 
 // RUN: weft-opt %s --cse -mlir-pass-pipeline-crash-reproducer=%t/none.mlir -o %t/ok.mlir && not cat %t/none.mlir
 

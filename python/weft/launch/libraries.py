@@ -145,8 +145,10 @@ def view(name: str, array: Any) -> tuple[Library, ArrayView]:
     """
     library = of(array)
     if library.wants_gradients(array):
-        advice = f"call it under torch.no_grad(), or give {name}.detach()"
-        raise WeftError(f"weft.matmul: makes no gradients, which {name} requires: {advice}")
+        advice = f"call it under torch.no_grad(), or pass {name}.detach()"
+        raise WeftError(
+            f"weft.matmul: {name} must not require gradients, which weft.matmul doesn't compute: {advice}"
+        )
     try:
         return library, arrays.view(array)
     except WeftError as error:

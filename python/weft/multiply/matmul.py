@@ -207,9 +207,9 @@ def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[
     scales.
     """
     if epilogue is not None and not isinstance(epilogue, Epilogue):
-        raise WeftError(f"weft.matmul: expects epilogue to be a weft.Epilogue, got {type(epilogue).__name__}")
+        raise WeftError(f"weft.matmul: epilogue must be a weft.Epilogue, got {type(epilogue).__name__}")
     if scales is not None and not (isinstance(scales, (tuple, list)) and len(scales) == 2):
-        raise WeftError("weft.matmul: expects scales to be a pair, of a and of b")
+        raise WeftError("weft.matmul: scales must be a pair, of a and of b")
     given = {"c": c, "groups": groups}
     if epilogue is not None:
         given |= {"bias": epilogue.bias, "residual": epilogue.residual}

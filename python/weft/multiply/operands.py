@@ -53,7 +53,7 @@ class Operands:
             view_a, view_b = _without_copies(view_a), _without_copies(view_b)
         if created := out is None:
             if options.beta and "c" not in added:
-                raise WeftError("weft.matmul: beta scales c, or what out holds: neither is given")
+                raise WeftError("weft.matmul: beta must have a c or an out to scale: pass one of them")
             kind = options.out_dtype or _OUTPUTS.get(view_a.dtype, view_a.dtype)
             out = library.empty(a, view_a, sizes.of_array("out"), kind)
         rest = [sizes.view(name, array) for name, array in {"out": out, **added}.items()]
@@ -90,14 +90,15 @@ class Operands:
     def refuse_layout(self) -> NoReturn:
         """Raises WeftError for the operand that isn't K-major, which no instruction reads."""
         types = self.types
-        wanted = "a as M x K in rows (without transpose_a)", "b as N x K in rows (transpose_b=True)"
-        name, array = next(
-            each for *each, mn_major in zip(wanted, self.arrays, types.transposed, strict=False) if mn_major
+        wanted = (
+            "M x K with contiguous rows (without transpose_a)",
+            "N x K with contiguous rows (transpose_b=True)",
         )
-        element, view = getattr(types, name[0]), arrays.view(array)
+        number = types.transposed.index(True)
+        name, element, view = "ab"[number], (types.a, types.b)[number], arrays.view(self.arrays[number])
         raise WeftError(
-            f"weft.matmul: expects {name}: tensor cores read {element} with K inside alone; got "
-            f"{_shape(view)} with strides {view.strides}"
+            f"weft.matmul: {name} must be {wanted[number]}, since tensor cores read {element} K-major only, "
+            f"got {_shape(view)} with strides {view.strides}"
         )
 
 
@@ -114,10 +115,10 @@ def _types(
 def _check_result(library: Library, view: ArrayView, out_dtype: str | None) -> None:
     """Raises WeftError for an `out` that can't be written, or has elements of another type."""
     if view.readonly:
-        why = " (JAX's never change: without out, the result is one)" * (library is libraries.JAX)
-        raise WeftError(f"weft.matmul: expects out to be an array that can be written{why}")
+        why = " (JAX's arrays never change: call without out, which returns one)" * (library is libraries.JAX)
+        raise WeftError(f"weft.matmul: out must be writable{why}")
     if out_dtype not in (None, view.dtype):
-        raise WeftError(f"weft.matmul: out has elements of {view.dtype}, out_dtype is {out_dtype}")
+        raise WeftError(f"weft.matmul: out must have elements of out_dtype {out_dtype}, got {view.dtype}")
 
 
 def _ordinal(views: Sequence[ArrayView]) -> int | None:
@@ -125,7 +126,7 @@ def _ordinal(views: Sequence[ArrayView]) -> int | None:
     devices = {(v.device, v.device_id) for v in views if v.device_id >= 0}
     if len({v.device for v in views}) > 1 or len(devices) > 1:
         names = ", ".join(sorted(f"{device}:{number}" for device, number in devices))
-        raise WeftError(f"weft.matmul: expects all arrays in one memory, got them on {names}")
+        raise WeftError(f"weft.matmul: all arrays must be on one device, got {names}")
     return runtime.holder(views)
 
 
@@ -147,16 +148,18 @@ class Sizes:
             for view, flipped in zip((a, b), transposed, strict=True)
         )
         if k != k_b:
-            hint = "; with the other transpose_b they would" if k == n else ""
-            raise WeftError(f"weft.matmul: a is {m} x {k} and b {k_b} x {n}: they don't agree on K{hint}")
+            hint = "; with the other transpose_b they have" if k == n else ""
+            raise WeftError(f"weft.matmul: a and b must have the same K, got {m} x {k} and {k_b} x {n}{hint}")
         batches = {name: v.shape[0] for name, v in (("a", a), ("b", b)) if len(v.shape) == 3}
         if grouped and not batches:
-            raise WeftError("weft.matmul: expects a batch of b, or of a and b, with groups")
+            raise WeftError("weft.matmul: b, or a and b, must be a batch with groups")
         if grouped and "a" not in batches:
             return cls(m, n, k, None, batches["b"])
         several = {count for count in batches.values() if count != 1}
         if len(several) > 1:
-            raise WeftError(f"weft.matmul: a is a batch of {batches['a']}, and b one of {batches['b']}")
+            raise WeftError(
+                f"weft.matmul: a and b must be batches of one size, got {batches['a']} and {batches['b']}"
+            )
         return cls(m, n, k, max(several, default=1) if batches else None, None)
 
     def of_array(self, name: str) -> tuple[int, ...]:
@@ -183,20 +186,20 @@ class Sizes:
             one = shape[1:], (1, *shape[1:])
         if view.shape != shape and view.shape not in one:
             wanted = " x ".join(map(str, shape)) + (" elements" if len(shape) == 1 else "")
-            raise WeftError(f"weft.matmul: expects {name} of {wanted}, got {_shape(view)}")
+            raise WeftError(f"weft.matmul: {name} must be {wanted}, got {_shape(view)}")
         if name not in ("out", "groups") and self.matrices is None:
             view = _without_copies(view)
         if name == "scale_a":
             view = _transposed(view)
         if name == "out" and arrays.overlaps_itself(view):
             found = f"strides {view.strides}"
-            raise WeftError(f"weft.matmul: expects out with a place for each element, got {found}")
+            raise WeftError(f"weft.matmul: elements of out must not share memory, got {found}")
         if view.shape[-1] > 1 and view.strides[-1] != 1:
-            what = {1: "elements"}.get(len(shape), "columns" if name == "scale_a" else "rows of elements")
+            what = {1: ""}.get(len(shape), " columns" if name == "scale_a" else " rows")
             found = f"strides {given.strides}"
             if name == "scale_a":
-                found += ": the transpose of an array with a row for each block of K has such"
-            raise WeftError(f"weft.matmul: expects {name} of {what} that lie together, got {found}")
+                found += ": transpose an array with a row for each K block"
+            raise WeftError(f"weft.matmul: {name} must have contiguous{what or ' elements'}, got {found}")
         return library, view
 
 
@@ -208,9 +211,7 @@ def _view(name: str, array: Any) -> tuple[Library, ArrayView]:
     # NumPy has negative ones for a single row, too, where they say nothing.
     strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
     if min(strides, default=0) < 0:
-        raise WeftError(
-            f"weft.matmul: expects {name} with strides that aren't negative, got {view.strides} (copy it)"
-        )
+        raise WeftError(f"weft.matmul: strides of {name} must not be negative, got {view.strides}: copy it")
     return library, view if min(view.strides, default=0) >= 0 else replace(view, strides=strides)
 
 
@@ -220,12 +221,12 @@ def _matrix(name: str, array: Any, transpose: bool) -> tuple[Library, ArrayView,
     """
     library, view = _view(name, array)
     if len(view.shape) not in (2, 3):
-        raise WeftError(f"weft.matmul: expects {name} to be a matrix or a batch of them, got {_shape(view)}")
+        raise WeftError(f"weft.matmul: {name} must be a matrix or a batch of them, got {_shape(view)}")
     (height, width), (rows, columns) = view.shape[-2:], view.strides[-2:]
     flipped = columns != 1 and width > 1 and (rows == 1 or height == 1)
     if not flipped and columns != 1 and width > 1:
         raise WeftError(
-            f"weft.matmul: expects {name} with rows or columns that lie together, got strides {view.strides}"
+            f"weft.matmul: {name} must have contiguous rows or columns, got strides {view.strides}"
         )
     transposed = transpose != flipped
     view, other = (_transposed(view), view) if flipped else (view, _transposed(view))
@@ -249,8 +250,10 @@ def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
         may_be_out.append(name == "out" or (allowed and alike))
         in_place = may_be_out[-1] and view.address == out.address
         if name != "out" and not in_place and arrays.overlap(out, view):
-            what = "; it may be c or residual, but of the same place" * allowed
-            raise WeftError(f"weft.matmul: out overlaps {name}, which is read while out is written{what}")
+            what = "; it may be c or residual, element for element" * allowed
+            raise WeftError(
+                f"weft.matmul: out must not overlap {name}, which is read while out is written{what}"
+            )
     spans = tuple(arrays.span(view)[1] - view.address for view in views)
     return Extents(spans, tuple(may_be_out), written)
 

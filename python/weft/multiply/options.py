@@ -1,4 +1,4 @@
-"""What `weft.matmul` is told beside its arrays, as it must be."""
+"""The options of `weft.matmul`, checked."""
 
 import numbers
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from weft.errors import WeftError, shown
 
 
 class Options(NamedTuple):
-    """The numbers, flags and names of a call, by the names that it has for them."""
+    """The numbers, flags and names of a call, by its parameters' names."""
 
     out_dtype: str | None
     transpose_a: bool
@@ -23,16 +23,14 @@ class Options(NamedTuple):
     schedule: AnySchedule | str | None
 
     def checked(self, has_c: bool) -> "Options":
-        """The same as plain numbers, flags and names. Raises WeftError for what is none."""
+        """The same as plain numbers, flags and names. Raises WeftError for anything else."""
         if has_c and self.beta is None:
-            raise WeftError("weft.matmul: beta scales c: give it too (beta=1.0 adds c as it is)")
+            raise WeftError("weft.matmul: beta must be given with c (beta=1.0 adds c unscaled)")
         if not (
             self.out_dtype is None or (isinstance(self.out_dtype, str) and self.out_dtype in OUTPUT_TYPES)
         ):
             wanted = ", ".join(OUTPUT_TYPES)
-            raise WeftError(
-                f"weft.matmul: expects out_dtype to be one of {wanted}, got {shown(self.out_dtype)}"
-            )
+            raise WeftError(f"weft.matmul: out_dtype must be one of {wanted}, got {shown(self.out_dtype)}")
         return self._replace(
             transpose_a=_flag("transpose_a", self.transpose_a),
             transpose_b=_flag("transpose_b", self.transpose_b),
@@ -44,22 +42,22 @@ class Options(NamedTuple):
 
 
 def checked_activation(value: Any) -> str | None:
-    """The activation of an epilogue. Raises WeftError for what is none."""
+    """The activation of an epilogue. Raises WeftError for anything else."""
     if value is not None and not (isinstance(value, str) and value in ACTIVATIONS):
         wanted = " or ".join(ACTIVATIONS)
-        raise WeftError(f"weft.matmul: expects activation to be {wanted}, got {shown(value)}")
+        raise WeftError(f"weft.matmul: activation must be {wanted}, got {shown(value)}")
     return value
 
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):
-        raise WeftError(f"weft.matmul: expects {name} to be True or False, got {shown(value)}")
+        raise WeftError(f"weft.matmul: {name} must be True or False, got {shown(value)}")
     return bool(value)
 
 
 def _number(name: str, value: Any) -> float:
     if not isinstance(value, numbers.Real):
-        raise WeftError(f"weft.matmul: expects {name} to be a real number, got {shown(value)}")
+        raise WeftError(f"weft.matmul: {name} must be a real number, got {shown(value)}")
     try:
         return float(value)
     except OverflowError:
@@ -70,8 +68,8 @@ _ROWS_OF_A_GROUP = 128
 
 
 def check_groups(groups: np.ndarray[Any, Any], rows: int, matrices: int | None) -> None:
-    """Raises WeftError for `groups` of the CPU, whose values can be read, that have no meaning: numbers of
-    rows of products that have `rows`, or, for each of so many rows, a number of one of so many `matrices`.
+    """Raises WeftError for illegal values of `groups` in CPU memory. With `matrices` of None they are numbers
+    of rows, up to `rows`; otherwise numbers of matrices, one for each row.
     """
     if matrices is None:
         wrong = np.flatnonzero((groups < 0) | (groups > rows))
@@ -81,7 +79,7 @@ def check_groups(groups: np.ndarray[Any, Any], rows: int, matrices: int | None) 
         what = f"numbers of matrices below {matrices}"
     if len(wrong):
         at = int(wrong[0])
-        raise WeftError(f"weft.matmul: expects groups with {what}, got {groups[at]} at index {at}")
+        raise WeftError(f"weft.matmul: groups must be {what}, got {groups[at]} at index {at}")
     if matrices is None:
         return
     first = groups[np.arange(len(groups)) // _ROWS_OF_A_GROUP * _ROWS_OF_A_GROUP]
@@ -90,6 +88,6 @@ def check_groups(groups: np.ndarray[Any, Any], rows: int, matrices: int | None) 
         at = int(wrong[0])
         begin = at // _ROWS_OF_A_GROUP * _ROWS_OF_A_GROUP
         raise WeftError(
-            f"weft.matmul: expects groups with one number for {_ROWS_OF_A_GROUP} rows from {begin} on, got "
+            f"weft.matmul: groups must have one number for the {_ROWS_OF_A_GROUP} rows from {begin} on, got "
             f"{groups[begin]} and, at index {at}, {groups[at]}"
         )

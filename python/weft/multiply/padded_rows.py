@@ -195,9 +195,9 @@ def _check(name: str, view: ArrayView, wanted: int) -> None:
     size = arrays.numpy_dtype(view.dtype).itemsize
     _, (_, apart, _) = _rows(view, view)
     if apart < view.shape[-1]:
-        columns, found = _memory(view)[0][-1], ", ".join(str(stride * size) for stride in view.strides)
+        columns, strides = _memory(view)[0][-1], ", ".join(str(stride * size) for stride in view.strides)
         raise WeftError(
-            f"weft.matmul: expects {name} with rows at multiples of {wanted} bytes, as the first "
-            f"{view.shape[-1]} columns of an array with {columns} have them, got rows that overlap, with "
-            f"strides of {found} bytes"
+            f"weft.matmul: rows of {name} must begin at multiples of {wanted} bytes, as in the first "
+            f"{view.shape[-1]} columns of an array with {columns}, got rows that overlap, with strides of "
+            f"{strides} bytes"
         )
