@@ -1,4 +1,4 @@
-"""What holds for all tests of pytest, and for the processes that they start."""
+"""Settings for all tests of pytest, and for the processes that they start."""
 
 import gc
 import os
@@ -6,32 +6,32 @@ from collections import Counter
 
 import pytest
 
-# No tuned schedules, the user's or the package's, where a test names no file of them.
+# Tests use no database of tuned schedules unless they name one.
 os.environ["WEFT_SCHEDULES"] = ""
 
 
 @pytest.fixture(autouse=True)
-def _lowered_anew(request):
-    """A test that changes what it runs may change a number or a table of a pass. The cache's keys don't see
-    that: they hold files, what is registered, and functions. Nothing that such a test makes is kept or taken.
+def _uncached(request):
+    """Disables the cache in tests that use `monkeypatch`. Such a test may change a number or a table of a
+    pass, which the cache's keys don't contain: they contain files, registrations and functions.
     """
     if "monkeypatch" in request.fixturenames:
         monkeypatch = request.getfixturevalue("monkeypatch")
         monkeypatch.setattr("weft.compiler.stages.decides_all", lambda module: False)
-        # Another process would not have the change.
+        # Another process wouldn't have the change.
         monkeypatch.setattr("weft.compiler.cache_keys.as_imported", lambda: False)
 
 
 @pytest.fixture
 def patch():
-    """pytest's own fixture by another name: under that one, no test keeps what is lowered."""
-    with pytest.MonkeyPatch.context() as made:
-        yield made
+    """As `monkeypatch`, but with the cache: for changes that passes don't see."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        yield monkeypatch
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Of the cases of a test that is marked `sampled(n)`, the default run has one in n."""
+    """Marks all but one in n cases of a test with `sampled(n)` as slow."""
     seen = Counter()
     for item in items:
         if (marker := item.get_closest_marker("sampled")) is not None:
@@ -42,6 +42,6 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Keeps what collection has made out of later collections of garbage, which some tests ask for."""
+    """Excludes pytest's collected objects from garbage collections, which some tests request."""
     gc.collect()
     gc.freeze()

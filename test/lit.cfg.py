@@ -1,6 +1,6 @@
-"""lit's configuration: `lit test` from a checkout, with weft installed beside the lit that runs."""
+"""lit's configuration for `lit test` in a checkout. weft must be installed in the environment of lit."""
 
-# ruff: noqa: F821 (lit hands `config` in)
+# ruff: noqa: F821 (lit defines `config`)
 
 import importlib
 import os
@@ -20,8 +20,9 @@ config.excludes = ["python", "gpu", "fuzz", "Inputs"]
 config.test_source_root = str(root)
 config.test_exec_root = str(root.parent / "build" / "test")
 
-# The tools are those of the Python that runs lit, whatever PATH says; FileCheck is PyPI's port. All answer
-# from one process that has imported them; test/python/test_tools.py runs them as programs.
+# The tools are those of the Python that runs lit, not those of PATH; FileCheck is PyPI's port. One process
+# that
+# has imported them serves all calls. test/python/test_tools.py runs them as programs.
 sys.path.insert(0, str(root))
 scripts = importlib.import_module("warm_tools").install(root.parent / "build" / "tools")
 sys.path.pop(0)
@@ -32,10 +33,10 @@ config.substitutions += [
     ("%examples", str(root.parent / "examples")),
 ]
 
-# No tuned schedules, the user's or the package's, where a test names no file of them.
+# Tests use no database of tuned schedules unless they name one.
 config.environment["WEFT_SCHEDULES"] = ""
 
-# Entries that a test writes stay out of the user's cache.
+# Tests don't write to the user's cache.
 config.environment["WEFT_CACHE_DIR"] = str(root.parent / "build" / "cache")
 
 if runtime.available() is None:

@@ -1,8 +1,7 @@
 """Runs the tests: lit over the .mlir files, then pytest, which runs the linters too.
 
-`lit` or `pytest` as an argument runs that one alone, `slow` the tests that take minutes, which are left out
-otherwise: about an hour of mutated input and more cases of what the others test. The exit status is 0 only if
-all that ran passed.
+`lit` or `pytest` as an argument runs only that suite. `slow` runs the tests that are otherwise omitted: about
+an hour of mutated input and of more cases. The exit status is 0 only if all tests passed.
 """
 
 import os
@@ -12,10 +11,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# The program, since `python -m lit.main` runs nothing and exits 0.
+# lit's program, since `python -m lit.main` runs no tests and exits with 0.
 SUITES = {
     "lit": [str(Path(sys.executable).parent / "lit"), "-sv", "test"],
-    # A process per core, which takes tests from others when its own are done; beyond eight memory is short.
+    # One process for each core, up to eight because of memory. Idle ones steal tests from others.
     "pytest": [sys.executable, "-m", "pytest", "-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"],
 }
 SLOW = {"slow": [*SUITES["pytest"], "-m", "slow"]}
@@ -24,9 +23,9 @@ SLOW = {"slow": [*SUITES["pytest"], "-m", "slow"]}
 def main(names: list[str]) -> int:
     suites = SUITES | SLOW
     if unknown := sorted(set(names) - set(suites)):
-        print(f"no suite '{unknown[0]}': there is {', '.join(suites)}", file=sys.stderr)
+        print(f"suite must be one of {', '.join(suites)}, got '{unknown[0]}'", file=sys.stderr)
         return 1
-    # Hundreds of processes import Weft, which takes three times as long where no bytecode may be kept.
+    # Hundreds of processes import Weft, which takes three times as long without cached bytecode.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     failed = []
     for name in names or SUITES:

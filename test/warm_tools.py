@@ -1,7 +1,7 @@
-"""Serves lit with weft, weft-opt and FileCheck from one process that has imported them: each call is a fork.
+"""Serves lit's calls of weft, weft-opt and FileCheck from one process that has imported them, by forks.
 
-A tool's imports take half a second of a processor, and lit calls tools some five hundred times. The programs
-that `install` writes hand their arguments, directory, environment and standard streams to the server.
+A tool's imports take half a second of CPU time, and lit calls tools about five hundred times. The programs
+that `install` writes send their arguments, directory, environment and standard streams to the server.
 """
 
 import array
@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Runs with no site and no imports but these, in a twentieth of a second.
+# Runs without `site` and with few imports, in a twentieth of a second.
 _CLIENT = """#!{python} -IS
 import _socket, array, json, os, sys
 server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -35,7 +35,7 @@ TOOLS = ("weft", "weft-opt", "filecheck", "warm-python")
 
 
 def install(folder: Path) -> Path:
-    """Starts a server that ends with this process, and returns a folder with programs that call it."""
+    """Starts a server that ends with this process. Returns a folder with programs that call it."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{os.getpid()}.socket"
     path.unlink(missing_ok=True)
@@ -46,7 +46,7 @@ def install(folder: Path) -> Path:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(os.fspath(path))
         listening.listen(64)
-        # The pipe closes when lit ends, however it ends.
+        # The pipe closes when lit ends, even if it is killed.
         subprocess.Popen(
             [sys.executable, __file__, str(listening.fileno())],
             stdin=subprocess.PIPE,
@@ -91,7 +91,7 @@ def _run_code() -> None:
 
 
 def _answer(call, mains) -> int:
-    """Runs a tool as the caller's process would, and tells its status."""
+    """Runs a tool as the caller's process would, and sends its exit status."""
     streams = array.array("i")
     head, ancillary, _, _ = call.recvmsg(8, socket.CMSG_LEN(3 * streams.itemsize))
     streams.frombytes(ancillary[0][2])
@@ -102,7 +102,7 @@ def _answer(call, mains) -> int:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    # As Python makes them at its start, for what these streams are.
+    # As Python creates them at its start.
     sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", closefd=False, errors="backslashreplace", buffering=1)
     os.chdir(directory)
@@ -119,10 +119,10 @@ def _answer(call, mains) -> int:
             status = 1
     status = int(status or 0) & 255
     atexit._run_exitfuncs()
-    with contextlib.suppress(OSError):  # of a reader that has gone
+    with contextlib.suppress(OSError):  # the reader has closed the pipe
         sys.stdout.flush()
         sys.stderr.flush()
-    if os.getpid() == waiting:  # a tool's work returns here too, in a process that the tool has forked
+    if os.getpid() == waiting:  # a process that the tool has forked returns here, too
         call.send(bytes([status]))
     return status
 

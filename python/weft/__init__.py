@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
-# First of all, since it records the state of the files that are loaded after it.
+# Must be first: it records the state of the files that are loaded after it.
 from weft.compiler import loaded as _loaded  # noqa: F401  isort: skip
 from weft import late_imports
 from weft.errors import Diagnostic, Location, WeftError
@@ -33,7 +33,7 @@ __all__ = [
     "register_schedule",
 ]
 
-# Imported when first used: MLIR and LLVM cost 0.3 s, which a tool that only prints its help shouldn't pay.
+# Imported at first use: MLIR and LLVM take 0.3 s, which a tool that only prints its help doesn't need.
 _LAZY = {
     "Kernel": "launch.kernel",
     "compile": "launch.kernel",
@@ -54,11 +54,11 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        # With `name` and `obj`, Python says which attribute may be meant.
+        # From `name` and `obj`, Python suggests similar attributes.
         raise AttributeError(f"module 'weft' has no attribute '{name}'", name=name, obj=sys.modules[__name__])
     from importlib import import_module
 
     with late_imports.whole():
-        found = getattr(import_module(f"weft.{_LAZY[name]}"), name)
-    globals()[name] = found  # so that a call of weft.matmul doesn't come here again
-    return found
+        attribute = getattr(import_module(f"weft.{_LAZY[name]}"), name)
+    globals()[name] = attribute  # so that the next access doesn't call this function
+    return attribute

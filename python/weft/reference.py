@@ -1,4 +1,4 @@
-"""A matrix product in float64, and how far a tensor core's result may be from it."""
+"""A matrix product in float64, and a bound on the error of a tensor core's result."""
 
 import math
 from collections.abc import Callable
@@ -16,14 +16,14 @@ Array = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
 
 _U = 2.0**-24  # half an ulp of f32, relative
-_LEAST = 2.0**-126  # the least normal number: what is smaller is cut off and rounded as this is
-_TF32 = 2.0**-9 + 2.0**-20  # what a product loses, relative, of f32 factors without their last 13 bits
+_LEAST = 2.0**-126  # the least normal number; smaller numbers have its absolute error
+_TF32 = 2.0**-9 + 2.0**-20  # relative error of a product of f32 factors without their last 13 bits
 
 
 @dataclass(frozen=True)
 class _Steps:
-    """How tensor cores add up: the fewest and the most products that a step adds to the accumulator, and what
-    a term loses at most, relative to the sum of all magnitudes.
+    """How tensor cores add: the smallest and largest number of products that a step adds to the accumulator,
+    and the largest error of a term, relative to the sum of all magnitudes.
     """
 
     fewest: int
@@ -31,7 +31,7 @@ class _Steps:
     cut: float
 
     def lost(self, depth: int) -> float:
-        """What a sum of so many products loses at most, relative to the sum of all magnitudes."""
+        """The largest error of a sum of `depth` products, relative to the sum of all magnitudes."""
         return -(-depth // self.fewest) * (self.most + 1 + 2) * self.cut
 
 
@@ -42,19 +42,19 @@ _FP8 = _Steps(16, 32, 2.0 ** -accumulation.of("wgmma", _WGMMA_FP8, "sm_90a").fra
 
 @dataclass(frozen=True)
 class Activation:
-    """A function in float64, and how far its f32 form may be from it.
+    """A function in float64, and a bound on the error of its f32 implementation.
 
-    `slope` is its steepest one, rounded up by enough to cover what is of second order; `own(x, y)` is the
-    error of the form at x, where the function is y. With u = 2**-24, of which `ex2.approx.ftz` is taken to be
-    within 4 relative (2 ulp) and `rcp.approx.ftz` within 2 (1 ulp):
+    `slope` is the largest slope, rounded up to cover second-order errors. `own(x, y)` is the error of the
+    implementation at x, where the function is y. Let u = 2**-24. The relative errors of `ex2.approx.ftz` and
+    `rcp.approx.ftz` are at most 4 u (2 ulp) and 2 u (1 ulp).
 
-    - x / (1 + 2**t): t has an error of a few u relative (two roundings for silu, five for gelu_tanh), so 2**t
-      one of that times its natural logarithm w, and 4 u. The sum passes on 2**t / (1 + 2**t) of it and adds
-      u, the reciprocal 2 u, the product u. Where 2**t is beyond 2**126 the result is 0, less than 2**-119
-      from the exact one.
-    - max(x, 0) - a * Phi(-a): the polynomial of the second term comes within 4e-9; its argument is within
-      5 u, of which it makes up to 10 times as much, its own roundings are less than 12 of up to 2.5 times its
-      value, the power's argument is within 1.5 u a**2, and the power and three products add 7 u.
+    - x / (1 + 2**t): t has a relative error of a few u (two roundings for silu, five for gelu_tanh), so 2**t
+      has that error times its natural logarithm w, plus 4 u. The sum has 2**t / (1 + 2**t) of this error and
+      adds u, the reciprocal adds 2 u, the product adds u. If 2**t exceeds 2**126, the result is 0, with an
+      error below 2**-119.
+    - max(x, 0) - a * Phi(-a): the polynomial of the second term has an error of at most 4e-9. Its argument
+      has one of 5 u, which it multiplies by at most 10. It has fewer than 12 roundings, of up to 2.5 times
+      its value. The power's argument has an error of 1.5 u a**2; the power and three products add 7 u.
     """
 
     function: Callable[[Doubles], Doubles]
@@ -62,13 +62,13 @@ class Activation:
     own: Callable[[Doubles, Doubles], Doubles]
 
     def of(self, x: Doubles, error: Doubles) -> tuple[Doubles, Doubles]:
-        """The function's values, and how far they may be off where x may be by `error`."""
+        """The function's values, and their error if x has an error of `error`."""
         y = self.function(x)
         return y, self.slope * error + self.own(x, y)
 
 
 def _gated(w: Doubles) -> Doubles:
-    """1 / (1 + exp(-w)), without overflow."""
+    """1 / (1 + exp(-w)), computed without overflow."""
     small = np.exp(-np.abs(w))
     return np.asarray(np.where(w >= 0, 1.0, small) / (1.0 + small))
 
@@ -83,7 +83,7 @@ def _tanh_argument(x: Doubles) -> Doubles:
 
 
 def _normal_below(x: Doubles) -> Doubles:
-    """Phi(x), accurate where it is small."""
+    """Phi(x), accurate for small values."""
     values = [0.5 * math.erfc(-each / math.sqrt(2)) for each in x.ravel()]
     return np.array(values).reshape(x.shape)
 
@@ -105,7 +105,7 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """The largest `error`, the `bound` at that place, and the largest `ratio` of an error to its bound."""
+    """The largest `error`, the `bound` of that element, and the largest `ratio` of an error to its bound."""
 
     error: float
     bound: float
@@ -120,13 +120,13 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Expected:
-    """The result up to float64's rounding, and for each element how far a right one may be from it."""
+    """The result in float64, and for each element the largest error of a correct result."""
 
     values: Doubles
     bound: Doubles
 
     def compare(self, got: Array) -> Comparison:
-        """Holds a result against it."""
+        """Compares a result with the expected one."""
         result = got.astype(np.float64)
         finite = bool(np.isfinite(result).all())
         error = np.where(np.isfinite(result), np.abs(result - self.values), np.inf)
@@ -153,32 +153,34 @@ def product(
     scale_b: Array | None = None,
     dtype: npt.DTypeLike = np.float32,
 ) -> Expected:
-    """`residual + activation(alpha * a @ b + beta * c + bias)` of matrices (a as K x M with `transpose_a`, b
-    as N x K with `transpose_b`), for a result of type `dtype`. Of integers it is exact, modulo 2**32. Scales
-    multiply as `tile.matmul` has them: K/128 x M of a, N/128 x K/128 of b.
+    """`residual + activation(alpha * a @ b + beta * c + bias)`, for a result of type `dtype`.
 
-    The bound, element-wise, with S = |a| @ |b| (scaled) and u = 2**-24. A step of a tensor core adds at most
-    17 terms, aligned to the largest and cut off after at least 24 fraction bits: each loses less than u times
-    the sum T of all magnitudes, and rounding to f32 less than 2 u T. T is at most S, whatever the order, and
-    there are at most ceil(K / 8) steps. So the bound is the sum of
+    With `transpose_a`, a is K x M; with `transpose_b`, b is N x K. Scales are those of `tile.matmul`:
+    K/128 x M for a, N/128 x K/128 for b. Integer results are exact, modulo 2**32.
+
+    The bound of each element, with S = |a| @ |b| (scaled) and u = 2**-24: a step of a tensor core adds at
+    most 17 terms, aligned to the largest one and truncated to at least 24 fraction bits. Each term loses less
+    than u times the sum T of all magnitudes, and rounding to f32 loses less than 2 u T. T is at most S in any
+    order, and there are at most ceil(K / 8) steps. So the bound is the sum of
 
         |alpha| * ceil(K / 8) * (17 + 2) * u * S    for the product,
         4 * u * (|alpha| * S + |beta * c|)          for three f32 roundings in the epilogue,
         u * (|alpha| * S + |beta * c| + |bias|)     for one more with a bias,
         half an ulp of `dtype`                      for the last rounding.
 
-    Of fp8 a step adds at most 33 terms with v = 2**-13 for u, and there are at most ceil(K / 16). Promoted
-    (with scales too), that holds of a block of 128, and of all blocks, each with its own S, together; scaling
-    one and adding it up in f32, and adding up such sums of parts of K, costs a rounding per block and part:
+    For fp8, a step adds at most 33 terms with v = 2**-13 instead of u, and there are at most ceil(K / 16)
+    steps. Promoted products, and those with scales, have such an error for each block of 128, with the
+    block's S. Scaling a block, adding it in f32, and adding the sums of K slices cost one rounding for each
+    block and slice:
 
         ceil(128 / 16) * (33 + 2) * v * S           for the products of all blocks,
         (2 * ceil(K / 128) + 1) * u * S             for as many f32 roundings.
 
-    Of f32 tensor cores leave out the last 13 bits: a product of two normal numbers loses at most
-    2**-9 + 2**-20 of itself. A sum that is smaller than the least normal number loses no more than that does.
+    Tensor cores ignore the last 13 bits of f32: a product of two normal numbers has a relative error of at
+    most 2**-9 + 2**-20. A sum below the least normal number has no larger error than that number.
 
-    An activation multiplies what it gets of that by at most its steepest slope, and is itself as far from
-    the exact function as `Activation` says; a residual adds a rounding. Results of fp8 stay in its range.
+    An activation multiplies the error by at most its slope, and adds its own (`Activation`). A residual adds
+    one rounding. fp8 results are clamped to fp8's range.
     """
     left, right = a.T if transpose_a else a, b.T if transpose_b else b
     if np.issubdtype(dtype, np.integer):
@@ -205,7 +207,7 @@ def product(
 def _sums(
     left: Array, right: Array, promoted: bool, scales: tuple[Array, Array] | None
 ) -> tuple[Doubles, Doubles, Doubles]:
-    """The sums of products, those of their magnitudes, and how far the first may be off."""
+    """The sums of products, the sums of their magnitudes, and the error of the former."""
     x, y = left.astype(np.float64), right.astype(np.float64)
     depth = x.shape[1]
     if scales is not None:
@@ -222,12 +224,12 @@ def _sums(
 
 
 def _normal(magnitude: Doubles) -> Doubles:
-    """A magnitude to which an error is relative: at least that of a normal number, but for zero."""
+    """A magnitude to which an error is relative: at least the least normal number, except for zero."""
     return np.asarray(np.where(magnitude > 0, np.maximum(magnitude, _LEAST), 0.0))
 
 
 def _rounded(values: Doubles, error: Doubles, dtype: npt.DTypeLike) -> Expected:
-    """What may become of values when they are rounded to a type."""
+    """The expected result after rounding to a type."""
     kind = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     half_ulp = np.maximum(float(kind.eps) / 2 * (np.abs(values) + error), float(kind.smallest_subnormal) / 2)
     bound = error + half_ulp
@@ -245,7 +247,7 @@ def _integers(
     activation: str | None,
     residual: Array | None,
 ) -> Expected:
-    """The same of integers, which wrap around as i32; the activation is relu."""
+    """The product of integers, which wrap as i32. The only activation is relu."""
     total = (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int64)
     for term in (c, bias):
         total = total if term is None else total + term

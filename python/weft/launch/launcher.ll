@@ -1,7 +1,7 @@
-; Host code that queues a prepared launch. `weft/launcher.py` lays out the structures and compiles this file.
+; Host code that queues a prepared launch. `launcher.py` fills the structures and compiles this file.
 ;
-; A launch differs from the last one of its plan in addresses, stream and workspace alone. So the parameters are
-; kept as one block, which is copied to the stack and patched: no state is shared between threads.
+; Launches of one plan differ only in addresses, stream and workspace. So the parameters are kept as one block,
+; which each launch copies to its stack and patches: threads share no mutable state.
 
 %Driver = type {
   ptr, ; cuCtxGetCurrent
@@ -40,14 +40,14 @@ declare ptr @PyErr_Occurred()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 
-; Python's queue(plan, stream, *addresses), all of them int (METH_FASTCALL). Returns the driver's status, -1 where
-; the stream has no workspace yet, -2 for a wrong number of addresses.
+; Python's queue(plan, stream, *addresses), all of them int (METH_FASTCALL). Returns the driver's status, -1 if the
+; stream has no workspace yet, -2 for a wrong number of addresses.
 define ptr @weft_queue(ptr %self, ptr %args, i64 %count) {
   %answer = call ptr @from_python(ptr %args, i64 %count, i1 false)
   ret ptr %answer
 }
 
-; The same, but for -3 where what is written may overlap what is read.
+; As above, but returns -3 if the written array may overlap one that is read.
 define ptr @weft_queue_apart(ptr %self, ptr %args, i64 %count) {
   %answer = call ptr @from_python(ptr %args, i64 %count, i1 true)
   ret ptr %answer
@@ -111,7 +111,7 @@ go:
   ret ptr %answer
 }
 
-; Whether the ends of the array that is written, and of another, let them have memory in common.
+; Whether the written array and another may overlap, by their first and last bytes.
 define internal i1 @overlaps(ptr %plan, ptr %given) {
   %written.at = getelementptr %Plan, ptr %plan, i64 0, i32 14
   %written = load i64, ptr %written.at
@@ -157,7 +157,7 @@ shared:
   ret i1 true
 }
 
-; Queues the launch on a stream with its context as the current one.
+; Queues the launch on a stream, in the plan's context.
 define i32 @weft_launch(ptr %plan, ptr %given, i64 %stream) {
   %current = alloca i64
   %driver = load ptr, ptr %plan
@@ -289,7 +289,7 @@ launch:
   ret i32 %status
 }
 
-; The workspaces of a stream, or of the graph that it is captured for; -1 where it has none.
+; The workspaces of a stream, or of the graph that captures it; -1 if it has none.
 define internal i32 @find(ptr %plan, i64 %stream, ptr %result) {
   %capturing = alloca i32
   %graph.at = alloca i64
