@@ -13,7 +13,7 @@ from emulator_gemm import Gemm, to_ptx
 from emulator_ptx import module
 
 from weft import emulator
-from weft.emulator.reading import left_out
+from weft.emulator.reading import unsupported
 from weft.errors import WeftError
 
 HEAD = ".version 8.6\n.target sm_80, texmode_independent\n.address_size 64\n"
@@ -358,7 +358,7 @@ def test_older_chips_are_targets(target):
 def test_what_is_left_out_is_listed():
     """Each is refused with its reason, which the documentation has, too."""
     page = (Path(__file__).parents[2] / "docs" / "emulator.md").read_text(encoding="utf-8")
-    for name, why in left_out.LEFT_OUT.items():
+    for name, why in unsupported.UNSUPPORTED.items():
         assert f"`{name}`" in page and why in page
     for opcode, why in {
         "tex.2d.v4.f32.s32": "textures and surfaces aren't emulated",

@@ -105,13 +105,13 @@ def whole_number(what: str, value: object, most: int = MOST_NUMBER) -> int:
     return number
 
 
-def seconds(given: object) -> float | None:
+def seconds(limit: object) -> float | None:
     """A time limit; None: no limit. Raises WeftError for anything else."""
-    if given is None:
+    if limit is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | float | np.number) or not given >= 0:
-        raise WeftError(f"max_seconds must be a number of at least 0, got {shown(given)}")
-    return float(given)
+    if isinstance(limit, bool) or not isinstance(limit, int | float | np.number) or not limit >= 0:
+        raise WeftError(f"max_seconds must be a number of at least 0, got {shown(limit)}")
+    return float(limit)
 
 
 def _scalar(value: np.generic, what: str) -> bytes:
@@ -210,8 +210,8 @@ def parameters(program: Program, args: Sequence[object], buffers: Buffers, kerne
         raise WeftError(f"kernel '{kernel}': args must be a list or a tuple, got {type(args).__name__}")
     if len(args) != len(formals):
         wanted = f"{len(formals)} parameter{'' if len(formals) == 1 else 's'}"
-        given = f"{len(args)} argument{'' if len(args) == 1 else 's'}"
-        raise WeftError(f"kernel '{kernel}' has {wanted}, got {given}")
+        passed = f"{len(args)} argument{'' if len(args) == 1 else 's'}"
+        raise WeftError(f"kernel '{kernel}' has {wanted}, got {passed}")
     arrays: dict[Key, npt.NDArray[np.generic]] = {}
     unwritten = [at for at, arg in enumerate(args) if isinstance(arg, Unwritten)]
     args = [arg.array if isinstance(arg, Unwritten) else arg for arg in args]

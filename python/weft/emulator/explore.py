@@ -46,14 +46,14 @@ def explore(run: Run, arrays: Arrays, seeds: int, max_seconds: float | None = No
         raise WeftError(f"arrays must be a list of arrays, got {shown(arrays)}")
     seeds, max_seconds = whole_number("seeds", seeds), seconds(max_seconds)
     end = None if max_seconds is None else time.monotonic() + max_seconds
-    given = [array.copy() for array in arrays]
+    originals = [array.copy() for array in arrays]
     distinct: dict[tuple[str, int], Finding] = {}
     report, error = _launch(run, None, end, distinct)
     results, tried = [array.copy() for array in arrays], 0
     for seed in range(seeds):
         if end is not None and time.monotonic() >= end:
             break
-        for array, value in zip(arrays, given, strict=True):
+        for array, value in zip(arrays, originals, strict=True):
             array[...] = value
         if isinstance(_launch(run, seed, end, distinct)[1], TimeLimit):
             break

@@ -258,28 +258,28 @@ def _dims(what: str, dims: Any) -> Dim3:
     return x, y, z
 
 
-def _cluster(given: Dim3, kernel: str, directives: Mapping[str, tuple[int, ...]]) -> tuple[Dim3, bool]:
+def _cluster(cluster: Dim3, kernel: str, directives: Mapping[str, tuple[int, ...]]) -> tuple[Dim3, bool]:
     """The cluster's extent, from the launch or the kernel, and whether one of them asks for a cluster."""
     fixed = directives.get("reqnctapercluster")
     if fixed:
         required = _dims("cluster", fixed)
-        if given not in ((1, 1, 1), required):
-            raise WeftError(f"kernel '{kernel}': cluster must be {required}, got {given}")
-        given = required
-    size = given[0] * given[1] * given[2]
+        if cluster not in ((1, 1, 1), required):
+            raise WeftError(f"kernel '{kernel}': cluster must be {required}, got {cluster}")
+        cluster = required
+    size = cluster[0] * cluster[1] * cluster[2]
     most = min([_MAX_CLUSTER, *directives.get("maxclusterrank", ())])
-    if min(given) < 1 or size > most:
-        raise WeftError(f"kernel '{kernel}': cluster must have 1..{most} blocks, got {given}")
-    return given, size > 1 or bool(fixed) or "explicitcluster" in directives
+    if min(cluster) < 1 or size > most:
+        raise WeftError(f"kernel '{kernel}': cluster must have 1..{most} blocks, got {cluster}")
+    return cluster, size > 1 or bool(fixed) or "explicitcluster" in directives
 
 
-def _chip(given: Any, target: str) -> Chip:
+def _chip(chip: Any, target: str) -> Chip:
     """The chip that a launch names, which must run the module's PTX."""
-    if not (isinstance(given, str) and given in CHIPS):
-        raise WeftError(f"chip {unknown_chip(given if isinstance(given, str) else shown(given))}")
-    if not can_run(given, target):
-        raise WeftError(f"chip must be one that runs PTX for {target}, got {given}")
-    return CHIPS[given]
+    if not (isinstance(chip, str) and chip in CHIPS):
+        raise WeftError(f"chip {unknown_chip(chip if isinstance(chip, str) else shown(chip))}")
+    if not can_run(chip, target):
+        raise WeftError(f"chip must be one that runs PTX for {target}, got {chip}")
+    return CHIPS[chip]
 
 
 def _most_shared(target: str) -> int:
@@ -290,10 +290,10 @@ def _most_shared(target: str) -> int:
     return max(c.shared_bytes for c in CHIPS.values())
 
 
-def _flag(what: str, given: Any) -> bool:
-    if not isinstance(given, bool | np.bool_):
-        raise WeftError(f"{what} must be True or False, got {shown(given)}")
-    return bool(given)
+def _flag(what: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise WeftError(f"{what} must be True or False, got {shown(value)}")
+    return bool(value)
 
 
 def _check(launch: Launch, kernel: str, directives: Mapping[str, tuple[int, ...]], room: int) -> None:

@@ -41,26 +41,26 @@ def skip(end: End, predicate: int, negated: bool, after: int) -> End:
     return End(run, (*end.targets, after))
 
 
-def collective(made: Collective, after: int, opcode: str, line: int) -> End:
+def collective(decoded: Collective, after: int, opcode: str, line: int) -> End:
     """A step that waits until its lanes are together, then continues with block `after`."""
-    step, members = made.step, made.members
+    step, members = decoded.step, decoded.members
 
     def run(scheduler: Scheduler, group: Group) -> int:
-        if made.warpgroup and group.lanes.rows is not None:
+        if decoded.warpgroup and group.lanes.rows is not None:
             scheduler.join(group)  # before their lanes are counted
         if group.lanes.mask is not None:
             if not scheduler.gather(group, members):
                 return -1
             if members is None and scheduler.wave.watch is not None:
                 _notify_divergence(scheduler, group, opcode, line)
-        if made.warpgroup and not scheduler.gather_warpgroups(group):
+        if decoded.warpgroup and not scheduler.gather_warpgroups(group):
             return -1
         if members is not None:
             _check_members(scheduler.wave, group.lanes, members, opcode, line)
         step(group.lanes)
         return after
 
-    return End(run, (after,), made)
+    return End(run, (after,), decoded)
 
 
 def _check_members(wave: Wave, lanes: Lanes, members: int, opcode: str, line: int) -> None:

@@ -9,7 +9,7 @@ from weft.emulator.decoding.ends import collective, jump, leave, skip
 from weft.emulator.decoding.steps import guarded
 from weft.emulator.decoding.table import Collective, Decoder, End, Table
 from weft.emulator.errors import PtxError
-from weft.emulator.reading import left_out
+from weft.emulator.reading import unsupported
 from weft.emulator.reading.syntax import (
     Address,
     Function,
@@ -170,7 +170,7 @@ class Program:
 
     def _decoder(self, instruction: Instruction) -> tuple[str, Decoder]:
         """The prefix of an instruction's opcode that the table has, and its decoder."""
-        if why := left_out.reason(instruction.opcode):
+        if why := unsupported.reason(instruction.opcode):
             raise PtxError(f"{instruction.opcode}: {why}", *instruction.location)
         entry = self._table.find(instruction.opcode)
         if entry is None:

@@ -1,4 +1,4 @@
-"""Atomic operations on global and shared memory. Lanes that meet at one place take turns in lane order."""
+"""Atomic operations on global and shared memory. Lanes with the same address execute in lane order."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ Update = Callable[..., Array]
 
 
 def update_of(op: Op, name: str, kind: Type) -> Update:
-    """From the old value and the operands to the new value, all as register bits."""
+    """The function from the old value and the operands to the new value, all as register bits."""
     if kind.name not in _TYPES[name]:
         op.fail(f".{name} isn't defined for .{kind}, but for .{', .'.join(_TYPES[name])}")
     if kind.is_float:
@@ -112,7 +112,9 @@ def atomic(op: Op) -> Step:
 
 
 def apply(piece: Piece, update: Update, values: list[Array], old: Array) -> bool:
-    """Updates the places of a piece, puts what was there before into `old`; whether anything changed."""
+    """Updates the elements of a piece and writes the previous values to `old`; returns whether anything
+    changed.
+    """
     changed = False
     mask = np.ones(old.shape, np.bool_) if piece.mask is None else piece.mask
     index, inputs = piece.elements[mask], [v[mask] for v in values]
@@ -127,7 +129,7 @@ def apply(piece: Piece, update: Update, values: list[Array], old: Array) -> bool
 
 
 def turns(index: npt.NDArray[np.intp]) -> list[npt.NDArray[np.intp]]:
-    """The positions of `index` in rounds of distinct places, those of the same place in order."""
+    """The positions of `index` in rounds of distinct elements; those of the same element in order."""
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])

@@ -39,7 +39,7 @@ def logical_not(op: Op) -> Step:
 
 @table.step("shl", "shr")
 def shift(op: Op) -> Step:
-    """Amounts of the width or more push everything out; NumPy's shifts do the same."""
+    """Shifts by the width or more shift everything out, as NumPy's do."""
     kind = op.type(_BITS + " u16 u32 u64 s16 s32 s64")
     op.count(3)
     return compute(op.destination(0, kind), shifter(kind, op.prefix), op.source(1, kind), op.source(2, U32))
@@ -85,7 +85,7 @@ def extract(op: Op) -> Step:
         field = _low_bits(size)
         value = shifted & field
         if kind.kind == "s":
-            # The sign is that of the field's last bit, or of the operand where the field reaches past it.
+            # The sign is that of the field's last bit, or of the operand if the field extends past it.
             last = np.minimum(pos + size - 1, width - 1)
             sign = (x.astype(np.uint64) >> np.maximum(last, 0).astype(np.uint64)) & np.uint64(1)
             inside = np.minimum(size, np.maximum(width - pos, 0))
@@ -125,7 +125,7 @@ def insert(op: Op) -> Step:
 
 @table.step("bfind")
 def find_bit(op: Op) -> Step:
-    """The highest bit that differs from the sign; -1 where there is none."""
+    """The highest bit that differs from the sign; -1 if there is none."""
     as_shift = op.flag("shiftamt")
     kind = op.type("u32 u64 s32 s64")
     op.count(2)
@@ -140,7 +140,7 @@ def find_bit(op: Op) -> Step:
 
 
 def leading_zeros(value: Array, bits: int) -> Array:
-    """How many zero bits precede the highest one, as u32; `bits` for zero."""
+    """The number of zero bits above the highest set bit, as u32; `bits` for zero."""
     count = np.zeros(value.shape, np.uint32)
     step = bits // 2
     rest = value
@@ -182,7 +182,7 @@ def reverse(op: Op) -> Step:
 
 @table.step("fns")
 def nth_set(op: Op) -> Step:
-    """The n-th set bit at or after (before, for a negative n) a base bit; -1 where there is none."""
+    """The n-th set bit at or after (before, for a negative n) a base bit; -1 if there is none."""
     op.type("b32")
     op.count(4)
 
@@ -201,7 +201,7 @@ def nth_set(op: Op) -> Step:
 
 @table.step("bmsk")
 def mask(op: Op) -> Step:
-    """`b` ones from bit `a` on; positions and widths past 32 are clamped, or wrap."""
+    """`b` ones from bit `a` on; positions and widths above 32 are clamped or wrap."""
     clamps = op.choice(["clamp", "wrap"]) == "clamp"
     op.type("b32")
     op.count(3)
@@ -218,7 +218,7 @@ def mask(op: Op) -> Step:
 
 @table.step("szext")
 def extend(op: Op) -> Step:
-    """The low `b` bits of `a`, with sign or zeros above; widths past 32 are clamped, or wrap."""
+    """The low `b` bits of `a`, sign- or zero-extended; widths above 32 are clamped or wrap."""
     clamps = op.choice(["clamp", "wrap"]) == "clamp"
     signed = op.type("u32 s32").kind == "s"
     op.count(3)
@@ -250,18 +250,18 @@ def lop3(op: Op) -> Step:
             out |= (x if n & 4 else ~x) & (y if n & 2 else ~y) & (z if n & 1 else ~z)
         return out
 
-    made = _KNOWN_LOP3.get(truth, function)
+    known = _KNOWN_LOP3.get(truth, function)
     sources = [op.source(i, U32) for i in (1, 2, 3)]
     first, second = op.pair(0)
     if not combine:
-        return compute(op.destination(first, U32), made, *sources)
+        return compute(op.destination(first, U32), known, *sources)
     if second is None:
         op.fail("needs a predicate as its second result")
     predicate, negated = op.predicate(5)
     join = np.logical_and if combine == "and" else np.logical_or
 
     def both(x: Array, y: Array, z: Array, q: Array) -> tuple[Array, Array]:
-        value = made(x, y, z)
+        value = known(x, y, z)
         return value, join(value != 0, q ^ negated)
 
     results = [op.destination(first, U32), op.destination(second, PRED)]
@@ -280,7 +280,7 @@ _KNOWN_LOP3: dict[int, Callable[[Array, Array, Array], Array]] = {
 
 @table.step("prmt")
 def permute(op: Op) -> Step:
-    """Picks four of the eight bytes of two registers, or repeats the sign of one."""
+    """Selects four of the eight bytes of two registers, or repeats the sign of one."""
     op.type("b32")
     mode = op.choice(["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"], "")
     op.count(4)
@@ -320,7 +320,7 @@ def _permute_mode(mode: str, n: Array) -> list[Array]:
 
 
 def _fixed_permute(op: Op, control: object) -> Callable[[Array, Array, Array], Array] | None:
-    """The permutation of a constant control without signs, which compilers emit most."""
+    """The permutation of a constant selector without signs, the most common case in compiled code."""
     if not isinstance(control, Integer) or any(control.value >> 4 * i & 8 for i in range(4)):
         return None
     picks = [control.value >> 4 * i & 7 for i in range(4)]

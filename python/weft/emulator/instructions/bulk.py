@@ -1,4 +1,4 @@
-"""What the bulk copy unit does: bytes of global and shared memory in one piece, and who is told of them."""
+"""The bulk copy unit: contiguous bytes of global and shared memory, and the events for observers."""
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,13 @@ Numbers = npt.NDArray[np.int64]
 
 
 def fault(one: Lanes, what: str, line: int, address: int, rule: str) -> Fault:
-    """A fault of the one thread that is active."""
+    """A fault of the active thread of `one`."""
     row, lane = (int(part) for part in np.argwhere(one.enabled())[0])
     return Fault(what, line, one.wave.thread(int(one.row_numbers()[row]), lane), address, rule)
 
 
 def aligned(one: Lanes, what: str, value: int, step: int, line: int) -> None:
-    """Faults where an address or a size is no multiple of `step`."""
+    """Faults if an address or a size is not a multiple of `step`."""
     if value % step:
         raise fault(
             one,
@@ -32,7 +32,7 @@ def aligned(one: Lanes, what: str, value: int, step: int, line: int) -> None:
 
 
 def global_segment(one: Lanes, address: int, first: int, last: int, line: int, writes: bool) -> Segment:
-    """The buffer that has bytes `first` to `last` (left out) from `address` on."""
+    """The buffer with the bytes from `address + first` up to, but not including, `address + last`."""
     segment = one.wave.memory.device.find(address)
     if segment is None or address + first < segment.base or address + last > segment.base + segment.size:
         near = f", in {segment.name} of {segment.size} bytes" if segment is not None else ""
@@ -48,7 +48,7 @@ def global_segment(one: Lanes, address: int, first: int, last: int, line: int, w
 def notify_global(
     one: Lanes, kind: str, addresses: Numbers, line: int, barrier: tuple[int, int] | None = None
 ) -> None:
-    """Tells who looks on which bytes of global memory are touched."""
+    """Reports an access to bytes of global memory to observers."""
     wave = one.wave
     wave.memory.bytes["global"] = wave.memory.bytes.get("global", 0) + addresses.size
     if kind != "load":
@@ -61,7 +61,7 @@ def notify_global(
 def notify_shared(
     one: Lanes, kind: str, cta: int, offsets: Numbers, line: int, barrier: tuple[int, int] | None = None
 ) -> None:
-    """Tells who looks on which bytes of a CTA's shared memory are touched."""
+    """Reports an access to bytes of a CTA's shared memory to observers."""
     wave = one.wave
     wave.memory.bytes["shared"] = wave.memory.bytes.get("shared", 0) + offsets.size
     if wave.watch is not None:
@@ -79,7 +79,7 @@ def bounded(one: Lanes, cta: int, offsets: Numbers, line: int) -> Octets:
 
 
 def chosen_ctas(one: Lanes, cta: int, mask: int, line: int) -> tuple[int, ...]:
-    """The CTAs of the cluster that a multicast mask names."""
+    """The CTAs of the cluster that a multicast mask selects."""
     ctas = one.wave.cluster_ctas(cta)
     ranks = [rank for rank in range(mask.bit_length()) if mask >> rank & 1]
     if ranks and ranks[-1] >= len(ctas):
@@ -89,6 +89,6 @@ def chosen_ctas(one: Lanes, cta: int, mask: int, line: int) -> tuple[int, ...]:
 
 
 def complete(one: Lanes, barriers: set[tuple[int, int]], size: int, line: int, threads: Bools | None) -> None:
-    """`size` bytes have come to each of these mbarriers."""
+    """`size` bytes have arrived at each of these mbarriers."""
     for cta, offset in sorted(barriers):
         one.wave.mbarriers.complete_tx(cta, offset, size, line, threads)

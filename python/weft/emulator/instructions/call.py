@@ -1,4 +1,4 @@
-"""Calls: of functions by name, through pointers to them, and of those that the system provides."""
+"""Calls of functions by name, of functions through pointers, and of system functions."""
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def _site(op: Op, code: FunctionCode, arguments: Actuals, results: Actuals) -> C
 
 
 def _indirect(op: Op, callee: Operand, arguments: Actuals, results: Actuals) -> End:
-    """Each thread calls the function whose address it has; those with the same go together."""
+    """Each thread calls the function whose address it has; threads with the same one go together."""
     if isinstance(callee, Name) and op.entity(callee) is None:
         op.fail(f"'{callee.text}' is not declared", callee.location)
     last = op.operands[-1]
@@ -95,7 +95,7 @@ def _indirect(op: Op, callee: Operand, arguments: Actuals, results: Actuals) -> 
 
 
 def _fits(op: Op, code: FunctionCode, arguments: Actuals, results: Actuals) -> bool:
-    """Whether the arguments and results of a call are of the sizes that a function has."""
+    """Whether the arguments and results of a call have the sizes that a function expects."""
     if len(code.function.returns) != len(results):
         return False
     formals = (*code.function.params, *code.function.returns)
@@ -118,7 +118,7 @@ def _bits(register: object) -> int:
 def _transfer(
     op: Op, actual: Operand, formal: Variable | Register, code: FunctionCode, into: bool
 ) -> Transfer:
-    """From an argument to a parameter (`into`), or from the parameter that returns to the caller's."""
+    """From an argument to a parameter (`into`), or from the function's result to the caller's."""
     entity = op.entity(actual) if isinstance(actual, Name) else None
     if isinstance(formal, Register):
         inside = code.base + formal.index

@@ -1,4 +1,4 @@
-"""Clusters: addresses of other CTAs' shared memory, asynchronous stores to it, and taking over launches."""
+"""Clusters: addresses of other CTAs' shared memory, asynchronous stores to it, and cancelling launches."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ _MOST_BYTES = 16
 
 @table.step("mapa")
 def mapa(op: Op) -> Step:
-    """`mapa{.shared::cluster}.u32|u64 d, a, rank`: the place of `a` in the CTA of that rank."""
+    """`mapa{.shared::cluster}.u32|u64 d, a, rank`: the address of `a` in the CTA of that rank."""
     in_space = op.flag("shared::cluster")
     kind = op.type("u32 u64")
     op.count(3)
@@ -39,7 +39,7 @@ def mapa(op: Op) -> Step:
 
 @table.step("getctarank")
 def getctarank(op: Op) -> Step:
-    """`getctarank{.shared::cluster}.u32|u64 d, a`: the rank of the CTA that a shared address belongs to."""
+    """`getctarank{.shared::cluster}.u32|u64 d, a`: the rank of the CTA that has a shared address."""
     op.flag("shared::cluster")
     kind = op.type("u32 u64")
     op.count(2)
@@ -139,7 +139,7 @@ def _asynchronous(op: Op, writer: Callable[[Op, Type], Write], event: str) -> St
 
 
 def _notify(lanes: Lanes, event: str, addresses: Addresses, size: int, marks: Addresses, line: int) -> None:
-    """Tells who looks on which bytes of whose shared memory an asynchronous operation touches."""
+    """Reports the bytes of shared memory that an asynchronous operation accesses to observers."""
     watch, stride = lanes.wave.watch, lanes.wave.memory.shared_stride
     if watch is None:
         return
@@ -153,18 +153,20 @@ def _notify(lanes: Lanes, event: str, addresses: Addresses, size: int, marks: Ad
 
 
 def _complete(lanes: Lanes, marks: Addresses, size: int, line: int) -> None:
-    """`size` bytes of each lane have come."""
+    """`size` bytes of each lane have arrived."""
     for cta, offset, mask in targets(lanes, marks):
         threads = lanes.narrowed(mask).threads() if lanes.wave.watch is not None else None
         lanes.wave.mbarriers.complete_tx(cta, offset, size * int(np.count_nonzero(mask)), line, threads)
 
 
-# Taking over CTAs that have not begun
+# Taking over CTAs that have not started
 
 
 @table.step("clusterlaunchcontrol.try_cancel.async")
 def try_cancel(op: Op) -> Step:
-    """`clusterlaunchcontrol.try_cancel.async….b128 [response], [barrier]`: takes over a cluster's work."""
+    """`clusterlaunchcontrol.try_cancel.async….b128 [response], [barrier]`: takes over the work of a
+    cluster.
+    """
     op.choice(["mbarrier::complete_tx::bytes"])
     everywhere = op.flag("multicast::cluster::all")
     space = "shared" if op.flag("shared", "shared::cta") else "generic"
@@ -188,7 +190,9 @@ def try_cancel(op: Op) -> Step:
 
 
 def _ask(lanes: Lanes, ctas: range, offset: int, mark: int, line: int) -> None:
-    """One thread asks for a cluster; these CTAs get the answer, at `offset`, and their barriers are told."""
+    """One thread requests a cluster. These CTAs get the response, at `offset`, and their mbarriers
+    the bytes.
+    """
     wave = lanes.wave
     data = np.frombuffer(_response(wave.grid.cancel()), np.uint8)
     if wave.watch is not None:
@@ -205,7 +209,7 @@ def _ask(lanes: Lanes, ctas: range, offset: int, mark: int, line: int) -> None:
 
 
 def _response(first: tuple[int, int, int] | None) -> bytes:
-    """What a request leaves in memory: whether a cluster was cancelled, and its first CTA."""
+    """The response in memory: whether a cluster was cancelled, and its first CTA."""
     x, y, z = first or (0, 0, 0)
     return np.array([first is not None, x, y, z], np.uint32).tobytes()
 
@@ -225,11 +229,11 @@ def query_cancel(op: Op) -> Step:
         return value.view(STORAGE[32]).reshape(*value.shape, 4)
 
     if asked == "is_canceled":
-        told = op.destination(0, PRED)
+        cancelled = op.destination(0, PRED)
 
         def run_told(lanes: Lanes) -> None:
             flags: Bools = words(lanes)[..., 0] != 0
-            lanes.write(told, flags)
+            lanes.write(cancelled, flags)
 
         return run_told
     wanted = list(enumerate("xyz", 1)) if asked == "get_first_ctaid" else [("xyz".index(asked[-1]) + 1, "")]

@@ -23,7 +23,7 @@ ORDERED: dict[str, Compare] = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
-# For unsigned integers these are other names of the same; for floats, `…u` also holds where an operand is
+# For unsigned integers these are synonyms; for floats, `…u` is also true if an operand is
 # NaN.
 _UNSIGNED = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 _UNORDERED = {f"{name}u": name for name in ORDERED}
@@ -31,7 +31,7 @@ _COMBINE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
 def comparison(op: Op, name: str, kind: Type, ftz: bool) -> Compare:
-    """How to compare two registers of `kind`; pairs give twice as many results."""
+    """The comparison of two registers of `kind`; pairs give twice as many results."""
     if not kind.is_float:
         if name not in ORDERED and name not in _UNSIGNED:
             op.fail(f".{name} isn't defined for .{kind}")
@@ -104,7 +104,7 @@ def setp(op: Op) -> Step:
 
 @table.step("set")
 def set_(op: Op) -> Step:
-    """All ones, or 1.0 for a floating-point result, where a comparison holds."""
+    """All ones, or 1.0 for a floating-point result, if a comparison is true."""
     name = op.choice(_NAMES)
     combine = op.choice(_COMBINE, "")
     ftz = op.flag("ftz")
@@ -148,7 +148,7 @@ def _select(condition: Bools, x: Array, y: Array) -> Array:
 
 @table.step("slct")
 def slct(op: Op) -> Step:
-    """The first operand where the third is not negative; NaN takes the second."""
+    """The first operand if the third is not negative; NaN selects the second."""
     ftz = op.flag("ftz")
     kind, by = op.type(_SCALARS), op.type("s32 f32")
     op.count(4)

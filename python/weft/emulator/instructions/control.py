@@ -25,7 +25,7 @@ def bra(op: Op) -> End:
 
 @table.end("brx.idx")
 def brx(op: Op) -> End:
-    """Branches to the entry of a table that each thread's index picks."""
+    """Branches to the entry of a table that each thread's index selects."""
     op.flag("uni")
     op.count(2)
     name = op.operand(1)
@@ -84,7 +84,7 @@ def trap(op: Op) -> Step:
 
 @table.step("griddepcontrol")
 def griddepcontrol(op: Op) -> Step:
-    """A launch runs alone: what it could wait for is over."""
+    """A launch runs alone, so there is nothing to wait for."""
     which = op.choice(["launch_dependents", "wait"])
     op.count(0)
     return notify(lambda watch, threads: watch.waited(threads, op.line)) if which == "wait" else nothing
@@ -92,7 +92,7 @@ def griddepcontrol(op: Op) -> Step:
 
 @table.collective("setmaxnreg")
 def setmaxnreg(op: Op) -> Collective:
-    """Registers are plenty: whether a CTA would have them is for the sanitizer."""
+    """Registers are not limited here; the sanitizer checks whether a CTA would have them."""
     grows = op.choice(["inc", "dec"]) == "inc"
     op.flag("sync")
     op.flag("aligned")
@@ -106,7 +106,7 @@ def setmaxnreg(op: Op) -> Collective:
 
 @table.step("nanosleep")
 def nanosleep(op: Op) -> Step:
-    """Lets other groups go first, as a thread that sleeps is waiting for something."""
+    """Lets other groups run first, because a thread that sleeps waits for something."""
     op.type("u32")
     op.count(1)
     op.source(0, U32)
@@ -126,12 +126,12 @@ _ADVICE = {
     "brkpt": (0, 0),
     "pmevent": (1, 1),
 }
-"""How many operands each takes, at least and at most."""
+"""The least and the greatest number of operands of each."""
 
 
 @table.step(*_ADVICE)
 def advice(op: Op) -> Step:
-    """Advice to caches and debuggers, without effect on what a program computes."""
+    """Hints to caches and debuggers, without effect on results."""
     op.modifiers.clear()
     op.count(*_ADVICE[op.prefix])
     if op.prefix == "createpolicy":

@@ -47,7 +47,7 @@ def cvt(op: Op) -> Step:
     else:
         function = _integer_to_integer(out, kind, sat)
     source = op.source(1, kind, any_width=True)
-    # A register wider than the type holds the value in its low bits; a wider result is extended.
+    # A register wider than the type has the value in its low bits; a wider result is extended.
     read = op.register_type(op.operand(1), kind)
     written = op.register_type(op.operand(0), out)
     chain = [_narrow(kind)] if read.bits > kind.bits else []
@@ -113,7 +113,7 @@ def _integer_to_float(out: Type, kind: Type, mode: str, sat: bool) -> Function:
 
 
 def _to_odd(number: int) -> float:
-    """An integer of 64 bits as a float64, rounded to odd."""
+    """A 64-bit integer as a float64, rounded to odd."""
     size = abs(number)
     shift = max(0, size.bit_length() - 53)
     kept = size >> shift
@@ -133,7 +133,7 @@ def _round_to_f64(number: int, mode: str) -> float:
 
 
 def _float_to_integer(out: Type, kind: Type, integral: str, ftz: bool) -> Function:
-    """Out of range goes to the nearest limit; NaN to 0, or to the highest bit where 64 bits take part."""
+    """Out of range gives the nearest limit; NaN gives 0, or the highest bit if a 64-bit type is involved."""
     limits = np.iinfo(out.view)
     low, above = float(limits.min), float(int(limits.max) + 1)
     nan = 1 << (out.bits - 1) if out.bits == 64 or kind.bits == 64 else 0
@@ -166,10 +166,10 @@ def _float_to_float(
             value = saturate(value)
         if relu:
             value = np.where(np.isnan(value) | (value > 0), value, 0.0)
-        made = _encode(value, out, mode)
+        encoded = _encode(value, out, mode)
         if finite:
-            made = _limit(made, value, out)
-        return flush(made, "f32") if ftz and out.name == "f32" else made
+            encoded = _limit(encoded, value, out)
+        return flush(encoded, "f32") if ftz and out.name == "f32" else encoded
 
     if kind.name == "f16" and out.name == "f32" and not (ftz or sat or relu or integral):
         return lambda bits: _encode_plain(bits.view(np.float16).astype(np.float32))
@@ -190,7 +190,7 @@ def _encode(value: Array, out: Type, mode: str) -> Array:
 
 
 def _limit(bits: Array, value: Array, out: Type) -> Array:
-    """Infinities as the largest finite number."""
+    """Replaces infinities by the largest finite number."""
     most = {"f16": 0x7BFF, "bf16": 0x7F7F, "f32": 0x7F7FFFFF, "tf32": 0x7F7FE000}[out.name]
     kind = bits.dtype.type
     sign = bits & kind(1 << (out.bits - 1))

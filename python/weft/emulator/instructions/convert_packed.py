@@ -57,13 +57,13 @@ def _to_halves(op: Op, out: Type, mode: str, relu: bool, finite: bool) -> Step:
         if relu:
             value = np.where(np.isnan(value) | (value > 0), value, 0.0)
         if noise is None:
-            made = encode(value, element.name, mode)
+            rounded = encode(value, element.name, mode)
         else:
-            made = encode(stochastic(value, element.name, noise, noise_bits), element.name)
+            rounded = encode(stochastic(value, element.name, noise, noise_bits), element.name)
         if not finite:
-            return made
-        sign, most = made & np.uint16(0x8000), np.uint16(_MOST[element.name])
-        return np.where(((made & np.uint16(0x7FFF)) > most) & ~np.isnan(value), sign | most, made)
+            return rounded
+        sign, most = rounded & np.uint16(0x8000), np.uint16(_MOST[element.name])
+        return np.where(((rounded & np.uint16(0x7FFF)) > most) & ~np.isnan(value), sign | most, rounded)
 
     def function(high: Array, low: Array, *noise: Array) -> Array:
         kept = np.uint32((1 << noise_bits) - 1)
@@ -76,7 +76,7 @@ def _to_halves(op: Op, out: Type, mode: str, relu: bool, finite: bool) -> Step:
 
 
 def _to_small(op: Op, out: Type, kind: Type, encode_one: Callable[[Array], Array]) -> Step:
-    """Two values, of two float32 or of one pair."""
+    """Two values, from two float32 or from one pair."""
     shift = np.uint16(width(out.name[:-2]))
     storage = out.storage
 
@@ -94,7 +94,7 @@ def _to_small(op: Op, out: Type, kind: Type, encode_one: Callable[[Array], Array
 
 
 def _four_to_small(op: Op, out: Type, kind: Type, mode: str, relu: bool) -> Step:
-    """`cvt.rs d, {a, b, e, f}, rbits`: a goes to the top. Each pair of values shares 16 random bits."""
+    """`cvt.rs d, {a, b, e, f}, rbits`: a is the highest. Each pair of values shares 16 random bits."""
     if mode != "rs" or kind.name != "f32":
         op.fail("must convert four .f32 with .rs")
     op.count(3)
@@ -110,7 +110,7 @@ def _four_to_small(op: Op, out: Type, kind: Type, mode: str, relu: bool) -> Step
         if bits == 8:
             upper, lower = noise >> sixteen, noise & np.uint32(0xFFFF)
         else:
-            # Either half of the random bits gives each pair eight.
+            # Each half of the random bits has eight for each pair.
             upper = noise >> sixteen & np.uint32(0xFF00) | noise >> eight & low
             lower = noise >> eight & np.uint32(0xFF00) | noise & low
         value = np.zeros(noise.shape, np.uint32)
@@ -148,7 +148,7 @@ def _from_small(op: Op, out: Type, kind: Type, relu: bool) -> Step:
 
 @table.step("cvt.pack.sat")
 def pack(op: Op) -> Step:
-    """Two integers, saturated, with a above b; with a third operand they go below its lower bits."""
+    """Two integers, saturated, with a above b; with a third operand, above that operand's lower bits."""
     narrow = op.choice(["u16", "s16", "u8", "s8", "u4", "s4", "u2", "s2"])
     bits, is_signed = int(narrow[1:]), narrow[0] == "s"
     op.type("s32")

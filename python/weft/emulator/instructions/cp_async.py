@@ -1,4 +1,4 @@
-"""`cp.async`: copies from global to shared memory that show there when a thread has waited for them."""
+"""`cp.async`: copies from global to shared memory that become visible when a thread has waited for them."""
 
 import numpy as np
 
@@ -40,7 +40,7 @@ def cp_async(op: Op) -> Step:
             limit = op.source(operand, U32)
 
     def wanted(lanes: Lanes) -> Array:
-        """How many bytes each lane reads; the rest is filled with zeros."""
+        """The number of bytes that each lane reads; the others are filled with zeros."""
         if limit:
             read = lanes.read(limit)
             _check_size(lanes, read, size, line)
@@ -62,9 +62,9 @@ def cp_async(op: Op) -> Step:
 
 @table.step("cp.async.mbarrier.arrive")
 def mbarrier_arrive(op: Op) -> Step:
-    """`cp.async.mbarrier.arrive{.noinc}{.shared}.b64 [barrier]`: arrives when all copies so far are done.
+    """`cp.async.mbarrier.arrive{.noinc}{.shared}.b64 [barrier]`: arrives when all copies so far are complete.
 
-    Without `.noinc` the phase first expects one arrival more, so that this one changes nothing on balance.
+    Without `.noinc` the phase first expects one more arrival, so that the arrival changes nothing on balance.
     """
     counted = not op.flag("noinc")
     space = "shared" if op.flag("shared", "shared::cta") else "generic"
@@ -93,7 +93,7 @@ def mbarrier_arrive(op: Op) -> Step:
 
 
 def _check_size(lanes: Lanes, read: Array, size: int, line: int) -> None:
-    """PTX leaves undefined what a copy of more bytes than its size does."""
+    """PTX leaves the behaviour undefined if a copy reads more bytes than its size."""
     wrong: Bools = lanes.enabled() & (read > size)
     if wrong.any():
         row, lane = divmod(int(wrong.argmax()), 32)
@@ -104,7 +104,7 @@ def _check_size(lanes: Lanes, read: Array, size: int, line: int) -> None:
 
 
 def _filled(lanes: Lanes, address: Addresses, wanted: Array, size: int, line: int) -> Array:
-    """Elements of `size` bytes of which the first `wanted` are read, and no others touched."""
+    """Elements of `size` bytes, of which only the first `wanted` are read."""
     memory = lanes.wave.memory
     out = np.zeros((lanes.warps, 32, size), np.uint8)
     full = lanes.enabled() & (wanted == size)

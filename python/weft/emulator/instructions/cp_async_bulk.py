@@ -1,7 +1,7 @@
 """`cp.async.bulk` and `cp.reduce.async.bulk` of plain bytes, and the groups that threads wait for.
 
-Data is taken when a copy is issued. A seed may put off when it arrives, but for copies to global memory,
-which a thread's `wait_group` must have seen.
+Data is read when a copy is issued. With a seed, it may arrive later, except for copies to global memory,
+which a thread's `wait_group` must have completed.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ Write = Callable[[Octets, Numbers, Octets], None]
 
 
 class Ends:
-    """Where a copy goes to and comes from: the first two modifiers that name a space."""
+    """The source and target of a copy: the first two modifiers that name a space."""
 
     def __init__(self, op: Op) -> None:
         spaces = [m for m in op.modifiers if m in _SPACES]
@@ -52,20 +52,22 @@ class Ends:
 
 
 def completion(op: Op, loads: bool) -> None:
-    """Takes how the end is told: through an mbarrier into shared memory, by groups out of it."""
+    """Takes the completion mechanism: an mbarrier for copies into shared memory, groups for copies
+    out of it.
+    """
     op.choice([_BARRIER] if loads else ["bulk_group"])
     op.flag("L2::cache_hint")
 
 
 class SharedAddress:
-    """An operand that is an address of shared memory, of this CTA or another of its cluster."""
+    """An operand that is an address of shared memory, of this CTA or another one of its cluster."""
 
     def __init__(self, op: Op, index: int) -> None:
         self._address: AddressOf = op.address(index, "shared")
         self._line = op.line
 
     def of(self, lanes: Lanes, width: int = 1) -> Numbers:
-        """`[warps, 32]`: the place in the shared memory of the wave's CTAs, one after the other."""
+        """`[warps, 32]`: the offset in the shared memory of the wave's CTAs, which follow each other."""
         offsets = lanes.wave.memory.shared_offsets(
             lanes, self._address.space, self._address(lanes), 1, self._line
         )
@@ -106,9 +108,9 @@ def copy(op: Op) -> Step:
                 data = _from_shared(one, int(begins[at]), count, line, _mark(int(marks[at]), stride))
             else:
                 left, right = (int(edge[at]) for edge in edges) if edges else (0, 0)
-                # Of a multicast several mbarriers tell.
-                told = None if masks is not None else _mark(int(marks[at]), stride)
-                data = _from_global(one, int(begins[at]), count, line, left, right, told)
+                # A multicast signals several mbarriers.
+                signalled = None if masks is not None else _mark(int(marks[at]), stride)
+                data = _from_global(one, int(begins[at]), count, line, left, right, signalled)
             owner, offset = divmod(int(offsets[at]), stride)
             owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
             own, mark = divmod(int(marks[at]), stride)
@@ -129,8 +131,9 @@ def arrive(
     size: int | None = None,
     write: Write | None = None,
 ) -> None:
-    """Brings data to the same offsets of each of some CTAs, and tells the mbarrier; with a multicast that at
-    the same offset of each CTA, or with `pair` of the one of its pair that has the given one's rank.
+    """Writes data to the same offsets of several CTAs and signals the mbarrier. With a multicast, it signals
+    the mbarrier at the same offset of each CTA, or with `pair` that of the CTA of its pair with the given
+    one's rank.
     """
     wave = one.wave
     marks: dict[int, tuple[int, int]] = {}
@@ -174,7 +177,9 @@ def _from_global(
     right: int,
     barrier: tuple[int, int] | None,
 ) -> Octets:
-    """Bytes of which the first `left` and the last `right` are taken where there are any, else are zeros."""
+    """Bytes, of which the first `left` and the last `right` are read if they exist; otherwise they
+    are zeros.
+    """
     if left >= _ALIGN or right >= _ALIGN:
         what = f"a bulk copy must ignore at most {_ALIGN - 1} bytes at each end, got {left} and {right}"
         raise bulk.fault(one, what, line, address, "misaligned")
@@ -256,7 +261,7 @@ def reduction_name(op: Op) -> str:
 
 
 def reduction(op: Op, name: str, kind: Type) -> Write:
-    """How to combine what arrives with what is there, in elements of a type."""
+    """How to combine the data with the contents of memory, in elements of a type."""
     update: Update = update_of(op, name, kind)
     width = kind.bytes
 
@@ -297,7 +302,7 @@ def wait_group(op: Op) -> Step:
 
 @table.step("cp.async.bulk.prefetch")
 def prefetch(op: Op) -> Step:
-    """`cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [from], size{, policy}`: advice."""
+    """`cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [from], size{, policy}`: a hint."""
     op.flag("L2")
     op.choice(["global"])
     hinted = op.flag("L2::cache_hint")

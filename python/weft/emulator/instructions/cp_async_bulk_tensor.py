@@ -34,10 +34,10 @@ _NO_OFFSETS = np.zeros(0, np.int64)
 _BOX_ALIGN = 128
 _ROWS = 4
 _PADDED_STEP = 128
-"""The elements of which the innermost coordinate of a padded type is a multiple."""
+"""The innermost coordinate of a padded type must be a multiple of this number of elements."""
 _SIX = 6
 _NAN = np.uint16(0x7FF7)
-"""What is put where a tensor has no elements, 16 bits at a time, as an H200 does."""
+"""The fill value of each 16 bits out of bounds, as on an H200."""
 _KINDS = {
     "UINT8": "u8",
     "UINT16": "u16",
@@ -111,7 +111,7 @@ class MapOperand:
 
 
 class Offsets:
-    """The operand of im2col offsets, where there is one."""
+    """The operand with the im2col offsets, if there is one."""
 
     def __init__(self, op: Op, index: int, count: int) -> None:
         items = op.items(index) if count else ()
@@ -127,7 +127,7 @@ class Offsets:
 
 
 def _taken(one: Lanes, map_: TensorMap, mode: str, at: Array, moved: Array, line: int) -> Taken:
-    """What a copy at these coordinates takes; Fault where the unit refuses them."""
+    """The units that a copy at these coordinates accesses. Fault if the hardware rejects them."""
     where, offsets = tuple(at.tolist()), tuple(moved.tolist())
     if map_.element.packed_bytes:
         step = _PADDED_STEP if map_.element.packed_bytes == CHUNK else CHUNK
@@ -154,7 +154,7 @@ def _check_pixel(one: Lanes, map_: TensorMap, where: tuple[int, ...], line: int)
 
 
 def _check_store(one: Lanes, map_: TensorMap, line: int) -> None:
-    """Faults for what the ISA has for loads only."""
+    """Faults for what the ISA defines for loads only."""
     if map_.type == "16U4_ALIGN16B" or map_.atom == "32B_FLIP_8B":
         what = map_.type if map_.type == "16U4_ALIGN16B" else f"swizzle atoms of {map_.atom}"
         raise fault(one, f"a copy out of shared memory must not use {what}", line, map_.address, "descriptor")
@@ -167,7 +167,7 @@ def _packed(octets: Octets) -> Octets:
 
 
 def _offsets(map_: TensorMap, taken: Taken, begin: int, width: int) -> Numbers:
-    """Where in a CTA's shared memory the bytes of a copy lie, `width` of each unit, in their order."""
+    """The offsets in a CTA's shared memory of the bytes of a copy, `width` of each unit, in order."""
     octets = begin + taken.goes[..., None] + np.arange(width)
     return tensor_map.swizzled(map_, octets).reshape(-1)
 
@@ -181,8 +181,8 @@ def _global(
     kind: str,
     barrier: tuple[int, int] | None = None,
 ) -> tuple[Octets, Numbers]:
-    """The bytes of the buffer, and which of them `some` of the units are, `[units, unit]`; who looks on is
-    told of them.
+    """The bytes of the buffer, and the indices of those of the units in `some`, `[units, unit]`. Observers
+    are notified.
     """
     inside = taken.bytes[some]
     if not len(inside):
@@ -195,7 +195,7 @@ def _global(
 
 
 def _loaded(one: Lanes, map_: TensorMap, taken: Taken, line: int, barrier: tuple[int, int] | None) -> Octets:
-    """The bytes that a load brings, filled where the tensor has none."""
+    """The bytes of a load, with fill values out of bounds."""
     data, addresses = _global(one, map_, taken, taken.inside, line, "load", barrier)
     out = np.zeros((*taken.bytes.shape, taken.unit), np.uint8)
     if map_.oob_fill == OOB_FILLS[1]:
@@ -205,7 +205,7 @@ def _loaded(one: Lanes, map_: TensorMap, taken: Taken, line: int, barrier: tuple
 
 
 def _rounded(map_: TensorMap, octets: Octets) -> Octets:
-    """tf32 is rounded to nearest on its way."""
+    """Rounds tf32 to nearest, as a load does."""
     if not map_.type.startswith("TFLOAT32"):
         return octets
     words = np.ascontiguousarray(octets).view(np.uint32)
@@ -245,7 +245,7 @@ def copy(op: Op) -> Step:
             owner, begin = divmod(int(targets[at]), stride)
             aligned(one, "box in shared memory at", begin, _BOX_ALIGN, line)
             mark = divmod(int(marks[at]), stride)
-            # Of a multicast several mbarriers tell.
+            # A multicast signals several mbarriers.
             data = _loaded(one, map_, taken, line, mark if masks is None else None)
             owners = (owner,) if masks is None else bulk.chosen_ctas(one, cta, int(masks[at]), line)
             spots = _offsets(map_, taken, begin, taken.unit)
@@ -309,7 +309,7 @@ def _store(
 
 @table.step("cp.async.bulk.prefetch.tensor")
 def prefetch(op: Op) -> Step:
-    """`cp.async.bulk.prefetch.tensor.dim.L2.src… [map, {coordinates}]{, {offsets}}{, policy}`: advice, whose
+    """`cp.async.bulk.prefetch.tensor.dim.L2.src… [map, {coordinates}]{, {offsets}}{, policy}`: a hint. Its
     map and coordinates are checked.
     """
     op.flag("L2")

@@ -42,7 +42,7 @@ class Format:
         return self.type.name.endswith("x2")
 
     def elements(self, bits: Array) -> Array:
-        """Register bits as one element each; those of a pair lie side by side."""
+        """Register bits as one element each; the two of a pair are adjacent."""
         if self.packed:
             bits = bits.view(np.uint16 if self.type.bits == 32 else np.uint32)
         return flush(bits, self.name) if self.ftz and self.name != "f64" else bits
@@ -65,7 +65,7 @@ class Format:
         return bits.view({"f16": np.float16, "f32": np.float32, "f64": np.float64}[self.name])
 
     def bits(self, value: Array) -> Array:
-        """Computed values as element bits, rounded to nearest where they are wider."""
+        """Computed values as element bits; wider values are rounded to nearest."""
         if self.name == "bf16":
             return encode(value.astype(np.float64), "bf16")
         if self.name == "f64":
@@ -73,7 +73,7 @@ class Format:
         return canonical(value, self.name)
 
     def lift(self, function: Function) -> Function:
-        """A function on NumPy numbers as one on registers."""
+        """A function on NumPy numbers as a function on registers."""
 
         def run(*registers: Array) -> Array:
             return self.register(self.bits(function(*[self.values(self.elements(r)) for r in registers])))
@@ -99,7 +99,7 @@ class Format:
 
 
 def _cancels(name: str, values: list[Array]) -> Array:
-    """Where a sum of zero has a negative part: rounded down, such a sum is negative zero."""
+    """Where a sum of zero has a negative operand: rounded down, such a sum is negative zero."""
     first = np.signbit(values[0] * values[1]) if name == "fma" else np.signbit(values[0])
     last = ~np.signbit(values[-1]) if name == "sub" else np.signbit(values[-1])
     return np.asarray(first | last)
@@ -111,23 +111,25 @@ def _operands(op: Op, kind: Type, count: int) -> list[int]:
 
 
 def _plain(op: Op, function: Function, odd: Function, inputs: int) -> Step:
-    """A step of NumPy's `function` where that rounds as asked, else of `odd`, which rounds to odd."""
+    """A step of NumPy's `function` if that rounds as required, otherwise of `odd`, which rounds to odd."""
     fmt = Format(op)
-    made = fmt.lift(function) if fmt.mode == "rn" else fmt.exactly(odd, op.prefix)
-    return compute(op.destination(0, fmt.type), made, *_operands(op, fmt.type, inputs))
+    computed = fmt.lift(function) if fmt.mode == "rn" else fmt.exactly(odd, op.prefix)
+    return compute(op.destination(0, fmt.type), computed, *_operands(op, fmt.type, inputs))
 
 
-def _mixed(op: Op, fmt: Format, made: Function, inputs: int) -> Step:
-    """A step of `made`, where all operands but the last may be f16 or bf16: `fma.rn.f32.f16 d, a, b, c`."""
+def _mixed(op: Op, fmt: Format, computed: Function, inputs: int) -> Step:
+    """A step of `computed`, in which all operands but the last may be f16 or bf16: `fma.rn.f32.f16 d, a,
+    b, c`.
+    """
     narrow = op.choice(["f16", "bf16"], "") if fmt.name == "f32" and not fmt.packed else ""
     if not narrow:
-        return compute(op.destination(0, fmt.type), made, *_operands(op, fmt.type, inputs))
+        return compute(op.destination(0, fmt.type), computed, *_operands(op, fmt.type, inputs))
     op.count(inputs + 1)
     sources = [op.source(i, TYPES[narrow]) for i in range(1, inputs)]
 
     def function(*registers: Array) -> Array:
         wide = [decode(r, narrow).astype(np.float32).view(np.uint32) for r in registers[:-1]]
-        return made(*wide, registers[-1])
+        return computed(*wide, registers[-1])
 
     return compute(op.destination(0, fmt.type), function, *sources, op.source(inputs, fmt.type))
 
@@ -136,10 +138,12 @@ def _mixed(op: Op, fmt: Format, made: Function, inputs: int) -> Step:
 def add_sub(op: Op) -> Step:
     fmt = Format(op)
     if op.prefix == "add":
-        made = fmt.lift(np.add) if fmt.mode == "rn" else fmt.exactly(sum_odd, "add")
+        computed = fmt.lift(np.add) if fmt.mode == "rn" else fmt.exactly(sum_odd, "add")
     else:
-        made = fmt.lift(np.subtract) if fmt.mode == "rn" else fmt.exactly(lambda x, y: sum_odd(x, -y), "sub")
-    return _mixed(op, fmt, made, 2)
+        computed = (
+            fmt.lift(np.subtract) if fmt.mode == "rn" else fmt.exactly(lambda x, y: sum_odd(x, -y), "sub")
+        )
+    return _mixed(op, fmt, computed, 2)
 
 
 @table.float_step("mul")
@@ -150,8 +154,8 @@ def mul(op: Op) -> Step:
 
 @table.float_step("div")
 def div(op: Op) -> Step:
-    # A quotient of 24-bit numbers lies too far from every float32, unless it is one, for float64 to hide on
-    # which side.
+    # The float64 quotient of 24-bit numbers is either a float32 or far enough from one to be rounded
+    # correctly.
     return _plain(op, np.divide, np.divide, 2)
 
 
@@ -168,7 +172,7 @@ def rcp(op: Op) -> Step:
 
 
 def approximate_f64(op: Op, function: Function) -> Step:
-    """Works on the upper 32 bits of the operand and gives those of the result; subnormals are zero."""
+    """Uses the upper 32 bits of the operand and gives those of the result; subnormals are zero."""
     fmt = Format(op, "f64")
     upper, exponent, sign = (np.uint64(n << 32) for n in (0xFFFFFFFF, 0x7FF00000, 0x80000000))
 
@@ -186,17 +190,17 @@ def approximate_f64(op: Op, function: Function) -> Step:
 def fma(op: Op) -> Step:
     fmt = Format(op)
     if fmt.name == "f64" and fmt.mode == "rn":
-        made = fmt.lift(fma_f64)
+        computed = fmt.lift(fma_f64)
     elif fmt.name == "f32" and fmt.mode == "rn":
-        made = fmt.lift(fma_f32)
+        computed = fmt.lift(fma_f32)
     else:
-        made = fmt.exactly(lambda x, y, z: sum_odd(x * y, z), "fma")
-    return _mixed(op, fmt, made, 3)
+        computed = fmt.exactly(lambda x, y, z: sum_odd(x * y, z), "fma")
+    return _mixed(op, fmt, computed, 3)
 
 
 @table.float_step("abs", "neg")
 def sign(op: Op) -> Step:
-    """Changes the sign bit alone, of NaN too."""
+    """Changes only the sign bit, even of NaN."""
     fmt = Format(op)
     bit = 1 << {"f16": 15, "bf16": 15, "f32": 31, "f64": 63}[fmt.name]
     clears = op.prefix == "abs"
@@ -212,7 +216,7 @@ def sign(op: Op) -> Step:
 
 @table.float_step("min", "max")
 def min_max(op: Op) -> Step:
-    """Of two zeros the negative one is less; a NaN loses to a number, unless `.NaN` is given."""
+    """The negative zero is the lesser one. A number wins over NaN, except with `.NaN`."""
     fmt = Format(op)
     least, absolute = op.prefix == "min", op.flag("abs")
     inputs = len(op.operands) - 1

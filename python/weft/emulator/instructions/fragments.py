@@ -1,4 +1,4 @@
-"""Matrices that the lanes of a warp hold in registers: which element is where is the layout's to say."""
+"""Matrices in the registers of a warp's lanes. The layout defines which lane has which element."""
 
 import math
 from functools import cache
@@ -16,13 +16,13 @@ from weft.layout import MEMORY, Layout
 Index = npt.NDArray[np.intp]
 
 _REGISTER = {"f64": "b64"}
-# Where an element of fewer bits than its byte lies in it: e2m1 in bits 5 to 2.
+# The bit of a byte at which a smaller element begins: e2m1 is in bits 5 to 2.
 _SHIFT = {"e2m1": 2}
 
 
 @cache
 def fragment_index(layout: str, shape: tuple[int, ...]) -> Index:
-    """The row-major matrix index of every element that the lanes hold, lane after lane in register order."""
+    """The row-major matrix index of every element in the lanes, lane by lane in register order."""
     parsed = Layout.parse(layout)
     held = [parsed.lane_elements(lane, shape) for lane in range(32)]
     return np.array([np.ravel_multi_index(at, shape) for lane in held for at in lane], np.intp)
@@ -30,7 +30,9 @@ def fragment_index(layout: str, shape: tuple[int, ...]) -> Index:
 
 @cache
 def matrix_index(layout: str, shape: tuple[int, ...], per_lane: int) -> Index:
-    """Where each element is (the first copy of it), in row-major order, among `per_lane` elements a lane."""
+    """The index of each matrix element (its first copy), in row-major order, among `per_lane` elements a
+    lane.
+    """
     parsed = Layout.parse(layout)
     coordinates = [parsed.apply(at, shape) for at in range(math.prod(shape))]
     return np.array(
@@ -40,10 +42,10 @@ def matrix_index(layout: str, shape: tuple[int, ...], per_lane: int) -> Index:
 
 
 class Fragment:
-    """One operand of a matrix instruction: its registers, which spell a matrix of elements of `bits`.
+    """One operand of a matrix instruction: its registers, which contain a matrix of elements of `bits`.
 
-    `name` is the elements' type, where it matters for how they lie in their `bits`; `layout` stands in for
-    that of an operand whose registers PTX leaves open.
+    `name` is the elements' type, if their position in their `bits` depends on it; `layout` is used for an
+    operand whose registers PTX leaves undefined.
     """
 
     def __init__(
@@ -74,14 +76,16 @@ class Fragment:
         self._order = matrix_index(layout or registers.layout, registers.shape, per_lane)
 
     def read(self, lanes: Lanes) -> Array:
-        """The matrices of all warps, `[warps, *shape]`, as bits; elements of less than a byte take one."""
+        """The matrices of all warps, `[warps, *shape]`, as bits; elements smaller than a byte take one."""
         stacked = np.stack([lanes.read(slot) for slot in self.slots], axis=-1)
         flat = elements(stacked.reshape(lanes.warps, -1), self._bits)
         matrix = flat.take(self._order, axis=1).reshape(lanes.warps, *self.shape)
         return matrix >> self._shift if self._shift else matrix
 
     def write(self, lanes: Lanes, matrix: Array) -> None:
-        """Hands the elements of `[warps, *shape]` bits out to the registers, as `read` gives them."""
+        """Writes the elements of `[warps, *shape]` bits, in the form that `read` returns, to the
+        registers.
+        """
         flat = np.ascontiguousarray(matrix).reshape(lanes.warps, -1).take(self._held, axis=1)
         words = _packed(flat, self._bits).view(self._words).reshape(lanes.warps, 32, len(self.slots))
         for at, slot in enumerate(self.slots):
@@ -99,7 +103,7 @@ def elements(words: Array, bits: int) -> Array:
 
 
 def _packed(items: Array, bits: int) -> Array:
-    """The way back from `elements`, to bytes where elements are smaller."""
+    """The inverse of `elements`, for elements that are smaller than a byte."""
     if bits >= 8:
         return items
     if bits == 1:

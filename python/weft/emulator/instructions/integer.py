@@ -16,7 +16,7 @@ _WIDER = {16: 32, 32: 64}
 
 
 def signed(kind: Type, function: Callable[..., Array]) -> Callable[..., Array]:
-    """`function` on the operands as `kind` sees them, its result as register bits."""
+    """`function` on the operands interpreted as `kind`, with its result as register bits."""
     if kind.kind != "s":
         return function
     view, storage = kind.view, kind.storage
@@ -70,10 +70,10 @@ def add_carry(op: Op) -> Step:
 def _with_carry(
     op: Op, kind: Type, slots: tuple[int, int, int], carry: int, keeps: bool, subtract: bool
 ) -> Step:
-    """Adds or subtracts with a carry in, where `carry` is a slot; may keep the carry that results.
+    """Adds or subtracts with a carry in, if `carry` is a slot; may write the carry out.
 
-    A difference is `a + ~b + carry`, so that a borrow is a carry that is clear: nvcc's divisions subtract,
-    and then read the flag with `addc`.
+    A difference is `a + ~b + carry`, so a borrow is a clear carry. nvcc's divisions subtract and then read
+    the flag with `addc`.
     """
     out = op.code.carry if keeps else op.slots.scrap(PRED)
     result, a, b = slots
@@ -145,7 +145,7 @@ def mad(op: Op) -> Step:
 
 
 def multiply(kind: Type, part: str) -> Callable[[Array, Array], Array]:
-    """The lower half, the upper half or the whole of a product."""
+    """The lower half, the upper half or all of a product."""
     if part == "lo":
         return np.multiply
     if kind.bits == 64:
@@ -202,15 +202,14 @@ def rem(op: Op) -> Step:
     kind = op.type(_INTEGERS)
     op.count(3)
     divide = _divide(kind)
-    # A remainder by zero is the dividend: what is left when the quotient, whatever it is, is multiplied by
-    # zero.
+    # The remainder of a division by zero is the dividend, because any quotient times zero is zero.
     return compute(
         op.destination(0, kind), lambda x, y: x - divide(x, y) * y, op.source(1, kind), op.source(2, kind)
     )
 
 
 def _divide(kind: Type) -> Callable[[Array, Array], Array]:
-    """Division toward zero; by zero it gives all ones, as NVIDIA's own code does."""
+    """Division toward zero; division by zero gives all ones, as in NVIDIA's own code."""
     ones = kind.storage.type((1 << kind.bits) - 1)
     zero, one = kind.storage.type(0), kind.storage.type(1)
 

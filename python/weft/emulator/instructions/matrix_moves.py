@@ -42,12 +42,12 @@ def ldmatrix(op: Op) -> Collective:
         loaded = lanes.wave.memory.load(reading, address.space, address(lanes), _ROW, line)
         octets: Array = loaded.view(np.uint8).reshape(lanes.warps, 32, _ROW)[:, :rows]
         if bits:
-            # In the low bits of its byte, even where mma.sync reads it from bits 2 to 5 (e2m1).
+            # In the low bits of its byte, although mma.sync reads it from bits 2 to 5 (e2m1).
             octets = unpacked(np.ascontiguousarray(octets), bits)
         if not in_order:
             elements = octets.reshape(lanes.warps, -1).view(storage)
             octets = elements.reshape(lanes.warps, form.num, -1).take(held, axis=2)
-        # A lane's registers of one matrix stand side by side.
+        # A lane's registers of one matrix are adjacent.
         words = np.ascontiguousarray(octets).view(np.uint32).reshape(lanes.warps, form.num, 32, -1)
         for at, slot in enumerate(slots):
             matrix, part = divmod(at, words.shape[3])
@@ -57,7 +57,7 @@ def ldmatrix(op: Op) -> Collective:
 
 
 def _one(form: Any) -> tuple[str, tuple[int, ...]]:
-    """Layout and shape of one matrix of a move's registers."""
+    """Layout and shape of one matrix in the registers."""
     alone = next(o for o in replace(form, num=1).operands if o.name != "address")
     return alone.layout, alone.shape[1:]
 
@@ -77,7 +77,7 @@ def _registers(op: Op, operand: Operand, count: int, writes: bool) -> list[int]:
 
 @table.collective("stmatrix")
 def stmatrix(op: Op) -> Collective:
-    """The way back from `ldmatrix`."""
+    """The inverse of `ldmatrix`."""
     form = legal_form(op, (matrix_moves.STMATRIX,))
     op.count(2)
     address, line = op.address(0, form.space), op.line
@@ -101,7 +101,7 @@ def stmatrix(op: Op) -> Collective:
 
 @table.collective("movmatrix")
 def movmatrix(op: Op) -> Collective:
-    """Transposes the 8x8 matrix that the lanes hold."""
+    """Transposes the 8x8 matrix in the lanes."""
     legal_form(op, (matrix_moves.MOVMATRIX,))
     op.count(2)
     plain, transposed = (matrix_moves.Ldmatrix("m8n8", 1, trans) for trans in (False, True))

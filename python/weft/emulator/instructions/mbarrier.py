@@ -22,7 +22,7 @@ _SPACES = {"shared": "shared", "shared::cta": "shared", "shared::cluster": "shar
 
 
 class Target(NamedTuple):
-    """One barrier that lanes name: CTA of the wave, offset, and which lanes, `[warps, 32]`."""
+    """One mbarrier that lanes address: CTA of the wave, offset, and the lanes, `[warps, 32]`."""
 
     cta: int
     offset: int
@@ -30,7 +30,7 @@ class Target(NamedTuple):
 
 
 def targets(lanes: Lanes, offsets: Addresses) -> Iterator[Target]:
-    """The distinct barriers among the active lanes' offsets in the wave's shared memory."""
+    """The distinct mbarriers at the active lanes' offsets in the wave's shared memory."""
     stride, enabled = lanes.wave.memory.shared_stride, lanes.enabled()
     for each in np.unique(offsets[enabled]):
         cta, offset = divmod(int(each), stride)
@@ -38,7 +38,7 @@ def targets(lanes: Lanes, offsets: Addresses) -> Iterator[Target]:
 
 
 def threads_of(lanes: Lanes, mask: Bools) -> Bools | None:
-    """The threads of the lanes of `mask` among all of the wave, where someone looks on."""
+    """The threads of the lanes of `mask` among all of the wave, if there is an observer."""
     return lanes.narrowed(mask).threads() if lanes.wave.watch is not None else None
 
 
@@ -51,7 +51,7 @@ def _modifiers(op: Op) -> str:
 
 
 class BarrierOperand:
-    """The barrier operand of an instruction."""
+    """The mbarrier operand of an instruction."""
 
     def __init__(self, op: Op, index: int, space: str) -> None:
         self.line = op.line
@@ -99,7 +99,7 @@ def inval(op: Op) -> Step:
 
 @table.step("mbarrier.expect_tx", "mbarrier.complete_tx")
 def transactions(op: Op) -> Step:
-    """`mbarrier.expect_tx.relaxed… [barrier], bytes` and the opposite, complete_tx."""
+    """`mbarrier.expect_tx.relaxed… [barrier], bytes` and its counterpart, complete_tx."""
     barrier, expects = BarrierOperand(op, 0, _modifiers(op)), op.prefix == "mbarrier.expect_tx"
     op.count(2)
     size, line = op.source(1, U32), op.line
@@ -154,7 +154,7 @@ def _arrive(
     how: Arrival,
     line: int,
 ) -> None:
-    """The lanes of a target arrive, at once where no phase can end between them, else one by one."""
+    """The lanes of a target arrive: at once if no phase can complete in between, otherwise one by one."""
     mbarriers = lanes.wave.mbarriers
     cta, offset, mask = target
     mine, bytes_ = counts[mask].astype(np.int64), sizes[mask].astype(np.int64)
@@ -176,7 +176,7 @@ def _arrive(
 
 @table.step("mbarrier.pending_count")
 def pending_count(op: Op) -> Step:
-    """`mbarrier.pending_count.b64 count, state`: the arrivals that were pending in a state."""
+    """`mbarrier.pending_count.b64 count, state`: the pending arrivals of a state."""
     op.type("b64")
     op.count(2)
 
@@ -190,8 +190,8 @@ def pending_count(op: Op) -> Step:
 def wait(op: Op) -> End:
     """`mbarrier.try_wait{.parity}… done, [barrier], state or parity{, time}`; test_wait too.
 
-    try_wait may answer False at any time, and does so once or twice where the sanitizer looks on. As a False
-    only makes a program ask again, they let others go first.
+    try_wait may return False at any time, and does so once or twice under the sanitizer. A program then only
+    tries again, so others run first.
     """
     by_parity = op.flag("parity")
     event = "observe_relaxed" if "relaxed" in op.modifiers else "observe"
@@ -237,7 +237,7 @@ def wait(op: Op) -> End:
 
 
 def _completed(lanes: Lanes, offsets: Addresses, parity: Array, line: int) -> Bools:
-    """The active lanes whose phase is complete: the barrier is in another than theirs."""
+    """The active lanes whose phase is complete: the mbarrier is in another phase."""
     mbarriers, stride = lanes.wave.mbarriers, lanes.wave.memory.shared_stride
     words = lanes.wave.memory.shared.view(BYTES)[(offsets >> np.uint64(3)).view(np.intp)]
     enabled = lanes.enabled()
@@ -249,7 +249,7 @@ def _completed(lanes: Lanes, offsets: Addresses, parity: Array, line: int) -> Bo
 
 
 def _advanced(lanes: Lanes, offsets: Addresses, done: Bools) -> bool:
-    """Whether the first barrier whose wait succeeds has ever completed a phase."""
+    """Whether the first mbarrier whose wait succeeds has ever completed a phase."""
     first = divmod(int(offsets[done][0]), lanes.wave.memory.shared_stride)
     return first in lanes.wave.mbarriers.advanced
 

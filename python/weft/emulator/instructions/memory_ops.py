@@ -22,14 +22,16 @@ SPACES = {
     "param::entry": "param",
     "param::func": "param",
 }
-# What an executing thread can see of these is decided by order alone, and here everything happens in order.
+# Only the order of accesses matters for what a thread sees of these, and here everything happens in order.
 _ORDERING = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
 _STRONG = ("relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
 _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified")
 
 
 def qualifiers(op: Op) -> bool:
-    """Takes the modifiers for ordering, scope and caches; whether others may be writing the place."""
+    """Takes the modifiers for ordering, scope and caches; returns whether others may be writing the
+    memory.
+    """
     polls = op.flag("relaxed", "acquire", "volatile", "mmio")
     op.flag(*_ORDERING, *LEVELS, *_CACHE)
     op.modifiers = [m for m in op.modifiers if m.partition("::")[0] not in ("L1", "L2")]
@@ -37,7 +39,7 @@ def qualifiers(op: Op) -> bool:
 
 
 def order_of(op: Op, default: str = "") -> Order | None:
-    """What an access orders by its modifiers, which stay; None for a weak one."""
+    """The order of an access by its modifiers, which stay; None for a weak one."""
     kind = next((m for m in op.modifiers if m in _STRONG), default)
     if not kind:
         return None
@@ -47,7 +49,7 @@ def order_of(op: Op, default: str = "") -> Order | None:
 
 
 def state_space(op: Op) -> str:
-    """The space among the modifiers; generic without one."""
+    """The space among the modifiers; generic if there is none."""
     return SPACES.get(op.choice(SPACES, "generic"), "generic")
 
 
@@ -99,7 +101,7 @@ def _check_vector(op: Op, kind: Type, count: int, items: tuple[Operand, ...]) ->
 
 
 class _Target:
-    """A register that is loaded into: a wider one is extended by the type's sign."""
+    """A destination register of a load; a wider one is extended by the type's sign."""
 
     def __init__(self, op: Op, item: Operand, kind: Type) -> None:
         self.sink = isinstance(item, Sink)
@@ -121,7 +123,7 @@ class _Target:
 
 
 def load_vector(lanes: Lanes, address: AddressOf, kind: Type, count: int, line: int) -> list[Array]:
-    """`count` elements that lie side by side, from an address aligned to all of them together."""
+    """`count` adjacent elements, from an address aligned to the size of all of them."""
     memory, size = lanes.wave.memory, kind.bytes * count
     addresses = address(lanes)
     if size <= 16:
@@ -133,7 +135,7 @@ def load_vector(lanes: Lanes, address: AddressOf, kind: Type, count: int, line: 
 
 
 def split(wide: Array, kind: Type, count: int) -> list[Array]:
-    """The elements of each lane's value, one array for each place."""
+    """The elements of each lane's value, one array for each."""
     if count == 1:
         return [wide]
     parts = wide.view(kind.storage).reshape(*wide.shape, count)
@@ -180,7 +182,7 @@ def st(op: Op) -> Step:
 
 
 def in_order(step: Step, order: Order | None) -> Step:
-    """`step`, of which those that look on can tell what its accesses order."""
+    """`step`, with `order` set during its accesses for observers."""
     if order is None:
         return step
 

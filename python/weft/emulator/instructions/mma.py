@@ -76,8 +76,8 @@ def mma(op: Op) -> Collective:
 
 
 def legal_form(op: Op, families: tuple[Family[Any], ...], operands: tuple[str, ...] = ()) -> Any:
-    """The form that an opcode and the texts of its operands, where they matter, spell; PtxError for one that
-    the chip doesn't have.
+    """The form of an opcode (and of the texts of its operands, if they matter). PtxError if the chip doesn't
+    have it.
     """
     for family in families:
         form = family.parse(op.opcode, operands)
@@ -93,7 +93,7 @@ def legal_form(op: Op, families: tuple[Family[Any], ...], operands: tuple[str, .
 
 
 def _operands(op: Op, form: Any, operands: dict[str, Registers]) -> dict[str, Operand]:
-    """The operands by name; a byte and a thread id stand together in braces after their scales."""
+    """The operands by name. The byte id and thread id of scales follow them in braces."""
     names = [n for n in operands if not n.startswith("thread_id")]
     op.count(len(names))
     placed = {name: op.operand(i) for i, name in enumerate(names)}
@@ -112,7 +112,7 @@ def _bits(name: str, packed: bool) -> int:
 
 
 def _batch(matrix: Array) -> Array:
-    """Matrices one after the other, of a warp that holds several too."""
+    """Matrices one after the other, also if a warp has several."""
     return matrix.reshape(-1, *matrix.shape[-2:])
 
 

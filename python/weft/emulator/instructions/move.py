@@ -1,4 +1,4 @@
-"""Moves, addresses, and instructions that only advise."""
+"""Moves, and conversions of addresses."""
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def _clock(op: Op, name: str, kind: Type) -> Step:
 
 
 def _address(op: Op, value: Operand, kind: Type) -> Step | None:
-    """A move of a variable's address, where that isn't a plain constant."""
+    """A move of a variable's address that isn't a plain constant."""
     name, offset = (value.base, value.offset) if isinstance(value, Address) else (value, 0)
     if not isinstance(name, Name):
         return None
@@ -83,7 +83,7 @@ def _unpack(op: Op, to: Vector, kind: Type) -> Step:
     if isinstance(op.operand(1), Vector):
         op.fail("can't move a vector to a vector", to.location)
     source = op.source(1, kind)
-    # An 8-bit part goes to a register of 16 bits or more.
+    # An 8-bit part is moved to a register of 16 bits or more.
     results = [
         (i, op.destination(item, part, any_width=part.bits == 8), op.register_type(item, part).storage)
         for i, item in enumerate(to.items)
@@ -114,7 +114,7 @@ def _pack(op: Op, to: Operand, vector: Vector, kind: Type) -> Step:
 
 @table.step("cvta")
 def cvta(op: Op) -> Step:
-    """Between addresses of a space and generic ones, which differ by the space's window."""
+    """Converts between addresses of a space and generic ones, which differ by the space's window."""
     from_generic = op.flag("to")
     space = op.choice(_SPACES).partition("::")[0]
     kind = op.type("u32 u64")
@@ -134,7 +134,7 @@ def isspacep(op: Op) -> Step:
     space = name.partition("::")[0]
     op.count(2)
     if name in ("shared", "shared::cta"):
-        # Of the cluster's shared memory only that of the thread's own CTA.
+        # Only the shared memory of the thread's own CTA, not that of the cluster.
         own, rank = op.slots.symbol(WINDOWS["shared"], U64), np.uint64(RANK_SHIFT)
         return compute(
             op.destination(0, PRED), lambda a, b: np.equal(a >> rank, b >> rank), op.source(1, U64), own
@@ -150,6 +150,8 @@ def isspacep(op: Op) -> Step:
 
 
 def give_way(lanes: Lanes) -> None:
-    """Takes most of a time slice, so that a loop that polls memory doesn't hold up whom it waits for."""
+    """Uses up most of a time slice, so that a loop that polls memory doesn't delay the threads it
+    waits for.
+    """
     lanes.wave.ticks += 200
     lanes.wave.polls += 1

@@ -1,7 +1,7 @@
-"""Matrices in shared memory as `wgmma` and `tcgen05` find them through descriptors (PTX ISA, "Shared Memory
+"""Matrices in shared memory that `wgmma` and `tcgen05` address through descriptors (PTX ISA, "Shared Memory
 Matrix Layout" and "Strides").
 
-A matrix is read by chunks of 16 bytes, which no swizzle takes apart.
+A matrix is read in chunks of 16 bytes, which no swizzle splits.
 """
 
 from functools import cache
@@ -19,10 +19,10 @@ from weft.layout import Swizzle
 
 CHUNK = 16
 PACKED = {"b6x16_p32": (6, 0), "b4x16_p64": (4, 2)}
-"""Bits of an element of which 16 take 16 bytes, and the bit of a byte that tcgen05 unpacks it to."""
+"""The bits of elements of which 16 take 16 bytes, and the bit of a byte at which tcgen05 unpacks them."""
 Offsets = npt.NDArray[np.int64]
 
-# The widths of the modes, their patterns, and the rows after which one repeats.
+# The widths of the swizzle modes, their patterns, and the rows after which a pattern repeats.
 _WIDTHS = {mode.name: mode.width for mode in SWIZZLES.values()} | {WIDE_ATOMS: 128}
 _PATTERNS = PATTERNS | {WIDE_ATOMS: Swizzle(WIDE_ATOMS, bits=2, base=5, shift=2)}
 _GROUPS = dict.fromkeys(SWIZZLES, GROUP) | {WIDE_ATOMS: 4}
@@ -30,7 +30,7 @@ _GROUPS = dict.fromkeys(SWIZZLES, GROUP) | {WIDE_ATOMS: 4}
 
 @cache
 def _terms(rows: int, chunks: int, width: int, group: int) -> tuple[Offsets, Offsets, Offsets]:
-    """What each chunk of each row adds, `[rows, chunks]`: in bytes, in leading and in stride offsets."""
+    """The terms of each chunk of each row, `[rows, chunks]`: bytes, leading offsets and stride offsets."""
     row, chunk = np.indices((rows, chunks))
     inside = (row % group) * width + (chunk * CHUNK) % width
     return inside, chunk * CHUNK // width, row // group
@@ -39,9 +39,10 @@ def _terms(rows: int, chunks: int, width: int, group: int) -> tuple[Offsets, Off
 def chunk_offsets(
     descriptor: MatrixDescriptor | SharedMemoryDescriptor, rows: int, row_bytes: int, transposed: bool
 ) -> Offsets:
-    """Where in shared memory each 16 bytes of each row lie, `[rows, row_bytes / 16]`.
+    """The offset in shared memory of each 16 bytes of each row, `[rows, row_bytes / 16]`.
 
-    Rows are those of M (N), K running fastest; `transposed`, they are those of K, M (N) running fastest.
+    The rows are those of M (N), contiguous along K; if `transposed`, they are those of K, contiguous along M
+    (N).
     """
     width, group = _WIDTHS[descriptor.swizzle], _GROUPS[descriptor.swizzle]
     inside, across, down = _terms(rows, -(-row_bytes // CHUNK), width, group)
@@ -62,8 +63,8 @@ def chunk_offsets(
 
 
 def _absolute(descriptor: SharedMemoryDescriptor, inside: Offsets, down: Offsets) -> Offsets:
-    """As `chunk_offsets`, before the swizzle, where what follows 128 bytes of a row lies at an address of its
-    own.
+    """As `chunk_offsets`, before the swizzle, if the bytes after the first 128 of a row have an address of
+    their own.
     """
     width = _WIDTHS[descriptor.swizzle]
     column = descriptor.address % width + inside % width
@@ -73,8 +74,8 @@ def _absolute(descriptor: SharedMemoryDescriptor, inside: Offsets, down: Offsets
 
 
 def read(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used: int = CHUNK) -> Array:
-    """The bytes at these offsets of a CTA's shared memory, `[rows, row bytes]`, read by `proxy` for `lanes`;
-    who looks on is told of the first `used` of each 16. Fault where the CTA has none.
+    """The bytes at these offsets of a CTA's shared memory, `[rows, row bytes]`, read by `proxy` for `lanes`.
+    Observers are notified of the first `used` of each 16. Fault if an offset is out of bounds.
     """
     if lanes.wave.watch is not None:
         octets = (offsets[..., None] + np.arange(used)).reshape(-1)
@@ -94,7 +95,7 @@ def read(lanes: Lanes, proxy: str, cta: int, offsets: Offsets, line: int, used: 
 
 
 def unpacked(data: Array, bits: int, shift: int = 0) -> Array:
-    """Sixteen elements of `bits` from the low bits of each 16 bytes, a byte each, shifted up."""
+    """Sixteen elements of `bits` from the low bits of each 16 bytes, as one byte each, shifted up."""
     stream = np.unpackbits(data.reshape(-1, CHUNK)[:, : 2 * bits], axis=1, bitorder="little")
     parts = stream.reshape(-1, CHUNK, bits)
     wide = np.zeros((*parts.shape[:-1], 8), np.uint8)

@@ -1,4 +1,4 @@
-"""The metadata of a sparse A, which says where in their chunks the stored elements belong."""
+"""The metadata of a sparse A, which gives the positions of the stored elements in their chunks."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,9 @@ _METADATA_BITS = 4
 
 
 class Chosen:
-    """A register that some lanes of each quad hold: `width` of them, from number `chosen * width` on."""
+    """A register that only some lanes of each quad provide: `width` lanes, from number `chosen *
+    width` on.
+    """
 
     def __init__(self, op: Op, operand: Operand, registers: Registers, chosen: int, width: int) -> None:
         items = op.items(operand)
@@ -25,7 +27,7 @@ class Chosen:
         self._registers, self._chosen, self._width = registers, chosen, width
 
     def words(self, lanes: Lanes) -> Array:
-        """The register as if the first lanes of the quads had been chosen, `[warps, 32]`."""
+        """The register as if the first lanes of the quads provided it, `[warps, 32]`."""
         first = lanes.read(self._chosen).astype(np.intp) * self._width
         lane = np.arange(32)
         return np.take_along_axis(lanes.read(self._slot), (lane & ~3) | ((lane + first) & 3), axis=1)
@@ -38,7 +40,7 @@ class Chosen:
 
 
 class Sparse:
-    """How to put zeros back into a sparse A of depth `k`, by chunks of `chunk` elements."""
+    """Expands a sparse A of depth `k`, by chunks of `chunk` elements."""
 
     def __init__(
         self,
@@ -54,14 +56,14 @@ class Sparse:
         self._metadata = Chosen(op, placed["metadata"], operands["metadata"], selector, width)
 
     def expanded(self, lanes: Lanes, stored: Array) -> tuple[Array, Bools]:
-        """The matrices with their zeros, `[warps, m, k]`, from what is stored, and where nothing is."""
+        """The matrices with their zeros, `[warps, m, k]`, and the positions at which nothing is stored."""
         codes = self._metadata.read(lanes, _METADATA_BITS)[:, :, : self._k // self._chunk]
         return expanded(stored, codes, self._chunk)
 
 
 def expanded(stored: Array, codes: Array, chunk: int) -> tuple[Array, Bools]:
-    """Matrices with their zeros, `[n, m, k]`, and where nothing is stored, from `stored`, `[n, m, k / 2]`,
-    and the codes of the chunks, `[n, m, k / chunk]`.
+    """Matrices with their zeros, `[n, m, k]`, and the positions at which nothing is stored, from `stored`,
+    `[n, m, k / 2]`, and the codes of the chunks, `[n, m, k / chunk]`.
     """
     codes = codes.astype(np.intp)
     positions = (np.arange(codes.shape[2]) * chunk)[:, None] + _inside(codes, chunk)
@@ -75,7 +77,7 @@ def expanded(stored: Array, codes: Array, chunk: int) -> tuple[Array, Bools]:
 
 
 def _inside(codes: Array, chunk: int) -> Array:
-    """Where in its chunk each stored element belongs, `[..., stored in a chunk]`."""
+    """The position of each stored element in its chunk, `[..., stored in a chunk]`."""
     pair = np.stack([codes & 3, codes >> 2], axis=-1)
     if chunk == 2:
         return pair[..., 1:] >> 1

@@ -1,4 +1,4 @@
-"""Local memory that a thread asks for as it runs: alloca, stacksave and stackrestore."""
+"""Local memory that a thread allocates while it runs: alloca, stacksave and stackrestore."""
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def stacksave(op: Op) -> Step:
 
 @table.step("stackrestore")
 def stackrestore(op: Op) -> Step:
-    """Gives back what was allocated since `stacksave`."""
+    """Frees what was allocated since `stacksave`."""
     kind = op.type("u32 u64")
     op.count(1)
     source = op.source(0, kind)

@@ -31,7 +31,7 @@ def arrive(op: Op) -> End:
 
 @table.end("bar.red", "barrier.red", "bar.cta.red", "barrier.cta.red")
 def reduce(op: Op) -> End:
-    """`bar.red.popc.u32 d, a{, b}, p` and `.and.pred`, `.or.pred`: over all threads that take part."""
+    """`bar.red.popc.u32 d, a{, b}, p` and `.and.pred`, `.or.pred`: over all participating threads."""
     operation = op.choice(["popc", "and", "or"])
     kind = op.type("u32" if operation == "popc" else "pred")
     op.count(3, 4)
@@ -48,7 +48,7 @@ def _barrier(
     count = op.source(first + 1, U32) if counted else 0
     after, line = op.next, op.line
 
-    def come(scheduler: Scheduler, group: Group) -> int:
+    def arrive_together(scheduler: Scheduler, group: Group) -> int:
         lanes = group.lanes
         barrier = _uniform(scheduler, group, number, line)
         needed = _uniform(scheduler, group, count, line) if count else None
@@ -69,9 +69,9 @@ def _barrier(
     def run(scheduler: Scheduler, group: Group) -> int:
         parts = _same_barrier(group, number, count)
         if len(parts) == 1:
-            return come(scheduler, group)
+            return arrive_together(scheduler, group)
         for lanes in parts:
-            if come(scheduler, Group(group.block, group.frame, lanes)) >= 0:
+            if arrive_together(scheduler, Group(group.block, group.frame, lanes)) >= 0:
                 scheduler.put(Group(after, group.frame, lanes))
         return -1
 
@@ -79,7 +79,7 @@ def _barrier(
 
 
 def _same_barrier(group: Group, number: int, count: int) -> list[Lanes]:
-    """The warps of a group by the barrier, and count, that the first lane of each names."""
+    """The warps of a group, by the barrier and count that the first lane of each names."""
     lanes = group.lanes
     first = lanes.enabled().argmax(axis=1)[:, None]
     named = [np.take_along_axis(lanes.read(slot), first, axis=1) for slot in (number, count) if slot]
@@ -91,7 +91,7 @@ def _same_barrier(group: Group, number: int, count: int) -> list[Lanes]:
 
 
 def _uniform(scheduler: Scheduler, group: Group, slot: int, line: int) -> int:
-    """The value of a register that all lanes agree on."""
+    """The value of a register, which must be the same in all lanes."""
     lanes = group.lanes
     values: Array = lanes.read(slot)
     enabled = lanes.enabled()
@@ -104,8 +104,8 @@ def _uniform(scheduler: Scheduler, group: Group, slot: int, line: int) -> int:
 @table.collective("bar.warp.sync")
 def warp_sync(op: Op) -> Collective:
     op.count(1)
-    told = notify(lambda watch, threads: watch.barrier("bar.warp.sync", threads, threads, op.line))
-    return Collective(told, op.source(0, U32))
+    step = notify(lambda watch, threads: watch.barrier("bar.warp.sync", threads, threads, op.line))
+    return Collective(step, op.source(0, U32))
 
 
 @table.wait("barrier.cluster.arrive")
@@ -183,7 +183,7 @@ def _order(op: Op, order: str, scope: str) -> Step:
 
 
 def _proxy(op: Op) -> str:
-    """The proxies that a fence stands between, with what restricts it."""
+    """The proxies of a fence, with its restrictions."""
     words, op.modifiers = op.modifiers, []
     if not words or words[0] not in {proxy.partition(".")[0] for proxy in _PROXIES}:
         op.fail(f"unknown proxy .{'.'.join(words)}")
@@ -193,7 +193,7 @@ def _proxy(op: Op) -> str:
 
 
 def _fence(op: Op, kind: str) -> Step:
-    """Memory operations take effect in order here; a fence only tells who looks on."""
+    """Memory operations take effect in order here, so a fence only notifies observers."""
     if kind.startswith("proxy.tensormap") and op.operands:
         op.count(2)
     else:

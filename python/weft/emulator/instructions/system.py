@@ -1,4 +1,4 @@
-"""The functions that kernels call and no module defines: vprintf, malloc, free and __assertfail."""
+"""The system functions that kernels call and no module defines: vprintf, malloc, free and __assertfail."""
 
 import re
 import struct
@@ -68,7 +68,7 @@ class _Caller:
 
 
 def _each(lanes: Lanes) -> list[tuple[int, int, Lanes]]:
-    """Every active thread by itself: its row and lane among the lanes' rows, and its own view."""
+    """Each active thread: its row and lane among the lanes' rows, and a view of it alone."""
     views: list[tuple[int, int, Lanes]] = []
     for row, lane in np.argwhere(lanes.enabled()):
         mask = np.zeros((lanes.warps, 32), np.bool_)
@@ -78,7 +78,7 @@ def _each(lanes: Lanes) -> list[tuple[int, int, Lanes]]:
 
 
 def _bytes(memory: Memory, lanes: Lanes, address: int, count: int, line: int) -> bytes:
-    """Bytes at a generic address, as the one thread of `lanes` loads them."""
+    """Bytes at a generic address, loaded by the one thread of `lanes`."""
     read = bytearray()
     for at in range(count):
         addresses = np.full((lanes.warps, 32), address + at, np.uint64)
@@ -108,16 +108,16 @@ def _vprintf(op: Op, caller: _Caller) -> Step:
         memory = lanes.wave.memory
         for row, lane, one in _each(lanes):
             text = _text(memory, one, int(formats[row, lane]), line)
-            made = _Formatter(memory, one, int(lists[row, lane]), line)
-            memory.device.printed.append(_FORMAT.sub(made.replace, text))
-            counts[row, lane] = made.count
+            formatter = _Formatter(memory, one, int(lists[row, lane]), line)
+            memory.device.printed.append(_FORMAT.sub(formatter.replace, text))
+            counts[row, lane] = formatter.count
         result(lanes, counts)
 
     return run
 
 
 class _Formatter:
-    """Formats one thread's values, which lie one after the other at `address`, each aligned to its size."""
+    """Formats one thread's values, which follow each other at `address`, each aligned to its size."""
 
     def __init__(self, memory: Memory, lanes: Lanes, address: int, line: int) -> None:
         self.memory, self.lanes, self.address, self.line = memory, lanes, address, line
@@ -209,7 +209,7 @@ _SYSTEM: dict[str, Callable[[Op, _Caller], Step]] = {
 
 
 def system_call(op: Op, name: str, arguments: tuple[Operand, ...], results: tuple[Operand, ...]) -> Step:
-    """A call of a function without a body. PtxError where it is none of the system's."""
+    """A call of a function without a body. PtxError if it is not a system function."""
     if name not in _SYSTEM:
         raise PtxError(
             f"{op.opcode}: '{name}' has no body and is not a system function", *op.instruction.location

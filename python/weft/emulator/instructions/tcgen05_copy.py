@@ -1,4 +1,4 @@
-"""`tcgen05.cp` and `shift`: what copies shared memory into tensor memory, and moves rows in it."""
+"""`tcgen05.cp` and `shift`: copies from shared to tensor memory, and moves of rows in it."""
 
 import numpy as np
 
@@ -16,12 +16,12 @@ from weft.isa.tcgen05 import copy as tcgen05_copy
 
 table = Table()
 _PART = 32
-"""Lanes that a warp reaches."""
+"""The lanes that a warp can access."""
 _SHIFTED_COLUMNS = 8
 
 
 def _destinations(form: tcgen05_copy.Cp) -> Numbers:
-    """The lanes that each row of the source goes to, `[rows, copies]`."""
+    """The target lanes of each row of the source, `[rows, copies]`."""
     rows = int(form.shape.partition("x")[0])
     row = np.arange(rows)[:, None]
     if form.multicast == "warpx4":
@@ -30,7 +30,7 @@ def _destinations(form: tcgen05_copy.Cp) -> Numbers:
         return row + 2 * _PART * np.arange(2)
     if form.multicast == "warpx2::01_23":
         return row % _PART + row // _PART * 2 * _PART + _PART * np.arange(2)
-    # Four rows go to the first lane of each warp's part.
+    # The target of four rows is the first lane of each warp's part.
     return row * _PART if rows == 4 else row
 
 
@@ -65,9 +65,9 @@ def copy(op: Op) -> Step:
 
 @table.step("tcgen05.shift")
 def shift(op: Op) -> Step:
-    """`tcgen05.shift….down [address]`: each lane takes the next one's 32 bytes, but for the last of 32 lanes.
+    """`tcgen05.shift….down [address]`: each lane gets the next one's 32 bytes, except the last of 32 lanes.
 
-    That a warp's part ends the move is what has been reported of a B200; the ISA speaks of the last row only.
+    The move ends within a warp's part, as has been reported of a B200; the ISA mentions the last row only.
     """
     form = legal_form(op, (tcgen05_copy.SHIFT,))
     op.count(1)
@@ -94,5 +94,5 @@ def shift(op: Op) -> Step:
 
 
 def shifted(row: Numbers) -> Numbers:
-    """The row that takes the place of each when rows move down by one."""
+    """The row that replaces each row when rows move down by one."""
     return np.where(row % _PART == _PART - 1, row, row + 1)

@@ -1,7 +1,7 @@
-"""Where the operands of `tcgen05.mma` lie in tensor memory (PTX ISA, "Data Path Layout Organization", "Block
-Scaling", "Sparse Matrices").
+"""The positions of `tcgen05.mma`'s operands in tensor memory (PTX ISA, "Data Path Layout Organization",
+"Block Scaling", "Sparse Matrices").
 
-Lanes and columns are those of one CTA; with a pair of CTAs each has its half of the rows.
+Lanes and columns are those of one CTA; each CTA of a pair has half of the rows.
 """
 
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from weft.isa.tcgen05.descriptors import BlockScaledDescriptor, InstructionDescr
 
 Descriptor = InstructionDescriptor | BlockScaledDescriptor
 _PART = 32
-"""Lanes of a part, which is what a warp reaches."""
+"""The lanes of a part, which one warp can access."""
 
 
 @dataclass(frozen=True)
 class DataPath:
-    """How the rows of one CTA are laid over the lanes.
+    """How the rows of one CTA are distributed over the lanes.
 
-    There are `banks` of them, which divide the columns of D among them, and each has all of A. `lanes` are
-    those of the rows of the first. Where only `half` of the lanes are used, an address may begin at lane 16.
+    There are `banks`, which divide the columns of D among them; each has all of A. `lanes` are those of the
+    first bank's rows. If only `half` of the lanes are used, an address may begin at lane 16.
     """
 
     banks: int
@@ -42,7 +42,7 @@ class DataPath:
 
 @cache
 def data_path(m: int, cta_group: int, *, sparse: bool, ws: bool) -> DataPath:
-    """That of an instruction with this M, of the pair where `cta_group` is 2."""
+    """The data path of an instruction with this M, which is the pair's if `cta_group` is 2."""
     rows = m // cta_group
     if rows == 128:
         return DataPath(1, rows, half=False)
@@ -52,9 +52,9 @@ def data_path(m: int, cta_group: int, *, sparse: bool, ws: bool) -> DataPath:
 
 
 def scale_cells(parts: Numbers, rows: int, first: int, scales: int) -> tuple[Numbers, Numbers, Numbers]:
-    """Lane, column and byte of each scale of so many rows, `[parts, rows, scales]`, from byte `first` on.
+    """Lane, column and byte of each scale of `rows` rows, `[parts, rows, scales]`, from byte `first` on.
 
-    A word has four scales of a row; the next four stand as many columns on as 128-row tiles take.
+    A word has four scales of a row. The next four follow after as many columns as 128-row tiles take.
     """
     row = np.arange(rows)[:, None]
     byte = first + np.arange(scales)

@@ -1,6 +1,6 @@
 """`tcgen05.ld`, `ld.red` and `st`: between tensor memory and the registers of a warp.
 
-Warp w of a warpgroup reaches lanes 32 * w to 32 * w + 31 (PTX ISA, "Tensor Memory Access Restrictions").
+Warp w of a warpgroup can access lanes 32 * w to 32 * w + 31 (PTX ISA, "Tensor Memory Access Restrictions").
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ _NAN = np.uint32(0x7FFFFFFF)
 
 
 class Cells:
-    """Which cells of tensor memory each lane's registers hold, `[warps, 32, elements]`, in register order."""
+    """The cells of tensor memory for each lane's registers, `[warps, 32, elements]`, in register order."""
 
     def __init__(self, op: Op, form: Any, address: int, data: Registers) -> None:
         shape = data.shape
@@ -45,7 +45,7 @@ class Cells:
         self._address, self._line = operand, op.line
 
     def of(self, lanes: Lanes) -> tuple[Numbers, Numbers]:
-        """Their lanes and columns. Fault where a warp can't reach them."""
+        """Their lanes and columns. Fault if a warp can't access them."""
         first = self._address(lanes)[:, :1, None].astype(np.intp)
         lane, column = first >> LANE_SHIFT, first & COLUMN_MASK
         warp = lanes.wave.warp_of_row[lanes.row_numbers()] % _SUBPARTITIONS
@@ -86,7 +86,7 @@ def _slots(op: Op, operand: Operand, registers: Registers, writes: bool) -> list
 
 
 def _notify(lanes: Lanes, kind: str, lane: Numbers, column: Numbers, line: int) -> None:
-    """Tells who looks on which cells each warp touches."""
+    """Reports the cells that each warp accesses to observers."""
     watch = lanes.wave.watch
     if watch is None:
         return
@@ -136,7 +136,7 @@ def load(op: Op) -> Collective:
 
 
 def _reduction(words: Array, form: tcgen05_copy.LdRed) -> Array:
-    """The least or greatest of each lane's registers. A NaN counts with `.NaN` only, and then wins."""
+    """The least or greatest of each lane's registers. NaN is ignored without `.NaN`, and wins with it."""
     choose = np.minimum if form.op == "min" else np.maximum
     if form.type != "f32":
         typed = words.view(np.int32 if form.type == "s32" else np.uint32)
@@ -144,7 +144,7 @@ def _reduction(words: Array, form: tcgen05_copy.LdRed) -> Array:
         return reduced.view(np.uint32)
     if form.abs:
         words = words & ~_SIGN
-    # As integers, floats without their NaN are in the order of their values, -0 below +0.
+    # As integers, floats other than NaN are ordered by their values, with -0 below +0.
     unordered = np.isnan(decode(words, "f32"))
     ordered = np.where(words & _SIGN, ~words, words | _SIGN)
     last = np.uint32(0xFFFFFFFF if form.op == "min" else 0)

@@ -1,4 +1,4 @@
-"""The operands of one `tcgen05.mma`: read from where descriptors and addresses say, and D written back."""
+"""The operands of one `tcgen05.mma`: A and B from their descriptors and addresses, D read and written."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,18 +25,18 @@ _HALF_LANES = 16
 _PARTS = np.arange(4)
 _SCALE_ADDRESS = (1 << 30) - 1
 _FORMATS = {bits: (name, shift) for name, (bits, shift) in PACKED.items()}
-"""How elements of fewer than 8 bits lie in shared memory, and how far up in the byte that they have in tensor
-memory, by their bits.
+"""By their bits: how elements of fewer than 8 bits are stored in shared memory, and the bit at which they
+begin in their byte of tensor memory.
 """
 
 
 @dataclass
 class Matrices:
-    """Those of an instruction that thread `one` issues. `given` are the values of its operands."""
+    """The operands of an instruction that thread `one` issues. `values` has their values."""
 
     one: Lanes
     form: Any
-    given: dict[str, Array]
+    values: dict[str, Array]
     idesc: Descriptor
     path: DataPath
     line: int
@@ -67,7 +67,7 @@ class Matrices:
     # A and B
 
     def a(self, cta: int) -> Array:
-        """What is stored of A, `[banks, rows, k]`; one bank where they have the same."""
+        """The stored elements of A, `[banks, rows, k]`, or one bank if all have the same."""
         stored = self._depth() // (2 if self.idesc.sparse else 1)
         if self.form.a == "shared":
             rows, flip = self.path.rows, self.idesc.transpose_a
@@ -75,7 +75,7 @@ class Matrices:
         return self._tensor_a(cta, stored)
 
     def b(self, pair: tuple[int, ...], shift: int) -> Array:
-        """The columns of B, `[n, k]`, of which each CTA has its part; with a shift, those from there on."""
+        """The columns of B, `[n, k]`, of which each CTA has a part; with a shift, those from there on."""
         count, flip = self.idesc.n // len(pair) + shift, self.idesc.transpose_b
         parts = [self._shared("b", cta, count, self._depth(), self.idesc.b_type, flip) for cta in pair]
         return np.concatenate([part[shift:] for part in parts])
@@ -84,7 +84,7 @@ class Matrices:
         return self.idesc.depth if isinstance(self.idesc, BlockScaledDescriptor) else self.idesc.k
 
     def _container(self, name: str) -> int:
-        """The bits that an element takes: those of the mxf4 kinds are packed, others take a byte at least."""
+        """The bits that an element occupies: the mxf4 kinds are packed, others take at least a byte."""
         kind, bits = KINDS[self.idesc.kind], ELEMENT_TYPES[name].bits
         if name == "tf32":
             return 32
@@ -92,7 +92,7 @@ class Matrices:
 
     def _shared(self, operand: str, cta: int, rows: int, k: int, name: str, transposed: bool) -> Array:
         """A matrix of M or N rows and K columns in shared memory, `[rows, k]`."""
-        descriptor = descriptor_of(int(self.given[operand]), self.line)
+        descriptor = descriptor_of(int(self.values[operand]), self.line)
         verdict = swizzle_complaint(self.idesc.kind, descriptor.swizzle, transposed=transposed)
         if verdict is not None:
             raise Fault(f"{operand}: {verdict}", self.line, rule="descriptor")
@@ -138,7 +138,7 @@ class Matrices:
         return codes
 
     def scales(self, cta: int) -> tuple[Doubles, Doubles]:
-        """Those of A's rows, `[banks, rows, scales]`, and of B's columns, `[banks, scales, columns]`."""
+        """The scales of A's rows, `[banks, rows, scales]`, and of B's columns, `[banks, scales, columns]`."""
         idesc, banks = self.idesc, self.path.banks
         assert isinstance(idesc, BlockScaledDescriptor)
         of_a = self._scales("scale_a", cta, _PARTS, self.path.rows, idesc.a_scale_id)
@@ -147,7 +147,7 @@ class Matrices:
         return np.broadcast_to(of_a, (banks, *of_a.shape)), np.stack(of_b).transpose(0, 2, 1)
 
     def _scales(self, operand: str, cta: int, parts: Numbers, rows: int, first: int) -> Doubles:
-        """`[rows, scales]`, of which each of these parts of tensor memory needs a copy."""
+        """`[rows, scales]`, of which each of these parts of tensor memory must have a copy."""
         idesc = self.idesc
         assert isinstance(idesc, BlockScaledDescriptor)
         begin, column = self._address(operand)
@@ -168,9 +168,9 @@ class Matrices:
 
     def _address(self, operand: str) -> tuple[int, int]:
         """Lane and column of an operand's address."""
-        address = int(self.given[operand])
+        address = int(self.values[operand])
         if operand.startswith("scale"):
-            # CUTLASS passes the byte of a scale on in the upper bits; the instruction descriptor has it, too.
+            # CUTLASS also passes the byte of a scale in the upper bits; the instruction descriptor has it.
             address &= _SCALE_ADDRESS
         lane = address >> LANE_SHIFT & COLUMN_MASK
         if lane and not (self.path.half and lane == _HALF_LANES and not operand.startswith("scale")):
@@ -183,7 +183,7 @@ class Matrices:
         """The words of these cells."""
         check(lane, column, self.line)
         lane, column = np.broadcast_arrays(lane, column)
-        told = slice(None) if used is None else used
-        notify_tensor(self.one, "load", cta, lane[told], column[told], self.line)
+        chosen = slice(None) if used is None else used
+        notify_tensor(self.one, "load", cta, lane[chosen], column[chosen], self.line)
         words: Array = self.one.wave.tensor_memory.cells(cta)[lane, column]
         return words

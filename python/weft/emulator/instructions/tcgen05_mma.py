@@ -1,4 +1,6 @@
-"""`tcgen05.mma` in all its forms. A product is computed at its issue, for both CTAs of a pair at once."""
+"""`tcgen05.mma` in all its forms. A product is computed when it is issued, for both CTAs of a pair at
+once.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,21 +32,21 @@ from weft.isa.types import ELEMENT_TYPES
 
 table = Table()
 _CHUNKS = {"tf32": 2, "mxf4": 8, "mxf4nvf4": 8}
-"""The elements that a code of the metadata tells of, where they aren't 4."""
+"""The number of elements that a code of the metadata describes, if it isn't 4."""
 
 
 @table.step("tcgen05.mma")
 def mma(op: Op) -> Step:
-    """`tcgen05.mma… [d], a, b, …`: its operands are those of the form's table, in PTX's order."""
+    """`tcgen05.mma… [d], a, b, …`: the operands are those of the form's table, in PTX's order."""
     form = legal_form(op, tcgen05_mma.FAMILIES, tuple(map(_spelled, op.operands)))
     if form.kind not in KINDS or getattr(form, "decompress", None):
         op.fail("isn't emulated: sm_107's own forms have descriptors of their own")
     read, line = _reader(op, form), op.line
 
     def run(lanes: Lanes) -> None:
-        given = read(lanes)
+        all_values = read(lanes)
         for one, at, cta in lanes.singles():
-            operands = {name: values[at] for name, values in given.items()}
+            operands = {name: values[at] for name, values in all_values.items()}
             pair = pair_of(lanes, cta, form.cta_group, line)
             Product(one, form, operands, pair, line, op.chip).run()
 
@@ -52,14 +54,14 @@ def mma(op: Op) -> Step:
 
 
 def _spelled(operand: object) -> str:
-    """As much of an operand's text as tells forms apart."""
+    """The part of an operand's text that distinguishes forms."""
     if isinstance(operand, Vector):
         return "{" + "," * (len(operand.items) - 1) + "}"
     return "[" if isinstance(operand, Address) else ""
 
 
 def _reader(op: Op, form: Any) -> Callable[[Lanes], dict[str, Array]]:
-    """How to read the operands of all lanes, by name; those that are lists have a last axis."""
+    """How to read the operands of all lanes, by name; lists have a last axis."""
     op.count(len(form.operands))
     readers: dict[str, Callable[[Lanes], Array]] = {}
     for index, operand in enumerate(form.operands):
@@ -95,11 +97,11 @@ def _descriptor(word: int, kind: str, group: int, ws: bool, scale_vec: str, a: s
 
 @dataclass
 class Product:
-    """One instruction of one thread, with the values of its operands, on a CTA or a pair of them."""
+    """One instruction of one thread, with the values of its operands, on a CTA or a pair."""
 
     one: Lanes
     form: Any
-    given: dict[str, Array]
+    values: dict[str, Array]
     pair: tuple[int, ...]
     line: int
     chip: str
@@ -109,9 +111,9 @@ class Product:
         descriptor = self._decoded()
         ws = isinstance(self.form, MmaWs)
         path = data_path(descriptor.m, self.form.cta_group, sparse=descriptor.sparse, ws=ws)
-        source = Matrices(self.one, self.form, self.given, descriptor, path, self.line)
+        source = Matrices(self.one, self.form, self.values, descriptor, path, self.line)
         right = self._right(source, descriptor, path)
-        kept = bool(self.given["enable_input_d"])
+        kept = bool(self.values["enable_input_d"])
         for rank, cta in enumerate(self.pair):
             d_lanes, d_columns = source.d_cells(cta)
             written = self._enabled(d_lanes, rank)
@@ -120,15 +122,15 @@ class Product:
             source.write_d(cta, d_lanes, d_columns, written, result)
 
     def _decoded(self) -> Descriptor:
-        word, scale_vec = int(self.given["idesc"]), getattr(self.form, "scale_vec", "")
+        word, scale_vec = int(self.values["idesc"]), getattr(self.form, "scale_vec", "")
         ws = isinstance(self.form, MmaWs)
         try:
             descriptor = _descriptor(word, self.form.kind, self.form.cta_group, ws, scale_vec, self.form.a)
         except ValueError as error:
             raise Fault(str(error), self.line, rule="descriptor") from None
         if descriptor.sparse != self.form.sparse:
-            told = "a sparse A" if descriptor.sparse else "a dense A"
-            what = f"the instruction descriptor specifies {told}, but the instruction doesn't"
+            kind = "a sparse A" if descriptor.sparse else "a dense A"
+            what = f"the instruction descriptor specifies {kind}, but the instruction doesn't"
             raise Fault(what, self.line, rule="descriptor")
         return descriptor
 
@@ -144,10 +146,10 @@ class Product:
         return _negated(banks, descriptor.b_type, descriptor.negate_b)
 
     def _mask(self, descriptor: Descriptor) -> ZeroColumnMask | None:
-        if "zero_column_mask" not in self.given:
+        if "zero_column_mask" not in self.values:
             return None
         try:
-            mask = ZeroColumnMask.decode(int(self.given["zero_column_mask"]), descriptor.m)
+            mask = ZeroColumnMask.decode(int(self.values["zero_column_mask"]), descriptor.m)
         except ValueError as error:
             raise Fault(str(error), self.line, rule="descriptor") from None
         most = cast(InstructionDescriptor, descriptor).max_shift
@@ -158,17 +160,17 @@ class Product:
         return mask
 
     def _enabled(self, lanes: Numbers, rank: int) -> Array:
-        """Which cells of D are written."""
-        if "disable_output_lane" not in self.given:
+        """The cells of D that are written."""
+        if "disable_output_lane" not in self.values:
             return np.ones(lanes.shape, np.bool_)
-        words = np.ascontiguousarray(self.given["disable_output_lane"][4 * rank : 4 * rank + 4])
+        words = np.ascontiguousarray(self.values["disable_output_lane"][4 * rank : 4 * rank + 4])
         bits = np.unpackbits(words.view(np.uint8), bitorder="little")
         enabled: Array = bits[lanes] == 0
         return enabled
 
     def _scaled(self, total: Array, descriptor: Descriptor) -> Array:
-        """D divided by a power of two, where the instruction says so."""
-        power = int(self.given.get("scale_input_d", np.array(0)))
+        """D divided by a power of two, if the instruction says so."""
+        power = int(self.values.get("scale_input_d", np.array(0)))
         if not power:
             return total
         name = _d_type(descriptor)

@@ -1,6 +1,4 @@
-"""What the asynchronous instructions of `tcgen05` share: on which CTAs they work, how they find their
-operands, and whom they tell.
-"""
+"""Shared by the asynchronous `tcgen05` instructions: the CTAs that they use, descriptors, notifications."""
 
 from weft.emulator.errors import Fault
 from weft.emulator.memory.tensor_memory import LANE_SHIFT, Numbers
@@ -11,8 +9,8 @@ PROXY = "tcgen05"
 
 
 def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:
-    """The CTAs that an instruction of `cta` with `.cta_group::group` works on: it, or both of its pair, the
-    one with the even rank first. Fault where it has no peer.
+    """The CTAs that an instruction of `cta` with `.cta_group::group` uses: `cta`, or both of its pair with
+    the even rank first. Fault if it has no peer.
     """
     if group == 1:
         return (cta,)
@@ -25,7 +23,7 @@ def pair_of(lanes: Lanes, cta: int, group: int, line: int) -> tuple[int, ...]:
 
 
 def descriptor_of(word: int, line: int) -> SharedMemoryDescriptor:
-    """What a shared-memory descriptor says; Fault where it says nothing legal."""
+    """The fields of a shared-memory descriptor; Fault if they are illegal."""
     try:
         return SharedMemoryDescriptor.decode(word)
     except ValueError as error:
@@ -33,7 +31,7 @@ def descriptor_of(word: int, line: int) -> SharedMemoryDescriptor:
 
 
 def notify_tensor(one: Lanes, kind: str, cta: int, lane: Numbers, column: Numbers, line: int) -> None:
-    """Tells who looks on which cells of tensor memory a thread's operation touches."""
+    """Reports the cells of tensor memory that a thread's operation accesses to observers."""
     if one.wave.watch is not None:
         cells = (lane << LANE_SHIFT | column).reshape(-1)
         one.wave.watch.async_access(kind, PROXY, cta, "tensor", cells, one.threads(), line)

@@ -1,8 +1,8 @@
-"""`tcgen05.alloc`, `dealloc`, `relinquish_alloc_permit`, `commit`, `wait` and `fence`: who has tensor memory,
-and what orders the work in it.
+"""`tcgen05.alloc`, `dealloc`, `relinquish_alloc_permit`, `commit`, `wait` and `fence`: the allocation of
+tensor memory, and the order of its operations.
 
-Asynchronous operations are done at their issue, so only `commit` and `alloc` change what a program computes;
-the others tell who looks on.
+Asynchronous operations complete when they are issued, so only `commit` and `alloc` change results; the others
+notify observers.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ _SPACES = {"": "generic", "shared::cta": "shared", "shared::cluster": "shared"}
 
 
 class _Columns:
-    """A count of columns, operand 1; a constant is checked at once."""
+    """A number of columns, operand 1; a constant is checked at once."""
 
     def __init__(self, op: Op, form: tcgen05_control.Alloc | tcgen05_control.Dealloc) -> None:
         operand, self._line = op.operand(1), op.line
@@ -43,7 +43,7 @@ class _Columns:
         self.slot = op.source(1, U32)
 
     def checked(self, columns: int) -> int:
-        """The count of a thread. Fault where there is no such."""
+        """A thread's number of columns. Fault if it is illegal."""
         if columns not in self._legal:
             what = f"columns must be {self._wanted}, got {columns}"
             raise Fault(what, self._line, rule="tmem-access")
@@ -52,7 +52,7 @@ class _Columns:
 
 @table.wait("tcgen05.alloc")
 def alloc(op: Op) -> End:
-    """`tcgen05.alloc… [shared address], columns`: waits until so many are free."""
+    """`tcgen05.alloc… [shared address], columns`: waits until enough are free."""
     form = legal_form(op, (tcgen05_control.ALLOC,))
     op.count(2)
     address, count = op.address(0, _SPACES[form.space]), _Columns(op, form)
@@ -131,7 +131,7 @@ def relinquish(op: Op) -> Collective:
 
 @table.step("tcgen05.commit")
 def commit(op: Op) -> Step:
-    """`tcgen05.commit… [mbarrier]{, mask}`: arrives when what the thread has issued before is done."""
+    """`tcgen05.commit… [mbarrier]{, mask}`: arrives when the thread's earlier operations are complete."""
     form = legal_form(op, (tcgen05_control.COMMIT,))
     op.count(2 if form.multicast else 1)
     barrier, line = BarrierOperand(op, 0, _SPACES[form.space]), op.line
@@ -139,28 +139,28 @@ def commit(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         masks = lanes.read(mask) if mask else None
-        for cta, offset, told in barrier.targets(lanes):
+        for cta, offset, arriving in barrier.targets(lanes):
             if masks is None:
-                _arrive(lanes, (cta,), offset, told, line)
+                _arrive(lanes, (cta,), offset, arriving, line)
                 continue
-            for wanted in np.unique(masks[told]).tolist():
-                same = told & (masks == wanted)
+            for wanted in np.unique(masks[arriving]).tolist():
+                same = arriving & (masks == wanted)
                 ctas = chosen_ctas(lanes.narrowed(same), cta, wanted, line)
                 _arrive(lanes, ctas, offset, same, line)
 
     return run
 
 
-def _arrive(lanes: Lanes, ctas: tuple[int, ...], offset: int, told: Bools, line: int) -> None:
-    """The barriers at `offset` of these CTAs hear of the work of the threads in `told`, once for each."""
-    wave, count, threads = lanes.wave, int(np.count_nonzero(told)), threads_of(lanes, told)
+def _arrive(lanes: Lanes, ctas: tuple[int, ...], offset: int, arriving: Bools, line: int) -> None:
+    """The mbarriers at `offset` of these CTAs get one arrival for each thread in `arriving`."""
+    wave, count, threads = lanes.wave, int(np.count_nonzero(arriving)), threads_of(lanes, arriving)
 
     def finish() -> None:
         for cta in ctas:
             wave.mbarriers.arrive(cta, offset, line, COMMIT, count, threads=threads)
 
-    # What a thread issues is done in its order, and so are the commits.
-    row = int(lanes.row_numbers()[int(told.any(axis=1).argmax())])
+    # A thread's operations complete in order, and so do its commits.
+    row = int(lanes.row_numbers()[int(arriving.any(axis=1).argmax())])
     wave.later(finish, ("tcgen05.commit", row))
 
 

@@ -1,4 +1,4 @@
-"""`tensormap.replace` and `tensormap.cp_fenceproxy`: tensor maps that a kernel makes or changes."""
+"""`tensormap.replace` and `tensormap.cp_fenceproxy`: tensor maps that a kernel builds or changes."""
 
 import numpy as np
 
@@ -43,8 +43,8 @@ def replace(op: Op) -> Step:
 
     def run(lanes: Lanes) -> None:
         memory, begin = lanes.wave.memory, address(lanes)
-        given = lanes.read(value).astype(np.uint64) - np.uint64(field.less)
-        new = np.full_like(given, code) if field.codes else given
+        values = lanes.read(value).astype(np.uint64) - np.uint64(field.less)
+        new = np.full_like(values, code) if field.codes else values
         for slot in places:
             at = begin + np.uint64(_WORD * slot.word)
             mask = np.uint64(((1 << slot.bits) - 1) << slot.low)

@@ -1,4 +1,4 @@
-"""Approximate functions: computed in float64 and rounded, so well within the errors that PTX documents."""
+"""Approximate functions, computed in float64 and rounded: well within the errors that PTX documents."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
-"""Video instructions: arithmetic on the bytes and halves of registers, alone or in parallel.
+"""Video instructions: arithmetic on the bytes and halves of registers, scalar or packed.
 
-`vadd4.u32.s32.u32.sat{.add} d, a, b, c` works on four lanes of 8 bits; `.add` sums them into c. Selectors
-such as `.b0` and `.h1` pick a scalar's part, masks such as `.b3210` the lanes of a packed operand.
+`vadd4.u32.s32.u32.sat{.add} d, a, b, c` works on four lanes of 8 bits; `.add` adds them to c. Selectors such
+as `.b0` and `.h1` select a scalar's part, masks such as `.b3210` the lanes of a packed operand.
 """
 
 import re
@@ -40,7 +40,7 @@ def _function(op: Op, name: str) -> Function:
 
 @table.step(*_PACKED)
 def packed(op: Op) -> Step:
-    """Lane by lane; `.add` adds the results of all lanes to c, else lanes outside the mask are c's."""
+    """Lane by lane. `.add` adds the results of all lanes to c; otherwise lanes outside the mask are c's."""
     name, lanes = op.prefix[:-1], int(op.prefix[-1])
     bits = 32 // lanes
     function = _function(op, name)
@@ -83,7 +83,7 @@ def _suffix(op: Op, operand: Operand, lanes: int) -> tuple[Operand, list[int]]:
 
 
 def _picks(op: Op, operand: Operand, lanes: int, number: int) -> tuple[Operand, list[int]]:
-    """The register of a packed source, and which lanes of a (from 0) and b (after them) it takes."""
+    """The register of a packed source, and the lanes of a (from 0) and b (after them) that it selects."""
     register, named = _suffix(op, operand, lanes)
     if named and (len(named) != lanes or max(named) >= 2 * lanes):
         got = "".join(map(str, reversed(named)))
@@ -137,7 +137,7 @@ def scalar(op: Op) -> Step:
 
 
 def _part(op: Op, operand: Operand) -> tuple[Operand, tuple[int, int]]:
-    """A register and the (bits, number) of the part that `.b2` or `.h0` picks."""
+    """A register and the (bits, number) of the part that `.b2` or `.h0` selects."""
     if isinstance(operand, Name) and op.entity(operand) is None:
         match = re.fullmatch(r"(.+)\.(b[0-3]|h[01])", operand.text)
         if match:

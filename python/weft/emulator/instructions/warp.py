@@ -169,7 +169,7 @@ def redux(op: Op) -> Collective:
 
 
 def _reduction(op: Op, name: str, kind: str, nan: bool) -> tuple[Callable[[Array], Array], Any]:
-    """How to reduce the last axis, and the value that changes nothing."""
+    """How to reduce the last axis, and the neutral value."""
     ufuncs = {
         "add": np.add,
         "min": np.minimum,
@@ -182,7 +182,7 @@ def _reduction(op: Op, name: str, kind: str, nan: bool) -> tuple[Callable[[Array
     if kind == "f32":
         if name not in ("min", "max"):
             op.fail(f".{name} isn't defined for .f32")
-        # NaN changes nothing where numbers win, and comes out where there are none.
+        # If numbers win over NaN, NaN is neutral, and the result if there are no numbers.
         if nan:
             return lambda v: _canonical(ufunc.reduce(v, axis=2)), np.float32(
                 np.inf if name == "min" else -np.inf

@@ -1,5 +1,5 @@
-"""`wgmma.mma_async` and what orders it. A product is computed at its issue, each warp its 16 rows, when the
-four warps of the warpgroup have come; what a wait is missing for, the sanitizer says.
+"""`wgmma.mma_async` and the instructions that order it. A product is computed when it is issued, 16 rows for
+each warp, once the four warps of the warpgroup have arrived; the sanitizer reports missing waits.
 """
 
 import re
@@ -40,18 +40,18 @@ def mma_async(op: Op) -> Collective:
     op.count(len(names))
     placed = {name: op.operand(i) for i, name in enumerate(names)}
     registers = {r.name: _of_a_warp(r) for r in form.operands}
-    given = {r.name: _flag(op, placed[r.name], r) for r in form.operands if r.role == "immediate"}
+    immediates = {r.name: _flag(op, placed[r.name], r) for r in form.operands if r.role == "immediate"}
     bits = {name: ELEMENT_TYPES[getattr(form, f"{name}_type")].bits for name in "abd"}
     _, n, k = mma_fragments.mnk(form.shape)
     stored_k = k // 2 if form.sparse else k
     d_in = Fragment(op, placed["d"], registers["d"], bits["d"], writes=False)
     d_out = Fragment(op, placed["d"], registers["d"], bits["d"], writes=True)
-    a = _left(op, form, placed["a"], registers["a"], bits["a"], stored_k, bool(given.get("trans_a")))
-    b = _from_shared(op, placed["b"], n, k, bits["b"], bool(given.get("trans_b")))
+    a = _left(op, form, placed["a"], registers["a"], bits["a"], stored_k, bool(immediates.get("trans_a")))
+    b = _from_shared(op, placed["b"], n, k, bits["b"], bool(immediates.get("trans_b")))
     chunk = mma_fragments.chunk(form.a_type)
     sparse = Sparse(op, placed, registers, k, chunk) if form.sparse else None
     keeps = op.predicate(placed["scale_d"])
-    signs = [_sign(form.a_type) if given.get(f"scale_{s}") == -1 else 0 for s in "ab"]
+    signs = [_sign(form.a_type) if immediates.get(f"scale_{s}") == -1 else 0 for s in "ab"]
     rule = accumulation.of("wgmma", form, op.chip)
     types = (form.a_type, form.b_type, form.d_type, form.d_type)
 
@@ -78,7 +78,7 @@ def _form(op: Op) -> Any:
 
 
 def _of_a_warp(registers: Registers) -> Registers:
-    """An operand of a warpgroup as each of its warps has it: the first digit of its layout is the warp."""
+    """A warpgroup's operand for each of its warps: the first digit of its layout is the warp."""
     if not registers.layout:
         return registers
     layout = re.sub(r"^S\[\(4,(.*):\(1@warpid,", r"S[(\1:(", registers.layout)

@@ -1,4 +1,4 @@
-"""`wmma.load`, `wmma.store` and `wmma.mma`. PTX leaves open which lane holds what: it is as on an H200."""
+"""`wmma.load`, `wmma.store` and `wmma.mma`. PTX leaves the layout of fragments open: it is an H200's."""
 
 from collections.abc import Callable
 
@@ -86,8 +86,8 @@ def store(op: Op) -> Collective:
 def _addresses(
     op: Op, at: int, form: wmma.Load | wmma.Store, shape: tuple[int, ...]
 ) -> Callable[[Lanes], tuple[Addresses, Array]]:
-    """Where the elements of a matrix are, `[warps, rows * columns]`: the byte and, of those that are smaller,
-    how many bits further.
+    """The addresses of a matrix's elements, `[warps, rows * columns]`, in bytes, with the bit in the byte of
+    smaller elements.
     """
     base = op.address(at, form.space or "generic")
     stride = op.source(2, U32) if len(op.operands) == 3 else 0
@@ -106,7 +106,9 @@ def _addresses(
 
 
 def _gather(lanes: Lanes, space: str, addresses: Addresses, shift: Array, bits: int, line: int) -> Array:
-    """The elements at these places, loaded 32 a turn; those below a byte apart, as `Fragment` has them."""
+    """The elements at these addresses, loaded 32 at a time; those smaller than a byte are separated as in
+    `Fragment`.
+    """
     width = (bits + 7) // 8
     turns = addresses.reshape(lanes.warps, -1, 32)
     parts = [

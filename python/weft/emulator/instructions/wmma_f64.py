@@ -1,7 +1,7 @@
-"""wmma in float64, m8n8k4: nvcc still makes it, while the tables have `mma.sync` alone for doubles.
+"""wmma in float64, m8n8k4. nvcc still emits it, but the tables have only `mma.sync` for doubles.
 
-Its lanes hold what those of `mma.sync.m8n8k4` hold, and it adds as that does: one fused multiply-add for each
-k, in order.
+The fragments are those of `mma.sync.m8n8k4`, and so are the sums: one fused multiply-add for each k, in
+order.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ table = Table()
 _LAYOUTS = ("row", "col")
 _LANE = np.arange(32)
 _ROW, _PART = _LANE // 4, _LANE % 4
-# The row and column of each element that a lane holds, and the extents of the matrix.
+# The row and column of each element that a lane has, and the extents of the matrix.
 _COORDINATES = {
     "a": ([(_ROW, _PART)], (8, 4)),
     "b": ([(_PART, _ROW)], (4, 8)),
@@ -34,7 +34,7 @@ def _opcodes(name: str, fragments: str) -> list[str]:
 
 
 class _Matrix:
-    """A matrix in memory: the address, for each element that a lane holds."""
+    """A matrix in memory: the address of each element that a lane has."""
 
     def __init__(self, op: Op, at: int) -> None:
         _, _, fragment, _, _, layout, _ = op.prefix.split(".")

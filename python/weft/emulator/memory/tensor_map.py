@@ -84,14 +84,14 @@ class TensorMap:
         fields = _common(
             buffer, dtype, dims, strides_bytes, element_strides, interleave, swizzle, l2_promotion, oob_fill
         )
-        made = replace(
+        fields = replace(
             fields,
             lower_corner=_numbers("lower_corner", lower_corner),
             upper_corner=_numbers("upper_corner", upper_corner),
             channels_per_pixel=_numbers("channels_per_pixel", (channels_per_pixel,))[0],
             pixels_per_column=_numbers("pixels_per_column", (pixels_per_column,))[0],
         )
-        return cls(_checked(made), buffer)
+        return cls(_checked(fields), buffer)
 
     def encode(self, address: int) -> bytes:
         """The 128 bytes, with the device address of the buffer. WeftError if it isn't aligned."""

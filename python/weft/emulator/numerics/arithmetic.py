@@ -1,6 +1,6 @@
 """Matrix products as tensor cores compute them, on bits: `d = a @ b + c`.
 
-Sums of floats follow the rules of `weft.isa.accumulation`; integers and single bits are exact, doubles a
+Sums of floats follow the rules of `weft.isa.accumulation`. Integers and single bits are exact. Doubles are a
 chain of fused multiply-adds in the order of k.
 """
 
@@ -30,17 +30,17 @@ _LEAST_EXPONENT = {
     "e2m3": 0,
     "e2m1": 0,
 }
-# So low that no product with a zero in it is ever the largest; the accumulator keeps the largest at -126 or
+# So low that a product with a zero is never the largest; the accumulator keeps the largest at -126 or
 # above.
 _ZERO_EXPONENT = -4000
-# That of infinity and NaN, above every number's and small enough to be scaled by.
+# The exponent of infinity and NaN: above every number's, and small enough for scaling.
 _NO_NUMBER_EXPONENT = 128
 _QUIET = np.uint64(1 << 51)
-_MADE_NAN = np.uint64(0xFFF8000000000000)
+_NEW_NAN = np.uint64(0xFFF8000000000000)
 
 
 def decode(bits: Array, name: str) -> Doubles:
-    """The values of bits in format `name`, exactly; of formats below 16 bits, an element is a byte's code."""
+    """The exact values of bits in format `name`; in formats below 16 bits, an element is a byte's code."""
     if name in floats.WIDE:
         return floats.decode(bits, name)
     return _codes(name)[bits]
@@ -48,7 +48,7 @@ def decode(bits: Array, name: str) -> Doubles:
 
 @cache
 def _codes(name: str) -> Doubles:
-    """The value of every byte; one that is wider than the code has zeros above it, which are ignored."""
+    """The value of every byte; bits above a narrower code are ignored."""
     table = values("e4m3" if name == "ue4m3" else name)
     codes = np.arange(256) & (127 if name == "ue4m3" else len(table) - 1)
     decoded: Doubles = table[codes].astype(np.float64)
@@ -70,9 +70,9 @@ def multiply_accumulate(
 ) -> Array:
     """`d = a @ b + c` on bits: a `[n, m, k]`, b `[n, k, n']`, c and d `[n, m, n']`.
 
-    `types` are those of a, b, c and d. With no rule the sum is float64's, rounded to d's type once. `scales`
-    multiply blocks of k of A's rows and B's columns: `[n, m, blocks]` and `[n, blocks, n']`. `absent` are the
-    elements that a sparse A doesn't store, zeros that are multiplied with nothing.
+    `types` are those of a, b, c and d. Without a rule the sum is computed in float64 and rounded to d's type
+    once. `scales` multiply blocks of k of A's rows and B's columns: `[n, m, blocks]` and `[n, blocks, n']`.
+    `absent` are the elements that a sparse A doesn't store; they contribute no product, not even of NaN.
     """
     a_type, b_type, c_type, d_type = types
     if a_type == "b1":
@@ -88,11 +88,11 @@ def multiply_accumulate(
             left, right = left * _spread(scales[0], left, 2), right * _spread(scales[1], right, 1)
         return encode(_plain(left, right, absent) + total, d_type)
     if how.order == "halves":
-        # The inputs are made f16 first, where e4m3 has no subnormal numbers.
+        # The inputs are converted to f16, in which e4m3's subnormal numbers are normal.
         types = ("f16", "f16", c_type, d_type)
     terms = _Terms(left, right, types, scales, how.group, absent)
     if d_type == "f16" and c_type != "f16":
-        # The sum is f32 and rounded again.
+        # The sum is rounded to f32, and then to f16.
         return encode(_accumulated(terms, total, c_type, how, absent), d_type)
     return encode(_accumulated(terms, total, d_type, how, absent), d_type)
 
@@ -115,14 +115,14 @@ def _integers(bits: Array, name: str) -> Doubles:
 
 
 def _wrapped(total: Array, satfinite: bool) -> Array:
-    """Sums as 32 bits: clamped, or as what is left of them."""
+    """Sums as 32 bits: clamped if `satfinite`, otherwise truncated."""
     if satfinite:
         total = np.clip(total, -(1 << 31), (1 << 31) - 1)
     return total.astype(np.int64).astype(np.uint64).astype(np.uint32)
 
 
 def _popcounts(a: Array, b: Array, bit_op: str) -> Array:
-    """How many k have both bits set (`and.popc`), or one of them (`xor.popc`)."""
+    """The number of k at which both bits are set (`and.popc`), or one of them (`xor.popc`)."""
     left, right = a.astype(np.float64), b.astype(np.float64)
     both = left @ right
     if bit_op.startswith("xor"):
@@ -131,28 +131,28 @@ def _popcounts(a: Array, b: Array, bit_op: str) -> Array:
 
 
 def _chain(left: Doubles, right: Doubles, total: Doubles, mode: str) -> Array:
-    """Of several NaN that of b is kept, else the sum's, else a's; one that is made is negative."""
+    """Of several NaN, b's is kept, otherwise the sum's, otherwise a's; a new NaN is negative."""
     fma = fma_f64 if mode == "rn" else in_mode("fma", mode)
     for k in range(left.shape[2]):
         a, b = map(np.ascontiguousarray, np.broadcast_arrays(left[:, :, k, None], right[:, k, None, :]))
         value = fma(a, b, total)
         unordered = np.isnan(value)
         if unordered.any():
-            made = np.full(value.shape, _MADE_NAN)
+            nan = np.full(value.shape, _NEW_NAN)
             for source in (a, total, b):
-                made = np.where(np.isnan(source), source.view(np.uint64) | _QUIET, made)
-            value = np.where(unordered, made.view(np.float64), value)
+                nan = np.where(np.isnan(source), source.view(np.uint64) | _QUIET, nan)
+            value = np.where(unordered, nan.view(np.float64), value)
         total = value
     return total.view(np.uint64)
 
 
 def _spread(scale: Doubles, like: Doubles, axis: int) -> Doubles:
-    """Scales of blocks as those of every k."""
+    """Block scales, repeated for every k."""
     return np.repeat(scale, like.shape[axis] // scale.shape[axis], axis=axis)
 
 
 class _Terms:
-    """The `depth` products of every sum, which enter it one by one or by groups of k."""
+    """The `depth` products of every sum, which are added one by one or in groups of k."""
 
     def __init__(
         self,
@@ -181,9 +181,9 @@ class _Terms:
             self._absent = absent.transpose(2, 0, 1)[:, :, :, None]
 
     def of(self, part: slice | Array) -> tuple[Doubles, Exponents]:
-        """The products of some k, `[terms, n, m, n']`, and the largest exponent of each sum of them.
+        """The products of some k, `[terms, n, m, n']`, and the largest exponent in each sum.
 
-        The factors' exponents decide, so a product of significands of 2 or more is not normalised first.
+        The factors' exponents count, so a product of significands of 2 or more is not normalised first.
         """
         left, right = self._left[part], self._right[part]
         products = left[:, :, :, None] * right[:, :, None, :]
@@ -206,9 +206,9 @@ def _powers(value: Doubles) -> Exponents:
 def _accumulated(
     terms: _Terms, total: Doubles, d_type: str, how: Accumulation, absent: Bools | None
 ) -> Doubles:
-    """The sum of all terms and C by the rule, as what D keeps of it."""
+    """The sum of all terms and C by the rule, in D's type."""
     if how.order == "halves":
-        # A sparse A's pairs stand for chunks of four.
+        # A sparse A's pairs represent chunks of four.
         first = np.arange(terms.depth) % 4 < 2 if absent is None else np.arange(terms.depth) % 8 < 4
         half = _sum(terms, first, np.zeros_like(total), d_type, how)
         return _nearest(_sum(terms, ~first, half, d_type, how), total, d_type)
@@ -234,9 +234,9 @@ def _nearest(a: Doubles, b: Doubles, name: str) -> Doubles:
 
 
 def _sum(terms: _Terms, part: slice | Array, total: Doubles, d_type: str, how: Accumulation) -> Doubles:
-    """One sum: `total` and the terms of some k, aligned, cut, added and rounded."""
+    """One sum: `total` and the terms of some k, aligned, truncated, added and rounded."""
     products, largest = terms.of(part)
-    # For a result of f32, C of f16 is made f32 first; f16's own subnormal numbers have the least exponent.
+    # For a result of f32, C is converted from f16 to f32; f16's subnormal numbers have the least exponent.
     largest = np.maximum(largest, np.maximum(exponents(total, d_type), np.int16(-126)))
     return _rounded(_aligned_sum(products, total, largest, how.fraction), d_type, how.kept)
 
@@ -249,7 +249,9 @@ def exponents(value: Doubles, name: str) -> Exponents:
 
 
 def _aligned_sum(products: Doubles, c: Doubles, largest: Exponents, fraction: int) -> Doubles:
-    """The sum of the products and c, each cut `fraction` bits below `largest`. Uses up `products`."""
+    """The sum of the products and c, each truncated `fraction` bits below `largest`. Overwrites
+    `products`.
+    """
     wide = largest.astype(np.int64)
     up = (np.int64(1023 + fraction) - wide << np.int64(52)).view(np.float64)
     down = (np.int64(1023 - fraction) + wide << np.int64(52)).view(np.float64)
@@ -257,18 +259,18 @@ def _aligned_sum(products: Doubles, c: Doubles, largest: Exponents, fraction: in
     np.trunc(products, out=products)
     total: Doubles = np.add.reduce(products, axis=0)
     total += np.trunc(c * up)
-    # The sum is that of integers, which has no negative zero.
+    # It is a sum of integers, which has no negative zero.
     total += 0.0
     total *= down
     return total
 
 
 def _rounded(total: Doubles, name: str, kept: int) -> Doubles:
-    """What the accumulator keeps: f32 toward zero, f16 to nearest; what is too large becomes infinite."""
+    """The sum in the accumulator's format: f32 toward zero, f16 to nearest; overflow gives infinity."""
     if name == "f16":
-        # A sum that is too small loses its sign.
+        # A sum that underflows loses its sign.
         return total.astype(np.float16).astype(np.float64) + 0.0
-    # Cutting the low bits of a float64 rounds to float32 toward zero, but for subnormals, whose last bit is
+    # Truncating a float64 rounds to float32 toward zero, except for subnormals, whose last bit is
     # 2**-149.
     bits = total.view(np.uint64) & np.uint64(~((1 << (52 - kept)) - 1) & ((1 << 64) - 1))
     value = bits.view(np.float64)

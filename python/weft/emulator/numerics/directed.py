@@ -1,4 +1,4 @@
-"""Arithmetic of float64 in the directed roundings: on exact fractions, one element at a time."""
+"""float64 arithmetic with directed rounding, on exact fractions, one element at a time."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -24,7 +24,7 @@ def in_mode(name: str, mode: str) -> Callable[..., Array]:
             return float(nearest)
         value = exact(*(Fraction(x) for x in operands))
         if value == 0:
-            # A sum that cancels is negative zero only downward.
+            # A sum that cancels is negative zero only when rounded down.
             cancels = name in ("add", "sub", "fma") and mode == "rm" and not _all_positive(name, operands)
             return -0.0 if cancels else float(nearest)
         if name == "sqrt":
@@ -57,7 +57,7 @@ def _round(value: Fraction, mode: str) -> float:
 
 
 def _root(value: Fraction, mode: str) -> float:
-    """The square root; 2**-600 times an integer lies close enough below it to round from."""
+    """The square root. It is rounded from a multiple of 2**-600 just below it."""
     scale = 1200 + 2 * value.denominator.bit_length()
     scaled = (value.numerator << scale) // value.denominator
     root = isqrt(scaled)

@@ -1,7 +1,7 @@
 """Floating-point formats on arrays: decoding to float64, rounding in every mode, fused multiply-add, NaN.
 
-Values are rounded once: what is not exact in float64 is first rounded to odd there (the last bit is set
-wherever bits were lost), from which rounding to a narrower format gives what rounding the exact value gives.
+Values are rounded once. A result that is not exact in float64 is first rounded to odd there (the last bit is
+set if bits were lost); rounding it to a narrower format then gives the same as rounding the exact result.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _ONE64 = np.uint64(1)
 
 
 def decode(bits: Array, name: str) -> Doubles:
-    """The values of bits in format `name`, exactly."""
+    """The exact values of bits in format `name`."""
     if name == "f64":
         return bits.view(np.float64)
     if name == "bf16":
@@ -38,7 +38,7 @@ def decode(bits: Array, name: str) -> Doubles:
 
 
 def encode(value: Doubles, name: str, mode: str = "rn") -> Array:
-    """The bits of `value` rounded to format `name`; `value` is exact or was rounded to odd.
+    """The bits of `value` rounded to format `name`; `value` is exact or rounded to odd.
 
     `mode` is rn (to nearest even), rna (to nearest, ties away from zero), rz, rm (down) or rp (up).
     """
@@ -69,7 +69,7 @@ def _to_f32(value: Doubles, mode: str) -> Array:
 
 
 def _directed(value: Doubles, nearest: Array, mode: str) -> Array:
-    """`nearest`, which is `value` rounded to nearest, moved where `mode` wants the other neighbour."""
+    """`nearest`, which is `value` rounded to nearest, or its neighbour if `mode` requires it."""
     if mode == "rn":
         return nearest
     infinity = nearest.dtype.type(np.inf)
@@ -83,7 +83,7 @@ def _directed(value: Doubles, nearest: Array, mode: str) -> Array:
 
 
 def _shorten(value: Array, drop: int, mode: str) -> Array:
-    """The upper bits of a float32, rounded; `value` was rounded to odd, so that its last bit tells."""
+    """The upper bits of a float32, rounded; `value` was rounded to odd, so its last bit shows lost bits."""
     bits = value.view(np.uint32)
     last = np.uint32(drop)
     rest = np.uint32((1 << drop) - 1)
@@ -99,20 +99,20 @@ def _shorten(value: Array, drop: int, mode: str) -> Array:
 
 
 def canonical(value: Array, name: str) -> Array:
-    """The bits of computed values in their own NumPy format, with NaN as NVIDIA's units make it: in f64 it is
-    an operand's, as NumPy has it.
+    """The bits of computed values in their own NumPy format, with the NaN of NVIDIA's units; in f64 it is an
+    operand's, as in NumPy.
     """
     bits = value.view(f"u{value.dtype.itemsize}")
     if name == "f64":
         return bits
-    # A sum is NaN wherever a part is; it is cheaper than a test of each.
+    # The sum is NaN if any element is, and cheaper than a test of each.
     if np.isnan(np.add.reduce(value, axis=None)):
         return np.where(np.isnan(value), bits.dtype.type(NAN_BITS[name]), bits)
     return bits
 
 
 def flush(bits: Array, name: str) -> Array:
-    """Subnormal numbers as zeros of their sign."""
+    """Replaces subnormal numbers by zeros of their sign."""
     kind = bits.dtype.type
     return np.where((bits & kind(_EXPONENT[name])) == 0, bits & kind(_SIGN[name]), bits)
 
@@ -138,7 +138,7 @@ def sum_odd(a: Doubles, b: Doubles) -> Doubles:
 
 
 def fma_f64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
-    """The fused multiply-add of float64, rounded to nearest."""
+    """The float64 fused multiply-add, rounded to nearest."""
     product = a * b
     high_a, low_a = _split(a)
     high_b, low_b = _split(b)
@@ -146,7 +146,7 @@ def fma_f64(a: Doubles, b: Doubles, c: Doubles) -> Doubles:
     upper, rest = _two_sum(c, low)
     total, error = _two_sum(product, upper)
     value = total + sum_odd(rest, error)
-    # The splitting is exact only well inside the range of exponents.
+    # Splitting is exact only well inside the exponent range.
     size = np.abs(product)
     unsafe = ~(
         (size < 1e290) & (size > 1e-270) & (np.maximum(np.abs(a), np.abs(b)) < 1e290) & (np.abs(c) < 1e290)
@@ -174,7 +174,7 @@ def _two_sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
 
 def _fma_exact(a: float, b: float, c: float) -> float:
     if isfinite(a) and isfinite(b) and not isfinite(c):
-        return c  # whatever the product would overflow to
+        return c  # regardless of how the product would overflow
     if not (isfinite(a) and isfinite(b) and isfinite(c)):
         return float(np.float64(a) * np.float64(b) + np.float64(c))
     exact = Fraction(a) * Fraction(b) + Fraction(c)
@@ -187,11 +187,11 @@ def _fma_exact(a: float, b: float, c: float) -> float:
 
 
 def fma_f32(a: Array, b: Array, c: Array) -> Array:
-    """The fused multiply-add of float32, rounded to nearest: float32 arrays in and out."""
+    """The float32 fused multiply-add, rounded to nearest, on float32 arrays."""
     product = a.astype(np.float64) * b
     total = product + c
     near = np.abs(total)
-    # Rounding twice goes wrong only from exactly between two float32, or among subnormals.
+    # Rounding twice is wrong only at midpoints between two float32, or for subnormals.
     middle = (total.view(np.uint64) & np.uint64(0x1FFFFFFF)) == np.uint64(0x10000000)
     if (middle | (near < 1.5e-38)).any():
         total = sum_odd(product, c.astype(np.float64))
@@ -199,6 +199,6 @@ def fma_f32(a: Array, b: Array, c: Array) -> Array:
 
 
 def each_exactly(function: Callable[..., object], *values: Array) -> Array:
-    """`function` on Python numbers, element by element, for what NumPy can't do exactly."""
-    made: Array = np.frompyfunc(function, len(values), 1)(*values)
-    return made
+    """`function` on Python numbers, element by element, for operations that NumPy can't do exactly."""
+    results: Array = np.frompyfunc(function, len(values), 1)(*values)
+    return results

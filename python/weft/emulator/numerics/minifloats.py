@@ -1,6 +1,6 @@
-"""The formats of fewer than 16 bits: their values, and rounding to them to nearest, up or at random.
+"""The formats of fewer than 16 bits: their values, and rounding to nearest, up or stochastically.
 
-A format's name says its fields: e4m3 has four exponent and three fraction bits after the sign. ue8m0 is a
+A format's name gives its fields: e4m3 has four exponent and three fraction bits after the sign. ue8m0 is a
 power of two and has no sign.
 """
 
@@ -16,18 +16,18 @@ Doubles = npt.NDArray[np.float64]
 
 SMALL = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
 _FIELDS = {"f16": (5, 10), "bf16": (8, 7)} | {name: (int(name[1]), int(name[3])) for name in SMALL}
-# NaN where a format has it, the largest number where not.
+# NaN if the format has one, otherwise the largest number.
 _NAN = {"e4m3": 0x7F, "e5m2": 0x7F, "e2m3": 0x1F, "e3m2": 0x1F, "e2m1": 0x7}
 
 
 def width(name: str) -> int:
-    """The bits between an element and the next: six-bit elements take a byte each."""
+    """The bits from one element to the next: six-bit elements take a byte each."""
     return 4 if name == "e2m1" else 8
 
 
 @cache
 def values(name: str) -> npt.NDArray[np.float32]:
-    """What each code of a format stands for."""
+    """The value of each code of a format."""
     if name == "ue8m0":
         powers = np.ldexp(np.float32(1), np.arange(256) - 127).astype(np.float32)
         powers[255] = np.nan
@@ -49,7 +49,7 @@ def values(name: str) -> npt.NDArray[np.float32]:
 
 @cache
 def _ascending(name: str) -> Doubles:
-    """The finite values that are not negative, each at its own code."""
+    """The finite values that are not negative, in the order of their codes."""
     positive = values(name)[: len(values(name)) // 2]
     return positive[np.isfinite(positive)].astype(np.float64)
 
@@ -62,7 +62,9 @@ def decode_small(bits: Array, name: str) -> npt.NDArray[np.float32]:
 
 
 def encode_small(value: Array, name: str, relu: bool, noise: Array | None = None) -> Bytes:
-    """The codes of `value`, saturated: to nearest even, or up where 16 random bits of `noise` reach one."""
+    """The codes of `value`, saturated. Rounds to nearest even, or with `noise` (16 random bits)
+    stochastically.
+    """
     wide = value.astype(np.float64)
     finite = _ascending(name)
     size = np.minimum(np.abs(wide), finite[-1])
@@ -75,7 +77,7 @@ def encode_small(value: Array, name: str, relu: bool, noise: Array | None = None
 
 
 def _rounded(size: Doubles, name: str, noise: Array | None, noise_bits: int) -> Doubles:
-    """Numbers that are not negative as multiples of the format's step at their size."""
+    """Numbers that are not negative, as multiples of the format's step at their magnitude."""
     exponent_bits, fraction_bits = _FIELDS[name]
     least = 2 - (1 << (exponent_bits - 1))
     _, exponent = np.frexp(size)
@@ -90,7 +92,7 @@ def _rounded(size: Doubles, name: str, noise: Array | None, noise_bits: int) -> 
 
 
 def stochastic(value: Array, name: str, noise: Array, noise_bits: int) -> Doubles:
-    """float32 values rounded to f16 or bf16 with random bits, still as float64; too large is infinity."""
+    """float32 values rounded to f16 or bf16 with random bits, as float64; overflow gives infinity."""
     wide = value.astype(np.float64)
     usual = np.isfinite(wide)
     size = _rounded(np.abs(np.where(usual, wide, 0.0)), name, noise, noise_bits)
@@ -100,11 +102,11 @@ def stochastic(value: Array, name: str, noise: Array, noise_bits: int) -> Double
 
 
 def encode_ue8m0(bits: Array, up: bool, finite: bool) -> Bytes:
-    """float32 bits as powers of two, toward zero or up; the sign is dropped, and NaN is 0xff."""
+    """float32 bits as powers of two, rounded toward zero or up; the sign is dropped, and NaN is 0xff."""
     exponent = (bits >> np.uint32(23) & np.uint32(255)).astype(np.uint16)
     fraction = bits & np.uint32(0x7FFFFF)
     if up:
-        # From a subnormal, half of the least normal number is code 0 too.
+        # For subnormals, half of the least normal number is code 0, too.
         least = np.where(exponent == 0, np.uint32(0x400000), np.uint32(0))
         exponent = exponent + ((fraction > least) & (exponent < 255))
     if finite:

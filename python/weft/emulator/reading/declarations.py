@@ -87,7 +87,7 @@ class DeclarationReader:
                 self.fail("';'")
 
     def refuse(self, message: str) -> NoReturn:
-        """Says what is wrong with the token that comes next."""
+        """Raises PtxError for the next token."""
         raise PtxError(message, self.token.line, self.token.column)
 
     def fail(self, wanted: str) -> NoReturn:
@@ -107,7 +107,7 @@ class DeclarationReader:
         return sign * self._constant(wanted)
 
     def _constant(self, wanted: str) -> int:
-        """The value of an integer, which has no more than 64 bits."""
+        """The value of an integer, which must fit 64 bits."""
         token = self.kind("integer", wanted)
         value = _integer(token.text)
         if value is None or value >> _INTEGER_BITS:
@@ -205,7 +205,7 @@ class DeclarationReader:
         return int(self.take().text[2:]) if self.token.text in (".v2", ".v4", ".v8") else 1
 
     def register_declaration(self, scope: Scope) -> list[Variable | Register]:
-        """`.reg .b32 %r<5>, %x`; returns those that are declared one by one."""
+        """`.reg .b32 %r<5>, %x`; returns those that are declared individually."""
         self.expect(".reg")
         width = self.vector_width()
         kind = self.type()
@@ -220,10 +220,10 @@ class DeclarationReader:
                 scope.ranges[name.text] = (count, kind)
             else:
                 parts = [f"{name.text}.{c}" for c in "xyzw"[:width]] if width > 1 else [name.text]
-                made = tuple(self.register(scope, part, kind, self.location_of(name)) for part in parts)
-                single += made
+                registers = tuple(self.register(scope, part, kind, self.location_of(name)) for part in parts)
+                single += registers
                 if width > 1:
-                    self.declare(scope, name.text, made, self.location_of(name))
+                    self.declare(scope, name.text, registers, self.location_of(name))
             if self.token.text != "," or self.tokens[self.next + 1].kind != "name":
                 return single
             self.take()
@@ -239,9 +239,9 @@ class DeclarationReader:
 
     def variables(self, scope: Scope, external: bool) -> list[Variable]:
         """A statement that declares variables, with its `;`."""
-        made = self.variable_list(scope, self.state_space(), external=external)
+        declared = self.variable_list(scope, self.state_space(), external=external)
         self.expect(";")
-        return made
+        return declared
 
     def variable_list(
         self, scope: Scope, space: str, external: bool = False, single: bool = False
@@ -259,7 +259,7 @@ class DeclarationReader:
                 width = self.vector_width()
             elif text in (".ptr", ".global", ".shared", ".const", ".local", ".noalias"):
                 self.take()
-                # The alignment that follows `.ptr` is that of what is pointed to.
+                # The alignment after `.ptr` is that of the memory that the pointer refers to.
                 if self.token.text == ".align":
                     self.take()
                     self.integer("an alignment")
@@ -269,10 +269,10 @@ class DeclarationReader:
                 kind = self.type()
         if kind is None or kind.bits < 8:
             self.fail("a type")
-        made = [self._variable(scope, space, kind, width, align, external)]
+        declared = [self._variable(scope, space, kind, width, align, external)]
         while not single and self.accept(","):
-            made.append(self._variable(scope, space, kind, width, align, external))
-        return made
+            declared.append(self._variable(scope, space, kind, width, align, external))
+        return declared
 
     def _skip_parentheses(self) -> None:
         self.take()
@@ -312,7 +312,7 @@ class DeclarationReader:
         return variable
 
     def _initialiser(self, variable: Variable, element: int, at: int, depth: int) -> int:
-        """Reads values for the bytes from `at`; returns where they end."""
+        """Reads values for the bytes from `at`; returns the end of the last."""
         if not self.accept("{"):
             return self._initial_value(variable, element, at)
         if depth > 16:
@@ -330,7 +330,7 @@ class DeclarationReader:
             return at + element
         value = self.number("a value")
         if isinstance(value, Integer) and self.accept("("):
-            # `0xFF00(name)`: the byte of an address that the mask covers.
+            # `0xFF00(name)`: the byte of the address that the mask selects.
             mask = value.value
             shift = (mask & -mask).bit_length() - 1
             if mask <= 0 or mask != 0xFF << shift or shift % 8 or shift > 56:

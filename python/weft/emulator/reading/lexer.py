@@ -35,7 +35,7 @@ class Token(NamedTuple):
 
 
 def tokens(text: str) -> list[Token]:
-    """All tokens of `text` and an `end` token after them. Raises PtxError at what isn't one."""
+    """All tokens of `text`, followed by an `end` token. Raises PtxError for text that is no token."""
     tokens: list[Token] = []
     position, line, begin = 0, 1, 0
     while position < len(text):

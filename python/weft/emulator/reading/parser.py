@@ -1,4 +1,4 @@
-"""Reads a PTX module into the tree of `syntax`."""
+"""Parses a PTX module into the tree of `syntax`."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ _FUNCTIONS = 5 << 44
 
 
 def parse(text: str) -> Tree:
-    """The tree of a PTX module. Raises PtxError, with line and column, at the first thing that isn't PTX."""
+    """The tree of a PTX module. Raises PtxError, with line and column, at the first error."""
     return _Reader(text).module()
 
 
@@ -86,8 +86,8 @@ class _Reader(DeclarationReader):
         if name not in CHIPS and name not in OLDER_TARGETS:
             self.refuse(f".target {unknown_chip(name)}")
         if name in CHIPS and version < CHIPS[name].ptx:
-            first, given = (".".join(map(str, v)) for v in (CHIPS[name].ptx, version))
-            self.refuse(f".target {name} needs .version {first} or later, got {given}")
+            first, current = (".".join(map(str, v)) for v in (CHIPS[name].ptx, version))
+            self.refuse(f".target {name} needs .version {first} or later, got {current}")
         self.take()
         return name
 
@@ -189,7 +189,7 @@ class _Reader(DeclarationReader):
             self.fail("a statement")
 
     def _table(self, scope: Scope) -> None:
-        """`name: .branchtargets a, b;` and its relatives."""
+        """`name: .branchtargets a, b;` and similar tables."""
         name = self.take()
         self.expect(":")
         kind = self.take()
@@ -224,7 +224,7 @@ class _Reader(DeclarationReader):
         return Instruction(self.location_of(opcode), opcode.text, tuple(operands), guard, negated, scope)
 
     def operand(self) -> Operand:
-        """One operand; a `(…)` list is the arguments of a call."""
+        """One operand; a `(…)` list has the arguments of a call."""
         if self.token.text == "(":
             location = self.location
             self.take()
@@ -238,7 +238,7 @@ class _Reader(DeclarationReader):
 
 
 def _skip_line(reader: _Reader) -> None:
-    """`.file` and `.loc` end with their line."""
+    """`.file` and `.loc` end at the end of their line."""
     line = reader.token.line
     while reader.token.line == line and reader.token.kind != "end":
         reader.take()
@@ -255,7 +255,7 @@ def _skip_section(reader: _Reader) -> None:
 
 
 def _alias(reader: _Reader) -> None:
-    """`.alias name, other;`: another name of a function that has been defined."""
+    """`.alias name, other;`: another name for a function that is defined already."""
     reader.take()
     name = reader.kind("name", "a function").text
     reader.expect(",")

@@ -1,4 +1,4 @@
-"""The tree that the parser makes of a PTX module; names are resolved, in their scope, when decoding."""
+"""The syntax tree of a PTX module. Names are resolved, in their scope, when instructions are decoded."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from weft.emulator.reading.types import Type
 
 
 class SourceLocation(NamedTuple):
-    """Where something stands in the text; both count from 1."""
+    """A position in the PTX text; line and column count from 1."""
 
     line: int
     column: int
@@ -24,7 +24,9 @@ class Register:
 
 @dataclass(eq=False, slots=True)
 class Variable:
-    """A variable in memory. `init` holds (byte offset, value) pairs; the launch sizes an `external` one."""
+    """A variable in memory. `init` has (byte offset, value) pairs; an `external` one gets its size from the
+    launch.
+    """
 
     name: str
     space: str
@@ -39,9 +41,9 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class SymbolValue:
-    """An initialiser that is an address: of `name`, in its own space or generic, plus `offset`.
+    """An initialiser that is an address: that of `name`, in its own space or generic, plus `offset`.
 
-    It takes `size` of the address's bytes, after the first `skip`.
+    It uses `size` of the address's bytes, after the first `skip`.
     """
 
     name: str
@@ -70,7 +72,7 @@ class Targets:
 
 @dataclass(eq=False, slots=True)
 class Prototype:
-    """A `.callprototype`: needed to parse indirect calls."""
+    """A `.callprototype`, which is needed to parse indirect calls."""
 
     location: SourceLocation
 
@@ -91,7 +93,7 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Float:
-    """A float constant; single where it was written as 0f…, so that its bits are kept."""
+    """A float constant; `single` if it was written as 0f…, so that its bits are kept."""
 
     bits: int
     single: bool
@@ -100,7 +102,7 @@ class Float:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`[base + offset]`; further elements, as of tensor coordinates, are in `more`."""
+    """`[base + offset]`; further elements, such as tensor coordinates, are in `more`."""
 
     base: "Name | Integer"
     offset: int
@@ -133,7 +135,7 @@ class Negated:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """`_`: a result that nobody wants."""
+    """`_`: a result that is discarded."""
 
     location: SourceLocation
 
@@ -150,10 +152,10 @@ Operand = Name | Integer | Float | Address | Vector | Pair | Negated | Sink | Gr
 
 
 class Scope:
-    """The names of a `{ }` block; those of the blocks around it are found through it.
+    """The names of a `{ }` block. Names of enclosing blocks are looked up through it.
 
-    `registers` is the register file of the function; a name from a range (`.reg .b32 %r<5>`) enters it when
-    it is first used.
+    `registers` is the register file of the function. A name from a range (`.reg .b32 %r<5>`) is added when it
+    is first used.
     """
 
     def __init__(self, parent: "Scope | None" = None, registers: list[Register] | None = None) -> None:
@@ -211,11 +213,11 @@ class Function:
     variables: list[Variable] = field(default_factory=list)
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
     address: int = 0
-    """Its number among the module's functions, as a pointer to it."""
+    """Its number among the module's functions, which serves as its address."""
 
 
 Entity = Register | tuple[Register, ...] | Variable | Label | Targets | Prototype | Function
-"""What a name can stand for."""
+"""What a name can refer to."""
 
 
 @dataclass(eq=False, slots=True)

@@ -1,4 +1,4 @@
-"""The fundamental types of PTX, and how a register of each is held in NumPy."""
+"""The fundamental types of PTX, and how NumPy stores a register of each."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Type:
-    """`kind` is u, s, b, f or p (predicate); registers hold the bits as an unsigned integer."""
+    """`kind` is u, s, b, f or p (predicate); registers store the bits as an unsigned integer."""
 
     name: str
     bits: int
@@ -29,19 +29,19 @@ class Type:
 
     @property
     def storage(self) -> np.dtype[Any]:
-        """How a register of this type is kept; b128 as pairs of u64 in one element."""
+        """The NumPy type that stores a register of this type; b128 is a pair of u64 in one element."""
         return STORAGE[self.bits]
 
     @property
     def view(self) -> np.dtype[Any]:
-        """The NumPy type that gives the bits their meaning, where NumPy has one."""
+        """The NumPy type that interprets the bits, if NumPy has one."""
         return np.dtype(f"i{self.bytes}") if self.kind == "s" else STORAGE[self.bits]
 
     def __str__(self) -> str:
         return self.name
 
 
-# A wide register is one complex128 per lane: NumPy moves it as 16 plain bytes, and nothing computes with it.
+# A wide register is one complex128 per lane: NumPy moves it as 16 bytes, and nothing computes with it.
 STORAGE: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.bool_),
     8: np.dtype(np.uint8),

@@ -37,7 +37,7 @@ class Awaited:
         pending = f"{state.pending} of {state.expected} arrivals pending"
         return f"phase parity {state.parity}, {pending}, transaction count {state.tx}"
 
-    def told(self, rank: int) -> str:
+    def name_for(self, rank: int) -> str:
         """Its name for a warp of rank `rank`."""
         return f"the mbarrier at 0x{self.offset:x}" + (f" of rank {self.rank}" if rank != self.rank else "")
 
@@ -85,7 +85,7 @@ class Wait:
     @property
     def like(self) -> tuple[object, ...]:
         """What warps that share a line of the report have in common."""
-        what = self.what or "for " + " and ".join(b.told(self.rank) for b in self.awaits)
+        what = self.what or "for " + " and ".join(b.name_for(self.rank) for b in self.awaits)
         return self.rank, self.lanes, self.at, what, tuple((b.lacks(), b.stage) for b in self.awaits)
 
 
@@ -138,10 +138,10 @@ def report(waits: Sequence[Wait]) -> list[str]:
     for first, members in clusters.items():
         kinds.setdefault(tuple(_of_cluster(members, alone)), []).append(first)
     lines: list[str] = []
-    for told, firsts in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
+    for texts, firsts in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
         name = f"block {firsts[0]}" if alone else f"the cluster of block {firsts[0]}"
         more = f" and {len(firsts) - 1} more like it, up to {firsts[-1]}" if len(firsts) > 1 else ""
-        lines += [f"{name}{more}:", *(f"  {line}" for line in told)]
+        lines += [f"{name}{more}:", *(f"  {line}" for line in texts)]
     if len(lines) > _MOST_LINES:
         lines = [*lines[:_MOST_LINES], f"and {len(lines) - _MOST_LINES} more lines: `waiting` has every warp"]
     return lines

@@ -193,7 +193,7 @@ class Sanitizer(Watch):
             self.launch_before.unit_access(kind, offsets, threads, line)
         if self.launch_before is not None and mbarrier is not None:
             pending, done = self._of(mbarrier)
-            self._barriers[mbarrier] = self.launch_before.told(threads, pending), done
+            self._barriers[mbarrier] = self.launch_before.ordered(threads, pending), done
         if space == "global":
             for row in rows_of(threads).tolist():
                 name: Hashable = ("mbarrier", *mbarrier) if mbarrier else ("bulk.write", row)

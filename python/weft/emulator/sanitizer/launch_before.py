@@ -45,13 +45,13 @@ class LaunchBefore:
             row = int(early[0])
             self._report_use(kind, self.wave.thread(row, int(threads[row].argmax())), first, line, 1)
 
-    def told(self, threads: Bools, clock: Clocks) -> Clocks:
+    def ordered(self, threads: Bools, clock: Clocks) -> Clocks:
         """The clock of an mbarrier that waits for a unit's bytes. Threads that wait for them are ordered
         after the threads that requested them, and so after the previous launch if those were.
         """
-        made = self.clocks.fitted(clock)
-        made[0, self._column] |= int(self.clocks.known[rows_of(threads), self._column].max())
-        return made
+        joined = self.clocks.fitted(clock)
+        joined[0, self._column] |= int(self.clocks.known[rows_of(threads), self._column].max())
+        return joined
 
     def _report_use(self, kind: str, thread: Thread, address: int, line: int, count: int) -> None:
         touched = "read" if kind == "load" else "written"

@@ -43,8 +43,8 @@ class MbarrierUses:
         if known is not None:
             message = f"the mbarrier at 0x{key[1]:x} is in use since its init at line {known.line}"
             self.findings.add("mbarrier-init-twice", message, line, self.wave.thread(row, 0), key[1])
-        made = self._lives[key] = _Life(line, row, int(self.clocks.known[row, row]))
-        self._unfenced.setdefault(row, []).append(made)
+        life = self._lives[key] = _Life(line, row, int(self.clocks.known[row, row]))
+        self._unfenced.setdefault(row, []).append(life)
 
     def inval(self, key: Key, row: int, line: int) -> None:
         """A warp invalidates an mbarrier; all uses must have happened before."""
@@ -98,10 +98,10 @@ class MbarrierUses:
     def inits(self, row: int, clock: Clocks) -> Clocks:
         """`clock` with what a fence.mbarrier_init of the warp has made visible."""
         column = self.clocks.find(("mbarrier.init", row))
-        made = self.clocks.fitted(clock).copy()
+        visible = self.clocks.fitted(clock).copy()
         if column is not None:
-            made[0, column] = self.clocks.known[row, column]
-        return made
+            visible[0, column] = self.clocks.known[row, column]
+        return visible
 
     def ended(self, cta: int, known: Clocks) -> None:
         """A CTA whose threads know `known` has ended."""

@@ -55,16 +55,16 @@ def instrumented(program: Program) -> Program:
     return checked
 
 
-def _announced(made: Collective, announcement: Step, after: int, registers: Traffic) -> End:
+def _announced(waiting: Collective, announcement: Step, after: int, registers: Traffic) -> End:
     """A collective instruction that is announced when it runs: until then, lanes that come late may still
     touch what it uses.
     """
 
     def both(lanes: Lanes) -> None:
         announcement(lanes)
-        made.step(lanes)
+        waiting.step(lanes)
 
-    return collective(replace(made, step=both), after, registers.prefix, registers.line)
+    return collective(replace(waiting, step=both), after, registers.prefix, registers.line)
 
 
 def _announcement(registers: Traffic) -> Step:

@@ -65,8 +65,8 @@ class TensorMemory:
             here.allocated[part], here.filled[:, part] = line, False
             here.permit = here.permit or line
         elif event == "dealloc":
-            lane, given = (each.reshape(-1) for each in np.mgrid[:LANES, part])
-            self._order(here, event, "", (lane, given), lane << LANE_SHIFT | given, row, line)
+            lane, freed = (each.reshape(-1) for each in np.mgrid[:LANES, part])
+            self._order(here, event, "", (lane, freed), lane << LANE_SHIFT | freed, row, line)
             here.allocated[part], here.filled[:, part] = 0, False
         elif event == "relinquish":
             here.permit = 0

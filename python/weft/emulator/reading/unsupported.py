@@ -1,9 +1,9 @@
-"""What PTX has and the emulator leaves out, with the reason that a program is refused with."""
+"""The instructions that the emulator doesn't support, with the reasons."""
 
 _TEXTURES = "textures and surfaces aren't emulated"
 _MULTICAST = "multicast objects of several GPUs aren't emulated"
 
-LEFT_OUT = {
+UNSUPPORTED = {
     **dict.fromkeys(("tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"), _TEXTURES),
     "multimem": _MULTICAST,
     "st.bulk": "filling shared memory in bulk isn't emulated",
@@ -12,13 +12,13 @@ LEFT_OUT = {
     "shfl": "it needs .sync from sm_70 on",
     "vote": "it needs .sync from sm_70 on",
 }
-"""Instructions by their first words, or by an opcode and a modifier that stands anywhere behind it."""
+"""Instructions by their opcodes, or by an opcode and one of its modifiers."""
 
 
 def reason(opcode: str) -> str | None:
-    """Why an instruction isn't executed; None for one that isn't listed."""
+    """The reason why an instruction isn't supported; None if it isn't listed."""
     first, *modifiers = opcode.split(".")
     if first in ("shfl", "vote") and "sync" in modifiers:
         return None
-    reasons = (LEFT_OUT.get(name) for name in (first, *(f"{first}.{modifier}" for modifier in modifiers)))
+    reasons = (UNSUPPORTED.get(name) for name in (first, *(f"{first}.{modifier}" for modifier in modifiers)))
     return next((why for why in reasons if why is not None), None)
