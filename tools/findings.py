@@ -110,11 +110,11 @@ def _left(op: Any, name: str, remark: str, judged: bool = True) -> Finding:
 
 
 def _operations(module: Any) -> list[Any]:
-    """The operations of Weft's dialects, in the order of the text."""
-    from weft.dialects import DIALECTS
+    """The operations of Weft's dialects and of registered ones, in the order of the text."""
+    from weft.dialects import dialects
     from weft.mlir import ir
 
-    namespaces = {dialect.DIALECT_NAMESPACE for dialect in DIALECTS}
+    namespaces = {dialect.DIALECT_NAMESPACE for dialect in dialects()}
     found: list[Any] = []
 
     def visit(op: Any) -> Any:

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from weft.isa.family import Family, Registers
 
-# How wide tables are where there is no terminal.
+# The width of tables where there is no terminal.
 _WIDTH = 120
-# Legal values of an operand are listed in JSON up to so many, then told by first, last and step.
+# JSON lists at most so many legal values of an operand; of more, it has the first, the last and the step.
 _LISTED = 64
 
 
@@ -62,17 +62,32 @@ def _missing(name: str, families: "Sequence[Family[Any]]", chip: str) -> str:
 def chosen(name: str | None) -> "tuple[Family[Any], ...]":
     """The families of a table, or the one of an instruction. Raises WeftError for a name of neither."""
     from weft.isa.suggest import did_you_mean
-    from weft.isa.tables import FAMILIES, TABLES
 
+    tables = _tables()
+    families = tuple(family for each in tables.values() for family in each)
     if name is None:
-        return FAMILIES
-    table = next((table for table in TABLES if table.name == name), None)
-    found = table.families if table else tuple(family for family in FAMILIES if family.name == name)
-    if not found:
-        names = ", ".join([*(table.name for table in TABLES), *(family.name for family in FAMILIES)])
-        meant = did_you_mean(name, names.split(", "))
-        raise WeftError(f"no table and no instruction '{name}': there is {names}{meant}")
-    return found
+        return families
+    matching = tables.get(name) or tuple(family for family in families if family.name == name)
+    if not matching:
+        names = [*tables, *(family.name for family in families)]
+        meant = did_you_mean(name, names)
+        raise WeftError(f"no table and no instruction '{name}': there is {', '.join(names)}{meant}")
+    return matching
+
+
+def _tables() -> "dict[str, tuple[Family[Any], ...]]":
+    """The families of each table, and those of each dialect of an installed extension."""
+    from weft import extensions
+    from weft.isa.tables import TABLES
+
+    tables = {table.name: table.families for table in TABLES}
+    if extensions.installed():  # only they need MLIR
+        from weft.dialects import DIALECTS, dialects, instruction_ops
+
+        for dialect in dialects():
+            if dialect not in DIALECTS and (ops := instruction_ops([dialect])):
+                tables[dialect.DIALECT_NAMESPACE] = tuple(dict.fromkeys(op.family for op in ops))
+    return tables
 
 
 def entries(family: "Family[Any]", chip: str | None = None) -> Iterator[dict[str, Any]]:
@@ -95,20 +110,20 @@ def entries(family: "Family[Any]", chip: str | None = None) -> Iterator[dict[str
 
 
 def _operand(operand: "Registers") -> dict[str, Any]:
-    found: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "name": operand.name,
         "count": operand.count,
         "type": operand.type,
         "role": operand.role,
     }
     if operand.shape:
-        found |= {"shape": list(operand.shape), "layout": operand.layout}
+        entry |= {"shape": list(operand.shape), "layout": operand.layout}
     values = operand.values
     if len(values) > _LISTED:
-        found["values"] = {"first": values[0], "last": values[-1], "step": values[1] - values[0]}
+        entry["values"] = {"first": values[0], "last": values[-1], "step": values[1] - values[0]}
     elif values:
-        found["values"] = list(values)
-    return found
+        entry["values"] = list(values)
+    return entry
 
 
 def _rendered(parts: "Sequence[RenderableType]") -> str:
@@ -131,18 +146,17 @@ def _overview(chip: str | None) -> "RenderableType":
     from rich import box
     from rich.table import Table
 
-    from weft.isa.tables import TABLES
     from weft.tools.isa_rows import chips_text, version_text
 
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    overview = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("table", "instruction", "forms", "first in PTX", "chips"):
-        made.add_column(heading, justify="right" if heading == "forms" else "left")
-    for table in TABLES:
-        for family in table.families:
+        overview.add_column(heading, justify="right" if heading == "forms" else "left")
+    for name, families in _tables().items():
+        for family in families:
             if count := sum(1 for _ in family.forms(chip)):
                 first = version_text(min(family.table[form].ptx for form in family.forms(chip)))
-                made.add_row(table.name, family.name, str(count), first, chips_text(family.chips()))
-    return made
+                overview.add_row(name, family.name, str(count), first, chips_text(family.chips()))
+    return overview
 
 
 def _table(family: "Family[Any]", chip: str | None) -> "Iterator[RenderableType]":

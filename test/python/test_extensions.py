@@ -107,7 +107,8 @@ def test_text_is_compiled_in_the_process_of_mlir_with_its_extensions(python, sit
 TOOLS = """
 from weft.tools import weft, weft_opt
 for tool, *arguments in ([weft_opt, "--list-passes"], [weft_opt, "--show-dialects"], [weft, "doctor"],
-                         [weft, "completion", "bash"], [weft_opt, "--help"]):
+                         [weft, "completion", "bash"], [weft, "isa"], [weft, "isa", "dp4a"],
+                         [weft_opt, "--help"]):
     print("##", *arguments)
     tool.main(arguments)
 """
@@ -115,13 +116,15 @@ for tool, *arguments in ([weft_opt, "--list-passes"], [weft_opt, "--show-dialect
 
 def test_the_tools_list_what_is_registered(python, site):
     parts = re.split(r"^## .*\n", python(TOOLS, site), flags=re.MULTILINE)[1:]
-    listing, names, doctor, completion, help_ = parts
+    listing, names, doctor, completion, overview, table, help_ = parts
     line = "--lower-dot                lower the dot dialect to PTX (weft-dp4a 0.1)"
     assert line in listing and line in help_
     assert ",complex,dlti,dot,emitc," in names
     what = "dialect dot, candidate dot.dp4a of tile.gemm, pass lower-dot, schedule dot_warps"
     assert f"ok       extensions weft-dp4a 0.1 ({what})" in doctor
     assert " --lower-dot " in completion
+    assert re.search(r"^ ?dot +dp4a +4 +5\.0 ", overview, re.MULTILINE)
+    assert "PTX   dp4a.{s32,u32}.{s32,u32}" in table
 
 
 def test_the_page_shows_the_files_of_the_example():

@@ -75,6 +75,24 @@ def test_a_crash_of_mlir_is_told_with_a_reproducer(tool: str, arguments: list[st
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.mlir", reproducer.name]
 
 
+CRASHING_PASS = """
+import os, signal, sys, weft
+from weft.passes import Pass
+from weft.tools import weft_opt
+weft.register_pass(Pass("die", "", lambda module: os.kill(os.getpid(), signal.SIGSEGV)))
+sys.exit(weft_opt.main())
+"""
+
+
+def test_a_crash_of_a_pass_leaves_the_reproducer_that_was_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.mlir").write_text("module {}")
+    out = "--mlir-pass-pipeline-crash-reproducer=out.mlir"
+    status, _, told = ran(CRASHING_PASS, "a.mlir", "--cse", "--die", out, folder=tmp_path)
+    assert status == 1 and "error: MLIR crashed (SIGSEGV) while running pass 'die'" in told
+    assert told.endswith("note: reproducer generated at 'out.mlir'\n")
+    assert 'pipeline: "builtin.module(cse,die)"' in (tmp_path / "out.mlir").read_text()
+
+
 def test_a_crash_on_stdin_keeps_its_text(tmp_path: Path) -> None:
     status, _, stderr = ran(RUN.format(tool="weft_opt"), folder=tmp_path, stdin=CRASHES_IN_PARSER)
     (reproducer,) = tmp_path.glob("weft-crash-*")
