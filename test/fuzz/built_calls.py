@@ -1,4 +1,4 @@
-"""Calls that build modules: types, kernels, and the operations of tile, among values of every kind."""
+"""Calls that build modules, with values of every kind: types, kernels and operations of tile."""
 
 import random
 from collections.abc import Callable

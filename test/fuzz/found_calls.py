@@ -1,4 +1,4 @@
-"""The calls in `found`, each of which ended the process or raised what is no WeftError when it was found."""
+"""The calls in `found`. Each ended the process, or raised an exception other than WeftError."""
 
 from pathlib import Path
 

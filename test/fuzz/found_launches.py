@@ -1,4 +1,4 @@
-"""The PTX in `found`, each of which ended or hung the emulator, or showed a traceback, when it was found."""
+"""The PTX in `found`. Each ended or hung the emulator, or showed a traceback."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The inputs in `found`, each of which ended or hung a tool, or showed a traceback, when it was found."""
+"""The inputs in `found`. Each ended or hung a tool, or showed a traceback."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Valid .mlir from the tests and the examples, in pieces, and the values that stand in them."""
+"""Valid .mlir from the tests and examples, in pieces, and the values in them."""
 
 import functools
 import re

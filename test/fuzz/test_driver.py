@@ -1,4 +1,4 @@
-"""The driver of the mutators notices every kind of failure, and goes on after it."""
+"""The driver of the mutators detects every kind of failure and continues after it."""
 
 import driver
 

@@ -1,4 +1,4 @@
-"""Mutated calls from Python get a result or a WeftError, and nothing else."""
+"""Mutated calls from Python end with a result or a WeftError."""
 
 import driver
 import found_calls

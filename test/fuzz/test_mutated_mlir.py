@@ -1,4 +1,4 @@
-"""Mutated .mlir gets a result or a diagnostic of weft-opt, weft compile and weft lint, and nothing else."""
+"""Mutated .mlir ends with a result or a diagnostic of weft-opt, weft compile and weft lint."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Mutated PTX, run in the emulator and linted, gets a result or a WeftError, and nothing else."""
+"""Mutated PTX, in the emulator and in lint, ends with a result or a WeftError."""
 
 import driver
 import found_launches

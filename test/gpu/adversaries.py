@@ -1,4 +1,4 @@
-"""What matrices are filled with to find a product's faults: a regime for each kind of fault."""
+"""Contents of matrices that expose faults of products: one for each kind of fault."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which tests run where: all need a GPU, some one that has wgmma."""
+"""Marks for tests that need a GPU, or one with wgmma."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Runs products on a GPU or in the emulator, and says what is wrong with what came of them."""
+"""Runs products on a GPU or in the emulator, and describes what is wrong with their results."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,6 @@
-"""One case a kernel: every shape and type that an H200 multiplies, in wmma, mma.sync, mma.sp and wgmma."""
+"""One case for each kernel: every shape and type that an H200 multiplies, in wmma, mma.sync, mma.sp and
+wgmma.
+"""
 
 import random
 from collections.abc import Callable

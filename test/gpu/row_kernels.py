@@ -1,4 +1,6 @@
-"""Kernels that run one matrix instruction each, built from the dialects' operations, and their launches."""
+"""Kernels that execute one matrix instruction each, built from the dialects' operations, and their
+launches.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""`weft bench` on a GPU: every implementation that is here is right, and times agree with plain events."""
+"""`weft bench` on a GPU: every installed implementation is correct, and times agree with plain events."""
 
 from pathlib import Path
 

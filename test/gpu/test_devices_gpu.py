@@ -1,4 +1,4 @@
-"""Arrays that go to other libraries and come from them, and GPUs that aren't the current one."""
+"""Arrays that are passed to other libraries and come from them, and GPUs that aren't the current one."""
 
 import gc
 import threading

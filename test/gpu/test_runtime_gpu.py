@@ -1,3 +1,5 @@
+"""Loading, launching, memory and timing on a GPU."""
+
 import subprocess
 import sys
 import textwrap

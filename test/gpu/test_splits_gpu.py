@@ -1,4 +1,4 @@
-"""Splits of K on a GPU: right in every way to add up, on streams at once, in graphs, launch after launch."""
+"""Split K on a GPU: correct for every way to add, on concurrent streams, in graphs, in repeated launches."""
 
 import pytest
 from gpu_marks import SM_90A

@@ -1,4 +1,4 @@
-"""What tests ask of ptxas."""
+"""Assembles PTX for tests."""
 
 from weft.compiler import ptxas
 from weft.errors import WeftError

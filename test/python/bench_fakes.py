@@ -1,4 +1,4 @@
-"""A GPU that is none, for the tests of `weft bench`: its clock is the sum of what its calls cost."""
+"""A fake GPU for the tests of `weft bench`: its clock is the sum of the costs of its calls."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Kernels of a block that copy in bulk, for the tests of such copies."""
+"""Kernels of one CTA with bulk copies, for tests."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""PTX that other compilers made, as the tests of the emulator take it."""
+"""PTX of other compilers, for the emulator's tests."""
 
 import functools
 import json

@@ -1,5 +1,4 @@
-"""LLVM IR of a matrix product with cp.async, ldmatrix and mma.sync, written without any of Weft's own
-compiler."""
+"""LLVM IR of a matrix product with cp.async, ldmatrix and mma.sync, written without Weft's compiler."""
 
 import llvmlite.binding as llvm
 

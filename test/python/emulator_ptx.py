@@ -1,4 +1,4 @@
-"""Small PTX kernels for the emulator's tests: a body that each thread runs on its element of some arrays."""
+"""Small PTX kernels for the emulator's tests: a body that each thread executes on its element of arrays."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Stands for the CUDA driver of a machine with two H200s: contexts and launches, and no kernel runs."""
+"""A fake CUDA driver of a machine with two H200s: it has contexts and launches, but executes no kernel."""
 
 import ctypes
 import gc

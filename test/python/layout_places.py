@@ -1,4 +1,4 @@
-"""Where the elements of a buffer lie, by the definition of its layout alone."""
+"""The addresses of a buffer's elements, computed from the definition of its layout."""
 
 import numpy as np
 

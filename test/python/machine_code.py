@@ -1,4 +1,4 @@
-"""What tests ask of a kernel's machine code."""
+"""Properties of a kernel's machine code, for tests."""
 
 
 def brought_to_uniform_registers(sass, product):

@@ -1,4 +1,4 @@
-"""A module of one product, for what is asked of any kernel, and a schedule for each kind of launch."""
+"""A module with one product, and a schedule for each kind of launch."""
 
 PLAIN = "{block = array<i64: 32, 32, 32>, warps = array<i64: 2, 1>, stages = 2}"
 MAPS = "{block = array<i64: 128, 64, 64>, warpgroups = 2, stages = 2, cluster = array<i64: 2, 1>}"

@@ -1,6 +1,4 @@
-"""The planted faults under test/emulator/faults: kernels that are right, and changes of each that
-the sanitizer must find.
-"""
+"""The planted faults in test/emulator/faults: correct kernels, and changes that the sanitizer must find."""
 
 import tomllib
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A product of `tcgen05.mma` in the emulator, with what NumPy says of it."""
+"""A product of `tcgen05.mma` in the emulator, with NumPy's result."""
 
 import emulator_tensor as tensor
 import numpy as np

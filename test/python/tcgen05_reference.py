@@ -1,4 +1,4 @@
-"""What `tcgen05.mma` is handed, by the PTX ISA: images of shared memory and cells of tensor memory."""
+"""Operands of `tcgen05.mma` by the PTX ISA: images of shared memory and cells of tensor memory."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Whatever layout the passes take, TMA writes and wgmma reads as it says."""
+"""For every layout that the passes accept, TMA writes and wgmma reads as the layout specifies."""
 
 import numpy as np
 import pytest

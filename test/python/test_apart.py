@@ -1,4 +1,4 @@
-"""Text that a caller gives to `weft.compile` is lowered in another process, whose death costs nothing."""
+"""`weft.compile` lowers text in another process, so that a crash there doesn't end the caller."""
 
 import os
 import signal

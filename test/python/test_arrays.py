@@ -1,3 +1,5 @@
+"""Views of arrays of every library, and arrays that are refused."""
+
 import ctypes
 import gc
 import sys

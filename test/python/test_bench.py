@@ -1,4 +1,4 @@
-"""The method of `weft bench` on a GPU that is none, and PyTorch's side with a PyTorch that is none."""
+"""The method of `weft bench`, on a fake GPU and with a fake PyTorch."""
 
 import math
 import sys

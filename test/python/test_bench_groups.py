@@ -1,4 +1,4 @@
-"""`weft bench` on groups: their shapes, rows and buffers, who multiplies them how, and what is checked."""
+"""`weft bench` on groups: shapes, rows, buffers, implementations and checks."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""`weft bench --host`, on calls of this test: only the calls themselves are timed, on arrays made before."""
+"""`weft bench --host`: it times only the calls, on arrays that were created before."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What `weft bench` makes of its results: ratios, JSON, table, drawing, and the tool around them."""
+"""The results of `weft bench`: ratios, JSON, table, drawing, and the tool itself."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Whatever is called `mlir` on the path: it is used if it has what Weft needs, else left with a reason."""
+"""A package named `mlir` is used if it has what Weft needs; otherwise it is skipped with a reason."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""fp8 scaled by blocks, and groups of rows, in the emulator with a clean sanitizer, in every schedule."""
+"""fp8 with block scales, and groups of rows, in every schedule, in the emulator with its sanitizer."""
 
 from dataclasses import replace
 

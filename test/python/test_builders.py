@@ -1,4 +1,4 @@
-"""The functions that build instructions answer every mistake with the verifier's words and a place."""
+"""Functions that build instructions report every mistake with the verifier's message and a location."""
 
 from pathlib import Path
 

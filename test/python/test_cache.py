@@ -1,3 +1,5 @@
+"""The cache of compiled kernels: entries, limits, and processes that share it."""
+
 import errno
 import multiprocessing
 import os

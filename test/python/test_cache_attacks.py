@@ -1,4 +1,4 @@
-"""What others may put in the way of the cache: nothing of it is believed, waited for, followed or removed."""
+"""The cache doesn't trust, wait for, follow or remove anything that others put in its folder."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The cache's keys hold all that decides: Weft's code and its libraries as loaded, and what is registered."""
+"""The cache's keys contain everything that determines an entry: Weft, its libraries, and registrations."""
 
 import functools
 import math

@@ -1,3 +1,5 @@
+"""Generating PTX with LLVM in a worker process: options, errors and crashes."""
+
 import os
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""From a module to kernels: stages, launch attributes, cubins for each chip, and what is refused."""
+"""Compiling modules to kernels: stages, launch attributes, cubins for each chip, and errors."""
 
 import re
 from itertools import product

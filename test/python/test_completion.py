@@ -1,4 +1,4 @@
-"""What `weft completion` prints completes commands, options and their values, in each shell that is here."""
+"""`weft completion` completes commands, options and their values, in each installed shell."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""Copies between memories and registers against the layouts' own definition, run by the emulator."""
+"""Copies between memories and registers, in the emulator, against the definition of layouts."""
 
 from dataclasses import dataclass
 

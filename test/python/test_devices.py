@@ -1,5 +1,5 @@
-"""Launches go to the GPU that holds the arrays, whichever is the current one, and results come from there:
-on a driver, a JAX and a CuPy that are none.
+"""Launches run on the GPU that has the arrays, which needn't be the current one. Driver, JAX and CuPy are
+fakes.
 """
 
 import gc

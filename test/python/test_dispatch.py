@@ -1,3 +1,5 @@
+"""Dispatch chooses the first candidate whose predicates are true, and explains its choice."""
+
 import pytest
 
 from weft import mlir

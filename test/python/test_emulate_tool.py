@@ -1,4 +1,4 @@
-"""`weft emulate`: its arguments, what it prints and writes, and its exit status."""
+"""`weft emulate`: arguments, output and exit status."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""What a launch in the emulator takes for arguments; whatever else there is gets one sentence."""
+"""Arguments of launches in the emulator: anything illegal is refused with one sentence."""
 
 import gc
 import subprocess

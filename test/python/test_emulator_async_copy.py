@@ -1,4 +1,4 @@
-"""`cp.async`: when its bytes show, groups, and sources that are read in part."""
+"""`cp.async`: when its bytes become visible, groups, and sources that are partly read."""
 
 import numpy as np
 import pytest

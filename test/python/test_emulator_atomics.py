@@ -1,4 +1,4 @@
-"""Atomic operations on every type: NaN is like any sum's, and types that an operation lacks are refused."""
+"""Atomic operations on every type, NaN, and operations that a type lacks."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Clusters: who is where, shared memory of other CTAs, cluster barriers, taking over other clusters."""
+"""Clusters: ranks, shared memory of other CTAs, barriers, and cancelled clusters."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which registers an instruction may still be read from, as the sanitizer follows them."""
+"""The sanitizer's analysis of registers that an asynchronous instruction may still read."""
 
 import pytest
 from emulator_ptx import module

@@ -1,4 +1,4 @@
-"""What a deadlock's message says: likes together, what a warp can see, rings by their stages."""
+"""Messages about deadlocks: similar warps in one line, and rings by their stages."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Programmatic dependent launches: global memory that is touched before griddepcontrol.wait is found."""
+"""Programmatic dependent launches: accesses to global memory before griddepcontrol.wait are findings."""
 
 import numpy as np
 import pytest

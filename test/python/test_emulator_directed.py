@@ -1,4 +1,4 @@
-"""float64 in directed roundings, against fractions."""
+"""float64 in directed roundings, against exact fractions."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Fences, which only tell who looks on, and instructions that leave what a program computes alone."""
+"""Fences and other instructions that don't change results."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Where the scheduler prefers threads to be: the ranks of blocks in flow graphs made at random."""
+"""The ranks of blocks in random flow graphs, by which the scheduler chooses threads."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The emulator knows every form of the tables: what it doesn't do is listed here."""
+"""The emulator executes every form of the tables, except for those listed here."""
 
 import pytest
 from emulator_ptx import HEAD

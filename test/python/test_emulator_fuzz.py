@@ -1,4 +1,4 @@
-"""Mutated PTX of other compilers: an error of the emulator's own or a result, in bounded time."""
+"""Mutated PTX of other compilers ends with a result or one of the emulator's errors, in bounded time."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""What orders accesses of different blocks to global memory, in the sanitizer's eyes."""
+"""The order of accesses of different CTAs to global memory, as the sanitizer sees it."""
 
 import numpy as np
 import pytest

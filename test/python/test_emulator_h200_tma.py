@@ -1,4 +1,4 @@
-"""What an H200's copy unit brought to shared memory, and the maps that its driver made, byte for byte."""
+"""Bytes that an H200's TMA copied to shared memory, and maps that its driver encoded, byte for byte."""
 
 import functools
 import hashlib

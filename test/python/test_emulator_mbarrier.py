@@ -1,4 +1,4 @@
-"""mbarriers: phases, counts of arrivals and bytes, who waits for what, and what goes wrong."""
+"""mbarriers: phases, counts of arrivals and bytes, waits, and errors."""
 
 import numpy as np
 import pytest

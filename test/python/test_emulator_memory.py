@@ -1,4 +1,4 @@
-"""Loads, stores, atomics, address spaces, cp.async, and what faults."""
+"""Loads, stores, atomics, address spaces, cp.async, and faults."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What nvcc makes of asynchronous copies, barriers, clusters and tensor maps, against NumPy."""
+"""Asynchronous copies, barriers, clusters and tensor maps as nvcc compiles them, against NumPy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Control, atomics and warps in what nvcc compiled from test/emulator/cuda, for every chip, against NumPy."""
+"""Control flow, atomics and warp operations as nvcc compiles them for every chip, against NumPy."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""Every instruction that the emulator knows, with more operands than it takes."""
+"""Every instruction of the emulator refuses additional operands."""
 
 import pytest
 from emulator_ptx import HEAD

@@ -1,4 +1,4 @@
-"""Which CTAs of a cluster are a pair."""
+"""The CTAs of a cluster that form a pair."""
 
 import numpy as np
 import pytest

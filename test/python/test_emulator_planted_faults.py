@@ -1,4 +1,4 @@
-"""Every planted fault is found without a seed, and no kernel of the catalogue has a finding without one."""
+"""The sanitizer finds every planted fault without a seed, and reports nothing for the correct kernels."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What the sanitizer finds: each mistake planted in a kernel that is right without it."""
+"""The sanitizer's findings: each mistake is planted in a correct kernel."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the sanitizer makes of events of asynchronous units, told to it one by one."""
+"""The sanitizer's view of asynchronous units, from single events."""
 
 import random
 from functools import partial

@@ -1,4 +1,4 @@
-"""Scalar instructions that few compilers emit, each against its definition on Python's numbers."""
+"""Scalar instructions that few compilers emit, against their definitions on Python's numbers."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Kernels of other compilers have no finding in any order that a few seeds try."""
+"""Kernels of other compilers have no finding in any order that a few seeds produce."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Conversions to and from the formats of eight, six and four bits, and at random, by their definitions."""
+"""Conversions to and from formats of eight, six and four bits, and stochastic rounding, by definition."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""How long products of Triton take in the emulator, the sanitizer included."""
+"""The time that products of Triton take in the emulator with its sanitizer."""
 
 import itertools
 import time

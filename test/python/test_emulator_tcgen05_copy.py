@@ -1,4 +1,4 @@
-"""`tcgen05.cp` and `shift` against what the PTX ISA says of them."""
+"""`tcgen05.cp` and `shift` against their description in the PTX ISA."""
 
 import emulator_tensor as tensor
 import numpy as np

@@ -1,4 +1,4 @@
-"""`tcgen05.mma` in every kind and layout against products in float64, of numbers whose sums are exact."""
+"""`tcgen05.mma` in every kind and layout, against float64 products with exact sums."""
 
 import emulator_tensor as tensor
 import numpy as np

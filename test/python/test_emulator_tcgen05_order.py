@@ -1,4 +1,4 @@
-"""tcgen05.alloc and what orders work in tensor memory, and what the sanitizer says where that is missing."""
+"""`tcgen05.alloc`, the order of work in tensor memory, and findings where the order is missing."""
 
 import emulator_tensor as tensor
 import numpy as np

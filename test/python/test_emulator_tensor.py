@@ -1,4 +1,4 @@
-"""mma.sync and the moves of 8x8 matrices: fragments as the ISA draws them, sums against exact fractions."""
+"""mma.sync and moves of 8x8 matrices: fragments of the PTX ISA, and sums against exact fractions."""
 
 import time
 from fractions import Fraction

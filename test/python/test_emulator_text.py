@@ -1,4 +1,4 @@
-"""PTX text: what the parser reads, what it complains about and where, and that no text breaks it."""
+"""The parser of PTX text: accepted text, errors with locations, and arbitrary text."""
 
 import ast
 import random

@@ -1,4 +1,4 @@
-"""Bulk copies without tensors, multicast, and what mbarriers and groups learn of them."""
+"""Bulk copies without tensors, multicast, and their completion on mbarriers and groups."""
 
 import numpy as np
 import pytest

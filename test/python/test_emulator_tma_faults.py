@@ -1,4 +1,4 @@
-"""Bulk copies that break a rule: what faults, and what the sanitizer finds."""
+"""Bulk copies that break a rule: faults, and the sanitizer's findings."""
 
 import numpy as np
 import pytest

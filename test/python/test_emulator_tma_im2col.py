@@ -1,4 +1,4 @@
-"""im2col copies between tensors and shared memory, against what the PTX ISA says of them."""
+"""im2col copies between tensors and shared memory, against the PTX ISA's description."""
 
 import numpy as np
 import pytest

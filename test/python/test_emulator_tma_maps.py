@@ -1,4 +1,4 @@
-"""Kernels that change tensor maps and copy through them, and maps that the driver refuses."""
+"""Kernels that modify tensor maps and copy through them, and maps that the driver refuses."""
 
 import dataclasses
 

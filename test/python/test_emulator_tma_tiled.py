@@ -1,4 +1,4 @@
-"""Tiled copies between tensors and shared memory, against what the PTX ISA says of them."""
+"""Tiled copies between tensors and shared memory, against the PTX ISA's description."""
 
 import numpy as np
 import pytest

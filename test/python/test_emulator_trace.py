@@ -1,4 +1,4 @@
-"""The trace's timeline and counters, against counts made by hand."""
+"""The trace's timeline and counters, against counts by hand."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""More of what Triton makes: types, scans, descriptors and dots that the other file leaves out."""
+"""More kernels of Triton: types, scans, descriptors and dots."""
 
 import ml_dtypes
 import numpy as np

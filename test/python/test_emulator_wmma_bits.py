@@ -1,4 +1,4 @@
-"""`wmma` of elements that are smaller than a byte, from rows that lie apart in memory, against NumPy."""
+"""`wmma` of elements smaller than a byte, from rows with gaps, against NumPy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Products of float64, `wmma` as nvcc makes it and `mma.sync` in each rounding, against exact fractions."""
+"""Products of float64: `wmma` of nvcc, and `mma.sync` in each rounding, against exact fractions."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Other packages bring dialects, passes, candidates and schedules: by calls, or by an entry point."""
+"""Other packages add dialects, passes, candidates and schedules, by calls or by an entry point."""
 
 import importlib
 import os

@@ -1,4 +1,4 @@
-"""Which bytes `wgmma` reads through the descriptors of --lower-gemm-async, against where layouts put them."""
+"""The bytes that `wgmma` reads through the descriptors of --lower-gemm-async, against layouts."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""The model that chooses schedules of `wgmma`: the cycles it counts, the candidates, and what it chooses."""
+"""The model that chooses schedules of `wgmma`: its cycles, its candidates and its choice."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Imports point left only: isa -> dialects -> passes -> stages -> tools; the emulator stands beside them."""
+"""Imports point one way: isa -> dialects -> passes -> stages -> tools. The emulator imports only isa."""
 
 import ast
 import functools

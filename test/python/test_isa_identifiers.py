@@ -1,4 +1,4 @@
-"""Names of functions, as ptxas takes them."""
+"""Names of functions that ptxas accepts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The tables of `mma`, `ldmatrix`, `stmatrix` and `movmatrix`: held to ptxas, LLVM and the PTX manual."""
+"""The tables of `mma`, `ldmatrix`, `stmatrix` and `movmatrix`, against ptxas, LLVM and the PTX manual."""
 
 import random
 import re

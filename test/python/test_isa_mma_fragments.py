@@ -1,4 +1,4 @@
-"""The fragments of `mma` and of the moves of its matrices: bijections, and those of the PTX manual."""
+"""The fragments of `mma` and of moves are bijections, and equal to those of the PTX manual."""
 
 from dataclasses import replace
 from itertools import product

@@ -1,4 +1,4 @@
-"""How opcodes are read, held to ptxas on changed spellings, both ways."""
+"""The parser of opcodes accepts and refuses mutated spellings as ptxas does."""
 
 import os
 import random

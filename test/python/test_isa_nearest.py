@@ -1,4 +1,4 @@
-"""What is said to be near to an illegal instruction: legal, whole, and missing only where there is none."""
+"""Suggestions for an illegal instruction are legal and complete, and missing only if there is none."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""The packed word of NVIDIA's compiler: the codes and bit positions that `shared/seeds` part 004 lists."""
+"""The packed word of NVIDIA's compiler: the codes and bit positions in `shared/seeds`, part 004."""
 
 import random
 import string

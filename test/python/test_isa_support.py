@@ -1,4 +1,4 @@
-"""Where instructions are legal: one form of each family and set of chips and PTX version, held to ptxas."""
+"""One form of each family and set of chips and PTX versions is legal exactly where ptxas accepts it."""
 
 from dataclasses import replace
 

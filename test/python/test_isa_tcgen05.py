@@ -1,4 +1,4 @@
-"""The `tcgen05` tables: held to ptxas and LLVM, their spellings read back, every rule's message seen."""
+"""The `tcgen05` tables, against ptxas and LLVM; their spellings; the message of every rule."""
 
 import re
 from dataclasses import replace

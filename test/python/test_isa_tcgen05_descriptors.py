@@ -1,4 +1,4 @@
-"""The descriptors of `tcgen05`: words known from elsewhere, every field there and back, every limit."""
+"""The descriptors of `tcgen05`: known words, every field encoded and decoded, every limit."""
 
 from dataclasses import fields, replace
 from itertools import product

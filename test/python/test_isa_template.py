@@ -1,4 +1,4 @@
-"""Templates of opcodes: what one prints it reads, in any order of modifiers, and nothing that PTX refuses."""
+"""Templates of opcodes parse what they print, with modifiers in any order, and nothing that PTX refuses."""
 
 import random
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The `wgmma` tables: held to ptxas, their fragments whole, their inline PTX through LLVM, their messages."""
+"""The `wgmma` tables, against ptxas; fragments, inline PTX through LLVM, and messages."""
 
 import re
 from dataclasses import replace

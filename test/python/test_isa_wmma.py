@@ -1,4 +1,4 @@
-"""The `wmma` tables: held to ptxas and LLVM, their registers counted, their spellings read back."""
+"""The `wmma` tables, against ptxas and LLVM; numbers of registers, and spellings."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""`weft.matmul` on JAX's arrays of the CPU."""
+"""`weft.matmul` on JAX's arrays on the CPU."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""The handler that XLA calls, with a frame that this test makes in XLA's place."""
+"""The handler that XLA calls, with a call frame that this test builds."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""What a kernel's call takes beside its arrays, and what layouts take, of a wrong kind or size."""
+"""Arguments of kernels and layouts of the wrong type or size are refused."""
 
 import numpy as np
 import pytest

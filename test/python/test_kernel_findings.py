@@ -1,4 +1,4 @@
-"""A kernel that is called tells what the emulator's sanitizer finds."""
+"""A call of a kernel in the emulator reports the sanitizer's findings."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""An instruction is judged and lowered as others of its kind were, and only as those."""
+"""Instructions of one kind are verified and lowered once, and alike."""
 
 import gc
 import time

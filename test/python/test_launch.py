@@ -1,4 +1,4 @@
-"""What a kernel says of its launch in attributes, and what a call may ask of it."""
+"""Launch attributes of a kernel, and the grid and block of a call."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is said of a launch suffices for one: kernels run in the emulator by that, and their PTX, alone."""
+"""A launch's description is sufficient: the emulator runs kernels from it and their PTX."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""The limits of a launch on every chip: what is at one is taken, what is beyond it is named."""
+"""The limits of a launch on every chip: values at a limit are accepted, values beyond it refused."""
 
 import pytest
 

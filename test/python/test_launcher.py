@@ -1,4 +1,4 @@
-"""The compiled code that queues launches, with functions of this process in the driver's place."""
+"""The compiled code that queues launches, with this process's functions instead of the driver's."""
 
 import ctypes
 import gc

@@ -1,4 +1,4 @@
-"""The layout algebra against its own definition, by brute force, and against PTX's fragment formulas."""
+"""Layouts against their definition, by brute force, and against PTX's fragment formulas."""
 
 from collections.abc import Callable, Sequence
 from itertools import product

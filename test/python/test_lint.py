@@ -1,4 +1,4 @@
-"""`weft lint`: what is found in a text, and what is said about it."""
+"""`weft lint`: the instructions that it finds in text, and its messages."""
 
 import difflib
 import json

@@ -1,4 +1,4 @@
-"""`weft lint` judges operands by what the text declares: each rule is held to ptxas."""
+"""`weft lint` checks operands against the declarations in the text, as ptxas does."""
 
 import lzma
 import random

@@ -1,4 +1,4 @@
-"""Floating-point constants on their way from MLIR's LLVM, as text, to the older one that writes PTX."""
+"""Floating-point constants in text, from MLIR's LLVM to the older LLVM that writes PTX."""
 
 import re
 

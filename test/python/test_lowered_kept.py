@@ -1,4 +1,4 @@
-"""What a module was lowered to is kept for the next process, under all that decides about it."""
+"""A lowered module is cached for later processes, with a key of everything that determines it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The one import of MLIR, and the hazards that it tames."""
+"""The only import of MLIR, and the defects that it works around."""
 
 from contextlib import nullcontext
 

@@ -1,4 +1,4 @@
-"""Texts that MLIR or its bindings don't survive are refused before, at their location."""
+"""Text on which MLIR or its bindings would crash is refused with a location."""
 
 from pathlib import Path
 

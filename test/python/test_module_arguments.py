@@ -1,4 +1,4 @@
-"""What builders are given from Python: each mistake is one WeftError, and none reaches MLIR's text."""
+"""Every wrong argument of a builder in Python gets one WeftError."""
 
 import contextlib
 import inspect

@@ -1,4 +1,4 @@
-"""`weft.matmul` on arrays of the CPU, which the emulator multiplies where there is no GPU."""
+"""`weft.matmul` on arrays on the CPU, in the emulator if there is no GPU."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The mutants of `test/mutation`: each compiles and differs from its file in one place."""
+"""The mutants of `test/mutation`: each compiles, and differs from its file at one location."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""Random damage to the example: tools answer with a result or a diagnostic, never with a crash or a hang."""
+"""Random changes of the example: tools end with a result or a diagnostic, never with a crash or a hang."""
 
 import faulthandler
 import io

@@ -1,4 +1,4 @@
-"""The names that `import weft` gives."""
+"""The names that `import weft` defines."""
 
 import subprocess
 import sys

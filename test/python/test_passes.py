@@ -1,4 +1,4 @@
-"""What all passes keep: nesting that ends, and nothing left of what a pass lowers."""
+"""Properties of all passes: loops of nesting end, and no lowered operation remains."""
 
 import pytest
 

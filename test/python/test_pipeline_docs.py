@@ -1,4 +1,4 @@
-"""docs/pipeline-sm_90a.svg, and the timeline of a pipeline that it is drawn from."""
+"""docs/pipeline-sm_90a.svg, and the timeline from which it is drawn."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Plans of `weft.matmul`: found by what arrays are, whichever objects they are."""
+"""Plans of `weft.matmul` depend on properties of arrays, not on the objects."""
 
 import gc
 import threading

@@ -1,3 +1,5 @@
+"""Assembling with ptxas: source locations of errors, crashes, time limits and missing programs."""
+
 import tempfile
 
 import pytest

@@ -1,4 +1,4 @@
-"""What ptxas writes is checked before it is believed, and kept under all that tells ptxas from others."""
+"""The output of ptxas is checked before use, and cached with a key that identifies ptxas."""
 
 import copy
 import os

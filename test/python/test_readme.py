@@ -1,4 +1,4 @@
-"""What the documentation says is so: its Python runs, its commands work and print what it shows."""
+"""The documentation is correct: its Python runs, and its commands print what it shows."""
 
 import importlib
 import os

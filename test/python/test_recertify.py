@@ -1,4 +1,4 @@
-"""One command says what a new release of ptxas, LLVM or MLIR changes; the record is of those installed."""
+"""One command lists what a new release of ptxas, LLVM or MLIR changes; its record is of those installed."""
 
 import json
 import re

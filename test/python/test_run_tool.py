@@ -1,4 +1,4 @@
-"""`weft run` and `weft emulate` of kernels of every level: what they are given, and what becomes of it."""
+"""`weft run` and `weft emulate` of kernels of every level: arguments and results."""
 
 import json
 from pathlib import Path

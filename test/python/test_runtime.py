@@ -1,3 +1,5 @@
+"""Packing of arguments, checks of launches, and messages without a GPU."""
+
 import subprocess
 import sys
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Files of tuned schedules: what is found in them, who writes them, and what is wrong in them."""
+"""Files of tuned schedules: entries, writers and errors."""
 
 import json
 import multiprocessing

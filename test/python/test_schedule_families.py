@@ -1,4 +1,4 @@
-"""A family of schedules from outside the package: its attribute, legality, launch, choice and kernel."""
+"""A schedule family of another package: its attribute, legality, launch, choice and kernel."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Every schedule that the verifier takes gives the right product, whatever the shapes and strides."""
+"""Every schedule that the verifier accepts computes the right product, for all shapes and strides."""
 
 from dataclasses import dataclass
 

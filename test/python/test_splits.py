@@ -1,4 +1,4 @@
-"""Splits of K: what parts of it give is added up right, whole, and after it has been written."""
+"""Split K: partial sums are complete, added correctly, and read only after they are written."""
 
 from dataclasses import replace
 

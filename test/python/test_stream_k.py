@@ -1,4 +1,4 @@
-"""Stream-K: tiles that fill no whole wave are divided among all CTAs, and added up right and in one order."""
+"""Stream-K: the tiles of an incomplete wave are divided among all CTAs, and added in one order."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A misspelt name is met with the one that is meant, wherever names are looked up."""
+"""Every message about a misspelt name suggests the intended name."""
 
 import subprocess
 import sys

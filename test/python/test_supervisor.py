@@ -1,4 +1,4 @@
-"""A tool whose process crashes, is interrupted or fails unforeseen ends in a message."""
+"""A tool whose process crashes, is interrupted or fails unexpectedly ends with a message."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What the operating system refuses ends as one sentence that says what to do, with nothing half done."""
+"""If the operating system refuses something, one sentence gives advice, and no partial file remains."""
 
 import errno
 import os

@@ -1,3 +1,5 @@
+"""Targets: the PTX version, families and code generator of each chip."""
+
 import pytest
 
 from weft.compiler import codegen, ptxas

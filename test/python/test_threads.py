@@ -1,4 +1,4 @@
-"""Threads, forked children, tasks and generators: each builds its own modules, or is told why not."""
+"""Threads, forked children, tasks and generators build modules of their own, or get a reason."""
 
 import asyncio
 import contextlib

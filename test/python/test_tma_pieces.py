@@ -1,4 +1,4 @@
-"""Where TMA puts the boxes that --lower-tma makes of a tile, against where its layout has the elements."""
+"""The addresses to which TMA copies the boxes of --lower-tma, against the layout of the tile."""
 
 from dataclasses import replace
 

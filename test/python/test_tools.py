@@ -1,3 +1,5 @@
+"""The programs `weft` and `weft-opt`, run as processes: input, output, diagnostics and exit status."""
+
 import importlib.metadata
 import io
 import os

@@ -1,4 +1,4 @@
-"""What decides a launch of PyTorch's tensors, told by compiled code, and who is asked where it can't tell."""
+"""The compiled function that computes the key of a launch from PyTorch's tensors, and its fallback."""
 
 import importlib.util
 import subprocess

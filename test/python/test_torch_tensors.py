@@ -1,4 +1,4 @@
-"""Tensors of PyTorch that hold no plain memory get one sentence with what would be right."""
+"""PyTorch tensors without ordinary memory are refused with one sentence and advice."""
 
 import functools
 import importlib.util

@@ -1,4 +1,4 @@
-"""`weft tune` on a GPU that is none: what is searched, what a stopped search goes on with, what is kept."""
+"""`weft tune` on a fake GPU: the search, its continuation after a stop, and its database."""
 
 import json
 import os

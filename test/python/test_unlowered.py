@@ -1,4 +1,6 @@
-"""Operations that no pass lowers are named with their locations at every entry, as are too large numbers."""
+"""Operations that no pass lowers, and numbers that are too large, are reported with locations at every
+entry.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Memory that launches give a kernel: who shares it, and that it stays."""
+"""Workspaces of kernels: launches on a stream share one, and it keeps its contents."""
 
 from types import SimpleNamespace
 

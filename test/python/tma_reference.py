@@ -1,4 +1,4 @@
-"""What bulk copies move, element by element, in NumPy, and the PTX kernels of the tests of them."""
+"""Bulk copies in NumPy, element by element, and PTX kernels for their tests."""
 
 import itertools
 from dataclasses import dataclass
