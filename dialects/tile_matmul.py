@@ -16,7 +16,7 @@ from weft.dialects.operand_roles import (
     title,
 )
 from weft.dialects.schedule import AnySchedule, Types, ceil_div, schedule_of
-from weft.dialects.schedule.given import given_schedule
+from weft.dialects.schedule.coercion import as_schedule
 from weft.dialects.tile_types import (
     BYTE_TYPES,
     FP8_TYPES,
@@ -292,7 +292,7 @@ def matmul(
     """
     if beta is None:
         beta = 0.0 if c is None else 1.0
-    chosen = given_schedule(schedule)
+    chosen = as_schedule(schedule)
     operands = {"c": c, "bias": bias, "residual": residual}
     operands |= {"scale_a": scale_a, "scale_b": scale_b, "groups": groups}
     extra = {role: value for role, value in operands.items() if value is not None}

@@ -21,30 +21,30 @@ class Written:
         of another type.
         """
         known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
-        given = {named.name: named.attr for named in attribute}
-        check_names(given, known)
-        if missing := [n for n, f in known.items() if n not in given and f.default is MISSING]:
+        entries = {named.name: named.attr for named in attribute}
+        check_names(entries, known)
+        if missing := [n for n, f in known.items() if n not in entries and f.default is MISSING]:
             raise WeftError(f"schedule must have the field '{missing[0]}'")
-        return cls(**{n: _value(n, a, cls.counts.get(n), known[n].type is bool) for n, a in given.items()})
+        return cls(**{n: _value(n, a, cls.counts.get(n), known[n].type is bool) for n, a in entries.items()})
 
     def attribute(self) -> Any:
         """The attribute that states this schedule."""
         i64 = ir.IntegerType.get_signless(64)
 
-        def written(value: Any) -> Any:
+        def as_attribute(value: Any) -> Any:
             if isinstance(value, tuple):
                 return ir.DenseI64ArrayAttr.get(value)
             return ir.BoolAttr.get(value) if isinstance(value, bool) else ir.IntegerAttr.get(i64, value)
 
-        return ir.DictAttr.get({name: written(value) for name, value in vars(self).items()})
+        return ir.DictAttr.get({name: as_attribute(value) for name, value in vars(self).items()})
 
 
-def check_names(given: Iterable[str], *kinds: Iterable[str]) -> None:
+def check_names(entries: Iterable[str], *kinds: Iterable[str]) -> None:
     """Raises WeftError for a name that no kind of schedule has among its fields."""
     known = {name for kind in kinds for name in kind}
-    if not (unknown := sorted(set(given) - known)):
+    if not (unknown := sorted(set(entries) - known)):
         return
-    meant = did_you_mean(unknown[0], known.difference(given))
+    meant = did_you_mean(unknown[0], known.difference(entries))
     legal = "; or ".join(", ".join(kind) for kind in kinds)
     raise WeftError(f"schedule has no field '{unknown[0]}': its fields are {legal}{meant}")
 

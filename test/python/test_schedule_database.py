@@ -12,7 +12,7 @@ import pytest
 import weft
 from weft.bench.compiling import written
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
-from weft.dialects.schedule.given import given_schedule
+from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError
 from weft.multiply import product_kernel
 from weft.schedules import choice, database, heuristic
@@ -100,22 +100,22 @@ def test_the_first_file_with_an_entry_counts(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("{half", "no JSON: "),
-        ("[]", "expects an object with chip, types, m, n, k"),
-        ({"m": None}, "expects m to be an integer from 1"),
-        ({"m": True}, "expects m to be an integer from 1"),
-        ({"n": 0}, "expects n to be an integer from 1"),
-        ({"k": 2**31}, "expects k to be an integer from 1"),
-        ({"types": {"a": "bf16", "b": "bf16"}}, "expects an object with"),
-        ({"types": {"a": "bf16", "b": "bf16", "d": "bf17"}}, "expects element types of f16, "),
-        ({"types": {"a": ["bf16"], "b": "bf16", "d": "bf16"}}, "expects types to have a str for a, got"),
-        ({"types": vars(BF16) | {"transposed": 1}}, "expects types to have a tuple for transposed, got 1"),
-        ({"types": {"a": {}, "b": "bf16", "d": "bf16"}}, "expects an object with"),
-        ({"chip": "sm_999"}, "knows no chip 'sm_999'"),
-        ({"chip": {}}, "expects an object with"),
-        ({"schedule": 3}, "expects schedule to be a text"),
-        ({"microseconds": -1}, "expects microseconds to be a number above 0"),
-        ({"model": {"schedule": "{}"}}, "expects model to say a schedule and microseconds"),
+        ("{half", "an entry must be JSON: "),
+        ("[]", "an entry must be an object with chip, types, m, n, k"),
+        ({"m": None}, "m must be an integer in 1.."),
+        ({"m": True}, "m must be an integer in 1.."),
+        ({"n": 0}, "n must be an integer in 1.."),
+        ({"k": 2**31}, "k must be an integer in 1.."),
+        ({"types": {"a": "bf16", "b": "bf16"}}, "an entry must be an object with"),
+        ({"types": {"a": "bf16", "b": "bf16", "d": "bf17"}}, "element types must be of f16, "),
+        ({"types": {"a": ["bf16"], "b": "bf16", "d": "bf16"}}, "a of types must be a str, got"),
+        ({"types": vars(BF16) | {"transposed": 1}}, "transposed of types must be a tuple, got 1"),
+        ({"types": {"a": {}, "b": "bf16", "d": "bf16"}}, "an entry must be an object with"),
+        ({"chip": "sm_999"}, "chip must be a known one, got 'sm_999'"),
+        ({"chip": {}}, "an entry must be an object with"),
+        ({"schedule": 3}, "schedule must be a text"),
+        ({"microseconds": -1}, "microseconds must be a number above 0"),
+        ({"model": {"schedule": "{}"}}, "model must have a schedule and microseconds"),
     ],
 )
 def test_a_line_that_is_no_entry_costs_a_warning_with_its_place(tmp_path, change, message):
@@ -130,7 +130,7 @@ def test_a_line_that_is_no_entry_costs_a_warning_with_its_place(tmp_path, change
 def test_an_entry_without_a_field_says_which():
     fields = json.loads(entry().line())
     for name in ("chip", "types", "m", "n", "k", "schedule", "microseconds"):
-        with pytest.raises(WeftError, match=f"to say '{name}'"):
+        with pytest.raises(WeftError, match=f"must have '{name}'"):
             Entry.read(json.dumps({key: value for key, value in fields.items() if key != name}))
 
 
@@ -161,10 +161,10 @@ def test_a_schedule_that_cannot_be_read_has_no_file_but_a_place():
 @pytest.mark.parametrize("text", ["128x128", "", "{block = array<i64: 64, 64, 64>}"])
 def test_text_that_is_no_schedule_is_refused_with_one_that_is(text):
     with pytest.raises(WeftError) as caught:
-        given_schedule(text)
+        as_schedule(text)
     what, note = str(caught.value).rsplit("\nnote: a schedule is written like ", 1)
     assert caught.value.diagnostics[0].severity == "error" and what
-    assert given_schedule(note) == read_schedule(note)
+    assert as_schedule(note) == read_schedule(note)
 
 
 def test_a_file_that_cannot_be_read_costs_a_warning(tmp_path):

@@ -26,7 +26,7 @@ from weft.schedules.chip_models import H200
 from weft.schedules.database import Product
 from weft.tools import tune, weft
 from weft.tuning import partial, search
-from weft.tuning.search import Fault, Found, Search, first_tries, variants
+from weft.tuning.search import Fault, Result, Search, first_tries, variants
 from weft.tuning.tuner import Tuner
 
 PRODUCT = product_of(SMALL, "sm_90a")
@@ -92,7 +92,7 @@ def records(tmp_path: Path) -> Iterator[partial.Partial]:
         yield made
 
 
-def searched(bench: Bench, records: partial.Partial, **more: Any) -> Found:
+def searched(bench: Bench, records: partial.Partial, **more: Any) -> Result:
     given = {"compiler": Compiler(), "samples": 5, "limit": LIMIT} | more
     return Search(SMALL, PRODUCT, bench.fake, partial=records, **given).run()
 
@@ -217,20 +217,20 @@ def test_a_stopped_search_goes_on_where_it_was(bench: Bench, tmp_path: Path) -> 
     entry, remarks = given.tune(SMALL, PRODUCT, [], quietly)
     assert entry == wanted and remarks == []
     assert len(bench.prepared) == len(whole) - len(batch)
-    assert not partial.place(tmp_path / "kept", PRODUCT).exists()
+    assert not partial.path_of(tmp_path / "kept", PRODUCT).exists()
 
 
 def test_a_schedule_that_ended_the_run_is_left_out_of_the_next(bench: Bench, tmp_path: Path) -> None:
     bench.at = {3: WeftError("the GPU doesn't recover from a fault: illegal memory access")}
     given = tuner(bench, tmp_path / "kept")
-    with pytest.raises(Fault, match="illegal memory access\nnote: what was measured is kept: start again"):
+    with pytest.raises(Fault, match="illegal memory access\nnote: the measurements are kept: run it again"):
         given.tune(SMALL, PRODUCT, [], quietly)
     fault = bench.prepared[2]
     bench.prepared.clear()
     entry, remarks = given.tune(SMALL, PRODUCT, [], quietly)
     assert entry is not None and fault not in bench.prepared
-    assert entry.search["failed"] == {fault: "ended the run, or never came back"}
-    assert remarks == ["left out 1: ended the run, or never came back"]
+    assert entry.search["failed"] == {fault: "ended the run, or never finished"}
+    assert remarks == ["left out 1: ended the run, or never finished"]
 
 
 def test_what_was_measured_on_another_gpu_does_not_count(bench: Bench, tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_what_was_measured_on_another_gpu_does_not_count(bench: Bench, tmp_path:
 
 
 def test_a_record_that_was_half_written_is_dropped(tmp_path: Path) -> None:
-    path = partial.place(tmp_path / "kept", PRODUCT)
+    path = partial.path_of(tmp_path / "kept", PRODUCT)
     path.parent.mkdir()
     path.write_text('{"gpu": "a GPU"}\n{"began": "x"}\n{"schedule": "y", "mic')
     with pytest.raises(KeyboardInterrupt), partial.opened(tmp_path / "kept", PRODUCT, "a GPU") as made:
@@ -258,7 +258,7 @@ def test_products_have_places_of_their_own(tmp_path: Path) -> None:
     others = [replace(PRODUCT, m=1), replace(PRODUCT, n=1), replace(PRODUCT, k=1)]
     types = [{"a": "f16"}, {"b": "f16"}, {"d": "f32"}, {"transposed": (False, True)}]
     others += [replace(PRODUCT, types=replace(PRODUCT.types, **change)) for change in types]
-    assert len({partial.place(tmp_path, each) for each in [PRODUCT, *others]}) == 8
+    assert len({partial.path_of(tmp_path, each) for each in [PRODUCT, *others]}) == 8
 
 
 # What is kept
@@ -311,7 +311,7 @@ def test_what_the_database_has_is_not_searched_again(
 def test_a_product_that_another_process_searches_is_left_to_it(bench: Bench, tmp_path: Path) -> None:
     with partial.opened(tmp_path / "kept", PRODUCT, "a GPU"):
         given = tuner(bench, tmp_path / "kept").tune(SMALL, PRODUCT, [], quietly)
-    assert given == (None, ["another weft tune searches this one"])
+    assert given == (None, ["another weft tune is searching this product"])
     assert bench.prepared == []
 
 

@@ -17,22 +17,22 @@ from weft.multiply.plans import MOST
 
 _TARGET = "weft_launch"
 _AGAIN = 1
-_APART = 1 << 44  # between the arrays that a plan is made for: more than any GPU has
-# XLA may still run a product whose plan has gone.
+_APART = 1 << 44  # between the planned arrays: more than the memory of any GPU
+# XLA may still run a product whose plan was dropped.
 _alive: deque[Prepared] = deque(maxlen=2 * MOST)
 _launches: WeakValueDictionary[int, Prepared] = WeakValueDictionary()
 _messages: deque[Any] = deque(maxlen=64)  # of errors, which XLA copies
 
 
-def views(given: Sequence[Any]) -> list[ArrayView] | None:
-    """What a kernel would see of JAX's arrays, at addresses that they don't have: a product of them waits for
-    none. None where one isn't JAX's, or isn't on one GPU.
+def views(operands: Sequence[Any]) -> list[ArrayView] | None:
+    """Views of JAX's arrays with made-up addresses, since the real ones are known only once they are
+    computed. None if an array isn't JAX's, or isn't on one GPU.
     """
     jax: Any = sys.modules.get("jax")
     if not hasattr(jax, "ffi"):
         return None
-    found: list[ArrayView] = []
-    for number, array in enumerate(given, 1):
+    planned: list[ArrayView] = []
+    for number, array in enumerate(operands, 1):
         if arrays.library(type(array)) != "jax" or isinstance(array, jax.core.Tracer) or array.is_deleted():
             return None
         if len(devices := array.devices()) != 1:
@@ -43,13 +43,13 @@ def views(given: Sequence[Any]) -> list[ArrayView] | None:
             return None
         strides = arrays.contiguous_strides(array.shape)
         address, ordinal = number * _APART, device.local_hardware_id
-        found.append(Planned(address, array.shape, strides, dtype, "cuda", ordinal, True, None))
-    return found
+        planned.append(Planned(address, array.shape, strides, dtype, "cuda", ordinal, True, None))
+    return planned
 
 
 def call(launch: Prepared, result: ArrayView) -> Callable[..., Any]:
-    """A function of the arrays that a launch reads, in its order, that has XLA queue it and returns the
-    result.
+    """A function of the arrays that a launch reads, in its order. XLA queues the launch, and the function
+    returns the result.
     """
     import jax
     import jax.numpy as jnp
@@ -64,8 +64,8 @@ def call(launch: Prepared, result: ArrayView) -> Callable[..., Any]:
         "settle": np.int64(ctypes.cast(_SETTLE, ctypes.c_void_p).value or 0),
     }
 
-    def product(*given: Any) -> Any:
-        return jax.ffi.ffi_call(_TARGET, kind)(*given, **attributes)
+    def product(*operands: Any) -> Any:
+        return jax.ffi.ffi_call(_TARGET, kind)(*operands, **attributes)
 
     return jax.jit(product)  # type: ignore[no-any-return]
 
@@ -87,17 +87,17 @@ def _registered() -> None:
 
 
 def _settle(plan: int, stream: int, status: int, answer: int) -> None:
-    """Writes how to go on after a status: `_AGAIN` to queue the launch again, or the address of a message.
+    """Writes what to do after a status: `_AGAIN` to queue the launch again, or the address of a message.
     If it writes nothing, because of an exception, the launch fails without a message.
     """
-    told = _AGAIN
+    reply = _AGAIN
     try:
         _launches[plan].provide(status, stream)
     except WeftError as error:
         message = ctypes.create_string_buffer(str(error.diagnostics[0].message).encode())
         _messages.append(message)
-        told = ctypes.addressof(message)
-    ctypes.c_uint64.from_address(answer).value = told
+        reply = ctypes.addressof(message)
+    ctypes.c_uint64.from_address(answer).value = reply
 
 
 _SETTLE = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int, ctypes.c_uint64)(_settle)

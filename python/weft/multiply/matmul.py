@@ -18,7 +18,7 @@ from weft.multiply.plans import DESCRIBE, Handed, Plan, Plans, one_by_one
 
 @dataclass(frozen=True, eq=False)
 class Epilogue:
-    """What `weft.matmul` does with a product before it rounds it: `residual + activation(product + bias)`.
+    """What `weft.matmul` computes from a product before it rounds: `residual + activation(product + bias)`.
 
     `bias` has an element for each column, `residual` the result's shape; the activation is relu, gelu,
     gelu_tanh (gelu as tanh approximates it) or silu.
@@ -140,7 +140,7 @@ def matmul(
 
 
 _NO_MORE: tuple[Any, ...] = ()
-# What a wrong argument may raise while a plan is looked for.
+# What a wrong argument may raise while a plan is looked up.
 _UNKNOWN = (WeftError, *arrays.BROKEN)
 _EPILOGUES, _SCALES = (Epilogue, NoneType), (tuple, list, NoneType)
 
@@ -203,20 +203,20 @@ def _handed(every: list[Any], roles: list[str], activation: str | None, options:
 
 
 def _added(c: Any, epilogue: Epilogue | None, scales: Any, groups: Any) -> dict[str, Any]:
-    """The arrays beside a, b and the result, by their roles. Raises WeftError for what is no epilogue, or no
-    scales.
+    """The operands other than a, b and the result, by their roles. Raises WeftError for an epilogue or scales
+    of another type.
     """
     if epilogue is not None and not isinstance(epilogue, Epilogue):
         raise WeftError(f"weft.matmul: epilogue must be a weft.Epilogue, got {type(epilogue).__name__}")
     if scales is not None and not (isinstance(scales, (tuple, list)) and len(scales) == 2):
         raise WeftError("weft.matmul: scales must be a pair, of a and of b")
-    given = {"c": c, "groups": groups}
+    added = {"c": c, "groups": groups}
     if epilogue is not None:
-        given |= {"bias": epilogue.bias, "residual": epilogue.residual}
+        added |= {"bias": epilogue.bias, "residual": epilogue.residual}
     if scales is not None:
-        given |= {"scale_a": scales[0], "scale_b": scales[1]}
-    return {role: array for role, array in given.items() if array is not None}
+        added |= {"scale_a": scales[0], "scale_b": scales[1]}
+    return {role: array for role, array in added.items() if array is not None}
 
 
 plans = Plans()
-"""Of all products so far."""
+"""The plans of all products so far."""

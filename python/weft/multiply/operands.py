@@ -14,7 +14,7 @@ from weft.launch.launcher import Extents
 from weft.launch.libraries import Library
 from weft.multiply.options import Options, check_groups, checked_activation
 
-# What D has where neither `out` nor `out_dtype` says: sums of bytes are integers, fp8 has too few bits.
+# The result's type without `out` and `out_dtype`: sums of bytes are i32, and fp8 has too few bits.
 _OUTPUTS = {"i8": "i32", "ui8": "i32", "f8E4M3FN": "bf16", "f8E5M2": "bf16"}
 
 
@@ -81,7 +81,7 @@ class Operands:
         return self.libraries[0].handed_over(out, a) if self.created else out
 
     def check_groups(self) -> None:
-        """Raises WeftError for groups of the CPU that have no meaning."""
+        """Raises WeftError for groups in CPU memory with illegal values."""
         _, b, out, *_ = self.views
         for name, view in zip(self.names, self.views, strict=True):
             if name == "groups":
@@ -204,11 +204,11 @@ class Sizes:
 
 
 def _view(name: str, array: Any) -> tuple[Library, ArrayView]:
-    """The library and the view of an array with elements, which go up from its address."""
+    """The library and the view of an array. Raises WeftError for an empty one and for negative strides."""
     library, view = libraries.view(name, array)
     if complaint := next(filter(None, map(size_complaint, view.shape)), None):
         raise WeftError(f"weft.matmul: {name}: {complaint}, in an array of {_shape(view)}")
-    # NumPy has negative ones for a single row, too, where they say nothing.
+    # NumPy has negative strides even for a single row, where they have no meaning.
     strides = tuple(0 if size == 1 else s for size, s in zip(view.shape, view.strides, strict=True))
     if min(strides, default=0) < 0:
         raise WeftError(f"weft.matmul: strides of {name} must not be negative, got {view.strides}: copy it")
@@ -230,16 +230,16 @@ def _matrix(name: str, array: Any, transpose: bool) -> tuple[Library, ArrayView,
         )
     transposed = transpose != flipped
     view, other = (_transposed(view), view) if flipped else (view, _transposed(view))
-    # A single row or column may be either, and elements that aren't of 16 bits must have K inside.
-    inside = transposed == (name == "b") or arrays.numpy_dtype(view.dtype).itemsize == 2
-    if not inside and 1 in view.shape[-2:] and (other.shape[-1] == 1 or other.strides[-1] == 1):
+    # A single row or column may be either. Elements that don't have 16 bits must be K-major.
+    k_major = transposed == (name == "b") or arrays.numpy_dtype(view.dtype).itemsize == 2
+    if not k_major and 1 in view.shape[-2:] and (other.shape[-1] == 1 or other.strides[-1] == 1):
         return library, other, not transposed
     return library, view, transposed
 
 
 def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
-    """How far arrays reach, and which of them the result may be, element for element. Raises WeftError where
-    the kernel would write what it has still to read.
+    """The extents of the arrays, and which of them the result may be, element for element. Raises WeftError
+    if the kernel would write memory before it has read it.
     """
     written = names.index("out")
     out = _without_copies(views[written])
@@ -259,13 +259,13 @@ def _extents(names: Sequence[str], views: Sequence[ArrayView]) -> Extents:
 
 
 def _transposed(view: ArrayView) -> ArrayView:
-    """A matrix or batch with rows for columns."""
-    turned = [(*each[:-2], each[-1], each[-2]) for each in (view.shape, view.strides)]
-    return replace(view, shape=turned[0], strides=turned[1])
+    """The transposed matrix, or matrices of a batch."""
+    shape, strides = ((*each[:-2], each[-1], each[-2]) for each in (view.shape, view.strides))
+    return replace(view, shape=shape, strides=strides)
 
 
 def _without_copies(view: ArrayView) -> ArrayView:
-    """A batch of one matrix, once or over and over, as that matrix: a kernel takes it for every product."""
+    """The matrix of a batch that has one, or repeats one: a kernel uses it for every product."""
     if len(view.shape) != 3 or (view.shape[0] > 1 and view.strides[0] != 0):
         return view
     return replace(view, shape=view.shape[1:], strides=view.strides[1:])

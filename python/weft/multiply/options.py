@@ -7,7 +7,7 @@ import numpy as np
 
 from weft.dialects.operand_roles import ACTIVATIONS, OUTPUT_TYPES
 from weft.dialects.schedule import AnySchedule
-from weft.dialects.schedule.given import given_schedule
+from weft.dialects.schedule.coercion import as_schedule
 from weft.errors import WeftError, shown
 
 
@@ -37,7 +37,7 @@ class Options(NamedTuple):
             alpha=_number("alpha", self.alpha),
             beta=0.0 if self.beta is None else _number("beta", self.beta),
             promote=_flag("promote", self.promote),
-            schedule=given_schedule(self.schedule),
+            schedule=as_schedule(self.schedule),
         )
 
 

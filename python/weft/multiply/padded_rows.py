@@ -1,7 +1,8 @@
-"""A kernel's calls with arrays whose rows don't begin where it can take them: with copies of these instead,
-whose rows begin at multiples of 16 bytes.
+"""Calls of a kernel with arrays whose rows aren't aligned as it needs: it gets copies with rows at multiples
+of 16 bytes.
 
-On a GPU such a copy is queued on the caller's stream, before the kernel or behind it, so that a graph has it.
+On a GPU, these copies are queued on the caller's stream, before and after the kernel, so that a graph
+captures them.
 """
 
 from collections.abc import Sequence
@@ -29,52 +30,52 @@ _pools: WeakKeyDictionary[Kernel, dict[tuple[int, tuple[int, ...]], Pool]] = Wea
 
 @dataclass(frozen=True)
 class Copied:
-    """Which of a kernel's arguments have copies, and what these are for."""
+    """The arguments of a kernel that are copied."""
 
-    names: tuple[str, ...]  # of all arguments, as the caller knows them
-    out: int  # the number of the one that is written
-    keeps_out: bool  # whether the kernel reads it, or leaves some of it alone
-    numbers: tuple[int, ...]
+    names: tuple[str, ...]  # of all arguments, in messages
+    out: int  # the number of the argument that is written
+    keeps_out: bool  # whether the kernel reads it, or doesn't write all of it
+    numbers: tuple[int, ...]  # of the arguments that are copied
 
     @classmethod
     def of(
         cls, kernel: Kernel, names: Sequence[str], views: Sequence[ArrayView], keeps_out: bool
     ) -> "Copied":
-        """Those whose rows the kernel can't take."""
+        """The arguments whose rows aren't aligned as the kernel needs."""
         wanted = enumerate(zip(views, kernel.launch.aligned, strict=False))
         numbers = tuple(number for number, (view, bytes_) in wanted if aligned_to(view) % bytes_)
         return cls(tuple(names), names.index("out"), keeps_out, numbers)
 
     @property
     def before(self) -> list[int]:
-        """The places in `numbers` of those that are copied before the kernel runs."""
+        """The indices in `numbers` of arguments that are copied before the kernel runs."""
         return [i for i, number in enumerate(self.numbers) if number != self.out or self.keeps_out]
 
     @property
-    def behind(self) -> list[int]:
-        """The places in `numbers` of those that are copied back."""
+    def after(self) -> list[int]:
+        """The indices in `numbers` of arguments that are copied back."""
         return [i for i, number in enumerate(self.numbers) if number == self.out]
 
 
 def run(kernel: Kernel, views: Sequence[ArrayView], copied: Copied) -> None:
     """Calls the kernel with arrays of the CPU."""
-    made = [np.zeros(*_memory(views[number])) for number in copied.numbers]
-    parts = [m[..., : views[n].shape[-1]] for n, m in zip(copied.numbers, made, strict=True)]
-    placed = list(views)
+    memories = [np.zeros(*_memory(views[number])) for number in copied.numbers]
+    parts = [m[..., : views[n].shape[-1]] for n, m in zip(copied.numbers, memories, strict=True)]
+    aligned = list(views)
     for number, part in zip(copied.numbers, parts, strict=True):
-        placed[number] = arrays.view(part)
+        aligned[number] = arrays.view(part)
     for i in copied.before:
         parts[i][...] = views[copied.numbers[i]].numpy()
-    kernel(*placed)
-    for i in copied.behind:
+    kernel(*aligned)
+    for i in copied.after:
         views[copied.numbers[i]].numpy()[...] = parts[i]
 
 
 def plan(
     kernel: Kernel, views: Sequence[ArrayView], copied: Copied, extents: Extents
 ) -> "Prepared | PaddedLaunch":
-    """A launch with arrays like these of one GPU, as `Kernel.plan` makes it. Raises WeftError for rows that
-    overlap, of which the driver makes no copy.
+    """A launch with arrays like these of one GPU, as `Kernel.plan` returns it. Raises WeftError for
+    overlapping rows, which the driver can't copy.
     """
     if not copied.numbers:
         return kernel.plan(views, extents)
@@ -85,19 +86,19 @@ def plan(
 
 
 class PaddedLaunch:
-    """A launch between copies, which is queued as `runtime.Prepared` is."""
+    """A launch between copies, with the methods of `runtime.Prepared`."""
 
     def __init__(self, kernel: Kernel, views: Sequence[ArrayView], copied: Copied, extents: Extents) -> None:
         """On the current GPU."""
-        # Who keeps the launch doesn't keep the arrays.
+        # The launch doesn't keep the arrays alive.
         ordinal = runtime.current().ordinal
         self._views = [replace(view, owner=None, device_id=ordinal) for view in views]
         self._copied, self._extents = copied, extents
-        self._placed = list(self._views)
+        self._aligned = list(self._views)
         for number in copied.numbers:
             strides = arrays.contiguous_strides(_memory(views[number])[0])
-            self._placed[number] = replace(self._views[number], address=0, strides=strides)
-        self._plan = kernel.plan(self._placed)
+            self._aligned[number] = replace(self._views[number], address=0, strides=strides)
+        self._plan = kernel.plan(self._aligned)
         self.action = self._plan.action
         self._context = context(None)
         key = ordinal, copied.numbers
@@ -105,24 +106,24 @@ class PaddedLaunch:
         self._memory = PerStream(pool, [_size(views[number]) for number in copied.numbers])
 
     def queue_apart(self, stream: int, *addresses: int) -> int:
-        """`launch`, but `OVERLAP` where that is what the arrays may do."""
+        """As `launch`, but returns `OVERLAP` and does nothing if the arrays may overlap."""
         if self._extents.overlap(addresses):
             return OVERLAP
         self.launch(stream, *addresses)
         return 0
 
     def launch(self, stream: int, *addresses: int) -> None:
-        """Queue all of it on a stream of its GPU, whatever GPU is the current one."""
+        """Queues the copies and the launch on a stream of its GPU, which needn't be the current one."""
         with entered(self._context):
             _, memory = self._memory.of(stream)
-            placed = list(addresses)
+            aligned = list(addresses)
             for number, address in zip(self._copied.numbers, memory, strict=True):
-                placed[number] = address
+                aligned[number] = address
             for i in self._copied.before:
-                self._copy(self._copied.numbers[i], self._views, addresses, self._placed, placed, stream)
-            self._plan.launch(stream, *placed)
-            for i in self._copied.behind:
-                self._copy(self._copied.numbers[i], self._placed, placed, self._views, addresses, stream)
+                self._copy(self._copied.numbers[i], self._views, addresses, self._aligned, aligned, stream)
+            self._plan.launch(stream, *aligned)
+            for i in self._copied.after:
+                self._copy(self._copied.numbers[i], self._aligned, aligned, self._views, addresses, stream)
 
     def settle(self, status: int, stream: int, *addresses: int) -> None:
         raise AssertionError(status)
@@ -139,15 +140,15 @@ class PaddedLaunch:
         source = replace(sources[number], address=source_addresses[number])
         target = replace(targets[number], address=target_addresses[number])
         for copy in copies(source, target):
-            call("copying rows to where they are aligned, or back", api().cuMemcpy2DAsync, copy, stream)
+            call("copying rows to aligned memory, or back", api().cuMemcpy2DAsync, copy, stream)
 
 
 def copies(source: ArrayView, target: ArrayView) -> list[Any]:
-    """The driver's copies between two arrays of one shape: each of rows at equal distances."""
+    """The driver's copies between two arrays of one shape. Each copies rows with one stride."""
     size = arrays.numpy_dtype(source.dtype).itemsize
     outer, (count, *apart) = _rows(source, target)
     driver = api()
-    made = []
+    every = []
     for number in range(outer[0]):
         copy = driver.CUDA_MEMCPY2D()
         copy.srcMemoryType = copy.dstMemoryType = driver.CUmemorytype.CU_MEMORYTYPE_DEVICE
@@ -155,12 +156,12 @@ def copies(source: ArrayView, target: ArrayView) -> list[Any]:
         copy.dstDevice = target.address + number * outer[2] * size
         copy.WidthInBytes, copy.Height = source.shape[-1] * size, count
         copy.srcPitch, copy.dstPitch = (stride * size for stride in apart)
-        made.append(copy)
-    return made
+        every.append(copy)
+    return every
 
 
 def _rows(source: ArrayView, target: ArrayView) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """How many copies there are and how many rows each has, with their distances in both arrays."""
+    """The number of copies and the number of rows in each, with their strides in both arrays."""
     width = source.shape[-1]
     every = zip(source.shape[:-1], source.strides, target.strides, strict=False)
     match [each for each in every if each[0] > 1]:
@@ -176,22 +177,22 @@ def _rows(source: ArrayView, target: ArrayView) -> tuple[tuple[int, int, int], t
 
 
 def _size(view: ArrayView) -> int:
-    """The bytes of memory for a copy of an array: a power of two, so that what is kept for sizes that grow
-    is no more than twice the largest.
+    """The bytes of memory for a copy of an array: a power of two, so that all that is kept for growing sizes
+    is at most twice the largest.
     """
     shape, dtype = _memory(view)
     return 1 << (int(np.prod(shape)) * dtype.itemsize - 1).bit_length()
 
 
 def _memory(view: ArrayView) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The shape of memory for a copy of an array, whose rows it pads, and its type."""
+    """The shape and the type of memory for a copy of an array, with padded rows."""
     dtype = arrays.numpy_dtype(view.dtype)
     unit = ROW_BYTES // dtype.itemsize
     return (*view.shape[:-1], ceil_div(view.shape[-1], unit) * unit), dtype
 
 
 def _check(name: str, view: ArrayView, wanted: int) -> None:
-    """Raises WeftError for rows that the driver copies none of."""
+    """Raises WeftError for rows that the driver can't copy."""
     size = arrays.numpy_dtype(view.dtype).itemsize
     _, (_, apart, _) = _rows(view, view)
     if apart < view.shape[-1]:

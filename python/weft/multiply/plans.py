@@ -1,6 +1,6 @@
-"""The launches that `weft.matmul` has prepared, found by the arrays' types, sizes, strides and alignment.
+"""The launches that `weft.matmul` has prepared, by the arrays' types, sizes, strides and alignment.
 
-The identity of array objects plays no part: a program's activations are new objects in every call.
+The identity of array objects doesn't matter: a program's activations are new objects in every call.
 """
 
 from collections.abc import Callable, Hashable
@@ -16,17 +16,17 @@ from weft.multiply.operands import Operands
 from weft.multiply.padded_rows import PaddedLaunch
 
 MOST = 4096
-"""Plans that are kept; with more, those that were made first are made again."""
-_ALIGNED = ROW_BYTES - 1  # no kernel asks for rows at multiples of more
+"""The number of plans that are kept. Beyond it, the oldest plans are dropped."""
+_ALIGNED = ROW_BYTES - 1  # no kernel needs more
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A launch for any arrays of one description.
+    """A launch for all arrays with one key.
 
-    `queue(stream, *addresses)` returns a status of `weft.launch.launcher`. `stream` returns the handle of the
-    stream that a call names, or None where the arrays must be checked again. `new` makes an array for the
-    result, and `address` returns its address.
+    `queue(stream, *addresses)` returns a status of `weft.launch.launcher`. `stream` returns the handle for a
+    call's stream, or None if the arrays must be checked again. `new` creates an array for the result, and
+    `address` returns its address.
     """
 
     queue: Callable[..., int]
@@ -53,8 +53,8 @@ class Handed:
 
     multiply: Callable[..., Any]
 
-    def stream(self, given: Any) -> None:
-        """None: it isn't queued here."""
+    def stream(self, stream: Any) -> None:
+        """None, since Weft doesn't queue it."""
 
 
 class Plans:
@@ -83,14 +83,15 @@ class Plans:
 
 
 Described = tuple[Any, ...]
-"""A key, and the addresses of the arrays that are there, with one for the result: 0 where it isn't there."""
+"""A key, and the addresses of the arrays that are passed; 0 for a result that isn't."""
 
 
 class _Describers(dict[type, Callable[..., Described | None]]):
-    """By the type of `a`, what describes a, b, the result (or None) and further arrays (or None): it returns
-    None where `one_by_one` must.
+    """Functions by the type of `a`. Each describes a, b, the result (or None) and further arrays (or None),
+    or returns None if `one_by_one` must do it.
 
-    It raises WeftError, TypeError, ValueError, RuntimeError or AttributeError for what it can't describe.
+    It raises WeftError, TypeError, ValueError, RuntimeError or AttributeError for arguments that it can't
+    describe.
     """
 
     def __missing__(self, kind: type) -> Callable[..., Described | None]:
@@ -100,7 +101,7 @@ class _Describers(dict[type, Callable[..., Described | None]]):
         elif library == "jaxlib":
             self[kind] = _of_jax
         else:
-            return one_by_one  # other types may come and go, and aren't kept
+            return one_by_one  # not kept, since other types may be temporary
         return self[kind]
 
 
@@ -108,6 +109,7 @@ DESCRIBE = _Describers()
 
 
 def one_by_one(a: Any, b: Any, out: Any, *more: Any) -> Described:
+    """The key and the addresses of arrays of any libraries."""
     of_a, address_a = _one[type(a)](a)
     of_b, address_b = _one[type(b)](b)
     of_out, address_out = (None, 0) if out is None else _one[type(out)](out)
@@ -117,16 +119,16 @@ def one_by_one(a: Any, b: Any, out: Any, *more: Any) -> Described:
 
 
 def _of_jax(a: Any, b: Any, out: Any, *more: Any) -> Described:
-    """Of JAX's arrays alone, which have no addresses before they are computed."""
-    given = [array for array in (a, b, *more) if array is not None]
-    if out is not None or any(type(array) is not type(a) for array in given):
+    """For JAX's arrays only, which have no addresses before they are computed."""
+    others = [array for array in (b, *more) if array is not None]
+    if out is not None or any(type(array) is not type(a) for array in others):
         return one_by_one(a, b, out, *more)
     key = [None if x is None else (x.dtype, x.shape, x.sharding, x.is_deleted()) for x in (a, b, *more)]
     return tuple(key), 0, 0, 0
 
 
 class _Ones(dict[type, Callable[[Any], tuple[Hashable, int]]]):
-    """By the type of an array, a function that returns its part of a plan's key, and its address."""
+    """Functions by the type of an array. Each returns the array's part of a key, and its address."""
 
     def __missing__(self, kind: type) -> Callable[[Any], tuple[Hashable, int]]:
         name = arrays.package(kind)
@@ -145,9 +147,9 @@ _one = _Ones()
 def _of_torch(tensor: Any) -> tuple[Hashable, int]:
     address = tensor.data_ptr()
     if tensor._is_zerotensor() or not torch_tensors.has_memory(tensor):
-        raise RuntimeError  # what it was planned for had
-    lies = tensor.shape, tensor.stride(), address & _ALIGNED, tensor.get_device()
-    return (tensor.dtype, *lies, tensor.is_neg(), tensor.requires_grad), address
+        raise RuntimeError  # the planned tensors had memory
+    layout = tensor.shape, tensor.stride(), address & _ALIGNED, tensor.get_device()
+    return (tensor.dtype, *layout, tensor.is_neg(), tensor.requires_grad), address
 
 
 def _of_cupy(array: Any) -> tuple[Hashable, int]:

@@ -31,7 +31,7 @@ def of(operands: Operands) -> kernel.Kernel:
 
 
 def copied(compiled: kernel.Kernel, operands: Operands) -> Copied:
-    """The operands whose rows this kernel, or one for any rows, can't take as they are."""
+    """The operands that must be copied since no kernel takes rows with their alignment."""
     if choice.complaint(operands.types, compiled.chip, any_rows=True) is None:
         return Copied(operands.names, 2, False, ())
     keeps_out = (operands.options.beta != 0 and "c" not in operands.names) or operands.types.grouped
@@ -46,8 +46,8 @@ def _chip(ordinal: int | None) -> str:
 
 
 def plain(types: Types, schedule: AnySchedule, chip: str) -> kernel.Kernel:
-    """The kernel of `a @ b` with nothing around it, but scales where the types have such. Raises WeftError
-    where there is none.
+    """The kernel of `a @ b` without an epilogue, with scales if the types have them. Raises WeftError if
+    there is none.
     """
     transposed = types.transposed[0], not types.transposed[1]
     scales = (("scale_a", "f32", 2), ("scale_b", "f32", 2)) if types.scaled else ()
@@ -70,7 +70,7 @@ def compiled(
 ) -> kernel.Kernel:
     """The kernel of a product, compiled once: `ranks` of A, B and D, the (role, type, rank) of each of the
     `added` arrays, `alpha` and `beta` as `float.hex` writes them, since -0.0 equals 0.0. Raises WeftError,
-    with the caller's line, where there is none.
+    with the caller's line, if there is none.
     """
     with Module() as module:
         kinds = [*zip((types.a, types.b, types.d), ranks, strict=True), *((t, rank) for _, t, rank in added)]
@@ -91,18 +91,18 @@ def compiled(
                 schedule=schedule,
             )
     try:
-        return kernel.compile(_without_places(module), arch=chip)
+        return kernel.compile(_without_locations(module), arch=chip)
     except WeftError:
-        return kernel.compile(module, arch=chip)  # which says where
+        return kernel.compile(module, arch=chip)  # its errors have locations
 
 
-def _without_places(module: Module) -> Any:
-    """A copy that doesn't say which line asked for it: all programs then find the same in the cache."""
+def _without_locations(module: Module) -> Any:
+    """A copy without source locations, so that all programs share one entry of the cache."""
     copy = module.mlir.operation.clone()
     passes.manager("strip-debuginfo", module.context).run(copy)
     return copy.opview
 
 
 def _strides(rank: int) -> tuple[int | str, ...] | None:
-    """Those of a matrix or batch whose rows lie anywhere; a vector has none."""
+    """The strides of a matrix or batch with rows at any distance; None for a vector."""
     return None if rank == 1 else (*["?"] * (rank - 1), 1)

@@ -1,7 +1,7 @@
-"""Files of tuned schedules: a line of JSON for each product that was tuned, sorted.
+"""Files of tuned schedules: a sorted line of JSON for each tuned product.
 
-The schedule of an entry is legal for every product of its types on its chip. It is taken for products of the
-same N and K, which are a layer's, and of the same class of M, which varies from call to call.
+The schedule of an entry is legal for every product of its types on its chip. It is used for products with the
+same N and K, which belong to a layer, and with M in the same class, since M varies from call to call.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ from weft.isa.launch_limits import MOST_SIZE
 from weft.target import Target
 
 VARIABLE = "WEFT_SCHEDULES"
-_CLASSES = (8, 16, 32, 64)  # of M; beyond them multiples of the last
+_CLASSES = (8, 16, 32, 64)  # of M; above them, multiples of the last
 _TWINS = {"f16": "bf16", "bf16": "f16"}
-_ENCODING = "utf-8", "surrogateescape"  # what isn't UTF-8 is kept as it is
+_ENCODING = "utf-8", "surrogateescape"  # keeps bytes that aren't UTF-8
 
 
 @dataclass(frozen=True)
 class Product:
-    """D[M, N] = A[M, K] B[K, N] of some types, on a chip that ptxas calls `chip`."""
+    """D[M, N] = A[M, K] B[K, N] of some types on a chip, by ptxas's name."""
 
     m: int
     n: int
@@ -41,13 +41,13 @@ class Product:
 
     @property
     def layer(self) -> "Layer":
-        """What all products have in common that an entry may serve."""
+        """What all products have in common for which an entry may be used."""
         return self.chip, self.types, self.n, self.k
 
     @property
     def twin(self) -> "Product":
-        """The same product with f16 for bf16 and the other way round, D's too: of the same bytes, and
-        multiplied at the same rate.
+        """The same product with f16 and bf16 exchanged, in D too. It moves as many bytes and runs at the same
+        rate.
         """
         a, b, d = (_TWINS.get(each, each) for each in (self.types.a, self.types.b, self.types.d))
         return replace(self, types=replace(self.types, a=a, b=b, d=d))
@@ -58,107 +58,106 @@ Layer = tuple[str, Types, int, int]
 
 @dataclass(frozen=True)
 class Entry:
-    """A product, the text of its fastest schedule, its time, and what else the search says of itself.
+    """A product, the text of its fastest schedule, its time, and further records of the search.
 
-    `place` is the file and the line where it stands.
+    `location` is the file and the line of the entry.
     """
 
     product: Product
     schedule: str
     microseconds: float
     search: dict[str, Any]
-    place: str = field(default="", compare=False)
+    location: str = field(default="", compare=False)
 
     @property
     def model(self) -> tuple[str, float | None] | None:
-        """The schedule that the model chooses and its time, where the search says them."""
-        found = self.search.get("model")
-        return (found["schedule"], found["microseconds"]) if found else None
+        """The schedule that the model chooses, and its time, if the search recorded them."""
+        own = self.search.get("model")
+        return (own["schedule"], own["microseconds"]) if own else None
 
     def line(self) -> str:
-        """As text that `read` takes."""
-        given = self.product
-        types = {f.name: value for f in fields(Types) if (value := getattr(given.types, f.name)) != f.default}
-        product = {"chip": given.chip, "types": types, "m": given.m, "n": given.n, "k": given.k}
+        """The text of the entry, which `read` parses."""
+        p = self.product
+        types = {f.name: value for f in fields(Types) if (value := getattr(p.types, f.name)) != f.default}
+        product = {"chip": p.chip, "types": types, "m": p.m, "n": p.n, "k": p.k}
         result = {"schedule": self.schedule, "microseconds": self.microseconds}
         return json.dumps(product | result | self.search, allow_nan=False)
 
     @classmethod
-    def read(cls, line: str, place: str = "") -> "Entry":
-        """What `line` wrote. Raises WeftError for any other text."""
+    def read(cls, line: str, location: str = "") -> "Entry":
+        """The entry of a text that `line` returned. Raises WeftError for any other text."""
         try:
-            found = json.loads(line)
-            given: dict[str, Any] = {
+            record = json.loads(line)
+            kinds: dict[str, Any] = {
                 name: tuple(value) if isinstance(value, list) else value
-                for name, value in found.pop("types").items()
+                for name, value in record.pop("types").items()
             }
-            types = Types(**given)
-            m, n, k = (found.pop(name) for name in ("m", "n", "k"))
-            product = Product(m, n, k, types, found.pop("chip"))
-            entry = cls(product, found.pop("schedule"), found.pop("microseconds"), found, place)
+            m, n, k = (record.pop(name) for name in ("m", "n", "k"))
+            product = Product(m, n, k, Types(**kinds), record.pop("chip"))
+            entry = cls(product, record.pop("schedule"), record.pop("microseconds"), record, location)
             hash(product)
         except json.JSONDecodeError as error:
-            raise WeftError(f"no JSON: {error.msg} in column {error.colno}") from None
+            raise WeftError(f"an entry must be JSON: {error.msg} in column {error.colno}") from None
         except KeyError as error:
-            raise WeftError(f"expects an entry to say {error}") from None
+            raise WeftError(f"an entry must have {error}") from None
         except (TypeError, AttributeError):
             raise WeftError(
-                "expects an object with chip, types, m, n, k, schedule and microseconds"
+                "an entry must be an object with chip, types, m, n, k, schedule and microseconds"
             ) from None
         if complaint := entry._complaint():
             raise WeftError(complaint)
         return entry
 
     def _complaint(self) -> str | None:
-        given = self.product
+        product = self.product
         for name in ("m", "n", "k"):
-            size = getattr(given, name)
+            size = getattr(product, name)
             if type(size) is not int or not 1 <= size <= MOST_SIZE:
-                return f"expects {name} to be an integer from 1 to {MOST_SIZE}, got {size!r}"
+                return f"{name} must be an integer in 1..{MOST_SIZE}, got {size!r}"
         for f in fields(Types):
-            value, kind = getattr(given.types, f.name), str if f.default is MISSING else type(f.default)
+            value, kind = getattr(product.types, f.name), str if f.default is MISSING else type(f.default)
             if type(value) is not kind:
-                return f"expects types to have a {kind.__name__} for {f.name}, got {value!r}"
-        for element in (given.types.a, given.types.b, given.types.d):
+                return f"{f.name} of types must be a {kind.__name__}, got {value!r}"
+        for element in (product.types.a, product.types.b, product.types.d):
             if element not in ELEMENT_TYPES:
-                return f"expects element types of {', '.join(ELEMENT_TYPES)}, got {element!r}"
-        if given.chip not in CHIPS:
-            return f"knows no chip {given.chip!r}"
+                return f"element types must be of {', '.join(ELEMENT_TYPES)}, got {element!r}"
+        if product.chip not in CHIPS:
+            return f"chip must be a known one, got {product.chip!r}"
         if not isinstance(self.schedule, str):
-            return f"expects schedule to be a text, got {self.schedule!r}"
+            return f"schedule must be a text, got {self.schedule!r}"
         if type(self.microseconds) not in (int, float) or not self.microseconds > 0:
-            return f"expects microseconds to be a number above 0, got {self.microseconds!r}"
+            return f"microseconds must be a number above 0, got {self.microseconds!r}"
         if not _is_timed(self.search.get("model", {"schedule": "", "microseconds": None})):
-            return f"expects model to say a schedule and microseconds, got {self.search['model']!r}"
+            return f"model must have a schedule and microseconds, got {self.search['model']!r}"
         return None
 
 
-def _is_timed(found: Any) -> bool:
-    """Whether this is a schedule and its time, or null where it has none."""
+def _is_timed(own: Any) -> bool:
+    """Whether this is a schedule and its time, which may be null."""
     kinds = {"schedule": (str,), "microseconds": (int, float, type(None))}
-    return isinstance(found, dict) and all(type(found.get(n, ...)) in kinds[n] for n in kinds)
+    return isinstance(own, dict) and all(type(own.get(n, ...)) in kinds[n] for n in kinds)
 
 
 def rows_class(m: int) -> int:
     """The class of M: 8, 16, 32, 64, or a multiple of 64.
 
-    Blocks have a multiple of 64 rows, so that all M of one class take the same number of any of them.
+    Tiles have a multiple of 64 rows, so that all M of one class need the same number of tiles.
     """
     return next((most for most in _CLASSES if m <= most), ceil_div(m, _CLASSES[-1]) * _CLASSES[-1])
 
 
 def own_file() -> Path | None:
-    """The file that a user's entries go to: $WEFT_SCHEDULES, or the system's place for it; None where that
-    is empty.
+    """The file for a user's entries: $WEFT_SCHEDULES, or the system's default; None if the variable is
+    empty.
     """
-    given = os.environ.get(VARIABLE)
-    if given is not None:
-        return Path(given) if given else None
-    return _place_of_the_system()
+    path = os.environ.get(VARIABLE)
+    if path is not None:
+        return Path(path) if path else None
+    return _default_file()
 
 
 @functools.cache
-def _place_of_the_system() -> Path:
+def _default_file() -> Path:
     with late_imports.whole():
         import platformdirs
 
@@ -166,21 +165,22 @@ def _place_of_the_system() -> Path:
 
 
 def sources(chip: str) -> tuple[Path, ...]:
-    """The files that are asked for a schedule, the user's first; none with an empty $WEFT_SCHEDULES."""
+    """The files to look for a schedule in, the user's first; none with an empty $WEFT_SCHEDULES."""
     own = own_file()
     return () if own is None else (own, Path(__file__).with_name(f"{chip}.jsonl"))
 
 
 def asks_files() -> bool:
-    """Whether a schedule may come from a file. With an empty $WEFT_SCHEDULES only the model decides."""
+    """Whether a schedule may come from a file. With an empty $WEFT_SCHEDULES, only the model decides."""
     return own_file() is not None
 
 
 def tuned(product: Product, asked: Sequence[Path]) -> AnySchedule | None:
-    """The schedule that the first of the files with one has for a product: that of its own M, else of the
-    next greater M in its class, else of the next smaller; of its twin's where it has none of its own types.
+    """The schedule for a product in the first file that has one: for its own M, otherwise for the next
+    greater M in its class, otherwise for the next smaller one. Entries for its own types come before its
+    twin's.
 
-    An entry that can't be used costs a warning. Files are read once in a process.
+    An entry that can't be used is a warning. Files are read once in a process.
     """
     for path in asked:
         layers = (_index(path).get(each.layer, {}) for each in dict.fromkeys((product, product.twin)))
@@ -188,18 +188,18 @@ def tuned(product: Product, asked: Sequence[Path]) -> AnySchedule | None:
             try:
                 return checked(entry, product)
             except WeftError as error:
-                _warn(entry.place, error)
+                _warn(entry.location, error)
     return None
 
 
 def nearest(m: int, entries: dict[int, Entry]) -> list[Entry]:
-    """The entries of the class of M, the best for it first."""
+    """The entries in the class of M, the best first."""
     able = [rows for rows in entries if rows_class(rows) == rows_class(m)]
     return [entries[rows] for rows in sorted(able, key=lambda rows: (rows < m, abs(rows - m)))]
 
 
 def checked(entry: Entry, product: Product) -> AnySchedule:
-    """The schedule of an entry. Raises WeftError where a product can't have it."""
+    """The schedule of an entry. Raises WeftError if it is illegal for a product."""
     schedule = read_schedule(entry.schedule)
     if complaint := schedule.complaint(product.types, Target.of(product.chip)):
         raise WeftError(complaint)
@@ -207,9 +207,7 @@ def checked(entry: Entry, product: Product) -> AnySchedule:
 
 
 def read(path: Path) -> dict[Product, Entry]:
-    """The entries of a file; those that can't be read cost a warning each, and so does such a file. One that
-    isn't there has none.
-    """
+    """The entries of a file, none if it doesn't exist. A file or an entry that can't be read is a warning."""
     try:
         text = _text(path)
     except OSError as error:
@@ -219,12 +217,12 @@ def read(path: Path) -> dict[Product, Entry]:
 
 
 def keep(path: Path, entry: Entry, measured: Collection[str] = ()) -> None:
-    """Puts an entry into a file, beside those that other processes put there at the same time.
+    """Adds an entry to a file, to which other processes may add at the same time.
 
-    One for the same product stays if it has the shorter time and a schedule that isn't among those that were
-    `measured` beside the new one. Raises WeftError where the file can't be written.
+    An existing entry for the same product stays if its time is shorter and its schedule wasn't `measured`
+    together with the new one. Raises WeftError if the file can't be written.
     """
-    path = Path(os.path.realpath(path))  # a link stays one
+    path = Path(os.path.realpath(path))  # keeps a symbolic link
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path.parent):
@@ -238,14 +236,14 @@ def keep(path: Path, entry: Entry, measured: Collection[str] = ()) -> None:
 
 
 def _with(entry: Entry, measured: Collection[str], path: Path) -> list[str]:
-    """The lines of a file that also has an entry, if that is the better one. Lines that say nothing stay."""
+    """The lines of a file with an entry added, if that is the better one. Unreadable lines stay."""
     text = _text(path)
-    unread = [line for line in text.split("\n") if line.strip() and not _readable(line)]
+    unreadable = [line for line in text.split("\n") if line.strip() and not _readable(line)]
     kept = {each.product: each for each in _entries(path, text)}
-    there = kept.get(entry.product)
-    if not there or there.schedule in measured or there.microseconds >= entry.microseconds:
+    old = kept.get(entry.product)
+    if not old or old.schedule in measured or old.microseconds >= entry.microseconds:
         kept[entry.product] = entry
-    return [*(kept[product].line() for product in sorted(kept, key=_order)), *unread]
+    return [*(kept[product].line() for product in sorted(kept, key=_order)), *unreadable]
 
 
 def _order(product: Product) -> tuple[Any, ...]:
@@ -262,11 +260,11 @@ def _readable(line: str) -> bool:
 
 @functools.cache
 def _index(path: Path) -> dict[Layer, dict[int, Entry]]:
-    """The entries of a file by what they have in common, then by M."""
-    found: dict[Layer, dict[int, Entry]] = {}
+    """The entries of a file by layer, then by M."""
+    layers: dict[Layer, dict[int, Entry]] = {}
     for product, entry in read(path).items():
-        found.setdefault(product.layer, {})[product.m] = entry
-    return found
+        layers.setdefault(product.layer, {})[product.m] = entry
+    return layers
 
 
 def _entries(path: Path, text: str) -> Iterator[Entry]:
@@ -285,13 +283,13 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _warn(place: str, error: WeftError) -> None:
-    warn(f"{place}: ignored: {error.diagnostics[0].message}")
+def _warn(location: str, error: WeftError) -> None:
+    warn(f"{location}: ignored: {error.diagnostics[0].message}")
 
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Keeps other processes out that lock the same directory."""
+    """Excludes other processes that lock the same directory."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""What is known of a product whose search isn't over: in a file, so that a search that is stopped goes on."""
+"""The records of an unfinished search, in a file, so that a stopped search can continue."""
 
 import contextlib
 import fcntl
@@ -15,14 +15,14 @@ Record = dict[str, Any]
 
 
 class Partial:
-    """The records of one search, each a line of JSON that is in the file when `add` returns."""
+    """The records of one search. Each is a line of JSON, which is in the file when `add` returns."""
 
     def __init__(self, file: BinaryIO, records: list[Record]) -> None:
         self._file = file
         self.records = records
 
     def add(self, *records: Record) -> None:
-        """Raises WeftError where the file can't be written."""
+        """Raises WeftError if the file can't be written."""
         try:
             self._file.write("".join(f"{json.dumps(record)}\n" for record in records).encode())
             self._file.flush()
@@ -33,12 +33,13 @@ class Partial:
 
 @contextlib.contextmanager
 def opened(database: Path, product: Product, gpu: str) -> Iterator[Partial | None]:
-    """The records of a product for this process alone, beside the database; None where another process has
-    them. What was measured on a GPU of another name doesn't count. The file goes when the block ends well.
+    """The records of a product, locked for this process, in a file beside the database; None if another
+    process has them. Records of a GPU with another name are dropped. The file is removed if the block ends
+    without an exception.
 
-    Raises WeftError where it can't be written.
+    Raises WeftError if it can't be written.
     """
-    path = place(database, product)
+    path = path_of(database, product)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("ab+")
@@ -50,20 +51,20 @@ def opened(database: Path, product: Product, gpu: str) -> Iterator[Partial | Non
         except BlockingIOError:
             yield None
             return
-        found = _read(file)
-        if found[:1] != [{"gpu": gpu}]:
+        records = _read(file)
+        if records[:1] != [{"gpu": gpu}]:
             file.truncate(0)
-            found = []
-        made = Partial(file, found)
-        if not found:
-            made.add({"gpu": gpu})
-        yield made
-        path.unlink(missing_ok=True)  # while it is locked: whoever opens it later finds a new one
+            records = []
+        partial = Partial(file, records)
+        if not records:
+            partial.add({"gpu": gpu})
+        yield partial
+        path.unlink(missing_ok=True)  # while it is locked, so that the next process creates a new one
 
 
-def place(database: Path, product: Product) -> Path:
-    """The file for the search of a product: `bf16-bf16-bf16-00-4096x4096x4096.sm_90a`, say, with
-    all that types say.
+def path_of(database: Path, product: Product) -> Path:
+    """The file for the search of a product, such as `bf16-bf16-bf16-00-4096x4096x4096.sm_90a`: its name has
+    all fields of the types.
     """
     types = "-".join(_word(value) for value in vars(product.types).values())
     name = f"{types}-{product.m}x{product.n}x{product.k}.{product.chip}"
@@ -78,9 +79,9 @@ def _word(value: Any) -> str:
 
 
 def _read(file: BinaryIO) -> list[Record]:
-    """The records of a file up to the first that was only half written, which is cut off."""
+    """The records of a file up to the first incomplete one, which is cut off."""
     file.seek(0)
-    found: list[Record] = []
+    records: list[Record] = []
     whole = 0
     for line in file:
         try:
@@ -89,8 +90,8 @@ def _read(file: BinaryIO) -> list[Record]:
             break
         if not line.endswith(b"\n") or not isinstance(record, dict):
             break
-        found.append(record)
+        records.append(record)
         whole += len(line)
     file.seek(whole, os.SEEK_SET)
     file.truncate()
-    return found
+    return records

@@ -1,4 +1,4 @@
-"""What a search found, as a row of a table, and how far from it the model's choices are."""
+"""The result of a search as a row of a table, and how far the model's choices are from it."""
 
 import statistics
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ HEADING = f"{'M x N x K':17}  {'types':21}  {'model µs':>9}  {'tuned µs':>9}  
 
 
 def row(problem: "Problem", entry: Entry) -> str:
-    """The times of the model's choice and of the fastest, by how much that is faster, and which they are."""
+    """The model's choice and the fastest schedule: their times, the gain, and the schedules."""
     own, ratio = entry.model, slower(entry)
     took = f"{own[1]:9.2f}" if own and own[1] else f"{'–':>9}"
     gain = f"{100 * (ratio - 1):6.1f}" if ratio else f"{'–':>6}"
@@ -27,14 +27,14 @@ def row(problem: "Problem", entry: Entry) -> str:
 
 
 def slower(entry: Entry) -> float | None:
-    """The time of the model's choice over that of the fastest; None where that choice has none."""
+    """The time of the model's choice relative to the fastest; None if that choice has no time."""
     return entry.model[1] / entry.microseconds if entry.model and entry.model[1] else None
 
 
-def means(found: "Sequence[tuple[Problem, Entry]]") -> Iterator[str]:
-    """A line for each types: the geometric mean of what the model's choices take, over the fastest."""
+def means(results: "Sequence[tuple[Problem, Entry]]") -> Iterator[str]:
+    """A line for each kind of types: the geometric mean of the model's times relative to the fastest."""
     ratios: dict[str, list[float]] = {}
-    for problem, entry in found:
+    for problem, entry in results:
         if (ratio := slower(entry)) is not None:
             ratios.setdefault(problem.types, []).append(ratio)
     for types, each in ratios.items():

@@ -1,5 +1,5 @@
-"""The search for a product's fastest schedule: few samples of many, more of the better, measured as `weft
-bench` measures.
+"""The search for a product's fastest schedule: few samples of many schedules, more samples of the better
+ones, measured as `weft bench` measures.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,20 +17,20 @@ from weft.schedules.database import Product
 from weft.target import Target
 from weft.tuning.partial import Partial
 
-LIMIT = 32  # schedules of the model's that are tried
-_FEW, _SOME = 3, 8  # samples of all, and of the better
-_BATCH = 16  # schedules that take turns
-_LEADERS, _BETTER, _LAST = 4, 8, 4  # that get variants, that get more samples, that get all of them
+LIMIT = 32  # candidates of the model to try
+_FEW, _SOME = 3, 8  # samples of all schedules, and of the better ones
+_BATCH = 16  # schedules that are measured in turns
+_LEADERS, _BETTER, _LAST = 4, 8, 4  # schedules with variants, with more samples, and with all samples
 _VARIANTS = 4  # of a leader, about
 _GROUPS = (1, *heuristic.GROUPS)  # 1: along rows of blocks
 
 
 class Fault(WeftError):
-    """The GPU can't go on in this process."""
+    """The GPU can't be used any more in this process."""
 
 
 class Compiler(Protocol):
-    """What tells whether schedules can be compiled; `weft.bench.compiling` has the one."""
+    """Compiles schedules in advance, as `weft.bench.compiling.Compiler` does."""
 
     def ahead(self, product: Product, schedules: Sequence[str]) -> None: ...
 
@@ -38,9 +38,9 @@ class Compiler(Protocol):
 
 
 @dataclass
-class Found:
-    """Microseconds of the last schedules by their text, the fastest first; why others failed; how many were
-    tried. `own` is the model's choice.
+class Result:
+    """The microseconds of the last schedules by their text, the fastest first, the reasons why others failed,
+    and the number of schedules that were tried. `own` is the model's choice.
     """
 
     own: str
@@ -50,7 +50,7 @@ class Found:
 
     @property
     def best(self) -> str | None:
-        """The fastest, where any gave a right result."""
+        """The fastest schedule with a right result, or None."""
         return next(iter(self.times), None)
 
 
@@ -64,25 +64,25 @@ def first_tries(product: Product, limit: int | None) -> list[AnySchedule]:
 
 
 def variants(schedule: AnySchedule, product: Product) -> Iterator[AnySchedule]:
-    """The schedule with other groups, where they change the order of tiles, and with a stage less."""
+    """The schedule with other groups that change the order of tiles, and with one stage less."""
     rows, _ = schedule.swapped(product.m, product.n)
     tiles = ceil_div(rows, schedule.block[0])
     orders = {min(group, tiles): group for group in _GROUPS[::-1]}
     orders.pop(min(schedule.group, tiles), None)
-    made = [
+    every = [
         *(replace(schedule, group=group) for group in sorted(orders.values())),
         replace(schedule, stages=schedule.stages - 1),
     ]
     target = Target.of(product.chip)
-    yield from (s for s in made if s.complaint(product.types, target) is None)
+    yield from (s for s in every if s.complaint(product.types, target) is None)
 
 
 @dataclass
 class Search:
-    """One problem's search. What is measured goes to `partial`, and isn't measured again.
+    """One problem's search. Measurements are recorded in `partial` and not repeated.
 
-    `known` are schedules that are measured to the end beside the model's own; `limit` is None for all that
-    there are. `progress` is called with steps done and their total, which changes.
+    `known` are schedules that, like the model's choice, stay to the last round. `limit` is None for all
+    candidates. `progress` is called with the number of finished steps and their total, which changes.
     """
 
     problem: Problem
@@ -99,9 +99,9 @@ class Search:
     _done: int = 0
     _total: int = 0
 
-    def run(self, before_last: Callable[[], None] = lambda: None) -> Found:
-        """The search. `before_last` is called when all is compiled: others may keep the compiler busy."""
-        self._leave_out_what_did_not_come_back()
+    def run(self, before_last: Callable[[], None] = lambda: None) -> Result:
+        """Searches. `before_last` is called once all is compiled: the compiler may then do other work."""
+        self._exclude_failures()
         by_text = {written(s): s for s in first_tries(self.product, self.limit)}
         always = list(dict.fromkeys([next(iter(by_text)), *self.known]))
         later = _LEADERS * _VARIANTS * (1 + _FEW) + _BETTER * _SOME + (_LAST + 1) * self.samples
@@ -115,13 +115,13 @@ class Search:
         better = self._round(_fastest(times, _BETTER), _SOME, (_LAST + 1) * self.samples, together=True)
         last = list(dict.fromkeys([*always, *_fastest(better, _LAST)]))
         final = self._round(last, self.samples, 0, together=True)
-        return Found(always[0], {t: final[t] for t in _fastest(final, None)}, self._failed, len(self._tried))
+        return Result(always[0], {t: final[t] for t in _fastest(final, None)}, self._failed, len(self._tried))
 
     def _round(
         self, texts: Iterable[str], samples: int, later: int, together: bool = False
     ) -> dict[str, float]:
-        """Microseconds of those that are right, of so many samples. `together`: times of an earlier run, of
-        some of them alone, don't count.
+        """The microseconds of schedules with right results, from this number of samples. `together`: all are
+        measured in this run, unless an earlier run measured all of them.
         """
         texts = list(dict.fromkeys(texts))
         self._tried |= set(texts)
@@ -144,7 +144,7 @@ class Search:
         return reason is None
 
     def _measured(self, texts: Sequence[str], samples: int) -> dict[str, float]:
-        """Measures in turns, and keeps what came of it."""
+        """Measures in turns, and records the results."""
         done = self._done
 
         def progress(steps: int, _: int) -> None:
@@ -166,7 +166,7 @@ class Search:
             self.partial.add({"stopped": True})
             raise
         except WeftError as error:  # a fault of the GPU
-            note = Diagnostic("what was measured is kept: start again, and it goes on", severity="note")
+            note = Diagnostic("the measurements are kept: run it again to continue", severity="note")
             first, *rest = error.diagnostics
             raise Fault(replace(first, notes=(*first.notes, note)), *rest) from None
         self._done = done + len(texts) * samples
@@ -180,7 +180,7 @@ class Search:
         return times
 
     def _noting(self, text: str) -> Implementation:
-        """An implementation that is on record before it first runs: it may not come back."""
+        """An implementation that is recorded before it first runs, since it may end the process."""
         inner = implementations.weft(text)
 
         def prepare(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
@@ -189,11 +189,12 @@ class Search:
 
         return Implementation(text, prepare)
 
-    def _leave_out_what_did_not_come_back(self) -> None:
+    def _exclude_failures(self) -> None:
+        """Excludes schedules that failed in an earlier run, or ended it."""
         records = self.partial.records
         self._failed |= {r["schedule"]: r["reason"] for r in records if "reason" in r}
         if "began" in records[-1]:
-            self._fail(records[-1]["began"], "ended the run, or never came back")
+            self._fail(records[-1]["began"], "ended the run, or never finished")
 
     def _recorded(self, samples: int) -> dict[str, float]:
         return {r["schedule"]: r["microseconds"] for r in self.partial.records if r.get("samples") == samples}

@@ -1,4 +1,4 @@
-"""What `weft tune` does for one product: a search where the database has none, and its result kept there."""
+"""What `weft tune` does for one product: a search, unless the database has one, and its entry."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from weft.errors import WeftError
 from weft.schedules import database
 from weft.schedules.database import Entry, Product
 from weft.tuning import partial
-from weft.tuning.search import Compiler, Found, Search, first_tries
+from weft.tuning.search import Compiler, Result, Search, first_tries
 from weft.version import VERSION
 
 _ALL = "all"
@@ -21,9 +21,9 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class Tuner:
-    """How searches are made on a GPU that calls itself `gpu_name`, and the file that their results go to.
+    """Searches on a GPU named `gpu_name`, whose results go to the database `path`.
 
-    `limit` is None for all schedules; `again` is whether what the database has is searched once more.
+    `limit` is the number of schedules to try, None for all. `again` repeats searches that the database has.
     """
 
     path: Path
@@ -37,18 +37,18 @@ class Tuner:
     def tune(
         self, problem: Problem, product: Product, following: Sequence[Product], progress: Progress
     ) -> tuple[Entry | None, list[str]]:
-        """The product's entry, and what else is to be told; no entry while another process searches.
+        """The product's entry, and remarks; no entry while another process searches.
 
-        The compiler goes on with the `following` products once it has no more to do for this one. Raises
-        WeftError where no schedule gives a right result.
+        The compiler continues with the `following` products once it has nothing to do for this one. Raises
+        WeftError if no schedule gives a right result.
         """
         with partial.opened(self.path, product, self.gpu_name) as records:
             if records is None:
-                return None, ["another weft tune searches this one"]
-            if (there := self._there(product)) is not None:
-                return there, []
-            asked = (self.path, *database.sources(product.chip))
-            known = database.tuned(product, asked)
+                return None, ["another weft tune is searching this product"]
+            if (entry := self._existing(product)) is not None:
+                return entry, []
+            files = (self.path, *database.sources(product.chip))
+            known = database.tuned(product, files)
             search = Search(
                 problem,
                 product,
@@ -60,46 +60,46 @@ class Tuner:
                 [written(known)] if known else [],
                 progress,
             )
-            found = search.run(lambda: self._ahead(following))
-            if found.best is None:
-                raise WeftError("; ".join(["no schedule gives a right result", *_remarks(found)]))
-            database.keep(self.path, self._entry(product, found, found.best), found.times)
-            return database.read(self.path)[product], _remarks(found)
+            result = search.run(lambda: self._ahead(following))
+            if result.best is None:
+                raise WeftError("; ".join(["no schedule gives a right result", *_remarks(result)]))
+            database.keep(self.path, self._entry(product, result, result.best), result.times)
+            return database.read(self.path)[product], _remarks(result)
 
-    def _there(self, product: Product) -> Entry | None:
-        """What the database has, of a search on such a GPU that tried as much."""
-        there = None if self.again else database.read(self.path).get(product)
-        if there is None or there.search.get("gpu") != self.gpu_name:
+    def _existing(self, product: Product) -> Entry | None:
+        """The database's entry, if it is from such a GPU and a search that tried at least as much."""
+        entry = None if self.again else database.read(self.path).get(product)
+        if entry is None or entry.search.get("gpu") != self.gpu_name:
             return None
-        limit = there.search.get("limit")
+        limit = entry.search.get("limit")
         enough = limit == _ALL or (self.limit is not None and isinstance(limit, int) and limit >= self.limit)
-        return there if enough else None
+        return entry if enough else None
 
     def _ahead(self, following: Sequence[Product]) -> None:
         for product in following:
-            if self._there(product) is None:
+            if self._existing(product) is None:
                 try:
                     tries = first_tries(product, self.limit)
                 except WeftError:
-                    continue  # said when its turn comes
+                    continue  # reported by its own search
                 self.compiler.ahead(product, [written(schedule) for schedule in tries])
 
-    def _entry(self, product: Product, found: Found, best: str) -> Entry:
-        own = found.times.get(found.own)
+    def _entry(self, product: Product, result: Result, best: str) -> Entry:
+        own = result.times.get(result.own)
         search = {
-            "model": {"schedule": found.own, "microseconds": None if own is None else round(own, 3)},
-            "tried": found.tried,
+            "model": {"schedule": result.own, "microseconds": None if own is None else round(own, 3)},
+            "tried": result.tried,
             "limit": _ALL if self.limit is None else self.limit,
             "samples": self.samples,
             "gpu": self.gpu_name,
             "weft": VERSION,
             "date": datetime.now(UTC).date().isoformat(),
         }
-        if found.failed:
-            search["failed"] = found.failed
-        return Entry(product, best, round(found.times[best], 3), search)
+        if result.failed:
+            search["failed"] = result.failed
+        return Entry(product, best, round(result.times[best], 3), search)
 
 
-def _remarks(found: Found) -> list[str]:
+def _remarks(result: Result) -> list[str]:
     """Each reason why schedules failed, once."""
-    return [f"left out {count}: {reason}" for reason, count in Counter(found.failed.values()).items()]
+    return [f"left out {count}: {reason}" for reason, count in Counter(result.failed.values()).items()]

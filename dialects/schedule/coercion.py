@@ -1,4 +1,4 @@
-"""A schedule as a caller passes it: an object, or text as the attribute of `tile.matmul` has it."""
+"""Schedules that callers pass: objects, or text as the attribute of `tile.matmul` has it."""
 
 import functools
 import operator
@@ -12,18 +12,18 @@ from weft.errors import Diagnostic, WeftError, shown
 _EXAMPLE = "{block = array<i64: 128, 256, 64>, warpgroups = 2, stages = 3}"
 
 
-def given_schedule(given: object) -> AnySchedule | None:
+def as_schedule(schedule: object) -> AnySchedule | None:
     """The schedule that a caller passes; None for None. Raises WeftError for anything else."""
-    if given is None:
+    if schedule is None:
         return None
-    if isinstance(given, str):
-        return _read(given)
-    if not (isinstance(given, AnySchedule) and isinstance(given, tuple(FAMILIES))):
+    if isinstance(schedule, str):
+        return _read(schedule)
+    if not (isinstance(schedule, AnySchedule) and isinstance(schedule, tuple(FAMILIES))):
         names = ", ".join(f"a {family.__name__}" for family in FAMILIES)
         wanted = f'{names} or text ("{_EXAMPLE}")'
-        raise WeftError(f"schedule must be {wanted}, got {type(given).__name__}")
-    plain = {field.name: _plain(given, field.name, field.type) for field in fields(given)}
-    return replace(given, **plain)
+        raise WeftError(f"schedule must be {wanted}, got {type(schedule).__name__}")
+    plain = {field.name: _plain(schedule, field.name, field.type) for field in fields(schedule)}
+    return replace(schedule, **plain)
 
 
 @functools.lru_cache(maxsize=256)
@@ -39,7 +39,7 @@ def _read(text: str) -> AnySchedule:
 
 
 def _plain(schedule: AnySchedule, name: str, kind: Any) -> Any:
-    """A field's value with integers of Python's."""
+    """A field's value as Python's integers."""
     value = getattr(schedule, name)
     if kind is bool:
         if isinstance(value, bool):
@@ -51,9 +51,9 @@ def _plain(schedule: AnySchedule, name: str, kind: Any) -> Any:
         raise WeftError(f"schedule field '{name}' must be {what}, got {shown(value)}")
     each = (value,) if count is None else value
     try:
-        found = tuple(operator.index(number) for number in each)
+        integers = tuple(operator.index(number) for number in each)
     except TypeError:
-        found = ()
-    if not found or any(isinstance(number, bool) or not -(2**63) <= int(number) < 2**63 for number in each):
+        integers = ()
+    if not integers or any(isinstance(n, bool) or not -(2**63) <= int(n) < 2**63 for n in each):
         raise WeftError(f"schedule field '{name}' must be {what}, got {shown(value)}")
-    return found[0] if count is None else found
+    return integers[0] if count is None else integers
