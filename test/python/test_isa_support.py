@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from weft.isa import certify, tables
-from weft.isa.chips import CHIPS
+from weft.isa.chips import CHIPS, of_capability
 from weft.isa.family import Support
 from weft.isa.mma import LDMATRIX, Ldmatrix
 from weft.isa.tables import TABLES
@@ -79,3 +79,10 @@ def test_what_is_tried_beside_the_rows_is_in_none(table):
     for name, axes in table.near.items():
         for axis, values in axes.items():
             assert not set(values) & set(families[name].values(axis)), (name, axis)
+
+
+@pytest.mark.parametrize(
+    "capability, chip", [((8, 0), "sm_80"), ((9, 0), "sm_90a"), ((10, 3), "sm_103a"), ((6, 1), "sm_61")]
+)
+def test_a_gpu_has_the_name_with_all_of_its_instructions(capability, chip):
+    assert of_capability(*capability) == chip

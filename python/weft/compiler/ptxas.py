@@ -13,6 +13,7 @@ from pathlib import Path
 from weft import system
 from weft.compiler import cubin as elf
 from weft.errors import Diagnostic, Location, WeftError
+from weft.isa.chips import CHIPS
 from weft.system import MemoryFile
 
 TIMEOUT_SECONDS = 600
@@ -155,7 +156,7 @@ def _assemblers() -> list[Path]:
 
 def _unknown_chip(program: Path, chip: str) -> Diagnostic:
     message = f"ptxas {_version(program)} ({program}) doesn't know {chip}"
-    if chip in ("sm_70", "sm_72"):
+    if chip in CHIPS and CHIPS[chip].volta:
         message += ", which CUDA 13 dropped: `pip install nvidia-cuda-nvcc-cu12`"
     return Diagnostic(message)
 

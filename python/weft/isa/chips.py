@@ -122,6 +122,12 @@ def register_share(threads: int) -> int:
     return min(REGISTERS // threads, THREAD_REGISTERS) // 8 * 8
 
 
+def of_capability(major: int, minor: int) -> str:
+    """The chip of a GPU with this compute capability, by the name that has all of its instructions."""
+    name = f"sm_{major}{minor}"
+    return f"{name}a" if f"{name}a" in CHIPS else name
+
+
 def can_run(chip: str, target: str) -> bool:
     """Whether a GPU of `chip`, whichever of its variants names it, runs PTX for `target`: its own, for `f`
     that of an earlier chip of its family, and that of any earlier chip for a name with neither letter.

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft.errors import WeftError, shown
+from weft.isa.chips import of_capability
 from weft.launch import arrays, cuda_driver, launcher
 from weft.launch.config import Dim as Dim
 from weft.launch.config import launch_config
@@ -61,13 +62,11 @@ def device(ordinal: int = 0) -> Device:
     handle = call(f"looking for GPU {ordinal}", driver.cuDeviceGet, ordinal)
     ask = functools.partial(_attribute, driver, handle)
     major, minor = ask("COMPUTE_CAPABILITY_MAJOR"), ask("COMPUTE_CAPABILITY_MINOR")
-    # From 9.0 on, some of a chip's instructions are only in its "a" target.
-    chip = f"sm_{major}{minor}{'a' if major >= 9 else ''}"
     name = call("reading the GPU's name", driver.cuDeviceGetName, 128, handle)
     return Device(
         ordinal,
         name.split(b"\0")[0].decode(),
-        chip,
+        of_capability(major, minor),
         ask("MULTIPROCESSOR_COUNT"),
         ask("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
         ask("MAX_THREADS_PER_BLOCK"),
