@@ -85,7 +85,7 @@ class MatrixDescriptorOp(DescriptorOp, dialect=Wgmma, name="descriptor", record=
     def complaint(self) -> Any:
         if self.target is not None and self.target.chip.name not in isa.FENCE.chips():
             legal = describe(isa.FENCE.chips())
-            return Verdict("target", f"is on {legal} only, found {self.target.chip.name}")
+            return Verdict("target", f"is on {legal} only, got {self.target.chip.name}")
         return super().complaint()
 
 

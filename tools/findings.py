@@ -156,7 +156,7 @@ def _chip_of(text: str, name: str) -> str | None:
         return chip
     before = text[: text.index(chip)]
     place = Location(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
-    raise WeftError(Diagnostic(f"the tables {unknown_chip(chip).replace('knows', 'know', 1)}", place))
+    raise WeftError(Diagnostic(f".target {unknown_chip(chip)}", place))
 
 
 def _check_version(text: str, name: str) -> None:

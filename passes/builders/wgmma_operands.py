@@ -62,6 +62,6 @@ def _operand(layout: Layout, shape: tuple[int, int], size: int, mn_major: bool) 
         swizzle=mode.name,
     )
     if verdict := descriptor.complaint():
-        return f"a layout that a matrix descriptor describes: it {verdict}"
+        return f"a layout that a matrix descriptor describes: {verdict}"
     shape = shape[::-1] if mn_major else shape
     return SharedOperand(descriptor, Layout((*rows, *depth)), shape, size, mn_major)

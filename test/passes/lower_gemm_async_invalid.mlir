@@ -111,7 +111,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, f32, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @of_two_types(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{types: wgmma.mma_async multiplies A and B of one type,}}
+    // expected-error @below {{types: wgmma.mma_async A and B must have the same type,}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -124,7 +124,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 12>, f32, #tile.layout<"S[(4,2,8,4,3):(1@warpid,3,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @columns(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{types: wgmma.mma_async has n a multiple of 8 from 8 to 256, got 12}}
+    // expected-error @below {{types: wgmma.mma_async n must be a multiple of 8 in 8..256, got 12}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -137,7 +137,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 8>, bf16, #tile.layout<"S[(4,2,8,4,2):(1@warpid,2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @sums(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{types: wgmma.mma_async has no d_type bf16}}
+    // expected-error @below {{types: wgmma.mma_async d_type must be one of f16, f32, s32, got bf16}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) {transpose_b = true} : (!A, !B, !D, i1) -> !D
     gpu.return
   }
@@ -293,7 +293,7 @@ gpu.module @m {
 !D = !tile.fragment<array<i64: 64, 128>, f32, #tile.layout<"S[(4,2,8,16,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @panels_too_far_apart(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
-    // expected-error @below {{operand_b: needs B in a layout that a matrix descriptor describes: it needs leading_byte_offset from 0 to 262128, got 262144}}
+    // expected-error @below {{operand_b: needs B in a layout that a matrix descriptor describes: leading_byte_offset must be in 0..262128, got 262144}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
     gpu.return
   }

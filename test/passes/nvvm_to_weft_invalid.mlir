@@ -45,7 +45,7 @@ gpu.module @m [#nvvm.target<chip = "sm_70">] {
 
 gpu.module @m [#nvvm.target<chip = "sm_75">] {
  llvm.func @doubles(%p: !llvm.ptr, %stride: i32) {
-  // expected-error @below {{'wmma.load' op takes no f64: doubles are multiplied by mma.sync, whose fragments PTX documents; nearest legal: wmma.load.a.sync.aligned.row.m16n16k16.f16,}}
+  // expected-error @below {{'wmma.load' op has no f64: use mma.sync, whose fragments of f64 PTX documents; nearest legal: wmma.load.a.sync.aligned.row.m16n16k16.f16,}}
   %0 = nvvm.wmma.load %p, %stride {eltype = #nvvm.mma_type<f64>, frag = #nvvm.mma_frag<a>, k = 4 : i32, layout = #nvvm.mma_layout<row>, m = 8 : i32, n = 8 : i32} : (!llvm.ptr) -> f64
   llvm.return
 }
@@ -65,7 +65,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 
 gpu.module @m [#nvvm.target<chip = "sm_103a">] {
   llvm.func @int8_kind(%d: !llvm.ptr<6>, %a: i64, %idesc: i32, %more: i1) {
-    // expected-error @below {{'tcgen05.mma' op takes kind i8 on architecture-specific targets only (sm_100a, sm_110a), found sm_103a}}
+    // expected-error @below {{'tcgen05.mma' op kind i8 is legal on sm_100a, sm_110a only, got sm_103a}}
     nvvm.tcgen05.mma %d, %a, %a, %idesc, %more {ctaGroup = #nvvm.cta_group<cta_1>, kind = #nvvm.tcgen05_mma_kind<i8>} : (!llvm.ptr<6>, i64, i64, i32, i1)
     llvm.return
   }

@@ -6,7 +6,7 @@
 // RUN: not weft-opt %s --select-schedule=rows=odd 2>&1 | FileCheck %s --check-prefix=ROWS
 
 // SM75: select_schedule_invalid.mlir:{{[0-9]+}}:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80 or later
-// SM99: target knows no chip 'sm_99': it is one of sm_70,
+// SM99: target must be a known chip (sm_70,
 // OPTION: pass 'select-schedule' has no option 'group': its options are chip, rows
 // ANY: error: 'tile.matmul' op rows must begin at multiples of 16 bytes with elements of f32
 // ROWS: --select-schedule: rows must be aligned or any, got 'odd'

@@ -182,9 +182,9 @@ def test_infinity_times_a_large_number_keeps_its_sign():
 
 def test_forms_come_from_the_isa_tables():
     for opcode, message in (
-        ("mma.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", "has no shape m16n8k32"),
-        ("mma.sync.aligned.m16n8k16.col.row.f32.bf16.bf16.f32", "has layouts other than row.col"),
-        ("ldmatrix.sync.aligned.m8n8.x3.shared.b16", "has no num 3"),
+        ("mma.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", "shape must be m16n8k8 or m16n8k16"),
+        ("mma.sync.aligned.m16n8k16.col.row.f32.bf16.bf16.f32", "layouts must be row.col"),
+        ("ldmatrix.sync.aligned.m8n8.x3.shared.b16", "num must be one of 1, 2, 4 on sm_80, got 3"),
     ):
         text = f".visible .entry k() {{ .reg .b32 %r<16>; {opcode} {{%r0}}, [%r1]; }}"
         with pytest.raises(emulator.PtxError, match=message):

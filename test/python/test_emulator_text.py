@@ -330,7 +330,7 @@ def test_the_emulator_reads_ptx_and_isa_alone():
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("sm_80", "sm_999", r"<ptx>:2:9: error: \.target knows no chip 'sm_999'"),
+        ("sm_80", "sm_999", r"<ptx>:2:9: error: \.target must be a known chip \(sm_70, .*, got 'sm_999'"),
         ("sm_80", "sm_80, foo", "expected one of debug, .* after the chip, got 'foo'"),
         ("8.6", "99.9", r"<ptx>:1:10: error: unknown PTX version 99\.9: the newest known version is 9\.5"),
         ("8.6", "7.9", r"unknown PTX version 7\.9"),

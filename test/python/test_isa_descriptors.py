@@ -53,21 +53,21 @@ def test_fields_do_not_overlap():
 @pytest.mark.parametrize(
     "change, rule, message",
     [
-        ({"address": 8}, "address", "needs address in multiples of 16, got 8; nearest legal: 0, 16"),
-        ({"address": 1 << 18}, "address", "needs address from 0 to 262128, got 262144"),
-        ({"leading_byte_offset": -16}, "leading_byte_offset", "needs leading_byte_offset from 0 to 262128"),
+        ({"address": 8}, "address", "address must be a multiple of 16, got 8; nearest legal: 0, 16"),
+        ({"address": 1 << 18}, "address", "address must be in 0..262128, got 262144"),
+        ({"leading_byte_offset": -16}, "leading_byte_offset", "leading_byte_offset must be in 0..262128"),
         (
             {"stride_byte_offset": 512},
             "stride_byte_offset",
-            "needs stride_byte_offset in multiples of 1024, eight rows of swizzle 128B, got 512",
+            "stride_byte_offset must be a multiple of 1024, eight rows of swizzle 128B, got 512",
         ),
-        ({"base_offset": 8}, "base_offset", "needs base_offset from 0 to 7, got 8"),
+        ({"base_offset": 8}, "base_offset", "base_offset must be in 0..7, got 8"),
         (
             {"swizzle": "none", "base_offset": 1},
             "base_offset",
-            "has a base_offset with a swizzle alone, got 1",
+            "base_offset must be 0 without a swizzle, got 1",
         ),
-        ({"swizzle": "16B"}, "swizzle", "has no swizzle 16B: it is one of none, 32B, 64B, 128B"),
+        ({"swizzle": "16B"}, "swizzle", "swizzle must be one of none, 32B, 64B, 128B, got 16B"),
     ],
 )
 def test_rules_are_named(change, rule, message):

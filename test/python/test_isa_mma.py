@@ -290,8 +290,8 @@ def test_what_is_no_form_is_not_read(opcode):
     "family, form, chip, rule, reason",
     [
         ("mma.sync", sync(), "sm_75", "chip", "needs sm_80 or later: sm_75 has no mma.sync.aligned.m16n8k16"),
-        ("mma.sync", sync(inputs="tf32"), None, "shape", "has no shape m16n8k16 with a_type tf32"),
-        ("mma.sync", sync(a_type="f32"), None, "a_type", "has no a_type f32: it is one of f16, bf16, tf32"),
+        ("mma.sync", sync(inputs="tf32"), None, "shape", "shape must be m16n8k4 or m16n8k8 with a_type tf32"),
+        ("mma.sync", sync(a_type="f32"), None, "a_type", "a_type must be one of f16, bf16, tf32"),
         ("mma.sync", sync(b_type="bf16"), "sm_90", "b_type", "A of f16 needs B of f16, got bf16"),
         (
             "mma.sync",
@@ -307,13 +307,13 @@ def test_what_is_no_form_is_not_read(opcode):
             "d_type",
             "bf16 inputs need D and C of f32 and f32, got f16 and",
         ),
-        ("mma.sync", sync(c_type="f16"), None, "shape", "has no shape m16n8k16 with a_type f16"),
+        ("mma.sync", sync(c_type="f16"), None, "shape", "shape must be m8n8k4 with a_type f16"),
         (
             "mma.sync",
             sync(b_layout="row"),
             None,
             "layout",
-            "only m8n8k4 of f16 has layouts other than row.col, got row.row",
+            "layouts must be row.col, except for m8n8k4 of f16, got row.row",
         ),
         (
             "mma.sync",
@@ -365,7 +365,7 @@ def test_what_is_no_form_is_not_read(opcode):
             "ordered",
             "kind f8f6f4 needs ordered",
         ),
-        ("mma.sp", sparse(a_layout="col"), None, "layout", "the layouts are row.col, got col.col"),
+        ("mma.sp", sparse(a_layout="col"), None, "layout", "layouts must be row.col, got col.col"),
         (
             "mma.sp",
             sparse(d_type="f16"),
@@ -378,21 +378,21 @@ def test_what_is_no_form_is_not_read(opcode):
             scaled(scale_vec="4X"),
             "sm_120a",
             "scale_vec",
-            "kind mxf4 has no scale_vec 4X: it is one of none, 2X",
+            "scale_vec must be none or 2X for kind mxf4, got 4X",
         ),
         (
             "mma.block_scale",
             scaled("mxf4nvf4", ""),
             None,
             "scale_vec",
-            "kind mxf4nvf4 has no scale_vec none: it is one of 2X, 4X",
+            "scale_vec must be 2X or 4X for kind mxf4nvf4, got none",
         ),
         (
             "mma.block_scale",
             scaled("mxf4nvf4", scale_type="ue4m3"),
             None,
             "scale_type",
-            "kind mxf4nvf4 with scale_vec 2X has no",
+            "scale_type must be ue8m0 for kind mxf4nvf4 with scale_vec 2X",
         ),
         (
             "mma.block_scale",
@@ -401,20 +401,20 @@ def test_what_is_no_form_is_not_read(opcode):
             "chip",
             "needs sm_120f, sm_120a, sm_121f, sm_121a: sm_100a has no form of",
         ),
-        ("ldmatrix", mma.Ldmatrix("m8n8", 3, False), None, "num", "has no num 3: it is one of 1, 2, 4"),
+        ("ldmatrix", mma.Ldmatrix("m8n8", 3, False), None, "num", "num must be one of 1, 2, 4, got 3"),
         (
             "ldmatrix",
             mma.Ldmatrix("m16n16", 1, False, "b8"),
             None,
             "trans",
-            "needs trans with shape m16n16",
+            "trans must be true with shape m16n16",
         ),
         (
             "ldmatrix",
             mma.Ldmatrix("m8n8", 1, False, space="global"),
             None,
             "space",
-            "has no space global: it is one of shared",
+            "space must be shared or generic, got global",
         ),
         (
             "stmatrix",
@@ -423,7 +423,7 @@ def test_what_is_no_form_is_not_read(opcode):
             "chip",
             "needs sm_90 or later: sm_80 has no form of stmatrix",
         ),
-        ("movmatrix", mma.Movmatrix(trans=False), None, "trans", "needs trans"),
+        ("movmatrix", mma.Movmatrix(trans=False), None, "trans", "trans must be true, got false"),
     ],
 )
 def test_a_verdict_names_the_rule_what_was_found_and_the_nearest_legal_forms(

@@ -215,10 +215,10 @@ def test_what_is_meant_is_near(chip, line, near):
 @pytest.mark.parametrize(
     "line, reason",
     [
-        ("tcgen05.alloc.sync.aligned.b32 [%d0], 32;", "needs cta_group on sm_100a: it is one of 1, 2"),
+        ("tcgen05.alloc.sync.aligned.b32 [%d0], 32;", "cta_group must be 1 or 2 on sm_100a, got none"),
         (
             "ldmatrix.sync.aligned.m16n16.x1.shared.b8 {%r0, %r1}, [%r2];",
-            "needs trans on sm_100a with shape m16n16, num 1, type b8",
+            "trans must be true on sm_100a with shape m16n16, num 1, type b8, got false",
         ),
     ],
 )

@@ -240,9 +240,7 @@ def refusal(family, form, chip):
 def test_i8_is_on_architecture_specific_targets_only(family, form, chip):
     verdict = refusal(family, form, chip)
     assert verdict.rule == "i8-target"
-    assert verdict.reason == (
-        f"takes kind i8 on architecture-specific targets only (sm_100a, sm_110a), found {chip}"
-    )
+    assert verdict.reason == (f"kind i8 is legal on sm_100a, sm_110a only, got {chip}")
     assert all("kind::i8" not in near for near in verdict.nearest)
 
 
@@ -258,7 +256,7 @@ def test_sparse_fp4_is_on_architecture_specific_targets_only(kind, scale_vec):
     for chip in ("sm_100f", "sm_110f"):
         verdict = refusal(MMA_SP_BLOCK_SCALE, MmaSpBlockScale(kind, 1, scale_vec), chip)
         assert verdict.rule == "sparse-fp4-target"
-        assert f"found kind {kind} on {chip}" in verdict.reason
+        assert f"kind {kind} with a sparse A is legal on sm_100a" in verdict.reason
     assert MMA_SP_BLOCK_SCALE.judge(MmaSpBlockScale(kind, 1, scale_vec), "sm_100a") is None
 
 
@@ -270,7 +268,8 @@ def test_an_explicit_scale_vector_size_is_on_architecture_specific_targets_only(
             continue
         verdict = refusal(MMA_BLOCK_SCALE, form, chip)
         assert verdict.rule == "scale-vec-target"
-        assert f"found scale_vec::{size} on {chip}" in verdict.reason
+        assert verdict.reason.startswith(f"scale_vec::{size} is legal on sm_100a")
+        assert verdict.reason.endswith(f"only, got {chip}")
         assert f"kind::{kind}.block_scale" in verdict.nearest[0]
 
 
@@ -278,7 +277,7 @@ def test_an_explicit_scale_vector_size_is_on_architecture_specific_targets_only(
 def test_the_input_accumulator_is_scaled_for_f16_and_tf32_only(kind):
     verdict = refusal(MMA, Mma(kind, 1, scale_input_d=True), "sm_107a")
     assert verdict.rule == "scale-input-d"
-    assert verdict.reason == f"scales the input accumulator for kinds f16 and tf32 only, found kind {kind}"
+    assert verdict.reason == f"scale_input_d is legal for kinds f16 and tf32 only, got {kind}"
 
 
 def test_the_input_accumulator_of_i8_is_not_scaled_whatever_ptxas_says():
@@ -289,14 +288,14 @@ def test_the_input_accumulator_of_i8_is_not_scaled_whatever_ptxas_says():
 @pytest.mark.parametrize("chip", ["sm_110a", "sm_110f"])
 def test_the_input_accumulator_is_not_scaled_on_110(chip):
     verdict = refusal(MMA, Mma("tf32", 2, scale_input_d=True), chip)
-    assert verdict.rule == "scale-input-d-target" and f"found {chip}" in verdict.reason
+    assert verdict.rule == "scale-input-d-target" and f"got {chip}" in verdict.reason
 
 
 @pytest.mark.parametrize("kind", ["f16", "tf32", "f8f6f4", "i8"])
 def test_plain_kinds_have_no_block_scale(kind):
     verdict = refusal(MMA_BLOCK_SCALE, MmaBlockScale(kind, 1), "sm_100a")
     assert verdict.reason == (
-        f"takes no .block_scale for kind {kind}: with it the kind is one of mxf8f6f4, mxf4, mxf4nvf4"
+        f"kind {kind} has no .block_scale: with it the kind must be one of mxf8f6f4, mxf4, mxf4nvf4"
     )
 
 
@@ -314,30 +313,30 @@ def test_a_scale_vector_size_without_block_scale_is_refused_by_the_kind():
 
 def test_ashift_does_not_go_with_block_scale():
     form = MmaBlockScale("mxf8f6f4", 1, a="tensor", ashift=True)
-    assert refusal(MMA_BLOCK_SCALE, form, "sm_100a").reason == "takes no ashift with block scale"
+    assert refusal(MMA_BLOCK_SCALE, form, "sm_100a").reason == "ashift is not legal with block scale"
 
 
 def test_ashift_does_not_go_with_weight_stationary():
     assert refusal(MMA_WS, MmaWs("f16", "tensor", ashift=True), "sm_100a").reason == (
-        "takes no ashift with weight stationary"
+        "ashift is not legal with weight stationary"
     )
 
 
 def test_ashift_needs_a_in_tensor_memory():
     verdict = refusal(MMA, replace(F16, ashift=True), "sm_100a")
-    assert verdict.reason == "shifts A in tensor memory only (ashift), found A in shared memory"
+    assert verdict.reason == "ashift is legal with A in tensor memory only, got A in shared memory"
     assert any(near.split()[2] == "[a]," for near in verdict.nearest)
 
 
 @pytest.mark.parametrize("use", ["use", "fill"])
 def test_ashift_does_not_go_with_collector_use_or_fill(use):
     verdict = refusal(MMA, Mma("f16", 1, "tensor", use, ashift=True), "sm_100a")
-    assert verdict.reason == f"takes no collector::a::{use} with ashift: it is one of discard, lastuse"
+    assert verdict.reason == f"collector_a must be discard or lastuse with ashift, got {use}"
 
 
 def test_weight_stationary_has_no_second_cta():
     assert refusal(MMA_WS, MmaWs("f16", cta_group=2), "sm_100a").reason == (
-        "takes no cta_group::2 with weight stationary: it is cta_group::1"
+        "cta_group must be 1 with weight stationary, got 2"
     )
 
 
@@ -346,7 +345,7 @@ def test_weight_stationary_has_no_second_cta():
 def test_weight_stationary_has_no_scaled_kinds(kind, scaled):
     verdict = refusal(MMA_WS, MmaWs(kind, block_scale=scaled), "sm_100a")
     assert verdict.reason == (
-        f"takes no kind {kind} with weight stationary: it is one of f16, tf32, f8f6f4, i8, ti16"
+        f"kind must be one of f16, tf32, f8f6f4, i8, ti16 with weight stationary, got {kind}"
     )
 
 
@@ -369,12 +368,12 @@ def test_weight_stationary_has_collector_buffers_of_b():
 def test_scale_vector_sizes_go_with_their_kinds(kind, size, legal):
     verdict = refusal(MMA_BLOCK_SCALE, MmaBlockScale(kind, 1, size), "sm_100a")
     spelled = size if size.startswith("block") else f"scale_vec::{size}"
-    assert verdict.reason == (f"takes no {spelled} for kind {kind}: its scale vector size is one of {legal}")
+    assert verdict.reason == f"scale_vec must be one of {legal} for kind {kind}, got {spelled}"
 
 
 def test_mxf4nvf4_needs_a_scale_vector_size():
     verdict = refusal(MMA_BLOCK_SCALE, MmaBlockScale("mxf4nvf4", 1), "sm_100f")
-    assert verdict.reason.startswith("needs a scale vector size for kind mxf4nvf4: one of ")
+    assert verdict.reason.endswith(", block32 for kind mxf4nvf4, got none")
     assert verdict.nearest[0].startswith("tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16")
 
 
@@ -382,7 +381,7 @@ def test_mxf4nvf4_needs_a_scale_vector_size():
 def test_the_lane_mask_has_four_registers_for_each_cta(group, registers):
     verdict = refusal(MMA, Mma("f16", group, disable_output_lane=registers), "sm_100a")
     assert verdict.reason == (
-        f"masks output lanes with {4 * group} registers for cta_group::{group}, found {registers}"
+        f"disable_output_lane must have {4 * group} registers with cta_group::{group}, got {registers}"
     )
     assert len(set(verdict.nearest)) == 3
 
@@ -407,32 +406,32 @@ def test_decompression_has_its_kinds():
 def test_copies_have_listed_shapes():
     verdict = refusal(CP, Cp("64x256b", "", 1), "sm_100a")
     assert verdict.reason == (
-        "copies no shape 64x256b: it is one of 128x256b, 4x256b, 128x128b, 64x128b, 32x128b"
+        "shape must be one of 128x256b, 4x256b, 128x128b, 64x128b, 32x128b, got 64x256b"
     )
 
 
 @pytest.mark.parametrize(
     "shape, multicast, reason",
     [
-        ("64x128b", "", "with multicast warpx2::02_13 or warpx2::01_23, found no multicast"),
-        ("32x128b", "", "with multicast warpx4, found no multicast"),
-        ("32x128b", "warpx2::02_13", "with multicast warpx4, found multicast warpx2::02_13"),
-        ("128x256b", "warpx4", "with multicast none, found multicast warpx4"),
+        ("64x128b", "", "warpx2::02_13 or warpx2::01_23 for shape 64x128b, got none"),
+        ("32x128b", "", "warpx4 for shape 32x128b, got none"),
+        ("32x128b", "warpx2::02_13", "warpx4 for shape 32x128b, got warpx2::02_13"),
+        ("128x256b", "warpx4", "none for shape 128x256b, got warpx4"),
     ],
 )
 def test_copies_have_listed_multicasts(shape, multicast, reason):
-    assert refusal(CP, Cp(shape, multicast, 1), "sm_100a").reason == f"copies shape {shape} {reason}"
+    assert refusal(CP, Cp(shape, multicast, 1), "sm_100a").reason == f"multicast must be {reason}"
 
 
 def test_copies_have_listed_formats():
     verdict = refusal(CP, Cp("128x256b", "", 1, "b6x16_p64"), "sm_100a")
-    assert verdict.reason.startswith("has no source format b6x16_p64: it is b6x16_p32 or b4x16_p64")
+    assert verdict.reason == "source_format must be one of none, b6x16_p32, b4x16_p64, got b6x16_p64"
 
 
 @pytest.mark.parametrize("bits", [8, 64])
 def test_commit_masks_have_16_or_32_bits(bits):
     verdict = refusal(COMMIT, Commit(1, "shared::cluster", bits), "sm_107a")
-    assert verdict.reason == f"has no multicast mask of {bits} bits: it has 16, or 32 on sm_107a and sm_107f"
+    assert verdict.reason == f"the multicast mask must have 16 bits, or 32 on sm_107a and sm_107f, got {bits}"
 
 
 def test_commit_masks_of_32_bits_are_on_107_only():
@@ -448,14 +447,14 @@ def test_shift_goes_down_on_architecture_specific_targets():
 
 def test_loads_and_stores_have_at_most_128_registers():
     assert refusal(LD, Ld("16x128b", 128), "sm_100a").reason == (
-        "moves at most 128 registers: 16x128b goes up to x64, found x128"
+        "num must be at most 64 for shape 16x128b, which fills 128 registers, got 128"
     )
     assert refusal(ST, St("16x256b", 64), "sm_100a").rule == "registers"
 
 
 def test_reductions_of_integers_have_no_float_flags():
     verdict = refusal(LD_RED, LdRed("32x32b", 2, "max", "s32", abs=True), "sm_103a")
-    assert verdict.reason == "takes .abs and .NaN for f32 only, found .abs with s32"
+    assert verdict.reason == ".abs and .NaN are legal for f32 only, got .abs with s32"
     assert refusal(LD_SPCOMPRESS, LdSpcompress(4, "max", nan=True), "sm_107a").rule == "nan"
 
 

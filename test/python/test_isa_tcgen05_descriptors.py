@@ -71,7 +71,7 @@ def test_zero_column_masks_are_shifted_by_so_many_columns(m, most):
     assert ZeroColumnMask(column_shift=most).complaint(m) is None
     verdict = ZeroColumnMask(column_shift=most + 1).complaint(m)
     assert verdict.rule == "column_shift"
-    assert verdict.reason == f"shifts columns by at most {most} for M = {m}, got {most + 1}"
+    assert verdict.reason == f"column_shift must be in 0..{most} for M = {m}, got {most + 1}"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_shared_memory_descriptors_are_read_back():
     [
         (F16.encode() | 1 << 6, "f16", "has no bits 0x40"),
         (F16.encode() | 5 << 7, "f16", "a_type 5 names nothing"),
-        (F16.encode() & ~(63 << 17), "f16", "has no n 0"),
+        (F16.encode() & ~(63 << 17), "f16", "n must be in 8..256 by 8"),
         (F16.encode(), "ti16", "no instruction descriptor without scales for kind ti16"),
         (F16.encode(), "mxf4", "no instruction descriptor without scales for kind mxf4"),
     ],
@@ -188,36 +188,36 @@ def test_matrices_that_say_nothing_legal_are_errors(word, complaint):
 @pytest.mark.parametrize(
     "change, complaint",
     [
-        ({"kind": "mxf4"}, "has no kind mxf4: it is one of f16, tf32, f8f6f4, i8"),
-        ({"a_type": "e4m3"}, "has no a_type e4m3 for kind f16: it is one of f16, bf16"),
-        ({"d_type": "s32"}, "has no d_type s32 for kind f16: it is one of f16, f32"),
-        ({"d_type": "f16", "b_type": "bf16"}, "takes d_type f16 with f16 A and B only, found bf16 and f16"),
-        ({"m": 256}, "has no m 256 for kind f16 with cta_group::1: it is one of 64, 128"),
-        ({"m": 64, "cta_group": 2}, "has no m 64 for kind f16 with cta_group::2: it is one of 128, 256"),
+        ({"kind": "mxf4"}, "kind must be one of f16, tf32, f8f6f4, i8, got mxf4"),
+        ({"a_type": "e4m3"}, "a_type must be f16 or bf16 for kind f16, got e4m3"),
+        ({"d_type": "s32"}, "d_type must be f16 or f32 for kind f16, got s32"),
+        ({"d_type": "f16", "b_type": "bf16"}, "d_type f16 is legal with f16 A and B only, got bf16 and f16"),
+        ({"m": 256}, "m must be 64 or 128 for kind f16 with cta_group::1, got 256"),
+        ({"m": 64, "cta_group": 2}, "m must be 128 or 256 for kind f16 with cta_group::2, got 64"),
         (
             {"n": 12},
-            "has no n 12 for kind f16 with cta_group::1: it is 8 to 256, by 8; nearest legal: 8, 16",
+            "n must be in 8..256 by 8 for kind f16 with cta_group::1, got 12; nearest legal: 8, 16",
         ),
         (
             {"n": 24, "cta_group": 2},
-            "has no n 24 for kind f16 with cta_group::2: it is 16 to 256, by 16; nearest legal: 16, 32",
+            "n must be in 16..256 by 16 for kind f16 with cta_group::2, got 24; nearest legal: 16, 32",
         ),
         (
             {"ws": True, "n": 96},
-            "has no n 96 for kind f16 with cta_group::1 and weight stationary: it is one of 64, 128, 256",
+            "n must be one of 64, 128, 256 for kind f16 with cta_group::1 and weight stationary, got 96",
         ),
         (
             {"ws": True, "n": 256, "sparse": True},
-            "has no n 256 for sparse kind f16 with cta_group::1 and weight stationary: it is one of 64, 128",
+            "n must be 64 or 128 for sparse kind f16 with cta_group::1 and weight stationary, got 256",
         ),
-        ({"ws": True, "cta_group": 2}, "has no cta_group 2 with weight stationary: it is one of 1"),
-        ({"saturate": True}, "takes saturate for kind i8 only"),
-        ({"sparsity_selector": 1}, "takes sparsity_selector with a sparse A only"),
-        ({"max_shift": 8}, "takes max_shift with weight stationary (.ws) only"),
-        ({"ws": True, "max_shift": 4}, "has no max_shift 4: it is one of 0, 8, 16, 32"),
+        ({"ws": True, "cta_group": 2}, "cta_group must be 1 with weight stationary, got 2"),
+        ({"saturate": True}, "saturate is legal for kind i8 only"),
+        ({"sparsity_selector": 1}, "sparsity_selector is legal with a sparse A only"),
+        ({"max_shift": 8}, "max_shift is legal with weight stationary (.ws) only"),
+        ({"ws": True, "max_shift": 4}, "max_shift must be one of 0, 8, 16, 32, got 4"),
         (
             {"a": "tensor", "transpose_a": True},
-            "takes transpose_a with A in shared memory only, found A in tensor memory",
+            "transpose_a is legal with A in shared memory only, got A in tensor memory",
         ),
     ],
 )
@@ -230,27 +230,27 @@ def test_limits_of_the_instruction_descriptor(change, complaint):
 @pytest.mark.parametrize(
     "base, change, complaint",
     [
-        (MXF8, {"kind": "f16"}, "has no kind f16: it is one of mxf8f6f4, mxf4, mxf4nvf4"),
-        (MXF8, {"m": 64}, "has no m 64 for kind mxf8f6f4 with cta_group::1: it is one of 128"),
+        (MXF8, {"kind": "f16"}, "kind must be one of mxf8f6f4, mxf4, mxf4nvf4, got f16"),
+        (MXF8, {"m": 64}, "m must be 128 for kind mxf8f6f4 with cta_group::1, got 64"),
         (
             MXF8,
             {"m": 128, "cta_group": 2, "sparse": True},
-            "has no m 128 for sparse kind mxf8f6f4 with cta_group::2: it is one of 256",
+            "m must be 256 for sparse kind mxf8f6f4 with cta_group::2, got 128",
         ),
-        (MXF8, {"scale_type": "ue4m3"}, "has no scale_type ue4m3 for kind mxf8f6f4: it is one of ue8m0"),
-        (MXF4, {"scale_type": "ue4m3"}, "has no scale_type ue4m3 for kind mxf4: it is one of ue8m0"),
-        (MXF4, {"a_type": "e4m3"}, "has no a_type e4m3 for kind mxf4: it is one of e2m1"),
-        (MXF8, {"a_scale_id": 4}, "has no a_scale_id 4 for kind mxf8f6f4: it is one of 0, 1, 2, 3"),
-        (MXF4, {"b_scale_id": 1}, "has no b_scale_id 1 for kind mxf4: it is one of 0, 2"),
-        (NVF4, {"b_scale_id": 2}, "has no b_scale_id 2 for kind mxf4nvf4: it is one of 0"),
+        (MXF8, {"scale_type": "ue4m3"}, "scale_type must be ue8m0 for kind mxf8f6f4, got ue4m3"),
+        (MXF4, {"scale_type": "ue4m3"}, "scale_type must be ue8m0 for kind mxf4, got ue4m3"),
+        (MXF4, {"a_type": "e4m3"}, "a_type must be e2m1 for kind mxf4, got e4m3"),
+        (MXF8, {"a_scale_id": 4}, "a_scale_id must be one of 0, 1, 2, 3 for kind mxf8f6f4, got 4"),
+        (MXF4, {"b_scale_id": 1}, "b_scale_id must be 0 or 2 for kind mxf4, got 1"),
+        (NVF4, {"b_scale_id": 2}, "b_scale_id must be 0 for kind mxf4nvf4, got 2"),
         (
             NVF4,
             {"transpose_a": True},
-            "takes a transpose for kinds f16, tf32, f8f6f4, i8, mxf8f6f4 only, found mxf4nvf4",
+            "a transpose is legal for kinds f16, tf32, f8f6f4, i8, mxf8f6f4 only, got mxf4nvf4",
         ),
-        (NVF4, {"k": 96, "sparse": True}, "takes k 96 for a dense mxf4 or mxf4nvf4 only"),
-        (NVF4, {"k": 96, "m": 64}, "has no m 64 for kind mxf4nvf4 with cta_group::1: it is one of 128"),
-        (NVF4, {"k": 32}, "has no k 32: it is one of 0, 64, 96"),
+        (NVF4, {"k": 96, "sparse": True}, "k 96 is legal for a dense mxf4 or mxf4nvf4 only"),
+        (NVF4, {"k": 96, "m": 64}, "m must be 128 for kind mxf4nvf4 with cta_group::1, got 64"),
+        (NVF4, {"k": 32}, "k must be one of 0, 64, 96, got 32"),
     ],
 )
 def test_limits_of_the_block_scaled_descriptor(base, change, complaint):
@@ -279,7 +279,7 @@ def test_a_transposed_b_of_bytes_has_coarser_n(kind):
 
 def test_integers_are_not_negated():
     i8 = InstructionDescriptor("i8", 128, 64, "s8", "s8", "s32", negate_a=True)
-    assert i8.complaint().reason.startswith("takes a negation for kinds f16, tf32, f8f6f4,")
+    assert i8.complaint().reason.startswith("a negation is legal for kinds f16, tf32, f8f6f4,")
 
 
 def test_k_follows_from_kind_and_sparsity():
@@ -299,19 +299,19 @@ def test_k_follows_from_kind_and_sparsity():
 @pytest.mark.parametrize(
     "change, complaint",
     [
-        ({"address": 8}, "needs address in multiples of 16, got 8; nearest legal: 0, 16"),
-        ({"address": 1 << 18}, "needs address from 0 to 262128, got 262144"),
+        ({"address": 8}, "address must be a multiple of 16, got 8; nearest legal: 0, 16"),
+        ({"address": 1 << 18}, "address must be in 0..262128, got 262144"),
         (
             {"leading_byte_offset": 24},
-            "needs leading_byte_offset in multiples of 16, got 24; nearest legal: 16, 32",
+            "leading_byte_offset must be a multiple of 16, got 24; nearest legal: 16, 32",
         ),
-        ({"stride_byte_offset": -16}, "needs stride_byte_offset from 0 to 262128, got -16"),
-        ({"base_offset": 8}, "needs base_offset from 0 to 7, got 8"),
-        ({"swizzle": "96B"}, "has no swizzle 96B: it is one of none, 32B, 64B, 128B, 128B_32B"),
-        ({"swizzle": "none", "base_offset": 1}, "takes base_offset with a swizzle only"),
+        ({"stride_byte_offset": -16}, "stride_byte_offset must be in 0..262128, got -16"),
+        ({"base_offset": 8}, "base_offset must be in 0..7, got 8"),
+        ({"swizzle": "96B"}, "swizzle must be one of none, 32B, 64B, 128B, 128B_32B, got 96B"),
+        ({"swizzle": "none", "base_offset": 1}, "base_offset is legal with a swizzle only"),
         (
             {"absolute": True, "swizzle": "64B"},
-            "takes absolute with swizzle 128B and base_offset 0 only, found 64B and 0",
+            "absolute is legal with swizzle 128B and base_offset 0 only, got 64B and 0",
         ),
     ],
 )
@@ -325,13 +325,14 @@ def test_long_rows_are_on_103a_and_107a_only():
     long, absolute = replace(NVF4, k=96, m=256, cta_group=2), replace(MATRIX, absolute=True)
     for descriptor, what in ((long, "k 96"), (absolute, "absolute")):
         assert descriptor.complaint("sm_103a") is None
-        assert str(descriptor.complaint("sm_100a")) == f"takes {what} on sm_103a, sm_107a only, found sm_100a"
+        reason = str(descriptor.complaint("sm_100a"))
+        assert reason == f"{what} is legal on sm_103a, sm_107a only, got sm_100a"
 
 
 def test_transposed_operands_have_their_swizzles():
     assert swizzle_complaint("tf32", WIDE_ATOMS, transposed=True) is None
     assert str(swizzle_complaint("tf32", "128B", transposed=True)) == (
-        f"has no swizzle 128B for a transposed operand of kind tf32: it is one of {WIDE_ATOMS}"
+        f"swizzle must be {WIDE_ATOMS} for a transposed operand of kind tf32, got 128B"
     )
     assert swizzle_complaint("f16", WIDE_ATOMS, transposed=True) is not None
     for kind, swizzle in product(KINDS, SWIZZLE_NUMBERS):

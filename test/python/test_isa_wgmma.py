@@ -216,21 +216,25 @@ def test_any_order_of_modifiers_is_read(opcode, form):
 @pytest.mark.parametrize(
     "form, rule, reason",
     [
-        (replace(BF16, shape="m128n64k16"), "shape", "has m 64, got 128 in m128n64k16"),
-        (replace(BF16, shape="m64n64k32"), "shape", "has k 16 for bf16, got 32"),
-        (replace(SPARSE, shape="m64n64k16"), "shape", "has k 32 for bf16 with its zeros, got 16"),
-        (replace(BF16, shape="m64n12k16"), "shape", "has n a multiple of 8 from 8 to 256, got 12"),
+        (replace(BF16, shape="m128n64k16"), "shape", "m must be 64, got 128 in m128n64k16"),
+        (replace(BF16, shape="m64n64k32"), "shape", "k must be 16 for bf16, got 32"),
+        (replace(SPARSE, shape="m64n64k16"), "shape", "k must be 32 for bf16 with its zeros, got 16"),
+        (replace(BF16, shape="m64n12k16"), "shape", "n must be a multiple of 8 in 8..256, got 12"),
         (
             replace(S8, shape="m64n40k32"),
             "shape",
-            "has n 8, 16, 24, or a multiple of 16 from 32 to 256, got 40",
+            "n must be 8, 16, 24, or a multiple of 16 in 32..256, got 40",
         ),
-        (replace(BF16, b_type="f16"), "b_type", "A and B of one type, or both of e4m3 and e5m2"),
-        (replace(BF16, d_type="f16"), "d_type", "it is one of f32"),
-        (replace(BITS, bit_op=""), "bit_op", "needs bit_op and.popc for b1"),
-        (replace(BITS, bit_op="xor.popc"), "bit_op", "needs bit_op and.popc for b1, got xor.popc"),
-        (replace(S8, bit_op="and.popc"), "bit_op", "has bit_op and.popc for b1 alone"),
-        (replace(BF16, satfinite=True), "satfinite", "has satfinite for s8 and u8 alone, got bf16"),
+        (
+            replace(BF16, b_type="f16"),
+            "b_type",
+            "A and B must have the same type, or both be of e4m3",
+        ),
+        (replace(BF16, d_type="f16"), "d_type", "d_type must be f32"),
+        (replace(BITS, bit_op=""), "bit_op", "bit_op must be and.popc for b1, got none"),
+        (replace(BITS, bit_op="xor.popc"), "bit_op", "bit_op must be and.popc for b1, got xor.popc"),
+        (replace(S8, bit_op="and.popc"), "bit_op", "and.popc needs A and B of b1"),
+        (replace(BF16, satfinite=True), "satfinite", "satfinite needs s8 or u8 inputs, got bf16"),
     ],
 )
 def test_refusals_name_the_rule(form, rule, reason):
@@ -256,12 +260,12 @@ def test_other_chips_are_told_which_has_it(chip):
     [
         (BF16, {"scale_a": -1, "scale_b": 1, "trans_a": 1, "trans_b": 0}, None),
         (S8, {"scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 0, "selector": 0}, None),
-        (BF16, {"scale_a": 0}, "has scale_a 1, -1 for bf16, got 0"),
-        (S8, {"scale_b": -1}, "scales matrices of float types alone, not of s8, got scale_b -1"),
-        (S8, {"trans_b": 1}, "transposes matrices of f16 and bf16 alone, not of s8, got trans_b 1"),
-        (replace(BF16, a_registers=True), {"trans_a": 1}, "transposes A in shared memory alone"),
-        (BF16, {"selector": 1}, "has a selector in its sparse forms alone"),
-        (SPARSE, {"selector": 2}, "has selector 0, 1 for bf16, got 2"),
+        (BF16, {"scale_a": 0}, "scale_a must be 1 or -1 for bf16, got 0"),
+        (S8, {"scale_b": -1}, "scale_b must be 1 for s8, which isn't a float type, got -1"),
+        (S8, {"trans_b": 1}, "trans_b must be 0 for s8: only f16 and bf16 can be transposed, got 1"),
+        (replace(BF16, a_registers=True), {"trans_a": 1}, "trans_a must be 0 with A in registers, got 1"),
+        (BF16, {"selector": 1}, "selector must be 0 without a sparse A, got 1"),
+        (SPARSE, {"selector": 2}, "selector must be 0 or 1 for bf16, got 2"),
     ],
 )
 def test_immediates_are_refused_by_name(form, given, reason):

@@ -156,24 +156,24 @@ def test_other_instructions_are_none_of_these(opcode):
 @pytest.mark.parametrize(
     "form, chip, rule, reason",
     [
-        (replace(F16, a_type="f64"), None, "f64", "takes no f64: doubles are multiplied by mma.sync"),
+        (replace(F16, a_type="f64"), None, "f64", "has no f64: use mma.sync"),
         (
             replace(F16, satfinite=True),
             None,
             "satfinite",
-            "has satfinite for s8, u8, s4 and u4 alone, got f16",
+            "satfinite needs s8, u8, s4 or u4 inputs, got f16",
         ),
         (
             replace(F16, bit_op="xor.popc"),
             None,
             "bit_op",
-            "has bit_op xor.popc for b1 alone, got f16 and f16",
+            "xor.popc needs A and B of b1, got f16 and f16",
         ),
-        (replace(BITS, bit_op=""), None, "bit_op", "needs a bit_op for b1: it is one of xor.popc, and.popc"),
+        (replace(BITS, bit_op=""), None, "bit_op", "bit_op must be xor.popc or and.popc for b1, got none"),
         (replace(BITS, bit_op="and.popc"), "sm_75", "chip", "needs sm_80 or later"),
-        (replace(S8, b_type="u8"), None, "b_type", "multiplies A and B of one type, got s8 and u8"),
+        (replace(S8, b_type="u8"), None, "b_type", "A and B must have the same type, got s8 and u8"),
         (S8, "sm_70", "chip", "needs sm_72 or later: sm_70 has no wmma.mma.sync"),
-        (replace(F16, shape="m16n16k8"), None, "shape", "it is one of m16n16k16, m8n32k16, m32n8k16"),
+        (replace(F16, shape="m16n16k8"), None, "shape", "shape must be one of m16n16k16, m8n32k16, m32n8k16"),
     ],
 )
 def test_mma_refusals_name_the_rule(form, chip, rule, reason):
@@ -186,10 +186,10 @@ def test_mma_refusals_name_the_rule(form, chip, rule, reason):
 @pytest.mark.parametrize(
     "form, rule, reason",
     [
-        (replace(TF32, shape="m8n32k8"), "shape", "has no shape m8n32k8"),
-        (wmma.Load("m8n8k32", "a", "s4", "col"), "layout", "loads A of s4 in layout row alone, got col"),
-        (wmma.Load("m8n8k4", "a", "f64"), "f64", "takes no f64"),
-        (replace(TF32, space="local"), "space", "has no space local"),
+        (replace(TF32, shape="m8n32k8"), "shape", "shape must be one of m16n16k16"),
+        (wmma.Load("m8n8k32", "a", "s4", "col"), "layout", "layout must be row for A of s4, got col"),
+        (wmma.Load("m8n8k4", "a", "f64"), "f64", "has no f64"),
+        (replace(TF32, space="local"), "space", "space must be one of none, shared, global, got local"),
     ],
 )
 def test_load_refusals_name_the_rule(form, rule, reason):

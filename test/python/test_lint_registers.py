@@ -387,13 +387,13 @@ def test_an_undeclared_register_is_told_apart_by_what_is_declared():
 @pytest.mark.parametrize(
     "values, said",
     [
-        ((0, 1), "0, 1"),
-        ((0, 1, 2, 3), "0 to 3"),
-        ((1, 2, 3), "1 to 3"),
-        ((8, 16, 24, 32), "8 to 32 by 8"),
-        ((32, 64, 128), "32, 64, 128"),
-        ((4, 4, 4), "4, 4, 4"),
-        ((3, 2, 1), "3, 2, 1"),
+        ((0, 1), "0 or 1"),
+        ((0, 1, 2, 3), "in 0..3"),
+        ((1, 2, 3), "in 1..3"),
+        ((8, 16, 24, 32), "in 8..32 by 8"),
+        ((32, 64, 128), "one of 32, 64, 128"),
+        ((4, 4, 4), "one of 4, 4, 4"),
+        ((3, 2, 1), "one of 3, 2, 1"),
     ],
 )
 def test_constants_at_one_distance_are_told_as_a_range(values, said):

@@ -478,7 +478,7 @@ def test_upstreams_operations_are_compiled(chip, body, spelled):
     ("chip", "body", "message"),
     [
         ("sm_90", B1, "needs sm_90a: sm_90 has no form of wgmma.mma_async"),
-        ("sm_103a", INT8, r"takes kind i8 on architecture-specific targets only \(sm_100a, sm_110a\)"),
+        ("sm_103a", INT8, r"kind i8 is legal on sm_100a, sm_110a only, got sm_103a"),
         ("sm_75", mma_sync("bf16", "bf16", 8, TWO_ONE), "needs sm_80 or later: sm_75 has no mma.sync"),
         ("sm_80", mma_sync("e4m3", "e4m3", 32, FOUR_TWO), "needs sm_89 or later: sm_80 has no mma.sync"),
         ("sm_90", mma_sync("bf16", "tf32", 16, FOUR_TWO), "A of bf16 needs B of bf16, got tf32"),

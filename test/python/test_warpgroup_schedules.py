@@ -273,7 +273,7 @@ def test_rows_that_tma_cannot_copy_take_another_kernel():
 @pytest.mark.parametrize(
     ("schedule", "types", "message"),
     [
-        (of(128, 260, 64), ("bf16",) * 3, "n a multiple of 8 from 8 to 256, got 260"),
+        (of(128, 260, 64), ("bf16",) * 3, "n must be a multiple of 8 in 8..256, got 260"),
         (
             of(96, 64, 64),
             ("bf16",) * 3,

@@ -19,7 +19,7 @@
 
 // CHECK:      weft: error: the following arguments are required: FILE.mlir (see weft compile --help)
 // CHECK-NEXT: weft: error: cannot read '{{.*}}none.mlir': No such file or directory
-// CHECK-NEXT: weft: error: target knows no chip 'sm_1': it is one of sm_70,
+// CHECK-NEXT: weft: error: target must be a known chip (sm_70,
 // CHECK-NEXT: examples/matmul.mlir:13:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80 or later
 // CHECK-NEXT:   "tile.matmul"(%A, %B, %D)
 // CHECK-NEXT: {{^}}  ^

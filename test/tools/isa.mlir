@@ -34,4 +34,4 @@
 // RUN: not weft isa hmma 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // UNKNOWN: weft: error: no table and no instruction 'hmma': there is wmma, mma, wgmma, tcgen05, wmma.load
 // RUN: not weft isa mma --arch sm_1 2>&1 | FileCheck %s --check-prefix=CHIP
-// CHIP: weft: error: --arch knows no chip 'sm_1': it is one of sm_70
+// CHIP: weft: error: --arch must be a known chip (sm_70

@@ -13,7 +13,7 @@ gpu.module @turing [#nvvm.target<chip = "sm_75">] {
     gpu.return
   }
   gpu.func @unknown_shape(%h: vector<2xf16>, %f: f32) kernel {
-    // CHECK-NEXT: :[[# @LINE + 1]]:10: error: 'mma.sync' op has no shape m16n8k4 on sm_75
+    // CHECK-NEXT: :[[# @LINE + 1]]:10: error: 'mma.sync' op shape must be one of m8n8k4, m16n8k8, m8n8k16, m8n8k32, m8n8k128 on sm_75, got m16n8k4
     %0 = "mma.sync"(%h, %h, %h, %f, %f, %f, %f) {shape = "m16n8k4", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 2, 1, 4>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
     // JSON-NEXT: {"line": [[# @LINE - 1]], "instruction": "mma.sync.aligned.m16n8k4.row.col.f32.f16.f16.f32", "legal": false, "rule": "shape"
     // JSON-SAME: "nearest": ["mma.sync.aligned.

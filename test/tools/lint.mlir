@@ -1,8 +1,8 @@
 // weft lint says of each instruction whether a chip has it, and what is near.
 
 // RUN: not weft lint %S/Inputs/lint.ptx | FileCheck %s
-// CHECK:      lint.ptx:9:3: error: 'mma.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32' has no shape m16n8k16 on sm_90a
-// CHECK-SAME: it is one of m16n8k4, m16n8k8; nearest legal: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%f0, %f1, %f2, %f3}; or mma
+// CHECK:      lint.ptx:9:3: error: 'mma.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32' shape must be m16n8k4 or m16n8k8 on sm_90a
+// CHECK-SAME, got m16n8k16; nearest legal: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%f0, %f1, %f2, %f3}; or mma
 // CHECK-NEXT: lint.ptx:10:8: error: 'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32' takes 2 registers for b, got 1; nearest
 // CHECK-NEXT: lint.ptx:12:3: error: 'tcgen05.wait::ld.sync.aligned' needs sm_100f, sm_100a,
 // CHECK-NEXT: lint.ptx:13:3: error: 'ldmatrix.sync.m8n8.x1.shared.b16' isn't spelled as any instruction is: beside ldmatrix
@@ -16,7 +16,7 @@
 
 // RUN: not weft lint --json - --arch sm_90a < %S/Inputs/lint.ptx | FileCheck %s --check-prefix=JSON
 // JSON:      {"line": 8, "instruction": "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "legal": true, "rule": null, "reason": null, "nearest": []}
-// JSON-NEXT: {"line": 9, "instruction": "mma.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32", "legal": false, "rule": "shape", "reason": "has no shape m16n8k16 on sm_90a
+// JSON-NEXT: {"line": 9, "instruction": "mma.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32", "legal": false, "rule": "shape", "reason": "shape must be m16n8k4 or m16n8k8 on sm_90a
 // JSON-SAME: "nearest": ["mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%f0, %f1, %f2, %f3};",
 // JSON-NEXT: {"line": 10,
 // JSON-SAME: "rule": "registers"

@@ -45,7 +45,7 @@
 // CHECK-NEXT: weft-opt: error: argument -o: expected one argument
 // CHECK-NEXT: weft-opt: error: cannot write '{{.*}}out.mlir': No such file or directory
 // CHECK-NEXT: weft-opt: error: cannot write '{{.*}}': Is a directory
-// CHECK-NEXT: error: target knows no chip 'sm_99': it is one of sm_70,
+// CHECK-NEXT: error: target must be a known chip (sm_70,
 // CHECK-NEXT: opt-mistakes.mlir:[[# @LINE + 11]]:3: error: 'tile.matmul' op must have a schedule: run --select-schedule
 // CHECK-NEXT:   "tile.matmul"(%A, %B, %D)
 // CHECK-NEXT: {{^}}  ^

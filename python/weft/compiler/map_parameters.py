@@ -66,5 +66,5 @@ def _read_map(kernel: Any, given: Any) -> MapParameter:
     swizzle, promotion = found["swizzle"].value, found["l2_promotion"].value
     wrong = one_of("swizzle", swizzle, SWIZZLES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
     if wrong:
-        raise refuse(kernel, f"expects {_NAME} of known kinds, but one {wrong.reason}")
+        raise refuse(kernel, f"expects {_NAME} of known kinds: {wrong.reason}")
     return MapParameter(found["matrix"].value, tuple(found["box"]), swizzle, promotion)

@@ -62,6 +62,24 @@ class Verdict:
         return f"{self.reason}; nearest legal: {(' or ' if whole else ', ').join(self.nearest)}"
 
 
+def must_be(what: str, legal: Iterable[object], got: object, where: str = "") -> str:
+    """The message about a value that isn't legal: `shape must be m16n8k4 or m16n8k8, got m16n8k16`.
+
+    `where` is when that holds, such as ` for kind f16`.
+    """
+    return f"{what} must be {choice(map(_shown, legal))}{where}, got {_shown(got)}"
+
+
+def choice(texts: Iterable[str]) -> str:
+    """The legal values in a message: `a`, `a or b`, `one of a, b, c`."""
+    legal = tuple(texts)
+    return " or ".join(legal) if len(legal) < 3 else f"one of {', '.join(legal)}"
+
+
+def _shown(value: object) -> str:
+    return (value or "none") if isinstance(value, str) else str(value).lower()
+
+
 class Form:
     """One spelling of an instruction: a frozen dataclass whose fields are the axes, most important first."""
 
@@ -328,15 +346,18 @@ class Family(Generic[F]):
         """
         where = f" on {chip}" if chip else ""
         for axis in self.axes:
-            known = self.values(axis, chip)
-            if getattr(form, axis) not in known:
-                return Verdict(axis, _refusal(form, axis, where, known), self.nearest(form, chip))
+            value, known = getattr(form, axis), self.values(axis, chip)
+            if value not in known:
+                if type(value) is int and value == 0:
+                    value = ""  # a number that the opcode leaves out
+                return Verdict(axis, must_be(axis, known, value, where), self.nearest(form, chip))
         for axis in self.axes:
             rest = [a for a in self.axes if a != axis]
             if fits := self._index(chip).but(form, axis):
                 legal = tuple(getattr(f, axis) for f in fits)
-                refusal = _refusal(form, axis, f"{where} with {self._given(form, rest)}", legal)
-                return Verdict(axis, refusal, self.nearest(form, chip))
+                others = f"{where} with {self._given(form, rest)}"
+                reason = must_be(axis, legal, getattr(form, axis), others)
+                return Verdict(axis, reason, self.nearest(form, chip))
         given = self._given(form, self.axes)
         return Verdict("combination", f"has no form{where} with {given}", self.nearest(form, chip))
 
@@ -344,26 +365,9 @@ class Family(Generic[F]):
         """The form's values on some axes, in words, without those that are left at their defaults."""
         defaults = {f.name: f.default for f in fields(self.form)}  # type: ignore[arg-type]
         values = {axis: getattr(form, axis) for axis in axes}
-        return ", ".join(f"{a} {_show(value)}" for a, value in values.items() if value != defaults[a])
-
-
-def _refusal(form: object, axis: str, where: str, legal: tuple[object, ...]) -> str:
-    """What is wrong with a form's value on `axis`, and which ones are `legal` there."""
-    value = getattr(form, axis)
-    if legal == (True,):
-        return f"needs {axis}{where}"
-    what = f"has no {axis} {_show(value)}" if value else f"needs {axis}"
-    return f"{what}{where}: it is one of {_list(legal)}"
-
-
-def _show(value: object) -> str:
-    return (value or "none") if isinstance(value, str) else str(value).lower()
-
-
-def _list(values: tuple[object, ...]) -> str:
-    return ", ".join(map(_show, values))
+        return ", ".join(f"{a} {_shown(value)}" for a, value in values.items() if value != defaults[a])
 
 
 def unknown_chip(chip: str) -> str:
-    """The complaint about a chip that no table knows."""
-    return f"knows no chip '{chip}': it is one of {', '.join(CHIPS)}{did_you_mean(chip, CHIPS)}"
+    """The rest of a message about an option or a directive that names a chip which isn't in the tables."""
+    return f"must be a known chip ({', '.join(CHIPS)}), got '{chip}'{did_you_mean(chip, CHIPS)}"

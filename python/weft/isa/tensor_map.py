@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from weft.isa.family import Verdict
+from weft.isa.family import Verdict, must_be
 
 _WORDS = "<16Q"
 BYTES = struct.calcsize(_WORDS)
@@ -239,18 +239,18 @@ class TensorMap:
         yield one_of("l2_promotion", self.l2_promotion, L2_PROMOTIONS)
         yield one_of("oob_fill", self.oob_fill, OOB_FILLS)
         least = 3 if self.is_im2col or self.interleave != "none" else 1
-        yield _range("the number of dims", self.rank, least, MAX_RANK)
+        yield _range("rank", self.rank, least, MAX_RANK)
         yield _length("strides_bytes", self.strides, self.rank - 1)
         yield _length("element_strides", self.element_strides, self.rank)
         yield from (_range(f"dims[{i}]", d, 1, 1 << 32) for i, d in enumerate(self.dims))
         yield from (_range(f"element_strides[{i}]", e, 1, 8) for i, e in enumerate(self.element_strides))
         align = 32 if self.interleave == "32B" or self.element.packed_bytes == 16 else 16
-        yield _multiple("the address", self.address, align)
+        yield _multiple("address", self.address, align)
         for i, stride in enumerate(self.strides):
             yield _range(f"strides_bytes[{i}]", stride, 0, (1 << 40) - 1)
             yield _multiple(f"strides_bytes[{i}]", stride, align)
         if self.oob_fill == "nan" and not self.element.is_float:
-            yield Verdict("oob_fill", f"fills with NaN for floating-point types only, got {self.type}")
+            yield Verdict("oob_fill", f"oob_fill nan needs a floating-point type, got {self.type}")
         if self.element.packed_bytes:
             yield _multiple("dims[0]", self.dims[0], 128 if self.element.packed_bytes == 16 else 2)
         yield from self._of_im2col() if self.is_im2col else self._of_the_box()
@@ -259,12 +259,10 @@ class TensorMap:
         yield _length("box", self.box, self.rank)
         yield from (_range(f"box[{i}]", b, 1, MOST_BOX) for i, b in enumerate(self.box))
         if self.element.packed_bytes == 16 and self.box[0] != 128:
-            yield Verdict(
-                "box[0]", f"takes a box of 128 elements of {self.type}, got {self.box[0]}", ("128",)
-            )
+            yield Verdict("box[0]", f"box[0] must be 128 for {self.type}, got {self.box[0]}", ("128",))
         yield from self._of_the_inner_row("box[0]", self.box[0])
         taken = prod(b // e for b, e in zip(self.box, self.element_strides, strict=True))
-        yield _range("the bytes of the box", taken * self.element.bits // 8, 0, _MAX_BOX_BYTES)
+        yield _range("bytes of the box", taken * self.element.bits // 8, 0, _MAX_BOX_BYTES)
 
     def _of_im2col(self) -> Iterable[Verdict | None]:
         spatial = self.rank - 2
@@ -283,11 +281,11 @@ class TensorMap:
         if self.interleave != "none":
             return
         size = count * self.element.bits // 8
-        yield _multiple(f"the bytes of {what}", size, 8 if self.element.packed_bytes == 8 else 16)
+        yield _multiple(f"bytes of {what}", size, 8 if self.element.packed_bytes == 8 else 16)
         if self.swizzle != "none":
             width = int(self.swizzle.rstrip("B"))
             row = count // _PACKED * self.element.packed_bytes if self.element.packed_bytes else size
-            yield _range(f"the bytes of {what} with swizzle {self.swizzle}", row, 0, width)
+            yield _range(f"bytes of {what} with swizzle {self.swizzle}", row, 0, width)
 
     # The 128 bytes
 
@@ -362,7 +360,7 @@ class TensorMap:
         )
         found = _as_im2col(tiled, words[7]) if words[1] & 1 else tiled
         if verdict := found.complaint():
-            raise ValueError(f"a tensor map that {verdict}")
+            raise ValueError(f"a tensor map's {verdict}")
         return found
 
 
@@ -391,24 +389,24 @@ def one_of(what: str, value: str, legal: Iterable[str]) -> Verdict | None:
     choices = tuple(legal)
     if value in choices:
         return None
-    return Verdict(what, f"has no {what} {value}: it is one of {', '.join(choices)}", choices)
+    return Verdict(what, must_be(what, choices, value), choices)
 
 
 def _range(what: str, value: int, least: int, most: int) -> Verdict | None:
     if least <= value <= most:
         return None
     near = str(least if value < least else most)
-    return Verdict(what, f"needs {what} from {least} to {most}, got {value}", (near,))
+    return Verdict(what, f"{what} must be in {least}..{most}, got {value}", (near,))
 
 
 def _length(what: str, values: Sequence[int], count: int) -> Verdict | None:
     if len(values) == count:
         return None
-    return Verdict(what, f"needs {count} {what}, got {len(values)}", (str(count),))
+    return Verdict(what, f"{what} must have {count} values, got {len(values)}", (str(count),))
 
 
 def _multiple(what: str, value: int, step: int) -> Verdict | None:
     if value % step == 0:
         return None
     below = value - value % step
-    return Verdict(what, f"needs {what} in multiples of {step}, got {value}", (str(below), str(below + step)))
+    return Verdict(what, f"{what} must be a multiple of {step}, got {value}", (str(below), str(below + step)))

@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --split-input-file --verify-diagnostics
 
 func.func @unknown_shape(%h: vector<2xf16>, %f: f32) {
-  // expected-error @below {{'mma.sync' op has no shape m16n8k2: it is one of m8n8k4, m16n8k8, m16n8k16, m16n8k4, m8n8k16, m16n8k32, m8n8k32, m16n8k64, m8n8k128, m16n8k128, m16n8k256}}
+  // expected-error @below {{'mma.sync' op shape must be one of m8n8k4, m16n8k8, m16n8k16, m16n8k4, m8n8k16, m16n8k32, m8n8k32, m16n8k64, m8n8k128, m16n8k128, m16n8k256, got m16n8k2}}
   %0 = "mma.sync"(%h, %h, %h, %f, %f, %f, %f) {shape = "m16n8k2", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 2, 1, 4>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -9,7 +9,7 @@ func.func @unknown_shape(%h: vector<2xf16>, %f: f32) {
 // -----
 
 func.func @unknown_type(%h: vector<2xf16>, %f: f32) {
-  // expected-error @below {{'mma.sync' op has no a_type f32: it is one of f16, bf16, tf32, f64, s8, u8, s4, u4, b1, e4m3, e5m2, e3m2, e2m3, e2m1}}
+  // expected-error @below {{'mma.sync' op a_type must be one of f16, bf16, tf32, f64, s8, u8, s4, u4, b1, e4m3, e5m2, e3m2, e2m3, e2m1, got f32}}
   %0 = "mma.sync"(%h, %h, %h, %f, %f, %f, %f) {shape = "m16n8k8", a_type = "f32", b_type = "f32", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 2, 1, 4>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -25,7 +25,7 @@ func.func @mixed_types(%h: vector<2xf16>, %f: f32) {
 // -----
 
 func.func @tf32_shape(%w: i32, %f: f32) {
-  // expected-error @below {{'mma.sync' op has no shape m16n8k16 with a_type tf32, b_type tf32, c_type f32, d_type f32: it is one of m16n8k4, m16n8k8}}
+  // expected-error @below {{'mma.sync' op shape must be m16n8k4 or m16n8k8 with a_type tf32, b_type tf32, c_type f32, d_type f32, got m16n8k16}}
   %0 = "mma.sync"(%w, %w, %w, %w, %w, %w, %f, %f, %f, %f) {shape = "m16n8k16", a_type = "tf32", b_type = "tf32", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 4, 2, 4>} : (i32, i32, i32, i32, i32, i32, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -33,7 +33,7 @@ func.func @tf32_shape(%w: i32, %f: f32) {
 // -----
 
 func.func @nibble_shape(%w: i32) {
-  // expected-error @below {{'mma.sync' op has no shape m8n8k64: it is one of m8n8k4, m16n8k8, m16n8k16, m16n8k4, m8n8k16, m16n8k32, m8n8k32, m16n8k64, m8n8k128, m16n8k128, m16n8k256}}
+  // expected-error @below {{'mma.sync' op shape must be one of m8n8k4, m16n8k8, m16n8k16, m16n8k4, m8n8k16, m16n8k32, m8n8k32, m16n8k64, m8n8k128, m16n8k128, m16n8k256, got m8n8k64}}
   %0 = "mma.sync"(%w, %w, %w, %w) {shape = "m8n8k64", a_type = "s4", b_type = "s4", c_type = "s32", d_type = "s32", operandSegmentSizes = array<i32: 1, 1, 2>} : (i32, i32, i32, i32) -> !llvm.struct<(i32, i32)>
   return
 }
@@ -57,7 +57,7 @@ func.func @bf16_accumulates_in_f32(%w: i32, %f: f32) {
 // -----
 
 func.func @layout(%h: vector<2xf16>, %f: f32) {
-  // expected-error @below {{'mma.sync' op only m8n8k4 of f16 has layouts other than row.col, got col.col}}
+  // expected-error @below {{'mma.sync' op layouts must be row.col, except for m8n8k4 of f16, got col.col}}
   %0 = "mma.sync"(%h, %h, %h, %f, %f, %f, %f) {shape = "m16n8k8", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", a_layout = "col", operandSegmentSizes = array<i32: 2, 1, 4>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -89,7 +89,7 @@ func.func @bit_operation_of_nibbles(%w: i32) {
 // -----
 
 func.func @bit_operation(%w: i32) {
-  // expected-error @below {{'mma.sync' op has no bit_op or.popc: it is one of none, xor.popc, and.popc}}
+  // expected-error @below {{'mma.sync' op bit_op must be one of none, xor.popc, and.popc, got or.popc}}
   %0 = "mma.sync"(%w, %w, %w, %w) {shape = "m8n8k128", a_type = "b1", b_type = "b1", c_type = "s32", d_type = "s32", bit_op = "or.popc", operandSegmentSizes = array<i32: 1, 1, 2>} : (i32, i32, i32, i32) -> !llvm.struct<(i32, i32)>
   return
 }
@@ -174,7 +174,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 
 gpu.module @m [#nvvm.target<chip = "sm_99">] {
   gpu.func @unknown_chip(%s: !llvm.ptr<3>) kernel {
-    // expected-error @below {{'mma.ldmatrix' op target knows no chip 'sm_99': it is one of sm_70, sm_72, sm_75, sm_80, sm_86, sm_87, sm_88, sm_89, sm_90, sm_90a, sm_100, sm_100f, sm_100a, sm_103, sm_103f, sm_103a, sm_107, sm_107f, sm_107a, sm_110, sm_110f, sm_110a, sm_120, sm_120f, sm_120a, sm_121, sm_121f, sm_121a}}
+    // expected-error @below {{'mma.ldmatrix' op target must be a known chip (sm_70, sm_72, sm_75, sm_80, sm_86, sm_87, sm_88, sm_89, sm_90, sm_90a, sm_100, sm_100f, sm_100a, sm_103, sm_103f, sm_103a, sm_107, sm_107f, sm_107a, sm_110, sm_110f, sm_110a, sm_120, sm_120f, sm_120a, sm_121, sm_121f, sm_121a), got 'sm_99'}}
     %0 = "mma.ldmatrix"(%s) {shape = "m8n8", num = 1 : i64} : (!llvm.ptr<3>) -> i32
     gpu.return
   }
@@ -279,7 +279,7 @@ func.func @negative_segments(%h: vector<2xf16>, %f: f32) {
 // -----
 
 func.func @sparse_shape(%h: vector<2xf16>, %f: f32, %w: i32) {
-  // expected-error @below {{'mma.sp_sync' op has no shape m16n8k8 with a_type f16, b_type f16, c_type f32, d_type f32: it is one of m16n8k16, m16n8k32}}
+  // expected-error @below {{'mma.sp_sync' op shape must be m16n8k16 or m16n8k32 with a_type f16, b_type f16, c_type f32, d_type f32, got m16n8k8}}
   %0 = "mma.sp_sync"(%h, %h, %h, %h, %f, %f, %f, %f, %w) {shape = "m16n8k8", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 2, 2, 4, 1>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32, i32) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -303,7 +303,7 @@ func.func @sparse_kind_needs_ordered_metadata(%w: i32, %h: vector<2xf16>) {
 // -----
 
 func.func @sparse_layout(%h: vector<2xf16>, %f: f32, %w: i32) {
-  // expected-error @below {{'mma.sp_sync' op the layouts are row.col, got row.row}}
+  // expected-error @below {{'mma.sp_sync' op layouts must be row.col, got row.row}}
   %0 = "mma.sp_sync"(%h, %h, %h, %h, %f, %f, %f, %f, %w) {shape = "m16n8k16", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", b_layout = "row", operandSegmentSizes = array<i32: 2, 2, 4, 1>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32, i32) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -311,7 +311,7 @@ func.func @sparse_layout(%h: vector<2xf16>, %f: f32, %w: i32) {
 // -----
 
 func.func @sparse_f64(%h: vector<2xf16>, %f: f32, %w: i32) {
-  // expected-error @below {{'mma.sp_sync' op has no a_type f64: it is one of f16, bf16, tf32, s8, u8, s4, u4, e4m3, e5m2, e3m2, e2m3, e2m1}}
+  // expected-error @below {{'mma.sp_sync' op a_type must be one of f16, bf16, tf32, s8, u8, s4, u4, e4m3, e5m2, e3m2, e2m3, e2m1, got f64}}
   %0 = "mma.sp_sync"(%h, %h, %h, %h, %f, %f, %f, %f, %w) {shape = "m16n8k16", a_type = "f64", b_type = "f64", c_type = "f64", d_type = "f64", operandSegmentSizes = array<i32: 2, 2, 4, 1>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32, i32) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -369,7 +369,7 @@ gpu.module @m [#nvvm.target<chip = "sm_75">] {
 // -----
 
 func.func @scale_kind(%w: i32, %f: f32, %i: i16) {
-  // expected-error @below {{'mma.block_scale' op has no kind f8f6f4: it is one of mxf8f6f4, mxf4, mxf4nvf4}}
+  // expected-error @below {{'mma.block_scale' op kind must be one of mxf8f6f4, mxf4, mxf4nvf4, got f8f6f4}}
   %0 = "mma.block_scale"(%w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w, %i, %i, %w, %i, %i) {shape = "m16n8k32", kind = "f8f6f4", scale_vec = "1X", a_type = "e4m3", b_type = "e2m1", scale_type = "ue8m0", operandSegmentSizes = array<i32: 4, 2, 4, 1, 1, 1, 1, 1, 1>} : (i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32, i16, i16, i32, i16, i16) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -377,7 +377,7 @@ func.func @scale_kind(%w: i32, %f: f32, %i: i16) {
 // -----
 
 func.func @scale_vec_of_mxf8f6f4(%w: i32, %f: f32, %i: i16) {
-  // expected-error @below {{'mma.block_scale' op kind mxf8f6f4 has no scale_vec 2X: it is one of none, 1X}}
+  // expected-error @below {{'mma.block_scale' op scale_vec must be none or 1X for kind mxf8f6f4, got 2X}}
   %0 = "mma.block_scale"(%w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w, %i, %i, %w, %i, %i) {shape = "m16n8k32", kind = "mxf8f6f4", scale_vec = "2X", a_type = "e4m3", b_type = "e2m1", scale_type = "ue8m0", operandSegmentSizes = array<i32: 4, 2, 4, 1, 1, 1, 1, 1, 1>} : (i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32, i16, i16, i32, i16, i16) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -385,7 +385,7 @@ func.func @scale_vec_of_mxf8f6f4(%w: i32, %f: f32, %i: i16) {
 // -----
 
 func.func @scale_vec_of_mxf4nvf4(%w: i32, %f: f32, %i: i16) {
-  // expected-error @below {{'mma.block_scale' op kind mxf4nvf4 has no scale_vec none: it is one of 2X, 4X}}
+  // expected-error @below {{'mma.block_scale' op scale_vec must be 2X or 4X for kind mxf4nvf4, got none}}
   %0 = "mma.block_scale"(%w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w, %i, %i, %w, %i, %i) {shape = "m16n8k64", kind = "mxf4nvf4", scale_vec = "", a_type = "e2m1", b_type = "e2m1", scale_type = "ue4m3", operandSegmentSizes = array<i32: 4, 2, 4, 1, 1, 1, 1, 1, 1>} : (i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32, i16, i16, i32, i16, i16) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -393,7 +393,7 @@ func.func @scale_vec_of_mxf4nvf4(%w: i32, %f: f32, %i: i16) {
 // -----
 
 func.func @scale_type(%w: i32, %f: f32, %i: i16) {
-  // expected-error @below {{'mma.block_scale' op kind mxf8f6f4 with scale_vec 1X has no scales of ue4m3: they are ue8m0}}
+  // expected-error @below {{'mma.block_scale' op scale_type must be ue8m0 for kind mxf8f6f4 with scale_vec 1X, got ue4m3}}
   %0 = "mma.block_scale"(%w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w, %i, %i, %w, %i, %i) {shape = "m16n8k32", kind = "mxf8f6f4", scale_vec = "1X", a_type = "e4m3", b_type = "e2m1", scale_type = "ue4m3", operandSegmentSizes = array<i32: 4, 2, 4, 1, 1, 1, 1, 1, 1>} : (i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32, i16, i16, i32, i16, i16) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -401,7 +401,7 @@ func.func @scale_type(%w: i32, %f: f32, %i: i16) {
 // -----
 
 func.func @scale_input(%w: i32, %f: f32, %i: i16) {
-  // expected-error @below {{'mma.block_scale' op has no a_type e4m3 with shape m16n8k64, kind mxf4nvf4, scale_vec 4X, b_type e2m1, scale_type ue4m3: it is one of e2m1}}
+  // expected-error @below {{'mma.block_scale' op a_type must be e2m1 with shape m16n8k64, kind mxf4nvf4, scale_vec 4X, b_type e2m1, scale_type ue4m3, got e4m3}}
   %0 = "mma.block_scale"(%w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w, %i, %i, %w, %i, %i) {shape = "m16n8k64", kind = "mxf4nvf4", scale_vec = "4X", a_type = "e4m3", b_type = "e2m1", scale_type = "ue4m3", operandSegmentSizes = array<i32: 4, 2, 4, 1, 1, 1, 1, 1, 1>} : (i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32, i16, i16, i32, i16, i16) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -470,7 +470,7 @@ gpu.module @m [#nvvm.target<chip = "sm_120f">] {
 // -----
 
 func.func @sparse_scale_shape(%w: i32, %f: f32, %i: i16) {
-  // expected-error @below {{'mma.sp_block_scale' op has no shape m16n8k32: it is one of m16n8k64, m16n8k128}}
+  // expected-error @below {{'mma.sp_block_scale' op shape must be m16n8k64 or m16n8k128, got m16n8k32}}
   %0 = "mma.sp_block_scale"(%w, %w, %w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w, %w, %i, %i, %w, %i, %i) {shape = "m16n8k32", kind = "mxf8f6f4", scale_vec = "", a_type = "e4m3", b_type = "e4m3", scale_type = "ue8m0", operandSegmentSizes = array<i32: 4, 4, 4, 1, 1, 1, 1, 1, 1, 1>} : (i32, i32, i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32, i32, i16, i16, i32, i16, i16) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -478,7 +478,7 @@ func.func @sparse_scale_shape(%w: i32, %f: f32, %i: i16) {
 // -----
 
 func.func @sparse_scale_metadata_order(%w: i32, %f: f32, %i: i16) {
-  // expected-error @below {{'mma.sp_block_scale' op needs ordered}}
+  // expected-error @below {{'mma.sp_block_scale' op ordered must be true, got false}}
   %0 = "mma.sp_block_scale"(%w, %w, %w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w, %w, %i, %i, %w, %i, %i) {shape = "m16n8k64", kind = "mxf8f6f4", scale_vec = "", a_type = "e4m3", b_type = "e4m3", scale_type = "ue8m0", ordered = false, operandSegmentSizes = array<i32: 4, 4, 4, 1, 1, 1, 1, 1, 1, 1>} : (i32, i32, i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32, i32, i16, i16, i32, i16, i16) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -504,7 +504,7 @@ gpu.module @m [#nvvm.target<chip = "sm_72">] {
 // -----
 
 func.func @ldmatrix_count(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'mma.ldmatrix' op has no num 3: it is one of 1, 2, 4; nearest legal: ldmatrix.sync.aligned.m8n8.x2.shared.b16, ldmatrix.sync.aligned.m8n8.x4.shared.b16, ldmatrix.sync.aligned.m8n8.x1.shared.b16}}
+  // expected-error @below {{'mma.ldmatrix' op num must be one of 1, 2, 4, got 3; nearest legal: ldmatrix.sync.aligned.m8n8.x2.shared.b16, ldmatrix.sync.aligned.m8n8.x4.shared.b16, ldmatrix.sync.aligned.m8n8.x1.shared.b16}}
   %0 = "mma.ldmatrix"(%s) {shape = "m8n8", num = 3 : i64} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32, i32)>
   return
 }
@@ -512,7 +512,7 @@ func.func @ldmatrix_count(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @ldmatrix_shape(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'mma.ldmatrix' op has no shape m16n8: it is one of m8n8, m8n16, m16n16; nearest legal: ldmatrix.sync.aligned.m8n8.x1.shared.b16, ldmatrix.sync.aligned.m8n8.x1.b16, ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32}}
+  // expected-error @below {{'mma.ldmatrix' op shape must be one of m8n8, m8n16, m16n16, got m16n8; nearest legal: ldmatrix.sync.aligned.m8n8.x1.shared.b16, ldmatrix.sync.aligned.m8n8.x1.b16, ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32}}
   %0 = "mma.ldmatrix"(%s) {shape = "m16n8", num = 1 : i64} : (!llvm.ptr<3>) -> i32
   return
 }
@@ -520,7 +520,7 @@ func.func @ldmatrix_shape(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @ldmatrix_bytes_are_transposed(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'mma.ldmatrix' op needs trans with shape m16n16, num 1, type b8}}
+  // expected-error @below {{'mma.ldmatrix' op trans must be true with shape m16n16, num 1, type b8, got false}}
   %0 = "mma.ldmatrix"(%s) {shape = "m16n16", num = 1 : i64, trans = false, type = "b8"} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32)>
   return
 }
@@ -528,7 +528,7 @@ func.func @ldmatrix_bytes_are_transposed(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @ldmatrix_type(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'mma.ldmatrix' op has no type b32: it is one of b16, b8x16.b6x16_p32, b8x16.b4x16_p64, b8; nearest legal: ldmatrix.sync.aligned.m8n8.x1.shared.b16, ldmatrix.sync.aligned.m8n8.x1.b16, ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16}}
+  // expected-error @below {{'mma.ldmatrix' op type must be one of b16, b8x16.b6x16_p32, b8x16.b4x16_p64, b8, got b32; nearest legal: ldmatrix.sync.aligned.m8n8.x1.shared.b16, ldmatrix.sync.aligned.m8n8.x1.b16, ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16}}
   %0 = "mma.ldmatrix"(%s) {shape = "m8n8", num = 1 : i64, type = "b32"} : (!llvm.ptr<3>) -> i32
   return
 }
@@ -536,7 +536,7 @@ func.func @ldmatrix_type(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @ldmatrix_type_of_shape(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'mma.ldmatrix' op has no type b8 with shape m8n8, num 1, trans false: it is one of b16; nearest legal: ldmatrix.sync.aligned.m8n8.x1.shared.b16, ldmatrix.sync.aligned.m8n8.x1.b16, ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16}}
+  // expected-error @below {{'mma.ldmatrix' op type must be b16 with shape m8n8, num 1, trans false, got b8; nearest legal: ldmatrix.sync.aligned.m8n8.x1.shared.b16, ldmatrix.sync.aligned.m8n8.x1.b16, ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16}}
   %0 = "mma.ldmatrix"(%s) {shape = "m8n8", num = 1 : i64, type = "b8"} : (!llvm.ptr<3>) -> i32
   return
 }
@@ -628,7 +628,7 @@ func.func @stmatrix_register_type(%s: !llvm.ptr<3>, %f: f32) {
 // -----
 
 func.func @stmatrix_shape(%s: !llvm.ptr<3>, %w: i32) {
-  // expected-error @below {{'mma.stmatrix' op has no shape m16n16: it is one of m8n8, m16n8; nearest legal: stmatrix.sync.aligned.m8n8.x2.shared.b16, stmatrix.sync.aligned.m8n8.x2.b16, stmatrix.sync.aligned.m8n8.x2.trans.shared.b16}}
+  // expected-error @below {{'mma.stmatrix' op shape must be m8n8 or m16n8, got m16n16; nearest legal: stmatrix.sync.aligned.m8n8.x2.shared.b16, stmatrix.sync.aligned.m8n8.x2.b16, stmatrix.sync.aligned.m8n8.x2.trans.shared.b16}}
   "mma.stmatrix"(%s, %w, %w) {shape = "m16n16", num = 2 : i64} : (!llvm.ptr<3>, i32, i32) -> ()
   return
 }
@@ -636,7 +636,7 @@ func.func @stmatrix_shape(%s: !llvm.ptr<3>, %w: i32) {
 // -----
 
 func.func @stmatrix_bytes_are_transposed(%s: !llvm.ptr<3>, %w: i32) {
-  // expected-error @below {{'mma.stmatrix' op needs trans with shape m16n8, num 2, type b8}}
+  // expected-error @below {{'mma.stmatrix' op trans must be true with shape m16n8, num 2, type b8, got false}}
   "mma.stmatrix"(%s, %w, %w) {shape = "m16n8", num = 2 : i64, trans = false, type = "b8"} : (!llvm.ptr<3>, i32, i32) -> ()
   return
 }
@@ -644,7 +644,7 @@ func.func @stmatrix_bytes_are_transposed(%s: !llvm.ptr<3>, %w: i32) {
 // -----
 
 func.func @movmatrix_is_transposed(%w: i32) {
-  // expected-error @below {{'mma.movmatrix' op needs trans; nearest legal: movmatrix.sync.aligned.m8n8.trans.b16}}
+  // expected-error @below {{'mma.movmatrix' op trans must be true, got false; nearest legal: movmatrix.sync.aligned.m8n8.trans.b16}}
   %0 = "mma.movmatrix"(%w) {trans = false} : (i32) -> i32
   return
 }
@@ -652,7 +652,7 @@ func.func @movmatrix_is_transposed(%w: i32) {
 // -----
 
 func.func @movmatrix_type(%w: i32) {
-  // expected-error @below {{'mma.movmatrix' op has no type b8: it is one of b16; nearest legal: movmatrix.sync.aligned.m8n8.trans.b16}}
+  // expected-error @below {{'mma.movmatrix' op type must be b16, got b8; nearest legal: movmatrix.sync.aligned.m8n8.trans.b16}}
   %0 = "mma.movmatrix"(%w) {type = "b8"} : (i32) -> i32
   return
 }

@@ -2,7 +2,7 @@
 
 gpu.module @m [#nvvm.target<chip = "sm_100f">] {
   gpu.func @i8_needs_an_arch_specific_target(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) kernel {
-    // expected-error @below {{'tcgen05.mma' op takes kind i8 on architecture-specific targets only (sm_100a, sm_110a), found sm_100f}}
+    // expected-error @below {{'tcgen05.mma' op kind i8 is legal on sm_100a, sm_110a only, got sm_100f}}
     "tcgen05.mma"(%t, %l, %l, %w, %c) {kind = "i8", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
     gpu.return
   }
@@ -12,7 +12,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100f">] {
 
 gpu.module @m [#nvvm.target<chip = "sm_103a">] {
   gpu.func @i8_is_not_on_sm_103(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) kernel {
-    // expected-error @below {{'tcgen05.mma_ws' op takes kind i8 on architecture-specific targets only (sm_100a, sm_110a), found sm_103a}}
+    // expected-error @below {{'tcgen05.mma_ws' op kind i8 is legal on sm_100a, sm_110a only, got sm_103a}}
     "tcgen05.mma_ws"(%t, %l, %l, %w, %c) {kind = "i8"} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
     gpu.return
   }
@@ -22,7 +22,7 @@ gpu.module @m [#nvvm.target<chip = "sm_103a">] {
 
 gpu.module @m [#nvvm.target<chip = "sm_100f">] {
   gpu.func @sparse_mxf4_needs_an_arch_specific_target(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) kernel {
-    // expected-error @below {{'tcgen05.sp_mma_block_scale' op takes kinds mxf4 and mxf4nvf4 on architecture-specific targets only (sm_100a, sm_103a, sm_107a, sm_110a), found kind mxf4 on sm_100f}}
+    // expected-error @below {{'tcgen05.sp_mma_block_scale' op kind mxf4 with a sparse A is legal on sm_100a, sm_103a, sm_107a, sm_110a only, got sm_100f}}
     "tcgen05.sp_mma_block_scale"(%t, %l, %l, %t, %w, %t, %t, %c) {kind = "mxf4", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, !llvm.ptr<6>, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
     gpu.return
   }
@@ -32,7 +32,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100f">] {
 
 gpu.module @m [#nvvm.target<chip = "sm_103f">] {
   gpu.func @sparse_mxf4nvf4_needs_an_arch_specific_target(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) kernel {
-    // expected-error @below {{'tcgen05.sp_mma_block_scale' op takes kinds mxf4 and mxf4nvf4 on architecture-specific targets only (sm_100a, sm_103a, sm_107a, sm_110a), found kind mxf4nvf4 on sm_103f}}
+    // expected-error @below {{'tcgen05.sp_mma_block_scale' op kind mxf4nvf4 with a sparse A is legal on sm_100a, sm_103a, sm_107a, sm_110a only, got sm_103f}}
     "tcgen05.sp_mma_block_scale"(%t, %l, %l, %t, %w, %t, %t, %c) {kind = "mxf4nvf4", cta_group = 1 : i64, scale_vec = "block16", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, !llvm.ptr<6>, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
     gpu.return
   }
@@ -42,7 +42,7 @@ gpu.module @m [#nvvm.target<chip = "sm_103f">] {
 
 gpu.module @m [#nvvm.target<chip = "sm_100f">] {
   gpu.func @scale_vec_needs_an_arch_specific_target(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) kernel {
-    // expected-error @below {{'tcgen05.mma_block_scale' op takes an explicit scale vector size on architecture-specific targets only (sm_100a, sm_103a, sm_107a, sm_110a), found scale_vec::1X on sm_100f}}
+    // expected-error @below {{'tcgen05.mma_block_scale' op scale_vec::1X is legal on sm_100a, sm_103a, sm_107a, sm_110a only, got sm_100f}}
     "tcgen05.mma_block_scale"(%t, %l, %l, %w, %t, %t, %c) {kind = "mxf8f6f4", cta_group = 1 : i64, scale_vec = "1X", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
     gpu.return
   }
@@ -51,7 +51,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100f">] {
 // -----
 
 func.func @scale_input_d_of_other_kinds(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op scales the input accumulator for kinds f16 and tf32 only, found kind f8f6f4}}
+  // expected-error @below {{'tcgen05.mma' op scale_input_d is legal for kinds f16 and tf32 only, got f8f6f4}}
   "tcgen05.mma"(%t, %l, %l, %w, %c) {kind = "f8f6f4", cta_group = 1 : i64, scale_input_d = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -59,7 +59,7 @@ func.func @scale_input_d_of_other_kinds(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: 
 // -----
 
 func.func @scale_input_d_of_i8(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.sp_mma' op scales the input accumulator for kinds f16 and tf32 only, found kind i8}}
+  // expected-error @below {{'tcgen05.sp_mma' op scale_input_d is legal for kinds f16 and tf32 only, got i8}}
   "tcgen05.sp_mma"(%t, %l, %l, %t, %w, %c) {kind = "i8", cta_group = 1 : i64, scale_input_d = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, !llvm.ptr<6>, i32, i1) -> ()
   return
 }
@@ -68,7 +68,7 @@ func.func @scale_input_d_of_i8(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 
 gpu.module @m [#nvvm.target<chip = "sm_110a">] {
   gpu.func @scale_input_d_is_not_on_sm_110a(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) kernel {
-    // expected-error @below {{'tcgen05.mma' op scales the input accumulator on sm_100f, sm_100a, sm_103f, sm_103a, sm_107f, sm_107a only, found sm_110a}}
+    // expected-error @below {{'tcgen05.mma' op scale_input_d is legal on sm_100f, sm_100a, sm_103f, sm_103a, sm_107f, sm_107a only, got sm_110a}}
     "tcgen05.mma"(%t, %l, %l, %w, %c) {kind = "f16", cta_group = 1 : i64, scale_input_d = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
     gpu.return
   }
@@ -85,7 +85,7 @@ func.func @scale_input_d_range(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @no_block_scale_for_f16(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_block_scale' op takes no .block_scale for kind f16: with it the kind is one of mxf8f6f4, mxf4, mxf4nvf4}}
+  // expected-error @below {{'tcgen05.mma_block_scale' op kind f16 has no .block_scale: with it the kind must be one of mxf8f6f4, mxf4, mxf4nvf4}}
   "tcgen05.mma_block_scale"(%t, %l, %l, %w, %t, %t, %c) {kind = "f16", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
   return
 }
@@ -93,7 +93,7 @@ func.func @no_block_scale_for_f16(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @no_block_scale_for_tf32(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_block_scale' op takes no .block_scale for kind tf32: with it the kind is one of mxf8f6f4, mxf4, mxf4nvf4}}
+  // expected-error @below {{'tcgen05.mma_block_scale' op kind tf32 has no .block_scale: with it the kind must be one of mxf8f6f4, mxf4, mxf4nvf4}}
   "tcgen05.mma_block_scale"(%t, %l, %l, %w, %t, %t, %c) {kind = "tf32", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
   return
 }
@@ -101,7 +101,7 @@ func.func @no_block_scale_for_tf32(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @no_block_scale_for_f8f6f4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.sp_mma_block_scale' op takes no .block_scale for kind f8f6f4: with it the kind is one of mxf8f6f4, mxf4, mxf4nvf4}}
+  // expected-error @below {{'tcgen05.sp_mma_block_scale' op kind f8f6f4 has no .block_scale: with it the kind must be one of mxf8f6f4, mxf4, mxf4nvf4}}
   "tcgen05.sp_mma_block_scale"(%t, %l, %l, %t, %w, %t, %t, %c) {kind = "f8f6f4", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, !llvm.ptr<6>, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
   return
 }
@@ -109,7 +109,7 @@ func.func @no_block_scale_for_f8f6f4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1)
 // -----
 
 func.func @no_block_scale_for_i8(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_block_scale' op takes no .block_scale for kind i8: with it the kind is one of mxf8f6f4, mxf4, mxf4nvf4}}
+  // expected-error @below {{'tcgen05.mma_block_scale' op kind i8 has no .block_scale: with it the kind must be one of mxf8f6f4, mxf4, mxf4nvf4}}
   "tcgen05.mma_block_scale"(%t, %l, %l, %w, %t, %t, %c) {kind = "i8", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
   return
 }
@@ -117,7 +117,7 @@ func.func @no_block_scale_for_i8(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @mxf4_needs_block_scale(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op needs .block_scale for kind mxf4: without it the kind is one of f16, tf32, f8f6f4, i8, ti16}}
+  // expected-error @below {{'tcgen05.mma' op kind mxf4 needs .block_scale: without it the kind must be one of f16, tf32, f8f6f4, i8, ti16}}
   "tcgen05.mma"(%t, %l, %l, %w, %c) {kind = "mxf4", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -125,7 +125,7 @@ func.func @mxf4_needs_block_scale(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @no_ashift_with_block_scale(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_block_scale' op takes no ashift with block scale}}
+  // expected-error @below {{'tcgen05.mma_block_scale' op ashift is not legal with block scale}}
   "tcgen05.mma_block_scale"(%t, %t, %l, %w, %t, %t, %c) {kind = "mxf8f6f4", cta_group = 1 : i64, ashift = true, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>} : (!llvm.ptr<6>, !llvm.ptr<6>, i64, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
   return
 }
@@ -133,7 +133,7 @@ func.func @no_ashift_with_block_scale(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1
 // -----
 
 func.func @ashift_needs_a_in_tensor_memory(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op shifts A in tensor memory only (ashift), found A in shared memory}}
+  // expected-error @below {{'tcgen05.mma' op ashift is legal with A in tensor memory only, got A in shared memory}}
   "tcgen05.mma"(%t, %l, %l, %w, %c) {kind = "f16", cta_group = 1 : i64, ashift = true, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -141,7 +141,7 @@ func.func @ashift_needs_a_in_tensor_memory(%t: !llvm.ptr<6>, %l: i64, %w: i32, %
 // -----
 
 func.func @no_collector_fill_with_ashift(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op takes no collector::a::fill with ashift: it is one of discard, lastuse}}
+  // expected-error @below {{'tcgen05.mma' op collector_a must be discard or lastuse with ashift, got fill}}
   "tcgen05.mma"(%t, %t, %l, %w, %c) {kind = "f16", cta_group = 1 : i64, ashift = true, collector_a = "fill", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, !llvm.ptr<6>, i64, i32, i1) -> ()
   return
 }
@@ -149,7 +149,7 @@ func.func @no_collector_fill_with_ashift(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c:
 // -----
 
 func.func @no_collector_use_with_ashift(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.sp_mma' op takes no collector::a::use with ashift: it is one of discard, lastuse}}
+  // expected-error @below {{'tcgen05.sp_mma' op collector_a must be discard or lastuse with ashift, got use}}
   "tcgen05.sp_mma"(%t, %t, %l, %t, %w, %c) {kind = "f16", cta_group = 1 : i64, ashift = true, collector_a = "use", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 0, 1>} : (!llvm.ptr<6>, !llvm.ptr<6>, i64, !llvm.ptr<6>, i32, i1) -> ()
   return
 }
@@ -157,7 +157,7 @@ func.func @no_collector_use_with_ashift(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: 
 // -----
 
 func.func @no_cta_group_2_with_weight_stationary(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_ws' op takes no cta_group::2 with weight stationary: it is cta_group::1}}
+  // expected-error @below {{'tcgen05.mma_ws' op cta_group must be 1 with weight stationary, got 2}}
   "tcgen05.mma_ws"(%t, %l, %l, %w, %c) {kind = "f16", cta_group = 2 : i64} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -165,7 +165,7 @@ func.func @no_cta_group_2_with_weight_stationary(%t: !llvm.ptr<6>, %l: i64, %w: 
 // -----
 
 func.func @no_mxf8f6f4_with_weight_stationary(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_ws' op takes no kind mxf8f6f4 with weight stationary: it is one of f16, tf32, f8f6f4, i8, ti16}}
+  // expected-error @below {{'tcgen05.mma_ws' op kind must be one of f16, tf32, f8f6f4, i8, ti16 with weight stationary, got mxf8f6f4}}
   "tcgen05.mma_ws"(%t, %l, %l, %w, %c) {kind = "mxf8f6f4"} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -173,7 +173,7 @@ func.func @no_mxf8f6f4_with_weight_stationary(%t: !llvm.ptr<6>, %l: i64, %w: i32
 // -----
 
 func.func @no_fp4_with_weight_stationary(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.sp_mma_ws' op takes no kind mxf4 with weight stationary: it is one of f16, tf32, f8f6f4, i8, ti16}}
+  // expected-error @below {{'tcgen05.sp_mma_ws' op kind must be one of f16, tf32, f8f6f4, i8, ti16 with weight stationary, got mxf4}}
   "tcgen05.sp_mma_ws"(%t, %l, %l, %t, %w, %c) {kind = "mxf4"} : (!llvm.ptr<6>, i64, i64, !llvm.ptr<6>, i32, i1) -> ()
   return
 }
@@ -181,7 +181,7 @@ func.func @no_fp4_with_weight_stationary(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c:
 // -----
 
 func.func @no_mxf4nvf4_with_weight_stationary(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_ws' op takes no kind mxf4nvf4 with weight stationary: it is one of f16, tf32, f8f6f4, i8, ti16}}
+  // expected-error @below {{'tcgen05.mma_ws' op kind must be one of f16, tf32, f8f6f4, i8, ti16 with weight stationary, got mxf4nvf4}}
   "tcgen05.mma_ws"(%t, %l, %l, %w, %c) {kind = "mxf4nvf4"} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -189,7 +189,7 @@ func.func @no_mxf4nvf4_with_weight_stationary(%t: !llvm.ptr<6>, %l: i64, %w: i32
 // -----
 
 func.func @no_ashift_with_weight_stationary(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_ws' op takes no ashift with weight stationary}}
+  // expected-error @below {{'tcgen05.mma_ws' op ashift is not legal with weight stationary}}
   "tcgen05.mma_ws"(%t, %t, %l, %w, %c) {kind = "f16", ashift = true} : (!llvm.ptr<6>, !llvm.ptr<6>, i64, i32, i1) -> ()
   return
 }
@@ -197,7 +197,7 @@ func.func @no_ashift_with_weight_stationary(%t: !llvm.ptr<6>, %l: i64, %w: i32, 
 // -----
 
 func.func @no_2x_for_mxf8f6f4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_block_scale' op takes no scale_vec::2X for kind mxf8f6f4: its scale vector size is one of none, scale_vec::1X, block32}}
+  // expected-error @below {{'tcgen05.mma_block_scale' op scale_vec must be one of none, scale_vec::1X, block32 for kind mxf8f6f4, got scale_vec::2X}}
   "tcgen05.mma_block_scale"(%t, %l, %l, %w, %t, %t, %c) {kind = "mxf8f6f4", cta_group = 1 : i64, scale_vec = "2X", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
   return
 }
@@ -205,7 +205,7 @@ func.func @no_2x_for_mxf8f6f4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @no_4x_for_mxf8f6f4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_block_scale' op takes no scale_vec::4X for kind mxf8f6f4: its scale vector size is one of none, scale_vec::1X, block32}}
+  // expected-error @below {{'tcgen05.mma_block_scale' op scale_vec must be one of none, scale_vec::1X, block32 for kind mxf8f6f4, got scale_vec::4X}}
   "tcgen05.mma_block_scale"(%t, %l, %l, %w, %t, %t, %c) {kind = "mxf8f6f4", cta_group = 1 : i64, scale_vec = "4X", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
   return
 }
@@ -213,7 +213,7 @@ func.func @no_4x_for_mxf8f6f4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @no_1x_for_mxf4nvf4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_block_scale' op takes no scale_vec::1X for kind mxf4nvf4: its scale vector size is one of scale_vec::2X, scale_vec::4X, block16, block32}}
+  // expected-error @below {{'tcgen05.mma_block_scale' op scale_vec must be one of scale_vec::2X, scale_vec::4X, block16, block32 for kind mxf4nvf4, got scale_vec::1X}}
   "tcgen05.mma_block_scale"(%t, %l, %l, %w, %t, %t, %c) {kind = "mxf4nvf4", cta_group = 1 : i64, scale_vec = "1X", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
   return
 }
@@ -221,7 +221,7 @@ func.func @no_1x_for_mxf4nvf4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @mxf4nvf4_needs_a_size(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_block_scale' op needs a scale vector size for kind mxf4nvf4: one of scale_vec::2X, scale_vec::4X, block16, block32}}
+  // expected-error @below {{'tcgen05.mma_block_scale' op scale_vec must be one of scale_vec::2X, scale_vec::4X, block16, block32 for kind mxf4nvf4, got none}}
   "tcgen05.mma_block_scale"(%t, %l, %l, %w, %t, %t, %c) {kind = "mxf4nvf4", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
   return
 }
@@ -229,7 +229,7 @@ func.func @mxf4nvf4_needs_a_size(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @no_1x_for_mxf4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.sp_mma_block_scale' op takes no scale_vec::1X for kind mxf4: its scale vector size is one of none, scale_vec::2X, block32}}
+  // expected-error @below {{'tcgen05.sp_mma_block_scale' op scale_vec must be one of none, scale_vec::2X, block32 for kind mxf4, got scale_vec::1X}}
   "tcgen05.sp_mma_block_scale"(%t, %l, %l, %t, %w, %t, %t, %c) {kind = "mxf4", cta_group = 1 : i64, scale_vec = "1X", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, !llvm.ptr<6>, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
   return
 }
@@ -237,7 +237,7 @@ func.func @no_1x_for_mxf4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @no_4x_for_mxf4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.sp_mma_block_scale' op takes no scale_vec::4X for kind mxf4: its scale vector size is one of none, scale_vec::2X, block32}}
+  // expected-error @below {{'tcgen05.sp_mma_block_scale' op scale_vec must be one of none, scale_vec::2X, block32 for kind mxf4, got scale_vec::4X}}
   "tcgen05.sp_mma_block_scale"(%t, %l, %l, %t, %w, %t, %t, %c) {kind = "mxf4", cta_group = 1 : i64, scale_vec = "4X", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, !llvm.ptr<6>, i32, !llvm.ptr<6>, !llvm.ptr<6>, i1) -> ()
   return
 }
@@ -245,7 +245,7 @@ func.func @no_4x_for_mxf4(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @cp_shape(%t: !llvm.ptr<6>, %l: i64) {
-  // expected-error @below {{'tcgen05.cp' op copies no shape 64x256b: it is one of 128x256b, 4x256b, 128x128b, 64x128b, 32x128b; nearest legal: tcgen05.cp.cta_group::1.4x256b, tcgen05.cp.cta_group::1.128x256b, tcgen05.cp.cta_group::1.128x128b}}
+  // expected-error @below {{'tcgen05.cp' op shape must be one of 128x256b, 4x256b, 128x128b, 64x128b, 32x128b, got 64x256b; nearest legal: tcgen05.cp.cta_group::1.4x256b, tcgen05.cp.cta_group::1.128x256b, tcgen05.cp.cta_group::1.128x128b}}
   "tcgen05.cp"(%t, %l) {shape = "64x256b", multicast = "", cta_group = 1 : i64} : (!llvm.ptr<6>, i64) -> ()
   return
 }
@@ -253,7 +253,7 @@ func.func @cp_shape(%t: !llvm.ptr<6>, %l: i64) {
 // -----
 
 func.func @cp_format(%t: !llvm.ptr<6>, %l: i64) {
-  // expected-error @below {{'tcgen05.cp' op has no source format b8x16: it is b6x16_p32 or b4x16_p64 (to b8x16), or none}}
+  // expected-error @below {{'tcgen05.cp' op source_format must be one of none, b6x16_p32, b4x16_p64, got b8x16}}
   "tcgen05.cp"(%t, %l) {shape = "128x256b", multicast = "", cta_group = 1 : i64, source_format = "b8x16"} : (!llvm.ptr<6>, i64) -> ()
   return
 }
@@ -261,7 +261,7 @@ func.func @cp_format(%t: !llvm.ptr<6>, %l: i64) {
 // -----
 
 func.func @cp_needs_a_multicast(%t: !llvm.ptr<6>, %l: i64) {
-  // expected-error @below {{'tcgen05.cp' op copies shape 64x128b with multicast warpx2::02_13 or warpx2::01_23, found no multicast}}
+  // expected-error @below {{'tcgen05.cp' op multicast must be warpx2::02_13 or warpx2::01_23 for shape 64x128b, got }}
   "tcgen05.cp"(%t, %l) {shape = "64x128b", multicast = "", cta_group = 1 : i64} : (!llvm.ptr<6>, i64) -> ()
   return
 }
@@ -269,7 +269,7 @@ func.func @cp_needs_a_multicast(%t: !llvm.ptr<6>, %l: i64) {
 // -----
 
 func.func @cp_has_no_multicast(%t: !llvm.ptr<6>, %l: i64) {
-  // expected-error @below {{'tcgen05.cp' op copies shape 128x256b with multicast none, found multicast warpx4; nearest legal: tcgen05.cp.cta_group::1.128x256b, tcgen05.cp.cta_group::1.32x128b.warpx4, tcgen05.cp.cta_group::1.128x256b.b8x16.b6x16_p32}}
+  // expected-error @below {{'tcgen05.cp' op multicast must be none for shape 128x256b, got warpx4; nearest legal: tcgen05.cp.cta_group::1.128x256b, tcgen05.cp.cta_group::1.32x128b.warpx4, tcgen05.cp.cta_group::1.128x256b.b8x16.b6x16_p32}}
   "tcgen05.cp"(%t, %l) {shape = "128x256b", multicast = "warpx4", cta_group = 1 : i64} : (!llvm.ptr<6>, i64) -> ()
   return
 }
@@ -277,7 +277,7 @@ func.func @cp_has_no_multicast(%t: !llvm.ptr<6>, %l: i64) {
 // -----
 
 func.func @cp_another_multicast(%t: !llvm.ptr<6>, %l: i64) {
-  // expected-error @below {{'tcgen05.cp' op copies shape 64x128b with multicast warpx2::02_13 or warpx2::01_23, found multicast warpx2::03_12}}
+  // expected-error @below {{'tcgen05.cp' op multicast must be warpx2::02_13 or warpx2::01_23 for shape 64x128b, got warpx2::03_12}}
   "tcgen05.cp"(%t, %l) {shape = "64x128b", multicast = "warpx2::03_12", cta_group = 1 : i64} : (!llvm.ptr<6>, i64) -> ()
   return
 }
@@ -285,7 +285,7 @@ func.func @cp_another_multicast(%t: !llvm.ptr<6>, %l: i64) {
 // -----
 
 func.func @commit_mask_of_8_bits(%s: !llvm.ptr<3>, %b: i8) {
-  // expected-error @below {{'tcgen05.commit' op has no multicast mask of 8 bits: it has 16, or 32 on sm_107a and sm_107f}}
+  // expected-error @below {{'tcgen05.commit' op the multicast mask must have 16 bits, or 32 on sm_107a and sm_107f, got 8}}
   "tcgen05.commit"(%s, %b) {cta_group = 1 : i64} : (!llvm.ptr<3>, i8) -> ()
   return
 }
@@ -293,7 +293,7 @@ func.func @commit_mask_of_8_bits(%s: !llvm.ptr<3>, %b: i8) {
 // -----
 
 func.func @commit_mask_of_64_bits(%s: !llvm.ptr<3>, %l: i64) {
-  // expected-error @below {{'tcgen05.commit' op has no multicast mask of 64 bits: it has 16, or 32 on sm_107a and sm_107f}}
+  // expected-error @below {{'tcgen05.commit' op the multicast mask must have 16 bits, or 32 on sm_107a and sm_107f, got 64}}
   "tcgen05.commit"(%s, %l) {cta_group = 1 : i64} : (!llvm.ptr<3>, i64) -> ()
   return
 }
@@ -302,7 +302,7 @@ func.func @commit_mask_of_64_bits(%s: !llvm.ptr<3>, %l: i64) {
 
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @commit_mask_of_32_bits_is_for_sm_107(%s: !llvm.ptr<3>, %w: i32) kernel {
-    // expected-error @below {{'tcgen05.commit' op has a multicast mask of 32 bits on sm_107a and sm_107f only: sm_100a has 16 bits}}
+    // expected-error @below {{'tcgen05.commit' op a multicast mask of 32 bits is legal on sm_107a and sm_107f only, got sm_100a}}
     "tcgen05.commit"(%s, %w) {cta_group = 1 : i64} : (!llvm.ptr<3>, i32) -> ()
     gpu.return
   }
@@ -335,7 +335,7 @@ func.func @commit_space(%g: !llvm.ptr<1>) {
 // -----
 
 func.func @commit_restriction(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'tcgen05.commit' op has no sync_restrict shared::cta: it is one of none, shared::read::mma::a}}
+  // expected-error @below {{'tcgen05.commit' op sync_restrict must be none or shared::read::mma::a, got shared::cta}}
   "tcgen05.commit"(%s) {cta_group = 1 : i64, sync_restrict = "shared::cta"} : (!llvm.ptr<3>) -> ()
   return
 }
@@ -343,7 +343,7 @@ func.func @commit_restriction(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @alloc_cta_group(%s: !llvm.ptr<3>, %w: i32) {
-  // expected-error @below {{'tcgen05.alloc' op has no cta_group 3: it is one of 1, 2}}
+  // expected-error @below {{'tcgen05.alloc' op cta_group must be 1 or 2, got 3}}
   "tcgen05.alloc"(%s, %w) {cta_group = 3 : i64} : (!llvm.ptr<3>, i32) -> ()
   return
 }
@@ -431,7 +431,7 @@ func.func @dealloc_without_a_group(%t: !llvm.ptr<6>, %w: i32) {
 // -----
 
 func.func @relinquish_cta_group() {
-  // expected-error @below {{'tcgen05.relinquish_alloc_permit' op needs cta_group: it is one of 1, 2; nearest legal: tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned, tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned}}
+  // expected-error @below {{'tcgen05.relinquish_alloc_permit' op cta_group must be 1 or 2, got none; nearest legal: tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned, tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned}}
   "tcgen05.relinquish_alloc_permit"() {cta_group = 0 : i64} : () -> ()
   return
 }
@@ -439,7 +439,7 @@ func.func @relinquish_cta_group() {
 // -----
 
 func.func @wait_kind() {
-  // expected-error @below {{'tcgen05.wait' op has no kind mma: it is one of ld, st; nearest legal: tcgen05.wait::ld.sync.aligned, tcgen05.wait::st.sync.aligned}}
+  // expected-error @below {{'tcgen05.wait' op kind must be ld or st, got mma; nearest legal: tcgen05.wait::ld.sync.aligned, tcgen05.wait::st.sync.aligned}}
   "tcgen05.wait"() {kind = "mma"} : () -> ()
   return
 }
@@ -447,7 +447,7 @@ func.func @wait_kind() {
 // -----
 
 func.func @fence_kind() {
-  // expected-error @below {{'tcgen05.fence' op has no kind before: it is one of before_thread_sync, after_thread_sync; nearest legal: tcgen05.fence::before_thread_sync, tcgen05.fence::after_thread_sync}}
+  // expected-error @below {{'tcgen05.fence' op kind must be before_thread_sync or after_thread_sync, got before; nearest legal: tcgen05.fence::before_thread_sync, tcgen05.fence::after_thread_sync}}
   "tcgen05.fence"() {kind = "before"} : () -> ()
   return
 }
@@ -455,7 +455,7 @@ func.func @fence_kind() {
 // -----
 
 func.func @shift_direction(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.shift' op shifts down only, found up; nearest legal: tcgen05.shift.cta_group::1.down, tcgen05.shift.cta_group::2.down}}
+  // expected-error @below {{'tcgen05.shift' op direction must be down, got up; nearest legal: tcgen05.shift.cta_group::1.down, tcgen05.shift.cta_group::2.down}}
   "tcgen05.shift"(%t) {cta_group = 1 : i64, direction = "up"} : (!llvm.ptr<6>) -> ()
   return
 }
@@ -481,7 +481,7 @@ func.func @cp_descriptor(%t: !llvm.ptr<6>, %w: i32) {
 // -----
 
 func.func @ld_shape(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld' op has no shape 16x32b: it is one of 16x64b, 16x128b, 16x256b, 32x32b, 16x32bx2; nearest legal: tcgen05.ld.sync.aligned.16x32bx2.x2.b32, tcgen05.ld.sync.aligned.32x32b.x2.b32, tcgen05.ld.sync.aligned.16x64b.x2.b32}}
+  // expected-error @below {{'tcgen05.ld' op shape must be one of 16x64b, 16x128b, 16x256b, 32x32b, 16x32bx2, got 16x32b; nearest legal: tcgen05.ld.sync.aligned.16x32bx2.x2.b32, tcgen05.ld.sync.aligned.32x32b.x2.b32, tcgen05.ld.sync.aligned.16x64b.x2.b32}}
   %0 = "tcgen05.ld"(%t) {shape = "16x32b", num = 2 : i64} : (!llvm.ptr<6>) -> vector<2xi32>
   return
 }
@@ -489,7 +489,7 @@ func.func @ld_shape(%t: !llvm.ptr<6>) {
 // -----
 
 func.func @ld_count(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld' op has no num 3: it is one of 1, 2, 4, 8, 16, 32, 64, 128; nearest legal: tcgen05.ld.sync.aligned.16x64b.x2.b32, tcgen05.ld.sync.aligned.16x64b.x4.b32, tcgen05.ld.sync.aligned.16x64b.x1.b32}}
+  // expected-error @below {{'tcgen05.ld' op num must be one of 1, 2, 4, 8, 16, 32, 64, 128, got 3; nearest legal: tcgen05.ld.sync.aligned.16x64b.x2.b32, tcgen05.ld.sync.aligned.16x64b.x4.b32, tcgen05.ld.sync.aligned.16x64b.x1.b32}}
   %0 = "tcgen05.ld"(%t) {shape = "16x64b", num = 3 : i64} : (!llvm.ptr<6>) -> vector<2xi32>
   return
 }
@@ -497,7 +497,7 @@ func.func @ld_count(%t: !llvm.ptr<6>) {
 // -----
 
 func.func @ld_too_many_registers(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld' op moves at most 128 registers: 16x256b goes up to x32, found x64; nearest legal: tcgen05.ld.sync.aligned.16x256b.x32.b32, tcgen05.ld.sync.aligned.16x256b.x16.b32, tcgen05.ld.sync.aligned.16x256b.x8.b32}}
+  // expected-error @below {{'tcgen05.ld' op num must be at most 32 for shape 16x256b, which fills 128 registers, got 64; nearest legal: tcgen05.ld.sync.aligned.16x256b.x32.b32, tcgen05.ld.sync.aligned.16x256b.x16.b32, tcgen05.ld.sync.aligned.16x256b.x8.b32}}
   %0 = "tcgen05.ld"(%t) {shape = "16x256b", num = 64 : i64} : (!llvm.ptr<6>) -> vector<8xi32>
   return
 }
@@ -561,7 +561,7 @@ func.func @st_stray_offset(%t: !llvm.ptr<6>, %v2: vector<2xi32>) {
 // -----
 
 func.func @ld_red_shape(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld_red' op has no shape 16x64b: it is one of 32x32b, 16x32bx2; nearest legal: tcgen05.ld.red.sync.aligned.16x32bx2.x4.min.u32, tcgen05.ld.red.sync.aligned.32x32b.x4.min.u32, tcgen05.ld.red.sync.aligned.16x32bx2.x4.min.s32}}
+  // expected-error @below {{'tcgen05.ld_red' op shape must be 32x32b or 16x32bx2, got 16x64b; nearest legal: tcgen05.ld.red.sync.aligned.16x32bx2.x4.min.u32, tcgen05.ld.red.sync.aligned.32x32b.x4.min.u32, tcgen05.ld.red.sync.aligned.16x32bx2.x4.min.s32}}
   %0:2 = "tcgen05.ld_red"(%t) {shape = "16x64b", num = 4 : i64, op = "min", type = "u32"} : (!llvm.ptr<6>) -> (vector<4xi32>, i32)
   return
 }
@@ -569,7 +569,7 @@ func.func @ld_red_shape(%t: !llvm.ptr<6>) {
 // -----
 
 func.func @ld_red_operation(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld_red' op has no op add: it is one of min, max; nearest legal: tcgen05.ld.red.sync.aligned.32x32b.x4.min.u32, tcgen05.ld.red.sync.aligned.32x32b.x4.max.u32, tcgen05.ld.red.sync.aligned.32x32b.x4.min.s32}}
+  // expected-error @below {{'tcgen05.ld_red' op op must be min or max, got add; nearest legal: tcgen05.ld.red.sync.aligned.32x32b.x4.min.u32, tcgen05.ld.red.sync.aligned.32x32b.x4.max.u32, tcgen05.ld.red.sync.aligned.32x32b.x4.min.s32}}
   %0:2 = "tcgen05.ld_red"(%t) {shape = "32x32b", num = 4 : i64, op = "add", type = "u32"} : (!llvm.ptr<6>) -> (vector<4xi32>, i32)
   return
 }
@@ -577,7 +577,7 @@ func.func @ld_red_operation(%t: !llvm.ptr<6>) {
 // -----
 
 func.func @ld_red_nan_of_integers(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld_red' op takes .abs and .NaN for f32 only, found .NaN with u32}}
+  // expected-error @below {{'tcgen05.ld_red' op .abs and .NaN are legal for f32 only, got .NaN with u32}}
   %0:2 = "tcgen05.ld_red"(%t) {shape = "32x32b", num = 4 : i64, op = "min", type = "u32", nan = true} : (!llvm.ptr<6>) -> (vector<4xi32>, i32)
   return
 }
@@ -611,7 +611,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 // -----
 
 func.func @mma_kind(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op has no kind f32: it is one of f16, tf32, f8f6f4, i8, ti16}}
+  // expected-error @below {{'tcgen05.mma' op kind must be one of f16, tf32, f8f6f4, i8, ti16, got f32}}
   "tcgen05.mma"(%t, %l, %l, %w, %c) {kind = "f32", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -619,7 +619,7 @@ func.func @mma_kind(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @mma_cta_group(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op has no cta_group 3: it is one of 1, 2}}
+  // expected-error @below {{'tcgen05.mma' op cta_group must be 1 or 2, got 3}}
   "tcgen05.mma"(%t, %l, %l, %w, %c) {kind = "f16", cta_group = 3 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -627,7 +627,7 @@ func.func @mma_cta_group(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @mma_collector(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op has no collector_a keep: it is one of discard, lastuse, fill, use}}
+  // expected-error @below {{'tcgen05.mma' op collector_a must be one of discard, lastuse, fill, use, got keep}}
   "tcgen05.mma"(%t, %l, %l, %w, %c) {kind = "f16", cta_group = 1 : i64, collector_a = "keep", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -635,7 +635,7 @@ func.func @mma_collector(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @mma_mask_of_eight_registers(%t: !llvm.ptr<6>, %l: i64, %w: i32, %v8: vector<8xi32>, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op masks output lanes with 4 registers for cta_group::1, found 8}}
+  // expected-error @below {{'tcgen05.mma' op disable_output_lane must have 4 registers with cta_group::1, got 8}}
   "tcgen05.mma"(%t, %l, %l, %w, %v8, %c) {kind = "f16", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, vector<8xi32>, i1) -> ()
   return
 }
@@ -643,7 +643,7 @@ func.func @mma_mask_of_eight_registers(%t: !llvm.ptr<6>, %l: i64, %w: i32, %v8: 
 // -----
 
 func.func @mma_mask_of_four_registers_for_two_ctas(%t: !llvm.ptr<6>, %l: i64, %w: i32, %v4: vector<4xi32>, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op masks output lanes with 8 registers for cta_group::2, found 4}}
+  // expected-error @below {{'tcgen05.mma' op disable_output_lane must have 8 registers with cta_group::2, got 4}}
   "tcgen05.mma"(%t, %l, %l, %w, %v4, %c) {kind = "f16", cta_group = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, vector<4xi32>, i1) -> ()
   return
 }
@@ -651,7 +651,7 @@ func.func @mma_mask_of_four_registers_for_two_ctas(%t: !llvm.ptr<6>, %l: i64, %w
 // -----
 
 func.func @mma_mask_of_one_register(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op masks output lanes with 4 registers for cta_group::1, found 1}}
+  // expected-error @below {{'tcgen05.mma' op disable_output_lane must have 4 registers with cta_group::1, got 1}}
   "tcgen05.mma"(%t, %l, %l, %w, %w, %c) {kind = "f16", cta_group = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>} : (!llvm.ptr<6>, i64, i64, i32, i32, i1) -> ()
   return
 }
@@ -728,7 +728,7 @@ gpu.module @m [#nvvm.target<chip = "sm_121a">] {
 
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @collector_b_is_for_sm_107(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) kernel {
-    // expected-error @below {{'tcgen05.mma' op takes .collector::b on sm_107f, sm_107a only, found sm_100a}}
+    // expected-error @below {{'tcgen05.mma' op collector_b is legal on sm_107f, sm_107a only, got sm_100a}}
     "tcgen05.mma"(%t, %l, %l, %w, %c) {kind = "f16", cta_group = 1 : i64, collector_b = "fill", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
     gpu.return
   }
@@ -738,7 +738,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @decompress_is_for_sm_107(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) kernel {
-    // expected-error @below {{'tcgen05.mma' op takes .decompress on sm_107f, sm_107a only, found sm_100a}}
+    // expected-error @below {{'tcgen05.mma' op decompress is legal on sm_107f, sm_107a only, got sm_100a}}
     "tcgen05.mma"(%t, %l, %l, %t, %w, %c) {kind = "f8f6f4", cta_group = 1 : i64, decompress = "lut::b", operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, !llvm.ptr<6>, i32, i1) -> ()
     gpu.return
   }
@@ -747,7 +747,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 // -----
 
 func.func @decompress_kind(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op takes decompress::lut::b with kinds f8f6f4 and mxf8f6f4, dense and unshifted, found kind f16}}
+  // expected-error @below {{'tcgen05.mma' op decompress::lut::b is legal with kinds f8f6f4 and mxf8f6f4, dense and unshifted, got kind f16}}
   "tcgen05.mma"(%t, %l, %l, %t, %w, %c) {kind = "f16", cta_group = 1 : i64, decompress = "lut::b", operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, !llvm.ptr<6>, i32, i1) -> ()
   return
 }
@@ -779,7 +779,7 @@ func.func @block_scale_has_no_lane_mask(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: 
 // -----
 
 func.func @ws_buffer(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma_ws' op has no collector buffer b4 with weight stationary: it is one of b0, b1, b2, b3}}
+  // expected-error @below {{'tcgen05.mma_ws' op collector_buffer must be one of b0, b1, b2, b3, got b4}}
   "tcgen05.mma_ws"(%t, %l, %l, %w, %c) {kind = "f16", collector_buffer = "b4"} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -803,7 +803,7 @@ func.func @ws_two_masks(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
 // -----
 
 func.func @descriptor_kind() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op has no kind mxf4: it is one of f16, tf32, f8f6f4, i8}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op kind must be one of f16, tf32, f8f6f4, i8, got mxf4}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "mxf4", m = 128 : i64, n = 256 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32"} : () -> i32
   return
 }
@@ -811,7 +811,7 @@ func.func @descriptor_kind() {
 // -----
 
 func.func @descriptor_m() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op has no m 96 for kind f16 with cta_group::1: it is one of 64, 128}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op m must be 64 or 128 for kind f16 with cta_group::1, got 96}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 96 : i64, n = 256 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32"} : () -> i32
   return
 }
@@ -819,7 +819,7 @@ func.func @descriptor_m() {
 // -----
 
 func.func @descriptor_m_of_two_ctas() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op has no m 64 for kind f16 with cta_group::2: it is one of 128, 256}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op m must be 128 or 256 for kind f16 with cta_group::2, got 64}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 64 : i64, n = 256 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32", cta_group = 2 : i64} : () -> i32
   return
 }
@@ -827,7 +827,7 @@ func.func @descriptor_m_of_two_ctas() {
 // -----
 
 func.func @descriptor_n() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op has no n 260 for kind f16 with cta_group::1: it is 8 to 256, by 8; nearest legal: 248, 256}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op n must be in 8..256 by 8 for kind f16 with cta_group::1, got 260; nearest legal: 248, 256}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 260 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32"} : () -> i32
   return
 }
@@ -835,7 +835,7 @@ func.func @descriptor_n() {
 // -----
 
 func.func @descriptor_n_of_two_ctas() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op has no n 24 for kind f16 with cta_group::2: it is 16 to 256, by 16; nearest legal: 16, 32}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op n must be in 16..256 by 16 for kind f16 with cta_group::2, got 24; nearest legal: 16, 32}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 24 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32", cta_group = 2 : i64} : () -> i32
   return
 }
@@ -843,7 +843,7 @@ func.func @descriptor_n_of_two_ctas() {
 // -----
 
 func.func @descriptor_n_of_i8() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op has no n 40 for kind i8 with cta_group::1: it is 8 to 256, by 8 then by 16; nearest legal: 32, 48}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op n must be in 8..256 by 8 then by 16 for kind i8 with cta_group::1, got 40; nearest legal: 32, 48}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "i8", m = 128 : i64, n = 40 : i64, a_type = "s8", b_type = "s8", d_type = "s32"} : () -> i32
   return
 }
@@ -851,7 +851,7 @@ func.func @descriptor_n_of_i8() {
 // -----
 
 func.func @descriptor_m_of_weight_stationary() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op has no m 256 for kind f16 with cta_group::1 and weight stationary: it is one of 32, 64, 128}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op m must be one of 32, 64, 128 for kind f16 with cta_group::1 and weight stationary, got 256}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 256 : i64, n = 256 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32", ws = true} : () -> i32
   return
 }
@@ -859,7 +859,7 @@ func.func @descriptor_m_of_weight_stationary() {
 // -----
 
 func.func @descriptor_n_of_weight_stationary() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op has no n 32 for kind f16 with cta_group::1 and weight stationary: it is one of 64, 128, 256}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op n must be one of 64, 128, 256 for kind f16 with cta_group::1 and weight stationary, got 32}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 32 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32", ws = true} : () -> i32
   return
 }
@@ -867,7 +867,7 @@ func.func @descriptor_n_of_weight_stationary() {
 // -----
 
 func.func @descriptor_cta_group_of_weight_stationary() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op has no cta_group 2 with weight stationary: it is one of 1}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op cta_group must be 1 with weight stationary, got 2}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 256 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32", cta_group = 2 : i64, ws = true} : () -> i32
   return
 }
@@ -875,7 +875,7 @@ func.func @descriptor_cta_group_of_weight_stationary() {
 // -----
 
 func.func @descriptor_a_type() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op has no a_type tf32 for kind f16: it is one of f16, bf16}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op a_type must be f16 or bf16 for kind f16, got tf32}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 256 : i64, a_type = "tf32", b_type = "bf16", d_type = "f32"} : () -> i32
   return
 }
@@ -883,7 +883,7 @@ func.func @descriptor_a_type() {
 // -----
 
 func.func @descriptor_d_type() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op has no d_type s32 for kind f16: it is one of f16, f32}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op d_type must be f16 or f32 for kind f16, got s32}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 256 : i64, a_type = "bf16", b_type = "bf16", d_type = "s32"} : () -> i32
   return
 }
@@ -891,7 +891,7 @@ func.func @descriptor_d_type() {
 // -----
 
 func.func @descriptor_f16_accumulator() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op takes d_type f16 with f16 A and B only, found bf16}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op d_type f16 is legal with f16 A and B only, got bf16}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 256 : i64, a_type = "bf16", b_type = "bf16", d_type = "f16"} : () -> i32
   return
 }
@@ -899,7 +899,7 @@ func.func @descriptor_f16_accumulator() {
 // -----
 
 func.func @descriptor_saturate() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op takes saturate for kind i8 only}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op saturate is legal for kind i8 only}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 256 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32", saturate = true} : () -> i32
   return
 }
@@ -907,7 +907,7 @@ func.func @descriptor_saturate() {
 // -----
 
 func.func @descriptor_negated_integers() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op takes a negation for kinds f16, tf32, f8f6f4, mxf8f6f4, mxf4, mxf4nvf4 only, found i8}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op a negation is legal for kinds f16, tf32, f8f6f4, mxf8f6f4, mxf4, mxf4nvf4 only, got i8}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "i8", m = 128 : i64, n = 256 : i64, a_type = "s8", b_type = "s8", d_type = "s32", negate_a = true} : () -> i32
   return
 }
@@ -915,7 +915,7 @@ func.func @descriptor_negated_integers() {
 // -----
 
 func.func @descriptor_transposed_a_in_tensor_memory() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op takes transpose_a with A in shared memory only, found A in tensor memory}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op transpose_a is legal with A in shared memory only, got A in tensor memory}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 256 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32", a = "tensor", transpose_a = true} : () -> i32
   return
 }
@@ -923,7 +923,7 @@ func.func @descriptor_transposed_a_in_tensor_memory() {
 // -----
 
 func.func @descriptor_selector_of_dense() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op takes sparsity_selector with a sparse A only}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op sparsity_selector is legal with a sparse A only}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 256 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32", sparsity_selector = 1 : i64} : () -> i32
   return
 }
@@ -931,7 +931,7 @@ func.func @descriptor_selector_of_dense() {
 // -----
 
 func.func @descriptor_max_shift() {
-  // expected-error @below {{'tcgen05.instruction_descriptor' op takes max_shift with weight stationary (.ws) only}}
+  // expected-error @below {{'tcgen05.instruction_descriptor' op max_shift is legal with weight stationary (.ws) only}}
   %0 = "tcgen05.instruction_descriptor"() {kind = "f16", m = 128 : i64, n = 256 : i64, a_type = "bf16", b_type = "bf16", d_type = "f32", max_shift = 8 : i64} : () -> i32
   return
 }
@@ -963,7 +963,7 @@ func.func @descriptor_result() {
 // -----
 
 func.func @scaled_descriptor_kind() {
-  // expected-error @below {{'tcgen05.block_scaled_descriptor' op has no kind f16: it is one of mxf8f6f4, mxf4, mxf4nvf4}}
+  // expected-error @below {{'tcgen05.block_scaled_descriptor' op kind must be one of mxf8f6f4, mxf4, mxf4nvf4, got f16}}
   %0 = "tcgen05.block_scaled_descriptor"() {kind = "f16", m = 128 : i64, n = 64 : i64, a_type = "e2m1", b_type = "e2m1"} : () -> i32
   return
 }
@@ -971,7 +971,7 @@ func.func @scaled_descriptor_kind() {
 // -----
 
 func.func @scaled_descriptor_m() {
-  // expected-error @below {{'tcgen05.block_scaled_descriptor' op has no m 64 for kind mxf4 with cta_group::1: it is one of 128}}
+  // expected-error @below {{'tcgen05.block_scaled_descriptor' op m must be 128 for kind mxf4 with cta_group::1, got 64}}
   %0 = "tcgen05.block_scaled_descriptor"() {kind = "mxf4", m = 64 : i64, n = 64 : i64, a_type = "e2m1", b_type = "e2m1"} : () -> i32
   return
 }
@@ -979,7 +979,7 @@ func.func @scaled_descriptor_m() {
 // -----
 
 func.func @scaled_descriptor_m_of_sparse() {
-  // expected-error @below {{'tcgen05.block_scaled_descriptor' op has no m 128 for sparse kind mxf4 with cta_group::2: it is one of 256}}
+  // expected-error @below {{'tcgen05.block_scaled_descriptor' op m must be 256 for sparse kind mxf4 with cta_group::2, got 128}}
   %0 = "tcgen05.block_scaled_descriptor"() {kind = "mxf4", m = 128 : i64, n = 64 : i64, a_type = "e2m1", b_type = "e2m1", cta_group = 2 : i64, sparse = true} : () -> i32
   return
 }
@@ -987,7 +987,7 @@ func.func @scaled_descriptor_m_of_sparse() {
 // -----
 
 func.func @scaled_descriptor_type() {
-  // expected-error @below {{'tcgen05.block_scaled_descriptor' op has no a_type e4m3 for kind mxf4: it is one of e2m1}}
+  // expected-error @below {{'tcgen05.block_scaled_descriptor' op a_type must be e2m1 for kind mxf4, got e4m3}}
   %0 = "tcgen05.block_scaled_descriptor"() {kind = "mxf4", m = 128 : i64, n = 64 : i64, a_type = "e4m3", b_type = "e2m1"} : () -> i32
   return
 }
@@ -995,7 +995,7 @@ func.func @scaled_descriptor_type() {
 // -----
 
 func.func @scaled_descriptor_scale_type() {
-  // expected-error @below {{'tcgen05.block_scaled_descriptor' op has no scale_type ue4m3 for kind mxf4: it is one of ue8m0}}
+  // expected-error @below {{'tcgen05.block_scaled_descriptor' op scale_type must be ue8m0 for kind mxf4, got ue4m3}}
   %0 = "tcgen05.block_scaled_descriptor"() {kind = "mxf4", m = 128 : i64, n = 64 : i64, a_type = "e2m1", b_type = "e2m1", scale_type = "ue4m3"} : () -> i32
   return
 }
@@ -1003,7 +1003,7 @@ func.func @scaled_descriptor_scale_type() {
 // -----
 
 func.func @scaled_descriptor_scale_id() {
-  // expected-error @below {{'tcgen05.block_scaled_descriptor' op has no a_scale_id 1 for kind mxf4: it is one of 0, 2}}
+  // expected-error @below {{'tcgen05.block_scaled_descriptor' op a_scale_id must be 0 or 2 for kind mxf4, got 1}}
   %0 = "tcgen05.block_scaled_descriptor"() {kind = "mxf4", m = 128 : i64, n = 64 : i64, a_type = "e2m1", b_type = "e2m1", a_scale_id = 1 : i64} : () -> i32
   return
 }
@@ -1011,7 +1011,7 @@ func.func @scaled_descriptor_scale_id() {
 // -----
 
 func.func @scaled_descriptor_transpose() {
-  // expected-error @below {{'tcgen05.block_scaled_descriptor' op takes a transpose for kinds f16, tf32, f8f6f4, i8, mxf8f6f4 only, found mxf4}}
+  // expected-error @below {{'tcgen05.block_scaled_descriptor' op a transpose is legal for kinds f16, tf32, f8f6f4, i8, mxf8f6f4 only, got mxf4}}
   %0 = "tcgen05.block_scaled_descriptor"() {kind = "mxf4", m = 128 : i64, n = 64 : i64, a_type = "e2m1", b_type = "e2m1", transpose_b = true} : () -> i32
   return
 }
@@ -1019,7 +1019,7 @@ func.func @scaled_descriptor_transpose() {
 // -----
 
 func.func @scaled_descriptor_k() {
-  // expected-error @below {{'tcgen05.block_scaled_descriptor' op takes k 96 for a dense mxf4 or mxf4nvf4 only}}
+  // expected-error @below {{'tcgen05.block_scaled_descriptor' op k 96 is legal for a dense mxf4 or mxf4nvf4 only}}
   %0 = "tcgen05.block_scaled_descriptor"() {kind = "mxf4", sparse = true, m = 128 : i64, n = 64 : i64, a_type = "e2m1", b_type = "e2m1", k = 96 : i64} : () -> i32
   return
 }
@@ -1028,7 +1028,7 @@ func.func @scaled_descriptor_k() {
 
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @scaled_descriptor_k_on_sm_100a() kernel {
-    // expected-error @below {{'tcgen05.block_scaled_descriptor' op takes k 96 on sm_103a, sm_107a only, found sm_100a}}
+    // expected-error @below {{'tcgen05.block_scaled_descriptor' op k 96 is legal on sm_103a, sm_107a only, got sm_100a}}
     %0 = "tcgen05.block_scaled_descriptor"() {kind = "mxf4", m = 256 : i64, n = 64 : i64, a_type = "e2m1", b_type = "e2m1", k = 96 : i64, cta_group = 2 : i64} : () -> i32
     gpu.return
   }
@@ -1037,7 +1037,7 @@ gpu.module @m [#nvvm.target<chip = "sm_100a">] {
 // -----
 
 func.func @shared_descriptor_swizzle(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'tcgen05.shared_memory_descriptor' op has no swizzle 256B: it is one of none, 32B, 64B, 128B, 128B_32B}}
+  // expected-error @below {{'tcgen05.shared_memory_descriptor' op swizzle must be one of none, 32B, 64B, 128B, 128B_32B, got 256B}}
   %0 = "tcgen05.shared_memory_descriptor"(%s) {swizzle = "256B"} : (!llvm.ptr<3>) -> i64
   return
 }
@@ -1045,7 +1045,7 @@ func.func @shared_descriptor_swizzle(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @shared_descriptor_offset(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'tcgen05.shared_memory_descriptor' op needs stride_byte_offset in multiples of 16, got 100; nearest legal: 96, 112}}
+  // expected-error @below {{'tcgen05.shared_memory_descriptor' op stride_byte_offset must be a multiple of 16, got 100; nearest legal: 96, 112}}
   %0 = "tcgen05.shared_memory_descriptor"(%s) {stride_byte_offset = 100 : i64} : (!llvm.ptr<3>) -> i64
   return
 }
@@ -1053,7 +1053,7 @@ func.func @shared_descriptor_offset(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @shared_descriptor_range(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'tcgen05.shared_memory_descriptor' op needs leading_byte_offset from 0 to 262128, got 262144}}
+  // expected-error @below {{'tcgen05.shared_memory_descriptor' op leading_byte_offset must be in 0..262128, got 262144}}
   %0 = "tcgen05.shared_memory_descriptor"(%s) {leading_byte_offset = 262144 : i64} : (!llvm.ptr<3>) -> i64
   return
 }
@@ -1061,7 +1061,7 @@ func.func @shared_descriptor_range(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @shared_descriptor_base(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'tcgen05.shared_memory_descriptor' op takes base_offset with a swizzle only}}
+  // expected-error @below {{'tcgen05.shared_memory_descriptor' op base_offset is legal with a swizzle only}}
   %0 = "tcgen05.shared_memory_descriptor"(%s) {base_offset = 2 : i64} : (!llvm.ptr<3>) -> i64
   return
 }
@@ -1069,7 +1069,7 @@ func.func @shared_descriptor_base(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @shared_descriptor_absolute(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'tcgen05.shared_memory_descriptor' op takes absolute with swizzle 128B and base_offset 0 only, found 64B and 0}}
+  // expected-error @below {{'tcgen05.shared_memory_descriptor' op absolute is legal with swizzle 128B and base_offset 0 only, got 64B and 0}}
   %0 = "tcgen05.shared_memory_descriptor"(%s) {absolute = true, swizzle = "64B"} : (!llvm.ptr<3>) -> i64
   return
 }
@@ -1078,7 +1078,7 @@ func.func @shared_descriptor_absolute(%s: !llvm.ptr<3>) {
 
 gpu.module @m [#nvvm.target<chip = "sm_100a">] {
   gpu.func @shared_descriptor_absolute_on_sm_100a(%s: !llvm.ptr<3>) kernel {
-    // expected-error @below {{'tcgen05.shared_memory_descriptor' op takes absolute on sm_103a, sm_107a only, found sm_100a}}
+    // expected-error @below {{'tcgen05.shared_memory_descriptor' op absolute is legal on sm_103a, sm_107a only, got sm_100a}}
     %0 = "tcgen05.shared_memory_descriptor"(%s) {absolute = true, swizzle = "128B"} : (!llvm.ptr<3>) -> i64
     gpu.return
   }

@@ -10,7 +10,7 @@ func.func @tensor_map_result(%m: memref<?x?xf16>) {
 
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 func.func @tensor_map_promotion(%m: memref<?x?xf16>) {
-  // expected-error @below {{'tile.tensor_map' op has no l2_promotion 512B: it is one of none, 64B, 128B, 256B}}
+  // expected-error @below {{'tile.tensor_map' op l2_promotion must be one of none, 64B, 128B, 256B, got 512B}}
   %0 = "tile.tensor_map"(%m) {l2_promotion = "512B"} : (memref<?x?xf16>) -> !M
   return
 }
@@ -19,7 +19,7 @@ func.func @tensor_map_promotion(%m: memref<?x?xf16>) {
 
 !M = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 func.func @tensor_map_eviction(%m: memref<?x?xf16>) {
-  // expected-error @below {{'tile.tensor_map' op has no l2_eviction never: it is one of evict_normal, evict_first, evict_last, evict_unchanged}}
+  // expected-error @below {{'tile.tensor_map' op l2_eviction must be one of evict_normal, evict_first, evict_last, evict_unchanged, got never}}
   %0 = "tile.tensor_map"(%m) {l2_eviction = "never"} : (memref<?x?xf16>) -> !M
   return
 }

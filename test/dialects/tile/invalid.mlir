@@ -1128,7 +1128,7 @@ func.func @warpgroups_no_split(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: mem
 // -----
 
 func.func @warpgroups_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{has a schedule whose instruction isn't legal: wgmma.mma_async has n a multiple of 8 from 8 to 256, got 260}}
+  // expected-error @below {{has a schedule whose instruction isn't legal: wgmma.mma_async n must be a multiple of 8 in 8..256, got 260}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 260, 64>, warpgroups = 2, stages = 3}} : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -1136,7 +1136,7 @@ func.func @warpgroups_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?
 // -----
 
 func.func @warpgroups_n_of_i8(%a: memref<?x?xi8>, %b: memref<?x?xi8>, %d: memref<?x?xi32>) {
-  // expected-error @below {{has n 8, 16, 24, or a multiple of 16 from 32 to 256, got 40}}
+  // expected-error @below {{n must be 8, 16, 24, or a multiple of 16 in 32..256, got 40}}
   "tile.matmul"(%a, %b, %d) {transpose_b = true, schedule = {block = array<i64: 128, 40, 128>, warpgroups = 2, stages = 3}} : (memref<?x?xi8>, memref<?x?xi8>, memref<?x?xi32>) -> ()
   return
 }

@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --split-input-file --verify-diagnostics
 
 func.func @shape_m(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op has m 64, got 128 in m128n8k16; nearest legal: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16}}
+  // expected-error @below {{'wgmma.mma_async' op m must be 64, got 128 in m128n8k16; nearest legal: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m128n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -9,7 +9,7 @@ func.func @shape_m(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
 // -----
 
 func.func @shape_k(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op has k 16 for bf16, got 8 in m64n8k8; nearest legal: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16}}
+  // expected-error @below {{'wgmma.mma_async' op k must be 16 for bf16, got 8 in m64n8k8; nearest legal: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m64n8k8", a_type = "bf16", b_type = "bf16", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -17,7 +17,7 @@ func.func @shape_k(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
 // -----
 
 func.func @shape_n(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op has n a multiple of 8 from 8 to 256, got 12 in m64n12k16; nearest legal: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16, wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16}}
+  // expected-error @below {{'wgmma.mma_async' op n must be a multiple of 8 in 8..256, got 12 in m64n12k16; nearest legal: wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16, wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m64n12k16", a_type = "bf16", b_type = "bf16", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -25,7 +25,7 @@ func.func @shape_n(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
 // -----
 
 func.func @shape_n_of_integers(%w4: !llvm.struct<(i32, i32, i32, i32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op has n 8, 16, 24, or a multiple of 16 from 32 to 256, got 40 in m64n40k32; nearest legal: wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.u8, wgmma.mma_async.sync.aligned.m64n48k32.s32.s8.u8}}
+  // expected-error @below {{'wgmma.mma_async' op n must be 8, 16, 24, or a multiple of 16 in 32..256, got 40 in m64n40k32; nearest legal: wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.u8, wgmma.mma_async.sync.aligned.m64n48k32.s32.s8.u8}}
   %0 = "wgmma.mma_async"(%w4, %l, %l, %c) {shape = "m64n40k32", a_type = "s8", b_type = "u8", d_type = "s32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(i32, i32, i32, i32)>, i64, i64, i1) -> !llvm.struct<(i32, i32, i32, i32)>
   return
 }
@@ -33,7 +33,7 @@ func.func @shape_n_of_integers(%w4: !llvm.struct<(i32, i32, i32, i32)>, %l: i64,
 // -----
 
 func.func @shape_n_too_large(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op has n a multiple of 8 from 8 to 256, got 264 in m64n264k16; nearest legal: wgmma.mma_async.sync.aligned.m64n248k16.f32.bf16.bf16, wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16}}
+  // expected-error @below {{'wgmma.mma_async' op n must be a multiple of 8 in 8..256, got 264 in m64n264k16; nearest legal: wgmma.mma_async.sync.aligned.m64n248k16.f32.bf16.bf16, wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m64n264k16", a_type = "bf16", b_type = "bf16", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -41,7 +41,7 @@ func.func @shape_n_too_large(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %
 // -----
 
 func.func @sparse_k_counts_zeros(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'wgmma.sp_mma_async' op has k 32 for bf16 with its zeros, got 16 in m64n8k16; nearest legal: wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.bf16.bf16}}
+  // expected-error @below {{'wgmma.sp_mma_async' op k must be 32 for bf16 with its zeros, got 16 in m64n8k16; nearest legal: wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.bf16.bf16}}
   %0 = "wgmma.sp_mma_async"(%f4, %l, %l, %w, %c) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i32, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -49,7 +49,7 @@ func.func @sparse_k_counts_zeros(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i6
 // -----
 
 func.func @unknown_type(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op has no a_type s4: it is one of f16, bf16, tf32, e4m3, e5m2, s8, u8, b1}}
+  // expected-error @below {{'wgmma.mma_async' op a_type must be one of f16, bf16, tf32, e4m3, e5m2, s8, u8, b1, got s4}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m64n8k16", a_type = "s4", b_type = "s4", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -57,7 +57,7 @@ func.func @unknown_type(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1
 // -----
 
 func.func @mixed_types(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op multiplies A and B of one type, or both of e4m3 and e5m2, or of s8 and u8; got bf16 and f16}}
+  // expected-error @below {{'wgmma.mma_async' op A and B must have the same type, or both be of e4m3 and e5m2, or of s8 and u8, got bf16 and f16}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m64n8k16", a_type = "bf16", b_type = "f16", d_type = "f32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -65,7 +65,7 @@ func.func @mixed_types(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1)
 // -----
 
 func.func @accumulator(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op has no d_type f16 with shape m64n8k16, a_type bf16, b_type bf16: it is one of f32}}
+  // expected-error @below {{'wgmma.mma_async' op d_type must be f32 with shape m64n8k16, a_type bf16, b_type bf16, got f16}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f16", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -73,7 +73,7 @@ func.func @accumulator(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1)
 // -----
 
 func.func @bits_without_operation(%w4: !llvm.struct<(i32, i32, i32, i32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op needs bit_op and.popc for b1}}
+  // expected-error @below {{'wgmma.mma_async' op bit_op must be and.popc for b1, got none}}
   %0 = "wgmma.mma_async"(%w4, %l, %l, %c) {shape = "m64n8k256", a_type = "b1", b_type = "b1", d_type = "s32", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(i32, i32, i32, i32)>, i64, i64, i1) -> !llvm.struct<(i32, i32, i32, i32)>
   return
 }
@@ -81,7 +81,7 @@ func.func @bits_without_operation(%w4: !llvm.struct<(i32, i32, i32, i32)>, %l: i
 // -----
 
 func.func @bits_with_another_operation(%w4: !llvm.struct<(i32, i32, i32, i32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op needs bit_op and.popc for b1, got xor.popc}}
+  // expected-error @below {{'wgmma.mma_async' op bit_op must be and.popc for b1, got xor.popc}}
   %0 = "wgmma.mma_async"(%w4, %l, %l, %c) {shape = "m64n8k256", a_type = "b1", b_type = "b1", d_type = "s32", bit_op = "xor.popc", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(i32, i32, i32, i32)>, i64, i64, i1) -> !llvm.struct<(i32, i32, i32, i32)>
   return
 }
@@ -89,7 +89,7 @@ func.func @bits_with_another_operation(%w4: !llvm.struct<(i32, i32, i32, i32)>, 
 // -----
 
 func.func @operation_without_bits(%w4: !llvm.struct<(i32, i32, i32, i32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op has bit_op and.popc for b1 alone, got s8 and u8}}
+  // expected-error @below {{'wgmma.mma_async' op and.popc needs A and B of b1, got s8 and u8}}
   %0 = "wgmma.mma_async"(%w4, %l, %l, %c) {shape = "m64n8k32", a_type = "s8", b_type = "u8", d_type = "s32", bit_op = "and.popc", operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(i32, i32, i32, i32)>, i64, i64, i1) -> !llvm.struct<(i32, i32, i32, i32)>
   return
 }
@@ -105,7 +105,7 @@ func.func @no_sparse_bits(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %w: 
 // -----
 
 func.func @satfinite(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op has satfinite for s8 and u8 alone, got bf16}}
+  // expected-error @below {{'wgmma.mma_async' op satfinite needs s8 or u8 inputs, got bf16}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", satfinite = true, operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -321,7 +321,7 @@ gpu.module @m [#nvvm.target<chip = "sm_89">] {
 // -----
 
 func.func @descriptor_swizzle(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'wgmma.descriptor' op has no swizzle 256B: it is one of none, 32B, 64B, 128B}}
+  // expected-error @below {{'wgmma.descriptor' op swizzle must be one of none, 32B, 64B, 128B, got 256B}}
   %0 = "wgmma.descriptor"(%s) {swizzle = "256B"} : (!llvm.ptr<3>) -> i64
   return
 }
@@ -329,7 +329,7 @@ func.func @descriptor_swizzle(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @descriptor_offset_unit(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'wgmma.descriptor' op needs leading_byte_offset in multiples of 16, got 24; nearest legal: 16, 32}}
+  // expected-error @below {{'wgmma.descriptor' op leading_byte_offset must be a multiple of 16, got 24; nearest legal: 16, 32}}
   %0 = "wgmma.descriptor"(%s) {leading_byte_offset = 24 : i64} : (!llvm.ptr<3>) -> i64
   return
 }
@@ -337,7 +337,7 @@ func.func @descriptor_offset_unit(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @descriptor_offset_range(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'wgmma.descriptor' op needs stride_byte_offset from 0 to 262128, got 262144}}
+  // expected-error @below {{'wgmma.descriptor' op stride_byte_offset must be in 0..262128, got 262144}}
   %0 = "wgmma.descriptor"(%s) {stride_byte_offset = 262144 : i64} : (!llvm.ptr<3>) -> i64
   return
 }
@@ -345,7 +345,7 @@ func.func @descriptor_offset_range(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @descriptor_stride_of_swizzle(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'wgmma.descriptor' op needs stride_byte_offset in multiples of 1024, eight rows of swizzle 128B, got 512; nearest legal: 1024}}
+  // expected-error @below {{'wgmma.descriptor' op stride_byte_offset must be a multiple of 1024, eight rows of swizzle 128B, got 512; nearest legal: 1024}}
   %0 = "wgmma.descriptor"(%s) {stride_byte_offset = 512 : i64, swizzle = "128B"} : (!llvm.ptr<3>) -> i64
   return
 }
@@ -353,7 +353,7 @@ func.func @descriptor_stride_of_swizzle(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @descriptor_base_without_swizzle(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'wgmma.descriptor' op has a base_offset with a swizzle alone, got 1}}
+  // expected-error @below {{'wgmma.descriptor' op base_offset must be 0 without a swizzle, got 1}}
   %0 = "wgmma.descriptor"(%s) {base_offset = 1 : i64} : (!llvm.ptr<3>) -> i64
   return
 }
@@ -361,7 +361,7 @@ func.func @descriptor_base_without_swizzle(%s: !llvm.ptr<3>) {
 // -----
 
 func.func @descriptor_base_range(%s: !llvm.ptr<3>) {
-  // expected-error @below {{'wgmma.descriptor' op needs base_offset from 0 to 7, got 8}}
+  // expected-error @below {{'wgmma.descriptor' op base_offset must be in 0..7, got 8}}
   %0 = "wgmma.descriptor"(%s) {base_offset = 8 : i64, swizzle = "32B"} : (!llvm.ptr<3>) -> i64
   return
 }

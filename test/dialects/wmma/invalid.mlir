@@ -1,7 +1,7 @@
 // RUN: weft-opt %s --split-input-file --verify-diagnostics
 
 func.func @load_unknown_shape(%p: !llvm.ptr) {
-  // expected-error @below {{'wmma.load' op has no shape m16n8k16: it is one of m16n16k16, m8n32k16, m32n8k16, m16n16k8, m8n8k32, m8n8k128}}
+  // expected-error @below {{'wmma.load' op shape must be one of m16n16k16, m8n32k16, m32n8k16, m16n16k8, m8n8k32, m8n8k128, got m16n8k16}}
   %0 = "wmma.load"(%p) {shape = "m16n8k16", fragment = "a", type = "f16"} : (!llvm.ptr) -> !llvm.struct<(vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>)>
   return
 }
@@ -9,7 +9,7 @@ func.func @load_unknown_shape(%p: !llvm.ptr) {
 // -----
 
 func.func @load_tf32_shape(%p: !llvm.ptr) {
-  // expected-error @below {{'wmma.load' op has no shape m8n32k8: it is one of m16n16k16, m8n32k16, m32n8k16, m16n16k8, m8n8k32, m8n8k128}}
+  // expected-error @below {{'wmma.load' op shape must be one of m16n16k16, m8n32k16, m32n8k16, m16n16k8, m8n8k32, m8n8k128, got m8n32k8}}
   %0 = "wmma.load"(%p) {shape = "m8n32k8", fragment = "a", type = "tf32"} : (!llvm.ptr) -> !llvm.struct<(i32, i32, i32, i32)>
   return
 }
@@ -17,7 +17,7 @@ func.func @load_tf32_shape(%p: !llvm.ptr) {
 // -----
 
 func.func @load_bf16_k8(%p: !llvm.ptr) {
-  // expected-error @below {{'wmma.load' op has no shape m16n16k8 with fragment a, type bf16: it is one of m16n16k16, m8n32k16, m32n8k16}}
+  // expected-error @below {{'wmma.load' op shape must be one of m16n16k16, m8n32k16, m32n8k16 with fragment a, type bf16, got m16n16k8}}
   %0 = "wmma.load"(%p) {shape = "m16n16k8", fragment = "a", type = "bf16"} : (!llvm.ptr) -> !llvm.struct<(i32, i32, i32, i32)>
   return
 }
@@ -25,7 +25,7 @@ func.func @load_bf16_k8(%p: !llvm.ptr) {
 // -----
 
 func.func @load_fragment(%p: !llvm.ptr) {
-  // expected-error @below {{'wmma.load' op has no fragment d: it is one of a, b, c; nearest legal: wmma.load.a.sync.aligned.row.m16n16k16.f16, wmma.load.b.sync.aligned.row.m16n16k16.f16, wmma.load.c.sync.aligned.row.m16n16k16.f16}}
+  // expected-error @below {{'wmma.load' op fragment must be one of a, b, c, got d; nearest legal: wmma.load.a.sync.aligned.row.m16n16k16.f16, wmma.load.b.sync.aligned.row.m16n16k16.f16, wmma.load.c.sync.aligned.row.m16n16k16.f16}}
   %0 = "wmma.load"(%p) {shape = "m16n16k16", fragment = "d", type = "f16"} : (!llvm.ptr) -> !llvm.struct<(vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>)>
   return
 }
@@ -33,7 +33,7 @@ func.func @load_fragment(%p: !llvm.ptr) {
 // -----
 
 func.func @load_layout(%p: !llvm.ptr) {
-  // expected-error @below {{'wmma.load' op has no layout diagonal: it is one of row, col; nearest legal: wmma.load.a.sync.aligned.row.m16n16k16.f16, wmma.load.a.sync.aligned.col.m16n16k16.f16, wmma.load.a.sync.aligned.row.m16n16k16.shared.f16}}
+  // expected-error @below {{'wmma.load' op layout must be row or col, got diagonal; nearest legal: wmma.load.a.sync.aligned.row.m16n16k16.f16, wmma.load.a.sync.aligned.col.m16n16k16.f16, wmma.load.a.sync.aligned.row.m16n16k16.shared.f16}}
   %0 = "wmma.load"(%p) {shape = "m16n16k16", fragment = "a", type = "f16", layout = "diagonal"} : (!llvm.ptr) -> !llvm.struct<(vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>)>
   return
 }
@@ -41,7 +41,7 @@ func.func @load_layout(%p: !llvm.ptr) {
 // -----
 
 func.func @load_f64(%p: !llvm.ptr) {
-  // expected-error @below {{'wmma.load' op takes no f64: doubles are multiplied by mma.sync, whose fragments PTX documents; nearest legal: mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64}}
+  // expected-error @below {{'wmma.load' op has no f64: use mma.sync, whose fragments of f64 PTX documents; nearest legal: mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64}}
   %0 = "wmma.load"(%p) {shape = "m16n16k16", fragment = "a", type = "f64"} : (!llvm.ptr) -> !llvm.struct<(vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>)>
   return
 }
@@ -49,7 +49,7 @@ func.func @load_f64(%p: !llvm.ptr) {
 // -----
 
 func.func @load_nibbles_in_columns(%p: !llvm.ptr) {
-  // expected-error @below {{'wmma.load' op loads A of s4 in layout row alone, got col; nearest legal: wmma.load.a.sync.aligned.row.m8n8k32.s4, wmma.load.b.sync.aligned.col.m8n8k32.s4, wmma.load.a.sync.aligned.row.m8n8k32.shared.s4}}
+  // expected-error @below {{'wmma.load' op layout must be row for A of s4, got col; nearest legal: wmma.load.a.sync.aligned.row.m8n8k32.s4, wmma.load.b.sync.aligned.col.m8n8k32.s4, wmma.load.a.sync.aligned.row.m8n8k32.shared.s4}}
   %0 = "wmma.load"(%p) {shape = "m8n8k32", fragment = "a", type = "s4", layout = "col"} : (!llvm.ptr) -> i32
   return
 }
@@ -57,7 +57,7 @@ func.func @load_nibbles_in_columns(%p: !llvm.ptr) {
 // -----
 
 func.func @load_bits_in_rows(%p: !llvm.ptr) {
-  // expected-error @below {{'wmma.load' op loads B of b1 in layout col alone, got row; nearest legal: wmma.load.b.sync.aligned.col.m8n8k128.b1, wmma.load.a.sync.aligned.row.m8n8k128.b1, wmma.load.b.sync.aligned.col.m8n8k128.shared.b1}}
+  // expected-error @below {{'wmma.load' op layout must be col for B of b1, got row; nearest legal: wmma.load.b.sync.aligned.col.m8n8k128.b1, wmma.load.a.sync.aligned.row.m8n8k128.b1, wmma.load.b.sync.aligned.col.m8n8k128.shared.b1}}
   %0 = "wmma.load"(%p) {shape = "m8n8k128", fragment = "b", type = "b1"} : (!llvm.ptr) -> i32
   return
 }
@@ -157,7 +157,7 @@ gpu.module @m [#nvvm.target<chip = "sm_70">] {
 // -----
 
 func.func @store_type(%p: !llvm.ptr, %f: f32) {
-  // expected-error @below {{'wmma.store' op has no type bf16: it is one of f16, f32, s32; nearest legal: wmma.store.d.sync.aligned.row.m16n16k16.f16, wmma.store.d.sync.aligned.row.m16n16k16.f32, wmma.store.d.sync.aligned.row.m16n16k16.s32}}
+  // expected-error @below {{'wmma.store' op type must be one of f16, f32, s32, got bf16; nearest legal: wmma.store.d.sync.aligned.row.m16n16k16.f16, wmma.store.d.sync.aligned.row.m16n16k16.f32, wmma.store.d.sync.aligned.row.m16n16k16.s32}}
   "wmma.store"(%p, %f, %f, %f, %f, %f, %f, %f, %f) {shape = "m16n16k16", type = "bf16", operandSegmentSizes = array<i32: 1, 8, 0>} : (!llvm.ptr, f32, f32, f32, f32, f32, f32, f32, f32) -> ()
   return
 }
@@ -165,7 +165,7 @@ func.func @store_type(%p: !llvm.ptr, %f: f32) {
 // -----
 
 func.func @store_f64(%p: !llvm.ptr, %f: f32) {
-  // expected-error @below {{'wmma.store' op takes no f64: doubles are multiplied by mma.sync, whose fragments PTX documents; nearest legal: mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64}}
+  // expected-error @below {{'wmma.store' op has no f64: use mma.sync, whose fragments of f64 PTX documents; nearest legal: mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64}}
   "wmma.store"(%p, %f, %f, %f, %f, %f, %f, %f, %f) {shape = "m16n16k16", type = "f64", operandSegmentSizes = array<i32: 1, 8, 0>} : (!llvm.ptr, f32, f32, f32, f32, f32, f32, f32, f32) -> ()
   return
 }
@@ -173,7 +173,7 @@ func.func @store_f64(%p: !llvm.ptr, %f: f32) {
 // -----
 
 func.func @store_shape(%p: !llvm.ptr, %f: f32) {
-  // expected-error @below {{'wmma.store' op has no shape m8n8k32 with type f32: it is one of m16n16k16, m8n32k16, m32n8k16, m16n16k8}}
+  // expected-error @below {{'wmma.store' op shape must be one of m16n16k16, m8n32k16, m32n8k16, m16n16k8 with type f32, got m8n8k32}}
   "wmma.store"(%p, %f, %f, %f, %f, %f, %f, %f, %f) {shape = "m8n8k32", type = "f32", operandSegmentSizes = array<i32: 1, 8, 0>} : (!llvm.ptr, f32, f32, f32, f32, f32, f32, f32, f32) -> ()
   return
 }
@@ -239,7 +239,7 @@ gpu.module @m [#nvvm.target<chip = "sm_70">] {
 // -----
 
 func.func @mma_shape(%h: vector<2xf16>, %f: f32) {
-  // expected-error @below {{'wmma.mma' op has no shape m16n8k16: it is one of m16n16k16, m8n32k16, m32n8k16, m16n16k8, m8n8k32, m8n8k128}}
+  // expected-error @below {{'wmma.mma' op shape must be one of m16n16k16, m8n32k16, m32n8k16, m16n16k8, m8n8k32, m8n8k128, got m16n8k16}}
   %0 = "wmma.mma"(%h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %f, %f, %f, %f, %f, %f, %f, %f) {shape = "m16n8k16", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 8, 8, 8>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32)>
   return
 }
@@ -247,7 +247,7 @@ func.func @mma_shape(%h: vector<2xf16>, %f: f32) {
 // -----
 
 func.func @mma_input_types(%h: vector<2xf16>, %f: f32) {
-  // expected-error @below {{'wmma.mma' op multiplies A and B of one type, got f16 and bf16}}
+  // expected-error @below {{'wmma.mma' op A and B must have the same type, got f16 and bf16}}
   %0 = "wmma.mma"(%h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %f, %f, %f, %f, %f, %f, %f, %f) {shape = "m16n16k16", a_type = "f16", b_type = "bf16", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 8, 8, 8>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32)>
   return
 }
@@ -255,7 +255,7 @@ func.func @mma_input_types(%h: vector<2xf16>, %f: f32) {
 // -----
 
 func.func @mma_signed_by_unsigned(%w: i32) {
-  // expected-error @below {{'wmma.mma' op multiplies A and B of one type, got s8 and u8}}
+  // expected-error @below {{'wmma.mma' op A and B must have the same type, got s8 and u8}}
   %0 = "wmma.mma"(%w, %w, %w, %w, %w, %w, %w, %w, %w, %w, %w, %w) {shape = "m16n16k16", a_type = "s8", b_type = "u8", c_type = "s32", d_type = "s32", operandSegmentSizes = array<i32: 2, 2, 8>} : (i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32) -> !llvm.struct<(i32, i32, i32, i32, i32, i32, i32, i32)>
   return
 }
@@ -263,7 +263,7 @@ func.func @mma_signed_by_unsigned(%w: i32) {
 // -----
 
 func.func @mma_f64(%h: vector<2xf16>, %f: f32) {
-  // expected-error @below {{'wmma.mma' op takes no f64: doubles are multiplied by mma.sync, whose fragments PTX documents; nearest legal: mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64}}
+  // expected-error @below {{'wmma.mma' op has no f64: use mma.sync, whose fragments of f64 PTX documents; nearest legal: mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64}}
   %0 = "wmma.mma"(%h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %f, %f, %f, %f, %f, %f, %f, %f) {shape = "m16n16k16", a_type = "f64", b_type = "f64", c_type = "f64", d_type = "f64", operandSegmentSizes = array<i32: 8, 8, 8>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32)>
   return
 }
@@ -271,7 +271,7 @@ func.func @mma_f64(%h: vector<2xf16>, %f: f32) {
 // -----
 
 func.func @mma_fp8(%h: vector<2xf16>, %f: f32) {
-  // expected-error @below {{'wmma.mma' op has no a_type e4m3: it is one of f16, bf16, tf32, s8, u8, s4, u4, b1}}
+  // expected-error @below {{'wmma.mma' op a_type must be one of f16, bf16, tf32, s8, u8, s4, u4, b1, got e4m3}}
   %0 = "wmma.mma"(%h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %f, %f, %f, %f, %f, %f, %f, %f) {shape = "m16n16k16", a_type = "e4m3", b_type = "e4m3", c_type = "f32", d_type = "f32", operandSegmentSizes = array<i32: 8, 8, 8>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32)>
   return
 }
@@ -279,7 +279,7 @@ func.func @mma_fp8(%h: vector<2xf16>, %f: f32) {
 // -----
 
 func.func @mma_bf16_accumulates_in_f32(%w: i32, %f: f32) {
-  // expected-error @below {{'wmma.mma' op has no d_type f16 with shape m16n16k16, a_type bf16, b_type bf16, c_type f32: it is one of f32}}
+  // expected-error @below {{'wmma.mma' op d_type must be f32 with shape m16n16k16, a_type bf16, b_type bf16, c_type f32, got f16}}
   %0 = "wmma.mma"(%w, %w, %w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %f, %f, %f, %f) {shape = "m16n16k16", a_type = "bf16", b_type = "bf16", c_type = "f32", d_type = "f16", operandSegmentSizes = array<i32: 4, 4, 8>} : (i32, i32, i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32)>
   return
 }
@@ -287,7 +287,7 @@ func.func @mma_bf16_accumulates_in_f32(%w: i32, %f: f32) {
 // -----
 
 func.func @mma_popc_of_bits_only(%w: i32) {
-  // expected-error @below {{'wmma.mma' op has bit_op xor.popc for b1 alone, got s8 and s8}}
+  // expected-error @below {{'wmma.mma' op xor.popc needs A and B of b1, got s8 and s8}}
   %0 = "wmma.mma"(%w, %w, %w, %w, %w, %w, %w, %w, %w, %w, %w, %w) {shape = "m16n16k16", a_type = "s8", b_type = "s8", c_type = "s32", d_type = "s32", bit_op = "xor.popc", operandSegmentSizes = array<i32: 2, 2, 8>} : (i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32) -> !llvm.struct<(i32, i32, i32, i32, i32, i32, i32, i32)>
   return
 }
@@ -295,7 +295,7 @@ func.func @mma_popc_of_bits_only(%w: i32) {
 // -----
 
 func.func @mma_bits_without_popc(%w: i32) {
-  // expected-error @below {{'wmma.mma' op needs a bit_op for b1: it is one of xor.popc, and.popc}}
+  // expected-error @below {{'wmma.mma' op bit_op must be xor.popc or and.popc for b1, got none}}
   %0 = "wmma.mma"(%w, %w, %w, %w) {shape = "m8n8k128", a_type = "b1", b_type = "b1", c_type = "s32", d_type = "s32", operandSegmentSizes = array<i32: 1, 1, 2>} : (i32, i32, i32, i32) -> !llvm.struct<(i32, i32)>
   return
 }
@@ -303,7 +303,7 @@ func.func @mma_bits_without_popc(%w: i32) {
 // -----
 
 func.func @mma_other_popc(%w: i32) {
-  // expected-error @below {{'wmma.mma' op has no bit_op or.popc: it is one of none, xor.popc, and.popc}}
+  // expected-error @below {{'wmma.mma' op bit_op must be one of none, xor.popc, and.popc, got or.popc}}
   %0 = "wmma.mma"(%w, %w, %w, %w) {shape = "m8n8k128", a_type = "b1", b_type = "b1", c_type = "s32", d_type = "s32", bit_op = "or.popc", operandSegmentSizes = array<i32: 1, 1, 2>} : (i32, i32, i32, i32) -> !llvm.struct<(i32, i32)>
   return
 }
@@ -311,7 +311,7 @@ func.func @mma_other_popc(%w: i32) {
 // -----
 
 func.func @mma_bits_are_row_col(%w: i32) {
-  // expected-error @below {{'wmma.mma' op has no b_layout row with shape m8n8k128, a_type b1, b_type b1, c_type s32, d_type s32, bit_op xor.popc: it is one of col}}
+  // expected-error @below {{'wmma.mma' op b_layout must be col with shape m8n8k128, a_type b1, b_type b1, c_type s32, d_type s32, bit_op xor.popc, got row}}
   %0 = "wmma.mma"(%w, %w, %w, %w) {shape = "m8n8k128", a_type = "b1", b_type = "b1", c_type = "s32", d_type = "s32", bit_op = "xor.popc", b_layout = "row", operandSegmentSizes = array<i32: 1, 1, 2>} : (i32, i32, i32, i32) -> !llvm.struct<(i32, i32)>
   return
 }
@@ -319,7 +319,7 @@ func.func @mma_bits_are_row_col(%w: i32) {
 // -----
 
 func.func @mma_satfinite(%h: vector<2xf16>, %f: f32) {
-  // expected-error @below {{'wmma.mma' op has satfinite for s8, u8, s4 and u4 alone, got f16; nearest legal: wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32, wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32, wmma.mma.sync.aligned.col.col.m16n16k16.f32.f32}}
+  // expected-error @below {{'wmma.mma' op satfinite needs s8, u8, s4 or u4 inputs, got f16; nearest legal: wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32, wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32, wmma.mma.sync.aligned.col.col.m16n16k16.f32.f32}}
   %0 = "wmma.mma"(%h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %h, %f, %f, %f, %f, %f, %f, %f, %f) {shape = "m16n16k16", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", satfinite = true, operandSegmentSizes = array<i32: 8, 8, 8>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32, f32, f32, f32, f32) -> !llvm.struct<(f32, f32, f32, f32, f32, f32, f32, f32)>
   return
 }

@@ -152,7 +152,7 @@ def _numbers(what: str, values: Iterable[object]) -> tuple[int, ...]:
 
 def _checked(fields: isa.TensorMap) -> isa.TensorMap:
     if verdict := fields.complaint():
-        raise WeftError(f"a tensor map {verdict}")
+        raise WeftError(f"a tensor map's {verdict}")
     return fields
 
 

@@ -242,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for wrong in (name for name in options.modules if name not in _MODULES):
         parser.error(f"no module of tables '{wrong}': there is {', '.join(_MODULES)}")
     for wrong in (chip for chip in chips if chip not in CHIPS):
-        parser.error(f"the table {unknown_chip(wrong)}")
+        parser.error(f"--chips {unknown_chip(wrong)}")
     if options.operands and options.mutations is None:
         parser.error("--operands needs --mutations")
     modules = [importlib.import_module(f"weft.isa.{name}") for name in options.modules or _MODULES]

@@ -8,7 +8,7 @@ from itertools import product
 from typing import ClassVar, NamedTuple
 
 from weft.isa.chips import ChipSet, only
-from weft.isa.family import Family, Form, Registers, Support, Verdict
+from weft.isa.family import Family, Form, Registers, Support, Verdict, must_be
 from weft.isa.mma import fragments as mma_fragments
 from weft.isa.mma import tokens
 from weft.isa.mma.sync import FP6_FP4, FP8, NARROW
@@ -151,10 +151,7 @@ def _sparse_scaled() -> Iterator[tuple[SparseScaled, Support]]:
 def _scale_vec(form: Scaled) -> Verdict | None:
     legal = tuple(dict.fromkeys(row.scale_vec or "none" for row in _ROWS if row.kind == form.kind))
     if legal and (form.scale_vec or "none") not in legal:
-        return Verdict(
-            "scale_vec",
-            f"kind {form.kind} has no scale_vec {form.scale_vec or 'none'}: it is one of {', '.join(legal)}",
-        )
+        return Verdict("scale_vec", must_be("scale_vec", legal, form.scale_vec, f" for kind {form.kind}"))
     return None
 
 
@@ -163,10 +160,8 @@ def _scale_type(form: Scaled) -> Verdict | None:
     legal = tuple(row.scale_type for row in rows)
     if legal and form.scale_type not in legal:
         vector = f" with scale_vec {form.scale_vec}" if form.scale_vec else ""
-        return Verdict(
-            "scale_type",
-            f"kind {form.kind}{vector} has no scales of {form.scale_type}: they are {' or '.join(legal)}",
-        )
+        reason = must_be("scale_type", legal, form.scale_type, f" for kind {form.kind}{vector}")
+        return Verdict("scale_type", reason)
     return None
 
 

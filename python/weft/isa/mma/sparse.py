@@ -155,7 +155,7 @@ def _results(form: Sparse) -> Verdict | None:
 
 def _layouts(form: Sparse) -> Verdict | None:
     layouts = f"{form.a_layout}.{form.b_layout}"
-    return None if layouts == "row.col" else Verdict("layout", f"the layouts are row.col, got {layouts}")
+    return None if layouts == "row.col" else Verdict("layout", f"layouts must be row.col, got {layouts}")
 
 
 _RULES = (_kind, _ordered, _satfinite, _inputs, _results, _layouts)

@@ -176,7 +176,7 @@ def _satfinite(form: Sync) -> Verdict | None:
 def _layouts(form: Sync) -> Verdict | None:
     layouts = f"{form.a_layout}.{form.b_layout}"
     if layouts != "row.col" and (form.shape, form.a_type) != ("m8n8k4", "f16"):
-        return Verdict("layout", f"only m8n8k4 of f16 has layouts other than row.col, got {layouts}")
+        return Verdict("layout", f"layouts must be row.col, except for m8n8k4 of f16, got {layouts}")
     return None
 
 

@@ -226,7 +226,7 @@ def _mask_width(form: Commit) -> Verdict | None:
         return None
     return Verdict(
         "multicast-mask",
-        f"has no multicast mask of {form.multicast} bits: it has 16, or 32 on sm_107a and sm_107f",
+        f"the multicast mask must have 16 bits, or 32 on sm_107a and sm_107f, got {form.multicast}",
     )
 
 
@@ -234,7 +234,7 @@ def _mask_chip(form: Commit, chip: str) -> Verdict | None:
     if form.multicast != 32 or chip in SM_107:
         return None
     return Verdict(
-        "multicast-mask", f"has a multicast mask of 32 bits on sm_107a and sm_107f only: {chip} has 16 bits"
+        "multicast-mask", f"a multicast mask of 32 bits is legal on sm_107a and sm_107f only, got {chip}"
     )
 
 

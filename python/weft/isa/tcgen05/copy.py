@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from weft.isa.chips import only
-from weft.isa.family import Form, Registers, Support, Verdict
+from weft.isa.family import Form, Registers, Support, Verdict, must_be
 from weft.isa.tcgen05.form import (
     ALIGNED,
     ALL,
@@ -329,28 +329,23 @@ def _spcompress_forms() -> Iterator[tuple[LdSpcompress, Support]]:
 def _cp_shape(form: Cp) -> Verdict | None:
     shapes = tuple(dict.fromkeys(shape for shape, _ in _CP))
     if form.shape not in shapes:
-        return Verdict("shape", f"copies no shape {form.shape}: it is one of {', '.join(shapes)}")
+        return Verdict("shape", must_be("shape", shapes, form.shape))
     legal = tuple(multicast for shape, multicast in _CP if shape == form.shape)
     if form.multicast in legal:
         return None
-    found = f"multicast {form.multicast}" if form.multicast else "no multicast"
-    wanted = " or ".join(legal) if legal != ("",) else "none"
-    return Verdict("multicast", f"copies shape {form.shape} with multicast {wanted}, found {found}")
+    return Verdict("multicast", must_be("multicast", legal, form.multicast, f" for shape {form.shape}"))
 
 
 def _cp_format(form: Cp) -> Verdict | None:
     if form.source_format in _SOURCE_FORMATS:
         return None
-    return Verdict(
-        "source-format",
-        f"has no source format {form.source_format}: it is b6x16_p32 or b4x16_p64 (to b8x16), or none",
-    )
+    return Verdict("source-format", must_be("source_format", _SOURCE_FORMATS, form.source_format))
 
 
 def _direction(form: Shift) -> Verdict | None:
     if form.direction == "down":
         return None
-    return Verdict("direction", f"shifts down only, found {form.direction or 'no direction'}")
+    return Verdict("direction", must_be("direction", ("down",), form.direction))
 
 
 def _fits(form: Ld | St) -> Verdict | None:
@@ -360,7 +355,8 @@ def _fits(form: Ld | St) -> Verdict | None:
     most = _MOST_REGISTERS // _PER_COUNT[form.shape]
     return Verdict(
         "registers",
-        f"moves at most {_MOST_REGISTERS} registers: {form.shape} goes up to x{most}, found x{form.num}",
+        f"num must be at most {most} for shape {form.shape}, which fills {_MOST_REGISTERS} registers, "
+        f"got {form.num}",
     )
 
 
@@ -368,13 +364,13 @@ def _red_float_only(form: LdRed) -> Verdict | None:
     if form.type == "f32" or not (form.abs or form.nan):
         return None
     found = " and ".join(name for name, on in ((".abs", form.abs), (".NaN", form.nan)) if on)
-    return Verdict("float-only", f"takes .abs and .NaN for f32 only, found {found} with {form.type}")
+    return Verdict("float-only", f".abs and .NaN are legal for f32 only, got {found} with {form.type}")
 
 
 def _nan_needs_red(form: LdSpcompress) -> Verdict | None:
     if form.red or not form.nan:
         return None
-    return Verdict("nan", "takes .NaN with .red only: the choice of two in four has no use for it")
+    return Verdict("nan", "nan is legal with red only: the choice of two in four has no use for it")
 
 
 CP = Tcgen05Family("tcgen05.cp", Cp, _cp_forms, rules=(_cp_shape, _cp_format))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from weft.isa.family import Verdict
 from weft.isa.tcgen05.form import on_chip, takes_long_rows
 from weft.isa.tcgen05.mma import scale_vecs
-from weft.isa.wgmma.descriptors import BitField, first, name_of, one_of, takes, unknown_bits
+from weft.isa.wgmma.descriptors import BitField, first, legal_only, name_of, one_of, unknown_bits
 
 
 @dataclass(frozen=True)
@@ -159,10 +159,12 @@ class InstructionDescriptor:
             _shape(self),
             _operands(self),
             one_of("sparsity_selector", self.sparsity_selector, range(4)),
-            takes(self.sparse or not self.sparsity_selector, "sparsity_selector", "with a sparse A only"),
-            takes(self.kind == "i8" or not self.saturate, "saturate", "for kind i8 only"),
+            legal_only(
+                self.sparse or not self.sparsity_selector, "sparsity_selector", "with a sparse A only"
+            ),
+            legal_only(self.kind == "i8" or not self.saturate, "saturate", "for kind i8 only"),
             one_of("max_shift", self.max_shift, MAX_SHIFTS),
-            takes(self.ws or not self.max_shift, "max_shift", "with weight stationary (.ws) only"),
+            legal_only(self.ws or not self.max_shift, "max_shift", "with weight stationary (.ws) only"),
         )
 
     def encode(self) -> int:
@@ -248,14 +250,14 @@ class BlockScaledDescriptor:
             _types(self),
             one_of("scale_vec", self.scale_vec, scale_vecs(self.kind), given),
             one_of("scale_type", self.scale_type, KINDS[self.kind].scales or (), given),
-            takes(
+            legal_only(
                 self.scale_type != "ue4m3" or self.scale_vec in _BY_SIXTEEN,
                 "scale_type ue4m3",
-                f"with scale_vec {' or '.join(_BY_SIXTEEN)} only, found {self.scale_vec or 'none'}",
+                f"with scale_vec {' or '.join(_BY_SIXTEEN)} only, got {self.scale_vec or 'none'}",
             ),
             one_of("k", self.k, (0, KINDS[self.kind].k * (2 if self.sparse else 1), _LONG_K)),
             # The ISA has it for a pair of CTAs with M 256 alone; CUTLASS uses every shape of the shorter K.
-            takes(self.k != _LONG_K or long, f"k {_LONG_K}", "for a dense mxf4 or mxf4nvf4 only"),
+            legal_only(self.k != _LONG_K or long, f"k {_LONG_K}", "for a dense mxf4 or mxf4nvf4 only"),
             takes_long_rows(self.k == _LONG_K, f"k {_LONG_K}", chip),
             _shape(self),
             _operands(self),
@@ -298,8 +300,8 @@ def _accumulator(descriptor: InstructionDescriptor) -> Verdict | None:
     if (descriptor.kind, descriptor.d_type) != ("f16", "f16"):
         return None
     inputs = {descriptor.a_type, descriptor.b_type}
-    return takes(
-        inputs == {"f16"}, "d_type f16", f"with f16 A and B only, found {' and '.join(sorted(inputs))}"
+    return legal_only(
+        inputs == {"f16"}, "d_type f16", f"with f16 A and B only, got {' and '.join(sorted(inputs))}"
     )
 
 
@@ -328,16 +330,18 @@ def _operands(descriptor: _Descriptor) -> Verdict | None:
     may_negate = ", ".join(k.name for k in KINDS.values() if k.negates)
     return first(
         one_of("a", descriptor.a, ("shared", "tensor")),
-        takes(
+        legal_only(
             kind.transposes or not transposed,
             "a transpose",
-            f"for kinds {may_transpose} only, found {kind.name}",
+            f"for kinds {may_transpose} only, got {kind.name}",
         ),
-        takes(kind.negates or not negated, "a negation", f"for kinds {may_negate} only, found {kind.name}"),
-        takes(
+        legal_only(
+            kind.negates or not negated, "a negation", f"for kinds {may_negate} only, got {kind.name}"
+        ),
+        legal_only(
             descriptor.a == "shared" or not descriptor.transpose_a,
             "transpose_a",
-            "with A in shared memory only, found A in tensor memory",
+            "with A in shared memory only, got A in tensor memory",
         ),
     )
 

@@ -41,14 +41,14 @@ def on_chip(chip: str | None) -> Verdict | None:
     """The complaint about a chip, if one is given, that has no `tcgen05`."""
     if chip is None or chip in ALL:
         return None
-    return Verdict("target", f"is on {describe(ALL)} only, found {chip}")
+    return Verdict("target", f"is on {describe(ALL)} only, got {chip}")
 
 
 def takes_long_rows(used: bool, what: str, chip: str | None) -> Verdict | None:
     """The complaint about `what`, if it is used, on a chip that has no rows of 48 bytes."""
     if not used or chip is None or chip in LONG_ROWS:
         return None
-    return Verdict(what, f"takes {what} on {describe(LONG_ROWS)} only, found {chip}")
+    return Verdict(what, f"{what} is legal on {describe(LONG_ROWS)} only, got {chip}")
 
 
 F = TypeVar("F", bound=Form)

@@ -10,7 +10,7 @@ from itertools import product
 from typing import TypeVar
 
 from weft.isa.chips import ChipSet, describe, only
-from weft.isa.family import Support, Verdict
+from weft.isa.family import Support, Verdict, must_be
 from weft.isa.tcgen05.form import (
     ALL,
     ARCH_SPECIFIC,
@@ -133,7 +133,7 @@ def _needs_block_scale(form: Mma) -> Verdict | None:
         return None
     return Verdict(
         "block-scale",
-        f"needs .block_scale for kind {form.kind}: without it the kind is one of {', '.join(PLAIN_KINDS)}",
+        f"kind {form.kind} needs .block_scale: without it the kind must be one of {', '.join(PLAIN_KINDS)}",
     )
 
 
@@ -142,7 +142,7 @@ def _no_block_scale(form: MmaBlockScale) -> Verdict | None:
         return None
     return Verdict(
         "block-scale",
-        f"takes no .block_scale for kind {form.kind}: with it the kind is one of {', '.join(SCALED_KINDS)}",
+        f"kind {form.kind} has no .block_scale: with it the kind must be one of {', '.join(SCALED_KINDS)}",
     )
 
 
@@ -150,14 +150,8 @@ def _scale_vec(form: MmaBlockScale) -> Verdict | None:
     legal = scale_vecs(form.kind)
     if not legal or form.scale_vec in legal:
         return None
-    if not form.scale_vec:
-        wanted = ", ".join(map(_spelled, legal))
-        return Verdict("scale-vec", f"needs a scale vector size for kind {form.kind}: one of {wanted}")
-    return Verdict(
-        "scale-vec",
-        f"takes no {_spelled(form.scale_vec)} for kind {form.kind}: its scale vector size is one of "
-        f"{', '.join(map(_spelled, legal))}",
-    )
+    reason = must_be("scale_vec", map(_spelled, legal), _spelled(form.scale_vec), f" for kind {form.kind}")
+    return Verdict("scale-vec", reason)
 
 
 def _scale_vec_chip(form: MmaBlockScale, chip: str) -> Verdict | None:
@@ -165,8 +159,7 @@ def _scale_vec_chip(form: MmaBlockScale, chip: str) -> Verdict | None:
         return None
     return Verdict(
         "scale-vec-target",
-        f"takes an explicit scale vector size on architecture-specific targets only "
-        f"({describe(ARCH_SPECIFIC)}), found {_spelled(form.scale_vec)} on {chip}",
+        f"{_spelled(form.scale_vec)} is legal on {describe(ARCH_SPECIFIC)} only, got {chip}",
     )
 
 
@@ -175,8 +168,7 @@ def _sparse_fp4_chip(form: MmaSpBlockScale, chip: str) -> Verdict | None:
         return None
     return Verdict(
         "sparse-fp4-target",
-        f"takes kinds mxf4 and mxf4nvf4 on architecture-specific targets only "
-        f"({describe(ARCH_SPECIFIC)}), found kind {form.kind} on {chip}",
+        f"kind {form.kind} with a sparse A is legal on {describe(ARCH_SPECIFIC)} only, got {chip}",
     )
 
 
@@ -184,19 +176,17 @@ def _kind_chip(form: Mma | MmaWs, chip: str) -> Verdict | None:
     if form.kind == "i8" and chip not in _I8_CHIPS:
         return Verdict(
             "i8-target",
-            f"takes kind i8 on architecture-specific targets only ({describe(_I8_CHIPS)}), found {chip}",
+            f"kind i8 is legal on {describe(_I8_CHIPS)} only, got {chip}",
         )
     if form.kind == "ti16" and chip not in SM_107:
-        return Verdict("ti16-target", f"takes kind ti16 on {describe(SM_107)} only, found {chip}")
+        return Verdict("ti16-target", f"kind ti16 is legal on {describe(SM_107)} only, got {chip}")
     return None
 
 
 def _scale_input_kind(form: Mma) -> Verdict | None:
     if not form.scale_input_d or form.kind in (*_SCALE_INPUT_KINDS, *SCALED_KINDS):
         return None
-    return Verdict(
-        "scale-input-d", f"scales the input accumulator for kinds f16 and tf32 only, found kind {form.kind}"
-    )
+    return Verdict("scale-input-d", f"scale_input_d is legal for kinds f16 and tf32 only, got {form.kind}")
 
 
 def _scale_input_chip(form: Mma, chip: str) -> Verdict | None:
@@ -204,7 +194,7 @@ def _scale_input_chip(form: Mma, chip: str) -> Verdict | None:
         return None
     return Verdict(
         "scale-input-d-target",
-        f"scales the input accumulator on {describe(_SCALE_INPUT_CHIPS)} only, found {chip}",
+        f"scale_input_d is legal on {describe(_SCALE_INPUT_CHIPS)} only, got {chip}",
     )
 
 
@@ -214,8 +204,8 @@ def _output_lanes(form: Mma) -> Verdict | None:
         return None
     return Verdict(
         "disable-output-lane",
-        f"masks output lanes with {wanted} registers for cta_group::{form.cta_group}, "
-        f"found {form.disable_output_lane}",
+        f"disable_output_lane must have {wanted} registers with cta_group::{form.cta_group}, "
+        f"got {form.disable_output_lane}",
     )
 
 
@@ -223,12 +213,10 @@ def _ashift(form: Mma) -> Verdict | None:
     if not form.ashift:
         return None
     if form.a != "tensor":
-        return Verdict("ashift", f"shifts A in tensor memory only (ashift), found A in {form.a} memory")
+        return Verdict("ashift", f"ashift is legal with A in tensor memory only, got A in {form.a} memory")
     if form.collector_a in COLLECTOR_USES and form.collector_a not in _SHIFTED_USES:
-        return Verdict(
-            "ashift-collector",
-            f"takes no collector::a::{form.collector_a} with ashift: it is one of {', '.join(_SHIFTED_USES)}",
-        )
+        reason = must_be("collector_a", _SHIFTED_USES, form.collector_a, " with ashift")
+        return Verdict("ashift-collector", reason)
     return None
 
 
@@ -236,7 +224,7 @@ def _no_ashift(form: MmaBlockScale | MmaWs) -> Verdict | None:
     if not form.ashift:
         return None
     what = "weight stationary" if isinstance(form, MmaWs) else "block scale"
-    return Verdict("ashift", f"takes no ashift with {what}")
+    return Verdict("ashift", f"ashift is not legal with {what}")
 
 
 def _decompress(form: Mma | MmaBlockScale) -> Verdict | None:
@@ -252,7 +240,7 @@ def _decompress(form: Mma | MmaBlockScale) -> Verdict | None:
         return None
     return Verdict(
         "decompress",
-        f"takes decompress::{_LUT_B} with kinds f8f6f4 and mxf8f6f4, dense and unshifted, found {found}",
+        f"decompress::{_LUT_B} is legal with kinds f8f6f4 and mxf8f6f4, dense and unshifted, got {found}",
     )
 
 
@@ -260,37 +248,30 @@ def _added_chip(form: Mma | MmaBlockScale, chip: str) -> Verdict | None:
     if chip in SM_107:
         return None
     if form.decompress:
-        return Verdict("decompress-target", f"takes .decompress on {describe(SM_107)} only, found {chip}")
+        return Verdict("decompress-target", f"decompress is legal on {describe(SM_107)} only, got {chip}")
     if form.collector_b:
-        return Verdict("collector-b-target", f"takes .collector::b on {describe(SM_107)} only, found {chip}")
+        return Verdict("collector-b-target", f"collector_b is legal on {describe(SM_107)} only, got {chip}")
     return None
 
 
 def _ws_group(form: MmaWs) -> Verdict | None:
     if form.cta_group != 2:
         return None
-    return Verdict("ws-cta-group", "takes no cta_group::2 with weight stationary: it is cta_group::1")
+    return Verdict("ws-cta-group", must_be("cta_group", (1,), form.cta_group, " with weight stationary"))
 
 
 def _ws_kind(form: MmaWs) -> Verdict | None:
     if form.kind in SCALED_KINDS:
-        return Verdict(
-            "ws-kind",
-            f"takes no kind {form.kind} with weight stationary: it is one of {', '.join(PLAIN_KINDS)}",
-        )
+        return Verdict("ws-kind", must_be("kind", PLAIN_KINDS, form.kind, " with weight stationary"))
     if form.block_scale:
-        return Verdict("ws-block-scale", "takes no .block_scale with weight stationary")
+        return Verdict("ws-block-scale", "block_scale is not legal with weight stationary")
     return None
 
 
 def _ws_buffer(form: MmaWs) -> Verdict | None:
     if form.collector_buffer in COLLECTOR_BUFFERS:
         return None
-    return Verdict(
-        "ws-collector",
-        f"has no collector buffer {form.collector_buffer} with weight stationary: it is one of "
-        f"{', '.join(COLLECTOR_BUFFERS)}",
-    )
+    return Verdict("ws-collector", must_be("collector_buffer", COLLECTOR_BUFFERS, form.collector_buffer))
 
 
 _MMA_RULES = (_needs_block_scale, _scale_input_kind, _output_lanes, _ashift, _decompress)

@@ -9,7 +9,7 @@ from typing import Any
 
 from weft.isa.family import Verdict
 from weft.isa.tcgen05.form import on_chip, takes_long_rows
-from weft.isa.wgmma.descriptors import SWIZZLES, BitField, first, name_of, one_of, takes, unknown_bits
+from weft.isa.wgmma.descriptors import SWIZZLES, BitField, first, legal_only, name_of, one_of, unknown_bits
 
 WIDE_ATOMS = "128B_32B"
 """The swizzle over 128 bytes that moves 32 bytes at a time, which the descriptor of wgmma doesn't have."""
@@ -60,13 +60,13 @@ class SharedMemoryDescriptor:
                 for f in SHARED_FIELDS
                 if f not in (_VERSION, _ABSOLUTE, _SWIZZLE)
             ),
-            takes(self.swizzle != "none" or not self.base_offset, "base_offset", "with a swizzle only"),
+            legal_only(self.swizzle != "none" or not self.base_offset, "base_offset", "with a swizzle only"),
             self._stride(),
             takes_long_rows(self.absolute, "absolute", chip),
-            takes(
+            legal_only(
                 not self.absolute or (self.swizzle == "128B" and not self.base_offset),
                 "absolute",
-                f"with swizzle 128B and base_offset 0 only, found {self.swizzle} and {self.base_offset}",
+                f"with swizzle 128B and base_offset 0 only, got {self.swizzle} and {self.base_offset}",
             ),
         )
 
@@ -80,7 +80,7 @@ class SharedMemoryDescriptor:
         below = self.stride_byte_offset - self.stride_byte_offset % period
         return Verdict(
             "stride_byte_offset",
-            f"needs stride_byte_offset in multiples of {period} with swizzle {self.swizzle}, "
+            f"stride_byte_offset must be a multiple of {period} with swizzle {self.swizzle}, "
             f"got {self.stride_byte_offset}",
             tuple(str(v) for v in (below, below + period) if v),
         )

@@ -41,8 +41,8 @@ class ZeroColumnMask:
                 return verdict
         most = 16 if m == 32 else 32
         if self.column_shift > most:
-            found = f"shifts columns by at most {most} for M = {m}, got {self.column_shift}"
-            return Verdict("column_shift", found, (str(most),))
+            reason = f"column_shift must be in 0..{most} for M = {m}, got {self.column_shift}"
+            return Verdict("column_shift", reason, (str(most),))
         return None
 
     def _numbers(self) -> tuple[tuple[BitField, int], ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.isa.certify.assembler import ptx_registers
 from weft.isa.computed import make_room
-from weft.isa.family import Registers, Verdict
+from weft.isa.family import Registers, Verdict, choice
 from weft.isa.text import scope as scopes
 from weft.isa.text.constants import value_of
 from weft.isa.text.identifiers import NAME
@@ -370,7 +370,7 @@ def _wrong_type(wanted: Registers, takes: Accepted, word: str, kind: str) -> Ver
 
 
 def _no_constant(wanted: Registers, word: str) -> Verdict:
-    return Verdict(wanted.name, f"takes a constant for {wanted.name}, {_one_of(wanted.values)}, got {word}")
+    return Verdict(wanted.name, f"{wanted.name} must be a constant, {_one_of(wanted.values)}, got {word}")
 
 
 def _no_register(wanted: Registers, word: str) -> Verdict:
@@ -400,11 +400,11 @@ def _constant_verdict(wanted: Registers, operand: str, value: int) -> Verdict | 
         most = (1 << 32) - 1 if (wanted.name, wanted.type) == ("mask", "i32") else _MOST.get(wanted.type)
         if most is None or 0 <= value <= most:
             return None
-        return Verdict(wanted.name, f"takes {wanted.name} from 0 to {most}, got {operand}", (str(most),))
+        return Verdict(wanted.name, f"{wanted.name} must be in 0..{most}, got {operand}", (str(most),))
     if value in wanted.values:
         return None
-    one_of = _one_of(wanted.values)
-    return Verdict(wanted.name, f"takes {wanted.name} {one_of}, got {operand}", nearest_values(wanted, value))
+    reason = f"{wanted.name} must be {_one_of(wanted.values)}, got {operand}"
+    return Verdict(wanted.name, reason, nearest_values(wanted, value))
 
 
 def _is_whole(operand: str) -> bool:
@@ -422,8 +422,8 @@ def _one_of(values: Sequence[int]) -> str:
         or (step := values[1] - values[0]) <= 0
         or values[-1] != values[0] + step * (len(values) - 1)
     ):
-        return ", ".join(map(str, values))
-    return f"{values[0]} to {values[-1]}" + (f" by {step}" if step > 1 else "")
+        return choice(map(str, values))
+    return f"in {values[0]}..{values[-1]}" + (f" by {step}" if step > 1 else "")
 
 
 def nearest_values(wanted: Registers, value: int) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from itertools import product
 from typing import ClassVar, TypeVar
 
 from weft.isa.chips import only
-from weft.isa.family import Family, Form, Registers, Support, Verdict
+from weft.isa.family import Family, Form, Registers, Support, Verdict, must_be
 from weft.isa.mma import tokens
 from weft.isa.mma.fragments import mnk
 from weft.isa.template import ELEMENT_TYPE, Field, Template, Values, Word
@@ -235,7 +235,7 @@ def _inputs(form: MmaAsync) -> Verdict | None:
         return None
     return Verdict(
         "b_type",
-        f"multiplies A and B of one type, or both of e4m3 and e5m2, or of s8 and u8; got {a} and {b}",
+        f"A and B must have the same type, or both be of e4m3 and e5m2, or of s8 and u8, got {a} and {b}",
     )
 
 
@@ -256,14 +256,14 @@ def _shape(form: MmaAsync) -> Verdict | None:
             near = sorted(row.columns, key=lambda column: (abs(column - n), column))[:2]
             shapes = sorted(near) if axis == "n" else near[:1]
             nearest = tuple(replace(form, shape=f"m{M}n{c}k{want}").ptx for c in shapes)
-            return Verdict("shape", f"has {axis} {legal}, got {got} in {form.shape}", nearest)
+            return Verdict("shape", f"{axis} must be {legal}, got {got} in {form.shape}", nearest)
     return None
 
 
 def _columns(columns: Sequence[int]) -> str:
     if columns == COLUMNS:
-        return "a multiple of 8 from 8 to 256"
-    return "8, 16, 24, or a multiple of 16 from 32 to 256"
+        return "a multiple of 8 in 8..256"
+    return "8, 16, 24, or a multiple of 16 in 32..256"
 
 
 def _sparse_bits(form: MmaAsync) -> Verdict | None:
@@ -276,12 +276,9 @@ def _sparse_bits(form: MmaAsync) -> Verdict | None:
 def _bit_operation(form: MmaAsync) -> Verdict | None:
     bits = B1.name in (form.a_type, form.b_type)
     if bits and form.bit_op != "and.popc":
-        got = f", got {form.bit_op}" if form.bit_op else ""
-        return Verdict("bit_op", f"needs bit_op and.popc for b1{got}")
+        return Verdict("bit_op", must_be("bit_op", ("and.popc",), form.bit_op, " for b1"))
     if not bits and form.bit_op:
-        return Verdict(
-            "bit_op", f"has bit_op {form.bit_op} for b1 alone, got {form.a_type} and {form.b_type}"
-        )
+        return Verdict("bit_op", f"{form.bit_op} needs A and B of b1, got {form.a_type} and {form.b_type}")
     return None
 
 
@@ -289,7 +286,7 @@ def _saturation(form: MmaAsync) -> Verdict | None:
     element = ELEMENT_TYPES.get(form.a_type)
     if not form.satfinite or element is None or element.kind in ("int", "uint"):
         return None
-    return Verdict("satfinite", f"has satfinite for s8 and u8 alone, got {form.a_type}")
+    return Verdict("satfinite", f"satfinite needs s8 or u8 inputs, got {form.a_type}")
 
 
 def judge_immediates(form: MmaAsync, given: Mapping[str, int]) -> Verdict | None:
@@ -302,21 +299,21 @@ def judge_immediates(form: MmaAsync, given: Mapping[str, int]) -> Verdict | None
     operands = {operand.name: operand for operand in form.operands if operand.role == "immediate"}
     for name, value in given.items():
         if name in operands and value not in operands[name].values:
-            legal = ", ".join(map(str, operands[name].values))
-            return Verdict(name, f"has {name} {legal} for {form.a_type}, got {value}")
-        if name not in operands and value != (1 if name.startswith("scale") else 0):
-            return Verdict(name, f"{_why_without(form, name)}, got {name} {value}")
+            return Verdict(name, must_be(name, operands[name].values, value, f" for {form.a_type}"))
+        neutral = 1 if name.startswith("scale") else 0
+        if name not in operands and value != neutral:
+            return Verdict(name, must_be(name, (neutral,), value, _why_without(form, name)))
     return None
 
 
 def _why_without(form: MmaAsync, name: str) -> str:
     if name == "selector":
-        return "has a selector in its sparse forms alone"
+        return " without a sparse A"
     if name.startswith("scale"):
-        return f"scales matrices of float types alone, not of {form.a_type}"
+        return f" for {form.a_type}, which isn't a float type"
     if form.a_type in _TRANSPOSABLE:
-        return "transposes A in shared memory alone, not in registers"
-    return f"transposes matrices of f16 and bf16 alone, not of {form.a_type}"
+        return " with A in registers"
+    return f" for {form.a_type}: only f16 and bf16 can be transposed"
 
 
 _RULES = (_inputs, _sparse_bits, _shape, _bit_operation, _saturation)

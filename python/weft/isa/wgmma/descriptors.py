@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from weft.isa.family import Verdict
+from weft.isa.family import Verdict, must_be
 
 GROUP = 8
 """Rows of a core matrix, which lie together: strides lead from one such group to the next."""
@@ -37,11 +37,11 @@ class BitField:
     def complaint(self, value: int) -> Verdict | None:
         """Why the field can't hold `value`."""
         if not 0 <= value <= self.last:
-            return Verdict(self.name, f"needs {self.name} from 0 to {self.last}, got {value}")
+            return Verdict(self.name, f"{self.name} must be in 0..{self.last}, got {value}")
         if value % self.unit:
             below = value - value % self.unit
             near = tuple(str(v) for v in (below, below + self.unit) if v <= self.last)
-            return Verdict(self.name, f"needs {self.name} in multiples of {self.unit}, got {value}", near)
+            return Verdict(self.name, f"{self.name} must be a multiple of {self.unit}, got {value}", near)
         return None
 
 
@@ -56,12 +56,12 @@ def first(*verdicts: Verdict | None) -> Verdict | None:
     return next((verdict for verdict in verdicts if verdict), None)
 
 
-def takes(holds: bool, what: str, where: str) -> Verdict | None:
+def legal_only(holds: bool, what: str, where: str) -> Verdict | None:
     """The complaint that `what` is legal only as `where` says, unless that holds."""
-    return None if holds else Verdict(what, f"takes {what} {where}")
+    return None if holds else Verdict(what, f"{what} is legal {where}")
 
 
-def one_of(what: str, value: object, legal: Iterable[object], given: str = "") -> Verdict | None:
+def one_of(what: str, value: object, legal: Iterable[object], where: str = "") -> Verdict | None:
     """The complaint about a value that isn't one of the legal ones; the nearest of many numbers are named."""
     choices = tuple(legal)
     if value in choices:
@@ -71,11 +71,10 @@ def one_of(what: str, value: object, legal: Iterable[object], given: str = "") -
         near = sorted(sorted(numbers, key=lambda n: abs(n - value))[:2])
         return Verdict(
             what,
-            f"has no {what} {value}{given}: it is {numbers[0]} to {numbers[-1]}, {_rhythm(numbers)}",
+            f"{what} must be in {numbers[0]}..{numbers[-1]} {_rhythm(numbers)}{where}, got {value}",
             tuple(map(str, near)),
         )
-    shown = value if isinstance(value, str) else str(value).lower()
-    return Verdict(what, f"has no {what} {shown}{given}: it is one of {', '.join(map(str, choices))}")
+    return Verdict(what, must_be(what, choices, value, where))
 
 
 def _rhythm(numbers: Sequence[int]) -> str:
@@ -150,7 +149,7 @@ class MatrixDescriptor:
         """The first rule that the fields break."""
         mode = SWIZZLES.get(self.swizzle)
         if mode is None:
-            return Verdict("swizzle", f"has no swizzle {self.swizzle}: it is one of {', '.join(SWIZZLES)}")
+            return Verdict("swizzle", must_be("swizzle", SWIZZLES, self.swizzle))
         for field in (_ADDRESS, _LEADING, _STRIDE, _BASE):
             if verdict := field.complaint(getattr(self, field.name)):
                 return verdict
@@ -160,14 +159,14 @@ class MatrixDescriptor:
         if mode.name == "none":
             if self.base_offset:
                 return Verdict(
-                    "base_offset", f"has a base_offset with a swizzle alone, got {self.base_offset}"
+                    "base_offset", f"base_offset must be 0 without a swizzle, got {self.base_offset}"
                 )
             return None
         if self.stride_byte_offset % mode.period:
             above = -(-self.stride_byte_offset // mode.period) * mode.period
             return Verdict(
                 "stride_byte_offset",
-                f"needs stride_byte_offset in multiples of {mode.period}, eight rows of swizzle {mode.name}, "
+                f"stride_byte_offset must be a multiple of {mode.period}, eight rows of swizzle {mode.name}, "
                 f"got {self.stride_byte_offset}",
                 (str(above),),
             )

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any, TypeVar
 
 from weft.isa.chips import ChipSet, since
-from weft.isa.family import Family, Form, Registers, Support, Verdict
+from weft.isa.family import Family, Form, Registers, Support, Verdict, must_be
 from weft.isa.mma import tokens
 from weft.isa.mma.fragments import mnk
 from weft.isa.mma.sync import SYNC, Sync
@@ -301,7 +301,7 @@ def _no_doubles(form: Any) -> Verdict | None:
     types = (form.a_type, form.b_type, form.c_type, form.d_type) if isinstance(form, Mma) else (form.type,)
     if "f64" not in types:
         return None
-    return Verdict("f64", "takes no f64: doubles are multiplied by mma.sync, whose fragments PTX documents")
+    return Verdict("f64", "has no f64: use mma.sync, whose fragments of f64 PTX documents")
 
 
 def _bit_operation(form: Mma) -> Verdict | None:
@@ -309,20 +309,20 @@ def _bit_operation(form: Mma) -> Verdict | None:
     if bits == bool(form.bit_op):
         return None
     if bits:
-        return Verdict("bit_op", "needs a bit_op for b1: it is one of xor.popc, and.popc")
-    return Verdict("bit_op", f"has bit_op {form.bit_op} for b1 alone, got {form.a_type} and {form.b_type}")
+        return Verdict("bit_op", must_be("bit_op", ("xor.popc", "and.popc"), "", " for b1"))
+    return Verdict("bit_op", f"{form.bit_op} needs A and B of b1, got {form.a_type} and {form.b_type}")
 
 
 def _alike_inputs(form: Mma) -> Verdict | None:
     if form.a_type == form.b_type:
         return None
-    return Verdict("b_type", f"multiplies A and B of one type, got {form.a_type} and {form.b_type}")
+    return Verdict("b_type", f"A and B must have the same type, got {form.a_type} and {form.b_type}")
 
 
 def _saturation(form: Mma) -> Verdict | None:
     if not form.satfinite or form.a_type in ("s8", "u8", "s4", "u4"):
         return None
-    return Verdict("satfinite", f"has satfinite for s8, u8, s4 and u4 alone, got {form.a_type}")
+    return Verdict("satfinite", f"satfinite needs s8, u8, s4 or u4 inputs, got {form.a_type}")
 
 
 def _packed_layout(form: Load) -> Verdict | None:
@@ -330,7 +330,7 @@ def _packed_layout(form: Load) -> Verdict | None:
     along_k = {"a": "row", "b": "col"}.get(form.fragment)
     if form.type not in ("s4", "u4", "b1") or along_k in (None, form.layout):
         return None
-    reason = f"loads {form.fragment.upper()} of {form.type} in layout {along_k} alone, got {form.layout}"
+    reason = f"layout must be {along_k} for {form.fragment.upper()} of {form.type}, got {form.layout}"
     return Verdict("layout", reason)
 
 
