@@ -18,7 +18,7 @@ KERNELS: dict[type[AnySchedule], Callable[[MatmulOp], None]] = {
 
 
 def run(module: Any) -> None:
-    """Expands every `tile.matmul` inside of a `gpu.func`."""
+    """Expands every `tile.matmul` in a `gpu.func`."""
     for op in operations(module, MatmulOp):
         parent = op.operation.parent.opview
         if not isinstance(parent, gpu.GPUFuncOp):
@@ -35,9 +35,9 @@ def run(module: Any) -> None:
 
 
 def _kernel(op: MatmulOp, schedule: AnySchedule) -> Callable[[MatmulOp], None]:
-    if (found := KERNELS.get(type(schedule))) is None:
+    if (expand := KERNELS.get(type(schedule))) is None:
         raise refuse(op, f"has a schedule of {schedule.instruction}, for which no kernel is registered")
-    return found
+    return expand
 
 
 def _require_block(op: MatmulOp, kernel: Any, threads: int) -> None:

@@ -22,7 +22,7 @@ from weft.passes.registry.pass_ import Pass
 
 
 def run(module: Any) -> None:
-    """Outlines every function that holds a `tile.matmul`; other functions stay."""
+    """Outlines every function with a `tile.matmul`; other functions stay."""
     for function in operations(module, func.FuncOp):
         products = operations(function, MatmulOp)
         if products:
@@ -45,11 +45,15 @@ def _check(function: Any, products: list[MatmulOp]) -> None:
     """Raises WeftError for a function that can't become a kernel."""
     product = products[0]
     if function.operation.parent.name != "builtin.module":
-        raise refuse(function, f"can't be outlined inside of a '{function.operation.parent.name}'")
+        raise refuse(
+            function, f"must be at the top of the module, got one in a '{function.operation.parent.name}'"
+        )
     if function.type.results:
-        raise refuse(function, "can't become a kernel: it returns values")
+        raise refuse(function, "must not return values, since it becomes a kernel")
     if len(function.body.blocks) > 1:
-        raise refuse(function, f"can't become a kernel: it has {len(function.body.blocks)} blocks")
+        raise refuse(
+            function, f"must have one block, since it becomes a kernel, got {len(function.body.blocks)}"
+        )
     body = [
         op.operation
         for op in function.body.blocks[0].operations
@@ -57,15 +61,14 @@ def _check(function: Any, products: list[MatmulOp]) -> None:
     ]
     if len(products) > 1 or len(body) != 2 or body[0] != product.operation:
         stray = next(op.operation.opview for op in body if op.operation != product.operation)
-        raise refuse(
-            stray, "can't be outlined beside a tile.matmul: a function holds one product and a return"
-        )
+        what = "a function that becomes a kernel has one product and a return"
+        raise refuse(stray, f"must not be in a function with a tile.matmul: {what}")
     if product.schedule is None:
         raise refuse(product, "must have a schedule: run --select-schedule before --outline-matmul")
 
 
 def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:
-    """A kernel that holds a copy of the product, on the function's arguments; returns the copy."""
+    """Writes a kernel with a copy of the product on the function's arguments; returns the copy."""
     workspace = _workspace_types(product)
     with ir.InsertionPoint(holder.bodyRegion.blocks[0]), function.location:
         kernel = mlir.kernel(name, [*function.type.inputs, *workspace])
@@ -74,8 +77,8 @@ def _kernel(holder: Any, name: str, function: Any, product: MatmulOp) -> Any:
         values = dict(zip(function.arguments, entry.arguments, strict=False))
         for op in (*operations(function, OperandOp), product):
             copy = op.operation.clone()
-            for place, operand in enumerate(op.operation.operands):
-                copy.operands[place] = values[operand]
+            for number, operand in enumerate(op.operation.operands):
+                copy.operands[number] = values[operand]
             values |= zip(op.operation.results, copy.results, strict=True)
         with product.location:
             gpu.return_([])
@@ -154,17 +157,17 @@ def _differences(product: MatmulOp, sizes: "_Sizes") -> list[Any]:
         pairs += [((x, 0), (d, 0)) for x in (a, b, *product.extra) if x.type.rank == 3]
     elif (scales := product.role("scale_b")) is not None and b.type.rank == 3:
         pairs += [((scales, 0), (b, 0))]
-    found = [sizes.of(*left) - sizes.of(*right) for left, right in pairs]
+    differences = [sizes.of(*left) - sizes.of(*right) for left, right in pairs]
     mnk = sizes.of(d, -2), sizes.of(d, -1), sizes.of(a, k_a)
     wanted = extents(*mnk, sizes.of(d, 0), ir.AffineExpr.get_ceil_div)
     for role, value in product.roles.items():
         dims = ROLES[role].sizes
-        found += [sizes.of(value, place - len(dims)) - wanted[name] for place, name in enumerate(dims)]
-    return found
+        differences += [sizes.of(value, i - len(dims)) - wanted[name] for i, name in enumerate(dims)]
+    return differences
 
 
 class _Sizes:
-    """The sizes of all memref arguments, numbered in order: what the launch attributes speak of."""
+    """The sizes of all memref arguments, numbered in order, which the launch attributes use."""
 
     def __init__(self, arguments: Any) -> None:
         self.count = 0

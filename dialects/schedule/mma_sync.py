@@ -80,8 +80,8 @@ class Schedule(AnySchedule):
             return "groups need a schedule of wgmma, got one of mma.sync"
         if min(*self.block, *self.warps, self.stages, self.group) < 1:
             return f"schedule fields must be at least 1, got {self}"
-        if found := self.count_complaint():
-            return found
+        if complaint := self.count_complaint():
+            return complaint
         if self.threads > 1024:
             return f"warps must be at most 32 in all, got {self.warps[0]} x {self.warps[1]}"
         if m % (self.warps[0] * _ATOM[0]) or n % (self.warps[1] * 2 * _ATOM[1]):

@@ -18,9 +18,11 @@ from weft.target import Target
 MOST_RUNS = MOST_PARTIES - 1
 """CTAs for each tile that stream_k divides: one more may have a part of it."""
 OTHER_REGISTERS = 32
-"""Registers that a thread needs beside its sums, as ptxas counts."""
+"""Registers of a thread in addition to its sums, as ptxas counts."""
 _MOST_SPLITS = 8  # the CTAs that any chip puts in a cluster
-_UNEQUAL_REGISTERS = 26  # the same, of an equal share, beside one instruction's sums
+_UNEQUAL_REGISTERS = (
+    26  # the same with an equal share of the registers, in addition to one instruction's sums
+)
 _BARRIER_BYTES = 16  # of a stage: one barrier says that it is full, one that it is empty
 
 _T = TypeVar("_T")
@@ -249,7 +251,7 @@ class WarpgroupSchedule(AnySchedule):
                 f"got {self.warpgroups}"
             )
         each = self.registers[1] or register_share(self.threads)
-        # Promoted sums need registers beside those of the instructions in flight.
+        # Promoted sums need registers in addition to those of the instructions in flight.
         beside = wgmma.M * self.products(types)
         if (most := (each - OTHER_REGISTERS) * WARPGROUP) < (self.rows + beside) * n:
             both = f" and {beside} x {n} in flight" if beside else ""
@@ -306,8 +308,8 @@ class WarpgroupSchedule(AnySchedule):
         if (down, across) == (1, 1):
             return None
         if min(down, across) < 1 or self.splits > 1 or down * across not in (2, 4, 8):
-            found = f"{down} x {across} and {self.splits}"
-            return f"cluster must have 2, 4 or 8 CTAs, and splits must be 1 with a cluster, got {found}"
+            both = f"{down} x {across} and {self.splits}"
+            return f"cluster must have 2, 4 or 8 CTAs, and splits must be 1 with a cluster, got {both}"
         mn_major = self.swapped(*types.transposed)
         for name, extent, ctas, is_mn_major in zip("MN", self.block, (across, down), mn_major, strict=False):
             # Each CTA copies whole groups of rows of a swizzle, or whole panels.

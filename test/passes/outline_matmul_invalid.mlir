@@ -9,7 +9,7 @@ func.func @no_schedule(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
 // -----
 
 func.func @something_beside(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
-  // expected-error @below {{'arith.constant' op can't be outlined beside a tile.matmul: a function holds one product and a return}}
+  // expected-error @below {{'arith.constant' op must not be in a function with a tile.matmul: a function that becomes a kernel has one product and a return}}
   %0 = arith.constant 0 : index
   "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
@@ -19,7 +19,7 @@ func.func @something_beside(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
 
 func.func @two_products(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
   "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
-  // expected-error @below {{'tile.matmul' op can't be outlined beside a tile.matmul}}
+  // expected-error @below {{'tile.matmul' op must not be in a function with a tile.matmul}}
   "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return
 }
@@ -27,7 +27,7 @@ func.func @two_products(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
 // -----
 
 func.func @in_a_loop(%a: memref<?x?xf16>, %d: memref<?x?xf32>, %n: index) {
-  // expected-error @below {{'scf.for' op can't be outlined beside a tile.matmul}}
+  // expected-error @below {{'scf.for' op must not be in a function with a tile.matmul}}
   scf.for %i = %n to %n step %n {
     "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   }
@@ -36,7 +36,7 @@ func.func @in_a_loop(%a: memref<?x?xf16>, %d: memref<?x?xf32>, %n: index) {
 
 // -----
 
-// expected-error @below {{'func.func' op can't become a kernel: it returns values}}
+// expected-error @below {{'func.func' op must not return values, since it becomes a kernel}}
 func.func @with_a_result(%a: memref<?x?xf16>, %d: memref<?x?xf32>) -> memref<?x?xf32> {
   "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   return %d : memref<?x?xf32>
@@ -44,7 +44,7 @@ func.func @with_a_result(%a: memref<?x?xf16>, %d: memref<?x?xf32>) -> memref<?x?
 
 // -----
 
-// expected-error @below {{'func.func' op can't become a kernel: it has 2 blocks}}
+// expected-error @below {{'func.func' op must have one block, since it becomes a kernel, got 2}}
 func.func @of_two_blocks(%a: memref<?x?xf16>, %d: memref<?x?xf32>, %i: index, %v: f32) {
   "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
   cf.br ^bb1
@@ -56,7 +56,7 @@ func.func @of_two_blocks(%a: memref<?x?xf16>, %d: memref<?x?xf32>, %i: index, %v
 // -----
 
 gpu.module @m {
-  // expected-error @below {{'func.func' op can't be outlined inside of a 'gpu.module'}}
+  // expected-error @below {{'func.func' op must be at the top of the module, got one in a 'gpu.module'}}
   func.func @inside(%a: memref<?x?xf16>, %d: memref<?x?xf32>) {
     "tile.matmul"(%a, %a, %d) : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
     return

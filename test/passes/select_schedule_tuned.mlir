@@ -1,7 +1,7 @@
 // RUN: env WEFT_SCHEDULES=%S/Inputs/schedules.jsonl weft-opt %s --select-schedule=chip=sm_90a 2>&1 | FileCheck %s
 // RUN: weft-opt %s --select-schedule=chip=sm_90a | FileCheck %s --check-prefix=MODEL
 
-// CHECK: weft-opt: warning: {{.*}}schedules.jsonl:3: ignored: no JSON: Expecting value in column 1
+// CHECK: weft-opt: warning: {{.*}}schedules.jsonl:3: ignored: an entry must be JSON: Expecting value in column 1
 // CHECK: weft-opt: warning: {{.*}}schedules.jsonl:2: ignored: stages must be at least 2, got 1
 
 // A schedule that was tuned for a product of these types, N and K, and about as many rows, is taken.

@@ -33,7 +33,7 @@
 // CHECK-NEXT: func.func @second
 // CHECK-NEXT: ^
 // CHECK-NEXT: weft: error: {{.*}}compile-mistakes.mlir has no kernel 'third': it has first, second
-// CHECK-NEXT: compile-mistakes.mlir:[[# @LINE + 15]]:8: error: 'arith.constant' op can't be outlined beside a tile.matmul
+// CHECK-NEXT: compile-mistakes.mlir:[[# @LINE + 15]]:8: error: 'arith.constant' op must not be in a function with a tile.matmul
 // CHECK-NEXT:   %0 = arith.constant
 // CHECK-NEXT: {{^}}       ^
 // CHECK-NEXT: <stdin>:2:10: error: use of value '%a' expects different type

@@ -78,8 +78,8 @@ def choose(
     `any_rows`: one whose kernel takes rows of any alignment. `tuned`: from the database, where it has one.
     Raises WeftError where no schedule is legal.
     """
-    if found := complaint(types, chip, any_rows=any_rows) or layout_complaint(types, chip):
-        raise WeftError(found)
+    if refusal := complaint(types, chip, any_rows=any_rows) or layout_complaint(types, chip):
+        raise WeftError(refusal)
     # Products are tuned one at a time: for a batch the model decides.
     files = database.sources(chip) if tuned and members == 1 and not any_rows else ()
     return _chosen(Request(m, n, k, types, chip, members), any_rows, files, tuple(FAMILIES))
@@ -105,8 +105,8 @@ def complaint(types: Types, chip: str, *, any_rows: bool = False) -> str | None:
 
 def layout_complaint(types: Types, chip: str) -> str | None:
     """Why no family that multiplies these types on a chip can read A and B as they are stored."""
-    found = [family.layout_complaint(types) for family in FAMILIES if chip in family.chips(types)]
-    return next(filter(None, found), None) if all(found) else None
+    complaints = [family.layout_complaint(types) for family in FAMILIES if chip in family.chips(types)]
+    return next(filter(None, complaints), None) if all(complaints) else None
 
 
 @lru_cache(maxsize=4096)

@@ -25,7 +25,7 @@ _CLUSTERS = (
 _GLOBAL_SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _MOST_SUMS = 128 * 128  # of a warpgroup; with more, too few stages fit
 _SWAPPED_ROWS = 256  # products of more rows gain nothing from swapped operands
-_SCALED_COLUMNS = 64  # of swapped tiles; the scales of more don't fit in registers beside the sums
+_SCALED_COLUMNS = 64  # of swapped tiles; with the sums, more scales don't fit in registers
 GROUPS = (4, 8, 16)
 _FEWEST_STAGES = 4  # that leave room for a CTA of the next launch
 _SHORT = 1024  # bytes of a row of A, up to which a product writes more than it reads
@@ -90,9 +90,9 @@ def candidates(m: int, n: int, k: int, types: Types, chip: ChipModel) -> Iterato
 def _stages(s: WarpgroupSchedule, types: Types, chip: Chip) -> list[int]:
     """The most stages that fit, and the most that leave room for a CTA of the next launch."""
     most = min(s.most_stages(types, chip.shared_bytes), _MOST_STAGES)
-    beside = s.most_stages(types, _room_of_two(chip))
-    fits = _FEWEST_STAGES <= beside < most and _two_fit(replace(s, stages=beside), types, chip)
-    return [most, beside] if fits else [most]
+    half = s.most_stages(types, _room_of_two(chip))
+    fits = _FEWEST_STAGES <= half < most and _two_fit(replace(s, stages=half), types, chip)
+    return [most, half] if fits else [most]
 
 
 def _room_of_two(chip: Chip) -> int:
