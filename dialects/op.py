@@ -331,7 +331,7 @@ def build(
     or equal to the op's default are omitted. `results` are types, or a function that computes them from the
     operands; it is called only if the operands are values.
     """
-    check_inside_a_module(kind)
+    check_in_a_module(kind)
     stated = {
         name: as_attribute(value)
         for name, value in (attributes or {}).items()
@@ -378,7 +378,7 @@ def _result_types(results: Sequence[Any] | Callable[[], Sequence[Any]]) -> list[
     return [placeholder if each is None else each for each in types]
 
 
-def check_inside_a_module(kind: Any) -> None:
+def check_in_a_module(kind: Any) -> None:
     """Raises WeftError if there is no insertion point."""
     try:
         _ = ir.InsertionPoint.current

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from weft.dialects.op import Op, check_inside_a_module
+from weft.dialects.op import Op, check_in_a_module
 from weft.dialects.tile_types import Tile
 from weft.isa.chips import WARPS
 from weft.mlir import ext, ir
@@ -64,7 +64,7 @@ def role(
 
     Yields the number of the warpgroup, or warp, in the role.
     """
-    check_inside_a_module(RoleOp)
+    check_in_a_module(RoleOp)
     i64 = ir.IntegerType.get_signless(64)
     numbers = {"first": first, "warpgroups": warpgroups, "warps": warps}
     if warps is None or registers:

@@ -23,7 +23,7 @@ def test_many_mutations_get_a_result_or_an_error() -> None:
     _check(driver.run("mutated_calls", seconds=driver.slow_seconds(), first=1_000_000))
 
 
-def test_what_was_found_stays_mended() -> None:
+def test_earlier_failures_stay_fixed() -> None:
     count = len(found_calls.FILE.read_text("utf-8").splitlines())
     report = driver.run("found_calls", seconds=100, count=count)
     assert report.count == count > 0

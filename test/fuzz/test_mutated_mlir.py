@@ -27,7 +27,7 @@ def test_many_mutations_get_a_result_or_a_diagnostic() -> None:
     _check(driver.run("mutated_mlir", seconds=driver.slow_seconds(), first=1_000_000))
 
 
-def test_what_was_found_stays_mended() -> None:
+def test_earlier_failures_stay_fixed() -> None:
     report = driver.run("found_mlir", seconds=60, count=len(FOUND))
     assert FOUND
     assert report.count == len(FOUND)

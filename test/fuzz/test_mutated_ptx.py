@@ -24,7 +24,7 @@ def test_many_mutations_get_a_result_or_an_error() -> None:
     _check(driver.run("mutated_ptx", seconds=driver.slow_seconds(), first=1_000_000))
 
 
-def test_what_was_found_stays_mended() -> None:
+def test_earlier_failures_stay_fixed() -> None:
     report = driver.run("found_launches", seconds=60, count=len(found_launches.FILES))
     assert report.count == len(found_launches.FILES) > 0
     assert not report.failures, report

@@ -29,7 +29,7 @@ KINDS = {
     "plain, D by TMA": (Product(*BF16, laid("two warpgroups", "bf16")), SHAPE),
     "plain, D by threads": (Product(*TO_F32, laid("three warpgroups", "bf16")), SHAPE),
     "several tiles for each CTA": (Product(*BF16, laid("one warpgroup", "bf16")), (1100, 1000, 72)),
-    "K outside": (Product("f16", "f16", "f16", laid("one warpgroup", "f16"), (True, False)), SHAPE),
+    "MN-major": (Product("f16", "f16", "f16", laid("one warpgroup", "f16"), (True, False)), SHAPE),
     "swapped": (Product(*BF16, laid("swapped", "bf16")), FEW),
     "multicast": (Product(*BF16, laid("cluster of 4", "bf16")), SHAPE),
     "splits in a cluster": (Product(*BF16, laid("split in 2", "bf16")), SHAPE),

@@ -135,7 +135,7 @@ def test_a_descriptor_leads_to_every_element(swizzle, transposed):
 
 
 @pytest.mark.parametrize("name", ["f16", "bf16", "tf32", "s8", "e4m3", "s4"])
-def test_metadata_says_what_is_stored(name):
+def test_metadata_identifies_the_stored_elements(name):
     """A sparse A comes back from its stored half and the indices, as PTX describes them."""
     form = next(f for f in mma.SPARSE.forms(CHIP) if f.a_type == f.b_type == name)
     m, n, k = form.mnk

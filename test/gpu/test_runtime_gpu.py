@@ -212,7 +212,7 @@ def test_time_is_the_gpus():
     assert 0 < small < large < 100
 
 
-def test_a_kernels_fault_is_said_and_ends_nothing_else():
+def test_a_kernels_fault_is_reported_and_ends_nothing_else():
     check = f"""
         from weft.compiler import ptxas; from weft.launch import runtime
         from weft.errors import WeftError

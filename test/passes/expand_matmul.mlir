@@ -56,7 +56,7 @@ gpu.module @m {
     gpu.return
   }
 
-  // B with N inside lies in panels of 64 columns; three stages leave one group of copies in flight.
+  // An N-major B is stored in panels of 64 columns; three stages leave one group of copies in flight.
   // CHECK-LABEL: gpu.func @plain
   // CHECK-DAG: #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
   // CHECK-DAG: #tile.layout<"S[(3,64,2,64):(8192,64,4096,1)] xor 128B">, "shared">
@@ -224,8 +224,8 @@ gpu.module @warpgroups {
     gpu.return
   }
 
-  // With K outside a stage holds rows of K, M or N in panels of 64; a warpgroup's share of A is some of the columns.
-  // CHECK-LABEL: gpu.func @k_outside
+  // An MN-major stage has rows of K, with M or N in panels of 64. A warpgroup's share of A is some of the columns.
+  // CHECK-LABEL: gpu.func @mn_major
   // CHECK: !tile.buffer<array<i64: 2, 32, 128>, f16, #tile.layout<"S[(2,32,2,64):(4096,64,2048,1)] xor 128B">, "shared">
   // CHECK: !tile.map<array<i64: 32, 128>, f16,
   // CHECK: !tile.buffer<array<i64: 2, 32, 96>, f16, #tile.layout<"S[(2,32,3,32):(3072,32,1024,1)] xor 64B">, "shared">
@@ -234,7 +234,7 @@ gpu.module @warpgroups {
   // CHECK-SAME: -> !tile.buffer<array<i64: 32, 64>, f16,
   // CHECK: "tile.gemm_async"
   // CHECK-SAME: {transpose_a = true} :
-  gpu.func @k_outside(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) kernel
+  gpu.func @mn_major(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: memref<?x?xf32>) kernel
       attributes {known_block_size = array<i32: 384, 1, 1>} {
     "tile.matmul"(%a, %b, %d) {transpose_a = true, schedule = {block = array<i64: 128, 96, 32>, warpgroups = 2, stages = 2}}
       : (memref<?x?xf16>, memref<?x?xf16>, memref<?x?xf32>) -> ()
@@ -412,7 +412,7 @@ gpu.module @warpgroups {
   }
 
   // A cluster of two rows of blocks: B's columns are the same, each CTA copies half of them for both, and a stage is empty
-  // when the warpgroups of both say so. B has K outside: what follows in a row is what the other CTA copies.
+  // when the warpgroups of both say so. B is N-major: the other CTA copies the rest of a row.
   // CHECK-LABEL: gpu.func @cluster
   // CHECK: %[[FROM_A:.*]] = "tile.tensor_map"(%{{.*}}) : (memref<?x?xf16>) -> !tile.map<array<i64: 128, 64>, f16,
   // CHECK: %[[FROM_B:.*]] = "tile.tensor_map"(%{{.*}}) {l2_promotion = "128B"} : (memref<?x?xf16>) -> !tile.map<array<i64: 64, 64>, f16,

@@ -25,9 +25,9 @@
 gpu.module @m {
   // Four steps of 32 bytes through a row of 128, two units of a descriptor each. The first adds to C where it is told
   // to, the others always. Rows in groups of eight lie one after the other.
-  // CHECK-LABEL: gpu.func @k_inside
+  // CHECK-LABEL: gpu.func @k_major
   // CHECK-SAME: %[[MORE:[a-z0-9]+]]: i1)
-  gpu.func @k_inside(%a: !A64, %b: !B64, %v: vector<4xf32>, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @k_major(%a: !A64, %b: !B64, %v: vector<4xf32>, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // CHECK: %[[C:.*]] = "tile.from_lane"
     // CHECK: %[[B:.*]] = "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 1024 : i64, swizzle = "128B"}
     // CHECK: %[[A:.*]] = "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 1024 : i64, swizzle = "128B"}
@@ -96,7 +96,7 @@ gpu.module @m {
     gpu.return
   }
 
-  // Columns of a stage, with K outside: panels of 64 columns, 2048 elements each.
+  // Columns of an MN-major stage: panels of 64 columns, 2048 elements each.
   // CHECK-LABEL: gpu.func @columns_of_a_stage
   // CHECK-SAME: %[[STAGE:[a-z0-9]+]]: i32, %[[COLUMN:[a-z0-9]+]]: i32)
   gpu.func @columns_of_a_stage(%a: !A32, %c: !D128, %more: i1, %stage: i32, %column: i32) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
@@ -166,8 +166,8 @@ gpu.module @m {
   }
 
   // N runs fastest: groups of eight rows of K, and panels of 64 columns. A step is 16 rows on.
-  // CHECK-LABEL: gpu.func @n_inside
-  gpu.func @n_inside(%a: !A32, %b: !N128, %c: !D128, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  // CHECK-LABEL: gpu.func @n_major
+  gpu.func @n_major(%a: !A32, %b: !N128, %c: !D128, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // CHECK: %[[B:.*]] = "wgmma.descriptor"(%{{.*}}) {leading_byte_offset = 4096 : i64, stride_byte_offset = 1024 : i64, swizzle = "128B"}
     // CHECK: "wgmma.mma_async"
     // CHECK-SAME: shape = "m64n128k16", trans_b = 1 : i64}
@@ -182,10 +182,10 @@ gpu.module @m {
   }
 
   // One panel needs no distance to another.
-  // CHECK-LABEL: gpu.func @n_inside_of_one_panel
+  // CHECK-LABEL: gpu.func @n_major_in_one_panel
   // CHECK: "wgmma.descriptor"(%{{.*}}) {stride_byte_offset = 1024 : i64, swizzle = "128B"}
   // CHECK: trans_b = 1 : i64}
-  gpu.func @n_inside_of_one_panel(%a: !A32, %b: !N64, %c: !D64, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @n_major_in_one_panel(%a: !A32, %b: !N64, %c: !D64, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A32, !N64, !D64, i1) -> !D64
     gpu.return
   }

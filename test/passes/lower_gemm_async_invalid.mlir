@@ -344,7 +344,7 @@ gpu.module @m {
 !B = !tile.buffer<array<i64: 8, 32>, f32, #tile.layout<"S[(8,32):(32,1)] xor 128B">, "shared">
 !D = !tile.fragment<array<i64: 64, 32>, f32, #tile.layout<"S[(4,2,8,4,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
-  gpu.func @n_inside_of_tf32(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
+  gpu.func @n_major_tf32(%a: !A, %b: !B, %c: !D, %more: i1) kernel attributes {known_block_size = array<i32: 128, 1, 1>} {
     // expected-error @below {{'tile.gemm_async' op has no candidate that lowers it: wgmma.mma_async (major: needs B of type f32 to be K-major, got N-major)}}
     %0 = "tile.gemm_async"(%a, %b, %c, %more) : (!A, !B, !D, i1) -> !D
     gpu.return

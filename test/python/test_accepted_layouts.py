@@ -22,7 +22,7 @@ TILES = [
 
 
 @pytest.mark.parametrize(("shape", "layout"), TILES)
-def test_what_tma_is_given_it_writes_as_the_layout_says(shape, layout):
+def test_tma_writes_as_the_layout_specifies(shape, layout):
     with weft.Module():
         kind = tile_of(*shape, 2, layout)
         pieces = pieces_of(kind)
@@ -33,7 +33,7 @@ def test_panels_at_two_distances_are_refused_or_read():
     with weft.Module() as module, module.func("f", [weft.memref("?x?", "f32")]) as (matrix,):
         del matrix
         kind = BufferType.of((64, 256), ir.F16Type.get(), "S[(64,2,2,64):(64,4096,8192,1)] xor 128B")
-        stage = Stage(256, 64, 256, outside=True)
+        stage = Stage(256, 64, 256, mn_major=True)
         operand = SharedOperand.of(kind, True)
         if isinstance(operand, str):
             return

@@ -134,7 +134,7 @@ def test_settings_of_the_environment_count(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.slow
-def test_what_is_found_in_the_cache_starts_no_process(tmp_path: Path) -> None:
+def test_a_cached_entry_starts_no_process(tmp_path: Path) -> None:
     code = f"""
 import weft
 from weft.compiler import apart

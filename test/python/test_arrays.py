@@ -75,7 +75,7 @@ def test_a_view_and_an_export_keep_their_memory_alive(kept):
     assert alive() is None
 
 
-def test_what_is_no_array_is_refused():
+def test_an_object_that_is_not_an_array_is_refused():
     for thing in (3, [1, 2], "abc", None, np.float32(3)):
         assert "expected an array" in refused(thing)
     assert "masked" in refused(np.ma.zeros(3))
@@ -201,7 +201,7 @@ def test_dlpack_names_types_and_devices(name, code, bits, dtype):
         seen.numpy()
 
 
-def test_dlpack_that_isnt_for_us_is_refused():
+def test_unsupported_dlpack_is_refused():
     assert "got DLPack type code 5" in refused(capsule(b"dltensor", code=5, bits=64))
     assert "4 lanes" in refused(capsule(b"dltensor", code=2, bits=32, lanes=4))
     assert "CPU or CUDA, got 10" in refused(capsule(b"dltensor", code=2, bits=32, device_type=10))
@@ -303,7 +303,7 @@ def raising(name, error):
 
 @pytest.mark.parametrize("error", [KeyError("shape"), RuntimeError("no"), TypeError("no"), ValueError("no")])
 @pytest.mark.parametrize("name", ["__dlpack__", "__cuda_array_interface__"])
-def test_what_a_protocol_raises_is_said(name, error):
+def test_an_exception_of_a_protocol_is_reported(name, error):
     with pytest.raises(
         WeftError, match=f"reading {name} of Raising failed: {type(error).__name__}: "
     ) as caught:
@@ -332,7 +332,7 @@ def test_a_broken_dlpack_tensor_is_refused(name, fields, said):
 
 
 @pytest.mark.parametrize("made", [None, 3, b"dltensor", object()])
-def test_what_is_no_dlpack_capsule_is_refused(made):
+def test_an_object_that_is_not_a_dlpack_capsule_is_refused(made):
     assert "a DLPack capsule that was not consumed" in refused(SimpleNamespace(__dlpack__=lambda **_: made))
 
 
@@ -356,7 +356,7 @@ def test_classes_and_other_views_are_refused():
     )
 
 
-def test_arrays_that_overlap_themselves_are_found():
+def test_arrays_that_overlap_themselves_are_detected():
     """By counting the addresses of all elements."""
     chance = np.random.default_rng(0)
     found = set()

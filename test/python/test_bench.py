@@ -140,7 +140,7 @@ def test_sustained_takes_turns_under_load() -> None:
     assert [len(timing.replays) for timing in found.values()] == [70, 35, 28]
 
 
-def test_who_refuses_is_left_out_and_says_why() -> None:
+def test_an_implementation_that_refuses_is_omitted_with_a_reason() -> None:
     fake, seen = FakeGpu(), list[tuple[int, int]]()
     quick, slow = fake.implementation("quick", 0.1), fake.implementation("slow", 0.2)
     found = run(
@@ -343,7 +343,9 @@ def test_what_will_be_measured_is_compiled_before(tmp_path: Path, monkeypatch: p
         assert product_kernel.plain(product.types, chosen, product.chip).cubin
 
 
-def test_nothing_is_compiled_before_where_it_would_not_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_product_and_products_without_a_cache_are_not_precompiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(compiling, "Compiler", None)
     compiling.compile_ahead([SMALL], "sm_90a", None, lambda *steps: None)
     monkeypatch.setenv("WEFT_CACHE", "0")

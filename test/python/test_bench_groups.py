@@ -261,7 +261,7 @@ def test_deepgemm_still_multiplies_single_products(monkeypatch: pytest.MonkeyPat
         PEERS["deepgemm"][0].prepare(replace(SMALL, inputs="e4m3"), [])
 
 
-def test_triton_says_that_it_has_no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_reports_that_it_has_no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(implementations, "find_spec", lambda package: True)
     with pytest.raises(Refusal, match="has no groups"):
         PEERS["triton"][0].prepare(CONTIGUOUS, [])

@@ -92,7 +92,7 @@ def test_another_json_is_refused(change: Any) -> None:
             Report.of_json(text)
 
 
-def test_the_table_says_who_is_wrong_and_who_is_missing() -> None:
+def test_the_table_lists_wrong_and_missing_implementations() -> None:
     lines = table(report(*RESULTS), RESULTS, heading=True).split("\n")
     heading = "M x N x K types by µs TFLOP/s ± % ratio µs sustained ± % ratio error"
     assert " ".join(lines[0].split()) == heading
@@ -151,7 +151,7 @@ def test_runs_of_the_same_products_share_a_table(tmp_path: Path) -> None:
     assert "| geometric mean | **0.800** | **2.000** | **2.000** |" in rows
 
 
-def test_who_else_was_measured_has_columns_beside(tmp_path: Path) -> None:
+def test_each_measured_implementation_has_columns(tmp_path: Path) -> None:
     times = {"cublas": 4.0, "weft": 2.0, "deepgemm": 8.0}
     made = [timed(name, time) for name, time in times.items()] + [
         timed(name, 1.0, m=64) for name in list(times)[:2]
@@ -196,7 +196,7 @@ def test_a_run_that_is_not_of_one_type_is_refused(tmp_path: Path, results: tuple
         figures_docs.page(tmp_path)
 
 
-def test_a_page_without_a_place_for_the_tables_is_refused(tmp_path: Path) -> None:
+def test_a_page_without_markers_for_the_tables_is_refused(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# Figures\n")
     with pytest.raises(WeftError, match=r"README\.md: must have a line <!-- figures"):
         figures_docs.page(tmp_path)

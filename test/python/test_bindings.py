@@ -89,12 +89,12 @@ def test_a_stand_in_without_what_is_needed_is_left_with_a_reason(case, tmp_path,
     assert said.startswith(f"the package 'mlir' at {tmp_path}/mlir") and reason in said
 
 
-def test_a_module_made_by_hand_is_left(imported):
+def test_a_module_without_a_spec_is_skipped(imported):
     imported.setitem(sys.modules, "mlir", type(sys)("mlir"))
     assert "it has no mlir.ir" in bindings.choose(("mlir", DISTRIBUTION), "").left[0]
 
 
-def test_without_any_the_message_says_what_to_install_and_what_was_found(tmp_path, imported):
+def test_without_bindings_the_message_recommends_an_installation(tmp_path, imported):
     imported.syspath_prepend(written(tmp_path, STAND_INS["empty"][0]))
     with pytest.raises(
         WeftError, match=r"installed: pip install it; the package 'mlir' at .* has no mlir.ir"
@@ -104,7 +104,7 @@ def test_without_any_the_message_says_what_to_install_and_what_was_found(tmp_pat
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", ["no package", "raises OSError"])
-def test_doctor_says_what_is_left(case, tmp_path):
+def test_doctor_lists_skipped_packages(case, tmp_path):
     files, reason = STAND_INS[case]
     done = tool(written(tmp_path, files), "doctor")
     assert done.returncode == 0 and not done.stderr

@@ -38,7 +38,7 @@ def test_every_builder_is_tried():
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("mistake", MISTAKES, ids=str)
 @pytest.mark.parametrize("builder", BUILDERS)
-def test_a_mistake_is_told_where_it_was_made(builder, mistake):
+def test_a_mistake_is_reported_with_its_source_location(builder, mistake):
     name = builder.__self__.OPERATION_NAME
     if not mistake and name in WHOLE:
         return

@@ -63,7 +63,7 @@ class Maker:
         return self.data
 
 
-def test_an_entry_is_made_once(tmp_path):
+def test_an_entry_is_computed_once(tmp_path):
     make = Maker()
     for kept in (Cache(tmp_path / "a" / "b"), Cache(tmp_path / "a" / "b")):
         assert kept.get_or_make("ptx", ["x", b"y"], make) == b"made"
@@ -104,7 +104,7 @@ def damage_by_others(entry: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("damages", [damage_by_cutting, damage_by_flipping, damage_by_others])
-def test_a_damaged_entry_is_made_again(tmp_path, damages):
+def test_a_damaged_entry_is_computed_again(tmp_path, damages):
     kept = Cache(tmp_path)
     kept.get_or_make("k", ["x"], Maker())
     (path,) = tmp_path.iterdir()
@@ -225,7 +225,7 @@ def test_a_tilde_that_the_shell_has_left_is_the_home_directory(tmp_path, monkeyp
     assert cache.default().directory == tmp_path / "kept"
 
 
-def test_the_environment_says_where_and_whether(tmp_path, monkeypatch):
+def test_the_environment_sets_the_folder_or_disables_the_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     assert cache.default().directory == tmp_path
     monkeypatch.delenv("WEFT_CACHE_DIR")

@@ -272,14 +272,14 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(tmp_path):
     assert status == 0
 
 
-def test_an_entry_that_isnt_valid_is_made_again(tmp_path):
+def test_an_invalid_entry_is_computed_again(tmp_path):
     kept = Cache(tmp_path)
     assert kept.get_or_make("k", ["x"], lambda: b"wrong") == b"wrong"
     assert kept.get_or_make("k", ["x"], lambda: b"right", lambda data: data == b"right") == b"right"
     assert kept.get_or_make("k", ["x"], lambda: b"other") == b"right"
 
 
-def test_what_changed_while_it_was_made_isnt_kept(tmp_path):
+def test_an_entry_whose_inputs_change_during_computation_is_not_kept(tmp_path):
     kept, version = Cache(tmp_path), ["1"]
 
     def make() -> bytes:

@@ -95,7 +95,7 @@ def test_a_replaced_pass_isnt_taken_for_weft_s(kept, patch):
     assert len(calls) == 2 and kept("llvm") == 2  # by what it appended to it is another each time
 
 
-def test_functions_in_the_place_of_weft_s_own_are_seen(patch):
+def test_functions_that_replace_those_of_weft_change_the_key(patch):
     before = cache_keys.lowering()
     patch.setattr(lower_gemm, "_steps", lambda shape: (1, 1, 1))
     lambda_key = cache_keys.lowering()
@@ -200,7 +200,7 @@ def imports_one():
     [object(), np.zeros(1), imports_one, lambda: text, iter(()), sys.stdout, Holder().method],
     ids=["object", "array", "import", "other module", "iterator", "file", "bound"],
 )
-def test_what_cant_be_followed_is_said(value):
+def test_what_a_key_cannot_contain_is_reported(value):
     if value.__class__.__name__ == "function" and value is not imports_one:
         digest(value)  # another module's function is followed
         return
@@ -323,7 +323,7 @@ def test_a_process_that_outlives_an_upgrade_keeps_nothing_under_the_new_code_s_k
     assert sorted(path.name.partition("-")[0] for path in (tmp_path / "cache").iterdir()) == ["llvm", "ptx"]
 
 
-def test_what_a_process_made_before_an_upgrade_isnt_served_after(copied, tmp_path):
+def test_entries_from_before_an_upgrade_are_not_used(copied, tmp_path):
     package, run = copied
     again = "assert compile_module('\\n' + text(), 'sm_80').ptx"
     upgrade = UPGRADE.format(name="compiler/llvm_floats.py", more="\n# A new version.\n")

@@ -102,7 +102,7 @@ def test_a_target_that_llvm_lacks_is_refused(chip, ptx_version, message):
     assert message in str(refused(MMA, chip, ptx_version))
 
 
-def test_a_syntax_error_has_its_place():
+def test_a_syntax_error_has_its_source_location():
     (diagnostic,) = refused("define void @f() {\n  call void @g()\n  ret void\n}").diagnostics
     assert diagnostic.location == Location("<llvm ir>", 2, 13)
     assert diagnostic.message == "LLVM IR: use of undefined value '@g'"
@@ -143,7 +143,7 @@ def test_a_worker_that_hangs_is_ended(monkeypatch):
     assert works()
 
 
-def test_a_worker_that_crashes_is_said_so():
+def test_a_crash_of_the_worker_is_reported():
     assert works()
     os.kill(worker_pid(), signal.SIGSTOP)
     threading.Timer(0.3, os.kill, (worker_pid(), signal.SIGSEGV)).start()

@@ -61,7 +61,7 @@ def test_every_type_and_layout_assembles(ab, d, transpose):
     opcodes = set(re.findall(r"\b(?:mma|ldmatrix)\.[\w.]+", kernel.ptx))
     assert f"mma.sync.aligned.m16n8k16.row.col.f32.{ab}.{ab}.f32" in opcodes
     assert any(o.startswith("ldmatrix.") for o in opcodes) and "cp.async" in kernel.ptx
-    # B with K inside needs no transposition, B with N inside does; A never does.
+    # A K-major B needs no transposition, an N-major B does; A never does.
     assert any(".trans" in o for o in opcodes) == (not transpose)
     forms = [mma.parse_sync(o) or mma.parse_ldmatrix(o) for o in opcodes]
     assert all(
@@ -150,7 +150,7 @@ def test_shapes_that_do_not_fit_together_are_refused_at_the_call():
         kernel(a, b, d, on="emulator")
 
 
-def test_arguments_that_nothing_names_keep_their_places():
+def test_unused_arguments_keep_their_positions():
     source = """
     gpu.module @m {
       gpu.func @k(%n: i32, %m: memref<4x?xf32, strided<[8, 1]>>, %x: f32) kernel { gpu.return }
@@ -239,7 +239,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize("case", list(REFUSED))
-def test_what_cannot_be_compiled_is_refused_with_its_place(case):
+def test_what_cannot_be_compiled_is_refused_with_its_source_location(case):
     source, arch, said = REFUSED[case]
     assert said in str(refused(source, arch))
 
@@ -276,7 +276,7 @@ def of_buffers(rows: int, count: int) -> str:
         ),
     ],
 )
-def test_more_shared_memory_than_the_chip_has_is_refused_at_its_place(source, place):
+def test_more_shared_memory_than_the_chip_has_is_refused_with_its_source_location(source, place):
     assert str(refused(source)) == f"{place} of shared memory: a CTA on sm_80 has 166912 at most"
 
 

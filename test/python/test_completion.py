@@ -84,7 +84,7 @@ def test_words_are_completed(complete, line, scripts):
     assert all(word.startswith(line.rsplit(" ", 1)[1]) for word in found)
 
 
-def test_bash_completes_behind_an_equals_sign(scripts):
+def test_bash_completes_after_an_equals_sign(scripts):
     text = f"source {scripts['bash']}; COMP_WORDS=(weft compile --arch = sm_10) COMP_CWORD=4; _weft"
     found = run("bash", "-c", f"{text}; echo ${{COMPREPLY[@]}}")
     assert found == [" ".join(chip for chip in CHIPS if chip.startswith("sm_10"))]

@@ -75,7 +75,7 @@ LOADS = [
     # Panels of 16 columns, each 128 rows of 32 bytes.
     Load("S[(64,4,16):(16,1024,1)] xor 32B", (64, 64), A, (16, 16), (16, 48)),
     Load("S[(64,4,16):(16,1024,1)]", (64, 64), *fragment(A, (16, 16), (1, 2)), (16, 32)),
-    # Panels of 64 columns, rows of 128 bytes, as for B with N inside.
+    # Panels of 64 columns, rows of 128 bytes, as for an N-major B.
     Load("S[(16,2,64):(64,1024,1)] xor 128B", (16, 128), *fragment(B, (16, 8), (1, 8)), (0, 64)),
     # Rows in two halves whose order is turned round, so that 32 rows aren't 32 steps.
     Load("S[(4,16,64):(1024,64,1)]", (64, 64), *fragment(A, (16, 16), (2, 1)), (32, 16)),
@@ -168,7 +168,7 @@ def test_buffers_filled_asynchronously_hold_the_same(fill):
     assert run(whole, fill=fill) == []
 
 
-def test_rounds_of_threads_may_end_inside_of_a_layouts_digit():
+def test_rounds_of_threads_may_end_within_a_layouts_digit():
     """96 threads copy 12 rows at once into rows that lie 8 and 8 together."""
     load = Load("S[(3,8,64):(1024,64,1)]", (24, 64), ONE, (8, 8), (16, 8))
     assert run([load], fill=16, threads=96) == []
@@ -233,7 +233,7 @@ def misplaced(layout: str, fill: int) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("fill", [0, 16])
-def test_elements_lie_in_shared_memory_where_the_layout_says(layout, fill):
+def test_elements_are_in_shared_memory_as_the_layout_specifies(layout, fill):
     if fill and Layout.parse(layout).apply((0, 1), (16, 64), 16)["m"] != 1:
         with pytest.raises(weft.WeftError, match="runs of 8 elements in a row of the buffer to lie together"):
             misplaced(layout, fill)
@@ -249,7 +249,7 @@ def test_a_swizzle_left_out_is_caught(monkeypatch):
 STAGES = ["S[(2,64,64):(4096,64,1)] xor 128B", "S[(2,64,64):(64,128,1)]", "S[(2,64,64):(8192,64,1)]"]
 
 
-def test_stages_lie_where_the_buffers_layout_says():
+def test_stages_are_as_the_buffers_layout_specifies():
     """One after the other, side by side, and with a gap."""
     with weft.Module() as module:
         f16 = ir.F16Type.get()
@@ -277,7 +277,7 @@ EDGE = (5, 7)  # rows and columns of a matrix smaller than every tile
 
 
 @pytest.mark.parametrize("fill", [0, 4])
-def test_what_lies_outside_of_the_matrix_is_zero_in_a_buffer(fill):
+def test_elements_outside_the_matrix_are_zero_in_a_buffer(fill):
     with weft.Module() as module:
         f16 = ir.F16Type.get()
         matrix = weft.memref(EDGE, "f16", strides=(8, 1))

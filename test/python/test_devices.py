@@ -95,7 +95,7 @@ def test_a_product_is_compiled_for_the_gpu_of_its_arrays(driver, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_array_that_is_turned_round_in_place_is_another(driver):
+def test_an_array_that_is_transposed_in_place_gets_another_plan(driver):
     a, b, out = (GpuArray(driver, 0, 64, 64) for _ in range(3))
     weft.matmul(a, b, out=out)
     for turned in (a, b):

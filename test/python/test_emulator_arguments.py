@@ -121,7 +121,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("case", OTHERS)
-def test_other_values_are_refused_at_every_place(case):
+def test_other_values_are_refused_for_every_argument(case):
     value = OTHERS[case]
     for number in range(5):
         refused(number, value)

@@ -262,7 +262,7 @@ def test_lanes_wait_for_one_another_at_a_collective():
     assert report.counters["vote.sync"] == 2
 
 
-def test_warp_syncs_at_different_places_match():
+def test_warp_syncs_at_different_instructions_match():
     body = """
       and.b32 %r6, %r2, 1; setp.eq.u32 %p1, %r6, 0;
       @%p1 bra EVEN;

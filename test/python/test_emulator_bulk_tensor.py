@@ -119,7 +119,7 @@ def test_gather_and_scatter_of_rows():
     np.testing.assert_array_equal(b, expected)
 
 
-def test_a_load_for_a_pair_of_blocks_tells_the_first():
+def test_a_load_for_a_pair_of_ctas_signals_the_first():
     a, out = image(), np.zeros((2, SIZE), np.uint8)
     body = f"""
       mad.wide.u32 %out, %c, {SIZE}, %out;
@@ -340,7 +340,7 @@ def test_a_right_round_has_no_finding():
         ("@%l cp.async.bulk.wait_group.read 0;", "async-source-overwritten"),
     ],
 )
-def test_what_is_missing_in_a_round_is_found(removed, rule):
+def test_a_missing_step_of_a_round_is_found(removed, rule):
     assert ROUND.count(removed) == 1
     assert rule in tile_round(ROUND.replace(removed, ""))
 

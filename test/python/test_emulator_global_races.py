@@ -184,7 +184,7 @@ DONE: ret;
         ({"stored": "membar.gl;"}, ["global-race"]),
     ],
 )
-def test_a_fence_before_a_barrier_stands_for_those_after_it(fences, rules):
+def test_a_fence_before_a_barrier_counts_for_threads_after_it(fences, rules):
     text = COUNTED.format(**dict.fromkeys(("before", "stored", "count", "read"), "") | fences)
     words = np.zeros(1024, np.uint32)
     found = module(text, "sm_80").launch("k", grid=2, block=64, args=[words]).findings
@@ -228,7 +228,7 @@ def test_atomic_operations_on_another_cta_s_memory_need_the_cluster_s_scope(scop
 
 
 @pytest.mark.parametrize(("before", "rules"), [("bar.sync 0;", []), ("", ["global-race"])])
-def test_a_release_of_one_warp_says_nothing_of_another(before, rules):
+def test_a_release_of_one_warp_does_not_order_another(before, rules):
     words = np.zeros(256, np.uint32)
     release = f"{before} @%p3 {PLAIN['release']}"
     text = module(HANDED_ON.format(**PLAIN | {"release": release}), "sm_90a")

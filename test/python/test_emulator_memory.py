@@ -341,7 +341,7 @@ def test_module_variables_keep_their_values():
 
 
 @pytest.mark.parametrize("space", ["global", "shared"])
-def test_atomics_on_one_place_take_turns(space):
+def test_atomics_on_one_address_are_serialised(space):
     old, final = np.zeros((128, 9), np.int64), np.zeros(9, np.uint32)
     operations = [
         ("add.u32", "%r0"),

@@ -87,7 +87,7 @@ def test_unwritten_arrays_are_written_before_they_are_read(written, found):
     assert tuple(f.rule for f in emulator.Module(text).launch("k", args=[array]).findings) == found
 
 
-def test_a_finding_says_with_which_seed_it_came_up():
+def test_a_finding_names_its_seed():
     found = Finding("shared-race", "shared memory at 0x0 is read", 7, "gemm.cu:3")
     assert str(found) == "line 7 (gemm.cu:3): shared-race: shared memory at 0x0 is read"
     assert (

@@ -252,7 +252,7 @@ def test_faults_and_deadlocks_keep_the_findings():
     assert {f.rule for f in caught.value.findings} == {"shared-race", "deadlock"}
 
 
-def test_findings_name_the_source_and_can_be_turned_off():
+def test_findings_name_the_source_and_can_be_disabled():
     lines = [*EXCHANGE[:2], ".loc 1 42 7", *EXCHANGE[3:6]]
     text = kernel(lines) + '\n.file 1 "kernel.cu"\n'
     (found,) = run(text).findings
@@ -534,6 +534,6 @@ STORED = "@%p1 st.shared.u32 [s], 0; bar.sync 0;"
         ("@%p3 setp.eq.u32 %p2, %r1, 0; @!%p3 bra END; @%p2 mov.u32 %r2, 1; END:", []),
     ],
 )
-def test_what_nothing_wrote_is_found_in_atomics_and_guards(body, rules):
+def test_uninitialised_memory_is_found_in_atomics_and_guards(body, rules):
     found = module(ONE.format(body), "sm_80").launch("k", block=64, args=[np.zeros(1, np.uint32)]).findings
     assert sorted({finding.rule for finding in found}) == rules

@@ -74,7 +74,7 @@ def test_who_only_changes_an_mbarrier_has_not_seen_its_phase(event):
     assert ("async-not-awaited", 11) in events.rules()
 
 
-def test_a_phase_that_completed_before_the_load_was_issued_says_nothing():
+def test_a_phase_that_completed_before_the_load_orders_nothing():
     events = Events()
     events.phase()
     events.unit(0, "store", 10, (0, BARRIER))

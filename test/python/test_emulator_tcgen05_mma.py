@@ -320,7 +320,7 @@ def test_a_mask_that_leaves_all_columns():
 # What is wrong
 
 
-def test_a_descriptor_that_says_nothing_legal():
+def test_an_illegal_descriptor_is_a_fault():
     case = Case("f16", 128, 32, a_type="f16")
     case.idesc = lambda: 7 << 7
     with pytest.raises(emulator.Fault, match="a_type 7 names nothing") as caught:

@@ -1,5 +1,5 @@
 """How `tcgen05.mma` finds its operands in shared memory, and what goes wrong there: strides with gaps, steps
-along K inside of a swizzle's pattern, pairs, and what the sanitizer says.
+along K within a swizzle's pattern, pairs, and what the sanitizer says.
 """
 
 import emulator_tensor as tensor
@@ -197,7 +197,7 @@ def test_d_beyond_tensor_memory():
 
 
 @pytest.mark.parametrize("bit", [46, 61])
-def test_a_shared_descriptor_that_says_nothing_legal(bit):
+def test_an_illegal_shared_descriptor_is_a_fault(bit):
     """Without the 1 in bits 46 to 48; with 1 + 6 as swizzle."""
     text, image, _ = ordinary()
     wrong = text.replace("tcgen05.mma", f"xor.b64 %rd8, %rd8, {(7 if bit == 61 else 1) << bit}; tcgen05.mma")
@@ -216,7 +216,7 @@ def test_a_pair_without_a_peer():
 @pytest.mark.parametrize(
     ("field", "value"), [("m", 3 << 24), ("n", 0x3F << 17), ("d", 2 << 4), ("saturate", 1 << 3)]
 )
-def test_an_instruction_descriptor_that_says_nothing_legal(field, value):
+def test_an_illegal_instruction_descriptor_is_a_fault(field, value):
     text, image, _ = ordinary()
     good = descriptor()
     text = text.replace(f"mov.u32 %r244, {good}", f"mov.u32 %r244, {good ^ value}")
@@ -254,7 +254,7 @@ def test_operands_in_tensor_memory_that_nothing_wrote(operand, written):
 
 
 @pytest.mark.parametrize("swizzle", ["32B", "64B", "128B"])
-def test_a_sparse_a_beside_a_longer_b(swizzle):
+def test_a_sparse_a_with_a_longer_b(swizzle):
     """A's rows have 32 bytes and B's 64; each chunk of four keeps its elements 1 and 3."""
     wide = "64B" if swizzle == "32B" else swizzle
     a, b = small((128, 16)), small((32, 32))

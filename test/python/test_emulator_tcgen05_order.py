@@ -175,7 +175,7 @@ def test_a_use_of_what_was_loaded_waits_for_the_load(use, rules):
     assert {f.rule for f in report.findings} == rules
 
 
-def test_a_commit_tells_the_ctas_of_its_mask():
+def test_a_commit_signals_the_ctas_of_its_mask():
     body = """
       mov.u16 %h0, 2; setp.eq.and.u32 %p2, %c, 0, %p1;
       @%p2 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64

@@ -80,7 +80,7 @@ def test_bulk_copies_are_aligned_to_16_bytes(copy):
         "@%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.xor.b32 [%rd2+-64], [tile], 64;",
     ],
 )
-def test_bulk_copies_stay_inside(copy):
+def test_bulk_copies_outside_memory_are_faults(copy):
     with pytest.raises(emulator.Fault, match="out-of-bounds"):
         plain(copy)
 

@@ -145,7 +145,7 @@ def test_a_reduction():
 
 
 @pytest.mark.parametrize("start", [(0, -2, 0, 0), (0, 5, 0, 0), (0, 0, 4, 0)])
-def test_a_filter_begins_inside_the_box(start):
+def test_a_filter_that_begins_outside_the_box_is_a_fault(start):
     spec = Im2col("UINT16", (16, 6, 5, 3), (-1, -1), (-1, -1), 16, 32)
     with pytest.raises(emulator.Fault):
         load(spec, tma.memory_of(RNG, spec), [(start, (0, 0))])

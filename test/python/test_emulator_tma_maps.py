@@ -183,7 +183,7 @@ def test_every_field_is_replaced(name, space):
 @pytest.mark.parametrize(
     "spec", [BEFORE, changed(swizzle="32B", fill="nan", dtype="FLOAT16", steps=(1, 2, 1))]
 )
-def test_a_map_made_in_the_kernel_is_the_drivers(spec):
+def test_a_map_that_a_kernel_writes_equals_the_drivers(spec):
     """From 128 bytes of zeros, as Triton makes its maps."""
     kinds = {"UINT16": 1, "FLOAT16": 6}
     fields = [("global_address", None, "b64", "%rd10"), ("rank", None, "b32", 2)]

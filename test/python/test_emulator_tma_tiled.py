@@ -45,7 +45,7 @@ def test_loads_across_every_border(rank, fill):
 
 
 @pytest.mark.parametrize("rank", SHAPES)
-def test_stores_leave_out_what_lies_outside(rank):
+def test_stores_omit_elements_outside_the_tensor(rank):
     spec = SHAPES[rank]
     starts = [start for start in tma.starts_of(spec) if min(start) >= 0]
     assert len(starts) > 3

@@ -164,7 +164,7 @@ def activated(name: str, x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", operand_roles.ACTIVATIONS)
-def test_an_activation_is_as_near_as_its_bound_says(name):
+def test_an_activation_is_within_its_bound(name):
     x = np.random.default_rng(5).uniform(-6, 6, (192, 192)).astype(np.float32)
     x[0] = np.linspace(-100, 100, 192)
     want, bound = reference.ACTIVATIONS[name].of(x.astype(np.float64), np.zeros(x.shape))
@@ -293,7 +293,7 @@ def test_a_bias_of_other_columns_is_caught(monkeypatch):
 
 
 @pytest.mark.slow
-def test_pieces_that_change_places_are_caught(monkeypatch):
+def test_exchanged_pieces_are_caught(monkeypatch):
     made = epilogue.pieces
     monkeypatch.setattr(
         epilogue, "pieces", lambda kind: [epilogue.replace(p, row=0, column=0) for p in made(kind)]
@@ -303,7 +303,7 @@ def test_pieces_that_change_places_are_caught(monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["e4m3x2", "e5m2x2"])
-def test_chips_round_to_fp8_as_ptxas_says(form):
+def test_chips_round_to_fp8_as_ptxas_allows(form):
     text = """.version 8.4
 .target {chip}
 .address_size 64

@@ -109,7 +109,7 @@ def test_an_activation_is_named_with_those_there_are():
         weft.matmul(a, a, epilogue=weft.Epilogue(activation=["relu"]))
 
 
-def test_sizes_of_2_to_the_40_are_refused_before_anything_is_made():
+def test_sizes_of_2_to_the_40_are_refused_before_any_allocation():
     b = np.ones((8, 8), np.float16)
     huge = np.lib.stride_tricks.as_strided(b, (2**40, 8), (16, 2))
     with pytest.raises(WeftError, match=r"a: sizes must be in 1\.\.2147483647, got 1099511627776"):

@@ -222,7 +222,7 @@ def lowered(op):
 
 
 @pytest.mark.usefixtures("registries")
-def test_a_pass_of_a_program_runs_where_it_says(patch, tmp_path):
+def test_a_pass_of_a_program_runs_at_its_registered_point(patch, tmp_path):
     patch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     before, seen = cache_keys.lowering(), []
     weft.register_pass(Pass("count-ops", "count operations", nothing), after="lower-mma")
@@ -349,7 +349,7 @@ def test_a_registered_candidate_is_asked_by_priority():
 
 
 @pytest.mark.usefixtures("registries")
-def test_a_dialect_is_in_contexts_that_are_made_later():
+def test_a_dialect_is_in_later_contexts():
     class Late(mlir.ext.Dialect, name="late_dialect"):
         """A dialect."""
 

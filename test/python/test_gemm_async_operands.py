@@ -29,12 +29,12 @@ class Stage:
     depth: int
     at_once: int
     bytes: int = 2
-    outside: bool = False
+    mn_major: bool = False
 
     @property
     def kind(self):
         """The buffer that a warpgroup schedule's kernel has for it."""
-        shape = (self.depth, self.rows) if self.outside else (self.rows, self.depth)
+        shape = (self.depth, self.rows) if self.mn_major else (self.rows, self.depth)
         element = ir.Type.parse(ELEMENTS[self.bytes])
         return tile.stage_type(BufferType.of((3, *shape), element, panels(*shape, self.bytes, 3)))
 
@@ -44,7 +44,7 @@ class Stage:
         return 32 // self.bytes
 
     def operand(self):
-        return SharedOperand.of(self.kind, self.outside)
+        return SharedOperand.of(self.kind, self.mn_major)
 
     def read(self, operand, base=BASE):
         """The address of every byte of every element, `[rows, depth, bytes]`, as the instructions read it."""
@@ -59,20 +59,20 @@ class Stage:
         return np.concatenate(blocks)
 
     def _read_one(self, descriptor):
-        lines, width = (self.step, self.at_once) if self.outside else (self.at_once, self.step)
-        chunks = shared_operand.chunk_offsets(descriptor, lines, width * self.bytes, self.outside)
+        lines, width = (self.step, self.at_once) if self.mn_major else (self.at_once, self.step)
+        chunks = shared_operand.chunk_offsets(descriptor, lines, width * self.bytes, self.mn_major)
         row = (chunks[..., None] + np.arange(shared_operand.CHUNK)).reshape(lines, -1)
         found = row[:, : width * self.bytes].reshape(lines, width, self.bytes)
-        return found.transpose(1, 0, 2) if self.outside else found
+        return found.transpose(1, 0, 2) if self.mn_major else found
 
 
 def wanted(stage):
     found = octets(stage.kind, BASE)
-    return found.transpose(1, 0, 2) if stage.outside else found
+    return found.transpose(1, 0, 2) if stage.mn_major else found
 
 
 A_ROWS, B_ROWS = (64, 128, 192, 256), range(8, 257, 8)
-INSIDE = [
+K_MAJOR = [
     Stage(rows, row_bytes // size, at_once or rows, size)
     for size in ELEMENTS
     for row_bytes in (32, 64, 128, 256, 384)
@@ -80,8 +80,8 @@ INSIDE = [
     for rows in sizes
 ]
 # 16-bit types alone; a panel has at least 32 bytes.
-OUTSIDE = [
-    Stage(rows, depth, at_once or rows, outside=True)
+MN_MAJOR = [
+    Stage(rows, depth, at_once or rows, mn_major=True)
     for depth in (16, 32, 64, 128)
     for sizes, at_once in ((A_ROWS, wgmma.M), (B_ROWS[1::2], 0))
     for rows in sizes
@@ -89,25 +89,25 @@ OUTSIDE = [
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("stages", [INSIDE, OUTSIDE], ids=["K inside", "K outside"])
+@pytest.mark.parametrize("stages", [K_MAJOR, MN_MAJOR], ids=["K-major", "MN-major"])
 def test_every_byte_is_read_from_where_the_layout_has_it(stages):
     with weft.Module():
         for stage in stages:
             assert np.array_equal(stage.read(stage.operand()), wanted(stage)), stage
 
 
-@pytest.mark.parametrize("outside", [False, True])
+@pytest.mark.parametrize("mn_major", [False, True])
 @pytest.mark.parametrize("warpgroups", [2, 3])
-def test_a_share_of_the_rows_is_read_from_where_it_lies(warpgroups, outside):
+def test_a_share_of_the_rows_is_read_from_where_it_lies(warpgroups, mn_major):
     with weft.Module():
-        share = Stage(128, 64, wgmma.M, outside=outside)
+        share = Stage(128, 64, wgmma.M, mn_major=mn_major)
         whole = replace(share, rows=warpgroups * share.rows)
         part = tile.slice_type(whole.kind, share.kind.shape)
-        operand = SharedOperand.of(part, outside)
+        operand = SharedOperand.of(part, mn_major)
         groups = whole.kind.layout.group(whole.kind.shape)
         for number in range(warpgroups):
             rows = slice(number * share.rows, (number + 1) * share.rows)
-            distance = places.place_of(rows.start, groups[1 if outside else 0]) * share.bytes
+            distance = places.place_of(rows.start, groups[1 if mn_major else 0]) * share.bytes
             assert np.array_equal(share.read(operand, BASE + distance), wanted(whole)[rows]), number
 
 
@@ -115,8 +115,8 @@ def test_a_share_of_the_rows_is_read_from_where_it_lies(warpgroups, outside):
     ("stage", "field"),
     [
         (Stage(64, 64, 64), "stride_byte_offset"),
-        (Stage(128, 64, 128, outside=True), "leading_byte_offset"),
-        (Stage(128, 64, 128, outside=True), "stride_byte_offset"),
+        (Stage(128, 64, 128, mn_major=True), "leading_byte_offset"),
+        (Stage(128, 64, 128, mn_major=True), "stride_byte_offset"),
     ],
 )
 def test_a_wrong_distance_is_seen(stage, field):

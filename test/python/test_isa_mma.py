@@ -62,7 +62,7 @@ def test_ptxas_agrees_on_the_whole_cross_product(name):
     assert certify.check(mma, FAMILIES[name], list(CHIPS), None)
 
 
-def test_matrices_that_no_row_has_are_counted_without_a_place():
+def test_registers_of_matrices_that_no_row_has_are_counted():
     for form, count in ((mma.Ldmatrix("m8n16", 2, True), 2), (mma.Ldmatrix("m16n16", 3, False), 6)):
         assert form not in mma.LDMATRIX.table
         registers = operand(form, "d")
@@ -426,9 +426,7 @@ def test_what_is_no_form_is_not_read(opcode):
         ("movmatrix", mma.Movmatrix(trans=False), None, "trans", "trans must be true, got false"),
     ],
 )
-def test_a_verdict_names_the_rule_what_was_found_and_the_nearest_legal_forms(
-    family, form, chip, rule, reason
-):
+def test_a_verdict_names_the_rule_the_value_and_the_nearest_legal_forms(family, form, chip, rule, reason):
     verdict = FAMILIES[family].judge(form, chip)
     assert verdict is not None and verdict.rule == rule
     assert verdict.reason.startswith(reason)

@@ -285,7 +285,7 @@ def test_numbers_below_one_are_refused(option, number, capsys):
 
 
 @pytest.mark.parametrize("path", ["/no/such/ptxas", "/"])
-def test_without_a_ptxas_it_says_so(path, monkeypatch, capsys):
+def test_a_missing_ptxas_is_reported(path, monkeypatch, capsys):
     monkeypatch.setenv("WEFT_PTXAS", path)
     assembler.ptxas.cache_clear()
     try:

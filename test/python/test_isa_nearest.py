@@ -174,13 +174,13 @@ def test_both_neighbours_of_a_number_of_columns_are_near():
         ),
     ],
 )
-def test_where_there_is_none_the_message_says_so(chip, version, line, said):
+def test_a_missing_legal_form_is_reported(chip, version, line, said):
     verdict = written.judge(only(line), chip, version)
     assert verdict.reason.endswith(said)
     assert verdict.nearest == ()
 
 
-def test_a_modifier_that_says_the_default_is_not_added():
+def test_a_modifier_with_the_default_meaning_is_not_added():
     line = "tcgen05.mma.cta_group::1.kind::f16 %r0, %d0, %d1, %r1, %p0;"
     assert written.judge(only(line), "sm_100a").nearest == (line.replace("%r0", "[%r0]"),)
     said = line.replace("f16", "f16.collector::a::discard")

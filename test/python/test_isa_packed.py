@@ -20,7 +20,7 @@ def mma(**texts: str) -> int:
     return encode("mma", **({"aty": "f16", "bty": "f16", "shape": "m16n8k16"} | texts))
 
 
-def test_every_code_is_at_its_place():
+def test_every_code_is_at_its_bit_position():
     base = mma()
     assert base == 0x12 << 32 | 6 << 16 | 6 << 8
     for code, name in enumerate(TYPES, 1):
@@ -67,7 +67,7 @@ def test_words_are_read_back():
             assert {f.name: query(word, f.name) for f in fields} == texts
 
 
-def test_any_layout_bit_says_col():
+def test_any_layout_bit_means_col():
     for code in (1, 2, 3):
         assert query(mma() | code << 24, "al") == query(mma() | code << 26, "bl") == "col"
     assert query(mma(), "al") == "row"

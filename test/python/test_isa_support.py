@@ -74,7 +74,7 @@ def test_each_row_is_read_back_from_what_it_spells(table):
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_what_is_tried_beside_the_rows_is_in_none(table):
+def test_points_outside_the_rows_are_in_no_row(table):
     families = {family.name: family for family in table.families}
     for name, axes in table.near.items():
         for axis, values in axes.items():

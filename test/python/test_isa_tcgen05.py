@@ -280,7 +280,7 @@ def test_the_input_accumulator_is_scaled_for_f16_and_tf32_only(kind):
     assert verdict.reason == f"scale_input_d is legal for kinds f16 and tf32 only, got {kind}"
 
 
-def test_the_input_accumulator_of_i8_is_not_scaled_whatever_ptxas_says():
+def test_the_input_accumulator_of_i8_is_not_scaled_although_ptxas_accepts_it():
     verdict = MMA.judge(Mma("i8", 1, scale_input_d=True), "sm_100a")
     assert verdict is not None and verdict.rule == "scale-input-d"
 

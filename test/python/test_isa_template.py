@@ -77,7 +77,7 @@ def test_other_orders_and_names_are_read_and_other_opcodes_are_not(opcode, form)
     assert Toy.parse(opcode) == form
 
 
-def test_a_word_stands_twice_only_where_the_template_allows_it():
+def test_a_word_is_repeated_only_where_the_template_allows_it():
     parts = (Word("sync"), Flag("fast"))
     assert Template("toy", *parts).read("toy.sync.sync.fast.fast") == {"fast": True}
     for opcode in ("toy.sync.sync", "toy.sync.fast.fast"):

@@ -110,7 +110,7 @@ def test_the_version_and_no_traits_are_told(driver):
 
 
 @pytest.mark.parametrize("inputs", [(8, 32, 64), (16, 32, 65)])
-def test_what_no_plan_was_made_for_is_refused(driver, inputs):
+def test_a_call_without_a_plan_is_refused(driver, inputs):
     frame = Frame(inputs, 48, [plan(driver).address, SETTLE])
     assert handle(frame) == 0xE0 and not driver.launched
     assert frame.messages == [("weft.matmul: expected arrays of JAX that begin at multiples of 16 bytes", 13)]
@@ -160,7 +160,7 @@ def test_a_launch_that_is_gone_is_not_tried_for_ever(driver):
     assert "the launch failed" in message and code == 13
 
 
-def test_a_prepared_launch_provides_workspaces_and_tells_errors(driver):
+def test_a_prepared_launch_provides_workspaces_and_reports_errors(driver):
     loaded = runtime.load(b"", 0)
     prepared = loaded.prepare("f", (1, 1, 1), (32, 1, 1), [])
     prepared.launch(3)

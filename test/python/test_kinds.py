@@ -73,7 +73,7 @@ def test_what_differs_is_judged_by_itself(second, complaint):
         mlir.parse(second, made)
 
 
-def test_a_chip_that_is_set_from_outside_is_another_kind():
+def test_a_chip_of_judged_on_makes_another_kind():
     made = context()
     module = mlir.parse(sync("sm_80"), made)
     with judged_on("sm_70"), pytest.raises(WeftError, match="sm_70 has no"), mlir.located():

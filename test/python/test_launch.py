@@ -76,7 +76,7 @@ def test_tensor_maps_that_no_launch_could_make_are_refused(said):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("attributes", list(REFUSED))
-def test_launch_attributes_that_do_not_fit_are_refused_with_their_place(attributes):
+def test_launch_attributes_that_do_not_fit_are_refused_with_their_source_location(attributes):
     with pytest.raises(weft.WeftError) as caught:
         compile_module(kernel_of(attributes), "sm_80")
     assert str(caught.value).startswith("-:2:3: error: 'gpu.func' op ")
@@ -127,5 +127,5 @@ def test_a_block_that_the_kernel_does_not_say_has_at_most_1024_threads():
     kernel(on="emulator", grid=np.array([2, 1, 1]), block=[32, 1, 1])
 
 
-def test_the_block_that_the_kernel_says_may_be_said_again():
+def test_the_kernels_own_block_may_be_passed():
     weft.compile(kernel_of(BLOCK, ""), arch="sm_80")(on="emulator", grid=(1, 1, 1), block=(64, 1, 1))

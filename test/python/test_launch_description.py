@@ -79,7 +79,7 @@ def launch(ptx, name, said, given):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_kernel_runs_by_what_is_said_of_its_launch(schedule):
+def test_a_kernel_runs_from_its_launch_description(schedule):
     kernel = weft.compile(text(schedule), arch="sm_90a")
     said = json.loads(json.dumps(kernel.launch.description()))
     assert len(said["parameters"]) == len(re.findall(r"^\s*\.param", kernel.ptx, re.MULTILINE))
@@ -91,7 +91,7 @@ def test_a_kernel_runs_by_what_is_said_of_its_launch(schedule):
 
 
 @pytest.mark.parametrize(("parts", "promotion"), [(1, "256B"), (2, "128B")])
-def test_what_l2_reads_at_once_is_said_and_encoded(parts, promotion):
+def test_l2_promotion_is_described_and_encoded(parts, promotion):
     schedule = f"{{block = array<i64: 64, 64, 64>, warpgroups = 1, stages = 2, global_splits = {parts}}}"
     kernel = weft.compile(text(schedule), arch="sm_90a")
     assert [each["l2_promotion"] for each in kernel.launch.description()["maps"]] == [promotion] * 2

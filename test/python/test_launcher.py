@@ -34,7 +34,7 @@ def word(value):
     return value.to_bytes(8, "little")
 
 
-def test_addresses_are_put_where_they_belong_and_nothing_else_changes(driver):
+def test_addresses_are_written_to_their_parameters_only(driver):
     parameters = [
         Parameter(bytes(8), 1),
         Parameter(b"abcd"),

@@ -547,7 +547,9 @@ TWICE, HOLES, BOTH = parse("S[(2,2):(1,0)]"), parse("S[(2,2):(1@laneid,2)]"), pa
         ),
     ],
 )
-def test_complaints_say_what_was_wanted_and_what_came(attempt: Callable[[], object], message: str) -> None:
+def test_messages_state_what_is_expected_and_what_was_found(
+    attempt: Callable[[], object], message: str
+) -> None:
     with pytest.raises(LayoutError) as caught:
         attempt()
     assert isinstance(caught.value, WeftError)

@@ -108,7 +108,7 @@ def test_a_target_that_no_table_knows_is_an_error_and_an_old_one_has_nothing(tmp
 # What is found
 
 
-def test_places_of_instructions_whatever_stands_around_them():
+def test_instructions_have_source_locations_in_any_context():
     text = (
         f'// {F16_LINE}\n/* {F16_LINE}\n */ .file 1 "mma.sync.x;"\n'
         f"\t@%p1 {F16_LINE} @!%p2\n  {F16_LINE}\nmma_x: add.s32 %mma.x, %r1, %r2; call mma, (%r1);\n"
@@ -130,7 +130,7 @@ def test_an_instruction_after_a_missing_semicolon_is_judged_on_its_own(before):
     )
 
 
-def test_what_the_text_says_of_itself():
+def test_target_and_version_of_the_text_are_used():
     assert scan.target(".version 8.0 .target texmode_independent , sm_90a, debug") == "sm_90a"
     assert scan.target("// .target sm_80\n.target sm_90") == "sm_90"
     assert scan.target(".global .b8 x[4];") is None
@@ -376,7 +376,7 @@ def test_wmma_of_doubles_has_its_version_and_operands():
     assert verdicts(F64_WMMA[3].replace("m8n8k4", "m16n16k16"), "sm_80")[0].rule == "f64"
 
 
-def test_what_an_operation_of_another_release_says_is_not_judged(tmp_path, capsys):
+def test_an_operation_of_another_release_is_not_judged(tmp_path, capsys):
     text = """
         llvm.func @commit(%b: !llvm.ptr<3>) {
           nvvm.tcgen05.commit %b {smem_a_read} : !llvm.ptr<3>
@@ -402,7 +402,7 @@ def test_every_legal_form_is_legal_as_it_is_written(family):
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("table", tables.TABLES, ids=lambda table: table.name)
-def test_lint_says_of_a_form_what_its_table_says(table):
+def test_lint_reports_the_tables_verdict(table):
     for family in (family for family in table.families if family.axes):
         points = certify.sample(family, table.near.get(family.name, {}), 200, list(CHIPS), seed=1)
         for form, chip in points:

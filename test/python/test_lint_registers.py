@@ -327,7 +327,7 @@ def test_thousands_of_declarations_are_read_quickly():
     assert time.process_time() - started < 1
 
 
-def test_a_judge_of_many_says_what_judge_says():
+def test_judging_many_gives_the_verdicts_of_judging_one():
     """Of lines that differ in names alone, and of those that are right in one block and wrong in the next."""
     block = f"{{ .reg .b32 x<2>; {F16} {D}, {A}, {{x0, x1}}, {D}; }}"
     text = "\n".join([block, block.replace(".b32 x", ".b64 x"), block.replace("x<2>", "x<1>"), block])

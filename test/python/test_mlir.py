@@ -14,7 +14,7 @@ from weft.dialects.mma import SyncOp
 from weft.errors import Location, WeftError
 
 
-def test_a_parse_error_has_its_place():
+def test_a_parse_error_has_its_source_location():
     with pytest.raises(WeftError) as caught:
         mlir.parse("\n  foo", context(), "a.mlir")
     assert caught.value.diagnostics[0].location == Location("a.mlir", 2, 3)

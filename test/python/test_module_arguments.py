@@ -38,7 +38,7 @@ def test_a_module_whose_body_raised_is_not_compiled(build):
 
 
 @pytest.mark.parametrize("build", [weft.Module.func, weft.Module.kernel])
-def test_a_module_is_not_compiled_inside_of_its_own_function(build):
+def test_a_module_is_not_compiled_within_its_own_function(build):
     options = {"block": BLOCK} if build is weft.Module.kernel else {}
     with (
         weft.Module() as module,

@@ -81,7 +81,7 @@ def test_what_is_added_may_be_a_batch_of_one():
         weft.matmul(a, b, c=np.broadcast_to(c, (5, 16, 24)), beta=1.0)
 
 
-def test_a_result_in_one_place_over_and_over_is_refused():
+def test_a_result_whose_elements_share_memory_is_refused():
     out = np.lib.stride_tricks.as_strided(small(16, 24), (3, 16, 24), (0, 48, 2))
     with pytest.raises(weft.WeftError, match="elements of out must not share memory, got strides"):
         weft.matmul(small(3, 16, 32), small(32, 24), out=out)

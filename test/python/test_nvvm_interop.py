@@ -164,7 +164,7 @@ def products(ptx):
 
 @pytest.mark.sampled(9)
 @EACH
-def test_there_and_back_is_the_identity(family):
+def test_converting_there_and_back_is_the_identity(family):
     for chip, forms in placed(family, sample(family)).items():
         made = built(family, forms, chip)
         before = kernels(made)
@@ -176,7 +176,7 @@ def test_there_and_back_is_the_identity(family):
 
 @pytest.mark.slow
 @EACH
-def test_there_and_back_is_the_identity_for_every_form(family):
+def test_converting_there_and_back_is_the_identity_for_every_form(family):
     for chip, forms in placed(family, family.table).items():
         made = built(family, forms, chip)
         before = kernels(made)
@@ -238,7 +238,7 @@ STAY = {
 
 @pytest.mark.sampled(3)
 @EACH
-def test_what_upstream_cannot_say_stays_for_these_reasons(family):
+def test_forms_without_an_nvvm_operation_stay_for_these_reasons(family):
     found = set()
     for chip, forms in placed(family, sample(family)).items():
         found |= reasons(built(family, forms, chip))

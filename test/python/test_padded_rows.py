@@ -98,7 +98,7 @@ def test_groups_of_any_size(dtype):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("transpose_b", [False, True])
-def test_a_with_k_outside_of_any_size(transpose_b):
+def test_a_with_m_major_rows_of_any_size(transpose_b):
     a, b = small(37, 21, dtype=np.float16), small(*((19, 37) if transpose_b else (37, 19)), dtype=np.float16)
     found = weft.matmul(a, b, transpose_a=True, transpose_b=transpose_b)
     assert (found == doubles(a).T @ doubles(b.T if transpose_b else b)).all()
@@ -172,7 +172,7 @@ def test_calls_of_one_kernel_may_copy_other_arguments_and_keep_none(monkeypatch)
         ((3, 1, 5), (40, 7, 1), 1),
     ],
 )
-def test_copies_take_each_element_to_its_place(monkeypatch, shape, strides, count):
+def test_copies_take_each_element_to_its_address(monkeypatch, shape, strides, count):
     memory = small(200, dtype=np.int16)
     there = np.lib.stride_tricks.as_strided(memory[3:], shape, [2 * s for s in strides])
     padded = np.zeros((*shape[:-1], 8), np.int16)[..., :5]

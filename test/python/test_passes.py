@@ -22,7 +22,7 @@ SYNC = """gpu.module @m {
 
 
 @pytest.mark.parametrize("lowers", [(Mma,), (SyncOp,)])
-def test_an_op_that_survives_its_pass_is_an_error_at_its_place(lowers):
+def test_an_op_that_survives_its_pass_is_an_error_with_its_source_location(lowers):
     module = mlir.parse(SYNC, context())
     forgetful = Pass("lower-nothing", "forget to lower", lambda op: None, lowers=lowers)
     with pytest.raises(WeftError) as caught:

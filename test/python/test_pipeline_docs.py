@@ -52,7 +52,7 @@ def test_a_stage_holds_one_block_at_a_time_and_all_are_multiplied(spans):
             assert read.first <= each.first <= each.last <= read.last
 
 
-def test_the_page_says_what_the_picture_shows(spans):
+def test_the_page_describes_the_picture(spans):
     assert f"`emulate(…, seed={pipeline_docs._SEED})`" in PAGE.read_text("utf-8")
     filled = [s.first for s in of(spans, "held") if s.block < SCHEDULE.stages]
     assert max(filled) < min(s.first for s in of(spans, "products"))

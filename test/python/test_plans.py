@@ -205,7 +205,7 @@ class Handle:
     ],
     ids=lambda stream: type(stream).__name__,
 )
-def test_what_is_no_stream_is_refused_with_and_without_a_plan(driver, stream):
+def test_an_object_that_is_not_a_stream_is_refused_with_and_without_a_plan(driver, stream):
     a, b = new(driver, 64, 64), new(driver, 64, 64)
     for _ in range(2):
         with pytest.raises(WeftError, match=r"stream must (be a stream|have a)"):

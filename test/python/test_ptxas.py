@@ -91,7 +91,7 @@ ret;
     assert ptxas.assemble(ptx, "sm_80").kernels["kernel"].spill_stores == 0
 
 
-def test_an_error_stands_at_the_source_line_before_it():
+def test_an_error_has_the_source_line_before_it():
     first, second = refused(PTX.replace("[%rd1], %r1", "[%rd1], %r9")).diagnostics
     assert first.location == second.location == Location("/x/demo.mlir", 7, 3)
     assert second.message == "ptxas: Unknown symbol '%r9'"
@@ -99,12 +99,12 @@ def test_an_error_stands_at_the_source_line_before_it():
     assert second.notes[0].message == "the PTX is: st.global.u32 [%rd1], %r9;"
 
 
-def test_an_error_before_its_functions_first_loc_stands_in_the_ptx():
+def test_an_error_before_its_functions_first_loc_has_its_ptx_line():
     diagnostic = refused(PTX.replace("ld.param.u64 %rd1", "ld.param.u64 %rd9"), name="k.ptx").diagnostics[-1]
     assert diagnostic.location == Location("k.ptx", 16, 2)
 
 
-def test_an_error_in_what_llvm_made_is_led_back_to_the_source():
+def test_an_error_in_generated_ptx_has_a_source_location():
     ir = """
 define ptx_kernel void @kernel() !dbg !3 {
   call void asm sideeffect "wgmma.fence.sync.aligned;", ""(), !dbg !5
@@ -144,7 +144,7 @@ def test_a_chip_that_this_ptxas_lacks_is_named():
     assert "doesn't know sm_1" in str(refused(PTX, "sm_1"))
 
 
-def test_a_chip_that_cuda_13_dropped_says_which_package_has_it(fake):
+def test_a_chip_that_cuda_13_dropped_names_the_package_that_has_it(fake):
     fake("""[ "$1" = --version ] && echo V13.5.37 && exit
 echo "ptxas fatal   : Value 'sm_70' is not defined for option 'gpu-name'" >&2; exit 255""")
     said = str(refused(PTX, "sm_70"))
@@ -163,7 +163,7 @@ def test_the_ptxas_of_cuda_12_takes_what_13_dropped(tmp_path, monkeypatch):
     assert ptxas.assemble(PTX, "sm_80").cubin != made_by_12.read_bytes()
 
 
-def test_no_ptxas_says_how_to_get_one(monkeypatch):
+def test_a_missing_ptxas_is_reported_with_its_package(monkeypatch):
     monkeypatch.setattr("cuda.pathfinder.find_nvidia_binary_utility", lambda tool: None)
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("WEFT_PTXAS", raising=False)
@@ -178,7 +178,7 @@ def test_a_wrong_weft_ptxas_is_refused(monkeypatch, fake):
         ptxas.version()
 
 
-def test_a_crash_of_ptxas_is_said_so(fake):
+def test_a_crash_of_ptxas_is_reported(fake):
     fake("kill -SEGV $$")
     assert "ptxas was killed by signal 11" in str(refused(PTX))
 
@@ -207,7 +207,7 @@ def test_sass_of_a_cubin():
         ptxas.disassemble(b"nonsense")
 
 
-def test_no_nvdisasm_says_how_to_get_one(monkeypatch):
+def test_a_missing_nvdisasm_is_reported_with_its_package(monkeypatch):
     monkeypatch.setattr("cuda.pathfinder.find_nvidia_binary_utility", lambda tool: None)
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("WEFT_NVDISASM", raising=False)

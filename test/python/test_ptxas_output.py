@@ -95,7 +95,7 @@ def test_kernels_are_found_in_ptx():
     assert cubin.entries('.file 1 ".entry x"\n.visible .func f() { ret; }') == []
 
 
-def test_each_fault_of_a_cubin_is_said(made):
+def test_each_fault_of_a_cubin_is_reported(made):
     kernels = ["first", "second$1"]
     assert cubin.complaint(made, "sm_80", kernels) is None
     for broken, reason in (
@@ -174,7 +174,7 @@ def test_a_ptxas_that_is_replaced_meanwhile_keeps_nothing(lowered, fake, real, t
     assert not list((tmp_path / "cache").glob("cubin-*"))
 
 
-def test_a_program_without_its_script_says_its_version_itself(real, tmp_path, monkeypatch):
+def test_a_program_without_its_script_reports_its_own_version(real, tmp_path, monkeypatch):
     """A script may run any program: its version counts, too. A program is told by its file alone."""
     monkeypatch.setattr(ptxas, "_version_of", lambda program: f"version of {program.name}")
     assert not any(part.startswith("version") for part in ptxas.identity())

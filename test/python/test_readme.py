@@ -116,7 +116,7 @@ def test_the_walkthrough_shows_what_its_commands_print(page, reader):
             assert lacking is None, f"'{line}' doesn't print: {lacking}"
 
 
-def test_an_excerpt_that_isnt_so_is_found():
+def test_a_wrong_excerpt_is_found():
     output = "a %12 = add\nb\nc %x:2 = for\n"
     assert missing(["a %3 = add", "…", "c … = for"], output) is None
     assert missing(["a %3 = sub"], output) == "a %3 = sub"

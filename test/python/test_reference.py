@@ -108,7 +108,7 @@ def test_sums_below_the_normal_numbers_lose_no_more_than_those(alpha):
 
 
 @pytest.mark.parametrize(("dtype", "largest"), [(F8, 448.0), (WIDE, 57344.0)])
-def test_what_is_beyond_fp8_is_its_largest_and_nothing_else(dtype, largest):
+def test_values_beyond_fp8_must_become_its_largest_value(dtype, largest):
     a, b = np.full((2, 64), 60000.0, np.float16), np.full((2, 64), 8.0, np.float16)
     expected = reference.product(a, b, transpose_b=True, dtype=dtype)
     assert expected.compare(np.full((2, 2), largest).astype(dtype)).passed

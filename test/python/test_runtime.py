@@ -50,12 +50,12 @@ def test_an_unknown_format_is_refused(form):
         ((1, 1, 1), (32, 1, 1), 232_449, (1, 1, 1), "shared_bytes must be in 0..232448 on"),
     ],
 )
-def test_launches_that_the_device_cant_do_are_explained(grid, block, shared_bytes, cluster, complaint):
+def test_launches_beyond_the_devices_limits_are_explained(grid, block, shared_bytes, cluster, complaint):
     said = runtime._complaint(H200, grid, block, shared_bytes, cluster)
     assert said is None if complaint is None else complaint in said
 
 
-def test_a_launch_is_configured_as_asked(monkeypatch):
+def test_a_launch_configuration_has_the_requested_values(monkeypatch):
     from cuda.bindings import driver
 
     monkeypatch.setattr(config, "api", lambda: driver)
@@ -88,7 +88,7 @@ def test_importing_needs_no_driver_and_loads_no_cuda():
 
 
 @pytest.mark.skipif(runtime.available() is None, reason="this machine has a GPU")
-def test_without_a_gpu_everything_says_so():
+def test_without_a_gpu_every_function_reports_it():
     reason = runtime.available()
     assert "no NVIDIA driver" in reason or "no GPU" in reason
     for attempt in (

@@ -41,7 +41,7 @@ def found(m: int, *asked: Path) -> object:
 @pytest.mark.parametrize(
     "types", [BF16, Types("i8", "i8", "i32"), Types("f16", "f16", "f32", (False, True))], ids=str
 )
-def test_a_line_says_all_of_an_entry(types):
+def test_a_line_contains_all_of_an_entry(types):
     given = entry(replace(PRODUCT, types=types))
     read = Entry.read(given.line())
     assert read == given
@@ -118,7 +118,7 @@ def test_the_first_file_with_an_entry_counts(tmp_path):
         ({"model": {"schedule": "{}"}}, "model must have a schedule and microseconds"),
     ],
 )
-def test_a_line_that_is_no_entry_costs_a_warning_with_its_place(tmp_path, change, message):
+def test_a_line_that_is_no_entry_gives_a_warning_with_its_source_location(tmp_path, change, message):
     line = change if isinstance(change, str) else json.dumps(json.loads(entry().line()) | change)
     kept = tmp_path / "kept"
     kept.write_text(f"\n{line}\n{entry().line()}\n")
@@ -127,7 +127,7 @@ def test_a_line_that_is_no_entry_costs_a_warning_with_its_place(tmp_path, change
     assert [message in str(each.message) for each in caught] == [True]
 
 
-def test_an_entry_without_a_field_says_which():
+def test_an_entry_without_a_field_is_reported_with_its_name():
     fields = json.loads(entry().line())
     for name in ("chip", "types", "m", "n", "k", "schedule", "microseconds"):
         with pytest.raises(WeftError, match=f"must have '{name}'"):
@@ -233,7 +233,7 @@ def test_writers_at_the_same_time_lose_nothing(tmp_path):
 # Who asks
 
 
-def test_tuned_first_else_the_model(tmp_path, monkeypatch):
+def test_a_tuned_schedule_comes_before_the_model(tmp_path, monkeypatch):
     own = heuristic.choose(64, 512, 1024, BF16, H200)
     assert own != ODD
     monkeypatch.setenv(database.VARIABLE, str(file(tmp_path / "kept", entry())))

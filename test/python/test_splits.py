@@ -54,7 +54,7 @@ def test_what_a_warp_puts_down_at_once_reaches_every_bank(n, swap):
     assert len({word % 32 for word in words}) == 32
 
 
-def test_sums_take_the_place_of_the_stages():
+def test_sums_use_the_memory_of_the_stages():
     alone, split = of(128, 128, 64, stages=6), of(128, 128, 64, stages=6, splits=4)
     f32 = Types("bf16", "bf16", "f32")
     assert split.shared_bytes(f32) == alone.shared_bytes(f32)

@@ -239,7 +239,7 @@ def test_grid_and_memory_follow_the_multiprocessors():
 @pytest.mark.parametrize(
     "fields", [{"splits": 2}, {"global_splits": 2}, {"cluster": (2, 1)}], ids=lambda each: str(each)
 )
-def test_it_stands_alone(fields):
+def test_stream_k_excludes_other_divisions(fields):
     message = of(128, 64, 64, stream_k=True, **fields).complaint(BF16, Target.of("sm_90a"))
     assert message is not None and "splits, global_splits and cluster must be 1" in message
 
@@ -266,7 +266,7 @@ def test_pieces_are_whole_columns_of_fragments(m, n):
 
 @pytest.mark.parametrize("m", [64, 128, 192, 256])
 @pytest.mark.parametrize("n", [8, 48, 128, 200, 256])
-def test_two_pieces_fit_in_registers_beside_the_sums(m, n):
+def test_two_pieces_fit_in_registers_with_the_sums(m, n):
     for warpgroups in (1, 2, 3):
         schedule = of(m, n, 64, warpgroups, stream_k=True)
         if schedule.complaint(BF16) is None:

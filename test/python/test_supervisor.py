@@ -100,7 +100,7 @@ def test_a_crash_on_stdin_keeps_its_text(tmp_path: Path) -> None:
     assert reproducer.read_text().endswith(CRASHES_IN_PARSER)
 
 
-def test_what_native_code_said_goes_into_the_reproducer(tmp_path: Path) -> None:
+def test_the_output_of_native_code_is_in_the_reproducer(tmp_path: Path) -> None:
     work = "phase.enter('having tea'); os.write(2, b'PLEASE submit a bug report\\n'); os.abort()"
     status, _, stderr = planted(work, tmp_path)
     (reproducer,) = tmp_path.glob("weft-crash-*")
@@ -110,7 +110,7 @@ def test_what_native_code_said_goes_into_the_reproducer(tmp_path: Path) -> None:
     assert "// PLEASE submit a bug report\n" in reproducer.read_text()
 
 
-def test_what_native_code_says_is_printed_where_nothing_crashes(tmp_path: Path) -> None:
+def test_the_output_of_native_code_is_printed_if_nothing_crashes(tmp_path: Path) -> None:
     assert planted("os.write(2, b'a remark\\n'); return 0", tmp_path) == (0, "", "a remark\n")
 
 

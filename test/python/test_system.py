@@ -231,7 +231,7 @@ def test_nothing_stays_of_a_killed_process(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("mode", "said"), [(0o700, "0 entries, 0.0 of"), (0o777, "nothing is kept: others can write ")]
 )
-def test_doctor_says_why_nothing_is_kept(mode, said, tmp_path, monkeypatch):
+def test_doctor_reports_why_nothing_is_kept(mode, said, tmp_path, monkeypatch):
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path))
     tmp_path.chmod(mode)
     (tmp_path / "dangling").symlink_to("nowhere")
@@ -243,7 +243,7 @@ def exhausted(*args, **options):
     raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
-def test_a_tool_that_gets_no_process_says_so(monkeypatch, capsys):
+def test_a_tool_that_gets_no_process_reports_it(monkeypatch, capsys):
     monkeypatch.setattr("os.fork", exhausted)
     monkeypatch.setattr("signal.pthread_sigmask", lambda *args: None)  # pytest's own process goes on
     assert supervisor.supervised("weft", lambda: pytest.fail("has begun")) == 1
@@ -251,7 +251,7 @@ def test_a_tool_that_gets_no_process_says_so(monkeypatch, capsys):
     assert said.startswith("weft: error: cannot start a process: Resource temporarily unavailable; end some")
 
 
-def test_compiling_ahead_without_processes_says_so(monkeypatch):
+def test_precompiling_without_processes_reports_it(monkeypatch):
     monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor.submit", exhausted)
     with (
         Compiler(1) as compiler,

@@ -75,7 +75,7 @@ def test_ptxas_takes_the_static_shared_memory_of_every_chip_and_no_more(name):
 
 
 @pytest.mark.parametrize("name", [n for n, chip in CHIPS.items() if chip.llvm])
-def test_llvm_writes_code_for_each_chip_that_says_so(name):
+def test_llvm_generates_code_for_each_chip_with_a_generator(name):
     target = Target.of(name)
     assert target.ptx <= NEWEST_LLVM
     made = codegen.to_ptx(KERNEL, name, target.ptx).ptx
@@ -86,7 +86,7 @@ UNKNOWN_TO_LLVM = pytest.mark.parametrize("name", [n for n, chip in CHIPS.items(
 
 
 @UNKNOWN_TO_LLVM
-def test_llvm_refuses_each_chip_that_says_so(name, monkeypatch):
+def test_llvm_refuses_each_chip_without_a_generator(name, monkeypatch):
     monkeypatch.setattr(Chip, "generated_as", property(lambda chip: chip.name))
     with pytest.raises(WeftError, match=f"LLVM doesn't know processor {name}"):
         codegen.to_ptx(KERNEL, name, NEWEST_LLVM)

@@ -94,7 +94,7 @@ def test_announcements_are_held_to_kind_message_number_and_file() -> None:
     assert twice.message == "unexpected error: bad thing"
 
 
-def test_notes_must_be_announced_and_places_may_be_unknown() -> None:
+def test_notes_must_be_expected_and_locations_may_be_unknown() -> None:
     noted = Diagnostic("bad", Location("f", 1, 1), notes=(_error(2, "since", severity="note"),))
     text = "// expected-error {{bad}}"
     (note,) = verify_diagnostics.verify([noted], text, "f")
@@ -115,7 +115,9 @@ def test_a_message_quotes_its_line_under_tabs_too(tmp_path: Path, capsys: pytest
     assert capsys.readouterr().err == said
 
 
-def test_a_place_outside_of_its_file_is_told_without_a_quotation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_location_outside_its_file_is_printed_without_a_quotation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     cli.report(
         [Diagnostic("wrong", Location("/none/x.mlir", 3, 9)), Diagnostic("w", Location("/", 1, 1))], ""
     )

@@ -254,7 +254,7 @@ def test_a_record_that_was_half_written_is_dropped(tmp_path: Path) -> None:
     assert path.read_text() == '{"gpu": "a GPU"}\n{"began": "x"}\n{"stopped": true}\n'
 
 
-def test_products_have_places_of_their_own(tmp_path: Path) -> None:
+def test_each_product_has_its_own_file(tmp_path: Path) -> None:
     others = [replace(PRODUCT, m=1), replace(PRODUCT, n=1), replace(PRODUCT, k=1)]
     types = [{"a": "f16"}, {"b": "f16"}, {"d": "f32"}, {"transposed": (False, True)}]
     others += [replace(PRODUCT, types=replace(PRODUCT.types, **change)) for change in types]
@@ -264,7 +264,7 @@ def test_products_have_places_of_their_own(tmp_path: Path) -> None:
 # What is kept
 
 
-def test_the_result_is_kept_and_found(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_is_kept_and_used(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = tmp_path / "kept"
     entry, _ = tuner(bench, kept).tune(SMALL, PRODUCT, [], quietly)
     assert entry is not None and entry.model is not None
@@ -361,7 +361,7 @@ def killed(product: Product, schedule: str) -> str | None:
 
 
 @pytest.mark.slow
-def test_a_schedule_that_ends_its_process_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schedule_that_ends_its_process_is_identified(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "compiled", killed)
     with compiling.Compiler(1) as compiler:
         compiler.ahead(PRODUCT, ["good", "bad", "better"])

@@ -107,7 +107,7 @@ def test_the_demonstration_assembles(arch):
     assert kernel.cubin.startswith(b"\x7fELF") and kernel.resources.spill_stores == 0
 
 
-def test_registers_that_change_places_are_caught(monkeypatch):
+def test_exchanged_registers_are_caught(monkeypatch):
     """Planted: A's two register pairs swapped, which symmetric data would hide."""
     found = lower_gemm._Operand.atom
 

@@ -142,7 +142,7 @@ def test_warps_may_run_in_any_order(seed):
     [of(128, 256, 64), of(64, 96, 64, 1), of(128, 64, 64, swap=True), of(128, 128, 64, cluster=(2, 1))],
     ids=str,
 )
-def test_either_side_may_have_k_outside(schedule, transposed):
+def test_either_operand_may_be_mn_major(schedule, transposed):
     product = Product("f16", "f16", transposed)
     assert not product.wrong(product.compiled(schedule), (136, 200, 104))
 
@@ -319,7 +319,7 @@ def test_sums_read_before_their_wait_are_caught(monkeypatch):
     "schedule", [of(128, 64, 64), of(64, 64, 64, 1, 4), of(64, 24, 64, 1, 4, swap=True)], ids=str
 )
 @pytest.mark.parametrize(("outputs", "columns"), [("bf16", 67), ("bf16", 72), ("f8E4M3FN", 70)])
-def test_what_lies_beside_d_stays(schedule, outputs, columns):
+def test_memory_around_d_is_unchanged(schedule, outputs, columns):
     """TMA would write a row of D up to its next multiple of 16 bytes."""
     with weft.Module() as module:
         inputs = weft.memref("?x?", "bf16")

@@ -1199,7 +1199,7 @@ func.func @warpgroups_splits_of_n(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %d: 
 
 // -----
 
-func.func @warpgroups_k_outside(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) {
+func.func @warpgroups_mn_major(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %d: memref<?x?xf32>) {
   // expected-error @below {{B must be K-major (transpose_b = true), as wgmma reads f32, got an MN-major one}}
   "tile.matmul"(%a, %b, %d) {schedule = {block = array<i64: 128, 128, 32>, warpgroups = 2, stages = 3}} : (memref<?x?xf32>, memref<?x?xf32>, memref<?x?xf32>) -> ()
   return
