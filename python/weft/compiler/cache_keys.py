@@ -20,13 +20,13 @@ def lowering() -> Key | None:
     """
     installed = extensions.loaded()
     packages = [each.package for each in installed]
-    code = loaded.identity(mlir.DISTRIBUTION, *packages)
+    code = loaded.identity(mlir.DISTRIBUTION, packages=packages)
     if code is None:
         return None
     for package in packages:
         identity.know(package)
     for each in installed:
-        code += [*astuple(each), loaded.content(each.package)]
+        code += astuple(each)
     entries = [(each.what, each.name, each.value) for each in extensions.entries()]
     own, replaced = passes.registered() == passes.OWN, identity.replaced(_DECIDE)
     if own and not entries and not replaced:
@@ -48,7 +48,7 @@ def as_imported() -> bool:
     if passes.registered() != passes.OWN or identity.replaced(_DECIDE):
         return False
     others = [each for each in extensions.entries() if not each.source.installed]
-    return not others and loaded.identity(mlir.DISTRIBUTION, *packages) is not None
+    return not others and loaded.identity(mlir.DISTRIBUTION, packages=packages) is not None
 
 
 def generating() -> Key | None:

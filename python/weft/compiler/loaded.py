@@ -7,7 +7,7 @@ every file is recorded before the file is imported, and its content is used only
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -101,8 +101,17 @@ def watch(library: str, *folders: str) -> None:
         _libraries[library] = Files(entry for entry in entries if entry.name.endswith((".py", ".so")))
 
 
+def _all_code(folder: str | Path) -> "Iterator[os.DirEntry[str]]":
+    """The Python files and shared objects in a folder and in those below it."""
+    for entry in _entries(folder):
+        if entry.name.endswith((".py", ".so")):
+            yield entry
+        elif entry.name != "__pycache__" and entry.is_dir():
+            yield from _all_code(entry.path)
+
+
 def watch_package(name: str) -> None:
-    """Records the Python files of another package that takes part in compiling, before it is loaded."""
+    """Records the files with code of another package that takes part in compiling, before it is loaded."""
     if name in _libraries:
         return
     try:
@@ -110,24 +119,21 @@ def watch_package(name: str) -> None:
     except (ImportError, ValueError):
         spec = None  # its import says why
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-    entries = [entry for folder in folders for entry in _sources(folder)]
+    entries = [entry for folder in folders for entry in _all_code(folder)]
     if spec is not None and spec.origin is not None and not folders:
         module = Path(spec.origin)
         entries += [entry for entry in _entries(module.parent) if entry.name == module.name]
     _libraries[name] = Files(entries)
 
 
-def content(package: str) -> bytes:
-    """Identifies the content of a package that `watch_package` has recorded."""
-    return _libraries[package].digest()
+def identity(*libraries: str, packages: Sequence[str] = ()) -> list[str | bytes] | None:
+    """Identifies the loaded code of Weft, of watched libraries, and of watched packages by their content.
 
-
-def identity(*libraries: str) -> list[str | bytes] | None:
-    """Identifies the loaded code of Weft and of some watched libraries; None, with one warning, if their
-    files have changed.
+    None, with one warning, if their files have changed.
     """
     global _content, _warned
-    content, files = _content, [_libraries[name] for name in libraries]
+    digests = [_libraries[name].digest() for name in packages]
+    content, files = _content, [_libraries[name] for name in (*libraries, *packages)]
     if (path := _changed(files)) is None and content is None:
         content = _own_files.digest()
         path = _changed(files)
@@ -138,7 +144,8 @@ def identity(*libraries: str) -> list[str | bytes] | None:
         return None
     assert content is not None
     _content = content
-    return [sys.version, content, *(each.described() for each in files)]
+    described = [_libraries[name].described() for name in libraries]
+    return [sys.version, content, *described, *digests]
 
 
 def _changed(libraries: Iterable[Files]) -> Path | str | None:
