@@ -28,14 +28,24 @@ def problem_arguments(parser: ArgumentParser, *, grouped: bool) -> None:
     written = "MxNxK"
     if grouped:
         written += ", G@MxNxK (G groups of about M rows) or G@M/MOSTxNxK (with room for MOST rows each)"
-    add("what", nargs="*", metavar="SUITE|SHAPE", help=f"{', '.join(suites(grouped))}, {written} (square)")
-    add("--types", default="bf16", metavar="LIST", help=f"of A and B, of {','.join(INPUTS)} (bf16)")
+    add(
+        "what",
+        nargs="*",
+        metavar="SUITE|SHAPE",
+        help=f"{', '.join(suites(grouped))}, {written} (default: square)",
+    )
+    add(
+        "--types",
+        default="bf16",
+        metavar="LIST",
+        help=f"types of A and B, from {','.join(INPUTS)} (default: bf16)",
+    )
     add(
         "--out-type",
         choices=tuple(OUTPUTS),
-        help="of D (A's, but f32 for tf32, bf16 for e4m3, s32 for s8)",
+        help="the type of D (default: A's; f32 for tf32, bf16 for e4m3, s32 for s8)",
     )
-    add("--layout", choices=("nt", "nn"), default="nt", help="of B: nt has it as N x K, nn as K x N (nt)")
+    add("--layout", choices=("nt", "nn"), default="nt", help="nt: B is N x K; nn: B is K x N (default: nt)")
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -43,15 +53,26 @@ def _arguments(parser: ArgumentParser) -> None:
 
     problem_arguments(parser, grouped=True)
     add = parser.add_argument
-    add("--against", default="cublas", metavar="LIST", help=f"of {','.join(PEERS)}; ratios are to the first")
-    add("--samples", type=int, default=20, metavar="N", help="of each implementation, after a rest (20)")
-    add("--sustained", action="store_true", help="also time them back to back, at the power limit")
+    add(
+        "--against",
+        default="cublas",
+        metavar="LIST",
+        help=f"libraries to compare with, from {','.join(PEERS)}; ratios are to the first (default: cublas)",
+    )
+    add(
+        "--samples",
+        type=int,
+        default=20,
+        metavar="N",
+        help="samples of each implementation, after a rest (default: 20)",
+    )
+    add("--sustained", action="store_true", help="time them back to back, too, at the power limit")
     add(
         "--host",
         action="store_true",
         help="measure the host time of calls, with new array objects in every call",
     )
-    add("--schedule", metavar="TEXT", help="what weft.matmul is to use (its own choice)")
+    add("--schedule", metavar="TEXT", help="the schedule of weft.matmul (default: its own choice)")
     add("--json", metavar="FILE", help="keep all samples, the machine and the versions")
     add("--svg", metavar="FILE", help="draw ratios and a roofline")
     add("--show", metavar="FILE", help="measure nothing: show (and draw) what --json kept")
@@ -66,9 +87,9 @@ def _run(options: Namespace) -> int:
         return _host(options)
     asked, implementations = problems(options), _implementations(options)
     if options.samples < _FEWEST_SAMPLES:
-        raise WeftError(f"--samples expects a number from {_FEWEST_SAMPLES}, got {options.samples}")
+        raise WeftError(f"--samples must be at least {_FEWEST_SAMPLES}; got {options.samples}")
     if options.json == "-" or options.svg == "-":
-        raise WeftError("--json and --svg expect a file: the table goes to stdout")
+        raise WeftError("--json and --svg must be files: the table goes to stdout")
     for path in (options.json, options.svg):
         if path is not None:
             cli.check_writable(path)
@@ -191,11 +212,11 @@ def _host(options: Namespace) -> int:
     from weft.bench import gpu, host
 
     if options.what or options.svg is not None:
-        raise WeftError("--host times calls of its own: it takes no shapes and no --svg")
+        raise WeftError("--host can't be used with shapes or --svg: it times calls of its own")
     if options.samples < _FEWEST_SAMPLES:
-        raise WeftError(f"--samples expects a number from {_FEWEST_SAMPLES}, got {options.samples}")
+        raise WeftError(f"--samples must be at least {_FEWEST_SAMPLES}; got {options.samples}")
     if options.json == "-":
-        raise WeftError("--json expects a file: the table goes to stdout")
+        raise WeftError("--json must be a file: the table goes to stdout")
     if options.json is not None:
         cli.check_writable(options.json)
     if (reason := gpu.unavailable()) is not None:
@@ -214,7 +235,7 @@ def _show(options: Namespace) -> int:
     from weft.bench.report import Report, table
 
     if options.json is not None or options.what:
-        raise WeftError("--show measures nothing: it goes with --svg alone")
+        raise WeftError("--show can be used with --svg only: it measures nothing")
     text = cli.read(options.show)
     try:
         report = Report.of_json(text)
@@ -236,4 +257,4 @@ def _end(report: "Report") -> int:
     return 1 if wrong else 0
 
 
-BENCH = Command("bench", "time products beside cuBLAS and others, in turns, and compare", _arguments, _run)
+BENCH = Command("bench", "compare the times of products with those of cuBLAS and others", _arguments, _run)

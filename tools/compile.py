@@ -19,29 +19,31 @@ if TYPE_CHECKING:
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.mlir", help="the program; - is stdin")
+    parser.add_argument("file", metavar="FILE.mlir", help="the input; - is stdin")
     parser.add_argument(
-        "--arch", metavar="CHIP", help="sm_90a, say (default: the module's, the GPU's, sm_80)"
+        "--arch",
+        metavar="CHIP",
+        help="the chip, such as sm_90a (default: the module's or the GPU's, otherwise sm_80)",
     )
     parser.add_argument(
         "--emit",
         choices=("mlir", "llvm", "ptx", "cubin", "sass", "launch", "resources"),
         default="ptx",
-        help="(ptx)",
+        help="the form of the output (default: ptx)",
     )
     parser.add_argument(
-        "--after", metavar="PASS", help="with --emit mlir: the IR after this pass, not after all"
+        "--after", metavar="PASS", help="with --emit mlir: the IR after this pass (default: after all passes)"
     )
-    parser.add_argument("--kernel", metavar="NAME", help="the kernel to compile, where the file has several")
+    parser.add_argument("--kernel", metavar="NAME", help="the kernel to compile, if the file has several")
     parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="the output (default: stdout)")
     pass_printing.add_arguments(parser)
 
 
 def _run(options: Namespace) -> int:
     if options.after is not None and options.emit != "mlir":
-        raise WeftError(f"--after shows MLIR: it goes with --emit mlir, not with --emit {options.emit}")
+        raise WeftError(f"--after needs --emit mlir; got --emit {options.emit}")
     if options.emit == "cubin" and options.output == "-" and sys.stdout.isatty():
-        raise WeftError("a cubin is no text for a terminal: name a file with -o")
+        raise WeftError("a cubin can't be printed to a terminal: name a file with -o")
     from weft.compiler.stages import Compiled, compile_module
     from weft.launch import runtime
     from weft.passes.registry.instrumentation import instrumented

@@ -170,4 +170,4 @@ def _run(options: Namespace) -> int:
     return 1 if missing else 0
 
 
-DOCTOR = Command("doctor", "say which tools are in use, what is missing and how to get it", _arguments, _run)
+DOCTOR = Command("doctor", "show which tools are used, what is missing and how to get it", _arguments, _run)

@@ -21,26 +21,30 @@ LIMIT = 100_000_000
 def _arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE", help="PTX, or a .mlir file, which is compiled first; - is stdin")
-    add("--kernel", metavar="NAME", help="the entry (default: the file's only one)")
+    add("--kernel", metavar="NAME", help="the kernel to run, if the file has several")
     values.add_to(parser)
-    add("--arch", metavar="CHIP", help="the chip to compile a .mlir file for (default: as weft compile)")
+    add("--arch", metavar="CHIP", help="the chip to compile a .mlir file for (default: as in weft compile)")
     add("--shape", metavar="MxNxK", help="the sizes that the types of a .mlir file's product leave open")
-    add("--cluster", metavar="X[,Y[,Z]]", help="CTAs of a cluster of PTX (1)")
-    add("--shared", metavar="BYTES", help="dynamic shared memory of PTX (0)")
-    add("--seed", metavar="N", help="schedule warps at random; also the seed of random arrays")
+    add("--cluster", metavar="X[,Y[,Z]]", help="the CTAs of a cluster, for PTX (default: 1)")
+    add("--shared", metavar="BYTES", help="dynamic shared memory, for PTX (default: 0)")
+    add(
+        "--seed",
+        metavar="N",
+        help="schedule warps at random with this seed; it is the seed of random arrays, too",
+    )
     help_ = "launch without a seed, then with N seeds, and print each distinct finding with its seed"
     add("--seeds", metavar="N", help=help_)
-    add("--no-sanitize", action="store_true", help="look for no mistakes")
-    add("--ignore", metavar="RULE", action="append", default=[], help="leave out findings of a rule")
+    add("--no-sanitize", action="store_true", help="do not look for mistakes")
+    add("--ignore", metavar="RULE", action="append", default=[], help="leave out the findings of a rule")
     add("--trace", metavar="FILE.json", help="write a timeline for chrome://tracing or Perfetto")
     kinds = ("hardware", "exact")
     add("--arithmetic", choices=kinds, default="hardware", help="of matrix instructions (hardware)")
-    help_ = "launch as a dependent, which may begin before the previous launch has ended"
+    help_ = "launch as a dependent kernel, which may begin before the previous launch has ended"
     add("--dependent", action="store_true", help=help_)
     add("--chip", metavar="CHIP", help="the GPU to run as, for what differs (default: the PTX's target)")
     limit = f"stop after N warp instructions ({LIMIT:,}); 0 sets no limit"
     add("--max-instructions", metavar="N", help=limit)
-    add("--time-limit", metavar="SECONDS", help="stop after so many seconds")
+    add("--time-limit", metavar="SECONDS", help="stop after this time")
     add("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
     add("--json", action="store_true", help="print findings, counters and arrays as one JSON object")
 
@@ -111,7 +115,9 @@ def _emulate_ptx(options: Namespace, text: str, name: str) -> "tuple[Report, lis
     if kernel is None:
         if len(module.kernels) != 1:
             listed = ", ".join(module.kernels) or "none"
-            raise WeftError(f"'{name}' has {len(module.kernels)} kernels ({listed}): pick one with --kernel")
+            raise WeftError(
+                f"'{name}' has {len(module.kernels)} kernels ({listed}): select one with --kernel"
+            )
         (kernel,) = module.kernels
     grid, block = values.grid_and_block(options)
     launch = partial(
@@ -142,7 +148,7 @@ def _launched(
     from weft.emulator import explore
 
     if limits["seed"] is not None or options.no_sanitize or options.trace:
-        raise WeftError("--seeds goes without --seed, --no-sanitize and --trace")
+        raise WeftError("--seeds can't be used with --seed, --no-sanitize or --trace")
     count = _number(options.seeds, "--seeds")
     arrays = [argument.value for argument in arguments if isinstance(argument.value, np.ndarray)]
 
@@ -162,9 +168,9 @@ def _launched(
 def _options(options: Namespace) -> dict[str, Any]:
     """The options of a launch in the emulator that are the same for PTX and .mlir files."""
     if options.dependent and options.no_sanitize:
-        raise WeftError("--dependent is for the sanitizer: it goes without --no-sanitize")
+        raise WeftError("--dependent can't be used with --no-sanitize: it is for the sanitizer")
     if options.sarif == "-":
-        raise WeftError("--sarif expects a file, got '-': stdout has the findings as text, or with --json")
+        raise WeftError("--sarif must be a file; got '-': the findings go to stdout as text, or with --json")
     if options.sarif is not None:
         cli.check_writable(options.sarif)
     limit = options.max_instructions
@@ -252,7 +258,7 @@ def _number(text: str, option: str) -> int:
     except ValueError:
         value = -1
     if value < 0:
-        raise WeftError(f"{option} expects a number from 0, got '{text}'")
+        raise WeftError(f"{option} must be at least 0; got '{text}'")
     return value
 
 

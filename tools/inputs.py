@@ -76,7 +76,7 @@ def _only(compiled: Compiled) -> Launch:
     """The launch of the only kernel. Raises WeftError for several."""
     if len(compiled.launches) > 1:
         names = ", ".join(compiled.launches)
-        raise WeftError(f"{compiled.name} has several kernels: pick one with --kernel: {names}")
+        raise WeftError(f"{compiled.name} has several kernels: select one with --kernel: {names}")
     (launch,) = compiled.launches.values()
     return launch
 

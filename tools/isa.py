@@ -27,8 +27,8 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "family", nargs="?", metavar="FAMILY", help="wmma, mma, wgmma, tcgen05, or an instruction (mma.sync)"
     )
-    parser.add_argument("--arch", metavar="CHIP", help="only what this chip has")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line for each form")
+    parser.add_argument("--arch", metavar="CHIP", help="show only what this chip has")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for each form")
 
 
 def _run(options: Namespace) -> int:
@@ -209,6 +209,4 @@ def _common(rows: Sequence[tuple[str, ...]]) -> list[str]:
     return [text for text in rows[0] if all(text in row for row in rows)]
 
 
-ISA = Command(
-    "isa", "show the instruction tables: what each chip has, and how it is spelled", _arguments, _run
-)
+ISA = Command("isa", "show the instruction tables: what each chip has, and its spelling", _arguments, _run)

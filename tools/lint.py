@@ -10,9 +10,9 @@ from weft.tools.command import Command
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.mlir|FILE.ptx", help="what to check; - is stdin")
-    parser.add_argument("--arch", metavar="CHIP", help="the chip, where the file names none or another")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line for each instruction")
+    parser.add_argument("file", metavar="FILE.mlir|FILE.ptx", help="the input; - is stdin")
+    parser.add_argument("--arch", metavar="CHIP", help="the chip to check for (default: the file's)")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON for each instruction")
 
 
 def _run(options: Namespace) -> int:
@@ -40,5 +40,5 @@ def _run(options: Namespace) -> int:
 
 
 LINT = Command(
-    "lint", "say which tensor-core instructions are legal on a chip, and what is near", _arguments, _run
+    "lint", "check tensor-core instructions for a chip, and list legal alternatives", _arguments, _run
 )

@@ -21,19 +21,31 @@ _REPEATS = 10
 
 def _arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", metavar="FILE.mlir", help="a function of one tile.matmul, or any kernel; - is stdin")
-    add("--on", choices=("gpu", "emulator"), help="where (default: the GPU, if there is one)")
-    add("--arch", metavar="CHIP", help="sm_90a, say (default: the module's, the GPU's, sm_80)")
-    add("--shape", metavar="MxNxK", help="the sizes that a tile.matmul's types leave open (256x256x256)")
-    add("--seed", type=int, default=0, metavar="N", help="of the random inputs (0)")
-    add("--kernel", metavar="NAME", help="the function to run, where the file has several")
+    add(
+        "file",
+        metavar="FILE.mlir",
+        help="a file with a function of one tile.matmul, or with any kernel; - is stdin",
+    )
+    add("--on", choices=("gpu", "emulator"), help="where to run (default: the GPU, if there is one)")
+    add(
+        "--arch",
+        metavar="CHIP",
+        help="the chip, such as sm_90a (default: the module's or the GPU's, otherwise sm_80)",
+    )
+    add(
+        "--shape",
+        metavar="MxNxK",
+        help="the sizes that the types of tile.matmul leave open (default: 256x256x256)",
+    )
+    add("--seed", type=int, default=0, metavar="N", help="the seed of the random inputs (default: 0)")
+    add("--kernel", metavar="NAME", help="the function to run, if the file has several")
     values.add_to(parser)
     add("--json", action="store_true", help="print the report as one JSON object")
 
 
 def _run(options: Namespace) -> int:
     if options.seed < 0:
-        raise WeftError(f"--seed expects a number from 0, got {options.seed}")
+        raise WeftError(f"--seed must be at least 0; got {options.seed}")
     from weft.launch import runtime
     from weft.tools import inputs
 
@@ -280,5 +292,5 @@ def _print(told: dict[str, Any]) -> None:
 
 
 RUN = Command(
-    "run", "run a kernel on random or given arrays; compare a product with float64", _arguments, _run
+    "run", "run a kernel on random arrays or your own; compare a product with float64", _arguments, _run
 )

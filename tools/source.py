@@ -34,7 +34,9 @@ def _pick(module: Any, kernel: str | None, name: str) -> None:
     names = [k for op in holders for k in _kernels(op)]
     if kernel is None and len(holders) > 1:
         second = mlir.location(holders[1].operation.location)
-        raise WeftError(Diagnostic(f"a second kernel: pick one with --kernel: {', '.join(names)}", second))
+        raise WeftError(
+            Diagnostic(f"the file has several kernels: select one with --kernel: {', '.join(names)}", second)
+        )
     if kernel is None:
         return
     if kernel not in names:

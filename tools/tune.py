@@ -21,12 +21,32 @@ _FEWEST_SAMPLES = 2
 def _arguments(parser: ArgumentParser) -> None:
     bench.problem_arguments(parser, grouped=False)
     add = parser.add_argument
-    add("--limit", type=int, metavar="N", help="try the N schedules that the model takes for fastest (32)")
+    add(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="try the N schedules that are fastest in the model (default: 32)",
+    )
     add("--exhaustive", action="store_true", help="try all schedules")
-    add("--samples", type=int, default=20, metavar="N", help="of the last few, after a rest (20)")
-    add("--jobs", type=int, metavar="N", help="processes that compile (one for each core, less one)")
-    add("--again", action="store_true", help="search also what the database has already")
-    add("--database", metavar="FILE", help="where results go ($WEFT_SCHEDULES, or the user's own file)")
+    add(
+        "--samples",
+        type=int,
+        default=20,
+        metavar="N",
+        help="samples of each of the last schedules, after a rest (default: 20)",
+    )
+    add(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="processes that compile (default: one less than there are cores)",
+    )
+    add("--again", action="store_true", help="search again what the database has")
+    add(
+        "--database",
+        metavar="FILE",
+        help="the file for the results (default: $WEFT_SCHEDULES, otherwise the user's own file)",
+    )
 
 
 def _run(options: Namespace) -> int:
@@ -61,17 +81,17 @@ def problems(options: Namespace) -> "list[Problem]":
 
 def _check(options: Namespace) -> None:
     if options.exhaustive and options.limit is not None:
-        raise WeftError("--exhaustive tries all schedules: it goes without --limit")
+        raise WeftError("--exhaustive can't be used with --limit: it tries all schedules")
     for name, least in (("limit", 1), ("samples", _FEWEST_SAMPLES), ("jobs", 1)):
         if (value := getattr(options, name)) is not None and value < least:
-            raise WeftError(f"--{name} expects a number from {least}, got {value}")
+            raise WeftError(f"--{name} must be at least {least}; got {value}")
 
 
 def _database(options: Namespace) -> Path:
     from weft.schedules.database import VARIABLE, own_file
 
     if (path := Path(options.database) if options.database else own_file()) is None:
-        raise WeftError(f"${VARIABLE} is empty, which is for no file: say --database FILE")
+        raise WeftError(f"${VARIABLE} is empty, which means no file: use --database FILE")
     return path
 
 
@@ -101,4 +121,6 @@ def tune(products: "Sequence[tuple[Problem, Product]]", tuner: "Tuner") -> int:
     return status
 
 
-TUNE = Command("tune", "search the fastest schedules of products, for weft.matmul to find", _arguments, _run)
+TUNE = Command(
+    "tune", "search the fastest schedules of products, which weft.matmul then uses", _arguments, _run
+)

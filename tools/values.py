@@ -36,7 +36,7 @@ def add_to(parser: ArgumentParser) -> None:
     """Declares the options that describe a launch."""
     add = parser.add_argument
     add("--arg", metavar="VALUE", action="append", default=[], help=_ARG_HELP)
-    add("--out", metavar="DIR", help="where changed arrays of files go (default: their own files)")
+    add("--out", metavar="DIR", help="the folder for changed arrays of files (default: their own files)")
     add(
         "--save",
         metavar="N=FILE.npy",
@@ -78,7 +78,7 @@ def numbered(texts: Sequence[str]) -> dict[int, str]:
         else:
             value = text
         if number in found:
-            raise WeftError(f"--arg {text}: argument {number} is given twice, first as {found[number]}")
+            raise WeftError(f"--arg {text}: argument {number} has two values, the first is {found[number]}")
         found[number] = value
         number += 1
     return found

@@ -20,7 +20,7 @@ A mistake in the input is printed as file:line:col: error: … and gives exit st
 def _boolean(text: str) -> bool:
     values = {"1": True, "true": True, "0": False, "false": False}
     if text.lower() not in values:
-        raise WeftError(f"'{text}' is no value for a flag: write true or false")
+        raise WeftError(f"'{text}' must be true or false")
     return values[text.lower()]
 
 
@@ -72,10 +72,10 @@ def parse(arguments: Sequence[str]) -> tuple[Namespace, list[tuple[str, str]]]:
     spelled = [f"-{a}" if a.startswith("-") and len(a) > 2 and a[1] != "-" else a for a in arguments]
     options, rest = parser().parse_known_args([f"{a}=true" if a in SWITCHES else a for a in spelled])
     if extra := [a for a in rest if not a.startswith("--")]:
-        raise WeftError(f"one input file at a time: '{options.input}' and then '{extra[0]}'")
+        raise WeftError(f"there must be one input file; got '{options.input}' and '{extra[0]}'")
     flags = [_flag(a[2:]) for a in rest]
     if flags and options.pass_pipeline is not None:
-        raise WeftError(f"--pass-pipeline and the flag --{flags[0][0]} both say what to run: use one")
+        raise WeftError(f"--pass-pipeline and the flag --{flags[0][0]} both select passes: use one of them")
     if options.run_reproducer and (flags or options.pass_pipeline is not None):
         raise WeftError("--run-reproducer runs the file's own pipeline: leave out passes and --pass-pipeline")
     return options, flags
@@ -88,7 +88,7 @@ def _flag(argument: str) -> tuple[str, str]:
     """A pass and its options. Raises WeftError for options in braces, as --pass-pipeline has them."""
     if braced := _BRACED.fullmatch(argument):
         legal = "=".join(filter(None, braced.groups()))
-        raise WeftError(f"braces are for --pass-pipeline: a flag has its options behind '=', '--{legal}'")
+        raise WeftError(f"braces are for --pass-pipeline; the options of a flag follow '=': '--{legal}'")
     name, _, text = argument.partition("=")
     return name, text
 

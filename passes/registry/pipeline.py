@@ -81,13 +81,13 @@ def _rest(text: str, at: int, name: str, depth: int) -> tuple[Element, int]:
             at += 1
             if braces == 0:
                 return Element(name, text[start + 1 : at - 1]), _skip(text, at)
-        raise _fault(text, start, "this brace isn't closed")
+        raise _fault(text, start, "this brace is not closed")
     if text[at : at + 1] == "(":
         if depth == _DEEPEST:
             raise _fault(text, at, f"parentheses are nested deeper than {_DEEPEST}")
         inner, end = _elements(text, at + 1, depth + 1)
         if text[end : end + 1] != ")":
-            raise _fault(text, at, "this parenthesis isn't closed")
+            raise _fault(text, at, "this parenthesis is not closed")
         return Element(name, inner=inner), _skip(text, end + 1)
     return Element(name), at
 
@@ -109,7 +109,7 @@ def parse_options(text: str) -> dict[str, str]:
             raise WeftError(f"pass option '{word}' has no value: write {name}=VALUE")
         if _SECOND.search(value):
             legal = _SECOND.sub(r" \1=", word)
-            raise WeftError(f"pass options '{word}' have a comma where a space stands: write '{legal}'")
+            raise WeftError(f"pass options '{word}' must have spaces between them: write '{legal}'")
         found[name] = value
     return found
 

@@ -14,8 +14,8 @@
 // OPTION: pipeline 'weft' has no option 'chips': its options are chip
 // ANCHOR: pass 'lower-mma' runs on the whole module: take it out of 'gpu.module(
 // UNKNOWN: nonsense
-// BRACE: pass pipeline, column 5: this brace isn't closed
-// PARENTHESIS: pass pipeline, column 11: this parenthesis isn't closed
+// BRACE: pass pipeline, column 5: this brace is not closed
+// PARENTHESIS: pass pipeline, column 11: this parenthesis is not closed
 // EMPTY: pass pipeline, column 5: expected the name of a pass
 // VALUE: pass option 'chip' has no value: write chip=VALUE
 

@@ -151,7 +151,7 @@ def test_a_chip_runs_what_it_can(emulate):
     ("text", "options", "message"),
     [
         ("nonsense", [], "k.ptx:1:1: error: expected a directive"),
-        (STRUCT, [], "has 2 kernels (a, b): pick one with --kernel"),
+        (STRUCT, [], "has 2 kernels (a, b): select one with --kernel"),
         (SCALE, ["--kernel", "k"], "the module has no kernel 'k': it has scale"),
         (SCALE, [], "has 3 parameters, got 0 arguments"),
         (SCALE, ["--grid", "1,2,3,4"], "--grid expects one to three numbers"),

@@ -112,7 +112,7 @@ MISTAKES = {
     "random:32xi32": "argument 1 of scale is a number of type i8: give it, --arg 1=1, say",
     "random:32xi32 2": "argument 2 of scale is memref<?xi32>: give its sizes, --arg 2=random:64, say",
     "random:32xi32 2 random:32 5": "kernel scale has 3 arguments, got a value for argument 3",
-    "0=random:32xi32 0=3": "argument 0 is given twice, first as random:32xi32",
+    "0=random:32xi32 0=3": "argument 0 has two values, the first is random:32xi32",
     "random:32 2 random:32": "name the type of its elements too: random:32xf32, say",
     "random:32xi33 2": "got i33",
     "random:0xi32 2": "expected sizes from 1 to 2**31 - 1 such as random:128x64",

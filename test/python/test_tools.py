@@ -49,9 +49,9 @@ def test_a_flag_takes_no_value_from_the_next_argument() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["a", "b"], "one input file at a time: 'a' and then 'b'"),
-        (["--cse", "--pass-pipeline=cse"], "both say what to run"),
-        (["--mlir-timing=maybe"], "'maybe' is no value"),
+        (["a", "b"], "there must be one input file; got 'a' and 'b'"),
+        (["--cse", "--pass-pipeline=cse"], "both select passes"),
+        (["--mlir-timing=maybe"], "'maybe' must be true or false"),
         (["-o"], "argument -o: expected one argument"),
     ],
 )

@@ -2,12 +2,13 @@
 
 // RUN: weft bench --help | FileCheck %s --check-prefix=HELP
 // HELP: [SUITE|SHAPE ...]
-// HELP: Time products beside cuBLAS and others, in turns, and compare.
+// HELP: Compare the times of products with those of cuBLAS and others.
 // HELP: square, llm, deepgemm, deepgemm-grouped, MxNxK,
 // HELP-NEXT: G@MxNxK (G groups of about M rows) or G@M/MOSTxNxK
-// HELP: of A and B, of
+// HELP: types of A and B, from
 // HELP-NEXT: bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8
-// HELP: of cublas,triton,deepgemm; ratios are to the first
+// HELP: libraries to compare with, from
+// HELP-NEXT: cublas,triton,deepgemm; ratios are to the first
 
 // RUN: not weft bench --show %S/Inputs/bench.json --svg %t.svg | FileCheck %s --match-full-lines
 // CHECK:      weft bench 512x512x512 1024x512x512 --against cublas,triton --sustained
@@ -52,12 +53,12 @@
 // LOG-NEXT: weft: error: --types expects some of bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8, got 'fp8'
 // LOG-NEXT: weft: error: argument --out-type: invalid choice: 'e4m3'
 // LOG-NEXT: weft: error: --against expects some of cublas,triton,deepgemm, got ''
-// LOG-NEXT: weft: error: --samples expects a number from 2, got 1
-// LOG-NEXT: weft: error: --json and --svg expect a file: the table goes to stdout
+// LOG-NEXT: weft: error: --samples must be at least 2; got 1
+// LOG-NEXT: weft: error: --json and --svg must be files: the table goes to stdout
 // LOG-NEXT: weft: error: cannot write '{{.*}}kept': No such file or directory
 // LOG-NEXT: weft: error: cannot write '{{.*}}': Is a directory
 // LOG-NEXT: weft: error: --schedule: schedule must have the field 'warps' (for mma.sync) or 'warpgroups' (for wgmma), got '{block = 3}'
 // LOG-NEXT: weft: error: --schedule: schedule must not be empty, got {{''$}}
-// LOG-NEXT: weft: error: --show measures nothing: it goes with --svg alone
+// LOG-NEXT: weft: error: --show can be used with --svg only: it measures nothing
 // LOG-NEXT: weft: error: cannot read '{{.*}}broken.txt': expects what weft bench --json writes{{.*}}
 // LOG-NOT:  {{.+}}

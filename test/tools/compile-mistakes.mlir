@@ -26,10 +26,10 @@
 // CHECK-NEXT: <stdin>:13:3: error: 'tile.matmul' op has no schedule for sm_75: it needs sm_80 or later
 // CHECK-NEXT:   "tile.matmul"(%A, %B, %D)
 // CHECK-NEXT: {{^}}  ^
-// CHECK-NEXT: weft: error: --after shows MLIR: it goes with --emit mlir, not with --emit ptx
+// CHECK-NEXT: weft: error: --after needs --emit mlir; got --emit ptx
 // CHECK-NEXT: weft: error: no stage 'lower-nothing': the stages are source, select-schedule{chip=sm_80 rows=aligned},
 // CHECK-NEXT: weft: error: cannot write '{{.*}}out': No such file or directory
-// CHECK-NEXT: compile-mistakes.mlir:[[# @LINE + 18]]:1: error: a second kernel: pick one with --kernel: first, second
+// CHECK-NEXT: compile-mistakes.mlir:[[# @LINE + 18]]:1: error: the file has several kernels: select one with --kernel: first, second
 // CHECK-NEXT: func.func @second
 // CHECK-NEXT: ^
 // CHECK-NEXT: weft: error: {{.*}}compile-mistakes.mlir has no kernel 'third': it has first, second

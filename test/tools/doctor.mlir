@@ -28,7 +28,7 @@
 // RUN: weft emulate --help | FileCheck %s --check-prefix=EMULATE
 // EMULATE: Run a kernel of any PTX or .mlir file on the CPU
 // RUN: weft run --help | FileCheck %s --check-prefix=RUN-HELP
-// RUN-HELP: a function of one tile.matmul, or any kernel
+// RUN-HELP: a file with a function of one tile.matmul, or
 // RUN: not weft 2>&1 | FileCheck %s --check-prefix=NONE
 // NONE: weft: error: the following arguments are required: COMMAND (see weft --help)
 // RUN: not weft weave 2>&1 | FileCheck %s --check-prefix=UNKNOWN

@@ -27,21 +27,21 @@
 
 // CHECK:      weft-opt: error: cannot read '{{.*}}none.mlir': No such file or directory
 // CHECK-NEXT: weft-opt: error: cannot read '{{.*}}': Is a directory
-// CHECK-NEXT: weft-opt: error: one input file at a time: '{{.*}}opt-mistakes.mlir' and then 'one.mlir'
+// CHECK-NEXT: weft-opt: error: there must be one input file; got '{{.*}}opt-mistakes.mlir' and 'one.mlir'
 // CHECK-NEXT: weft-opt: error: --no-such-pass is no option and no pass; --list-passes shows Weft's
-// CHECK-NEXT: weft-opt: error: --pass-pipeline and the flag --cse both say what to run: use one
+// CHECK-NEXT: weft-opt: error: --pass-pipeline and the flag --cse both select passes: use one of them
 // CHECK-NEXT: weft-opt: error: pass 'select-schedule' has no option 'arch': its options are chip
-// CHECK-NEXT: weft-opt: error: braces are for --pass-pipeline: a flag has its options behind '=', '--select-schedule=chip=sm_90a rows=any'
-// CHECK-NEXT: weft-opt: error: braces are for --pass-pipeline: a flag has its options behind '=', '--select-schedule=chip=sm_90a'
-// CHECK-NEXT: weft-opt: error: braces are for --pass-pipeline: a flag has its options behind '=', '--cse'
-// CHECK-NEXT: weft-opt: error: pass options 'chip=sm_90a,rows=any' have a comma where a space stands: write 'chip=sm_90a rows=any'
-// CHECK-NEXT: weft-opt: error: pass options 'chip=sm_90a,rows=any' have a comma where a space stands: write 'chip=sm_90a rows=any'
+// CHECK-NEXT: weft-opt: error: braces are for --pass-pipeline; the options of a flag follow '=': '--select-schedule=chip=sm_90a rows=any'
+// CHECK-NEXT: weft-opt: error: braces are for --pass-pipeline; the options of a flag follow '=': '--select-schedule=chip=sm_90a'
+// CHECK-NEXT: weft-opt: error: braces are for --pass-pipeline; the options of a flag follow '=': '--cse'
+// CHECK-NEXT: weft-opt: error: pass options 'chip=sm_90a,rows=any' must have spaces between them: write 'chip=sm_90a rows=any'
+// CHECK-NEXT: weft-opt: error: pass options 'chip=sm_90a,rows=any' must have spaces between them: write 'chip=sm_90a rows=any'
 // CHECK-NEXT: weft-opt: error: pass 'cse' has no option 'fast'
-// CHECK-NEXT: weft-opt: error: pass pipeline, column 10: this parenthesis isn't closed
+// CHECK-NEXT: weft-opt: error: pass pipeline, column 10: this parenthesis is not closed
 // CHECK-NEXT:   func.func(cse
 // CHECK-NEXT:            ^
 // CHECK-NEXT: weft-opt: error: pass 'lower-mma' runs on the whole module: take it out of 'func.func(…)'
-// CHECK-NEXT: weft-opt: error: 'perhaps' is no value for a flag: write true or false
+// CHECK-NEXT: weft-opt: error: 'perhaps' must be true or false
 // CHECK-NEXT: weft-opt: error: argument -o: expected one argument
 // CHECK-NEXT: weft-opt: error: cannot write '{{.*}}out.mlir': No such file or directory
 // CHECK-NEXT: weft-opt: error: cannot write '{{.*}}': Is a directory

@@ -17,7 +17,7 @@
 // CHECK:      weft: error: --shape expects MxNxK, three sizes from 1 to 2**31 - 1 (256x256x64, say), got '256x256'
 // CHECK-NEXT: weft: error: --shape expects MxNxK, three sizes from 1 to 2**31 - 1 (256x256x64, say), got {{''$}}
 // CHECK-NEXT: weft: error: checking 2000000000x2x2000000000 takes {{[0-9]+}} GiB of memory, this machine has
-// CHECK-NEXT: weft: error: --seed expects a number from 0, got -1
+// CHECK-NEXT: weft: error: --seed must be at least 0; got -1
 // CHECK-NEXT: weft: error: argument --on: invalid choice: 'cpu'
 // CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 14]]:3: error: 'tile.matmul' op has types that fix K to 48, but --shape says 16
 // CHECK-NEXT:   "tile.matmul"
