@@ -125,7 +125,7 @@ class GlobalRaces:
         index, count = shadow.elements(offsets, access.width)
         rows = rows if count == 1 else np.repeat(rows, count)
         if access.kind == "load":
-            used = self._looked_at(access)[access.lanes.enabled()]
+            used = self._checked_lanes(access)[access.lanes.enabled()]
             if not used.all():
                 index, rows = index[np.repeat(used, count)], rows[np.repeat(used, count)]
             if shadow.is_written:
@@ -150,7 +150,7 @@ class GlobalRaces:
                 alone = ", and their scopes don't include each other" if level else ""
                 self._report_access(f"is written by two warps at once{alone}", access, mixed, count)
 
-    def _looked_at(self, access: Access) -> Bools:
+    def _checked_lanes(self, access: Access) -> Bools:
         """The lanes that are checked. For masked lanes, compilers load from the start of a matrix and ignore
         the value, so if several lanes of a warp load from its lowest address, they aren't checked. If all of
         its lanes do, they are checked unless the address was selected.
@@ -281,7 +281,7 @@ class GlobalRaces:
         return meet
 
     def _report_access(self, what: str, access: Access, bad: Bools, count: int) -> None:
-        at = int(np.flatnonzero(self._looked_at(access))[int(bad.argmax()) // count])
+        at = int(np.flatnonzero(self._checked_lanes(access))[int(bad.argmax()) // count])
         row, lane = int(access.lanes.row_numbers()[at // 32]), at % 32
         times = int(np.count_nonzero(bad.reshape(-1, count).any(axis=1)))
         address = int(access.address.flat[at])
@@ -321,7 +321,7 @@ class GlobalRaces:
             late = self._late(shadow, slot, index, rows)
             if late is None:
                 continue
-            # Lanes of a warp may all ask for the same copy.
+            # The lanes of a warp may all issue the same copy.
             late &= shadow.owner[slot, index] != column | self._index << _COLUMN_BITS
             if kind == "reduce":
                 late &= shadow.level[index] < GPU
@@ -353,7 +353,7 @@ class GlobalRaces:
             self._report_hidden("map", segment, shadow, index, hidden, row, line)
 
     def _hidden(self, shadow: GlobalShadow, index: Index, rows: Index, how: int) -> Bools:
-        """Where the unit may not see what threads wrote, as the warps know."""
+        """Where the unit may not see writes that the warps know of."""
         time, owner = shadow.time[0, index], shadow.owner[0, index]
         wave, column = owner >> _COLUMN_BITS, owner & _COLUMN
         hidden: Bools = np.zeros(len(index), np.bool_)
