@@ -14,13 +14,14 @@ from weft.layout import LayoutError
 from weft.mlir import arith, ir, llvm, nvvm, operations, scf, vector
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import emit, places
-from weft.passes.builders.places import Matrix, Near, Point, SharedTile, Vector
+from weft.passes.builders import addresses, emit, fragment_coordinates, shared_tiles, thread_ids
+from weft.passes.builders.addresses import Matrix, NearbyElements, Vector
+from weft.passes.builders.shared_tiles import Point, SharedTile, split_point
 from weft.passes.registry.pass_ import Pass
 
 Runs = list[tuple[int, int, int, int]]
 
-MATRIX = 8  # rows and columns of what one ldmatrix register holds
+MATRIX = 8  # rows and columns of the matrix that one ldmatrix register holds
 
 
 def run(module: Any) -> None:
@@ -36,7 +37,7 @@ def run(module: Any) -> None:
     kinds = list(lowerings)
     for op in sorted(operations(module, *kinds), key=lambda op: kinds.index(type(op))):
         if isinstance(op, CopyAsyncOp) and is_map(op.source):
-            raise refuse(op, "copies by TMA: run --lower-tma before --lower-copies")
+            raise refuse(op, "expects a memref, got a tile.map: run --lower-tma before --lower-copies")
         with ir.InsertionPoint(op), op.location:
             result = lowerings[type(op)](op)
         if result is not None:
@@ -47,28 +48,28 @@ def run(module: Any) -> None:
 def _copy_async(op: CopyAsyncOp) -> None:
     """Each thread takes every `threads`-th vector of the tile, row by row."""
     source, shared = Matrix(op.source), SharedTile(op.tile.type)
-    (rows, columns), threads = op.tile.type.shape, places.threads_of(op)
+    (rows, columns), threads = op.tile.type.shape, thread_ids.threads_of(op)
     width = op.attribute("vector_bytes")
     elements = width // source.bytes
     if columns % elements:
-        raise refuse(op, f"expects tile rows that {width} bytes divide, got {columns} elements")
+        raise refuse(op, f"expects tile rows of a multiple of {width} bytes, got {columns * source.bytes}")
     per_row = columns // elements
     uniformity.require(op, Scope.CTA)
-    if found := shared.run_complaint(elements):
-        raise refuse(op, found)
+    if wrong := shared.run_complaint(elements):
+        raise refuse(op, wrong)
     base, thread = tile.address(op.tile), emit.thread()
     rows_at_once = threads // per_row
     even = threads % per_row == 0 and rows % rows_at_once == 0
-    split = even and places.carry_free(shared.groups[0], rows_at_once)
+    split = even and shared_tiles.carry_free(shared.groups[0], rows_at_once)
 
     def copy(row: Point, column: Any) -> None:
         from_row, from_column = emit.add(op.row, row.value, row.constant), emit.add(op.column, column)
-        room = emit.maximum(emit.minimum(emit.sub(source.columns, from_column), elements), 0)
+        inside = emit.maximum(emit.minimum(emit.sub(source.columns, from_column), elements), 0)
         address = source.element_of(source.row(from_row), from_column)
-        bytes_ = emit.mul(emit.select(source.has_row(from_row), room, 0), source.bytes)
-        place = places.offset(base, shared.offset(row, Point(column)))
+        bytes_ = emit.mul(emit.select(source.has_row(from_row), inside, 0), source.bytes)
+        target = addresses.offset(base, shared.offset(row, Point(column)))
         cache = nvvm.LoadCacheModifierKind[op.form.cache.upper()]
-        nvvm.CpAsyncOp(place, address, width, cache, cpSize=bytes_)
+        nvvm.CpAsyncOp(target, address, width, cache, cpSize=bytes_)
 
     if split:
         row, column = emit.div(thread, per_row), emit.mul(emit.rem(thread, per_row), elements)
@@ -88,7 +89,7 @@ def _copy_async(op: CopyAsyncOp) -> None:
 def _copy(op: CopyOp) -> None:
     """Each thread takes every `threads`-th element of the tile, in a loop."""
     source, shared = Matrix(op.source), SharedTile(op.tile.type)
-    (rows, columns), threads = op.tile.type.shape, places.threads_of(op)
+    (rows, columns), threads = op.tile.type.shape, thread_ids.threads_of(op)
     uniformity.require(op, Scope.CTA)
     base, thread = tile.address(op.tile), emit.thread()
     loop = scf.ForOp(thread, emit.value(rows * columns), emit.value(threads))
@@ -98,8 +99,7 @@ def _copy(op: CopyOp) -> None:
             emit.rem(loop.induction_variable, columns),
         )
         element = _guarded_load(source, emit.add(op.row, row), emit.add(op.column, column), source.element)
-        place = places.offset(base, shared.offset(Point(row), Point(column)))
-        llvm.store(element, place)
+        llvm.store(element, addresses.offset(base, shared.offset(Point(row), Point(column))))
         scf.yield_([])
 
 
@@ -112,8 +112,8 @@ def _copy_out(op: CopyOutOp) -> None:
     loop = scf.ForOp(thread, emit.value(rows * columns), emit.value(WARPGROUP))
     with ir.InsertionPoint(loop.body):
         row, column = (part(loop.induction_variable, columns) for part in (emit.div, emit.rem))
-        place = places.offset(base, shared.offset(Point(row), Point(column)))
-        element = llvm.load(destination.element, place)
+        address = addresses.offset(base, shared.offset(Point(row), Point(column)))
+        element = llvm.load(destination.element, address)
         row, column = emit.add(op.row, row), emit.add(op.column, column)
         with emit.when(arith.andi(destination.has_row(row), destination.has_column(column))):
             llvm.store(element, destination.element_of(destination.row(row), column))
@@ -121,15 +121,15 @@ def _copy_out(op: CopyOutOp) -> None:
 
 
 def _guarded_load(source: Matrix, row: Any, column: Any, kind: Any) -> Any:
-    """What stands at (`row`, `column`), zero outside of the matrix: then what stands at (0, 0) is
-    read in its stead. A vector must lie wholly inside or outside, and the matrix have its width.
+    """The element or vector at (`row`, `column`), zero outside of the matrix: then (0, 0) is read instead. A
+    vector must be wholly inside or outside, and the matrix at least as wide.
     """
     inside = arith.andi(source.has_row(row), source.has_column(column))
     return _loaded(source, source.element_of(source.row(row), column), inside, kind)
 
 
 def _loaded(source: Matrix | Vector, address: Any, inside: Any, kind: Any) -> Any:
-    """What stands at an address, or zero where that isn't `inside`."""
+    """The value at an address, or zero where that isn't `inside`."""
     loaded = llvm.load(kind, arith.select(inside, address, source.base))
     return arith.select(inside, loaded, emit.constant(kind, 0))
 
@@ -141,7 +141,7 @@ def _load(op: LoadOp) -> Any:
 
 
 def _load_shared(op: LoadOp) -> Any:
-    """ldmatrix where elements have 16 bits, else plain loads."""
+    """ldmatrix where elements have 16 bits, otherwise plain loads."""
     kind = op.fragment.type
     if kind.element_type.width != 16:
         return _load_plain(op)
@@ -154,7 +154,7 @@ def _load_shared(op: LoadOp) -> Any:
 
 
 def _store_shared(op: StoreOp) -> None:
-    """stmatrix where elements have 16 bits and the chip has it, else plain stores."""
+    """stmatrix where elements have 16 bits and the chip has it, otherwise plain stores."""
     kind = op.fragment.type
     if kind.element_type.width != 16 or not _has_stmatrix(op):
         _store_plain(op)
@@ -178,23 +178,23 @@ def _transposes(op: LoadOp | StoreOp) -> bool:
 
 
 def _matrix_moves(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, Any, bool]]:
-    """The ldmatrix or stmatrix that move a fragment, four registers at a time where they lie on a grid: how
-    many registers, the lane's address, and whether the 8x8 matrices are transposed.
+    """The ldmatrix or stmatrix that move a fragment, four registers at a time where they form a grid: the
+    number of registers, the lane's address, and whether the 8x8 matrices are transposed.
     """
     matrices, transposed = _matrices(op, kind)
     swap = _transposes(op)
-    places.threads_of(op)
+    thread_ids.threads_of(op)
     uniformity.require(op, Scope.WARP)
     shared, base = SharedTile(buffer.type), tile.address(buffer)
-    if found := shared.run_complaint(MATRIX):
-        raise refuse(op, found)
+    if wrong := shared.run_complaint(MATRIX):
+        raise refuse(op, wrong)
     extents = kind.shape[::-1] if swap else kind.shape
     warps, warp_rows, warp_columns = _warp_parts(kind, swap)
-    lane = places.lane()
+    lane = thread_ids.lane()
     inner = emit.bit_and(lane, MATRIX - 1)
     done = 0
     while done < len(matrices):
-        count = _together(matrices[done:])
+        count = _at_once(matrices[done:])
         origins = matrices[done : done + count]
         if swap:
             origins = [(column, row) for row, column in origins]
@@ -202,53 +202,54 @@ def _matrix_moves(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, Any, b
         row, column = emit.add(row, warps[0]), emit.add(column, warps[1])
         rows = {at - origins[0][0] + i + w for at, _ in origins for i in range(MATRIX) for w in warp_rows}
         columns = {at - origins[0][1] + w for _, at in origins for w in warp_columns}
-        place = shared.offset(
-            places.point(emit.add(op.row, row, inner), origins[0][0], rows, extents[0], shared.groups[0]),
-            places.point(emit.add(op.column, column), origins[0][1], columns, extents[1], shared.groups[1]),
+        (first_row, first_column), (row_digits, column_digits) = origins[0], shared.groups
+        offset = shared.offset(
+            split_point(emit.add(op.row, row, inner), first_row, rows, extents[0], row_digits),
+            split_point(emit.add(op.column, column), first_column, columns, extents[1], column_digits),
         )
-        yield count, places.offset(base, place), transposed
+        yield count, addresses.offset(base, offset), transposed
         done += count
 
 
 def _warp_parts(kind: Any, swap: bool) -> tuple[tuple[Any, Any], set[int], set[int]]:
-    """Where in the buffer a warp's part of a warpgroup's fragment begins, and the values that it can take."""
+    """The coordinates in the buffer of a warp's part of a warpgroup's fragment, and their possible values."""
     if kind.warps == 1:
         return (0, 0), {0}, {0}
-    digits = places.lane_digits(kind.layout, kind.shape) or ((), ())
+    digits = fragment_coordinates.lane_digits(kind.layout, kind.shape) or ((), ())
     of_warps = [tuple(d for d in each if d.axis == "warpid") for each in digits]
-    taken = [
+    possible = [
         {sum(w // d.stride % d.extent * d.weight for d in each) for w in range(kind.warps)}
         for each in of_warps
     ]
-    starts = [places.lane_coordinate(each) for each in of_warps]
+    starts = [fragment_coordinates.lane_coordinate(each) for each in of_warps]
     order = (1, 0) if swap else (0, 1)
-    return (starts[order[0]], starts[order[1]]), taken[order[0]], taken[order[1]]
+    return (starts[order[0]], starts[order[1]]), possible[order[0]], possible[order[1]]
 
 
-def _plain_places(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, Any]]:
-    """Runs of a lane's registers that lie together in a buffer: the first, how many, and their address."""
-    places.threads_of(op)
+def _plain_runs(op: Any, buffer: Any, kind: Any) -> Iterator[tuple[int, int, Any]]:
+    """Runs of a lane's registers that are contiguous in a buffer: the first, their number, their address."""
+    thread_ids.threads_of(op)
     if _transposes(op):
-        raise refuse(op, f"expects no transpose of a fragment of {kind.element_type}")
+        raise refuse(op, f"transpose must be false for a fragment of {kind.element_type}")
     shared, base = SharedTile(buffer.type), tile.address(buffer)
     width = max(int(op.attribute("vector_bytes")) // shared.bytes, 1)
-    if found := shared.run_complaint(width):
-        raise refuse(op, found)
+    if wrong := shared.run_complaint(width):
+        raise refuse(op, wrong)
     start_row, start_column = _lane_start(op, kind)
-    start = places.offset(base, shared.offset(Point(start_row), Point(start_column)))
+    start = addresses.offset(base, shared.offset(Point(start_row), Point(start_column)))
     for register, count, row, column in _runs(op, kind, width):
         if shared.linear:
-            yield register, count, places.offset(start, shared.offset(Point(0, row), Point(0, column)))
+            yield register, count, addresses.offset(start, shared.offset(Point(0, row), Point(0, column)))
             continue
-        # The fragment lies at a multiple of its shape: what a register adds stays in its own digits.
-        place = shared.offset(Point(emit.add(start_row, row)), Point(emit.add(start_column, column)))
-        yield register, count, places.offset(base, place)
+        # The fragment begins at a multiple of its shape: a register's coordinates have digits of their own.
+        offset = shared.offset(Point(emit.add(start_row, row)), Point(emit.add(start_column, column)))
+        yield register, count, addresses.offset(base, offset)
 
 
 def _load_plain(op: LoadOp) -> Any:
     kind, elements = op.fragment.type, list[Any]()
-    for _, count, address in _plain_places(op, op.source, kind):
-        element = places.stored(kind.element_type)
+    for _, count, address in _plain_runs(op, op.source, kind):
+        element = addresses.stored_type(kind.element_type)
         run = element if count == 1 else ir.VectorType.get([count], element)
         elements += emit.elements(llvm.load(run, address))
     return _fragment(_lane(elements), kind)
@@ -256,7 +257,7 @@ def _load_plain(op: LoadOp) -> Any:
 
 def _store_plain(op: StoreOp) -> None:
     stored = _stored(op.fragment)
-    for register, count, address in _plain_places(op, op.destination, op.fragment.type):
+    for register, count, address in _plain_runs(op, op.destination, op.fragment.type):
         llvm.store(stored(register, count), address)
 
 
@@ -266,14 +267,16 @@ def _lane(elements: list[Any]) -> Any:
 
 
 def _fragment(lane: Any, kind: Any) -> Any:
-    """A fragment of what was loaded of it."""
+    """The fragment of a lane's loaded vector."""
     return tile.from_lane(lane if lane.type == kind.lane_type else arith.bitcast(kind.lane_type, lane), kind)
 
 
 def _stored(fragment: Any) -> Callable[[int, int], Any]:
-    """What a lane stores of a fragment's registers, by the first and how many."""
+    """A function that returns what a lane stores of a run of a fragment's registers, by the first and their
+    number.
+    """
     lane = tile.to_lane(fragment)
-    element = places.stored(lane.type.element_type)
+    element = addresses.stored_type(lane.type.element_type)
     kind = ir.VectorType.get(lane.type.shape, element)
     lane = lane if lane.type == kind else arith.bitcast(kind, lane)
     elements = emit.elements(lane)
@@ -292,24 +295,22 @@ def _stored(fragment: Any) -> Callable[[int, int], Any]:
 
 
 def _matrices(op: Any, kind: Any) -> tuple[Sequence[tuple[int, int]], bool]:
-    """The 8x8 matrix of each register, by its first row and column in the fragment, and whether ldmatrix
-    transposes.
-    """
+    """The first row and column of each register's 8x8 matrix, and whether ldmatrix transposes."""
     if kind.element_type.width != 16 or kind.registers % 2:
         raise refuse(op, f"expects a fragment of 16-bit elements in pairs, got {kind}")
     try:
-        found, by_column = places.matrices(kind.layout, kind.shape)
+        origins, by_column = fragment_coordinates.matrices(kind.layout, kind.shape)
     except LayoutError as error:
-        raise refuse(op, f"has a fragment that ldmatrix can't move: {error.diagnostics[0].message}") from None
+        raise refuse(op, f"expects a fragment that ldmatrix moves: {error.diagnostics[0].message}") from None
     if by_column is None:
         raise refuse(
             op, f"expects registers that hold 8x8 matrices as ldmatrix loads them, got {kind.layout}"
         )
-    return found, by_column != _transposes(op)
+    return origins, by_column != _transposes(op)
 
 
-def _together(matrices: Sequence[tuple[int, int]]) -> int:
-    """How many of the next matrices one ldmatrix can load: four on a parallelogram, two, or one."""
+def _at_once(matrices: Sequence[tuple[int, int]]) -> int:
+    """The number of next matrices that one ldmatrix can load: four on a parallelogram, two, or one."""
     if len(matrices) >= 4:
         a, b, c, d = matrices[:4]
         if all(a[i] + d[i] == b[i] + c[i] and b[i] >= a[i] and c[i] >= a[i] for i in range(2)):
@@ -319,14 +320,14 @@ def _together(matrices: Sequence[tuple[int, int]]) -> int:
 
 
 def _lane_origin(lane: Any, origins: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
-    """The matrix whose row a lane points at, relative to the first one."""
-    point: list[Any] = [0, 0]
+    """The origin of the matrix of which a lane addresses a row, relative to the first matrix."""
+    origin: list[Any] = [0, 0]
     for step, bit in ((1, 3), (2, 4)):
         if step < len(origins):
             digit = emit.bit_and(emit.shift_right(lane, bit), 1)
             for i in range(2):
-                point[i] = emit.add(point[i], emit.mul(digit, origins[step][i] - origins[0][i]))
-    return point[0], point[1]
+                origin[i] = emit.add(origin[i], emit.mul(digit, origins[step][i] - origins[0][i]))
+    return origin[0], origin[1]
 
 
 def _lane_start(op: Any, kind: Any) -> tuple[Any, Any]:
@@ -337,21 +338,21 @@ def _lane_start(op: Any, kind: Any) -> tuple[Any, Any]:
 
 def _lane_offset(op: Any, kind: Any) -> tuple[Any, Any]:
     """The coordinates of the lane's first element in the fragment."""
-    digits = places.lane_digits(kind.layout, kind.shape)
+    digits = fragment_coordinates.lane_digits(kind.layout, kind.shape)
     if digits is None:
         raise refuse(op, f"expects a fragment whose coordinates are digits of the lane, got {kind.layout}")
-    row, column = (places.lane_coordinate(each) for each in digits)
+    row, column = (fragment_coordinates.lane_coordinate(each) for each in digits)
     return row, column
 
 
 def _width(op: Any, matrix: Matrix | Vector) -> int:
-    """How many elements are accessed at once."""
+    """The number of elements that are accessed at once."""
     return max(int(op.attribute("vector_bytes")) // matrix.bytes, 1)
 
 
 def _whole(matrix: Matrix | Vector, start: Any, runs: Runs) -> Any:
-    """Whether runs that start inside of the matrix end there, and begin where they can be accessed at once:
-    rows and starts are multiples of the width.
+    """Whether runs that begin inside of the matrix end inside, and each can be accessed at once: rows and
+    starts are multiples of the width.
     """
     width = runs[0][1]
     bits = matrix.columns
@@ -365,25 +366,25 @@ def _runs(op: Any, kind: Any, width: int) -> Runs:
     """(first register, registers, row, column) of the runs of `width` that are accessed at once, relative to
     the lane's start.
     """
-    elements = places.lane_elements(kind.layout, kind.shape)[0]
+    elements = fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]
     runs = []
     for register in range(0, len(elements), width):
         row, column = elements[register]
         run = list(elements[register : register + width])
         if run != [(row, column + i) for i in range(width)]:
             wide = op.attribute("vector_bytes")
-            raise refuse(op, f"expects runs of {width} registers in one row for vector_bytes {wide}")
+            raise refuse(op, f"expects runs of {width} registers in one row where vector_bytes is {wide}")
         runs.append((register, width, row, column))
     return runs
 
 
 def _load_global(op: LoadOp) -> Any:
-    places.threads_of(op)
+    thread_ids.threads_of(op)
     source, kind = Matrix(op.source), op.fragment.type
     start_row, start_column = _lane_start(op, kind)
 
     def load(runs: Runs) -> Any:
-        elements, near = [], Near(source, start_row, start_column)
+        elements, near = [], NearbyElements(source, start_row, start_column)
         for _, width, row, column in runs:
             run = source.element if width == 1 else ir.VectorType.get([width], source.element)
             inside, address = near.at(row, column)
@@ -395,31 +396,31 @@ def _load_global(op: LoadOp) -> Any:
         return _fragment(load(single), kind)
     runs, lane = _runs(op, kind, width), ir.VectorType.get([kind.registers], source.element)
     whole = _whole(source, start_column, runs)
-    (found,) = emit.either(whole, [lane], lambda: [load(runs)], lambda: [load(single)])
-    return _fragment(found, kind)
+    (loaded,) = emit.either(whole, [lane], lambda: [load(runs)], lambda: [load(single)])
+    return _fragment(loaded, kind)
 
 
 def _load_row(op: LoadRowOp) -> Any:
-    """Each of the lane's columns once, for all of its rows."""
-    places.threads_of(op)
+    """Loads each of the lane's columns once, for all of its rows."""
+    thread_ids.threads_of(op)
     kind = op.fragment.type
     start = emit.add(op.column, _lane_offset(op, kind)[1])
     columns = [column for _, _, _, column in _runs(op, kind, 1)]
     distinct = sorted(set(columns))
     if is_buffer(op.source):
         shared, base = SharedTile(op.source.type), tile.address(op.source)
-        at = (shared.offset(Point(0), Point(emit.add(start, column))) for column in distinct)
-        values = [llvm.load(kind.element_type, places.offset(base, each)) for each in at]
+        offsets = (shared.offset(Point(0), Point(emit.add(start, column))) for column in distinct)
+        values = [llvm.load(kind.element_type, addresses.offset(base, offset)) for offset in offsets]
         return _repeated(kind, columns, dict(zip(distinct, values, strict=True)))
     source = Vector(op.source)
 
     def load(width: int) -> list[Any]:
         run = source.element if width == 1 else ir.VectorType.get([width], source.element)
-        found = []
+        elements = list[Any]()
         for column in distinct[::width]:
             at = emit.add(start, column)
-            found += emit.elements(_loaded(source, source.element_of(at), source.has(at), run))
-        return found
+            elements += emit.elements(_loaded(source, source.element_of(at), source.has(at), run))
+        return elements
 
     width = _width(op, source)
     if width == 1:
@@ -432,7 +433,7 @@ def _load_row(op: LoadRowOp) -> Any:
 
 
 def _repeated(kind: Any, columns: Sequence[int], by_column: dict[int, Any]) -> Any:
-    """The fragment in whose registers stand what their columns have."""
+    """The fragment whose registers hold the values of their columns."""
     return _fragment(_lane([by_column[c] for c in columns]), kind)
 
 
@@ -440,13 +441,13 @@ def _store(op: StoreOp) -> None:
     if is_buffer(op.destination):
         _store_shared(op)
         return
-    places.threads_of(op)
+    thread_ids.threads_of(op)
     destination, kind = Matrix(op.destination), op.fragment.type
     stored = _stored(op.fragment)
     start_row, start_column = _lane_start(op, kind)
 
     def store(runs: Runs) -> None:
-        near = Near(destination, start_row, start_column)
+        near = NearbyElements(destination, start_row, start_column)
         for register, width, row, column in runs:
             inside, address = near.at(row, column)
             with emit.when(inside):

@@ -1,5 +1,5 @@
-"""`--lower-fragments`: a fragment becomes what one lane holds of it, a vector, also where it flows through
-`scf`.
+"""`--lower-fragments`: a fragment becomes the vector of one lane's elements, also in operands and results of
+`scf` operations.
 """
 
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from weft.passes.registry.pass_ import Pass
 
 
 def run(module: Any) -> None:
-    """Retypes loops and branches, then drops the conversions between fragments and lanes."""
+    """Retypes loops and branches, then erases the conversions between fragments and lanes."""
     for op in operations(module, scf.ForOp, scf.IfOp):
         if any(isinstance(value.type, FragmentType) for value in op.results):
             _retype(op)
     for op in operations(module, ToLaneOp):
         source = op.fragment.owner
         if isinstance(source, ir.Block) or not isinstance(source.opview, FromLaneOp):
-            raise refuse(op, f"has a fragment that can't become a vector: it comes from {_origin(source)}")
+            raise refuse(op, f"expects a fragment from tile.from_lane, got one from {_origin(source)}")
         op.lane.replace_all_uses_with(source.opview.lane)
         op.operation.erase()
     for op in reversed(operations(module, FromLaneOp)):
         for use in op.fragment.uses:
-            raise refuse(use.owner.opview, "uses a fragment: run --lower-gemm and --lower-copies first")
+            raise refuse(use.owner.opview, "expects no fragment: run --lower-gemm and --lower-copies first")
         op.operation.erase()
 
 
@@ -44,8 +44,8 @@ def _to_lane(fragment: Any) -> Any:
 
 
 def _retype(op: Any) -> None:
-    """Rebuilds a loop or branch with scalars where it had fragments, converting at its borders: LLVM keeps
-    the lanes of a vector that a loop carries together, and takes it apart and builds it up every time.
+    """Rebuilds a loop or branch with scalars in place of fragments. LLVM would keep a loop-carried vector
+    whole, and extract and insert its elements in every iteration.
     """
     old = op.operation
     kinds = [r.type for r in old.results]
@@ -67,15 +67,15 @@ def _retype(op: Any) -> None:
 
 
 def _retype_block(block: Any) -> None:
-    """Fragments among a block's arguments and what it yields become scalars."""
+    """Fragments among a block's arguments and yielded values become scalars."""
     old = list(block.arguments)
     kinds = [a.type for a in old]
     with ir.InsertionPoint.at_block_begin(block), block.owner.location:
         flat = [block.add_argument(t, block.owner.location) for kind in kinds for t in _scalar_types(kind)]
         for before, after in zip(old, _rebuilt(kinds, flat), strict=True):
             before.replace_all_uses_with(after)
-    for place in reversed(range(len(old))):
-        block.erase_argument(place)
+    for number in reversed(range(len(old))):
+        block.erase_argument(number)
     end = list(block.operations)[-1].operation
     if any(isinstance(v.type, FragmentType) for v in end.operands):
         with ir.InsertionPoint(end), end.location:
@@ -89,25 +89,25 @@ def _scalar_types(kind: Any) -> list[Any]:
 
 
 def _scalars(value: Any) -> list[Any]:
-    """A value, or the elements that a lane holds of a fragment."""
+    """A value, or a lane's elements of a fragment."""
     return emit.elements(_to_lane(value)) if isinstance(value.type, FragmentType) else [value]
 
 
 def _rebuilt(kinds: Sequence[Any], flat: list[Any]) -> list[Any]:
-    """Values of these types from their scalars, in turn."""
-    found, rest = [], iter(flat)
+    """Values of these types from their scalars, in order."""
+    values, rest = [], iter(flat)
     for kind in kinds:
-        taken = [next(rest) for _ in _scalar_types(kind)]
+        scalars = [next(rest) for _ in _scalar_types(kind)]
         if isinstance(kind, FragmentType):
-            found.append(_from_lane(vector.from_elements(kind.lane_type, taken), kind))
+            values.append(_from_lane(vector.from_elements(kind.lane_type, scalars), kind))
         else:
-            found.append(taken[0])
-    return found
+            values.append(scalars[0])
+    return values
 
 
 LOWER_FRAGMENTS = Pass(
     "lower-fragments",
-    "turn fragments into the vector that each lane holds",
+    "turn fragments into vectors of each lane's elements",
     run,
     lowers=(FromLaneOp, ToLaneOp),
 )

@@ -15,7 +15,7 @@ from weft.isa.family import Registers
 from weft.layout import Layout, LayoutError
 from weft.mlir import ir, llvm, vector
 from weft.passes.analysis import uniformity
-from weft.passes.builders import emit, places
+from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.builders.instructions import extract
 from weft.passes.registry.dispatch import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
@@ -38,8 +38,8 @@ def _values(op: GemmOp) -> list[tuple[str, Any]]:
 
 
 def _full_active_lanes(op: GemmOp) -> str | None:
-    found = uniformity.complaint(op)
-    return None if found is None else f"needs {found}"
+    missing = uniformity.complaint(op)
+    return None if missing is None else f"needs {missing}"
 
 
 def _register_scope(op: GemmOp) -> str | None:
@@ -52,7 +52,7 @@ def _register_scope(op: GemmOp) -> str | None:
 def _no_replica(op: GemmOp) -> str | None:
     for name, kind in _tiles(op).items():
         if kind.layout.has_replica:
-            return f"needs every element in one place, but {name} has a replica: {kind.layout}"
+            return f"needs {name} without a replica, got layout {kind.layout}"
     return None
 
 
@@ -76,8 +76,8 @@ def _types(shape: str) -> Callable[[GemmOp], str | None]:
     def holds(op: GemmOp) -> str | None:
         form = _form(op, shape)
         if not _accumulates_in_f32(form):
-            found = f"A {form.a_type}, B {form.b_type}, C {form.c_type}, D {form.d_type}"
-            return f"needs A and B of f16 or bf16, both alike, and f32 for C and D, got {found}"
+            types = f"A {form.a_type}, B {form.b_type}, C {form.c_type}, D {form.d_type}"
+            return f"needs A and B both of f16 or both of bf16, and C and D of f32, got {types}"
         chip = op.target.chip.name if op.target else None
         verdict = isa.SYNC.judge(form, chip)
         return None if verdict is None else f"mma.sync {verdict}"
@@ -86,7 +86,7 @@ def _types(shape: str) -> Callable[[GemmOp], str | None]:
 
 
 def _accumulates_in_f32(form: isa.Sync) -> bool:
-    """Whether the types are those of the products that this pass lowers."""
+    """Whether this pass lowers products of these types."""
     return (
         form.a_type == form.b_type
         and form.a_type in Schedule.inputs
@@ -95,7 +95,7 @@ def _accumulates_in_f32(form: isa.Sync) -> bool:
 
 
 def _steps(shape: str) -> tuple[int, int, int]:
-    # Only the shape is read off this form: its types stand in for any.
+    # Only the shape of this form is used, so that its types don't matter.
     return isa.Sync(shape, "f16", "f16", "f32", "f32").mnk
 
 
@@ -135,35 +135,33 @@ def _fragments(shape: str) -> Callable[[GemmOp], str | None]:
 def _register_map(
     layout: Layout, shape: tuple[int, ...], atom_text: str, atom_shape: tuple[int, ...]
 ) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """For each atom of a fragment (by its place in the grid of atoms), where its registers are among the
-    lane's elements.
+    """For each atom of a fragment (by its coordinates in the grid of atoms), the indices of its registers
+    among the lane's elements.
 
-    Raises LayoutError where an element that the instruction wants in a lane is in another, or at another
-    register there than in the rest.
+    Raises LayoutError if an element is in another lane than the instruction reads it from, or if its index
+    differs between lanes.
     """
     atom = Layout.parse(atom_text)
-    wanted = places.lane_elements(atom, atom_shape)
-    held = places.lane_elements(layout, shape)
-    at = [{coordinates: place for place, coordinates in enumerate(elements)} for elements in held]
-    found: dict[tuple[int, ...], tuple[int, ...]] = {}
+    required = fragment_coordinates.lane_elements(atom, atom_shape)
+    held = fragment_coordinates.lane_elements(layout, shape)
+    index_of = [{coordinates: i for i, coordinates in enumerate(elements)} for elements in held]
+    indices: dict[tuple[int, ...], tuple[int, ...]] = {}
     grid = [extent // step for extent, step in zip(shape, atom_shape, strict=True)]
     for first in range(grid[0]):
         for second in range(grid[1]):
             start = first * atom_shape[0], second * atom_shape[1]
             in_lanes = set()
             for lane in range(LANES):
-                elements = [(start[0] + row, start[1] + column) for row, column in wanted[lane]]
-                missing = [e for e in elements if e not in at[lane]]
+                elements = [(start[0] + row, start[1] + column) for row, column in required[lane]]
+                missing = [e for e in elements if e not in index_of[lane]]
                 if missing:
-                    wanted_there = f"has element {missing[0]} in another lane than {lane}"
-                    raise LayoutError(f"{wanted_there}, where {atom} wants it: {layout}")
-                in_lanes.add(tuple(at[lane][e] for e in elements))
+                    must = f"must have element {missing[0]} in lane {lane}, as in {atom}"
+                    raise LayoutError(f"{must}, got {layout}")
+                in_lanes.add(tuple(index_of[lane][e] for e in elements))
             if len(in_lanes) > 1:
-                raise LayoutError(
-                    f"has its registers in another order in some lanes than in others: {layout}"
-                )
-            found[first, second] = in_lanes.pop()
-    return found
+                raise LayoutError(f"must have its registers in the same order in all lanes, got {layout}")
+            indices[first, second] = in_lanes.pop()
+    return indices
 
 
 class _Operand:
@@ -177,7 +175,7 @@ class _Operand:
 
     def atom(self, first: int, second: int) -> list[Any]:
         """The registers of one atom, in the order of the instruction."""
-        scalars = [self.elements[place] for place in self.map[first, second]]
+        scalars = [self.elements[i] for i in self.map[first, second]]
         pack = len(scalars) // self.registers.count
         if pack == 1:
             return scalars
@@ -189,8 +187,8 @@ class _Operand:
 
     def put(self, first: int, second: int, registers: list[Any]) -> None:
         """Replaces the elements of one atom, one register each."""
-        for place, register in zip(self.map[first, second], registers, strict=True):
-            self.elements[place] = register
+        for i, register in zip(self.map[first, second], registers, strict=True):
+            self.elements[i] = register
 
 
 def _lower(shape: str) -> Callable[[GemmOp], Any]:
@@ -206,8 +204,10 @@ def _lower(shape: str) -> Callable[[GemmOp], Any]:
             for j in range(n):
                 registers = total.atom(i, j)
                 for p in range(k):
-                    given = {"a": left(i, p), "b": right(p, j), "c": registers}
-                    product = repeated(product, given) if product else mma.sync(**given, **vars(form)).owner
+                    operands = {"a": left(i, p), "b": right(p, j), "c": registers}
+                    product = (
+                        repeated(product, operands) if product else mma.sync(**operands, **vars(form)).owner
+                    )
                     registers = [extract(word, product.results[0], r) for r in range(d.count)]
                 total.put(i, j, registers)
         kind = op.d.type
@@ -217,19 +217,17 @@ def _lower(shape: str) -> Callable[[GemmOp], Any]:
 
 
 def _initial(op: GemmOp) -> Any:
-    """What the accumulators start from, in D's register order: C where beta is 1, else zeros."""
+    """The initial accumulators, in D's register order: C where beta is 1, otherwise zeros."""
     kind = op.d.type
     if op.attribute("beta") == 0.0:
         return emit.constant(kind.lane_type, 0)
     c = op.c[0]
     if c.type.layout == kind.layout:
         return tile.to_lane(c)
-    held = {
-        coordinates: i for i, coordinates in enumerate(places.lane_elements(c.type.layout, c.type.shape)[0])
-    }
-    scalars = emit.elements(tile.to_lane(c))
-    order = [held[coordinates] for coordinates in places.lane_elements(kind.layout, kind.shape)[0]]
-    return vector.from_elements(kind.lane_type, [scalars[i] for i in order])
+    held = fragment_coordinates.lane_elements(c.type.layout, c.type.shape)[0]
+    scalars = dict(zip(held, emit.elements(tile.to_lane(c)), strict=True))
+    order = fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]
+    return vector.from_elements(kind.lane_type, [scalars[coordinates] for coordinates in order])
 
 
 def _candidate(shape: str) -> Candidate:

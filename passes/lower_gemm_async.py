@@ -17,7 +17,7 @@ from weft.layout import Layout
 from weft.mlir import arith, ir, llvm, vector
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import emit, places
+from weft.passes.builders import emit, shared_tiles
 from weft.passes.builders.instructions import LETTERS, assembly, join
 from weft.passes.builders.wgmma_operands import UNIT, SharedOperand
 from weft.passes.registry.dispatch import Candidate, Predicate, dispatch
@@ -197,7 +197,7 @@ def _descriptor(buffer: Any, operand: SharedOperand) -> Any:
     start = wgmma.descriptor(tile.address(buffer), **fields)
     # Slices are alike in all stages, so they come first: what a loop doesn't change is hoisted out of it.
     for view in sorted(views, key=lambda view: isinstance(view, StageOp)):
-        start = _advance(start, places.distance(view, UNIT))
+        start = _advance(start, shared_tiles.view_offset(view, UNIT))
     return start
 
 

@@ -29,7 +29,7 @@ from weft.isa.chips import LANES, WARPGROUP
 from weft.mlir import ir, nvvm, operations
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import emit, places
+from weft.passes.builders import addresses, emit
 from weft.passes.registry.pass_ import Pass, rewrite
 
 BARRIER_BYTES = 8
@@ -50,11 +50,11 @@ class Barriers:
 
     def full(self, stage: Any) -> Any:
         """The address of a stage's barrier for full."""
-        return places.offset(self.base, emit.mul(stage, BARRIER_BYTES))
+        return addresses.offset(self.base, emit.mul(stage, BARRIER_BYTES))
 
     def empty(self, stage: Any) -> Any:
         """The address of a stage's barrier for empty."""
-        return places.offset(self.base, emit.mul(emit.add(stage, self.stages), BARRIER_BYTES))
+        return addresses.offset(self.base, emit.mul(emit.add(stage, self.stages), BARRIER_BYTES))
 
     @property
     def orders_tcgen05(self) -> bool:
@@ -144,7 +144,7 @@ def _release(op: ReleaseOp | ReleasePeerOp, ring: Barriers) -> list[Any]:
     def barrier() -> Any:
         address = ring.empty(op.stage)
         if isinstance(op, ReleasePeerOp):
-            return nvvm.mapa(places.pointer(ADDRESS_SPACES["cluster"]), address, op.rank)
+            return nvvm.mapa(addresses.pointer_type(ADDRESS_SPACES["cluster"]), address, op.rank)
         return address
 
     _arrive(op, ring, ring.emptier, barrier)

@@ -10,7 +10,7 @@ from weft.isa.chips import LANES, WARPGROUP, register_share
 from weft.mlir import arith, ir, nvvm, operations, scf
 from weft.passes.analysis import uniformity
 from weft.passes.analysis.uniformity import Scope
-from weft.passes.builders import emit, places
+from weft.passes.builders import emit, thread_ids
 from weft.passes.registry.pass_ import Pass
 
 
@@ -18,7 +18,7 @@ def run(module: Any) -> None:
     """Lowers every role."""
     for op in operations(module, RoleOp):
         uniformity.require(op, Scope.WARP if op.by_warps else Scope.WARPGROUP)
-        threads, last = places.threads_of(op), op.first.value + op.count
+        threads, last = thread_ids.threads_of(op), op.first.value + op.count
         unit, name = (LANES, "warps") if op.by_warps else (WARPGROUP, "warpgroups")
         if threads < last * unit:
             raise refuse(op, f"expects {last} {name}, got a block of {threads} threads")

@@ -1,10 +1,10 @@
 """`--lower-tma`: matrices that TMA copies become tensor maps among the kernel's arguments, and copies between
-them and shared memory `cp.async.bulk.tensor`.
+them and shared memory become `cp.async.bulk.tensor`.
 
-The kernel's attribute `weft.tensor_maps` says what a launch must pass after the arguments, in order: `matrix`
-is the number of the memref, `box` what one copy takes of it (rows, columns; of one matrix of a batch),
-`swizzle` how that lies, `l2_promotion` how much L2 reads at once. How soon L2 gives up what is copied stands
-in the copies.
+The kernel's attribute `weft.tensor_maps` lists the tensor maps that a launch must pass after the arguments,
+in order: `matrix` is the number of the memref, `box` the rows and columns of one copy, `swizzle` its layout
+in shared memory, and `l2_promotion` the bytes that L2 reads at once. The eviction priority is part of the
+copies.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from weft.dialects.tile_async import CopyMulticastOp, MemberOp, StoreAsyncOp, Te
 from weft.isa.l2_cache import NORMAL, Policy
 from weft.isa.tensor_map import MOST_BOX
 from weft.mlir import cast, gpu, ir, llvm, nvvm, operations
-from weft.passes.builders import emit, places
+from weft.passes.builders import addresses, emit
 from weft.passes.builders.instructions import assembly
 from weft.passes.registry.pass_ import Pass
 
@@ -39,7 +39,7 @@ def run(module: Any) -> None:
             if matrix not in maps:
                 raise refuse(op, "expects a map from tile.tensor_map")
             if maps[matrix].of_batch and not maps[matrix].member:
-                raise refuse(op, "expects one matrix of a batch: a tile.member of its map")
+                raise refuse(op, "expects one matrix of a batch, got the whole batch: use tile.member")
             with ir.InsertionPoint(op), op.location:
                 lower = _store if isinstance(op, StoreAsyncOp) else _load
                 lower(op, maps[matrix], _pieces(op, matrix.type))
@@ -47,13 +47,13 @@ def run(module: Any) -> None:
         for op in operations(kernel, MemberOp, TensorMapOp)[::-1]:
             op.operation.erase()
     for op in operations(module, TensorMapOp, MemberOp):
-        raise refuse(op, "expects to stand in a gpu.func")
+        raise refuse(op, "expects a gpu.func around it")
 
 
 @dataclass(frozen=True)
 class Map:
-    """A tensor map as copies name it: the argument, the op that made it, their cache policy if they have one,
-    and which matrix of a batch.
+    """A tensor map as copies use it: the kernel's argument, the op that declares it, the copies' cache policy
+    (None for L2's default), and the index of a matrix of a batch.
     """
 
     argument: Any
@@ -63,11 +63,11 @@ class Map:
 
     @property
     def of_batch(self) -> bool:
-        """Whether it is of more than one matrix."""
+        """Whether it is a map of a batch of matrices."""
         return bool(self.op.matrix.type.rank == 3)
 
-    def where(self, row: Any, column: Any) -> list[Any]:
-        """The coordinates of an element, the fastest first."""
+    def coordinates(self, row: Any, column: Any) -> list[Any]:
+        """The coordinates of an element, the contiguous dimension first."""
         return [emit.value(column), emit.value(row), *self.member]
 
 
@@ -79,58 +79,58 @@ def _member(op: MemberOp, maps: dict[Any, Map]) -> Map:
 
 @dataclass(frozen=True)
 class Pieces:
-    """A tile as TMA copies it: boxes of `box` (rows, columns), at these rows, columns and bytes of it."""
+    """A tile as TMA copies it: boxes of `box` (rows, columns), each at a row, column and byte of the tile."""
 
     box: tuple[int, int]
-    at: Sequence[tuple[int, int, int]]
+    starts: Sequence[tuple[int, int, int]]
 
 
 def pieces_of(kind: Any) -> Pieces | str:
-    """How TMA copies tiles of a map's type, or why it can't: rows of a box follow each other in memory."""
+    """The boxes by which TMA copies tiles of a map's type, or why it can't. Rows of a box are adjacent."""
     size, swizzle = int(kind.element_type.width) // 8, kind.layout.swizzle
     (rows, columns), (height, _) = kind.layout.group(kind.shape), kind.shape
     inner = columns[-1] if columns else None
     if inner is None or inner.stride != 1:
-        return f"expects columns of a tile to lie together, got {kind.layout}"
+        return f"expects contiguous columns in a tile, got {kind.layout}"
     width = inner.extent
     if len(rows) > 1 or (rows and rows[0].stride != width):
-        return f"expects rows of a tile to follow each other at {width} elements, got {kind.layout}"
+        return f"expects rows of a tile to be {width} elements apart, got {kind.layout}"
     widest = int(swizzle.name.rstrip("B")) if swizzle else MOST_BOX * size
     if width * size > widest or width > MOST_BOX or width * size % 16:
         most = min(widest, MOST_BOX * size)
-        return f"expects rows of 16 to {most} bytes that lie together, in steps of 16, got {width * size}"
+        return f"expects contiguous rows of a multiple of 16 bytes in 16..{most}, got {width * size}"
     if swizzle and width * size < widest:
         return f"expects rows of {widest} bytes with swizzle {swizzle.name}, got {width * size}"
     tall = next(h for h in range(min(height, MOST_BOX), 0, -1) if height % h == 0)
     period = swizzle.period if swizzle else 1
     if height > tall and tall * width * size % period:
-        return f"expects tiles of at most {MOST_BOX} rows, or of a number that it divides, got {height}"
-    found = []
+        return f"expects tiles of at most {MOST_BOX} rows, or of a multiple of {MOST_BOX}, got {height}"
+    starts = []
     for column in range(0, kind.shape[1], width):
         for row in range(0, height, tall):
-            place = replace(kind.layout, swizzle=None).apply((row, column), kind.shape)["m"]
-            found.append((row, column, place * size))
-    if astray := [place for *_, place in found if place % BOX_ALIGNMENT]:
-        return f"expects boxes at multiples of {BOX_ALIGNMENT} bytes, got one at {astray[0]}"
-    return Pieces((tall, width), found)
+            offset = replace(kind.layout, swizzle=None).apply((row, column), kind.shape)["m"]
+            starts.append((row, column, offset * size))
+    if misaligned := [offset for *_, offset in starts if offset % BOX_ALIGNMENT]:
+        return f"expects boxes at multiples of {BOX_ALIGNMENT} bytes, got one at {misaligned[0]}"
+    return Pieces((tall, width), starts)
 
 
 def _pieces(op: Any, kind: Any) -> Pieces:
-    found = pieces_of(kind)
-    if isinstance(found, str):
-        raise refuse(op, found)
-    return found
+    pieces = pieces_of(kind)
+    if isinstance(pieces, str):
+        raise refuse(op, pieces)
+    return pieces
 
 
 def _argument(kernel: Any, op: TensorMapOp) -> Any:
-    """A new argument of the kernel: the map, in the bytes of the parameters themselves."""
+    """A new argument of the kernel: the map itself, by value."""
     matrix = cast(ir.BlockArgument, op.matrix)
     entry = kernel.body.blocks[0]
     if matrix is None or matrix.owner != entry:
         raise refuse(op, "expects the matrix to be an argument of the kernel")
     if len(entry.arguments) != len(kernel.function_type.value.inputs):
-        raise refuse(op, "expects a kernel without workgroup or private memory among its arguments")
-    pieces, kind = _pieces(op, op.map.type), places.pointer(0)
+        raise refuse(op, "expects a kernel without workgroup or private memory attributions")
+    pieces, kind = _pieces(op, op.map.type), addresses.pointer_type(0)
     with op.location:
         added = entry.add_argument(kind, op.location)
     attributes = kernel.operation.attributes
@@ -154,7 +154,7 @@ def _argument(kernel: Any, op: TensorMapOp) -> Any:
 
 
 def _policy(op: TensorMapOp) -> Any:
-    """The cache policy that a map's copies have, an i64; None for the one that L2 has without."""
+    """The cache policy of a map's copies, an i64; None for L2's default."""
     form = Policy(str(op.attribute("l2_eviction")))
     if form.priority == NORMAL:
         return None
@@ -171,20 +171,20 @@ def _load(op: Any, source: Map, pieces: Pieces) -> None:
     single = isinstance(op, CopyAsyncOp)
     barrier, mask = (op.barrier[0], None) if single else (op.barrier, op.mask)
     base = tile.address(op.tile)
-    for row, column, bytes_ in pieces.at:
-        place = llvm.addrspacecast(places.pointer(7), places.offset(base, bytes_))
-        where = source.where(emit.add(op.row, row), emit.add(op.column, column))
+    for row, column, bytes_ in pieces.starts:
+        target = llvm.addrspacecast(addresses.pointer_type(7), addresses.offset(base, bytes_))
+        coordinates = source.coordinates(emit.add(op.row, row), emit.add(op.column, column))
         nvvm.CpAsyncBulkTensorGlobalToSharedClusterOp(
-            place, source.argument, where, barrier, [], multicastMask=mask, l2CacheHint=source.policy
+            target, source.argument, coordinates, barrier, [], multicastMask=mask, l2CacheHint=source.policy
         )
 
 
 def _store(op: StoreAsyncOp, destination: Map, pieces: Pieces) -> None:
     base = tile.address(op.tile)
-    for row, column, bytes_ in pieces.at:
-        where = destination.where(emit.add(op.row, row), emit.add(op.column, column))
+    for row, column, bytes_ in pieces.starts:
+        coordinates = destination.coordinates(emit.add(op.row, row), emit.add(op.column, column))
         nvvm.CpAsyncBulkTensorSharedCTAToGlobalOp(
-            destination.argument, places.offset(base, bytes_), where, l2CacheHint=destination.policy
+            destination.argument, addresses.offset(base, bytes_), coordinates, l2CacheHint=destination.policy
         )
 
 

@@ -8,7 +8,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import PROMOTED, WarpgroupSchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.mlir import arith, ir, memref, vector
-from weft.passes.builders import emit, places
+from weft.passes.builders import emit, fragment_coordinates, thread_ids
 from weft.passes.kernels.fragments import transposed
 from weft.passes.kernels.matrices import map_of_member, member, size
 from weft.passes.kernels.tile_order import Tile
@@ -73,12 +73,12 @@ class TileScales:
 
     def of_lanes(self, number: Any) -> list[Any]:
         """The scales of B for as many K blocks as a warp has lanes: one block's in each lane."""
-        return self.of_b(emit.add(number, places.lane()))
+        return self.of_b(emit.add(number, thread_ids.lane()))
 
     def factors(self, part: int, stage: Any, of_b: list[Any]) -> Any:
         """The factors of a lane's products of a part of 64 rows with the K block in a stage."""
         kind, row_of_stage = self.kind, tile.stage(self.all.buffer, stage)
-        columns = [column for _, column in places.lane_elements(kind.layout, kind.shape)[0]]
+        columns = [column for _, column in fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]]
         if self.all.schedule.swap:
             of_a = tile.load_row(row_of_stage, emit.value(0), kind)
             of_columns = [of_b[part]] * len(columns)

@@ -8,7 +8,7 @@ from weft.dialects import tile
 from weft.dialects.tile import FragmentType, MatmulOp
 from weft.layout import MEMORY, Iter, Layout
 from weft.mlir import arith, vector
-from weft.passes.builders import emit, places
+from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.kernels import activations
 from weft.passes.kernels.fragments import add, convert
 from weft.passes.kernels.matrices import member, pair_bytes
@@ -75,7 +75,7 @@ def pieces(kind: Any) -> list[Piece]:
     if outer is not None:
         shard[shard.index(outer)] = replace(outer, extent=outer.extent // parts)
     found = FragmentType.of(shape, kind.element_type, Layout(_dense(shard)))
-    elements = places.lane_elements(kind.layout, kind.shape)[0]
+    elements = fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]
     made = []
     for part in range(parts):
         inside = tuple(r for r, at in enumerate(elements) if at[along] // extent == part)

@@ -17,7 +17,7 @@ from weft.dialects.tile import MatmulOp
 from weft.dialects.tile_claims import COUNTER_STRIDE
 from weft.isa.chips import WARPGROUP, WARPS
 from weft.mlir import arith, ir, memref, scf, vector
-from weft.passes.builders import emit, places
+from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.accumulator import sums_type
 from weft.passes.kernels.cluster_sums import VECTOR
 from weft.passes.kernels.fragments import add
@@ -94,7 +94,7 @@ class Slots:
     def counter(self, block: Any, number: Any) -> Any:
         """The counter of this warp of a warpgroup, for a tile."""
         warpgroup = emit.add(emit.mul(block, self.schedule.warpgroups), number)
-        return emit.mul(emit.add(emit.mul(warpgroup, WARPS), places.warp()), COUNTER_STRIDE)
+        return emit.mul(emit.add(emit.mul(warpgroup, WARPS), thread_ids.warp()), COUNTER_STRIDE)
 
     def claimed(self, slices: Slices, number: Any, shares: int) -> Any:
         """Signals that this warp's slice is written; returns the mask of the tile's shares that it must add

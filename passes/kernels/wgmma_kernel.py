@@ -13,7 +13,7 @@ from weft.dialects import tile
 from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
 from weft.mlir import gpu, nvvm
-from weft.passes.builders import emit, places
+from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.accumulator import Accumulator
 from weft.passes.kernels.block_scales import BlockScales
 from weft.passes.kernels.cluster import await_previous_launch, meet_cluster
@@ -126,7 +126,7 @@ def _producer(tiles: Tiles, feed: Feed, reduction: Reduction, waits: bool) -> Ca
     """
 
     def produce(_: Any) -> None:
-        with places.one_thread():
+        with thread_ids.one_thread():
             if waits:
                 await_previous_launch()
             tiles.walk([emit.value(0), emit.value(0)], feed.fill)

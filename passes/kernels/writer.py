@@ -8,7 +8,7 @@ from weft.dialects.schedule import WarpgroupSchedule
 from weft.dialects.tile import BufferType, MatmulOp
 from weft.isa.tensor_map import ROW_BYTES
 from weft.mlir import arith, ir, nvvm, scf
-from weft.passes.builders import emit, places
+from weft.passes.builders import emit, thread_ids
 from weft.passes.kernels.cluster import meet_warpgroup
 from weft.passes.kernels.epilogue import finish
 from weft.passes.kernels.fragments import transposed
@@ -57,7 +57,7 @@ class StagedWriter:
         pairs = pair_width(self.op, self.schedule)
         pieces = finish(self.op, sums, row, column, aligned=pairs > 0, number=index)
         first = next(pieces)  # computed while the previous tile's store may still read the buffer
-        with places.one_thread():
+        with thread_ids.one_thread():
             nvvm.cp_async_bulk_wait_group(0, read=True)
         meet_warpgroup(warpgroup)
         # stmatrix stores 16-bit elements; 8-bit elements are stored in pairs.
@@ -73,7 +73,7 @@ class StagedWriter:
             tile.copy_out(part, member(self.op.d, index), row, column)
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
-            with places.one_thread():
+            with thread_ids.one_thread():
                 tile.store_async(part, map_of_member(self.op.d, self.map, index), row, column)
                 nvvm.cp_async_bulk_commit_group()
             scf.yield_([])
@@ -85,7 +85,7 @@ class StagedWriter:
         return emit.less(0, emit.rem(bytes_, ROW_BYTES))
 
     def finish(self) -> None:
-        with places.one_thread():
+        with thread_ids.one_thread():
             nvvm.cp_async_bulk_wait_group(0, read=True)
 
 

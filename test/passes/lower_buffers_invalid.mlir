@@ -3,7 +3,7 @@
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 gpu.module @m {
   gpu.func @used_by_a_copy(%m: memref<?x?xf16>, %i: i32) kernel {
-    // expected-error @below {{'tile.alloc' op has a use that isn't lowered: run --lower-copies before --lower-buffers}}
+    // expected-error @below {{'tile.alloc' op expects all its uses to be lowered: run --lower-copies before --lower-buffers}}
     %0 = "tile.alloc"() : () -> !T
     "tile.copy"(%m, %i, %i, %0) : (memref<?x?xf16>, i32, i32, !T) -> ()
     gpu.return
@@ -15,7 +15,7 @@ gpu.module @m {
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 gpu.module @m {
   gpu.func @carried_by_a_loop(%n: index) kernel {
-    // expected-error @below {{'tile.alloc' op has a use that isn't lowered}}
+    // expected-error @below {{'tile.alloc' op expects all its uses to be lowered}}
     %0 = "tile.alloc"() : () -> !T
     %1 = scf.for %k = %n to %n step %n iter_args(%b = %0) -> (!T) {
       scf.yield %b : !T
@@ -39,7 +39,7 @@ gpu.module @m {
 
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 func.func @outside_of_a_kernel() {
-  // expected-error @below {{'tile.alloc' op expects to stand in a gpu.func}}
+  // expected-error @below {{'tile.alloc' op expects a gpu.func around it}}
   %0 = "tile.alloc"() : () -> !T
   return
 }
@@ -61,7 +61,7 @@ gpu.module @m {
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 !P = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "cluster">
 func.func @peer_outside_of_a_kernel(%b: !T, %i: i32) {
-  // expected-error @below {{'tile.peer' op expects to stand in a gpu.func}}
+  // expected-error @below {{'tile.peer' op expects a gpu.func around it}}
   %0 = "tile.peer"(%b, %i) : (!T, i32) -> !P
   return
 }
@@ -71,7 +71,7 @@ func.func @peer_outside_of_a_kernel(%b: !T, %i: i32) {
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 gpu.module @m {
   gpu.func @over_an_argument(%b: !T) {
-    // expected-error @below {{'tile.alloc' op expects to lie over a buffer from tile.alloc in the same kernel}}
+    // expected-error @below {{'tile.alloc' op expects to overlap a buffer from an earlier tile.alloc in the same kernel}}
     %0 = "tile.alloc"(%b) : (!T) -> !T
     gpu.return
   }
@@ -85,7 +85,7 @@ gpu.module @m {
   gpu.func @over_another_pattern() kernel {
     %0 = "tile.alloc"() : () -> !S
     %1 = "tile.alloc"() : () -> !S
-    // expected-error @below {{'tile.alloc' op expects to lie over a buffer at a multiple of 1024 bytes, got 128}}
+    // expected-error @below {{'tile.alloc' op expects to overlap a buffer at a multiple of 1024 bytes, got 128}}
     %2 = "tile.alloc"(%1) : (!S) -> !W
     gpu.return
   }

@@ -3,7 +3,7 @@
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)]">, "shared">
 gpu.module @m {
   gpu.func @copy_without_block_size(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel {
-    // expected-error @below {{'tile.copy' op expects to stand in a gpu.func with 'known_block_size'}}
+    // expected-error @below {{'tile.copy' op expects a gpu.func with 'known_block_size' around it}}
     "tile.copy"(%m, %i, %i, %t) : (memref<?x?xf16>, i32, i32, !T) -> ()
     gpu.return
   }
@@ -36,7 +36,7 @@ gpu.module @m {
 !T = !tile.buffer<array<i64: 64, 20>, f16, #tile.layout<"S[(64,20):(20,1)]">, "shared">
 gpu.module @m {
   gpu.func @copy_async_of_odd_rows(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.copy_async' op expects tile rows that 16 bytes divide, got 20 elements}}
+    // expected-error @below {{'tile.copy_async' op expects tile rows of a multiple of 16 bytes, got 40}}
     "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
     gpu.return
   }
@@ -47,7 +47,7 @@ gpu.module @m {
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(1,64)]">, "shared">
 gpu.module @m {
   gpu.func @copy_async_to_columns(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to lie together and aligned}}
+    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to be contiguous and aligned}}
     "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
     gpu.return
   }
@@ -58,7 +58,7 @@ gpu.module @m {
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,16,4):(4,256,1)]">, "shared">
 gpu.module @m {
   gpu.func @copy_async_to_short_panels(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to lie together and aligned}}
+    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to be contiguous and aligned}}
     "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
     gpu.return
   }
@@ -69,7 +69,7 @@ gpu.module @m {
 !T = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(68,1)]">, "shared">
 gpu.module @m {
   gpu.func @copy_async_to_unaligned_rows(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to lie together and aligned}}
+    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to be contiguous and aligned}}
     "tile.copy_async"(%m, %i, %i, %t) {vector_bytes = 16} : (memref<?x?xf16>, i32, i32, !T) -> ()
     gpu.return
   }
@@ -142,7 +142,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_from_columns(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to lie together and aligned}}
+    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to be contiguous and aligned}}
     %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
     gpu.return
   }
@@ -154,7 +154,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 16>, f16, #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_from_unaligned_rows(%m: memref<?x?xf16>, %i: i32, %t: !T) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to lie together and aligned}}
+    // expected-error @below {{op expects runs of 8 elements in a row of the buffer to be contiguous and aligned}}
     %0 = "tile.load"(%t, %i, %i) : (!T, i32, i32) -> !F
     gpu.return
   }
@@ -201,7 +201,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_global_without_block_size(%m: memref<?x?xf32>, %i: i32) kernel {
-    // expected-error @below {{'tile.load' op expects to stand in a gpu.func with 'known_block_size'}}
+    // expected-error @below {{'tile.load' op expects a gpu.func with 'known_block_size' around it}}
     %0 = "tile.load"(%m, %i, %i) : (memref<?x?xf32>, i32, i32) -> !F
     gpu.return
   }
@@ -223,7 +223,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_global_of_wide_runs(%m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.load' op expects runs of 4 registers in one row for vector_bytes 16}}
+    // expected-error @below {{'tile.load' op expects runs of 4 registers in one row where vector_bytes is 16}}
     %0 = "tile.load"(%m, %i, %i) {vector_bytes = 16} : (memref<?x?xf32>, i32, i32) -> !F
     gpu.return
   }
@@ -245,7 +245,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @store_of_wide_runs(%f: !F, %m: memref<?x?xf32>, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.store' op expects runs of 4 registers in one row for vector_bytes 16}}
+    // expected-error @below {{'tile.store' op expects runs of 4 registers in one row where vector_bytes is 16}}
     "tile.store"(%f, %m, %i, %i) {vector_bytes = 16} : (!F, memref<?x?xf32>, i32, i32) -> ()
     gpu.return
   }
@@ -349,7 +349,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @copy_by_tma(%a: memref<?x?xf16>, %i: i32, %t: !T, %full: !llvm.ptr<3>) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
     %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !M
-    // expected-error @below {{'tile.copy_async' op copies by TMA: run --lower-tma before --lower-copies}}
+    // expected-error @below {{'tile.copy_async' op expects a memref, got a tile.map: run --lower-tma before --lower-copies}}
     "tile.copy_async"(%0, %i, %i, %t, %full) : (!M, i32, i32, !T, !llvm.ptr<3>) -> ()
     gpu.return
   }
@@ -361,7 +361,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @load_transposed_of_32_bits(%t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.load' op expects no transpose of a fragment of f32}}
+    // expected-error @below {{'tile.load' op transpose must be false for a fragment of f32}}
     %0 = "tile.load"(%t, %i, %i) {transpose = true} : (!T, i32, i32) -> !F
     gpu.return
   }
@@ -373,7 +373,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @store_of_pairs_to_columns(%f: !F, %t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.store' op expects runs of 2 elements in a row of the buffer to lie together and aligned}}
+    // expected-error @below {{'tile.store' op expects runs of 2 elements in a row of the buffer to be contiguous and aligned}}
     "tile.store"(%f, %t, %i, %i) {vector_bytes = 8} : (!F, !T, i32, i32) -> ()
     gpu.return
   }
@@ -385,7 +385,7 @@ gpu.module @m {
 !F = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
   gpu.func @store_of_wide_runs_to_a_buffer(%f: !F, %t: !T, %i: i32) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-    // expected-error @below {{'tile.store' op expects runs of 4 registers in one row for vector_bytes 16}}
+    // expected-error @below {{'tile.store' op expects runs of 4 registers in one row where vector_bytes is 16}}
     "tile.store"(%f, %t, %i, %i) {vector_bytes = 16} : (!F, !T, i32, i32) -> ()
     gpu.return
   }

@@ -2,7 +2,7 @@
 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @from_an_argument(%d: !D) -> vector<4xf32> {
-  // expected-error @below {{'tile.to_lane' op has a fragment that can't become a vector: it comes from a block argument}}
+  // expected-error @below {{'tile.to_lane' op expects a fragment from tile.from_lane, got one from a block argument}}
   %0 = "tile.to_lane"(%d) : (!D) -> vector<4xf32>
   return %0 : vector<4xf32>
 }
@@ -14,7 +14,7 @@ func.func @from_a_branch(%v: vector<4xf32>) -> vector<4xf32> {
   %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
   cf.br ^bb1(%0 : !D)
 ^bb1(%x: !D):
-  // expected-error @below {{it comes from a block argument}}
+  // expected-error @below {{got one from a block argument}}
   %1 = "tile.to_lane"(%x) : (!D) -> vector<4xf32>
   return %1 : vector<4xf32>
 }
@@ -25,7 +25,7 @@ func.func @from_a_branch(%v: vector<4xf32>) -> vector<4xf32> {
 func.func @selected(%v: vector<4xf32>, %c: i1) -> vector<4xf32> {
   %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
   %1 = arith.select %c, %0, %0 : !D
-  // expected-error @below {{it comes from 'arith.select'}}
+  // expected-error @below {{got one from 'arith.select'}}
   %2 = "tile.to_lane"(%1) : (!D) -> vector<4xf32>
   return %2 : vector<4xf32>
 }
@@ -41,7 +41,7 @@ func.func @of_a_while(%v: vector<4xf32>, %c: i1) -> vector<4xf32> {
   ^bb0(%y: !D):
     scf.yield %y : !D
   }
-  // expected-error @below {{it comes from 'scf.while'}}
+  // expected-error @below {{got one from 'scf.while'}}
   %2 = "tile.to_lane"(%1) : (!D) -> vector<4xf32>
   return %2 : vector<4xf32>
 }
@@ -51,7 +51,7 @@ func.func @of_a_while(%v: vector<4xf32>, %c: i1) -> vector<4xf32> {
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 func.func @stored(%v: vector<4xf32>, %m: memref<?x?xf32>, %i: i32) {
   %0 = "tile.from_lane"(%v) : (vector<4xf32>) -> !D
-  // expected-error @below {{'tile.store' op uses a fragment: run --lower-gemm and --lower-copies first}}
+  // expected-error @below {{'tile.store' op expects no fragment: run --lower-gemm and --lower-copies first}}
   "tile.store"(%0, %m, %i, %i) : (!D, memref<?x?xf32>, i32, i32) -> ()
   return
 }

@@ -58,7 +58,7 @@ gpu.func @register_scope_of_d(%a: !A, %b: !B) kernel attributes {known_block_siz
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @no_replica_of_a(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but A has a replica: S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but A has a replica: S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)])}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs A without a replica, got layout S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)]); mma.sync m16n8k8 (no_replica: needs A without a replica, got layout S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] + R[(2):(8)])}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -71,7 +71,7 @@ gpu.func @no_replica_of_a(%a: !A, %b: !B) kernel attributes {known_block_size = 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @no_replica_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but B has a replica: S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but B has a replica: S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)])}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs B without a replica, got layout S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs B without a replica, got layout S[(2,4,2,8):(2,1@laneid,1,4@laneid)] + R[(2):(4)])}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -85,7 +85,7 @@ gpu.func @no_replica_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = 
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
 gpu.module @m {
 gpu.func @no_replica_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but C has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but C has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs C without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs C without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
   %0 = "tile.gemm"(%a, %b, %c) : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -98,7 +98,7 @@ gpu.func @no_replica_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]">>
 gpu.module @m {
 gpu.func @no_replica_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs every element in one place, but D has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs every element in one place, but D has a replica: S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
+  // expected-error @below {{'tile.gemm' op has no candidate that lowers it: mma.sync m16n8k16 (no_replica: needs D without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)]); mma.sync m16n8k8 (no_replica: needs D without a replica, got layout S[(2,8,4,2):(2,4@laneid,1@laneid,1)] + R[(2):(4)])}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -111,7 +111,7 @@ gpu.func @no_replica_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_inputs(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of f16 or bf16, both alike, and f32 for C and D, got A f32, B f32}}
+  // expected-error @below {{types: needs A and B both of f16 or both of bf16, and C and D of f32, got A f32, B f32}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -124,7 +124,7 @@ gpu.func @types_of_inputs(%a: !A, %b: !B) kernel attributes {known_block_size = 
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_that_differ(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of f16 or bf16, both alike, and f32 for C and D, got A f16, B bf16}}
+  // expected-error @below {{types: needs A and B both of f16 or both of bf16, and C and D of f32, got A f16, B bf16}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -138,7 +138,7 @@ gpu.func @types_that_differ(%a: !A, %b: !B) kernel attributes {known_block_size 
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_d(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of f16 or bf16, both alike, and f32 for C and D, got A f16, B f16, C f32, D f16}}
+  // expected-error @below {{types: needs A and B both of f16 or both of bf16, and C and D of f32, got A f16, B f16, C f32, D f16}}
   %0 = "tile.gemm"(%a, %b, %c) : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -152,7 +152,7 @@ gpu.func @types_of_d(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size
 !C = !tile.fragment<array<i64: 16, 8>, bf16, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @types_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{types: needs A and B of f16 or bf16, both alike, and f32 for C and D, got A f16, B f16, C bf16, D f32}}
+  // expected-error @below {{types: needs A and B both of f16 or both of bf16, and C and D of f32, got A f16, B f16, C bf16, D f32}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -245,7 +245,7 @@ gpu.func @extents_k(%a: !A, %b: !B) kernel attributes {known_block_size = array<
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @fragments_in_other_lanes(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: A has element (0, 2) in another lane than 1, where S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)] wants it: S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]}}
+  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: A must have element (0, 2) in lane 1, as in S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)], got S[(2,8,2,4,2):(2,1@laneid,4,8@laneid,1)]}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -258,7 +258,7 @@ gpu.func @fragments_in_other_lanes(%a: !A, %b: !B) kernel attributes {known_bloc
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @fragments_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: B has element (2, 0) in another lane than 1}}
+  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: B must have element (2, 0) in lane 1, as in S[}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -271,7 +271,7 @@ gpu.func @fragments_of_b(%a: !A, %b: !B) kernel attributes {known_block_size = a
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,1@laneid,8@laneid,1)]">>
 gpu.module @m {
 gpu.func @fragments_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: D has element (0, 2) in another lane than 1}}
+  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: D must have element (0, 2) in lane 1, as in S[}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }
@@ -285,7 +285,7 @@ gpu.func @fragments_of_d(%a: !A, %b: !B) kernel attributes {known_block_size = a
 !C = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,1@laneid,8@laneid,1)]">>
 gpu.module @m {
 gpu.func @fragments_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: C has element (0, 2) in another lane than 1}}
+  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: C must have element (0, 2) in lane 1, as in S[}}
   %0 = "tile.gemm"(%a, %b, %c) {beta = 1.0 : f32} : (!A, !B, !C) -> !D
   gpu.return
 }
@@ -298,7 +298,7 @@ gpu.func @fragments_of_c(%a: !A, %b: !B, %c: !C) kernel attributes {known_block_
 !D = !tile.fragment<array<i64: 16, 8>, f32, #tile.layout<"S[(2,8,4,2):(2,4@laneid,1@laneid,1)]">>
 gpu.module @m {
 gpu.func @fragments_of_pairs_apart(%a: !A, %b: !B) kernel attributes {known_block_size = array<i32: 32, 1, 1>} {
-  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: A has element (0, 1) in another lane than 0}}
+  // expected-error @below {{fragments: no m16n8k16 fits M=16, N=8, K=16: A must have element (0, 1) in lane 0, as in S[}}
   %0 = "tile.gemm"(%a, %b) : (!A, !B) -> !D
   gpu.return
 }

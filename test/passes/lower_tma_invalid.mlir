@@ -66,7 +66,7 @@ gpu.module @m {
 
 !Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">>
 func.func @map_outside_of_a_kernel(%a: memref<?x?xf16>) {
-  // expected-error @below {{'tile.tensor_map' op expects to stand in a gpu.func}}
+  // expected-error @below {{'tile.tensor_map' op expects a gpu.func around it}}
   %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
   return
 }
@@ -96,7 +96,7 @@ func.func @multicast_outside_of_a_kernel(%m: !Map, %t: !Tile, %i: i32, %full: !l
 !Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(1,64)]">>
 gpu.module @m {
   gpu.func @map_of_columns(%a: memref<?x?xf16>) kernel {
-    // expected-error @below {{'tile.tensor_map' op expects columns of a tile to lie together, got S[(64,64):(1,64)]}}
+    // expected-error @below {{'tile.tensor_map' op expects contiguous columns in a tile, got S[(64,64):(1,64)]}}
     %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
     gpu.return
   }
@@ -107,7 +107,7 @@ gpu.module @m {
 !Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(72,1)]">>
 gpu.module @m {
   gpu.func @map_of_rows_apart(%a: memref<?x?xf16>) kernel {
-    // expected-error @below {{expects rows of a tile to follow each other at 64 elements, got S[(64,64):(72,1)]}}
+    // expected-error @below {{expects rows of a tile to be 64 elements apart, got S[(64,64):(72,1)]}}
     %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
     gpu.return
   }
@@ -118,7 +118,7 @@ gpu.module @m {
 !Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(8,8,64):(64,1024,1)]">>
 gpu.module @m {
   gpu.func @map_of_rows_in_groups(%a: memref<?x?xf16>) kernel {
-    // expected-error @below {{expects rows of a tile to follow each other at 64 elements, got S[(8,8,64):(64,1024,1)]}}
+    // expected-error @below {{expects rows of a tile to be 64 elements apart, got S[(8,8,64):(64,1024,1)]}}
     %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
     gpu.return
   }
@@ -129,7 +129,7 @@ gpu.module @m {
 !Map = !tile.map<array<i64: 64, 4>, f16, #tile.layout<"S[(64,4):(4,1)]">>
 gpu.module @m {
   gpu.func @map_of_short_rows(%a: memref<?x?xf16>) kernel {
-    // expected-error @below {{expects rows of 16 to 512 bytes that lie together, in steps of 16, got 8}}
+    // expected-error @below {{expects contiguous rows of a multiple of 16 bytes in 16..512, got 8}}
     %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
     gpu.return
   }
@@ -140,7 +140,7 @@ gpu.module @m {
 !Map = !tile.map<array<i64: 8, 512>, i8, #tile.layout<"S[(8,512):(512,1)]">>
 gpu.module @m {
   gpu.func @map_of_long_rows(%a: memref<?x?xi8>) kernel {
-    // expected-error @below {{expects rows of 16 to 256 bytes that lie together, in steps of 16, got 512}}
+    // expected-error @below {{expects contiguous rows of a multiple of 16 bytes in 16..256, got 512}}
     %0 = "tile.tensor_map"(%a) : (memref<?x?xi8>) -> !Map
     gpu.return
   }
@@ -151,7 +151,7 @@ gpu.module @m {
 !Map = !tile.map<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 64B">>
 gpu.module @m {
   gpu.func @map_of_rows_wider_than_the_swizzle(%a: memref<?x?xf16>) kernel {
-    // expected-error @below {{expects rows of 16 to 64 bytes that lie together, in steps of 16, got 128}}
+    // expected-error @below {{expects contiguous rows of a multiple of 16 bytes in 16..64, got 128}}
     %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
     gpu.return
   }
@@ -163,7 +163,7 @@ gpu.module @m {
 !Map = !tile.map<array<i64: 264, 64>, f16, #tile.layout<"S[(264,64):(64,1)] xor 128B">>
 gpu.module @m {
   gpu.func @map_of_uneven_boxes(%a: memref<?x?xf16>) kernel {
-    // expected-error @below {{expects tiles of at most 256 rows, or of a number that it divides, got 264}}
+    // expected-error @below {{expects tiles of at most 256 rows, or of a multiple of 256, got 264}}
     %0 = "tile.tensor_map"(%a) : (memref<?x?xf16>) -> !Map
     gpu.return
   }
@@ -213,7 +213,7 @@ gpu.module @m {
 gpu.module @m {
   gpu.func @all_of_a_batch(%a: memref<?x?x?xf16>, %t: !Tile, %i: i32) kernel {
     %0 = "tile.tensor_map"(%a) : (memref<?x?x?xf16>) -> !Map
-    // expected-error @below {{'tile.store_async' op expects one matrix of a batch: a tile.member of its map}}
+    // expected-error @below {{'tile.store_async' op expects one matrix of a batch, got the whole batch: use tile.member}}
     "tile.store_async"(%t, %0, %i, %i) : (!Tile, !Map, i32, i32) -> ()
     gpu.return
   }

@@ -8,8 +8,8 @@
 // RUN: not weft-opt %s --weft-kernel=chip=sm_90a --lower-gemm-async --lower-buffers 2>&1 | FileCheck %s --check-prefix=BUFFERS
 
 // OPTION: pipeline 'weft' has no option 'rows': its options are chip
-// COPIES: error: 'tile.copy_async' op copies by TMA: run --lower-tma before --lower-copies
-// BUFFERS: error: 'tile.{{[a-z_]+}}' op has a use that isn't lowered: run --lower-copies before --lower-buffers
+// COPIES: error: 'tile.copy_async' op expects a memref, got a tile.map: run --lower-tma before --lower-copies
+// BUFFERS: error: 'tile.{{[a-z_]+}}' op expects all its uses to be lowered: run --lower-copies before --lower-buffers
 
 // KERNEL: gpu.func @product
 // KERNEL: "tile.gemm_async"

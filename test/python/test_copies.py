@@ -13,7 +13,7 @@ from weft.emulator import Fault
 from weft.layout import Layout
 from weft.mlir import arith, gpu, ir, llvm, nvvm, vector
 from weft.passes import lower_copies
-from weft.passes.builders import emit, places
+from weft.passes.builders import addresses, emit, fragment_coordinates, shared_tiles
 
 A = Layout.parse("S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]")  # [16, 16] of mma.sync m16n8k16
 B = Layout.parse("S[(2,4,2,8):(2,1@laneid,1,4@laneid)]")  # [16, 8]
@@ -182,7 +182,10 @@ def planted(monkeypatch, module, name: str, value, **options) -> bool:
 
 @pytest.mark.slow
 def test_a_carry_between_digits_is_caught(monkeypatch):
-    assert planted(monkeypatch, places, "point", lambda value, constant, *_: places.Point(value, constant))
+    def unsplit(value, constant, *_):
+        return shared_tiles.Point(value, constant)
+
+    assert planted(monkeypatch, lower_copies, "split_point", unsplit)
 
 
 @pytest.mark.slow
@@ -210,10 +213,10 @@ def memory_of(layout: str, fill: int) -> tuple[np.ndarray, np.ndarray]:
             buffer = tile.alloc(BufferType.of((16, 64), f16, layout))
             copy(given, 0, buffer, fill)
             wait()
-            address = build(AddressOp, operands=[buffer], results=[places.pointer(3)]).address
+            address = build(AddressOp, operands=[buffer], results=[addresses.pointer_type(3)]).address
             run_of_8 = ir.VectorType.get([8], f16)
             for vector_number in range(size // 8):
-                loaded = llvm.load(run_of_8, places.offset(address, 16 * vector_number))
+                loaded = llvm.load(run_of_8, addresses.offset(address, 16 * vector_number))
                 vector.store(loaded, out, [index(vector_number), index(0)])
     source, memory = bits(16, 64), np.zeros((size // 8, 8), np.float16)
     weft.compile(module, arch="sm_80")(source, memory, on="emulator")
@@ -242,7 +245,7 @@ def test_elements_are_in_shared_memory_as_the_layout_specifies(layout, fill):
 
 
 def test_a_swizzle_left_out_is_caught(monkeypatch):
-    monkeypatch.setattr(places.SharedTile, "_swizzled", lambda self, offset: offset)
+    monkeypatch.setattr(shared_tiles.SharedTile, "_swizzled", lambda self, offset: offset)
     assert misplaced(LAYOUTS[0], 16)
 
 
@@ -343,7 +346,8 @@ def test_a_run_that_leaves_the_matrix_is_caught(monkeypatch):
 
 @pytest.mark.parametrize("swap", [False, True])
 def test_warps_of_a_warpgroup_begin_at_these_rows(swap, monkeypatch):
-    monkeypatch.setattr(places, "lane_coordinate", lambda digits: [digit.axis for digit in digits])
+    axes = lambda digits: [digit.axis for digit in digits]  # noqa: E731
+    monkeypatch.setattr(fragment_coordinates, "lane_coordinate", axes)
     with weft.Module():
         layout = "S[(4,2,8,2,4,2):(1@warpid,2,4@laneid,4,1@laneid,1)]"
         kind = FragmentType.of((64, 16), ir.F16Type.get(), layout)

@@ -13,7 +13,7 @@ from weft.emulator.instructions import shared_operand
 from weft.isa import wgmma
 from weft.isa.wgmma.descriptors import MatrixDescriptor
 from weft.mlir import ir
-from weft.passes.builders import places
+from weft.passes.builders import shared_tiles
 from weft.passes.builders.wgmma_operands import SharedOperand
 from weft.passes.kernels.matrices import panels
 
@@ -107,7 +107,7 @@ def test_a_share_of_the_rows_is_read_from_where_it_lies(warpgroups, mn_major):
         groups = whole.kind.layout.group(whole.kind.shape)
         for number in range(warpgroups):
             rows = slice(number * share.rows, (number + 1) * share.rows)
-            distance = places.place_of(rows.start, groups[1 if mn_major else 0]) * share.bytes
+            distance = shared_tiles.index_offset(rows.start, groups[1 if mn_major else 0]) * share.bytes
             assert np.array_equal(share.read(operand, BASE + distance), wanted(whole)[rows]), number
 
 

@@ -163,7 +163,7 @@ def test_parts_of_a_tile_run_at_the_same_time(monkeypatch, multiprocessors):
 def test_a_share_that_nobody_claims_is_caught(monkeypatch):
     """Planted: who stops doesn't say so."""
     monkeypatch.setattr(
-        lower_claims._Claim, "_say_stopped", lambda self, known: [known, emit.constant(emit.i1(), 0)]
+        lower_claims._Claim, "_set_stopped", lambda self, known: [known, emit.constant(emit.i1(), 0)]
     )
     product = Product("bf16", "f32")
     assert product.wrong(product.compiled(of(64, 64, 64, 1, 3, global_splits=8)), (64, 64, 1024))
@@ -172,7 +172,7 @@ def test_a_share_that_nobody_claims_is_caught(monkeypatch):
 @pytest.mark.slow
 def test_sums_of_parts_that_are_read_before_all_are_there_are_caught(monkeypatch):
     """Planted: nobody waits, not even for parts that its own CTA has yet to multiply."""
-    monkeypatch.setattr(lower_claims._Claim, "made", lambda self: self.own)
+    monkeypatch.setattr(lower_claims._Claim, "mask", lambda self: self.own)
     product = Product("bf16", "f32")
     kernel = product.compiled(of(64, 64, 64, 1, 3, global_splits=8))
     with pytest.raises(AssertionError, match="global-race"):
@@ -182,7 +182,7 @@ def test_sums_of_parts_that_are_read_before_all_are_there_are_caught(monkeypatch
 def test_a_counter_is_ready_for_the_next_launch(monkeypatch):
     """Planted: the last to come doesn't turn the counter, so that the second launch counts on."""
     product = Product("bf16", "f32")
-    monkeypatch.setattr(lower_claims._Claim, "_turn", lambda self, found: None)
+    monkeypatch.setattr(lower_claims._Claim, "_flip", lambda self, before: None)
     kernel = product.compiled(of(64, 32, 64, 1, 3, global_splits=4))
     assert not product.wrong(kernel, (64, 32, 512))
     assert product.wrong(kernel, (64, 32, 512))

@@ -170,7 +170,7 @@ def test_ctas_need_not_run_at_the_same_time(monkeypatch):
     shape, ctas = MANY
     atoms = 4 * sum(count + 1 for count in divided(5, 10, ctas))
     patient, waited, right = emulated(Product("bf16", "f32").compiled(SMALL), *MANY, numbers(*shape))
-    monkeypatch.setattr(lower_claims, "_LOOKS", 0)
+    monkeypatch.setattr(lower_claims, "_POLLS", 0)
     hasty, left, _ = emulated(Product("bf16", "f32").compiled(SMALL), *MANY, numbers(*shape))
     assert left.counters["atom"] > waited.counters["atom"] == atoms
     assert np.array_equal(patient, hasty)
@@ -180,20 +180,20 @@ def test_ctas_need_not_run_at_the_same_time(monkeypatch):
 @pytest.mark.slow
 def test_a_first_part_that_does_not_wait_is_caught(monkeypatch):
     """Planted: it takes the others for there."""
-    monkeypatch.setattr(lower_claims._Counter, "look", lambda self, enough: lower_claims.emit.value(0))
+    monkeypatch.setattr(lower_claims._Counter, "poll", lambda self, enough: lower_claims.emit.value(0))
     monkeypatch.setattr(lower_claims.arith, "extui", lambda kind, value: lower_claims.emit.value(1))
-    monkeypatch.setattr(lower_claims._Claim, "made", lambda self: self.own)
+    monkeypatch.setattr(lower_claims._Claim, "mask", lambda self: self.own)
     with pytest.raises(AssertionError, match="global-race"):
         emulated(Product("bf16", "f32").compiled(SMALL), *MANY)
 
 
 @pytest.mark.slow
 def test_slots_that_are_another_tiles_are_caught(monkeypatch):
-    parts = stream_order.StreamOrder.parts
+    slices = stream_order.StreamOrder.slices
     monkeypatch.setattr(
-        stream_order.StreamOrder, "parts", lambda self, number: replace(parts(self, number), slot=0)
+        stream_order.StreamOrder, "slices", lambda self, tile: replace(slices(self, tile), slot=0)
     )
-    # Nine tiles in four to six parts: a CTA that has parts of two may write both.
+    # Nine tiles in four to six slices: a CTA that has slices of two may write both.
     with pytest.raises(AssertionError, match="global-race"):
         emulated(Product("bf16", "f32").compiled(SMALL), (576, 64, 576), 40)
 
@@ -214,8 +214,8 @@ def test_a_part_that_is_left_out_is_caught(monkeypatch):
 
 @pytest.mark.slow
 def test_a_counter_is_ready_for_the_next_launch(monkeypatch):
-    """Planted: the last to come doesn't turn the counter."""
-    monkeypatch.setattr(lower_claims._Claim, "_turn", lambda self, found: None)
+    """Planted: the last to arrive doesn't flip the counter's highest bit."""
+    monkeypatch.setattr(lower_claims._Claim, "_flip", lambda self, before: None)
     kernel = Product("bf16", "f32").compiled(SMALL)
     first, second = (emulated(kernel, (64, 64, 512), 4) for _ in range(2))
     assert np.array_equal(first[0], first[2]) and not np.array_equal(second[0], second[2])

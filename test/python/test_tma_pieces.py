@@ -42,13 +42,13 @@ def written(kind, pieces):
         swizzle=swizzle,
     ).fields
     found = np.full((rows * columns, size), -1)
-    for row, column, place in pieces.at:
-        assert (BASE + place) % BOX_ALIGNMENT == 0
+    for row, column, offset in pieces.starts:
+        assert (BASE + offset) % BOX_ALIGNMENT == 0
         taken = tensor_map.of_box(fields, (column, row))
         assert taken.inside.all()
         elements = taken.bytes // size
         assert (found[elements] == -1).all(), "an element in two boxes"
-        places = BASE + place + taken.goes[..., None] + np.arange(size)
+        places = BASE + offset + taken.goes[..., None] + np.arange(size)
         found[elements] = tensor_map.swizzled(fields, places)
     return found.reshape(rows, columns, size)
 
@@ -116,8 +116,8 @@ def test_boxes_are_as_tall_as_they_may_be():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda at: [(row, column, place + 1024) for row, column, place in at],
-        lambda at: [(row, column, place) for (row, column, _), (*_, place) in zip(at, at[::-1], strict=True)],
+        lambda at: [(row, column, offset + 1024) for row, column, offset in at],
+        lambda at: [(*one[:2], other[2]) for one, other in zip(at, at[::-1], strict=True)],
         lambda at: at[:-1],
     ],
     ids=["all further on", "in another order", "one left out"],
@@ -126,7 +126,7 @@ def test_a_wrong_piece_is_seen(change):
     with weft.Module():
         kind = tile_of(512, 128, 2)
         right = pieces_of(kind)
-        wrong = replace(right, at=change(list(right.at)))
+        wrong = replace(right, starts=change(list(right.starts)))
         assert not np.array_equal(written(kind, wrong), octets(kind, BASE))
 
 
@@ -135,4 +135,4 @@ def test_an_element_that_two_pieces_write_is_seen():
         kind = tile_of(64, 64, 2)
         right = pieces_of(kind)
         with pytest.raises(AssertionError, match="two boxes"):
-            written(kind, replace(right, at=[*right.at, *right.at]))
+            written(kind, replace(right, starts=[*right.starts, *right.starts]))

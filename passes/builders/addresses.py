@@ -1,0 +1,126 @@
+"""Pointers, and the addresses of elements of matrices and vectors in global memory."""
+
+from typing import Any
+
+from weft.dialects.tile_types import FP8_TYPES
+from weft.mlir import arith, ir, llvm, memref
+from weft.passes.builders import emit
+
+# llvm.getelementptr marks a run-time index in its constant list with this.
+DYNAMIC = -(2**31)
+
+
+def pointer_type(space: int) -> Any:
+    """The LLVM pointer type of an address space."""
+    return ir.Type.parse(f"!llvm.ptr<{space}>")
+
+
+def offset(base: Any, bytes_: Any) -> Any:
+    """The pointer plus some bytes, a number or an integer value."""
+    byte = ir.IntegerType.get_signless(8)
+    if isinstance(bytes_, int):
+        return base if bytes_ == 0 else llvm.getelementptr(base.type, base, [], [bytes_], byte, 0)
+    return llvm.getelementptr(base.type, base, [bytes_], [DYNAMIC], byte, 0)
+
+
+def stored_type(element: Any) -> Any:
+    """The type that LLVM loads and stores for elements of a type: it has no floats of 8 bits."""
+    return ir.IntegerType.get_signless(8) if str(element) in FP8_TYPES else element
+
+
+class Matrix:
+    """A row-major matrix in global memory, as a kernel accesses it."""
+
+    def __init__(self, value: Any) -> None:
+        self.element = stored_type(value.type.element_type)
+        self.bytes = int(self.element.width) // 8
+        metadata = memref.extract_strided_metadata(value)
+        self._stride = metadata[4]
+        start = arith.muli(metadata[1], _index(self.bytes))
+        address = arith.addi(memref.extract_aligned_pointer_as_index(value), start)
+        wide = arith.index_cast(ir.IntegerType.get_signless(64), address)
+        self.base = llvm.inttoptr(pointer_type(1), wide)
+        self.rows, self.columns = emit.as_i32(metadata[2]), emit.as_i32(metadata[3])
+
+    def row(self, row: Any) -> Any:
+        """The address of a row's first element."""
+        wide = arith.muli(emit.as_index(row), self._stride)
+        bytes_ = arith.muli(wide, _index(self.bytes))
+        return offset(self.base, arith.index_cast(ir.IntegerType.get_signless(64), bytes_))
+
+    def element_of(self, row_address: Any, column: Any) -> Any:
+        """The address of an element of a row."""
+        wide = arith.extsi(ir.IntegerType.get_signless(64), emit.value(column))
+        scale = arith.constant(wide.type, self.bytes)
+        return offset(row_address, arith.muli(wide, scale))
+
+    def misaligned(self, bytes_: int) -> Any:
+        """An i32 that is 0 if the matrix and all its rows begin at multiples of `bytes_`."""
+        address = llvm.ptrtoint(ir.IntegerType.get_signless(64), self.base)
+        stride = arith.index_cast(address.type, arith.muli(self._stride, _index(self.bytes)))
+        low = arith.trunci(emit.i32(), arith.ori(address, stride))
+        return emit.bit_and(low, bytes_ - 1)
+
+    def has_row(self, row: Any) -> Any:
+        """Whether the row is inside of the matrix: an i1."""
+        return emit.less(row, self.rows)
+
+    def has_column(self, column: Any) -> Any:
+        """Whether the column is inside of the matrix: an i1."""
+        return emit.less(column, self.columns)
+
+
+class NearbyElements:
+    """The elements of a matrix at constant distances from one of them. What depends on a row or column alone
+    is computed once, where it is first needed.
+    """
+
+    def __init__(self, matrix: Matrix, row: Any, column: Any) -> None:
+        self._matrix, self._row, self._column = matrix, row, column
+        self._rows: dict[int, tuple[Any, Any]] = {}
+        self._columns: dict[int, Any] = {}
+
+    def at(self, row: int, column: int) -> tuple[Any, Any]:
+        """Whether the element this many rows and columns further is inside of the matrix, an i1, and its
+        address.
+        """
+        if row not in self._rows:
+            at = emit.add(self._row, row)
+            address = self._matrix.element_of(self._matrix.row(at), self._column)
+            self._rows[row] = self._matrix.has_row(at), address
+        if column not in self._columns:
+            self._columns[column] = self._matrix.has_column(emit.add(self._column, column))
+        exists, address = self._rows[row]
+        inside = arith.andi(exists, self._columns[column])
+        return inside, offset(address, column * self._matrix.bytes)
+
+
+class Vector:
+    """A contiguous vector in global memory, as a kernel accesses it."""
+
+    def __init__(self, value: Any) -> None:
+        self.element = stored_type(value.type.element_type)
+        self.bytes = int(self.element.width) // 8
+        metadata = memref.extract_strided_metadata(value)
+        start = arith.muli(metadata[1], _index(self.bytes))
+        address = arith.addi(memref.extract_aligned_pointer_as_index(value), start)
+        self.address = arith.index_cast(ir.IntegerType.get_signless(64), address)
+        self.base = llvm.inttoptr(pointer_type(1), self.address)
+        self.columns = emit.as_i32(metadata[2])
+
+    def element_of(self, column: Any) -> Any:
+        """The address of an element."""
+        wide = arith.extsi(self.address.type, emit.value(column))
+        return offset(self.base, arith.muli(wide, arith.constant(wide.type, self.bytes)))
+
+    def misaligned(self, bytes_: int) -> Any:
+        """An i32 that is 0 if the vector begins at a multiple of `bytes_`."""
+        return emit.bit_and(arith.trunci(emit.i32(), self.address), bytes_ - 1)
+
+    def has(self, column: Any) -> Any:
+        """Whether the element is inside of the vector: an i1."""
+        return emit.less(column, self.columns)
+
+
+def _index(number: int) -> Any:
+    return arith.constant(ir.IndexType.get(), number)

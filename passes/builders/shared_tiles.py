@@ -1,0 +1,113 @@
+"""The offsets of elements, stages and slices of buffers in shared memory."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from weft.dialects.tile_buffers import SliceOp, StageOp, stage_bytes
+from weft.layout import Iter, Layout
+from weft.passes.builders import emit
+
+
+@dataclass(frozen=True)
+class Point:
+    """A coordinate as the sum of a run-time part and a constant part, which share no digit."""
+
+    value: Any
+    constant: int = 0
+
+
+class SharedTile:
+    """A buffer of rank 2 in shared memory: byte offsets of its elements, swizzled."""
+
+    def __init__(self, buffer_type: Any) -> None:
+        layout: Layout = buffer_type.layout
+        self.bytes = buffer_type.element_bits // 8
+        self.groups = layout.group(buffer_type.shape)
+        self.swizzle = layout.swizzle
+
+    def offset(self, row: Point, column: Point) -> Any:
+        """The byte offset of an element: the swizzled run-time digits plus the constant digits that the
+        swizzle doesn't change.
+        """
+        rows, columns = self.groups
+        dynamic = emit.add(index_offset(row.value, rows), index_offset(column.value, columns))
+        constant = _constant_offset(row.constant, rows) + _constant_offset(column.constant, columns)
+        dynamic, constant = emit.mul(dynamic, self.bytes), constant * self.bytes
+        if self.swizzle is None:
+            return emit.add(dynamic, constant)
+        period = self.swizzle.period
+        low = constant % period
+        return emit.add(self._swizzled(emit.add(dynamic, low)), constant - low)
+
+    @property
+    def linear(self) -> bool:
+        """Whether rows and columns have one stride each, so that distances add up."""
+        return self.swizzle is None and all(len(group) == 1 for group in self.groups)
+
+    def run_complaint(self, elements: int) -> str | None:
+        """Why runs of `elements` in a row aren't contiguous, each at a multiple of its size."""
+        inner = Layout(self.groups[1]).canonical().shard
+        contiguous = inner and inner[-1].stride == 1 and inner[-1].extent % elements == 0
+        rest = [*self.groups[0], *inner[:-1]]
+        if elements > 1 and (not contiguous or any(it.stride % elements for it in rest)):
+            return f"expects runs of {elements} elements in a row of the buffer to be contiguous and aligned"
+        return None
+
+    def _swizzled(self, byte_offset: Any) -> Any:
+        swizzle = self.swizzle
+        assert swizzle is not None
+        mask = ((1 << swizzle.bits) - 1) << swizzle.base
+        return emit.xor(byte_offset, emit.bit_and(emit.shift_right(byte_offset, swizzle.shift), mask))
+
+
+def index_offset(value: Any, digits: tuple[Iter, ...]) -> Any:
+    """The offset of an index: the sum of its digits times their strides. The outermost digit is unbounded."""
+    total: Any = 0
+    for number, digit in reversed(list(enumerate(digits))):
+        low = value if number == 0 else emit.rem(value, digit.extent)
+        total = emit.add(total, emit.mul(low, digit.stride))
+        value = emit.div(value, digit.extent) if number else value
+    return total
+
+
+def view_offset(view: StageOp | SliceOp, unit: int = 1) -> Any:
+    """The distance of a stage or slice from the start of its buffer, in units of so many bytes, which divide
+    it.
+    """
+    kind = view.buffer.type
+    if isinstance(view, StageOp):
+        assert stage_bytes(kind) % unit == 0
+        return emit.mul(view.index, stage_bytes(kind) // unit)
+    rows, columns = kind.layout.group(kind.shape)
+    elements = emit.add(index_offset(view.row, rows), index_offset(view.column, columns))
+    return emit.div(emit.mul(elements, kind.element_bits // 8), unit)
+
+
+def carry_free(digits: tuple[Iter, ...], unit: int) -> bool:
+    """Whether a number below `unit` and a multiple of it never share a digit."""
+    inner = 1
+    for it in reversed(digits):
+        inner *= it.extent
+        if unit % inner and inner % unit:
+            return False
+    return True
+
+
+def split_point(value: Any, constant: int, parts: set[int], extent: int, digits: tuple[Iter, ...]) -> Point:
+    """`value + constant` in two parts, or in one where they might carry into each other's digits.
+
+    `value` is a multiple of `extent` plus one of `parts`; with the constant, that remains below `extent`.
+    """
+    at = _constant_offset(constant, digits)
+    adds_up = all(_constant_offset(p + constant, digits) == _constant_offset(p, digits) + at for p in parts)
+    return (
+        Point(value, constant) if adds_up and carry_free(digits, extent) else Point(emit.add(value, constant))
+    )
+
+
+def _constant_offset(value: int, digits: tuple[Iter, ...]) -> int:
+    total = 0
+    for number, digit in reversed(list(enumerate(digits))):
+        low = value if number == 0 else value % digit.extent
+        total, value = total + low * digit.stride, value // digit.extent
+    return total

@@ -1,0 +1,45 @@
+"""The numbers of threads, lanes and warps, and the choice of one thread."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft.dialects.op import refuse
+from weft.isa.chips import LANES, WARPS
+from weft.mlir import nvvm
+from weft.passes.builders import emit
+
+
+def threads_of(op: Any) -> int:
+    """The threads of the CTA that runs `op`. Raises WeftError outside of a kernel of known block size."""
+    kernel = op.operation.parent
+    while kernel is not None and kernel.name != "gpu.func":
+        kernel = kernel.parent and kernel.parent.operation
+    if kernel is None or "known_block_size" not in kernel.attributes:
+        raise refuse(op, "expects a gpu.func with 'known_block_size' around it")
+    x, y, z = kernel.attributes["known_block_size"]
+    if y != 1 or z != 1:
+        raise refuse(op, f"expects a block of one dimension, got {x} x {y} x {z}")
+    return int(x)
+
+
+def lane() -> Any:
+    """The thread's number in its warp."""
+    return emit.rem(emit.thread(), LANES)
+
+
+def warp() -> Any:
+    """The warp's number in its warpgroup."""
+    return emit.rem(emit.div(emit.thread(), LANES), WARPS)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """In the block, ops are built for one thread of each warpgroup, always the same: the elected one of warp
+    0, so that ptxas knows that it is one.
+    """
+    number = emit.rem(emit.uniform(emit.div(emit.thread(), LANES)), WARPS)
+    with emit.when(emit.equal(number, 0)):
+        elected = nvvm.ElectSyncOp(results=[emit.i1()]).pred
+        with emit.when(elected):
+            yield
