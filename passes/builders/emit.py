@@ -1,5 +1,5 @@
-"""What patterns write most: arithmetic on i32 values that may still be Python numbers, folded where they are;
-constants, elements of vectors, branches.
+"""Arithmetic on i32 values that may also be Python numbers (then it is folded), constants, elements of
+vectors, branches and loops.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,21 +60,21 @@ def sub(a: Number, b: Number) -> Number:
 
 
 def div(a: Number, b: Number) -> Number:
-    """The quotient of numbers that aren't negative, rounded down."""
+    """The quotient of non-negative numbers, rounded down."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b
     return a if isinstance(b, int) and b == 1 else arith.divui(value(a), value(b))
 
 
 def rem(a: Number, b: Number) -> Number:
-    """The remainder of numbers that aren't negative."""
+    """The remainder of non-negative numbers."""
     if isinstance(a, int) and isinstance(b, int):
         return a % b
     return 0 if isinstance(b, int) and b == 1 else arith.remui(value(a), value(b))
 
 
 def ceil_div(a: Number, b: int) -> Number:
-    """The quotient of numbers that aren't negative, rounded up."""
+    """The quotient of non-negative numbers, rounded up."""
     return div(add(a, b - 1), b)
 
 
@@ -93,7 +93,7 @@ def xor(a: Number, b: Number) -> Number:
 
 
 def shift_right(a: Number, bits: int) -> Number:
-    """`a >> bits` of a number that isn't negative."""
+    """`a >> bits` of a non-negative number."""
     if isinstance(a, int):
         return a >> bits
     return a if bits == 0 else arith.shrui(a, value(bits))
@@ -124,12 +124,12 @@ def equal(a: Number, b: Number) -> Any:
 
 
 def negate(condition: Any) -> Any:
-    """Whether the condition, an i1 value, doesn't hold."""
+    """The opposite of a condition, an i1 value."""
     return arith.xori(condition, arith.constant(i1(), 1))
 
 
 def select(condition: Any, a: Number, b: Number) -> Any:
-    """`a` where the condition holds, else `b`."""
+    """`a` where the condition is true, otherwise `b`."""
     return arith.select(condition, value(a), value(b))
 
 
@@ -151,32 +151,32 @@ def thread() -> Any:
 def either(
     condition: Any, kinds: list[Any], then: Callable[[], list[Any]], otherwise: Callable[[], list[Any]]
 ) -> list[Any]:
-    """What `then` makes where the condition, an i1 value, holds, else what `otherwise` does: values of types
-    `kinds`.
+    """The values of `then` where the condition, an i1 value, is true, otherwise those of `otherwise`. Both
+    return values of types `kinds`.
     """
     branch = scf.IfOp(condition, kinds, has_else=True)
-    for block, made in ((branch.then_block, then), (branch.else_block, otherwise)):
+    for block, values in ((branch.then_block, then), (branch.else_block, otherwise)):
         with ir.InsertionPoint(block):
-            scf.yield_(made())
+            scf.yield_(values())
     return list(branch.results)
 
 
 def uniform(number: Any) -> Any:
-    """A number that all lanes of a warp have, read from lane 0: ptxas keeps what it knows to be the same in
-    uniform registers, where an instruction costs a warp nothing and matrix descriptors have to be.
+    """A number that is the same in all lanes of a warp, read from lane 0, so that ptxas knows that it is. It
+    then uses uniform registers, whose instructions are free and which matrix descriptors need.
     """
     return of_lane(number, 0)
 
 
 def of_lane(number: Any, lane: Number) -> Any:
-    """The number of 32 bits that a lane of the warp has, in all of its lanes."""
+    """The number of 32 bits in one lane of the warp, in all of its lanes."""
     clamp = value(LANES - 1)
     return nvvm.ShflOp(value(-1), number, value(lane), clamp, nvvm.ShflKind.idx, results=[number.type]).res
 
 
 @contextmanager
 def when(condition: Any) -> Iterator[None]:
-    """In the block, ops are built for where the condition, an i1 value, holds."""
+    """In the block, ops are built for where the condition, an i1 value, is true."""
     branch = scf.IfOp(condition)
     with ir.InsertionPoint(branch.then_block):
         yield
@@ -190,33 +190,33 @@ def loop(
     carried: list[Any],
     body: Callable[[Any, list[Any]], list[Any]],
 ) -> list[Any]:
-    """A loop over every `step`-th number from `first` to before `end`: of one, and what is carried, `body`
-    makes what is carried next. Returns what it leaves.
+    """A loop over every `step`-th number from `first` on, below `end`. `body` takes a number and the carried
+    values and returns the next carried values. Returns the last ones.
     """
-    made = scf.ForOp(value(first), value(end), value(step), carried)
-    with ir.InsertionPoint(made.body):
-        scf.yield_(body(made.induction_variable, list(made.inner_iter_args)))
-    return list(made.results)
+    op = scf.ForOp(value(first), value(end), value(step), carried)
+    with ir.InsertionPoint(op.body):
+        scf.yield_(body(op.induction_variable, list(op.inner_iter_args)))
+    return list(op.results)
 
 
 def repeat(
     carried: list[Any],
     before: Callable[..., tuple[Any, list[Any]]],
-    after: Callable[..., list[Any]] = lambda *handed_on: list(handed_on),
+    after: Callable[..., list[Any]] = lambda *passed: list(passed),
     kinds: list[Any] | None = None,
 ) -> list[Any]:
-    """A loop: `before` makes of what is carried whether to go on, an i1, and what it hands on, of types
-    `kinds` where they are others; `after` makes of that what is carried next. Returns what the last `before`
-    has handed on.
+    """A loop. `before` takes the carried values and returns whether to continue, an i1, and the values that
+    it passes on (of types `kinds`, by default those of the carried values). `after` takes these and returns
+    the next carried values. Returns the values that the last `before` passed on.
     """
     types = [each.type for each in carried]
     loop = scf.WhileOp(types if kinds is None else kinds, carried)
-    ahead = loop.before.blocks.append(*types)
-    behind = loop.after.blocks.append(*(types if kinds is None else kinds))
-    with ir.InsertionPoint(ahead):
-        scf.ConditionOp(*before(*ahead.arguments))
-    with ir.InsertionPoint(behind):
-        scf.yield_(after(*behind.arguments))
+    block_before = loop.before.blocks.append(*types)
+    block_after = loop.after.blocks.append(*(types if kinds is None else kinds))
+    with ir.InsertionPoint(block_before):
+        scf.ConditionOp(*before(*block_before.arguments))
+    with ir.InsertionPoint(block_after):
+        scf.yield_(after(*block_after.arguments))
     return list(loop.results)
 
 
@@ -231,8 +231,8 @@ def constant(kind: Any, number: float) -> Any:
 
 
 def elements(value: Any) -> list[Any]:
-    """The elements of a vector; a scalar is its own."""
+    """The elements of a vector; of a scalar, the scalar itself."""
     if not isinstance(value.type, ir.VectorType):
         return [value]
-    found = vector.to_elements(value)
-    return [found] if isinstance(found, ir.Value) else list(found)
+    results = vector.to_elements(value)
+    return [results] if isinstance(results, ir.Value) else list(results)

@@ -1,4 +1,4 @@
-"""How every operation that is one instruction is lowered: to an intrinsic or inline PTX, as its row says."""
+"""The lowering of operations that are one instruction each, to an intrinsic or inline PTX by their rows."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from weft.passes.registry.pass_ import rewrite
 
 # LLVM's constraint letters for the registers of inline PTX.
 LETTERS = {"i1": "b", "i16": "h", "i32": "r", "i64": "l", "f32": "f", "f64": "d"}
-# Pointers go as the numbers that they are: those into tensor memory have 32 bits.
+# Pointers are passed as integers: those into tensor memory have 32 bits.
 _POINTERS = {"!llvm.ptr<6>": "i32", "!llvm.ptr<3>": "i64", "!llvm.ptr": "i64", "!llvm.ptr<1>": "i64"}
 _PACKED = re.compile(r"vector<2xb?f16>")
 _VECTOR = re.compile(r"vector<(\d+)x(\w+)>")
@@ -34,7 +34,7 @@ def _lower(op: Any, calls: dict[Kind, "_Call | None"]) -> list[Any]:
         calls[kind] = _call_of(op)
     call = calls[kind]
     if call is not None:
-        return call.built(op.operation)
+        return call.build(op.operation)
     return [_descriptor(op)] if isinstance(op, DescriptorOp) else _inline(op, op.form)
 
 
@@ -49,18 +49,19 @@ class _Call:
     results: Sequence[Any]
     attributes: Mapping[str, Any]
 
-    def built(self, op: Any) -> list[Any]:
-        given = op.operands
-        values = [given[a] if isinstance(a, int) else llvm.mlir_constant(a) for a in self.arguments]
+    def build(self, op: Any) -> list[Any]:
+        """Builds the call that replaces `op`; its results."""
+        operands = op.operands
+        values = [operands[a] if isinstance(a, int) else llvm.mlir_constant(a) for a in self.arguments]
         # Upstream's own builder takes five times as long.
         name = llvm.CallIntrinsicOp.OPERATION_NAME
-        made = ir.Operation.create(name, results=self.results, operands=values, attributes=self.attributes)
-        return list(made.results)
+        call = ir.Operation.create(name, results=self.results, operands=values, attributes=self.attributes)
+        return list(call.results)
 
 
 def _call_of(op: Any) -> _Call | None:
-    """The call of its form's intrinsic that an op becomes: operands in the intrinsic's order, then the flags
-    that it takes. None where it becomes something else.
+    """The call of the intrinsic of an op's form: operands in the intrinsic's order, then its flags. None
+    where the op doesn't become an intrinsic.
     """
     if isinstance(op, DescriptorOp) or not _has_intrinsic(op):
         return None
@@ -90,14 +91,14 @@ def _has_intrinsic(op: Any) -> bool:
 
 
 def _operand_numbers(op: Any) -> dict[str, list[int]]:
-    """Where the registers of each operand stand among the operands of the operation."""
-    found, first = dict[str, list[int]](), 0
+    """The indices of each operand's registers among the operands of the operation."""
+    numbers, first = dict[str, list[int]](), 0
     for field in op._fields:
         if isinstance(field, ext.OperandDef):
             count = len(op.values(field.name))
-            found[field.name] = list(range(first, first + count))
+            numbers[field.name] = list(range(first, first + count))
             first += count
-    return found
+    return numbers
 
 
 def _constant(kind: str, value: int) -> Any:
@@ -106,8 +107,8 @@ def _constant(kind: str, value: int) -> Any:
 
 
 def _descriptor(op: DescriptorOp) -> Any:
-    """The word of the fields; an address comes in as bits 4 to 17 of the pointer. Its half of the word is
-    reckoned apart: the other is a constant, and stays in a register.
+    """The word of the fields, with bits 4 to 17 of the pointer as the address. The half with the address is
+    computed alone, so that the other half, a constant, stays in a register.
     """
     i32, word = ir.IntegerType.get_signless(32), op.fields.encode()
     if not op.has_address:
@@ -121,19 +122,19 @@ def _descriptor(op: DescriptorOp) -> Any:
 
 
 def _signed(word: int, bits: int) -> int:
-    """The same bits as a signed number, which MLIR's constants are."""
+    """The same bits as a signed number, as MLIR's constants are."""
     return word - (1 << bits) if word >> (bits - 1) else word
 
 
 def _inline(op: Any, form: Any) -> list[Any]:
-    """The instruction as inline PTX; what it updates is tied to its results."""
+    """The instruction as inline PTX; operands that it updates are tied to its results."""
     names: dict[str, list[str]] = {}
     letters: list[str] = []
     values: list[Any] = []
     tied: list[Any] = []
     kinds: list[str] = []
 
-    def place(operand: Registers, words: Sequence[str], prefix: str = "") -> None:
+    def declare(operand: Registers, words: Sequence[str], prefix: str = "") -> None:
         first = len(letters)
         letters.extend(prefix + LETTERS[word] for word in words)
         names[operand.name] = [f"${first + i}" for i in range(len(words))]
@@ -143,16 +144,16 @@ def _inline(op: Any, form: Any) -> list[Any]:
             words = _words(operand.type) * operand.count
             if operand.role == "inout":
                 tied = list(_split(op.inouts))
-            place(operand, words, "=")
+            declare(operand, words, "=")
             kinds += words
     for operand in form.operands:
         if operand.role == "in":
-            given = [word for value in op.values(operand.name) for word in _split(value)]
-            place(operand, [str(word.type) for word in given])
-            values += given
+            inputs = [word for value in op.values(operand.name) for word in _split(value)]
+            declare(operand, [str(word.type) for word in inputs])
+            values += inputs
         elif operand.role == "immediate":
             names[operand.name] = [str(op.attribute(operand.name))]
-    # Tied inputs come last: `$n` counts outputs and the other inputs alone. They are the first outputs.
+    # Tied inputs come last, because `$n` counts outputs and the other inputs. They are the first outputs.
     letters += [str(i) for i in range(len(tied))]
     if _reaches_memory(form):
         letters.append("~{memory}")
@@ -162,7 +163,7 @@ def _inline(op: Any, form: Any) -> list[Any]:
 
 
 def _reaches_memory(form: Any) -> bool:
-    """Whether the instruction has an address or descriptor: no load or store may move across it."""
+    """Whether the instruction has an address or descriptor, so that no load or store may move across it."""
     inputs = [operand.type for operand in form.operands if operand.role == "in"]
     return any(kind in _POINTERS or kind == "i64" for kind in inputs)
 
@@ -180,14 +181,14 @@ def _split(value: Any) -> Iterator[Any]:
     """The registers of a value: the members of a struct, the elements of a vector, a pair as 32 bits."""
     kind = str(value.type)
     if kind.startswith("!llvm.struct<("):
-        for place, member in enumerate(_members(kind)):
-            yield from _split(extract(member, value, place))
+        for number, member in enumerate(_members(kind)):
+            yield from _split(extract(member, value, number))
     elif _PACKED.fullmatch(kind):
         yield llvm.bitcast(ir.IntegerType.get_signless(32), value)
     elif _VECTOR.fullmatch(kind):
         index = ir.IntegerType.get_signless(32)
-        for place in range(value.type.shape[0]):
-            yield llvm.extractelement(value, llvm.mlir_constant(ir.IntegerAttr.get(index, place)))
+        for number in range(value.type.shape[0]):
+            yield llvm.extractelement(value, llvm.mlir_constant(ir.IntegerAttr.get(index, number)))
     elif kind in _POINTERS:
         yield llvm.ptrtoint(ir.Type.parse(_POINTERS[kind]), value)
     else:
@@ -204,21 +205,21 @@ def _members(struct: str) -> list[Any]:
 # Wide accumulators have hundreds of members; upstream's own builders take four times as long.
 
 
-def extract(kind: Any, struct: Any, place: int) -> Any:
+def extract(kind: Any, struct: Any, number: int) -> Any:
     """A member, of this type, of a struct."""
-    at = {"position": ir.DenseI64ArrayAttr.get([place])}
+    at = {"position": ir.DenseI64ArrayAttr.get([number])}
     name = llvm.ExtractValueOp.OPERATION_NAME
     return ir.Operation.create(name, results=[kind], operands=[struct], attributes=at).result
 
 
-def _insert(struct: Any, member: Any, place: int) -> Any:
-    at = {"position": ir.DenseI64ArrayAttr.get([place])}
+def _insert(struct: Any, member: Any, number: int) -> Any:
+    at = {"position": ir.DenseI64ArrayAttr.get([number])}
     name = llvm.InsertValueOp.OPERATION_NAME
     return ir.Operation.create(name, results=[struct.type], operands=[struct, member], attributes=at).result
 
 
 def assembly(text: str, letters: Sequence[str], values: Sequence[Any], kinds: Sequence[str]) -> list[Any]:
-    """The registers, of these types, that inline PTX with these constraints returns."""
+    """Builds inline PTX with these constraints; its results, of these types."""
     kind = struct_type(kinds) if kinds else None
     result = llvm.inline_asm(
         kind, list(values), text, ",".join(letters), has_side_effects=True, is_align_stack=False
@@ -234,16 +235,16 @@ def join(kind: Any, words: Iterator[Any]) -> Any:
     text = str(kind)
     if text.startswith("!llvm.struct<("):
         packed = llvm.mlir_undef(kind)
-        for place, member in enumerate(_members(text)):
-            packed = _insert(packed, join(member, words), place)
+        for number, member in enumerate(_members(text)):
+            packed = _insert(packed, join(member, words), number)
         return packed
     if _PACKED.fullmatch(text):
         return llvm.bitcast(kind, next(words))
     if _VECTOR.fullmatch(text):
         index = ir.IntegerType.get_signless(32)
         packed = llvm.mlir_undef(kind)
-        for place in range(kind.shape[0]):
-            at = llvm.mlir_constant(ir.IntegerAttr.get(index, place))
+        for number in range(kind.shape[0]):
+            at = llvm.mlir_constant(ir.IntegerAttr.get(index, number))
             packed = llvm.insertelement(packed, next(words), at)
         return packed
     return next(words)

@@ -1,6 +1,6 @@
 """The activations of `tile.matmul` on vectors of f32 (relu: of i32 too), without CUDA's device library.
 
-`weft.reference` states how far each may be from the exact function.
+`weft.reference` has the error bound of each.
 """
 
 from collections.abc import Callable
@@ -88,7 +88,7 @@ def _power(x: Any) -> Any:
 
 
 def _each(function: Callable[[Any], Any], lane: Any) -> Any:
-    """A function of scalars of every element."""
+    """The vector of a scalar function of every element."""
     return vector.from_elements(lane.type, [function(element) for element in emit.elements(lane)])
 
 

@@ -1,4 +1,4 @@
-"""What the kernels of a `tile.matmul` do with their sums: scale, add what is to be added, activate, round."""
+"""The epilogue of the kernels of `tile.matmul`: sums are scaled, added to, activated and rounded."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,12 +17,12 @@ from weft.passes.kernels.matrices import member, pair_bytes
 def finish(
     op: MatmulOp, sums: Any, row: Any, column: Any, *, aligned: bool, number: Any = None
 ) -> Iterator[tuple[Any, Any, Any]]:
-    """The fragments of D that sums A @ B at (`row`, `column`) become, each with its place among them; in f32
-    (i32) up to the last rounding. `aligned`: pairs of the elements of C and of the residual can be read at
-    once. `number`: which product of a batch it is.
+    """The fragments of D from the sums A @ B at (`row`, `column`), each with its row and column relative to
+    them; computed in f32 (i32) and rounded once. `aligned`: pairs of elements of C and of the residual can be
+    read at once. `number`: the index of the product in a batch.
 
-    Each is built when it's asked for, so that it can be stored before the next: what is added to all of them
-    doesn't fit in registers beside the sums.
+    Each fragment is built on demand, so that it can be stored before the next: the operands of all of them
+    don't fit in registers beside the sums.
     """
     kind, lane, element = sums.type, tile.to_lane(sums), op.d.type.element_type
     read = [name for name in ("bias", "residual") if op.role(name) is not None]
@@ -34,9 +34,9 @@ def finish(
     epilogue = _Epilogue(op, row, column, aligned, number)
     for piece in pieces(kind):
         part = vector.from_elements(piece.kind.lane_type, [elements[r] for r in piece.registers])
-        found = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
-        done = convert(epilogue.of(piece, part), found.lane_type)
-        yield tile.from_lane(done, found), piece.row, piece.column
+        rounded = FragmentType.of(piece.kind.shape, element, piece.kind.layout)
+        done = convert(epilogue.of(piece, part), rounded.lane_type)
+        yield tile.from_lane(done, rounded), piece.row, piece.column
 
 
 def _scaled(op: MatmulOp, lane: Any) -> Any:
@@ -46,7 +46,7 @@ def _scaled(op: MatmulOp, lane: Any) -> Any:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a fragment: a fragment of type `kind` at a place in it, and the lane's registers of it."""
+    """A part of a fragment: a fragment of type `kind` from `row` and `column` on, in these registers."""
 
     kind: Any
     row: int
@@ -54,11 +54,11 @@ class Piece:
     registers: tuple[int, ...]
 
 
-_PIECE = 16  # registers of a lane, at most where the layout allows
+_PIECE = 16  # registers of a lane, at most if the layout allows it
 
 
 def pieces(kind: Any) -> list[Piece]:
-    """A fragment's parts along the dimension in which a lane has most, in turn."""
+    """A fragment's parts along the dimension in which a lane has most elements, in order."""
     groups = kind.layout.group(kind.shape)
     # Parts are blocks of the outermost digit, which must be one of the lane's registers.
     counts = [group[0].extent if group and group[0].axis == MEMORY else 1 for group in groups]
@@ -74,18 +74,18 @@ def pieces(kind: Any) -> list[Piece]:
     shard = [it for group in groups for it in group]
     if outer is not None:
         shard[shard.index(outer)] = replace(outer, extent=outer.extent // parts)
-    found = FragmentType.of(shape, kind.element_type, Layout(_dense(shard)))
+    part_type = FragmentType.of(shape, kind.element_type, Layout(_dense(shard)))
     elements = fragment_coordinates.lane_elements(kind.layout, kind.shape)[0]
-    made = []
+    pieces = list[Piece]()
     for part in range(parts):
-        inside = tuple(r for r, at in enumerate(elements) if at[along] // extent == part)
+        registers = tuple(r for r, at in enumerate(elements) if at[along] // extent == part)
         row, column = (part * extent if axis == along else 0 for axis in range(2))
-        made.append(Piece(found, row, column, inside))
-    return made
+        pieces.append(Piece(part_type, row, column, registers))
+    return pieces
 
 
 def _dense(shard: list[Iter]) -> tuple[Iter, ...]:
-    """The digits with the lane's registers in the same order, none left out."""
+    """The digits with the lane's registers renumbered without gaps, in the same order."""
     reach, strides = 1, dict[Iter, int]()
     for it in sorted((it for it in shard if it.axis == MEMORY), key=lambda it: it.stride):
         strides[it], reach = reach, reach * it.extent
@@ -93,14 +93,14 @@ def _dense(shard: list[Iter]) -> tuple[Iter, ...]:
 
 
 class _Epilogue:
-    """What a product's operands after D and its activation make of sums."""
+    """The epilogue of one tile."""
 
     def __init__(self, op: MatmulOp, row: Any, column: Any, aligned: bool, number: Any) -> None:
         self.op, self.row, self.column, self.aligned, self.number = op, row, column, aligned, number
         self.rows = dict[Any, Any]()  # of the bias, by the column in the fragment
 
     def of(self, piece: Piece, lane: Any) -> Any:
-        """The elements of D that become of a lane's sums, not yet rounded."""
+        """A lane's elements of D from its sums, not yet rounded."""
         lane = _scaled(self.op, lane)
         if (c := self.op.c) is not None:
             term, beta = self._loaded(c, piece, lane.type), self.op.attribute("beta")
@@ -115,7 +115,7 @@ class _Epilogue:
         return lane
 
     def _loaded(self, matrix: Any, piece: Piece, kind: Any) -> Any:
-        """The part of a matrix that stands where the piece does."""
+        """The part of a matrix at the coordinates of the piece."""
         fragment = FragmentType.of(piece.kind.shape, matrix.type.element_type, piece.kind.layout)
         row, column = (
             emit.value(emit.add(start, at))
@@ -126,7 +126,7 @@ class _Epilogue:
         return convert(tile.to_lane(tile.load(source, row, column, fragment, vector_bytes=width)), kind)
 
     def _bias(self, bias: Any, piece: Piece, kind: Any) -> Any:
-        """The part of the bias of the piece's columns; pieces of the same columns share it."""
+        """The part of the bias for the piece's columns; pieces with the same columns share it."""
         if piece.column not in self.rows:
             fragment = FragmentType.of(piece.kind.shape, bias.type.element_type, piece.kind.layout)
             column = emit.value(emit.add(self.column, piece.column))

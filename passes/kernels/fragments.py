@@ -11,7 +11,7 @@ from weft.passes.builders import emit
 
 
 def sum_type(form: wgmma.MmaAsync) -> Any:
-    """The type of the sums that an instruction makes."""
+    """The type of an instruction's sums."""
     return emit.i32() if form.d_type == "s32" else ir.F32Type.get()
 
 
@@ -32,7 +32,7 @@ def add(a: Any, b: Any) -> Any:
 
 
 def convert(lane: Any, kind: Any) -> Any:
-    """A vector of floats in another width. What is beyond the range of fp8 becomes its largest."""
+    """A vector of floats in another width. Values out of the range of fp8 become its largest value."""
     if lane.type == kind:
         return lane
     if str(kind.element_type) in FP8_TYPES:
@@ -59,14 +59,14 @@ def _to_fp8(lane: Any, kind: Any) -> Any:
 
 
 def _from_fp8(lane: Any, kind: Any) -> Any:
-    """A vector of an even number of fp8 in a wider type, by way of f16, which has all their values."""
+    """A vector of an even number of fp8 in a wider type, through f16, which holds all values of fp8."""
     pair, halves = ir.VectorType.get([2], ir.IntegerType.get_signless(8)), list[Any]()
     two = ir.VectorType.get([2], ir.F16Type.get())
     source = ir.TypeAttr.get(lane.type.element_type)
     elements = emit.elements(arith.bitcast(_bytes(lane.type), lane))
     for low, high in zip(elements[::2], elements[1::2], strict=True):
-        found = nvvm.convert_f8x2_to_f16x2(two, vector.from_elements(pair, [low, high]), source)
-        halves += emit.elements(found)
+        converted = nvvm.convert_f8x2_to_f16x2(two, vector.from_elements(pair, [low, high]), source)
+        halves += emit.elements(converted)
     return convert(vector.from_elements(ir.VectorType.get(kind.shape, ir.F16Type.get()), halves), kind)
 
 

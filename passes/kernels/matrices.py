@@ -9,8 +9,8 @@ from weft.passes.builders import emit
 
 
 def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
-    """The layout of `outer` tiles one after the other, each in panels as wide as a swizzle: those of 128
-    bytes where they divide the columns, else of 64 or 32.
+    """The layout of `outer` tiles one after the other, each in panels as wide as a swizzle: 128 bytes where
+    that divides the columns, otherwise 64 or 32.
     """
     width = next(w // element_bytes for w in SWIZZLES if columns * element_bytes % w == 0)
     strides = f"{rows * columns},{width},{rows * width},1"
@@ -20,19 +20,19 @@ def panels(rows: int, columns: int, element_bytes: int, outer: int) -> str:
 
 def size(matrix: Any, dimension: int) -> Any:
     """One of a matrix's sizes, as i32; a negative dimension counts from the last."""
-    place = dimension % matrix.type.rank
-    return emit.as_i32(memref.dim(matrix, arith.constant(ir.IndexType.get(), place)))
+    number = dimension % matrix.type.rank
+    return emit.as_i32(memref.dim(matrix, arith.constant(ir.IndexType.get(), number)))
 
 
 def member(matrix: Any, index: Any) -> Any:
-    """One matrix of a batch, a memref of rank 3; a memref of rank 2 is every product's."""
+    """One matrix of a batch, a memref of rank 3. All products share a memref of rank 2."""
     if matrix.type.rank == 2:
         return matrix
     dynamic = ir.ShapedType.get_dynamic_size()
-    apart = ir.ShapedType.get_dynamic_stride_or_offset()
-    layout = ir.StridedLayoutAttr.get(apart, [apart, 1])
+    stride = ir.ShapedType.get_dynamic_stride_or_offset()
+    layout = ir.StridedLayoutAttr.get(stride, [stride, 1])
     kind = ir.MemRefType.get([dynamic] * 2, matrix.type.element_type, layout, matrix.type.memory_space)
-    sizes = [memref.dim(matrix, arith.constant(ir.IndexType.get(), place)) for place in (1, 2)]
+    sizes = [memref.dim(matrix, arith.constant(ir.IndexType.get(), number)) for number in (1, 2)]
     return memref.SubViewOp(
         kind,
         matrix,
@@ -46,7 +46,7 @@ def member(matrix: Any, index: Any) -> Any:
 
 
 def map_of_member(matrix: Any, map_: Any, index: Any) -> Any:
-    """The map of one matrix of a batch, given that of all; a memref of rank 2 is every product's."""
+    """The map of one matrix of a batch, from the batch's map. All products share a memref of rank 2."""
     return map_ if matrix.type.rank == 2 else tile.member(map_, emit.value(index))
 
 

@@ -85,13 +85,13 @@ class StreamSums(Slots):
         """A piece of a thread's sums in registers. These have no index, and separate code for each piece
         would take longer to fetch than to run.
         """
-        elements, found = emit.elements(lane), None
+        elements, chosen = emit.elements(lane), None
         for number in range(self._pieces):
             vectors = self.vectors(number * self.together)
             run = [each for v in vectors for each in elements[VECTOR * v : VECTOR * (v + 1)]]
             each = vector.from_elements(ir.VectorType.get([len(run)], self.element), run)
-            found = each if found is None else arith.select(emit.equal(piece, number), each, found)
-        return found
+            chosen = each if chosen is None else arith.select(emit.equal(piece, number), each, chosen)
+        return chosen
 
     def _slice(self, slices: Slices, slice_: Any, piece: Any, number: Any) -> Any:
         return self.read(emit.add(slices.slot, slice_), number, emit.mul(piece, self.together))
