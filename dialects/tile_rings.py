@@ -137,9 +137,9 @@ class ExpectOp(Op, dialect=Tile, name="expect"):
             return f"bytes must be in 1..{MOST_BYTES}, got {self.bytes.value}"
         if wrong := _use_complaint(self, self.stage):
             return wrong
-        made = ring_of(self.ring)
-        if made is not None and made.filler != TMA:
-            return f"the ring's filled_by must be tma, got {made.filler}, which fills with tile.commit"
+        maker = ring_of(self.ring)
+        if maker is not None and maker.filler != TMA:
+            return f"the ring's filled_by must be tma, got {maker.filler}, which fills with tile.commit"
         return None
 
 
@@ -157,8 +157,8 @@ class CommitOp(Op, dialect=Tile, name="commit"):
     def check(self) -> str | None:
         if wrong := _use_complaint(self, self.stage):
             return wrong
-        made = ring_of(self.ring)
-        if made is not None and made.filler == TMA:
+        maker = ring_of(self.ring)
+        if maker is not None and maker.filler == TMA:
             legal = ", ".join(FILLERS[1:])
             return f"the ring's filled_by must be one of {legal}, got tma, which fills with tile.expect"
         return None
@@ -204,8 +204,8 @@ class ReleasePeerOp(Op, dialect=Tile, name="release_peer"):
     def check(self) -> str | None:
         if wrong := _use_complaint(self, self.stage, self.rank):
             return wrong
-        made = ring_of(self.ring)
-        if made is not None and made.emptier == MMA:
+        maker = ring_of(self.ring)
+        if maker is not None and maker.emptier == MMA:
             legal = ", ".join(EMPTIERS[:-1])
             return (
                 f"the ring's emptied_by must be one of {legal}, got mma, which releases stages of its own CTA"

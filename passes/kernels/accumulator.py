@@ -41,7 +41,7 @@ class Accumulator:
         """
         ring, late = self.feed.ring, self.schedule.overlaps
 
-        def further(_: Any, carried: list[Any]) -> list[Any]:
+        def next_block(_: Any, carried: list[Any]) -> list[Any]:
             sums, last, stage, phase = carried
             sums = self._start(start, sums, stage, phase, accumulate=1)
             tile.wait_gemm(pending=int(late))
@@ -55,7 +55,7 @@ class Accumulator:
             tile.wait_gemm()
             self.feed.release(stage)
         carried = [sums, stage, *tile.advance(ring, stage, phase)]
-        sums, last, *position = each_k_block(at, carried, further)
+        sums, last, *position = each_k_block(at, carried, next_block)
         (sums,) = tile.wait_gemm(sums)
         if late:
             self.feed.release(last)

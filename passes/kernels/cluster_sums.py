@@ -92,8 +92,8 @@ class ClusterReduction(Reduction):
         m, n, _ = self.schedule.block
         at = self.tiles.first()
         row, column = self.schedule.swapped(emit.mul(at.row, m), emit.mul(at.column, n))
-        below, beside = self.sums.origin(self.tiles.rank, warpgroup)
-        start = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
+        row_offset, column_offset = self.sums.origin(self.tiles.rank, warpgroup)
+        start = emit.value(emit.add(row, row_offset)), emit.value(emit.add(column, column_offset))
         store(self.op, total, *start, at.member, VECTOR * element_bytes(self.op.d))
 
     def finish_producer(self) -> None:

@@ -25,7 +25,7 @@ def make_ring(schedule: WarpgroupSchedule, scaled: bool) -> Any:
 
 
 class Feed:
-    """The stages of `left` and `right`, with `scales` beside them where the operands have such."""
+    """The stages of `left` and `right`, with `scales` where the operands have them."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Feed:
         m, n, k = self.schedule.block
         left, right = emit.mul(at.row, m), emit.mul(at.column, n)
         down, across = self.schedule.cluster
-        below, beside = self.tiles.row_in_cluster, self.tiles.column_in_cluster
+        row_in_cluster, column_in_cluster = self.tiles.row_in_cluster, self.tiles.column_in_cluster
         # The CTAs of a row of the cluster share the left operand, those of a column the right one.
-        in_row = _bits(sum(1 << down * other for other in range(across)), below)
-        in_column = _bits((1 << down) - 1, emit.mul(beside, down))
+        in_row = _bits(sum(1 << down * other for other in range(across)), row_in_cluster)
+        in_column = _bits((1 << down) - 1, emit.mul(column_in_cluster, down))
 
         def copy(number: Any, position: list[Any], before: Callable[[], None] = lambda: None) -> list[Any]:
             stage, phase = position
@@ -57,8 +57,8 @@ class Feed:
             depth = emit.mul(block, k)
             full = tile.full_barrier(self.ring, stage)
             before()
-            self.left.copy(left, depth, at.member, stage, full, beside, in_row)
-            self.right.copy(right, depth, at.member, stage, full, below, in_column)
+            self.left.copy(left, depth, at.member, stage, full, column_in_cluster, in_row)
+            self.right.copy(right, depth, at.member, stage, full, row_in_cluster, in_column)
             if self.scales is not None:
                 self.scales.copy(at, block, stage, full)
             return list(tile.advance(self.ring, stage, phase))
@@ -70,12 +70,12 @@ class Feed:
     def release(self, stage: Any) -> None:
         """Releases a stage to every CTA that copies into it."""
         down, across = self.schedule.cluster
-        below, beside = self.tiles.row_in_cluster, self.tiles.column_in_cluster
+        own_row, own_column = self.tiles.row_in_cluster, self.tiles.column_in_cluster
         if (down, across) == (1, 1):
             tile.release(self.ring, stage)
             return
-        others = [(emit.rem(emit.add(beside, step), across), below) for step in range(across)]
-        others += [(beside, emit.rem(emit.add(below, step), down)) for step in range(1, down)]
+        others = [(emit.rem(emit.add(own_column, step), across), own_row) for step in range(across)]
+        others += [(own_column, emit.rem(emit.add(own_row, step), down)) for step in range(1, down)]
         for column, row in others:
             rank = emit.value(emit.add(emit.mul(column, down), row))
             tile.release_peer(self.ring, stage, rank)

@@ -42,7 +42,7 @@ class Slots:
     """The memory that a launch provides for sums: a slot for each slice of a tile, and counters."""
 
     attribute = WORKSPACE
-    together: int  # columns of fragments, each 8 columns of a tile, that are added up at once
+    at_once: int  # columns of fragments, each 8 columns of a tile, that are added up at once
 
     def __init__(self, op: MatmulOp, element: Any) -> None:
         """Raises WeftError for an `op` whose kernel has no such memory."""
@@ -80,15 +80,15 @@ class Slots:
 
     def fragment(self, total: Any, piece: Any, types: Types) -> tuple[Any, Any]:
         """A thread's sums of a piece as a fragment, and the piece's first column in the tile."""
-        columns = 8 * self.together
+        columns = 8 * self.at_once
         return tile.from_lane(total, sums_type(self.schedule, types, columns)), emit.mul(piece, columns)
 
     def vectors(self, column: int) -> list[int]:
         """The indices of a thread's vectors of sums in fragment columns from `column` on."""
         return [
-            down + column + beside
+            down + column + across
             for down in range(0, self.schedule.vectors, self.across)
-            for beside in range(self.together)
+            for across in range(self.at_once)
         ]
 
     def counter(self, block: Any, number: Any) -> Any:
@@ -116,8 +116,8 @@ class GlobalSums(Slots):
         super().__init__(op, element)
         # The sums of all slices for the columns that are added up at once must fit in registers.
         share = self.across // self.schedule.shares
-        self.together = widest(self.schedule, share, _AT_ONCE // self.schedule.global_splits)
-        self.pieces = share // self.together
+        self.at_once = widest(self.schedule, share, _AT_ONCE // self.schedule.global_splits)
+        self.pieces = share // self.at_once
 
     @contextmanager
     def shares(self, slices: Slices, number: Any) -> Iterator[Any]:
@@ -140,7 +140,7 @@ class GlobalSums(Slots):
         """A thread's sums of a piece, added slice by slice, so that the result does not depend on the order
         in which CTAs finish.
         """
-        column = emit.mul(piece, self.together)
+        column = emit.mul(piece, self.at_once)
         total, *rest = (
             self.read(emit.add(slices.slot, each), number, column) for each in range(slices.count)
         )
@@ -163,8 +163,8 @@ class GlobalReduction(Reduction):
         self.sums.write(tile.to_lane(sums), emit.add(slices.slot, slices.number), warpgroup)
         with self.sums.shares(slices, warpgroup) as piece:
             total = self.sums.total(slices, piece, warpgroup)
-            fragment, beside = self.sums.fragment(total, piece, self.types)
-            self.writer.write(fragment, row, emit.add(column, beside), at.member, warpgroup)
+            fragment, column_offset = self.sums.fragment(total, piece, self.types)
+            self.writer.write(fragment, row, emit.add(column, column_offset), at.member, warpgroup)
 
 
 def widest(schedule: WarpgroupSchedule, columns: int, most: int) -> int:

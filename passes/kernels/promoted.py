@@ -44,7 +44,7 @@ class PromotedAccumulator:
         if parts == 1:
             return _add_up_in_turn(blocks, position)
         *sums, stage, phase = _add_up_parts(blocks, position)
-        return [_together(sums, self.kind), stage, phase]
+        return [_joined(sums, self.kind), stage, phase]
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def _add_up_overlapped(blocks: _Blocks, position: list[Any]) -> list[Any]:
 
     first, position = start(begin, position, undefined(blocks.kind))
     carried = [blocks.zeros, *position, first.products, first.stage, *first.of_b]
-    left = each_k_block(blocks.tile, carried, pair, together=2)
+    left = each_k_block(blocks.tile, carried, pair, at_once=2)
     sums, position, first = left[0], left[1:3], _InFlight(left[3], left[4], left[5:])
     rest = emit.equal(emit.rem(emit.sub(end, begin), 2), 0)
 
@@ -267,7 +267,7 @@ def _rows(whole: Any) -> Any:
     return FragmentType.of((wgmma.M, columns), whole.element_type, layout)
 
 
-def _together(parts: list[Any], whole: Any) -> Any:
+def _joined(parts: list[Any], whole: Any) -> Any:
     """Fragments of 64 rows each as one: its registers are theirs in turn."""
     elements = [element for part in parts for element in emit.elements(tile.to_lane(part))]
     return tile.from_lane(vector.from_elements(whole.lane_type, elements), whole)

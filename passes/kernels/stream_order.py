@@ -71,11 +71,11 @@ class StreamOrder:
 
     def slices(self, tile: Any) -> Slices:
         """The slices of a tile of the rest, built at the insertion point. Consecutive CTAs compute them."""
-        (first, before), (behind, _) = self._first(tile), self._first(emit.add(tile, 1))
+        (first, before), (after, _) = self._first(tile), self._first(emit.add(tile, 1))
         first = emit.sub(first, before)
         # CTA plus tile numbers the slices of all tiles: from one slice to the next, at least one of both
         # grows.
-        return Slices(tile, emit.sub(self.cta, first), emit.sub(behind, first), emit.add(first, tile))
+        return Slices(tile, emit.sub(self.cta, first), emit.sub(after, first), emit.add(first, tile))
 
     def _first(self, tile: Any) -> tuple[Any, Any]:
         """The first CTA whose run begins in a tile, and 1 if the run before ends in it, otherwise 0."""

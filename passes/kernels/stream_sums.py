@@ -36,8 +36,8 @@ class StreamSums(Slots):
     def __init__(self, op: MatmulOp, element: Any) -> None:
         """Raises WeftError for an `op` whose kernel has no such memory."""
         super().__init__(op, element)
-        self.together = _together(self.schedule)
-        self._pieces = self.across // self.together
+        self.at_once = _columns_at_once(self.schedule)
+        self._pieces = self.across // self.at_once
 
     def put(self, lane: Any, slices: Slices, number: Any) -> Any:
         """Writes a thread's sums of a slice, unless it is the first slice and all others arrive in time.
@@ -74,12 +74,12 @@ class StreamSums(Slots):
             kept, [own.type], lambda: [own], lambda: [self._slice(slices, 0, piece, number)]
         )
 
-        def further(each: Any, carried: list[Any]) -> list[Any]:
+        def next_slice(each: Any, carried: list[Any]) -> list[Any]:
             loaded = self._slice(slices, each, piece, number)
             return [add(*carried), loaded]
 
         carried = [begun, self._slice(slices, 1, piece, number)]
-        return add(*emit.loop(2, slices.count, 1, carried, further))
+        return add(*emit.loop(2, slices.count, 1, carried, next_slice))
 
     def _own(self, lane: Any, piece: Any) -> Any:
         """A piece of a thread's sums in registers. These have no index, and separate code for each piece
@@ -87,14 +87,14 @@ class StreamSums(Slots):
         """
         elements, chosen = emit.elements(lane), None
         for number in range(self._pieces):
-            vectors = self.vectors(number * self.together)
+            vectors = self.vectors(number * self.at_once)
             run = [each for v in vectors for each in elements[VECTOR * v : VECTOR * (v + 1)]]
             each = vector.from_elements(ir.VectorType.get([len(run)], self.element), run)
             chosen = each if chosen is None else arith.select(emit.equal(piece, number), each, chosen)
         return chosen
 
     def _slice(self, slices: Slices, slice_: Any, piece: Any, number: Any) -> Any:
-        return self.read(emit.add(slices.slot, slice_), number, emit.mul(piece, self.together))
+        return self.read(emit.add(slices.slot, slice_), number, emit.mul(piece, self.at_once))
 
 
 class StreamReduction(Reduction):
@@ -122,14 +122,14 @@ class StreamReduction(Reduction):
         kept = self.sums.put(lane, slices, warpgroup)
         with self.sums.pieces(slices, warpgroup) as piece:
             total = self.sums.total(lane, kept, slices, piece, warpgroup)
-            fragment, beside = self.sums.fragment(total, piece, self.types)
-            self.direct.write(fragment, row, emit.add(column, beside), at.member, warpgroup)
+            fragment, column_offset = self.sums.fragment(total, piece, self.types)
+            self.direct.write(fragment, row, emit.add(column, column_offset), at.member, warpgroup)
 
     def finish_consumers(self, warpgroup: Any) -> None:
         self.writer.finish()
 
 
-def _together(schedule: WarpgroupSchedule) -> int:
+def _columns_at_once(schedule: WarpgroupSchedule) -> int:
     """The fragment columns that are added up at once: two slices of them must fit in registers beside all
     sums of the first slice.
     """

@@ -81,12 +81,12 @@ class Order:
         if self.slices == 1:
             emit.loop(first, self.count, step, carried, lambda tile, carried: body(self.at(tile), carried))
             return
-        together = emit.maximum(emit.div(step, self.slices), 1)
-        run = emit.mul(together, self.slices)
+        at_once = emit.maximum(emit.div(step, self.slices), 1)
+        run = emit.mul(at_once, self.slices)
 
         def one(number: Any, carried: list[Any]) -> list[Any]:
-            before, inside = emit.mul(emit.div(number, run), together), emit.rem(number, run)
-            tiles = emit.minimum(emit.sub(self.count, before), together)
+            before, inside = emit.mul(emit.div(number, run), at_once), emit.rem(number, run)
+            tiles = emit.minimum(emit.sub(self.count, before), at_once)
             slice_, number = emit.div(inside, tiles), emit.add(before, emit.rem(inside, tiles))
             span = 0, blocks_of_slice(self.blocks, slice_, self.slices)
             tile = replace(self.at(number), number=number, slice=slice_, k_span=span, turns=self.slices)

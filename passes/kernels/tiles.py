@@ -84,11 +84,11 @@ class Tiles:
 
 
 def each_k_block(
-    tile: Tile, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]], together: int = 1
+    tile: Tile, carried: list[Any], body: Callable[[Any, list[Any]], list[Any]], at_once: int = 1
 ) -> list[Any]:
-    """A loop over a tile's K blocks after the first, `together` at a time while so many are left; returns
+    """A loop over a tile's K blocks after the first, `at_once` at a time while so many are left; returns
     what the loop carries.
     """
     assert tile.k_span is not None
     begin, end = tile.k_span
-    return emit.loop(emit.add(begin, 1), emit.sub(end, together - 1), together, carried, body)
+    return emit.loop(emit.add(begin, 1), emit.sub(end, at_once - 1), at_once, carried, body)

@@ -62,8 +62,8 @@ class StagedWriter:
         meet_warpgroup(warpgroup)
         # stmatrix stores 16-bit elements; 8-bit elements are stored in pairs.
         width = pairs if self.op.types.output_bytes == 1 else 0
-        for done, below, beside in chain([first], pieces):
-            tile.store(done, part, emit.value(below), emit.value(beside), vector_bytes=width)
+        for done, row_offset, column_offset in chain([first], pieces):
+            tile.store(done, part, emit.value(row_offset), emit.value(column_offset), vector_bytes=width)
         nvvm.FenceProxyOp(nvvm.ProxyKind.async_shared, space=nvvm.SharedSpace.shared_cta)
         meet_warpgroup(warpgroup)
         end = emit.add(column, part.type.shape[1])
@@ -94,8 +94,8 @@ def store(op: MatmulOp, sums: Any, row: Any, column: Any, index: Any, width: int
     element).
     """
     d = member(op.d, index)
-    for done, below, beside in finish(op, sums, row, column, aligned=width > 0, number=index):
-        at = emit.value(emit.add(row, below)), emit.value(emit.add(column, beside))
+    for done, row_offset, column_offset in finish(op, sums, row, column, aligned=width > 0, number=index):
+        at = emit.value(emit.add(row, row_offset)), emit.value(emit.add(column, column_offset))
         tile.store(done, d, *at, vector_bytes=width)
 
 

@@ -261,7 +261,7 @@ def test_pieces_are_whole_columns_of_fragments(m, n):
     for warpgroups in (1, 2, 3):
         schedule = of(m * 3 // 4 if warpgroups == 3 else m, n, 64, warpgroups, stream_k=True)
         if schedule.complaint(BF16) is None:
-            assert n // 8 % stream_sums._together(schedule) == 0
+            assert n // 8 % stream_sums._columns_at_once(schedule) == 0
 
 
 @pytest.mark.parametrize("m", [64, 128, 192, 256])
@@ -271,6 +271,6 @@ def test_two_pieces_fit_in_registers_with_the_sums(m, n):
         schedule = of(m, n, 64, warpgroups, stream_k=True)
         if schedule.complaint(BF16) is None:
             sums, registers = 4 * schedule.vectors, schedule.registers[1] or register_share(schedule.threads)
-            piece = sums // (n // 8) * stream_sums._together(schedule)
+            piece = sums // (n // 8) * stream_sums._columns_at_once(schedule)
             assert piece <= max(8, sums // (n // 8)) or sums + 2 * piece + OTHER_REGISTERS <= registers
             assert piece <= 32
