@@ -1,1 +1,1 @@
-"""What PTX says about the tensor-core instructions: pure data and the standard library alone."""
+"""The tensor-core instructions of PTX: pure data, which needs only the standard library."""

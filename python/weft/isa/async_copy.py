@@ -12,7 +12,7 @@ from weft.isa.template import Field, Template, Unnamed, Values, Word
 
 @dataclass(frozen=True)
 class Copy(Form):
-    """One form of `cp.async`: `bytes` at a time, cached at all levels (`ca`) or in L2 alone (`cg`)."""
+    """One form of `cp.async`: `bytes` at a time, cached at all levels (`ca`) or only in L2 (`cg`)."""
 
     bytes: int
     cache: str
@@ -66,6 +66,6 @@ CP_ASYNC = Family("cp.async", Copy, _forms)
 
 
 def copy_of(bytes_: int) -> Copy:
-    """The form that copies so many bytes, legal or not: past the L1 cache where it can."""
+    """The form that copies this number of bytes, legal or not: past the L1 cache where it can."""
     past = Copy(bytes_, "cg")
     return past if past in CP_ASYNC.table else Copy(bytes_, "ca")

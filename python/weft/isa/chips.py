@@ -24,7 +24,7 @@ class Chip:
 
     `ptx` is the first PTX version that names it; `shared_bytes` the shared memory one CTA can have,
     `sm_shared_bytes` what a multiprocessor has for all its CTAs, `sm_threads` the threads it holds at once.
-    `llvm` tells whether LLVM 22.1 knows it.
+    `llvm` is whether LLVM 22.1 knows it.
     """
 
     name: str
@@ -118,7 +118,7 @@ ChipSet = frozenset[str]
 
 
 def register_share(threads: int) -> int:
-    """The registers that each of so many threads has where they share a multiprocessor's: a multiple of 8."""
+    """The registers of each of `threads` threads that share a multiprocessor's: a multiple of 8."""
     return min(REGISTERS // threads, THREAD_REGISTERS) // 8 * 8
 
 

@@ -25,9 +25,9 @@ Version = tuple[int, int]
 class Registers:
     """One operand of an instruction: `count` registers of LLVM type `type` per lane.
 
-    `role` says what the instruction does with it: `out`, `in`, `inout`, or `immediate` (then `values` are the
-    legal ones, and `type` is its LLVM type). `layout` maps the operand's logical coordinates to laneid and
-    register element (notation of `weft.layout`); an empty text means that the operand is no matrix fragment.
+    `role` is what the instruction does with it: `out`, `in`, `inout`, or `immediate` (then `values` are the
+    legal values, and `type` is its LLVM type). `layout` maps the operand's logical coordinates to laneid and
+    register element (notation of `weft.layout`); it is empty where the operand isn't a matrix fragment.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Support:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why a form is illegal: the rule it breaks, what was found, and the nearest legal choices."""
+    """Why a form is illegal: the rule that it breaks, what must hold, and the nearest legal forms."""
 
     rule: str
     reason: str
@@ -188,19 +188,19 @@ class _Index(Generic[F]):
                 value = getattr(form, axis)
                 having[value] = having.get(value, 0) | 1 << i
 
-    def members(self, found: int) -> Iterator[F]:
+    def members(self, members: int) -> Iterator[F]:
         """The forms of a set, in the table's order."""
-        while found:
-            yield self.forms[(found & -found).bit_length() - 1]
-            found &= found - 1
+        while members:
+            yield self.forms[(members & -members).bit_length() - 1]
+            members &= members - 1
 
     def but(self, form: F, axis: str) -> list[F]:
         """The forms that agree with `form` on every other axis."""
-        found = (1 << len(self.forms)) - 1
+        members = (1 << len(self.forms)) - 1
         for other in self.axes:
             if other != axis:
-                found &= self.having[other].get(getattr(form, other), 0)
-        return list(self.members(found))
+                members &= self.having[other].get(getattr(form, other), 0)
+        return list(self.members(members))
 
     def by_distance(self, form: F) -> Iterator[F]:
         """All forms: first those that agree with `form` on most axes, among equals those that differ on the
@@ -210,12 +210,12 @@ class _Index(Generic[F]):
         # Bit i of the planes, the lowest first, is the number of axes on which the i-th form agrees.
         planes = [0] * len(self.axes).bit_length()
         for carry in agreeing:
-            for place, plane in enumerate(planes):
-                planes[place], carry = plane ^ carry, plane & carry
+            for bit, plane in enumerate(planes):
+                planes[bit], carry = plane ^ carry, plane & carry
         for count in range(len(self.axes), -1, -1):
             level = (1 << len(self.forms)) - 1
-            for place, plane in enumerate(planes):
-                level &= plane if count >> place & 1 else ~plane
+            for bit, plane in enumerate(planes):
+                level &= plane if count >> bit & 1 else ~plane
             for alike in _split(level, agreeing):
                 yield from sorted(self.members(alike), key=lambda near: self._distance(near, form))
 
@@ -224,13 +224,13 @@ class _Index(Generic[F]):
         return [_apart(getattr(form, axis), getattr(other, axis)) for axis in self.axes]
 
 
-def _split(found: int, sets: Sequence[int]) -> Iterator[int]:
+def _split(members: int, sets: Sequence[int]) -> Iterator[int]:
     """The parts of a set that are in the same of `sets`, those that are in the first of them first."""
-    if found and sets:
-        yield from _split(found & sets[0], sets[1:])
-        yield from _split(found & ~sets[0], sets[1:])
-    elif found:
-        yield found
+    if members and sets:
+        yield from _split(members & sets[0], sets[1:])
+        yield from _split(members & ~sets[0], sets[1:])
+    elif members:
+        yield members
 
 
 @lru_cache(maxsize=1 << 16)
@@ -244,8 +244,8 @@ def _apart(a: object, b: object) -> int:
 class Family(Generic[F]):
     """The table of one instruction: every legal form and where it is legal.
 
-    `legal` generates the table; `rules` are checked before it and speak of what a difference of axes can't
-    say.
+    `legal` generates the table. `rules` are checked before it: they explain what a list of an axis's legal
+    values can't.
     """
 
     name: str
@@ -308,7 +308,7 @@ class Family(Generic[F]):
         return list(islice(self._index(chip, version).by_distance(form), most))
 
     def nearest(self, form: F, chip: str | None, most: int = 3) -> tuple[str, ...]:
-        """How the closest legal forms are spelled, those that differ in their operands alone once."""
+        """The opcodes of the closest legal forms; forms that differ only in their operands count once."""
         spelled: dict[str, None] = {}
         for near in self._index(chip).by_distance(form):
             spelled.setdefault(near.ptx)
@@ -317,9 +317,9 @@ class Family(Generic[F]):
         return tuple(spelled)
 
     def judge(self, form: F, chip: str | None = None) -> Verdict | None:
-        """None where `form` is legal on `chip` (on some chip, with none given), else why it isn't.
+        """None if `form` is legal on `chip` (without one: on some chip), otherwise why it isn't.
 
-        A rule that names no choices gets the nearest legal forms.
+        A verdict that names no choices gets the nearest legal forms.
         """
         if chip is not None and chip not in self.chips():
             return Verdict("chip", f"needs {describe(self.chips())}: {chip} has no form of {self.name}")
@@ -341,7 +341,7 @@ class Family(Generic[F]):
         return form in self.table and (chip is None or chip in self.table[form].chips)
 
     def _refuse_form(self, form: F, chip: str | None) -> Verdict:
-        """Names the first axis whose value no form has, else the first whose change alone makes the form
+        """Names the first axis whose value no form has; otherwise the first axis whose change makes the form
         legal.
         """
         where = f" on {chip}" if chip else ""

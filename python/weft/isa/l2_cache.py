@@ -1,4 +1,4 @@
-"""What a kernel tells the L2 cache of the memory that it uses (PTX ISA, "Data Movement and Conversion
+"""How a kernel hints to the L2 cache how it uses memory (PTX ISA, "Data Movement and Conversion
 Instructions: createpolicy", "Cache Eviction Priority Hints").
 """
 
@@ -12,7 +12,7 @@ from weft.isa.template import Field, Template, Values, Word
 
 @dataclass(frozen=True)
 class Policy(Form):
-    """`createpolicy` for accesses all of which get a priority: which lines L2 gives up first, or last."""
+    """`createpolicy` for accesses that all get one priority: which lines L2 evicts first, or last."""
 
     priority: str
 

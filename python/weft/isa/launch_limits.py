@@ -10,16 +10,16 @@ MOST_SIZE = 2**31 - 1  # of an array along one dimension: kernels and tensor map
 
 
 def block_complaint(block: Sequence[int]) -> str | None:
-    """Why no launch can have a CTA of so many threads on x, y and z; None where one can."""
-    if found := _extents_complaint("block", block, BLOCK_LIMITS):
-        return found
+    """Why no launch can have a CTA of these extents on x, y and z; None where one can."""
+    if complaint := _extents_complaint("block", block, BLOCK_LIMITS):
+        return complaint
     if (threads := math.prod(block)) > MOST_THREADS:
         return f"block must have at most {MOST_THREADS} threads, got {threads}: {_listed(block)}"
     return None
 
 
 def grid_complaint(grid: Sequence[int]) -> str | None:
-    """Why no launch can have so many CTAs on x, y and z; None where one can."""
+    """Why no launch can have a grid of these extents on x, y and z; None where one can."""
     return _extents_complaint("grid", grid, GRID_LIMITS)
 
 

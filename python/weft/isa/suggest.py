@@ -8,5 +8,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # milliseconds that only a mistake should cost
 
     spelled = {each.lower(): each for each in known}
-    found = get_close_matches(name.lower(), list(spelled), 1)
-    return f"; did you mean '{spelled[found[0]]}'?" if found and spelled[found[0]] != name else ""
+    matches = get_close_matches(name.lower(), list(spelled), 1)
+    return f"; did you mean '{spelled[matches[0]]}'?" if matches and spelled[matches[0]] != name else ""

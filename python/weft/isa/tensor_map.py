@@ -95,12 +95,13 @@ class Slot:
 
 @dataclass(frozen=True)
 class Field:
-    """A field as `tensormap.replace` names it, with as many ordinals as it `counts`. `places` are those of an
-    ordinal, and the map has the value less `less`, or the code of an element type. Replacing it clears the
-    bits `clears`, as ptxas's code does.
+    """A field as `tensormap.replace` names it, with `counts` ordinals.
+
+    `slots_of` returns the slots of an ordinal. The map has the value minus `less`, or the code of an element
+    type. Replacing the field clears the bits `clears`, as ptxas's code does.
     """
 
-    places: Callable[[int], tuple[Slot, ...]]
+    slots_of: Callable[[int], tuple[Slot, ...]]
     counts: int = 1
     less: int = 0
     bits: int = 32
@@ -113,12 +114,12 @@ class Field:
 
     def get(self, words: Sequence[int], ordinal: int) -> int:
         """The value that a map has; -1 for a code that there isn't."""
-        found = sum(slot.get(words[slot.word]) for slot in self.places(ordinal))
-        return _BY_CODE.get(found, -1) if self.codes else found + self.less
+        code = sum(slot.get(words[slot.word]) for slot in self.slots_of(ordinal))
+        return _BY_CODE.get(code, -1) if self.codes else code + self.less
 
     def slots(self, ordinal: int) -> tuple["Stored", ...]:
         """The bits of an ordinal, as writers of values."""
-        return tuple(Stored(self, slot) for slot in self.places(ordinal))
+        return tuple(Stored(self, slot) for slot in self.slots_of(ordinal))
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class TensorMap:
     `strides` are those of dimensions 1 and up, in bytes. In tiled mode a copy takes `box`, every
     `element_strides`-th of it. In im2col mode (`box` is empty) it takes `channels_per_pixel` of each of
     `pixels_per_column` pixels, which run over the box from `lower_corner` to the last pixel plus
-    `upper_corner`, and on over the batch. `swizzle` moves 16 bytes at a time but for another `atom`.
+    `upper_corner`, and on over the batch. `swizzle` moves 16 bytes at a time unless `atom` is another.
     """
 
     address: int
@@ -329,7 +330,7 @@ class TensorMap:
 
     @classmethod
     def decode(cls, data: bytes) -> "TensorMap":
-        """What a map says; ValueError where it says nothing legal."""
+        """The fields of a map; ValueError where they aren't legal."""
         words = struct.unpack(_WORDS, data)
 
         def read(name: str, count: int = 1) -> tuple[int, ...]:
@@ -358,16 +359,16 @@ class TensorMap:
             l2_promotion=L2_PROMOTIONS[read("l2_promotion")[0]],
             atom=ATOMS[read("swizzle_atomicity")[0]],
         )
-        found = _as_im2col(tiled, words[7]) if words[1] & 1 else tiled
-        if verdict := found.complaint():
+        tensor_map = _as_im2col(tiled, words[7]) if words[1] & 1 else tiled
+        if verdict := tensor_map.complaint():
             raise ValueError(f"a tensor map's {verdict}")
-        return found
+        return tensor_map
 
 
-def _as_im2col(found: TensorMap, word: int) -> TensorMap:
-    spatial = found.rank - 2
+def _as_im2col(tiled: TensorMap, word: int) -> TensorMap:
+    spatial = tiled.rank - 2
     if spatial not in _CORNER_BITS:
-        raise ValueError(f"a tensor map of im2col mode with {found.rank} dimensions")
+        raise ValueError(f"a tensor map of im2col mode with {tiled.rank} dimensions")
     bits = _CORNER_BITS[spatial]
 
     def corner(shift: int) -> tuple[int, ...]:
@@ -375,11 +376,11 @@ def _as_im2col(found: TensorMap, word: int) -> TensorMap:
         return tuple(value - (value >> bits - 1 << bits) for value in raw)
 
     return replace(
-        found,
+        tiled,
         box=(),
         lower_corner=corner(0),
         upper_corner=corner(16),
-        channels_per_pixel=found.box[0],
+        channels_per_pixel=tiled.box[0],
         pixels_per_column=(word >> 32 & 0x3FF) + 1,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 class Unpublished:
     """Forms of the family `family` that ptxas assembles and its table leaves out.
 
-    `holds` tells whether a form that the table lacks is one of them, on a chip; `reason` says why it is out.
+    `holds` is whether a form that the table lacks is one of them, on a chip; `reason` is why it is left out.
     `since` is the first version of PTX that has them, where it isn't PTX but Weft that leaves them out.
     """
 

@@ -39,7 +39,7 @@ def replace(op: Op) -> Step:
         op.fail(f"the element type must be in 0..{len(ELEMENT_TYPES) - 1}", last.location)
     code = field.stored(last.value) if field.codes and isinstance(last, Integer) else 0
     value = op.source(last, kind)
-    places = field.places(ordinal)
+    places = field.slots_of(ordinal)
 
     def run(lanes: Lanes) -> None:
         memory, begin = lanes.wave.memory, address(lanes)

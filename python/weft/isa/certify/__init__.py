@@ -71,17 +71,17 @@ def disagreements(module: Any, family: Family[Any], points: Iterable[Point]) -> 
     ptxas takes.
     """
     excused = [u for u in getattr(module, "UNPUBLISHED", ()) if u.family == family.name]
-    found = []
+    differing = []
     for (form, chip), complaint in verdicts(points).items():
         support = family.table.get(form)
         legal = support is not None and chip in support.chips
         if legal and complaint is not None:
-            found.append(f"{form.ptx} on {chip}: in the table, but ptxas says {complaint}")
+            differing.append(f"{form.ptx} on {chip}: in the table, but ptxas says {complaint}")
         elif not legal and complaint is None and not any(u.holds(form, chip) for u in excused):
-            found.append(f"{form.ptx} on {chip}: not in the table, but ptxas takes it")
+            differing.append(f"{form.ptx} on {chip}: not in the table, but ptxas takes it")
         elif legal and (verdict := family.judge(form, chip)):
-            found.append(f"{form.ptx} on {chip}: in the table, but a rule refuses it: {verdict}")
-    return found
+            differing.append(f"{form.ptx} on {chip}: in the table, but a rule refuses it: {verdict}")
+    return differing
 
 
 def version_faults(family: Family[Any]) -> list[str]:
@@ -119,13 +119,13 @@ def oldest(support: Support) -> str:
 def first_version(points: Iterable[Point]) -> dict[Point, Version | None]:
     """The first PTX version in which each form assembles on its chip; None where none does."""
     left = list(dict.fromkeys(points))
-    found: dict[Point, Version | None] = dict.fromkeys(left)
+    first: dict[Point, Version | None] = dict.fromkeys(left)
     for version in VERSIONS:
         fits = [(form, chip) for form, chip in left if CHIPS[chip].ptx <= version <= LAST[CHIPS[chip].volta]]
         taken = {point for point, complaint in verdicts(fits, version=version).items() if complaint is None}
-        found.update(dict.fromkeys(taken, version))
+        first.update(dict.fromkeys(taken, version))
         left = [point for point in left if point not in taken]
-    return found
+    return first
 
 
 def check(
@@ -175,8 +175,8 @@ def check_spellings(
 
 
 def _near(module: ModuleType, family: Family[Any]) -> Mapping[str, Sequence[object]]:
-    found: Mapping[str, Sequence[object]] = getattr(module, "NEAR", {}).get(family.name, {})
-    return found
+    near: Mapping[str, Sequence[object]] = getattr(module, "NEAR", {}).get(family.name, {})
+    return near
 
 
 def _in_parts(module: str, family: str, chips: Sequence[str], jobs: int) -> Iterator[tuple[int, list[str]]]:

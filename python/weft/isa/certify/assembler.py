@@ -58,8 +58,8 @@ def verdicts(
     def judge(chunk: tuple[str, list[Form]]) -> dict[Point, str | None]:
         chip, forms = chunk
         texts = [entries.get(form) or entries.setdefault(form, Entry.of(form, immediates)) for form in forms]
-        found = assemble(texts, chip, version, prologue, directives)
-        return {(form, chip): verdict for form, verdict in zip(forms, found, strict=True)}
+        complaints = assemble(texts, chip, version, prologue, directives)
+        return {(form, chip): verdict for form, verdict in zip(forms, complaints, strict=True)}
 
     chunks = [
         (chip, forms[i : i + SCREENED])
@@ -167,10 +167,10 @@ def assemble(
     """ptxas's verdict on each instruction: None where it assembles in a kernel, else its first complaint."""
     major, minor = version or LAST[CHIPS[chip].volta]
     head = f".version {major}.{minor}\n.target {chip}\n.address_size 64\n"
-    found: dict[int, str | None] = {}
+    complaints: dict[int, str | None] = {}
     if len(entries) > KERNELS:
-        found.update(_screen(entries, chip, head, prologue, directives))
-    left = [i for i in range(len(entries)) if i not in found]
+        complaints.update(_screen(entries, chip, head, prologue, directives))
+    left = [i for i in range(len(entries)) if i not in complaints]
     todo = [left[i : i + KERNELS] for i in range(0, len(left), KERNELS)]
     while todo:
         part = todo.pop()
@@ -178,19 +178,19 @@ def assemble(
         status, log = _run(head + "".join(f".visible .entry k{i}{k}" for i, k in enumerate(kernels)), chip)
         refused = {part[i]: text for i, text in _complaints(log)} if status else {}
         if status == 0:
-            found.update(dict.fromkeys(part))
+            complaints.update(dict.fromkeys(part))
         elif refused:
-            found.update(refused)
+            complaints.update(refused)
             rest = [i for i in part if i not in refused]
             todo += [rest] if rest else []
         elif len(part) == 1:
-            found[part[0]] = f"ptxas ended with status {status}: {log.strip()}".rstrip(": ")
+            complaints[part[0]] = f"ptxas ended with status {status}: {log.strip()}".rstrip(": ")
         elif (alone := _suspect(log)) is not None and alone < len(part):
             todo += [[part[alone]], part[:alone] + part[alone + 1 :]]
         else:
             # A complaint about no line: an internal error, which ends the others' judgement too.
             todo += [part[: len(part) // 2], part[len(part) // 2 :]]
-    return [found[i] for i in range(len(entries))]
+    return [complaints[i] for i in range(len(entries))]
 
 
 def _screen(
@@ -210,8 +210,8 @@ def _screen(
         chip,
     )
     first = _HEAD + 2
-    found = ((int(m["line"]) - first, m["text"]) for m in _ours(log) if m["line"])
-    return {i: text for i, text in reversed(list(found)) if 0 <= i < len(entries)}
+    complaints = ((int(m["line"]) - first, m["text"]) for m in _ours(log) if m["line"])
+    return {i: text for i, text in reversed(list(complaints)) if 0 <= i < len(entries)}
 
 
 _COMPLAINT = re.compile(
@@ -273,14 +273,14 @@ def ptxas(volta: bool) -> str:
     """
     variable, folder = ("WEFT_PTXAS_12", "cuda_nvcc") if volta else ("WEFT_PTXAS", "cu13")
     here = Path(sys.prefix).glob(f"lib/python*/site-packages/nvidia/{folder}/bin/ptxas")
-    found = os.environ.get(variable) or next((str(path) for path in here), None)
-    if found is None and not volta:
-        found = shutil.which("ptxas")
-    if found is None:
+    program = os.environ.get(variable) or next((str(path) for path in here), None)
+    if program is None and not volta:
+        program = shutil.which("ptxas")
+    if program is None:
         version, package = (
             ("12 (for sm_70 and sm_72)", "nvidia-cuda-nvcc-cu12") if volta else ("13", "nvidia-cuda-nvcc")
         )
         raise FileNotFoundError(f"no ptxas of CUDA {version}: install {package}, or set {variable}")
-    if shutil.which(found) is None:
-        raise FileNotFoundError(f"no ptxas: '{found}', which {variable} names, is no program")
-    return found
+    if shutil.which(program) is None:
+        raise FileNotFoundError(f"no ptxas: '{program}', which {variable} names, is no program")
+    return program

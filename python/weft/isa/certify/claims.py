@@ -1,12 +1,12 @@
-"""What documents in circulation say of the instructions, where ptxas says otherwise."""
+"""Statements about the instructions in documents, which ptxas contradicts."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A wrong statement about the table `table`, and the instruction that shows it: `legal` tells what it is
-    on `chip` in truth. `operands` stand for those that the form is read from.
+    """A wrong statement about the table `table`, and the instruction that shows it: `legal` is whether
+    `chip` has it. `operands` are those from which the form is read.
     """
 
     table: str

@@ -1,4 +1,4 @@
-"""Holds the reading of PTX text to ptxas: what `written` says of mutants, and what ptxas says."""
+"""Compares the verdicts of `written` on mutants with those of ptxas."""
 
 import multiprocessing
 from collections import defaultdict
@@ -33,16 +33,16 @@ def differences(made: Sequence[Mutant], chip: str) -> list[Difference]:
     """Where ptxas and the tables differ on these mutants, without what ptxas is known to take beyond PTX, and
     what it is known to fail on.
     """
-    read = [(mutant, found) for mutant in made if (found := _instruction(mutant))]
+    read = [(mutant, instruction) for mutant in made if (instruction := _instruction(mutant))]
     version = LAST[CHIPS[chip].volta]
     complaints = assemble([mutant.entry for mutant, _ in read], chip, version, DECLARATIONS)
     differing = []
-    for (mutant, found), complaint in zip(read, complaints, strict=True):
-        verdict = written.judge(found, chip, version)
+    for (mutant, instruction), complaint in zip(read, complaints, strict=True):
+        verdict = written.judge(instruction, chip, version)
         if verdict is None and complaint is not None:
-            if not unchecked.fails(found, complaint):
+            if not unchecked.fails(instruction, complaint):
                 differing.append(Difference(mutant.line, chip, False, complaint.split("\n")[0]))
-        elif verdict is not None and complaint is None and not _known(found, chip, version):
+        elif verdict is not None and complaint is None and not _known(instruction, chip, version):
             differing.append(Difference(mutant.line, chip, True, verdict.reason))
     return differing
 
@@ -51,24 +51,24 @@ def _instruction(mutant: Mutant) -> scan.Instruction | None:
     """The only tensor-core instruction of the mutant's kernel, which declares its registers; None where a
     mutation left no opcode that the scan knows.
     """
-    found = list(scan.instructions(f".visible .entry k{kernel_text(mutant.entry, DECLARATIONS, '')}"))
-    return found[0] if len(found) == 1 else None
+    instructions = list(scan.instructions(f".visible .entry k{kernel_text(mutant.entry, DECLARATIONS, '')}"))
+    return instructions[0] if len(instructions) == 1 else None
 
 
-def _known(found: scan.Instruction, chip: str, version: tuple[int, int]) -> bool:
+def _known(instruction: scan.Instruction, chip: str, version: tuple[int, int]) -> bool:
     """Whether it is known of what PTX lacks that ptxas takes it: a form, modifiers that it ignores, or
     operands that it doesn't check.
     """
-    if any(written.judge(checked, chip, version) is None for checked in unchecked.alike(found)):
+    if any(written.judge(checked, chip, version) is None for checked in unchecked.alike(instruction)):
         return True
-    opcode = spellings.once(found.opcode)
+    opcode = spellings.once(instruction.opcode)
     for rest in _shorter(opcode):
-        spelled = tables.read(rest, found.operands)
+        spelled = tables.read(rest, instruction.operands)
         if spelled is None:
             continue
         if tables.unpublished(*spelled, chip) is not None:
             return True
-        shorter = found._replace(opcode=rest)
+        shorter = instruction._replace(opcode=rest)
         if rest != opcode and written.judge(shorter, chip, version) is None:
             return True
     return False
@@ -84,9 +84,9 @@ def _shorter(opcode: str) -> Iterator[str]:
     if rest != opcode:
         yield rest
     head, *tokens = rest.split(".")
-    places = [i for i, token in enumerate(tokens) if token in spellings.SOMETIMES_IGNORED]
-    for count in range(1, min(len(places), 4) + 1):
-        for gone in combinations(places, count):
+    positions = [i for i, token in enumerate(tokens) if token in spellings.SOMETIMES_IGNORED]
+    for count in range(1, min(len(positions), 4) + 1):
+        for gone in combinations(positions, count):
             yield spellings.once(".".join((head, *(t for i, t in enumerate(tokens) if i not in gone))))
 
 
@@ -121,10 +121,10 @@ def _on_chip(name: str, chip: str, count: int, seed: int, operands: bool) -> lis
     return differences(made, chip)
 
 
-def report(found: Iterable[Difference]) -> Iterator[str]:
+def report(differences: Iterable[Difference]) -> Iterator[str]:
     """A line for each differing instruction, with all chips where it differs."""
     chips: dict[tuple[str, bool], list[Difference]] = defaultdict(list)
-    for difference in found:
+    for difference in differences:
         chips[difference.line, difference.taken].append(difference)
     for (line, taken), alike in chips.items():
         where = describe(frozenset(difference.chip for difference in alike))

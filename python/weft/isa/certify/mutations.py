@@ -69,14 +69,14 @@ def mutants(
     """
     rng = random.Random(" ".join(filter(None, (family.name, str(operands), str(seed), chip))))
     forms = [form for form, support in family.table.items() if chip is None or chip in support.chips]
-    found: dict[str, Mutant] = {}
+    mutants_by_line: dict[str, Mutant] = {}
     for _ in range(20 * count):
-        if len(found) == count:
+        if len(mutants_by_line) == count:
             break
         form = rng.choice(forms)
         made = _operands_changed(rng, form) if operands else _opcode_changed(rng, family, form)
-        found.setdefault(made.line, made)
-    return list(found.values())
+        mutants_by_line.setdefault(made.line, made)
+    return list(mutants_by_line.values())
 
 
 # Opcodes
@@ -125,8 +125,8 @@ def _remove(rng: random.Random, tokens: Tokens, other: Tokens) -> Tokens:
 
 def _remove_types(rng: random.Random, tokens: Tokens, other: Tokens) -> Tokens:
     """Two types: short lists."""
-    places = [i for i, token in enumerate(tokens) if token in ELEMENT_TYPES]
-    gone = set(rng.sample(places, min(2, len(places))))
+    positions = [i for i, token in enumerate(tokens) if token in ELEMENT_TYPES]
+    gone = set(rng.sample(positions, min(2, len(positions))))
     return [token for i, token in enumerate(tokens) if i not in gone]
 
 
@@ -265,8 +265,8 @@ def _relist(rng: random.Random, operands: list[str]) -> list[str]:
         return _exchange(rng, operands)
     at = rng.choice(lists)
     parts = list(listed(operands[at]))
-    place = rng.randrange(len(parts))
-    parts[place : place + rng.choice((0, 1, 1))] = rng.choice(([], [_any_operand(rng)], [parts[place]] * 2))
+    first = rng.randrange(len(parts))
+    parts[first : first + rng.choice((0, 1, 1))] = rng.choice(([], [_any_operand(rng)], [parts[first]] * 2))
     return [*operands[:at], f"{{{', '.join(parts)}}}", *operands[at + 1 :]]
 
 

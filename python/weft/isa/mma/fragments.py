@@ -13,7 +13,7 @@ from weft.isa.types import ELEMENT_TYPES, F16, F64
 
 REGISTER_BITS = 32
 _CONTAINER_BITS = 8
-"""What an fp6 or fp4 element takes in a register, but for the kinds that pack fp4 in pairs."""
+"""What an fp6 or fp4 element takes in a register, except in the kinds that pack fp4 in pairs."""
 
 
 def mnk(shape: str) -> tuple[int, int, int]:
@@ -101,7 +101,7 @@ def chunk(name: str, *, packed: bool = False) -> int:
 
 
 def metadata(name: str, m: int, k: int, *, packed: bool = False) -> tuple[Registers, Registers]:
-    """The metadata of a sparse A, whose layout places chunks (elements of four bits), and the selector: which
+    """The metadata of a sparse A, whose layout maps chunks (elements of four bits), and the selector: which
     lanes of each quad hold it, `selector * lanes` being the first.
     """
     chunks = max(k // chunk(name, packed=packed), 4)

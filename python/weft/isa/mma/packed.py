@@ -16,7 +16,7 @@ class PackedError(ValueError):
 
 @dataclass(frozen=True)
 class Field:
-    """Bits `low` to `low + bits - 1`, and the PTX text that each code stands for."""
+    """Bits `low` to `low + bits - 1`, and the PTX text for each code."""
 
     name: str
     low: int
@@ -104,7 +104,7 @@ def decode(kind: str, word: int) -> dict[str, str]:
 
 
 def query(word: int, key: str) -> str:
-    """The PTX text that a word has for one key ("shape", "aty", …); the key says how shared bits are read.
+    """The PTX text that a word has for one key ("shape", "aty", …); the key selects how shared bits are read.
     Raises PackedError for what is no word of 64 bits, an unknown key and an unknown code.
     """
     if not isinstance(word, int) or not 0 <= word < 1 << WORD_BITS:

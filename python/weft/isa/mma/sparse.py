@@ -30,7 +30,7 @@ from weft.isa.unpublished import Unpublished
 class Sparse(Form):
     """One form of `mma.sp`: `d = a * b + c` over one warp, A half zeros. Types and modifiers are PTX tokens.
 
-    `ordered` is `sp::ordered_metadata`, which says that the indices in the metadata ascend.
+    `ordered` is `sp::ordered_metadata`: the indices in the metadata ascend.
     """
 
     shape: str

@@ -363,8 +363,8 @@ def _fits(form: Ld | St) -> Verdict | None:
 def _red_float_only(form: LdRed) -> Verdict | None:
     if form.type == "f32" or not (form.abs or form.nan):
         return None
-    found = " and ".join(name for name, on in ((".abs", form.abs), (".NaN", form.nan)) if on)
-    return Verdict("float-only", f".abs and .NaN are legal for f32 only, got {found} with {form.type}")
+    flags = " and ".join(name for name, on in ((".abs", form.abs), (".NaN", form.nan)) if on)
+    return Verdict("float-only", f".abs and .NaN are legal for f32 only, got {flags} with {form.type}")
 
 
 def _nan_needs_red(form: LdSpcompress) -> Verdict | None:

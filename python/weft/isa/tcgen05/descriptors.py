@@ -1,5 +1,5 @@
-"""The instruction descriptor, which says what `tcgen05.mma` multiplies (PTX ISA, "Instruction descriptor",
-"Matrix Shape", "Transpose and Negate operations").
+"""The instruction descriptor, which specifies what `tcgen05.mma` multiplies (PTX ISA, "Instruction
+descriptor", "Matrix Shape", "Transpose and Negate operations").
 
 ptxas can't see into it, so every limit that the ISA sets is checked here.
 """
@@ -28,7 +28,7 @@ class Kind:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element in shared memory; all of 4 and 6 bits stand in bytes, except those of mxf4."""
+        """Bytes of an element in shared memory; those of 4 and 6 bits take one, except those of mxf4."""
         return {"tf32": 4, "f16": 2}.get(self.name, 1)
 
 
@@ -118,7 +118,7 @@ class InstructionDescriptor:
 
     M is that of the pair of CTAs where `cta_group` is 2. `cta_group`, `ws` and `a` ("shared" or "tensor"
     memory) are the instruction's and set limits, but aren't in the word. `transpose_a` and `transpose_b`
-    mean that M (N) runs fastest in shared memory instead of K. `max_shift` is that of columns of B under
+    mean that A (B) is MN-major in shared memory, not K-major. `max_shift` is that of columns of B under
     `.ws`.
     """
 
@@ -182,11 +182,11 @@ class InstructionDescriptor:
     def decode(
         cls, word: int, kind: str, cta_group: int = 1, *, ws: bool = False, a: str = "shared"
     ) -> "InstructionDescriptor":
-        """What a descriptor says to an instruction of this kind; ValueError where it says nothing legal."""
-        found = _read(word, kind, PLAIN_FIELDS, scaled=False)
-        found["d_type"] = name_of(word, "d_type", found["d_type"], KINDS[kind].accumulators)
-        found["max_shift"] = MAX_SHIFTS[found["max_shift"]]
-        return _checked(cls(kind=kind, cta_group=cta_group, ws=ws, a=a, **found), word)
+        """The fields of a descriptor for an instruction of this kind; ValueError where they aren't legal."""
+        fields = _read(word, kind, PLAIN_FIELDS, scaled=False)
+        fields["d_type"] = name_of(word, "d_type", fields["d_type"], KINDS[kind].accumulators)
+        fields["max_shift"] = MAX_SHIFTS[fields["max_shift"]]
+        return _checked(cls(kind=kind, cta_group=cta_group, ws=ws, a=a, **fields), word)
 
 
 @dataclass(frozen=True)
@@ -279,11 +279,11 @@ class BlockScaledDescriptor:
     def decode(
         cls, word: int, kind: str, cta_group: int = 1, *, scale_vec: str = "", a: str = "shared"
     ) -> "BlockScaledDescriptor":
-        """What a descriptor says to an instruction of this kind; ValueError where it says nothing legal."""
-        found = _read(word, kind, SCALED_FIELDS, scaled=True)
-        found["scale_type"] = name_of(word, "scale_type", found["scale_type"], KINDS[kind].scales or {})
-        found["k"] = _LONG_K if found["k"] else 0
-        return _checked(cls(kind=kind, cta_group=cta_group, scale_vec=scale_vec, a=a, **found), word)
+        """The fields of a descriptor for an instruction of this kind; ValueError where they aren't legal."""
+        fields = _read(word, kind, SCALED_FIELDS, scaled=True)
+        fields["scale_type"] = name_of(word, "scale_type", fields["scale_type"], KINDS[kind].scales or {})
+        fields["k"] = _LONG_K if fields["k"] else 0
+        return _checked(cls(kind=kind, cta_group=cta_group, scale_vec=scale_vec, a=a, **fields), word)
 
 
 _Descriptor = InstructionDescriptor | BlockScaledDescriptor
@@ -347,7 +347,7 @@ def _operands(descriptor: _Descriptor) -> Verdict | None:
 
 
 def _numbers(descriptor: _Descriptor, fields: Sequence[BitField]) -> dict[str, int]:
-    """The fields' numbers, but for those that only one of the two layouts has."""
+    """The fields' numbers, except those that only one of the two layouts has."""
     elements = KINDS[descriptor.kind].elements
     types = {"a_type": elements[descriptor.a_type], "b_type": elements[descriptor.b_type]}
     plain = {f.name: getattr(descriptor, f.name) for f in fields if f.name not in types}
@@ -365,11 +365,11 @@ def _read(word: int, kind: str, fields: Sequence[BitField], *, scaled: bool) -> 
         )
     if extra := unknown_bits(word, fields, 32):
         raise ValueError(f"an instruction descriptor for kind {kind} has no bits {extra:#x}, got {word:#x}")
-    found: dict[str, Any] = {field.name: field.get(word) for field in fields}
-    found |= {name: bool(found[name]) for name in _FLAGS if name in found}
+    values: dict[str, Any] = {field.name: field.get(word) for field in fields}
+    values |= {name: bool(values[name]) for name in _FLAGS if name in values}
     for name in ("a_type", "b_type"):
-        found[name] = name_of(word, name, found[name], KINDS[kind].elements)
-    return found
+        values[name] = name_of(word, name, values[name], KINDS[kind].elements)
+    return values
 
 
 T = TypeVar("T", InstructionDescriptor, BlockScaledDescriptor)

@@ -231,16 +231,16 @@ def _decompress(form: Mma | MmaBlockScale) -> Verdict | None:
     if form.decompress != _LUT_B:
         return None
     if form.kind not in _LUT_KINDS:
-        found = f"kind {form.kind}"
+        got = f"kind {form.kind}"
     elif form.sparse:
-        found = "a sparse A"
+        got = "a sparse A"
     elif form.ashift:
-        found = "ashift"
+        got = "ashift"
     else:
         return None
     return Verdict(
         "decompress",
-        f"decompress::{_LUT_B} is legal with kinds f8f6f4 and mxf8f6f4, dense and unshifted, got {found}",
+        f"decompress::{_LUT_B} is legal with kinds f8f6f4 and mxf8f6f4, dense and unshifted, got {got}",
     )
 
 

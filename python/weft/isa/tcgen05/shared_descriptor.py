@@ -1,4 +1,4 @@
-"""The shared-memory descriptor, which says where a matrix of `tcgen05.mma` or `tcgen05.cp` lies (PTX ISA,
+"""The shared-memory descriptor, which locates a matrix of `tcgen05.mma` or `tcgen05.cp` (PTX ISA,
 "Shared memory descriptor", "Valid Combinations of Type-Size, Major-ness and Swizzling").
 
 ptxas can't see into it, so every limit that the ISA sets is checked here.
@@ -36,11 +36,12 @@ SHARED_FIELDS = (
 class SharedMemoryDescriptor:
     """Where a matrix lies in shared memory, for `tcgen05.mma` and `tcgen05.cp`; all in bytes.
 
-    `stride_byte_offset` leads to the next group of eight rows (columns, for a matrix whose M or N runs
-    fastest), `leading_byte_offset` to the next 16 bytes of K (to the next panel as wide as the swizzle); a
-    swizzled matrix whose K runs fastest ignores the latter. `base_offset` is 0 where the swizzle's pattern
-    starts at a multiple of its period (eight rows), else bits 7 to 9 of where it starts. With `absolute`, on
-    sm_103a and sm_107a, `leading_byte_offset` is the address of what follows the first 128 bytes of a row.
+    `stride_byte_offset` is the distance to the next group of eight rows (columns, for an MN-major matrix),
+    `leading_byte_offset` that to the next 16 bytes of K (to the next panel as wide as the swizzle, for an
+    MN-major one); a swizzled K-major matrix ignores the latter. `base_offset` is 0 where the swizzle's
+    pattern starts at a multiple of its period (eight rows), otherwise bits 7 to 9 of the address where it
+    starts. With `absolute`, on sm_103a and sm_107a, `leading_byte_offset` is the address of what follows the
+    first 128 bytes of a row.
     """
 
     address: int = 0
@@ -95,25 +96,25 @@ class SharedMemoryDescriptor:
 
     @classmethod
     def decode(cls, word: int) -> "SharedMemoryDescriptor":
-        """What a descriptor says; ValueError where it says nothing legal."""
+        """The fields of a descriptor; ValueError where they aren't legal."""
         if extra := unknown_bits(word, SHARED_FIELDS):
             raise ValueError(f"a tcgen05 shared-memory descriptor has no bits {extra:#x}, got {word:#x}")
-        found: dict[str, Any] = {field.name: field.get(word) for field in SHARED_FIELDS}
-        if found.pop("version") != 1:
+        values: dict[str, Any] = {field.name: field.get(word) for field in SHARED_FIELDS}
+        if values.pop("version") != 1:
             raise ValueError(f"a tcgen05 shared-memory descriptor has 1 in bits 46 to 48, got {word:#x}")
-        found["swizzle"] = name_of(word, "swizzle", found["swizzle"], SWIZZLE_NUMBERS)
-        found["absolute"] = bool(found["absolute"])
-        if found["swizzle"] == "none":
+        values["swizzle"] = name_of(word, "swizzle", values["swizzle"], SWIZZLE_NUMBERS)
+        values["absolute"] = bool(values["absolute"])
+        if values["swizzle"] == "none":
             # It means nothing then; Triton sets it for tcgen05.cp.
-            found["base_offset"] = 0
-        descriptor = cls(**found)
+            values["base_offset"] = 0
+        descriptor = cls(**values)
         if verdict := descriptor.complaint():
             raise ValueError(f"{word:#x}: {verdict}")
         return descriptor
 
 
 def swizzle_complaint(kind: str, swizzle: str, *, transposed: bool) -> Verdict | None:
-    """Why an operand of `kind` can't have `swizzle`: M or N fastest (`transposed`) needs 32-byte atoms for
+    """Why an operand of `kind` can't have `swizzle`: an MN-major one (`transposed`) needs 32-byte atoms for
     32-bit elements and forbids them for others.
     """
     if not transposed or (kind == "tf32") == (swizzle == WIDE_ATOMS):

@@ -57,7 +57,7 @@ class ZeroColumnMask:
 
     @classmethod
     def decode(cls, word: int, m: int = 128) -> "ZeroColumnMask":
-        """What a descriptor says to an instruction of this M; ValueError where it says nothing legal."""
+        """The fields of a descriptor for an instruction of this M; ValueError where they aren't legal."""
         if extra := unknown_bits(word, FIELDS):
             raise ValueError(f"a zero-column mask descriptor has no bits {extra:#x}, got {word:#x}")
         a, b, c, d = (field.get(word) for field in _STARTS)
@@ -80,9 +80,9 @@ class ZeroColumnMask:
         if not self.non_zero:
             return (False,) * n
         used, skipped = self.use_span + 1, self.skip_span + 1
-        found: list[bool] = []
+        zeros: list[bool] = []
         for i in range(masks):
             for column in range(n // masks):
                 at = (column + self.start_count[i]) % (used + skipped)
-                found.append(at < skipped if self.first_span[i] else at >= used)
-        return tuple(found)
+                zeros.append(at < skipped if self.first_span[i] else at >= used)
+        return tuple(zeros)

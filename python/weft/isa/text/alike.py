@@ -1,4 +1,4 @@
-"""Recognises operands that differ from legal ones in the numbers of registers alone."""
+"""Recognises operands that differ from legal ones only in the numbers of registers."""
 
 import re
 from collections.abc import Sequence
@@ -35,30 +35,30 @@ class Alike:
         return self._missed % _FIRST == 0 and len(self._patterns) < _MOST
 
     def add(self, text: str, operands: Sequence[str], distinct: Sequence[bool]) -> None:
-        """Learns from legal operands, as `text` has them. In `distinct` ones no register may stand twice."""
-        found, end = [], 0
+        """Learns from legal operands, as `text` has them. In `distinct` ones no register may occur twice."""
+        patterns, end = [], 0
         for operand, differ in zip(operands, distinct, strict=True):
             start = text.index(operand, end)
             pattern = self._pattern(operand)
-            found += [re.escape(text[end:start]), f"({pattern})" if differ else pattern]
+            patterns += [re.escape(text[end:start]), f"({pattern})" if differ else pattern]
             end = start + len(operand)
-        self._patterns.append(re.compile("".join((*found, re.escape(text[end:])))))
+        self._patterns.append(re.compile("".join((*patterns, re.escape(text[end:])))))
 
     def _pattern(self, operand: str) -> str:
         """What matches an operand: pairs of what stays and what may change, those that repeat as one."""
         parts = _CHANGED.split(operand)
         pairs = zip(parts[1::2], parts[2::2], strict=True)
-        found = [re.escape(parts[0])]
+        patterns = [re.escape(parts[0])]
         for one, several in groupby(self._changed(word) + re.escape(after) for word, after in pairs):
             number = len(list(several))
-            found.append(one * number if number <= _MOST_UNROLLED else f"(?:{one}){{{number}}}")
-        return "".join(found)
+            patterns.append(one * number if number <= _MOST_UNROLLED else f"(?:{one}){{{number}}}")
+        return "".join(patterns)
 
     def _changed(self, word: str) -> str:
         return _ANY_OFFSET if word.isdecimal() else self._scope.alike(word)
 
 
 def _differ(operand: str) -> bool:
-    """Whether no register stands twice in a list."""
+    """Whether no register occurs twice in a list."""
     words = "".join(operand.strip("{}").split()).split(",")
     return len(set(words)) == len(words)

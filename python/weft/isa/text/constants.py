@@ -59,8 +59,8 @@ def value_of(text: str) -> int | None:
     if (match := _NUMBER.fullmatch(text)) is not None:
         value = _literal(match)
         return value if value is None or match[1] != "-" else -value
-    found = _evaluated(text)
-    return found if isinstance(found, int) else None
+    constant = _evaluated(text)
+    return constant if isinstance(constant, int) else None
 
 
 def is_real(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What to write in place of an instruction that isn't legal: whole instructions, each held to the tables."""
+"""Legal instructions to write instead of an illegal one, whole, each checked against the tables."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -26,8 +26,8 @@ _FORMS = 6
 
 @dataclass(frozen=True)
 class Standard:
-    """What is asked of an instruction in place of another: whether it is legal where that one stands, whether
-    its form is, and whether an operand may be the n-th of a family's form.
+    """How a candidate is judged: whether it is legal where the illegal instruction is, whether its form is,
+    and whether an operand may be the n-th of a family's form.
     """
 
     legal: Callable[[Instruction], bool]
@@ -36,15 +36,15 @@ class Standard:
 
 
 def nearest(
-    found: Instruction, verdict: Verdict, chip: str | None, version: Version | None, judge: Standard
+    instruction: Instruction, verdict: Verdict, chip: str | None, version: Version | None, judge: Standard
 ) -> tuple[str, ...]:
-    """Legal instructions near to `found`, of which `verdict` says why it isn't, in words of PTX with operands
-    and semicolon. Operands of `found` are kept where they fit.
+    """Legal instructions near an illegal one, as PTX text with operands and semicolon. `verdict` says why the
+    instruction is illegal. Its operands are kept where they fit.
     """
     shown: list[str] = []
-    spelled = tables.read(found.opcode, found.operands)
-    for family, form in _forms(found, spelled, verdict, chip, version):
-        text = _instruction(found, family, form, judge) if judge.has(family, form) else None
+    spelled = tables.read(instruction.opcode, instruction.operands)
+    for family, form in _forms(instruction, spelled, verdict, chip, version):
+        text = _instruction(instruction, family, form, judge) if judge.has(family, form) else None
         if text is None or text in shown:
             continue
         if shown and sum(map(len, (*shown, text))) > _TEXT:
@@ -59,7 +59,7 @@ Spelled = tuple[Family[Any], Any]
 
 
 def _forms(
-    found: Instruction,
+    instruction: Instruction,
     spelled: Spelled | None,
     verdict: Verdict,
     chip: str | None,
@@ -70,32 +70,32 @@ def _forms(
         yield spelled
     opcodes = verdict.nearest
     if verdict.rule == "block-scale":  # an instruction of another table
-        opcodes = (f"{found.opcode}.block_scale", *opcodes)
-    named = [tables.read(opcode, found.operands) for opcode in opcodes]
+        opcodes = (f"{instruction.opcode}.block_scale", *opcodes)
+    named = [tables.read(opcode, instruction.operands) for opcode in opcodes]
     yield from (near for near in named if near is not None)
     for family, form in (near for near in (*named, spelled) if near is not None):
         yield from ((family, near) for near in family.closest(form, chip, _FORMS, version))
 
 
-def _instruction(found: Instruction, family: Family[Any], form: Any, judge: Standard) -> str | None:
-    """The legal form as a whole instruction, with the operands of `found` that fit; None where it can't be
-    written so that it is read as this form.
+def _instruction(instruction: Instruction, family: Family[Any], form: Any, judge: Standard) -> str | None:
+    """The legal form as a whole instruction, with the given operands that fit; None where it can't be written
+    so that it is read as this form.
     """
     own = _operands(form)
-    given = found.operands[: len(own)]
-    kept = tuple(_kept(found, family.name, form, at, own[at], judge) for at in range(len(given)))
+    given = instruction.operands[: len(own)]
+    kept = tuple(_kept(instruction, family.name, form, at, own[at], judge) for at in range(len(given)))
     for operands in (kept + own[len(kept) :], own):
-        for opcode in (_shortest(found, family, form, operands), form.ptx):
-            # Registers of the form's own aren't declared.
-            made = found._replace(opcode=opcode, operands=operands, ended=True, scope=None)
-            if judge.legal(made):
+        for opcode in (_shortest(instruction, family, form, operands), form.ptx):
+            # Registers that are named after the form's operands aren't declared.
+            candidate = instruction._replace(opcode=opcode, operands=operands, ended=True, scope=None)
+            if judge.legal(candidate):
                 return f"{opcode} {', '.join(operands)}".strip() + ";"
     return None
 
 
-def _shortest(found: Instruction, family: Family[Any], form: Any, operands: tuple[str, ...]) -> str:
-    """The form's opcode without the modifiers that `found` lacks and that mean nothing but the default."""
-    given, words = set(found.opcode.split(".")), form.ptx.split(".")
+def _shortest(instruction: Instruction, family: Family[Any], form: Any, operands: tuple[str, ...]) -> str:
+    """The form's opcode without modifiers that only state the default and that `instruction` lacks."""
+    given, words = set(instruction.opcode.split(".")), form.ptx.split(".")
     for word in [word for word in words[1:] if word not in given]:
         rest = ".".join(other for other in words if other != word)
         read = tables.read(rest, operands)
@@ -104,13 +104,13 @@ def _shortest(found: Instruction, family: Family[Any], form: Any, operands: tupl
     return ".".join(words)
 
 
-def _kept(found: Instruction, family: str, form: Any, at: int, own: str, judge: Standard) -> str:
-    """The given operand, or what is made of it, where it may be the form's; otherwise the form's own."""
-    given = found.operands[at]
-    if judge.fits(family, form, at, given, found.scope):
+def _kept(instruction: Instruction, family: str, form: Any, at: int, own: str, judge: Standard) -> str:
+    """The given operand, corrected where that is enough; otherwise the form's own."""
+    given = instruction.operands[at]
+    if judge.fits(family, form, at, given, instruction.scope):
         return given
     tried = (_OFFSET.sub("+-", given), *_bracketed(given, own), *_constants(form, at, given))
-    return next((text for text in tried if judge.fits(family, form, at, text, found.scope)), own)
+    return next((text for text in tried if judge.fits(family, form, at, text, instruction.scope)), own)
 
 
 def _bracketed(given: str, wanted: str) -> tuple[str, ...]:

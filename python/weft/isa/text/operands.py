@@ -94,25 +94,25 @@ def distinct(family: str, form: Any, chip: str | None) -> tuple[bool, ...]:
 
 def signature(operand: str, scope: Scope) -> str:
     """What a verdict depends on of an operand: where one is right, others with the same signature are too."""
-    found = scope.signatures.get(operand)
-    if found is None:
+    kind = scope.signatures.get(operand)
+    if kind is None:
         kinds, inside = scope.kinds, operand[1:-1]
         if operand[:1] == "{" and operand[-1] == "}":
             words = inside.split(", ")
             try:
-                found = "{" + ",".join(map(kinds.__getitem__, words))
+                kind = "{" + ",".join(map(kinds.__getitem__, words))
             except KeyError:
                 words = [part.strip() for part in inside.split(",")]
-                found = "{" + ",".join(map(scope.kind, words))
+                kind = "{" + ",".join(map(scope.kind, words))
             if len(set(words)) < len(words):
-                found += " twice"
+                kind += " twice"
         elif operand[:1] == "[" and operand[-1] == "]":
-            found = f"[{_address_kind(inside.strip(), scope)}"
+            kind = f"[{_address_kind(inside.strip(), scope)}"
         else:
-            found = scope.kind(operand)
+            kind = scope.kind(operand)
         make_room(scope.signatures)
-        scope.signatures[operand] = found
-    return found
+        scope.signatures[operand] = kind
+    return kind
 
 
 @lru_cache(maxsize=1 << 14)
@@ -156,8 +156,8 @@ def _slot_verdict(form: Any, slot: Slot, operand: str, scope: Scope) -> Verdict 
             names = ", ".join(o.name for o in wanted)
             return Verdict("operands", f"takes {{{names}}} in braces, got {operand}", _shown(form))
         each = zip(wanted, slot.accepted, parts, strict=True)
-        found = (v for one, takes, part in each if (v := _words_verdict(one, takes, [part], scope, True)))
-        return next(found, None) or _together_verdict(wanted[0], slot.accepted[0], parts, scope, True)
+        verdicts = (v for one, takes, part in each if (v := _words_verdict(one, takes, [part], scope, True)))
+        return next(verdicts, None) or _together_verdict(wanted[0], slot.accepted[0], parts, scope, True)
     (one,), (takes,) = wanted, slot.accepted
     if verdict := _list_verdict(form, one, operand, slot.bracket == "{", scope):
         return verdict
@@ -343,10 +343,10 @@ def _address_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Sc
     """What is wrong with an address in brackets: a register or, outside tensor memory, a variable; and what
     is added to it.
     """
-    found = _BASE.fullmatch(operand[1:-1].strip())
-    if found is None:
+    address = _BASE.fullmatch(operand[1:-1].strip())
+    if address is None:
         return Verdict("syntax", f"takes a register or a variable and an offset as address, got {operand}")
-    word, offset = found.groups()
+    word, offset = address.groups()
     kind = scope.kind(word)
     if kind == scopes.UNDECLARED:
         return _undeclared(word, scope)

@@ -40,11 +40,11 @@ _UNTYPED_FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 
 
 class Accepted(NamedTuple):
-    """The register types that an operand takes, the plainest first. `constant` tells whether integers alone
-    may stand for it, `real` whether floats may, `sum` whether a register and a constant added to it may,
-    `discard` whether `_` may. Of lists `double` tells whether floats of .f64 may stand beside registers,
-    `special` whether special registers may stand in them, `distinct` whether none may twice,
-    `apart` whether each word must be of one of the types whatever stands beside it.
+    """The register types that an operand accepts, the plainest first, and what else it accepts.
+
+    `constant`: integers without a register; `real`: floats; `sum`: a register with a constant added to it;
+    `discard`: `_`. In lists, `double`: floats of .f64 beside registers; `special`: special registers;
+    `distinct`: no register twice; `apart`: each word must be of one of the types, whatever the others are.
     """
 
     types: tuple[str, ...]
@@ -62,33 +62,35 @@ def accepted(family: str, form: Any, operand: Registers, chip: str | None) -> Ac
     """What may be written for `operand` of a form on `chip` (on some chip, where it is None). For an address
     it is what the registers in the brackets may be.
     """
-    found = _accepted(family, form, operand, chip)
+    accepts = _accepted(family, form, operand, chip)
     if operand.role == "out":
         distinct = family.startswith("tcgen05.ld")
-        return found._replace(discard=_discards(family, form, chip), distinct=distinct)
+        return accepts._replace(discard=_discards(family, form, chip), distinct=distinct)
     if family == "wmma.store" and chip in _VOLTA and form.type in ("f16", "f32"):
         row = form.layout == "row"
-        return found._replace(double=row, special=row or form.type == "f16")
+        return accepts._replace(double=row, special=row or form.type == "f16")
     stored = family in ("tcgen05.st", "wmma.store")
-    found = found._replace(double=not stored and operand.name != "disable_output_lane", special=not stored)
-    return _of_others(family, form, operand.name, chip, found)
+    accepts = accepts._replace(
+        double=not stored and operand.name != "disable_output_lane", special=not stored
+    )
+    return _of_others(family, form, operand.name, chip, accepts)
 
 
-def _of_others(family: str, form: Any, name: str, chip: str | None, found: Accepted) -> Accepted:
-    """What is left of `found` for A, B or C where ptxas makes the form of other instructions."""
+def _of_others(family: str, form: Any, name: str, chip: str | None, accepts: Accepted) -> Accepted:
+    """What remains of `accepts` for A, B or C where ptxas builds the form from other instructions."""
     if family == "wmma.mma" and name == "c" and (form.d_type, form.c_type) == ("f32", "f16"):
-        return found if chip is None or chip in _VOLTA else found._replace(double=False, special=False)
+        return accepts if chip is None or chip in _VOLTA else accepts._replace(double=False, special=False)
     if family not in ("mma.sync", "mma.sp") or chip is None:
-        return found
+        return accepts
     if form.a_type in ("e4m3", "e5m2") and not form.kind and chip in _FP8_OF_OTHERS:
         if name == "c":
-            return found._replace(special=False, apart=True)
-        return found._replace(double=False)
+            return accepts._replace(special=False, apart=True)
+        return accepts._replace(double=False)
     if form.shape == "m8n8k16" and name == "b" and chip not in _M8N8K16_OF_ANOTHER:
-        return found._replace(types=_WORDS)
+        return accepts._replace(types=_WORDS)
     if form.shape == "m8n8k16" and name in ("a", "c") and chip in _M8N8K16_OF_ANOTHER:
-        return found._replace(special=False, apart=name == "c")
-    return found
+        return accepts._replace(special=False, apart=name == "c")
+    return accepts
 
 
 def _discards(family: str, form: Any, chip: str | None) -> bool:

@@ -1,6 +1,4 @@
-"""Finds the tensor-core instructions in PTX text, and what it declares where they are, whatever stands around
-them.
-"""
+"""Finds the tensor-core instructions in PTX text, and the declarations that each of them sees."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -48,8 +46,9 @@ _SIMPLE = re.compile(rf"\s*+(?:{_OPERAND.pattern})\s*+(?:,\s*+(?:{_OPERAND.patte
 
 
 class Instruction(NamedTuple):
-    """One instruction in a text: where it stands (from 1), its opcode, and its operands as written; `ended`
-    tells whether a semicolon ends it, `scope` what the text declares there.
+    """One instruction in a text: its line and column (from 1), its opcode, and its operands as written.
+
+    `ended` is whether a semicolon ends it, `scope` is what the text declares there.
     """
 
     line: int
@@ -61,7 +60,7 @@ class Instruction(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """An instruction whose operands aren't split yet: `rest` is all that stands after the opcode."""
+    """An instruction whose operands aren't split yet: `rest` is the text after the opcode."""
 
     line: int
     column: int
@@ -124,15 +123,15 @@ def statements(text: str) -> Iterator[Statement]:
 
 
 class _Lines:
-    """Lines and columns of places in a text that are asked for in order."""
+    """The lines and columns of positions in a text, which must be asked for in order."""
 
     def __init__(self, text: str) -> None:
         self.text, self.line, self.seen = text, 1, 0
 
-    def at(self, place: int) -> tuple[int, int]:
-        self.line += self.text.count("\n", self.seen, place)
-        self.seen = place
-        return self.line, place - self.text.rfind("\n", 0, place)
+    def at(self, position: int) -> tuple[int, int]:
+        self.line += self.text.count("\n", self.seen, position)
+        self.seen = position
+        return self.line, position - self.text.rfind("\n", 0, position)
 
 
 def _inside(shown: str, match: re.Match[str]) -> Iterator[tuple[int, str, str, bool]]:
@@ -140,10 +139,10 @@ def _inside(shown: str, match: re.Match[str]) -> Iterator[tuple[int, str, str, b
     opcode, its operands, and whether it is ended. Nothing for a statement with one instruction.
     """
     start, stop = match.start("head") if match["head"] else match.start("rest"), match.end("rest")
-    found = list(_OPCODE.finditer(shown, start, stop))
-    if not found or (len(found) == 1 and found[0].start() == start):
+    opcodes = list(_OPCODE.finditer(shown, start, stop))
+    if not opcodes or (len(opcodes) == 1 and opcodes[0].start() == start):
         return
-    for opcode, after in zip(found, [*(m.start() for m in found[1:]), stop], strict=True):
+    for opcode, after in zip(opcodes, [*(m.start() for m in opcodes[1:]), stop], strict=True):
         ended = after == stop and match["end"] == ";"
         yield opcode.start(), "".join(opcode[0].split()), shown[opcode.end() : after], ended
 
@@ -152,15 +151,15 @@ def split_operands(text: str) -> tuple[str, ...]:
     """Operands apart: `{%r1, %r2}, [%r3+4], 1` is three. Braces and brackets hold what they enclose."""
     if _SIMPLE.fullmatch(text):
         return tuple(_OPERAND.findall(text))
-    found, depth, start = [], 0, 0
+    operands, depth, start = [], 0, 0
     for match in re.finditer(r"[][{},]", text):
         character = match.group()
         depth += (character in "[{") - (character in "]}")
         if character == "," and depth == 0:
-            found.append(text[start : match.start()].strip())
+            operands.append(text[start : match.start()].strip())
             start = match.end()
     last = text[start:].strip()
-    return (*found, last) if last or found else ()
+    return (*operands, last) if last or operands else ()
 
 
 def listed(operand: str) -> Sequence[str]:

@@ -82,11 +82,11 @@ class Scope:
         parameters, in the block.
         """
         key = text, depth, opens
-        found = self._derived.get(key)
-        if found is None:
+        scope = self._derived.get(key)
+        if scope is None:
             names = dict(_parameters(text) if opens else _names(text))
-            found = self._derived[key] = self._with(names, depth) if names else self
-        return found
+            scope = self._derived[key] = self._with(names, depth) if names else self
+        return scope
 
     def _with(self, names: dict[str, _Declared], depth: int) -> "Scope":
         made = Scope(self._complete)
@@ -118,10 +118,10 @@ class Scope:
         for an integer, `@shared` for a variable, `+` and a kind for a name with a constant added to it, or
         one of the kinds above.
         """
-        if (found := self.kinds.get(word)) is None:
+        if (kind := self.kinds.get(word)) is None:
             make_room(self.kinds)
-            found = self.kinds[word] = self._kind(word)
-        return found
+            kind = self.kinds[word] = self._kind(word)
+        return kind
 
     def _kind(self, word: str) -> str:
         if word == DISCARDED:
@@ -136,11 +136,11 @@ class Scope:
 
     def _named(self, word: str) -> str:
         """The kind of a name; nothing for what is none."""
-        if found := self._find(word):
-            return found.kind if found.width == 1 else f".v{found.width}{found.kind}"
+        if declared := self._find(word):
+            return declared.kind if declared.width == 1 else f".v{declared.width}{declared.kind}"
         element = _ELEMENT.fullmatch(word)
-        if element and (found := self._find(element[1])) and found.width > 1:
-            return found.kind if found.width > "xyzwrgba".index(element[2]) % 4 else UNDECLARED
+        if element and (declared := self._find(element[1])) and declared.width > 1:
+            return declared.kind if declared.width > "xyzwrgba".index(element[2]) % 4 else UNDECLARED
         if _SPECIAL.fullmatch(word):
             return LONG_SPECIAL if word.endswith("64") else SPECIAL
         if not (_NAME.fullmatch(word) or element):
@@ -162,8 +162,8 @@ class Scope:
         digits = name[len(stem) :].lstrip("0") or "0"
         number = int(digits) if len(stem) < len(name) and len(digits) < _MOST_DIGITS else None
         for block in self._blocks():
-            if found := block.get(name):
-                return found
+            if declared := block.get(name):
+                return declared
             # ptxas takes all digits for the number: what `%r1<5>` declares can't be named.
             many = block.get(f"{stem}<>") if number is not None else None
             if many and number is not None and number < (many.number or 0):
@@ -193,7 +193,7 @@ class Scope:
 
     def suggestion(self, word: str) -> str:
         """`; did you mean 'x'?` with the declared name that an undeclared one is like, or nothing."""
-        if (found := self._suggestions.get(word)) is None:
+        if (suggestion := self._suggestions.get(word)) is None:
             make_room(self._suggestions)
             names = [
                 name.replace("<>", "0")
@@ -201,8 +201,8 @@ class Scope:
                 for name, declared in block.items()
                 if declared.kind[0] == "."
             ]
-            found = self._suggestions[word] = did_you_mean(word, names)
-        return found
+            suggestion = self._suggestions[word] = did_you_mean(word, names)
+        return suggestion
 
 
 def _names(text: str) -> Iterator[tuple[str, _Declared]]:
@@ -216,11 +216,11 @@ def _names(text: str) -> Iterator[tuple[str, _Declared]]:
     while "{" in rest and (shorter := _VALUE.sub("", rest)) != rest:
         rest = shorter
     for part in rest.split(","):
-        found = _DECLARED.fullmatch(part.partition("=")[0])
-        if found is None or (found[3] and kind[0] == "."):
+        declared = _DECLARED.fullmatch(part.partition("=")[0])
+        if declared is None or (declared[3] and kind[0] == "."):
             continue
-        number = value_of(found[2]) if found[2] else None
-        yield f"{found[1]}<>" if found[2] else found[1], _Declared(kind, width, number)
+        number = value_of(declared[2]) if declared[2] else None
+        yield f"{declared[1]}<>" if declared[2] else declared[1], _Declared(kind, width, number)
 
 
 def _parameters(text: str) -> Iterator[tuple[str, _Declared]]:
@@ -232,11 +232,11 @@ def _parameters(text: str) -> Iterator[tuple[str, _Declared]]:
 
 def _below(bound: int) -> str:
     """A pattern of the numbers from 0 to `bound` - 1 without zeros in front, the longest first."""
-    last, found = str(bound - 1), []
+    last, patterns = str(bound - 1), []
     for at, digit in enumerate(last):
         if (lowest := int(at == 0 and len(last) > 1)) < int(digit):
             rest = f"[0-9]{{{len(last) - at - 1}}}" if at + 1 < len(last) else ""
-            found.append(f"{last[:at]}[{lowest}-{int(digit) - 1}]{rest}")
+            patterns.append(f"{last[:at]}[{lowest}-{int(digit) - 1}]{rest}")
     if len(last) > 1:
-        found += [f"[1-9][0-9]{{0,{len(last) - 2}}}", "0"]
-    return f"(?:{'|'.join((last, *found))})"
+        patterns += [f"[1-9][0-9]{{0,{len(last) - 2}}}", "0"]
+    return f"(?:{'|'.join((last, *patterns))})"

@@ -1,4 +1,4 @@
-"""What PTX takes in the spelling of an opcode beside what the tables' templates say."""
+"""What PTX accepts in the spelling of an opcode beyond the tables' templates."""
 
 import re
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ _OBJECTS = ("pred", "texref")
 _NARROW = ("b4", "u4", "s4", "b1", "bf16", "tf32", "bf16x2", "s2", "u2")
 
 SOMETIMES_IGNORED = frozenset({"v2", "v4", "v8", "b2", *_NARROW})
-"""What ptxas ignores in some places: a type behind a full list of types, the size of a vector operand."""
+"""What ptxas ignores in some contexts: a type after a full list of types, the size of a vector operand."""
 
 DEFAULTS = {"wmma.load": "f16"}
-"""What ptxas 12.9 takes an opcode without, and means."""
+"""Modifiers that ptxas 12.9 allows to be left out, and assumes."""
 
-#  The first words of the opcode, and what ptxas 13.5 takes there and ignores, wherever it stands.
+#  The first words of the opcode, and what ptxas 13.5 accepts anywhere in it and ignores.
 _IGNORED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wmma.mma", (*_PACKED, *_OBJECTS)),
     ("wmma", _PACKED),

@@ -21,54 +21,60 @@ class Unchecked(NamedTuple):
 _WORD, _LONG = "%b32_x0", "%b64_x0"  # of `mutations.DECLARATIONS`
 
 
-def _predicate(found: Instruction, operand: str) -> str | None:
-    return _with_words(found, operand, (".pred", "!.pred"))
+def _predicate(instruction: Instruction, operand: str) -> str | None:
+    return _with_words(instruction, operand, (".pred", "!.pred"))
 
 
-def _special(found: Instruction, operand: str) -> str | None:
+def _special(instruction: Instruction, operand: str) -> str | None:
     if not operand.startswith("{"):
         return None
-    return _with_words(found, operand, (scope.SPECIAL, scope.LONG_SPECIAL))
+    return _with_words(instruction, operand, (scope.SPECIAL, scope.LONG_SPECIAL))
 
 
-def _long_address(found: Instruction, operand: str) -> str | None:
+def _long_address(instruction: Instruction, operand: str) -> str | None:
     base = operand[1:-1].partition("+")[0].strip()
     return (
         operand.replace(base, _LONG)
-        if operand[0] == "[" and _kind(found, base) == scope.LONG_SPECIAL
+        if operand[0] == "[" and _kind(instruction, base) == scope.LONG_SPECIAL
         else None
     )
 
 
-def _first_float(found: Instruction, operand: str) -> str | None:
+def _first_float(instruction: Instruction, operand: str) -> str | None:
     first, *rest = listed(operand)
-    return f"{{{', '.join(('0', *rest))}}}" if rest and _kind(found, first) == scope.REAL else None
+    return f"{{{', '.join(('0', *rest))}}}" if rest and _kind(instruction, first) == scope.REAL else None
 
 
-def _with_words(found: Instruction, operand: str, kinds: tuple[str, ...]) -> str | None:
+def _with_words(instruction: Instruction, operand: str, kinds: tuple[str, ...]) -> str | None:
     words = [
-        word if (kind := _kind(found, word)) not in kinds else _LONG if kind == scope.LONG_SPECIAL else _WORD
+        word
+        if (kind := _kind(instruction, word)) not in kinds
+        else _LONG
+        if kind == scope.LONG_SPECIAL
+        else _WORD
         for word in listed(operand)
     ]
     made = f"{{{', '.join(words)}}}" if operand.startswith("{") else words[0]
     return made if words != list(listed(operand)) else None
 
 
-def _first(found: Instruction, operand: str) -> str | None:
+def _first(instruction: Instruction, operand: str) -> str | None:
     if operand.startswith("{"):
         return listed(operand)[0]
-    return f"{operand}.x" if _kind(found, operand)[:2] == ".v" else None
+    return f"{operand}.x" if _kind(instruction, operand)[:2] == ".v" else None
 
 
-def _zero(found: Instruction, operand: str) -> str | None:
-    return "0" if re.fullmatch(r"=-?\d+", _kind(found, operand)) else None
+def _zero(instruction: Instruction, operand: str) -> str | None:
+    return "0" if re.fullmatch(r"=-?\d+", _kind(instruction, operand)) else None
 
 
-def _pair(found: Instruction, operand: str) -> str | None:
-    return f"{{{operand}, {operand}}}" if _kind(found, operand)[:2] in (".b", ".s", ".u", ".f") else None
+def _pair(instruction: Instruction, operand: str) -> str | None:
+    return (
+        f"{{{operand}, {operand}}}" if _kind(instruction, operand)[:2] in (".b", ".s", ".u", ".f") else None
+    )
 
 
-def _nothing(found: Instruction, operand: str) -> str | None:
+def _nothing(instruction: Instruction, operand: str) -> str | None:
     return "" if operand[0] not in "[{" else None
 
 
@@ -86,26 +92,28 @@ UNCHECKED = (
 # fmt: on
 
 
-def alike(found: Instruction) -> Iterator[Instruction]:
+def alike(instruction: Instruction) -> Iterator[Instruction]:
     """The instruction with one or two operands that ptxas doesn't check made right, in all ways."""
-    once = list(_once(found))
+    once = list(_once(instruction))
     yield from once
     for made in once:
         yield from _once(made)
 
 
-def _once(found: Instruction) -> Iterator[Instruction]:
+def _once(instruction: Instruction) -> Iterator[Instruction]:
     for one in UNCHECKED:
-        if not re.match(one.opcodes, found.opcode):
+        if not re.match(one.opcodes, instruction.opcode):
             continue
-        for at, operand in enumerate(found.operands):
-            if (made := one.checked(found, operand)) is not None:
+        for at, operand in enumerate(instruction.operands):
+            if (made := one.checked(instruction, operand)) is not None:
                 between = (made,) if made else ()
-                yield found._replace(operands=(*found.operands[:at], *between, *found.operands[at + 1 :]))
+                yield instruction._replace(
+                    operands=(*instruction.operands[:at], *between, *instruction.operands[at + 1 :])
+                )
 
 
-def _kind(found: Instruction, word: str) -> str:
-    return found.scope.kind(word) if found.scope else ""
+def _kind(instruction: Instruction, word: str) -> str:
+    return instruction.scope.kind(word) if instruction.scope else ""
 
 
 # ptxas makes some instructions of others, and fails on these or ends by a signal.
@@ -117,6 +125,8 @@ _FAILURES = (
 )
 
 
-def fails(found: Instruction, complaint: str) -> bool:
+def fails(instruction: Instruction, complaint: str) -> bool:
     """Whether a complaint of ptxas isn't about the instruction but about what ptxas makes of it."""
-    return any(re.match(opcode, found.opcode) and re.search(text, complaint) for opcode, text in _FAILURES)
+    return any(
+        re.match(opcode, instruction.opcode) and re.search(text, complaint) for opcode, text in _FAILURES
+    )

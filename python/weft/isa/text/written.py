@@ -19,33 +19,35 @@ from weft.isa.text.scope import Scope
 from weft.isa.types import ELEMENT_TYPES
 
 
-def judge(found: Instruction, chip: str | None, version: tuple[int, int] | None = None) -> Verdict | None:
+def judge(
+    instruction: Instruction, chip: str | None, version: tuple[int, int] | None = None
+) -> Verdict | None:
     """None where an instruction is legal on `chip` (on some chip, with none given) in PTX `version` (in some
-    version), operands included as far as the text shows them; else why it isn't, and near to it whole
+    version), operands included as far as the text shows them; otherwise why it isn't, and near it whole
     instructions that are legal there.
     """
-    verdict = complaint(found, chip, version)
+    verdict = complaint(instruction, chip, version)
     if verdict is None:
         return None
-    near = nearest(found, verdict, chip, version, _judge_on(chip, version))
-    absent = "" if near or verdict.rule in ("chip", "instruction") else _absence(found, chip, version)
+    near = nearest(instruction, verdict, chip, version, _judge_on(chip, version))
+    absent = "" if near or verdict.rule in ("chip", "instruction") else _absence(instruction, chip, version)
     return replace(verdict, reason=verdict.reason + absent, nearest=near)
 
 
 @cache
 def _judge_on(chip: str | None, version: tuple[int, int] | None) -> Standard:
     return Standard(
-        legal=lambda found: complaint(found, chip, version) is None,
+        legal=lambda instruction: complaint(instruction, chip, version) is None,
         has=lambda family, form: _judge_form(family.name, form, chip, version) is None,
         fits=partial(fits, chip=chip),
     )
 
 
-def _absence(found: Instruction, chip: str | None, version: tuple[int, int] | None) -> str:
+def _absence(instruction: Instruction, chip: str | None, version: tuple[int, int] | None) -> str:
     """That a chip, or a PTX version, has no instruction like this one at all."""
-    spelled = tables.read(found.opcode, found.operands)
-    families = (spelled[0],) if spelled else tables.HEADS[found.opcode.partition(".")[0]]
-    name = families[0].name if spelled else found.opcode.partition(".")[0]
+    spelled = tables.read(instruction.opcode, instruction.operands)
+    families = (spelled[0],) if spelled else tables.HEADS[instruction.opcode.partition(".")[0]]
+    name = families[0].name if spelled else instruction.opcode.partition(".")[0]
     first = min(filter(None, (family.since(chip) for family in families)), default=None)
     if first is None:
         return f"; {chip} has no form of {name}"
@@ -54,29 +56,33 @@ def _absence(found: Instruction, chip: str | None, version: tuple[int, int] | No
     return ""
 
 
-def complaint(found: Instruction, chip: str | None, version: tuple[int, int] | None = None) -> Verdict | None:
+def complaint(
+    instruction: Instruction, chip: str | None, version: tuple[int, int] | None = None
+) -> Verdict | None:
     """What `judge` says, without instructions that are near: its `nearest` are opcodes, unjudged."""
-    if not found.ended:
+    if not instruction.ended:
         return Verdict("syntax", "isn't ended by a semicolon")
-    if found.opcode.partition(".")[0] not in tables.HEADS:
-        return no_instruction(found.opcode)
-    opcode = spellings.once(found.opcode)
-    spelled = tables.read(opcode, _vectors_listed(found))
+    if instruction.opcode.partition(".")[0] not in tables.HEADS:
+        return no_instruction(instruction.opcode)
+    opcode = spellings.once(instruction.opcode)
+    spelled = tables.read(opcode, _vectors_listed(instruction))
     if spelled is None:
-        return unread(found.opcode, chip)
+        return unread(instruction.opcode, chip)
     family, form = spelled
     verdict = _judge_form(family.name, form, chip, version) or operands_verdict(
-        family.name, form, found.operands, found.scope, chip=chip
+        family.name, form, instruction.operands, instruction.scope, chip=chip
     )
     if verdict is None and (twice := _twice(opcode)):
         return Verdict("modifiers", f"has .{twice} twice", (form.ptx,))
     return verdict or _version_verdict(spellings.since(opcode), version)
 
 
-def _vectors_listed(found: Instruction) -> tuple[str, ...]:
+def _vectors_listed(instruction: Instruction) -> tuple[str, ...]:
     """The operands with vectors as the lists that they stand for."""
-    scope = found.scope or NOTHING_DECLARED
-    return tuple(one if one[:1] in "[{" else _vector_listed(one, scope.kind(one)) for one in found.operands)
+    scope = instruction.scope or NOTHING_DECLARED
+    return tuple(
+        one if one[:1] in "[{" else _vector_listed(one, scope.kind(one)) for one in instruction.operands
+    )
 
 
 def _vector_listed(operand: str, kind: str) -> str:
@@ -96,26 +102,26 @@ class Judge:
         self._refused: dict[tuple[str, tuple[str, ...], Scope | None], Verdict] = {}
         self._alike: dict[tuple[str, Scope], Alike] = {}
 
-    def __call__(self, found: Statement) -> Verdict | None:
+    def __call__(self, statement: Statement) -> Verdict | None:
         """The verdict on one instruction."""
-        _, _, opcode, rest, ended, scope = found
+        _, _, opcode, rest, ended, scope = statement
         if (alike := self._alike.get((opcode, scope))) is None:
             alike = self._alike[opcode, scope] = Alike(scope)
         if ended and rest in alike:
             return None
-        instruction = found.instruction()
+        instruction = statement.instruction()
         verdict = self._judge(instruction)
         if verdict is None and alike.is_wanted():
             alike.add(rest, instruction.operands, self._distinct(instruction))
         return verdict
 
-    def _distinct(self, found: Instruction) -> tuple[bool, ...]:
-        spelled = tables.read(spellings.once(found.opcode), _vectors_listed(found))
+    def _distinct(self, instruction: Instruction) -> tuple[bool, ...]:
+        spelled = tables.read(spellings.once(instruction.opcode), _vectors_listed(instruction))
         assert spelled is not None
         return distinct(spelled[0].name, spelled[1], self._chip)
 
-    def _judge(self, found: Instruction) -> Verdict | None:
-        _, _, opcode, operands, ended, scope = found
+    def _judge(self, instruction: Instruction) -> Verdict | None:
+        _, _, opcode, operands, ended, scope = instruction
         seen = (scope or NOTHING_DECLARED).signatures
         try:
             kinds = (opcode, ended, *map(seen.__getitem__, operands))
@@ -126,7 +132,7 @@ class Judge:
         # What is refused is named as it is written.
         verdict = self._refused.get((opcode, operands, scope))
         if verdict is None:
-            verdict = judge(found, self._chip, self._version)
+            verdict = judge(instruction, self._chip, self._version)
             if verdict:
                 self._refused[opcode, operands, scope] = verdict
             else:
@@ -231,26 +237,26 @@ class _Spellings:
         planes = [0] * len(bag).bit_length()
         for token in bag:
             carry = self.having.get(token, 0)
-            for place, plane in enumerate(planes):
-                planes[place], carry = plane ^ carry, plane & carry
+            for bit, plane in enumerate(planes):
+                planes[bit], carry = plane ^ carry, plane & carry
         best = (1 << len(self.opcodes)) - 1
         for plane in reversed(planes):
             best = best & plane or best
-        found: list[str] = []
-        while best and len(found) < most:
-            found.append(self.opcodes[(best & -best).bit_length() - 1])
+        opcodes: list[str] = []
+        while best and len(opcodes) < most:
+            opcodes.append(self.opcodes[(best & -best).bit_length() - 1])
             best &= best - 1
-        return found
+        return opcodes
 
 
 def _bag(opcode: str) -> list[tuple[str, int]]:
     """The modifiers of an opcode; a second one of the same name is another."""
     seen: Counter[str] = Counter()
-    found = []
+    modifiers = []
     for token in opcode.split(".")[1:]:
-        found.append((token, seen[token]))
+        modifiers.append((token, seen[token]))
         seen[token] += 1
-    return found
+    return modifiers
 
 
 @cache

@@ -37,9 +37,9 @@ def _mma_async(*sparse: Word) -> Template:
 class MmaAsync(Form):
     """One form of dense `wgmma.mma_async`: `d = a * b + d`, or `a * b` where the predicate scale_d is off.
 
-    B is in shared memory, given by a descriptor; A too, or in registers where `a_registers`. What else PTX
-    writes as an immediate is an operand here: scale_a and scale_b (1 or -1, float types), trans_a and trans_b
-    (0, or 1 for a matrix whose M or N runs fastest; 16-bit types; A from memory).
+    B is in shared memory, given by a descriptor; so is A, unless `a_registers`. The other immediates of PTX
+    are operands here: scale_a and scale_b (1 or -1, float types), trans_a and trans_b (0 for a K-major
+    matrix, 1 for an MN-major one; 16-bit types; A from memory).
     """
 
     shape: str
@@ -92,9 +92,9 @@ class MmaAsync(Form):
 class MmaAsyncSparse(MmaAsync):
     """One form of `wgmma.mma_async.sp`: half of A's elements are zeros that aren't stored.
 
-    Axes as in `MmaAsync`. K counts A with its zeros; metadata holds the places of the others, two bits each.
-    The immediate selector says which lanes of each four give it: 0 the first two, 1 the last two; with 8-bit
-    types all do.
+    Axes as in `MmaAsync`. K counts A with its zeros; metadata holds the indices of the other elements, two
+    bits each. The immediate selector chooses the lanes of each four whose metadata counts: 0 the first two, 1
+    the last two. With 8-bit types all lanes' metadata counts.
     """
 
     sparse: ClassVar[bool] = True
@@ -122,7 +122,7 @@ def _input_a(name: str, m: int, k: int) -> Registers:
 
 def _metadata(name: str) -> tuple[Registers, Registers]:
     """Chunks of four bits, two indices each, the first lowest: which of its four elements (of a tf32, which
-    of its four halves) are stored. As an H200 has them, for selector 0; with 1 every place is two lanes on.
+    of its four halves) are stored. Measured on an H200 for selector 0; with 1 it is two lanes later.
     """
     if ELEMENT_TYPES[name].bits == 8:
         layout = "S[(4,2,8,2,8):(1@warpid,1@laneid,4@laneid,2@laneid,1)]"
@@ -205,7 +205,7 @@ class Fence(_Ordering):
 
 @dataclass(frozen=True)
 class CommitGroup(_Ordering):
-    """`wgmma.commit_group`: makes a group of this warp's `mma_async` that are in none yet."""
+    """`wgmma.commit_group`: makes a group of this warp's `mma_async` that aren't in a group yet."""
 
     templates = (Template("wgmma.commit_group", tokens.SYNC, _ALIGNED),)
 

@@ -1,4 +1,4 @@
-"""The 64-bit descriptor by which `wgmma.mma_async` finds a matrix in shared memory (PTX ISA, "Matrix
+"""The 64-bit descriptor of a matrix in shared memory for `wgmma.mma_async` (PTX ISA, "Matrix
 Descriptor Format"), and the bit fields and swizzle modes that all descriptors share.
 """
 
@@ -132,11 +132,11 @@ FIELDS = (_ADDRESS, _LEADING, _STRIDE, _BASE, _SWIZZLE)
 class MatrixDescriptor:
     """Where a matrix lies in shared memory, all in bytes.
 
-    `stride_byte_offset` leads to the next group of eight rows (columns, for a matrix whose M or N runs
-    fastest), `leading_byte_offset` to the next 16 bytes of K (to the next panel as wide as the swizzle); a
-    swizzled matrix whose K runs fastest ignores the latter. Without a swizzle and with M or N fastest the two
-    change places. `base_offset` is 0 where the swizzle's pattern starts at a multiple of its period, else
-    bits 7 to 9 of where it starts.
+    `stride_byte_offset` is the distance to the next group of eight rows (columns, for an MN-major matrix),
+    `leading_byte_offset` that to the next 16 bytes of K (to the next panel as wide as the swizzle, for an
+    MN-major one); a swizzled K-major matrix ignores the latter. In an MN-major matrix without a swizzle the
+    two are exchanged. `base_offset` is 0 where the swizzle's pattern starts at a multiple of its period,
+    otherwise bits 7 to 9 of the address where it starts.
     """
 
     address: int = 0
@@ -182,7 +182,7 @@ class MatrixDescriptor:
 
     @staticmethod
     def decode(word: int) -> "MatrixDescriptor":
-        """What a descriptor says; ValueError where it has bits set that no field has."""
+        """The fields of a descriptor; ValueError where a bit is set that belongs to no field."""
         if extra := unknown_bits(word, FIELDS):
             raise ValueError(f"a wgmma descriptor has no bits {extra:#x}, got {word:#x}")
         numbers = {field.name: field.get(word) for field in FIELDS}

@@ -270,14 +270,14 @@ def _mma_forms() -> Iterator[tuple[Mma, Support]]:
 
 def _fragments() -> dict[tuple[str, str, str, str], Support]:
     """Shape, fragment, type and layout of all that `wmma.mma` takes and gives, and the first row to do so."""
-    found: dict[tuple[str, str, str, str], Support] = {}
+    supports: dict[tuple[str, str, str, str], Support] = {}
     for row in _ROWS:
         support = Support(row.chips, row.ptx)
         inputs = [(f, ab.name, ls[i]) for i, f in enumerate("ab") for ab in row.inputs for ls in row.layouts]
         accumulators = product("cd", (t.name for t in row.accumulators), _LAYOUTS)
         for shape, key in product(row.shapes, (*inputs, *accumulators)):
-            found.setdefault((shape, *key), support)
-    return found
+            supports.setdefault((shape, *key), support)
+    return supports
 
 
 def _load_forms() -> Iterator[tuple[Load, Support]]:
