@@ -1,4 +1,4 @@
-"""`weft bench`: times Weft's products beside those of other libraries, in one run and in turns."""
+"""`weft bench`: times Weft's products and those of other libraries in turns, in one run."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence

@@ -152,14 +152,14 @@ def report(diagnostics: Iterable[Diagnostic], tool: str) -> None:
 
 
 def _lines(diagnostic: Diagnostic, tool: str = "") -> list[str]:
-    place = diagnostic.location
-    prefix = f"{place}: " if place else f"{tool}: " if tool else ""
+    location = diagnostic.location
+    prefix = f"{location}: " if location else f"{tool}: " if tool else ""
     found = [f"{prefix}{diagnostic.severity}: {diagnostic.message}"]
-    if place is not None:
-        text = _text_of(place.file).split("\n")
-        if 1 <= place.line <= len(text) and text[place.line - 1].strip():
-            line = text[place.line - 1].rstrip("\r")
-            before = line[: max(place.column - 1, 0)]
+    if location is not None:
+        text = _text_of(location.file).split("\n")
+        if 1 <= location.line <= len(text) and text[location.line - 1].strip():
+            line = text[location.line - 1].rstrip("\r")
+            before = line[: max(location.column - 1, 0)]
             found += [line, "".join("\t" if c == "\t" else " " for c in before) + "^"]
     for note in diagnostic.notes:
         found += _lines(note)
@@ -222,11 +222,11 @@ def speaking_of(name: str) -> Iterator[None]:
 
 def renamed(diagnostic: Diagnostic, before: str, after: str) -> Diagnostic:
     """The diagnostic and its notes, where locations in the file `before` are in the file `after`."""
-    place = diagnostic.location
-    if place is not None and place.file == before:
-        place = replace(place, file=after)
+    location = diagnostic.location
+    if location is not None and location.file == before:
+        location = replace(location, file=after)
     notes = tuple(renamed(note, before, after) for note in diagnostic.notes)
-    return replace(diagnostic, location=place, notes=notes)
+    return replace(diagnostic, location=location, notes=notes)
 
 
 def write(path: str, data: str | bytes) -> None:

@@ -159,8 +159,8 @@ def _run(options: Namespace) -> int:
     missing = [f.name for f in findings if f.required and not f.present]
     if options.json:
         found = [{"name": f.name, "state": f.mark, "required": f.required, "text": f.text} for f in findings]
-        told = {"weft": __version__, "python": sys.version.split()[0]}
-        cli.say_json({**told, "system": f"{system.sysname} {system.machine}", "findings": found})
+        versions = {"weft": __version__, "python": sys.version.split()[0]}
+        cli.say_json({**versions, "system": f"{system.sysname} {system.machine}", "findings": found})
         return 1 if missing else 0
     cli.say(f"weft {__version__}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
     for finding in findings:

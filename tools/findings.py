@@ -95,18 +95,18 @@ def lint_mlir(text: str, path: str, chip: str | None = None) -> list[Finding]:
 
 def _unraised(diagnostic: Diagnostic, name: str) -> Finding:
     """What no operation of ours can say, such as one of upstream's whose immediate isn't constant."""
-    place = diagnostic.location or Location(name, 0, 0)
+    location = diagnostic.location or Location(name, 0, 0)
     subject, _, reason = diagnostic.message.partition(" op ")
     verdict = Verdict("operands", reason)
-    return Finding(place.line, place.column, subject.strip("'"), verdict, f"{subject} op")
+    return Finding(location.line, location.column, subject.strip("'"), verdict, f"{subject} op")
 
 
 def _left(op: Any, name: str, remark: str, judged: bool = True) -> Finding:
     """What stays as upstream has it."""
     from weft import mlir
 
-    place = mlir.location(op.location, name) or Location(name, 0, 0)
-    return Finding(place.line, place.column, str(op.name), None, f"'{op.name}' op", remark, judged)
+    location = mlir.location(op.location, name) or Location(name, 0, 0)
+    return Finding(location.line, location.column, str(op.name), None, f"'{op.name}' op", remark, judged)
 
 
 def _operations(module: Any) -> list[Any]:
@@ -131,7 +131,7 @@ def _judge(op: Any, name: str) -> Finding:
     from weft.dialects.descriptor import DescriptorOp
     from weft.dialects.instruction import InstructionOp
 
-    place = mlir.location(op.location, name) or Location(name, 0, 0)
+    location = mlir.location(op.location, name) or Location(name, 0, 0)
     subject, instruction = f"'{op.operation.name}' op", str(op.operation.name)
     try:
         with op.location:
@@ -146,7 +146,7 @@ def _judge(op: Any, name: str) -> Finding:
                 verdict = Verdict(rule, message)
     except WeftError as error:  # of an unknown chip around the op
         verdict = Verdict("target", error.diagnostics[0].message)
-    return Finding(place.line, place.column, instruction, verdict, subject)
+    return Finding(location.line, location.column, instruction, verdict, subject)
 
 
 def _chip_of(text: str, name: str) -> str | None:
@@ -155,8 +155,8 @@ def _chip_of(text: str, name: str) -> str | None:
     if chip is None or chip in CHIPS or _OLDER.fullmatch(chip):
         return chip
     before = text[: text.index(chip)]
-    place = Location(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
-    raise WeftError(Diagnostic(f".target {unknown_chip(chip)}", place))
+    location = Location(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
+    raise WeftError(Diagnostic(f".target {unknown_chip(chip)}", location))
 
 
 def _check_version(text: str, name: str) -> None:
@@ -167,8 +167,10 @@ def _check_version(text: str, name: str) -> None:
     found, newest = (".".join(map(str, each)) for each in (version, NEWEST_PTX))
     code = scan.code(text)
     lines = text[: max(0, code.find(found, code.index(".version")))].split("\n")
-    place = Location(name, len(lines), len(lines[-1]) + 1)
-    raise WeftError(Diagnostic(f"unknown PTX version {found}: the newest known version is {newest}", place))
+    location = Location(name, len(lines), len(lines[-1]) + 1)
+    raise WeftError(
+        Diagnostic(f"unknown PTX version {found}: the newest known version is {newest}", location)
+    )
 
 
 def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
@@ -194,5 +196,5 @@ def _no_ptx(text: str, name: str) -> WeftError:
     words = scan.code(text).split(maxsplit=1)
     got = f"got {words[0][:_MOST_SHOWN]!r}" if words else "got none"
     before = text[: scan.code(text).index(words[0])] if words else ""
-    place = Location(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
-    return WeftError(Diagnostic(f"expected PTX (a directive or an instruction), {got}", place))
+    location = Location(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
+    return WeftError(Diagnostic(f"expected PTX (a directive or an instruction), {got}", location))

@@ -43,7 +43,7 @@ class Product:
     m: int
     n: int
     k: int
-    places: dict[str, int]  # A, B, D, and C, bias and residual where they are given
+    argument_numbers: dict[str, int]  # A, B, D, and C, bias and residual where they are given
 
     @classmethod
     def of(cls, module: Any, name: str, shape: Shape | None) -> "Product":
@@ -62,13 +62,13 @@ class Product:
             raise refuse(op, "multiplies a batch: weft run checks a single product")
         operands = {"A": op.a, "B": op.b, "D": op.d}
         operands |= {title(role): value for role, value in op.roles.items()}
-        places = {}
+        argument_numbers = {}
         for role, value in operands.items():
             argument = cast(ir.BlockArgument, value)
             if argument is None:
                 raise refuse(op, f"expects {role} to be a function's argument, so that weft run can pass it")
-            places[role] = argument.arg_number
-        return cls(module, op, *_sizes(op, shape), places)
+            argument_numbers[role] = argument.arg_number
+        return cls(module, op, *_sizes(op, shape), argument_numbers)
 
     @property
     def _attributes(self) -> dict[str, Any]:
@@ -88,17 +88,17 @@ class Product:
         b = f"B[{self.n},{self.k}]ᵀ" if given["transpose_b"] else f"B[{self.k},{self.n}]"
         scaled = "" if given["alpha"] == 1.0 else f"{given['alpha']:g} * "
         added = f" + {given['beta']:g} * {self._added}" if given["beta"] else ""
-        added += " + bias" if "bias" in self.places else ""
+        added += " + bias" if "bias" in self.argument_numbers else ""
         a = f"A[{self.k},{self.m}]ᵀ" if given["transpose_a"] else f"A[{self.m},{self.k}]"
         d = f"D[{self.m},{self.n}]"
         text = f"{scaled}{a} {kinds['A']} * {b} {kinds['B']}{added}"
         text = f"{given['activation']}({text})" if given["activation"] else text
-        return f"{d} {kinds['D']} = {text}{' + residual' if 'residual' in self.places else ''}"
+        return f"{d} {kinds['D']} = {text}{' + residual' if 'residual' in self.argument_numbers else ''}"
 
     @property
     def _added(self) -> str:
         """What beta scales."""
-        return "C" if "C" in self.places else "D"
+        return "C" if "C" in self.argument_numbers else "D"
 
     @property
     def _extents(self) -> dict[str, str]:
@@ -110,7 +110,7 @@ class Product:
     def sized_by(self, shapes: Mapping[int, tuple[int, ...]]) -> "Product":
         """The product of arrays of these shapes, by argument, where its types leave its sizes open."""
         found: dict[str, int] = {}
-        for role, number in self.places.items():
+        for role, number in self.argument_numbers.items():
             letters = self._extents[role]
             if len(shapes.get(number, ())) == len(letters):
                 found |= dict(zip(letters, shapes[number], strict=True))
@@ -127,7 +127,7 @@ class Product:
         generator = np.random.default_rng(seed)
         wanted = []
         for number, argument in enumerate(launch.arguments):
-            roles = [role for role, place in self.places.items() if place == number]
+            roles = [role for role, each in self.argument_numbers.items() if each == number]
             if not roles or not isinstance(argument, MemrefArgument):
                 raise refuse(
                     self.op, f"leaves argument {number} of its function alone: weft run can't fill it"
@@ -146,7 +146,7 @@ class Product:
 
     def expected(self, operands: list[Array]) -> reference.Expected:
         """What must come out of these operands, before the kernel ran on them."""
-        given = {role: operands[place] for role, place in self.places.items()}
+        given = {role: operands[number] for role, number in self.argument_numbers.items()}
         added = given[self._added] if self._attributes["beta"] else None
         return reference.product(
             given["A"],

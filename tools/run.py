@@ -59,13 +59,13 @@ def _run(options: Namespace) -> int:
         prepared = replace(prepared, kernel=prepared.kernel.taking(*prepared.operands))
         if note and not options.json:
             cli.say(note)
-        told = _launched(prepared, on, asked, as_json=options.json)
+        report = _launched(prepared, on, asked, as_json=options.json)
     values.keep(prepared.arguments, options.out, files)
     if options.json:
-        cli.say_json({**told, "note": note or None})
+        cli.say_json({**report, "note": note or None})
     else:
-        _print(told)
-    return 0 if told["passed"] else 1
+        _print(report)
+    return 0 if report["passed"] else 1
 
 
 def _place(asked: str | None, kernel: "Kernel") -> tuple[str, str]:
@@ -103,7 +103,7 @@ def _misfit(kernel: "Kernel") -> str | None:
 
 
 def _launched(prepared: "Prepared", on: str, asked: tuple[Any, Any], *, as_json: bool) -> dict[str, Any]:
-    """Runs the kernel; what ends it in the emulator is told as JSON, too, before it is raised."""
+    """Runs the kernel; what ends it in the emulator is reported as JSON, too, before it is raised."""
     from weft.emulator import Deadlock, Fault
     from weft.tools.emulate import error_json
 
@@ -117,31 +117,34 @@ def _launched(prepared: "Prepared", on: str, asked: tuple[Any, Any], *, as_json:
 
 
 def _launch(prepared: "Prepared", on: str, grid: Any, block: Any) -> dict[str, Any]:
-    """Runs the kernel, and what there is to tell of it, as JSON has it."""
+    """Runs the kernel, and returns the report as JSON has it."""
     kernel, product, operands = prepared.kernel, prepared.product, prepared.operands
     expected = product.expected(operands) if product else None
     run = _on_gpu if on == "gpu" else _in_emulator
     spent = run(prepared, grid, block)
-    told: dict[str, Any] = {
+    report: dict[str, Any] = {
         "kernel": kernel.name,
         "chip": kernel.chip,
         "on": on,
         "rows": kernel.compiled.rows,
     }
-    told |= {"product": str(product) if product else None, "schedule": _schedule(kernel) if product else None}
-    told |= _dimensions(kernel, operands, on, grid, block) | _resources(kernel) | spent
-    told["arguments"] = values.described(prepared.arguments)
-    told["passed"] = not spent.get("findings")
+    report |= {
+        "product": str(product) if product else None,
+        "schedule": _schedule(kernel) if product else None,
+    }
+    report |= _dimensions(kernel, operands, on, grid, block) | _resources(kernel) | spent
+    report["arguments"] = values.described(prepared.arguments)
+    report["passed"] = not spent.get("findings")
     if product and expected:
-        found = expected.compare(operands[product.places["D"]])
-        told["passed"] = found.passed and told["passed"]
-        told |= {
+        found = expected.compare(operands[product.argument_numbers["D"]])
+        report["passed"] = found.passed and report["passed"]
+        report |= {
             "finite": bool(found.finite),
             "error": found.error,
             "bound": found.bound,
             "ratio": found.ratio,
         }
-    return told
+    return report
 
 
 def _on_gpu(prepared: "Prepared", grid: Any, block: Any) -> dict[str, Any]:
@@ -153,8 +156,8 @@ def _on_gpu(prepared: "Prepared", grid: Any, block: Any) -> dict[str, Any]:
         return {"device": runtime.current().name}
     resident = [_resident(operand) for operand in operands]
     kernel(*resident, grid=grid, block=block, on="gpu")
-    place = product.places["D"]
-    operands[place][...] = resident[place].owner.to_numpy()[:, : operands[place].shape[1]]
+    number = product.argument_numbers["D"]
+    operands[number][...] = resident[number].owner.to_numpy()[:, : operands[number].shape[1]]
     # With a beta, D changes from here on.
     milliseconds = runtime.time(lambda: kernel(*resident, grid=grid, block=block, on="gpu"), _REPEATS)
     rate = product.flops / milliseconds / 1e9
@@ -220,38 +223,38 @@ def _resources(kernel: "Kernel") -> dict[str, Any]:
         return {"resources": None, "no_resources": error.diagnostics[0].message}
 
 
-def _rows(told: dict[str, Any]) -> dict[str, str]:
+def _rows(report: dict[str, Any]) -> dict[str, str]:
     """The report as lines with a name each."""
-    where = f"{told['chip']} on the GPU" if told["on"] == "gpu" else f"{told['chip']} in the emulator"
-    where += ", for rows that begin anywhere" if told["rows"] == "any" else ""
+    where = f"{report['chip']} on the GPU" if report["on"] == "gpu" else f"{report['chip']} in the emulator"
+    where += ", for rows that begin anywhere" if report["rows"] == "any" else ""
     found = {
-        "product": told["product"],
-        "kernel": f"{told['kernel']} for {where}",
-        "schedule": told["schedule"],
+        "product": report["product"],
+        "kernel": f"{report['kernel']} for {where}",
+        "schedule": report["schedule"],
     }
-    threads = math.prod(told["block"])
-    grid = "x".join(map(str, told["grid"]))
+    threads = math.prod(report["block"])
+    grid = "x".join(map(str, report["grid"]))
     warps = -(-threads // 32)
     found["launch"] = f"grid {grid}, {threads} threads ({warps} warp{'' if warps == 1 else 's'}) each"
-    if (taken := told["resources"]) is None:
-        found["registers"] = f"unknown: {told['no_resources']}"
+    if (taken := report["resources"]) is None:
+        found["registers"] = f"unknown: {report['no_resources']}"
     else:
         spills = f"{taken['spill_stores']} bytes stored, {taken['spill_loads']} loaded"
         if not taken["spill_stores"] + taken["spill_loads"]:
             spills = "no spills"
         shared = f"{taken['shared_bytes']} bytes of shared memory"
         found["resources"] = f"{taken['registers']} registers, {spills}, {shared}"
-    return {name: text for name, text in (found | _spent(told) | _results(told)).items() if text}
+    return {name: text for name, text in (found | _spent(report) | _results(report)).items() if text}
 
 
-def _spent(told: dict[str, Any]) -> dict[str, str]:
-    if "milliseconds" in told:
-        rate = f"{told['milliseconds']:.4g} ms, {told['tflops']:.4g} TFLOP/s"
-        return {"time": f"{rate} (median of {_REPEATS} on {told['device']})"}
-    if "instructions" not in told:
-        return {"device": told["device"]}
-    found = {"emulated": f"{told['instructions']:,} warp instructions in {told['seconds']:.1f} s"}
-    if findings := told["findings"]:
+def _spent(report: dict[str, Any]) -> dict[str, str]:
+    if "milliseconds" in report:
+        rate = f"{report['milliseconds']:.4g} ms, {report['tflops']:.4g} TFLOP/s"
+        return {"time": f"{rate} (median of {_REPEATS} on {report['device']})"}
+    if "instructions" not in report:
+        return {"device": report["device"]}
+    found = {"emulated": f"{report['instructions']:,} warp instructions in {report['seconds']:.1f} s"}
+    if findings := report["findings"]:
         first = findings[0]
         source = f" ({first['source']})" if first["source"] else ""
         said = f"the first at line {first['line']} of the PTX{source}: {first['rule']}: {first['message']}"
@@ -259,36 +262,34 @@ def _spent(told: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def _results(told: dict[str, Any]) -> dict[str, str]:
-    if "error" not in told:
-        return values.rows(told["arguments"])
-    if not told["finite"]:
+def _results(report: dict[str, Any]) -> dict[str, str]:
+    if "error" not in report:
+        return values.rows(report["arguments"])
+    if not report["finite"]:
         return {"error": "some elements aren't finite"}
-    error = (
-        f"{told['error']:.3g} at most (bound {told['bound']:.3g}); {told['ratio']:.2g} of the bound at most"
-    )
-    return {"error": error}
+    error, bound = f"{report['error']:.3g} at most", f"(bound {report['bound']:.3g})"
+    return {"error": f"{error} {bound}; {report['ratio']:.2g} of the bound at most"}
 
 
-def _print(told: dict[str, Any]) -> None:
+def _print(report: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    # Where nobody looks, nothing need be wrapped.
+    # Lines are not wrapped unless a terminal shows them.
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)
     table = Table.grid(padding=(0, 2))
-    for name, text in _rows(told).items():
+    for name, text in _rows(report).items():
         table.add_row(Text(name, "bold"), Text(text))
-    verdict = "[bold green]PASS[/]" if told["passed"] else "[bold red]FAIL[/]"
-    if told["passed"] and told["product"] is None:
+    verdict = "[bold green]PASS[/]" if report["passed"] else "[bold red]FAIL[/]"
+    if report["passed"] and report["product"] is None:
         verdict = "[bold]RAN[/]; no reference is known"
-    with console.capture() as report:
+    with console.capture() as captured:
         console.print(table)
         console.print(verdict, end="")
-    cli.say("\n".join(line.rstrip() for line in report.get().split("\n")))
+    cli.say("\n".join(line.rstrip() for line in captured.get().split("\n")))
 
 
 RUN = Command(

@@ -52,7 +52,7 @@ def _result(finding: "Finding", name: str) -> dict[str, Any]:
 def _location(file: str, line: int) -> dict[str, Any]:
     path = Path(file)
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
-    place: dict[str, Any] = {"artifactLocation": {"uri": uri}}
+    physical: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if line:
-        place["region"] = {"startLine": line}
-    return {"physicalLocation": place}
+        physical["region"] = {"startLine": line}
+    return {"physicalLocation": physical}

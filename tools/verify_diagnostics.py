@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from weft.errors import Diagnostic, Location
 
 _ANNOUNCED = re.compile(
-    r"expected-(?P<kind>error|warning|note|remark)(?P<regex>-re)?\s*(?P<place>@(?:[+-]\d+|above|below|unknown))?\s*"
+    r"expected-(?P<kind>error|warning|note|remark)(?P<regex>-re)?\s*(?P<position>@(?:[+-]\d+|above|below|unknown))?\s*"
     r"\{\{(?P<text>.*)\}\}$"
 )
 _EMBEDDED = re.compile(r"\{\{(.*?)\}\}")
@@ -15,7 +15,7 @@ _EMBEDDED = re.compile(r"\{\{(.*?)\}\}")
 
 @dataclass(frozen=True)
 class Expectation:
-    """One announced diagnostic: `line` is where it must point, None for one without a place."""
+    """One announced diagnostic: `line` is where it must point, None for one without a location."""
 
     kind: str
     text: str
@@ -24,9 +24,9 @@ class Expectation:
     written: Location
 
     def met_by(self, diagnostic: Diagnostic, name: str) -> bool:
-        """Whether `diagnostic` is the one; places in other files than `name` count as none."""
-        place = diagnostic.location
-        line = place.line if place is not None and place.file == name else None
+        """Whether `diagnostic` is the one; locations in other files than `name` count as none."""
+        location = diagnostic.location
+        line = location.line if location is not None and location.file == name else None
         return (
             diagnostic.severity == self.kind
             and line == self.line
@@ -45,16 +45,16 @@ def expectations(text: str, name: str) -> list[Expectation]:
 def _expectation(
     match: re.Match[str], number: int, announcing: set[int], count: int, name: str
 ) -> Expectation:
-    place = match["place"] or "@+0"
+    position = match["position"] or "@+0"
     line: int | None
-    if place == "@unknown":
+    if position == "@unknown":
         line = None
-    elif place == "@above":
+    elif position == "@above":
         line = next((n for n in range(number - 1, 0, -1) if n not in announcing), 0)
-    elif place == "@below":
+    elif position == "@below":
         line = next((n for n in range(number + 1, count + 1) if n not in announcing), 0)
     else:
-        line = number + int(place[1:])
+        line = number + int(position[1:])
     written = Location(name, number, match.start() + 1)
     return Expectation(
         match["kind"], match["text"], _pattern(match["text"], bool(match["regex"])), line, written

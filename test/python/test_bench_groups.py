@@ -90,11 +90,11 @@ def test_no_group_is_empty() -> None:
 def test_groups_of_one_matrix_begin_at_multiples_of_128() -> None:
     made = replace(CONTIGUOUS, groups=50)
     end = 0
-    for (first, room), count in zip(made.places, made.counts, strict=True):
+    for (first, room), count in zip(made.row_ranges, made.counts, strict=True):
         assert first == end and first % 128 == room % 128 == 0 and 0 <= room - count < 128
         end += room
     assert made.height == end
-    assert {room for _, room in made.places} == {128, 256}
+    assert {room for _, room in made.row_ranges} == {128, 256}
 
 
 def test_only_rows_of_a_group_count() -> None:
@@ -143,7 +143,7 @@ def test_groups_say_which_rows_there_are(made: Problem, torch: Any) -> None:
         return
     assert [*each.a.shape] == [made.height, 256] and [*each.d.shape] == [made.height, 72]
     assert tuple(int((each.groups == number).sum()) for number in range(3)) == made.counts
-    assert [int(each.groups[first]) for first, _ in made.places] == [0, 1, 2]
+    assert [int(each.groups[first]) for first, _ in made.row_ranges] == [0, 1, 2]
     assert int((each.groups == -1).sum()) == made.height - sum(made.counts)
 
 
@@ -159,7 +159,7 @@ def test_a_wrong_row_of_any_group_is_caught(
     for each in sets:
         multiply(torch, made, each)
     assert problem.check(made, sets).passed
-    for number, ((first, room), count) in enumerate(zip(made.places, made.counts, strict=True)):
+    for number, ((first, room), count) in enumerate(zip(made.row_ranges, made.counts, strict=True)):
         inside = () if made.most is None else (number,)
         last, beyond = (*inside, first + count - 1, 71), (*inside, slice(first + count, first + room))
         assert bool((sets[1].d[beyond].float().isnan() | (sets[1].d[beyond] == 0x7F7F7F7F)).all())

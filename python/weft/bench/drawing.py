@@ -102,13 +102,13 @@ def _ratios(
     y = _Axis(min([*values, 0.9]) - 0.05, max([*values, 1.1]) + 0.05, top + height, top)
     _grid(svg, frame, f"{group[0].problem.kind}: speed over {report.reference}", None, y)
     svg.line(left, y(1.0), left + frame[2], y(1.0), "#495057")
-    places = {shape: left + (n + 0.5) * _PER_PROBLEM for n, shape in enumerate(_problems(group))}
-    for shape, x in places.items():
-        turned = f"rotate(-55 {x:g} {top + height + 14:g})"
-        svg.add("text", shape, x=x, y=top + height + 14, text_anchor="end", transform=turned)
+    positions = {shape: left + (n + 0.5) * _PER_PROBLEM for n, shape in enumerate(_problems(group))}
+    for shape, x in positions.items():
+        rotation = f"rotate(-55 {x:g} {top + height + 14:g})"
+        svg.add("text", shape, x=x, y=top + height + 14, text_anchor="end", transform=rotation)
     for result, ratio in ratios:
         title = f"{result.implementation}, {result.problem.shape}: {ratio:.3f}"
-        _mark(svg, "ratio", places[result.problem.shape], y(ratio), colours[result.implementation], title)
+        _mark(svg, "ratio", positions[result.problem.shape], y(ratio), colours[result.implementation], title)
 
 
 def _roofline(

@@ -98,7 +98,7 @@ class Problem:
         return (self.m,) if self.groups is None else _drawn(self.m, self.groups, self.most)
 
     @property
-    def places(self) -> tuple[tuple[int, int], ...]:
+    def row_ranges(self) -> tuple[tuple[int, int], ...]:
         """The first row of each group, in its A, and the rows that there is room for."""
         if self.groups is None or self.most is not None:
             return ((0, self.most or self.m),) * len(self.counts)
@@ -110,7 +110,7 @@ class Problem:
     @property
     def height(self) -> int:
         """The rows of A, or of each A in a batch."""
-        return self.most or sum(room for _, room in self.places)
+        return self.most or sum(room for _, room in self.row_ranges)
 
     @property
     def flops(self) -> int:
@@ -231,7 +231,7 @@ def _groups(problem: Problem, device: str) -> Any:
     if problem.most is not None:
         return torch.tensor(problem.counts, dtype=torch.int32, device=device)
     of_row = torch.full((problem.height,), -1, dtype=torch.int32)
-    for number, ((first, _), count) in enumerate(zip(problem.places, problem.counts, strict=True)):
+    for number, ((first, _), count) in enumerate(zip(problem.row_ranges, problem.counts, strict=True)):
         of_row[first : first + count] = number
     return of_row.to(device)
 
@@ -243,7 +243,7 @@ def products(problem: Problem, each: Buffers, multiple: int = 1) -> Iterator[Buf
     if problem.groups is None:
         yield each
         return
-    for number, ((first, room), count) in enumerate(zip(problem.places, problem.counts, strict=True)):
+    for number, ((first, room), count) in enumerate(zip(problem.row_ranges, problem.counts, strict=True)):
         rows = slice(first, first + min(math.ceil(count / multiple) * multiple, room))
         of_a = rows if problem.most is None else (number, rows)
         scales = () if each.scale_a is None else (each.scale_a[of_a], each.scale_b[number])

@@ -109,8 +109,8 @@ def _asked(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _diagnostic(plain: dict[str, Any]) -> Diagnostic:
-    place = plain["location"] and Location(**plain["location"])
-    return Diagnostic(plain["message"], place, plain["severity"], tuple(map(_diagnostic, plain["notes"])))
+    location = plain["location"] and Location(**plain["location"])
+    return Diagnostic(plain["message"], location, plain["severity"], tuple(map(_diagnostic, plain["notes"])))
 
 
 def serve(phases: int) -> None:

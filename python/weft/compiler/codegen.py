@@ -115,12 +115,12 @@ def _unknown_target(said: str, request: _Request) -> str | None:
 
 def _invalid(message: str, llvm_ir: str) -> Diagnostic:
     """LLVM's complaint about the IR's text, or its verifier's, at its line."""
-    if place := re.search(r"<string>:(\d+):(\d+): error: (.*)", message):
-        line, column = int(place[1]), int(place[2])
+    if match := re.search(r"<string>:(\d+):(\d+): error: (.*)", message):
+        line, column = int(match[1]), int(match[2])
         lines = llvm_ir.splitlines()
         shown = lines[line - 1].strip() if line <= len(lines) else "end of the text"
         note = Diagnostic(f"at: {shown}", severity="note")
-        return Diagnostic(f"LLVM IR: {place[3]}", Location("<llvm ir>", line, column), notes=(note,))
+        return Diagnostic(f"LLVM IR: {match[3]}", Location("<llvm ir>", line, column), notes=(note,))
     first, _, rest = message.strip().partition("\n")
     notes = (Diagnostic(rest.strip(), severity="note"),) if rest.strip() else ()
     return Diagnostic(f"LLVM IR: {first}", notes=notes)

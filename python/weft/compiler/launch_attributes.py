@@ -97,13 +97,13 @@ def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
 
 def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
     dynamic = ir.MemRefType.get_dynamic_stride_or_offset()
-    what, place = f"a kernel argument of type {kind} can't be passed", mlir.location(kernel.location)
+    what, location = f"a kernel argument of type {kind} can't be passed", mlir.location(kernel.location)
     if isinstance(kind, ir.MemRefType):
         if kind.memory_space is not None and str(kind.memory_space) not in _GLOBAL:
-            raise WeftError(Diagnostic(f"{what}: it isn't in global memory", place))
+            raise WeftError(Diagnostic(f"{what}: it isn't in global memory", location))
         found = mlir.strides(kind)
         if found is None or found[1] not in (0, dynamic):
-            raise WeftError(Diagnostic(f"{what}: it needs strides and no offset", place))
+            raise WeftError(Diagnostic(f"{what}: it needs strides and no offset", location))
         shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
         return MemrefArgument(
             str(kind.element_type),
@@ -116,9 +116,9 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
         return ScalarArgument(str(kind))
     if isinstance(kind, llvm.PointerType):
         if kind.address_space not in (0, 1):
-            raise WeftError(Diagnostic(f"{what}: it isn't in global memory", place))
+            raise WeftError(Diagnostic(f"{what}: it isn't in global memory", location))
         return PointerArgument(writes)
-    raise WeftError(Diagnostic(what, place))
+    raise WeftError(Diagnostic(what, location))
 
 
 _GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")

@@ -214,9 +214,9 @@ def _source(lines: Sequence[str], line: int) -> Location | None:
     for text in reversed(lines[:line]):
         if re.match(r"\s*(\.\w+\s+)*\.(entry|func)\b", text):
             return None
-        if place := re.match(r"\s*\.loc\s+(\d+)\s+([1-9]\d*)\s+(\d+)", text):
+        if match := re.match(r"\s*\.loc\s+(\d+)\s+([1-9]\d*)\s+(\d+)", text):
             break
     else:
         return None
-    file = next((m for m in map(re.compile(rf'\s*\.file\s+{place[1]}\s+"(.*?)"').match, lines) if m), None)
-    return Location(file[1], int(place[2]), max(1, int(place[3]))) if file else None
+    file = next((m for m in map(re.compile(rf'\s*\.file\s+{match[1]}\s+"(.*?)"').match, lines) if m), None)
+    return Location(file[1], int(match[2]), max(1, int(match[3]))) if file else None

@@ -186,7 +186,7 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
     if kept.directory is None or not decides_all(module) or instrumentation.current().watches:
         return _lowered(module if ours else _apart(module), target, name, rows)
     made: list[Compiled] = []
-    placed = module.operation.get_asm(enable_debug_info=True)  # LLVM IR has the places of operations
+    located = module.operation.get_asm(enable_debug_info=True)  # LLVM IR has the locations of operations
 
     def lower() -> bytes:
         made.append(_lowered(module if ours else _apart(module), target, name, rows))
@@ -194,7 +194,7 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
 
     def key() -> cache.Key | None:
         decides = cache_keys.lowering()
-        return decides and [placed, str(target), name, rows, *decides]
+        return decides and [located, str(target), name, rows, *decides]
 
     entry = kept.get_or_make("llvm", key, lower)
     return made[0] if made else of_entry(entry)
@@ -294,7 +294,7 @@ def _check_sizes(module: Any) -> None:
 
 
 def _mathematics(module: Any) -> dict[Location | None, str]:
-    """What operations that become calls of CUDA's device library are named, by place: a call has no more."""
+    """The names of operations that become calls of CUDA's device library, by their locations."""
     found: dict[Location | None, str] = {}
 
     def visit(op: Any) -> Any:
@@ -313,10 +313,10 @@ def _refuse_library_calls(module: Any, origins: dict[Location | None, str]) -> N
     }
     found = []
     for call in operations(module, llvm.CallOp):
-        callee, place = str(call.callee).removeprefix("@"), mlir.location(call.location)
+        callee, location = str(call.callee).removeprefix("@"), mlir.location(call.location)
         if callee.startswith("__nv_") and callee not in defined:
-            what = f"'{origins.get(place, 'llvm.call')}' op needs {callee} of CUDA's device library"
-            found.append(Diagnostic(f"{what}, which Weft doesn't link", place))
+            what = f"'{origins.get(location, 'llvm.call')}' op needs {callee} of CUDA's device library"
+            found.append(Diagnostic(f"{what}, which Weft doesn't link", location))
     if found:
         raise WeftError(*dict.fromkeys(found))  # a vector's elements have a call each
 
