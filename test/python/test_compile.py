@@ -63,7 +63,7 @@ def test_every_type_and_layout_assembles(ab, d, transpose):
     assert any(o.startswith("ldmatrix.") for o in opcodes) and "cp.async" in kernel.ptx
     # A K-major B needs no transposition, an N-major B does; A never does.
     assert any(".trans" in o for o in opcodes) == (not transpose)
-    forms = [mma.parse_sync(o) or mma.parse_ldmatrix(o) for o in opcodes]
+    forms = [mma.Sync.parse(o) or mma.Ldmatrix.parse(o) for o in opcodes]
     assert all(
         (mma.SYNC if isinstance(f, mma.Sync) else mma.LDMATRIX).judge(f, "sm_90a") is None for f in forms
     )
