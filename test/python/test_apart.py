@@ -74,13 +74,13 @@ def test_arrays_without_a_class_are_refused(kind: str) -> None:
     number = "1.0" if kind == "f16" else "64"
     block = f"array<{kind}: {number}, {number}, {number}>"
     text = PRODUCT.format(f"schedule = {{block = {block}, warps = array<i64: 2, 2>, stages = 3}}")
-    with pytest.raises(WeftError, match=rf"'block' to be array<i64> of 3, got array<{kind}: "):
+    with pytest.raises(WeftError, match=rf"'block' must be an array<i64> of 3, got array<{kind}: "):
         weft.compile(text, arch="sm_80")
-    with pytest.raises(WeftError, match=rf"'block' to be array<i64> of 3, got array<{kind}: "):
+    with pytest.raises(WeftError, match=rf"'block' must be an array<i64> of 3, got array<{kind}: "):
         stages.compile_module(text, arch="sm_80")
     schedule = f"{{block = {block}, warps = array<i64: 2, 2>, stages = 3}}"
     a = weft_array()
-    with pytest.raises(WeftError, match=rf"'block' to be array<i64> of 3, got array<{kind}: "):
+    with pytest.raises(WeftError, match=rf"'block' must be an array<i64> of 3, got array<{kind}: "):
         weft.matmul(a, a, schedule=schedule)
 
 

@@ -451,10 +451,10 @@ def test_the_doctor_fails_only_for_what_is_required(
 
     monkeypatch.setattr(doctor, "_CHECKS", (("luxury", False, missing), ("heart", True, lambda: "beats")))
     assert weft.main(["doctor"]) == 0
-    assert "none     luxury    not found: get it there" in capfd.readouterr().out
+    assert "none     luxury     not found: get it there" in capfd.readouterr().out
     monkeypatch.setattr(doctor, "_CHECKS", (("heart", True, missing),))
     assert weft.main(["doctor"]) == 1
-    assert "MISSING  heart     not found: get it there\nMissing: heart.\n" in capfd.readouterr().out
+    assert "MISSING  heart      not found: get it there\nMissing: heart.\n" in capfd.readouterr().out
 
 
 def test_the_doctor_needs_no_metadata(
