@@ -1,6 +1,6 @@
 """The launch contract: the `weft.*` attributes by which a kernel specifies its launch.
 
-Passes write them on the `gpu.func`; `weft.compiler.launch_attributes` reads them. docs/tile.md has the table.
+Passes write them on the `gpu.func`; `weft.compiler.read_launch` reads them. docs/tile.md has the table.
 """
 
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from typing import Any
 from weft.dialects.descriptor import DescriptorOp
 from weft.dialects.instruction import InstructionOp, Lookup, SpaceOf
 from weft.isa.tcgen05 import control, copy
-from weft.isa.tcgen05 import mma as mma_isa
+from weft.isa.tcgen05 import mma_rows as mma_isa
 from weft.isa.tcgen05.descriptors import BlockScaledDescriptor, InstructionDescriptor
 from weft.isa.tcgen05.shared_descriptor import SharedMemoryDescriptor
 from weft.mlir import ext, ir

@@ -34,9 +34,9 @@ from weft.passes.nvvm_to_weft import NVVM_TO_WEFT
 from weft.passes.outline_matmul import OUTLINE_MATMUL
 from weft.passes.record_arguments import RECORD_ARGUMENTS
 from weft.passes.refuse_unlowered import REFUSE_UNLOWERED
-from weft.passes.registry import dispatch
-from weft.passes.registry.dispatch import Candidate as Candidate
-from weft.passes.registry.dispatch import Predicate as Predicate
+from weft.passes.registry import candidates
+from weft.passes.registry.candidates import Candidate as Candidate
+from weft.passes.registry.candidates import Predicate as Predicate
 from weft.passes.registry.pass_ import Pass
 from weft.passes.registry.pipeline import (
     WEFT,
@@ -143,10 +143,10 @@ def register_candidate(op_name: str, candidate: Candidate) -> None:
     if not (isinstance(candidate.name, str) and _CANDIDATE.fullmatch(candidate.name)):
         wanted = "a letter or digit, then letters, digits, spaces and any of _.:+-"
         raise WeftError(f"candidate name must be {wanted}; got {shown(candidate.name)}")
-    name = dispatch.key(op_name, candidate)
+    name = candidates.key(op_name, candidate)
     if candidate.name in {each.name for each in own.get(op_name, ())}:
         raise WeftError(f"candidate '{name}' is registered already, by Weft")
-    dispatch.registry.add(name, candidate)
+    candidates.registry.add(name, candidate)
 
 
 @dataclass(frozen=True)

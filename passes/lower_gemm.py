@@ -17,7 +17,7 @@ from weft.mlir import ir, llvm, vector
 from weft.passes.analysis import uniformity
 from weft.passes.builders import emit, fragment_coordinates
 from weft.passes.builders.instructions import extract
-from weft.passes.registry.dispatch import Candidate, Predicate, dispatch
+from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
 
 Layouts = dict[str, tuple[Layout, tuple[int, ...]]]

@@ -20,7 +20,7 @@ from weft.passes.analysis.uniformity import Scope
 from weft.passes.builders import emit, shared_tiles
 from weft.passes.builders.instructions import LETTERS, assembly, join
 from weft.passes.builders.wgmma_operands import UNIT, SharedOperand
-from weft.passes.registry.dispatch import Candidate, Predicate, dispatch
+from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 from weft.passes.registry.pass_ import Pass, rewrite
 
 SUMS = ("f32", "i32")

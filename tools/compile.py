@@ -14,7 +14,7 @@ from weft.tools import cli, pass_printing
 from weft.tools.command import Command
 
 if TYPE_CHECKING:
-    from weft.compiler.contract import Launch
+    from weft.compiler.launch_record import Launch
     from weft.compiler.stages import Compiled
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from weft.errors import Diagnostic, Location, WeftError
 from weft.isa.chips import CHIPS, NEWEST_PTX, PTX_VERSIONS
 from weft.isa.family import Verdict, unknown_chip
-from weft.isa.text import scan, written
+from weft.isa.text import reader, written
 from weft.tools import cli
 
 # Chips from before tensor cores: no instruction is legal there, which the tables say by themselves.
@@ -58,10 +58,10 @@ class Finding(NamedTuple):
 
 def lint_ptx(text: str, chip: str | None = None) -> list[Finding]:
     """Judges every tensor-core instruction of a PTX text, on `chip` or on the one that the text names."""
-    chip = chip or scan.target(text)
-    judge = written.Judge(chip, scan.version(text))
+    chip = chip or reader.target(text)
+    judge = written.Judge(chip, reader.version(text))
     found = []
-    for statement in scan.statements(text):
+    for statement in reader.statements(text):
         line, column, opcode = statement[:3]
         verdict = judge(statement)
         remark = "" if verdict else written.remark(opcode, chip)
@@ -151,7 +151,7 @@ def _judge(op: Any, name: str) -> Finding:
 
 def _chip_of(text: str, name: str) -> str | None:
     """The chip that a PTX text names. Raises WeftError for one that the tables don't know."""
-    chip = scan.target(text)
+    chip = reader.target(text)
     if chip is None or chip in CHIPS or _OLDER.fullmatch(chip):
         return chip
     before = text[: text.index(chip)]
@@ -161,11 +161,11 @@ def _chip_of(text: str, name: str) -> str | None:
 
 def _check_version(text: str, name: str) -> None:
     """Raises WeftError where a PTX text names a version that there isn't."""
-    version = scan.version(text)
+    version = reader.version(text)
     if version is None or version in PTX_VERSIONS:
         return
     found, newest = (".".join(map(str, each)) for each in (version, NEWEST_PTX))
-    code = scan.code(text)
+    code = reader.code(text)
     lines = text[: max(0, code.find(found, code.index(".version")))].split("\n")
     location = Location(name, len(lines), len(lines[-1]) + 1)
     raise WeftError(
@@ -186,15 +186,15 @@ def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
     chip = chip or _chip_of(text, name)
     _check_version(text, name)
     found = lint_ptx(text, chip)
-    if not scan.is_ptx(text) and all(finding.is_stray() for finding in found):
+    if not reader.is_ptx(text) and all(finding.is_stray() for finding in found):
         raise _no_ptx(text, name)
     return found, f"on {chip}" if chip else "on some chip (it names none: give --arch)"
 
 
 def _no_ptx(text: str, name: str) -> WeftError:
     """The complaint about a text without one word of PTX, at its first."""
-    words = scan.code(text).split(maxsplit=1)
+    words = reader.code(text).split(maxsplit=1)
     got = f"got {words[0][:_MOST_SHOWN]!r}" if words else "got none"
-    before = text[: scan.code(text).index(words[0])] if words else ""
+    before = text[: reader.code(text).index(words[0])] if words else ""
     location = Location(name, before.count("\n") + 1, len(before) - before.rfind("\n"))
     return WeftError(Diagnostic(f"expected PTX (a directive or an instruction), {got}", location))

@@ -165,8 +165,8 @@ def _table(family: "Family[Any]", chip: str | None) -> "Iterator[RenderableType]
     from rich.markup import escape
     from rich.table import Table
 
+    from weft.tools.isa_patterns import pattern
     from weft.tools.isa_rows import rows
-    from weft.tools.isa_spelling import pattern
 
     found = rows(family, chip)
     forms = [form for row in found for form in row.forms]

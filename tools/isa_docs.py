@@ -14,8 +14,8 @@ from weft.isa.chips import CHIPS
 from weft.isa.family import Family, Verdict
 from weft.isa.tables import TABLES, Table
 from weft.isa.text import written
+from weft.tools.isa_patterns import pattern
 from weft.tools.isa_rows import Row, chips_text, rows, version_text
-from weft.tools.isa_spelling import pattern
 
 _HOW = """\
 A row is every combination of the values that it lists. `|` separates choices. Text in brackets is in some

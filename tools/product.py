@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weft import reference
-from weft.compiler.contract import Launch, MemrefArgument
+from weft.compiler.launch_record import Launch, MemrefArgument
 from weft.dialects.op import refuse
 from weft.dialects.operand_roles import ROLES, title
 from weft.dialects.tile import MatmulOp

@@ -20,7 +20,7 @@ from weft import mlir, passes
 from weft.compiler import cache_keys, codegen, identity, loaded, stages
 from weft.compiler.identity import UnidentifiedError, digest
 from weft.passes import lower_gemm
-from weft.passes.registry.dispatch import Candidate, Predicate
+from weft.passes.registry.candidates import Candidate, Predicate
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compiler.contract import MemrefArgument, ScalarArgument
+from weft.compiler.launch_record import MemrefArgument, ScalarArgument
 from weft.compiler.stages import compile_module
 from weft.dialects import tile
 from weft.isa import mma

@@ -8,7 +8,7 @@ from weft.errors import WeftError
 from weft.mlir import func, operations
 from weft.passes import lower_gemm_async
 from weft.passes.lower_gemm import CANDIDATES
-from weft.passes.registry.dispatch import Candidate, Predicate, dispatch
+from weft.passes.registry.candidates import Candidate, Predicate, dispatch
 
 
 @pytest.fixture

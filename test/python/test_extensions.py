@@ -16,7 +16,7 @@ import weft
 from weft import dialects, extensions, mlir, passes
 from weft.compiler import cache_keys
 from weft.passes import Candidate, Pass, Predicate
-from weft.passes.registry import dispatch
+from weft.passes.registry import candidates
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "extension"
@@ -345,9 +345,9 @@ def test_a_registered_candidate_is_asked_by_priority():
     predicate = Predicate("never", lambda op: "needs nothing")
     weft.register_candidate("tile.gemm", Candidate("mine", 10**6, (predicate,), lowered))
     weft.register_candidate("tile.gemm", Candidate("yours", 0, (), lowered))
-    names = [each.name for each in dispatch.candidates("tile.gemm", own)]
+    names = [each.name for each in candidates.candidates("tile.gemm", own)]
     assert names[0] == "mine" and names[-1] == "yours" and len(names) == len(own) + 2
-    assert len(dispatch.candidates("tile.gemm_async", ())) == 0
+    assert len(candidates.candidates("tile.gemm_async", ())) == 0
 
 
 @pytest.mark.usefixtures("registries")

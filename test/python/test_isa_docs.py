@@ -8,7 +8,7 @@ import pytest
 from weft.isa import tables
 from weft.isa.certify.claims import CLAIMS
 from weft.tools import isa, isa_docs, isa_rows, op_docs, weft
-from weft.tools.isa_spelling import pattern
+from weft.tools.isa_patterns import pattern
 
 DOCS = Path(__file__).parents[2] / "docs" / "isa"
 

@@ -14,7 +14,7 @@ import pytest
 from weft.isa import certify, tables
 from weft.isa.certify import assembler, compared, mutations
 from weft.isa.chips import CHIPS
-from weft.isa.text import spellings, unchecked
+from weft.isa.text import lenient_spelling, unchecked
 
 FAMILIES = {family.name: family for family in tables.FAMILIES}
 by_family = pytest.mark.parametrize("name", list(FAMILIES))
@@ -134,7 +134,7 @@ def mutant(line, name="ldmatrix"):
 def test_what_ptxas_takes_and_the_tables_lack_is_seen(monkeypatch):
     made = [mutant("ldmatrix.sync.sync.aligned.m8n8.x1.shared.b16")]
     assert compared.differences(made, "sm_80") == []
-    monkeypatch.setattr(spellings, "REPEATABLE", frozenset())
+    monkeypatch.setattr(lenient_spelling, "REPEATABLE", frozenset())
     (difference,) = compared.differences(made, "sm_80")
     assert difference.taken and "has .sync twice" in difference.complaint
     (line,) = compared.report([difference])
@@ -144,7 +144,7 @@ def test_what_ptxas_takes_and_the_tables_lack_is_seen(monkeypatch):
 def test_what_the_tables_have_and_ptxas_refuses_is_seen(monkeypatch):
     made = [mutant("ldmatrix.sync.aligned.aligned.m8n8.x1.shared.b16")]
     assert compared.differences(made, "sm_80") == []
-    monkeypatch.setattr(spellings, "REPEATABLE", frozenset({"aligned"}))
+    monkeypatch.setattr(lenient_spelling, "REPEATABLE", frozenset({"aligned"}))
     (difference,) = compared.differences(made, "sm_80")
     assert not difference.taken and "aligned" in difference.complaint
 
@@ -152,7 +152,7 @@ def test_what_the_tables_have_and_ptxas_refuses_is_seen(monkeypatch):
 def test_what_ptxas_ignores_is_known_and_no_more(monkeypatch):
     made = [mutant("ldmatrix.sync.aligned.m8n8.x1.row.shared.b16")]
     assert compared.differences(made, "sm_80") == []
-    monkeypatch.setattr(spellings, "_IGNORED", ())
+    monkeypatch.setattr(lenient_spelling, "_IGNORED", ())
     assert len(compared.differences(made, "sm_80")) == 1
 
 

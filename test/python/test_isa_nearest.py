@@ -9,13 +9,13 @@ from weft.isa.certify import assembler, mutations
 from weft.isa.certify.assembler import LAST, VERSIONS, Entry
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family, _apart
-from weft.isa.text import scan, written
+from weft.isa.text import reader, written
 
 FAMILIES = {family.name: (table, family) for table in tables.TABLES for family in table.families}
 
 
 def only(line):
-    (found,) = scan.instructions(line)
+    (found,) = reader.instructions(line)
     return found
 
 
@@ -31,7 +31,7 @@ def illegal(name, count, seed):
     for line, chip in lines:
         versions = [v for v in VERSIONS if CHIPS[chip].ptx <= v <= LAST[CHIPS[chip].volta]]
         version = rng.choice(versions)
-        instructions = list(scan.instructions(line))
+        instructions = list(reader.instructions(line))
         if len(instructions) == 1 and (verdict := written.judge(instructions[0], chip, version)):
             yield instructions[0], verdict, chip, version
 

@@ -9,7 +9,7 @@ from weft.isa.chips import CHIPS, of_capability
 from weft.isa.family import Support
 from weft.isa.mma import LDMATRIX, Ldmatrix
 from weft.isa.tables import TABLES
-from weft.isa.text.scan import instructions
+from weft.isa.text.reader import instructions
 
 
 def examples(table):

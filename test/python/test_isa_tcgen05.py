@@ -25,10 +25,10 @@ from weft.isa.tcgen05.copy import (
     Shift,
     St,
 )
-from weft.isa.tcgen05.form import ALL, ARCH_SPECIFIC, Tcgen05Family
-from weft.isa.tcgen05.mma import MMA, MMA_BLOCK_SCALE, MMA_SP, MMA_SP_BLOCK_SCALE, MMA_WS
+from weft.isa.tcgen05.family import ALL, ARCH_SPECIFIC, Tcgen05Family
 from weft.isa.tcgen05.mma_forms import Mma, MmaBlockScale, MmaSp, MmaSpBlockScale, MmaWs, MmaWsSp
-from weft.isa.text.scan import instructions
+from weft.isa.tcgen05.mma_rows import MMA, MMA_BLOCK_SCALE, MMA_SP, MMA_SP_BLOCK_SCALE, MMA_WS
+from weft.isa.text.reader import instructions
 from weft.layout import Layout
 
 FAMILIES = pytest.mark.parametrize("family", tcgen05.FAMILIES, ids=lambda family: family.name)

@@ -9,7 +9,7 @@ from weft.isa import tables
 from weft.isa.certify.assembler import Entry, assemble
 from weft.isa.family import Form
 from weft.isa.template import NUMBER, Field, Flag, Template, Unnamed, Word
-from weft.isa.text.scan import instructions
+from weft.isa.text.reader import instructions
 
 FAMILIES = {family.name: family for family in tables.FAMILIES}
 COUNT = Field("count", ("x{}", NUMBER), number=True)

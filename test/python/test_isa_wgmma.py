@@ -11,7 +11,7 @@ from weft.compiler import codegen, ptxas
 from weft.isa import certify, wgmma
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family
-from weft.isa.text.scan import instructions
+from weft.isa.text.reader import instructions
 from weft.layout import Layout
 
 PRODUCTS = pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from isa_printed import printed
 from weft.isa import certify, wmma
 from weft.isa.chips import CHIPS
 from weft.isa.family import Family
-from weft.isa.text.scan import instructions
+from weft.isa.text.reader import instructions
 from weft.layout import Layout
 
 FAMILIES = pytest.mark.parametrize("family", wmma.FAMILIES, ids=lambda family: family.name)

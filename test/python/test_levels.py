@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft.compiler.contract import PointerArgument, ScalarArgument
+from weft.compiler.launch_record import PointerArgument, ScalarArgument
 from weft.compiler.stages import compile_module
 from weft.errors import WeftError
 from weft.launch.kernel import Kernel

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from weft.isa import certify, computed, tables
 from weft.isa.certify import assembler
 from weft.isa.chips import CHIPS
-from weft.isa.text import scan, written
-from weft.isa.text.opcodes import OTHER
+from weft.isa.text import reader, written
 from weft.isa.text.operands import NOTHING_DECLARED
+from weft.isa.text.other_opcodes import OTHER
 from weft.tools import findings, weft
 
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -115,7 +115,7 @@ def test_instructions_have_source_locations_in_any_context():
         f"{F16} {{%f0, %f1, // C\n %f2, %f3}}, {{%r0, %r1, %r2, %r3}}, "
         "{%r4, %r5},\n{%f0, %f1, %f2, %f3};\n"
     )
-    found = list(scan.instructions(text))
+    found = list(reader.instructions(text))
     assert [(i.line, i.column) for i in found] == [(4, 7), (5, 3), (7, 1)]
     assert {i.opcode for i in found} == {F16}
     assert verdicts(text) == [None] * 3
@@ -131,10 +131,10 @@ def test_an_instruction_after_a_missing_semicolon_is_judged_on_its_own(before):
 
 
 def test_target_and_version_of_the_text_are_used():
-    assert scan.target(".version 8.0 .target texmode_independent , sm_90a, debug") == "sm_90a"
-    assert scan.target("// .target sm_80\n.target sm_90") == "sm_90"
-    assert scan.target(".global .b8 x[4];") is None
-    assert scan.version(".version 8.7\n") == (8, 7)
+    assert reader.target(".version 8.0 .target texmode_independent , sm_90a, debug") == "sm_90a"
+    assert reader.target("// .target sm_80\n.target sm_90") == "sm_90"
+    assert reader.target(".global .b8 x[4];") is None
+    assert reader.version(".version 8.7\n") == (8, 7)
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_an_operation_of_another_release_is_not_judged(tmp_path, capsys):
 @pytest.mark.parametrize("family", tables.FAMILIES, ids=lambda family: family.name)
 def test_every_legal_form_is_legal_as_it_is_written(family):
     for form, support in family.table.items():
-        (found,) = scan.instructions(certify.Entry.of(form).line)
+        (found,) = reader.instructions(certify.Entry.of(form).line)
         assert tables.read(found.opcode, found.operands) == (family, form)
         assert written.judge(found, min(support.chips), support.ptx) is None, found
 
@@ -406,7 +406,7 @@ def test_lint_reports_the_tables_verdict(table):
     for family in (family for family in table.families if family.axes):
         points = certify.sample(family, table.near.get(family.name, {}), 200, list(CHIPS), seed=1)
         for form, chip in points:
-            (found,) = scan.instructions(certify.Entry.of(form).line)
+            (found,) = reader.instructions(certify.Entry.of(form).line)
             verdict, meant = written.judge(found, chip), family.judge(form, chip)
             assert (verdict is None) == (meant is None), (found, chip)
             spelled = tables.read(found.opcode, found.operands)

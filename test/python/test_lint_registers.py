@@ -14,7 +14,7 @@ from assembling import assembles
 from weft.isa import tables
 from weft.isa.certify import assembler
 from weft.isa.family import operand_text
-from weft.isa.text import alike, operands, scan, written
+from weft.isa.text import alike, operands, reader, written
 from weft.isa.text.scope import Scope
 from weft.tools import findings
 
@@ -271,7 +271,7 @@ LINES = [
 def judged(chip, line):
     """lint's verdict on the one tensor-core instruction of a line that stands in a kernel."""
     text = f".visible .entry k(.param .u64 p) {{ {REGISTERS}\n{line}\nret; }}"
-    (found,) = scan.instructions(text)
+    (found,) = reader.instructions(text)
     return written.judge(found, chip, (9, 4))
 
 
@@ -334,7 +334,7 @@ def test_judging_many_gives_the_verdicts_of_judging_one():
     text = f".visible .entry k() {{ {REGISTERS}\n{text}\n}}"
     rules = [finding.verdict and finding.verdict.rule for finding in findings.lint_ptx(text, "sm_90a")]
     assert rules == [None, "register", "undeclared", None]
-    expected = [written.judge(found, "sm_90a") for found in scan.instructions(text)]
+    expected = [written.judge(found, "sm_90a") for found in reader.instructions(text)]
     assert [verdict and verdict.rule for verdict in expected] == rules
 
 
@@ -367,7 +367,9 @@ def test_what_looks_like_a_legal_line_is_judged_by_its_own_registers(monkeypatch
         text = f".reg .b32 %r<12>; .reg .f32 %f<12>; {declared}\n{legal}\n{line}\nret;"
         rules = [finding.verdict and finding.verdict.rule for finding in findings.lint_ptx(text, "sm_100a")]
         assert rules == [None, rule], line
-        assert rules == [v and v.rule for v in (written.judge(i, "sm_100a") for i in scan.instructions(text))]
+        assert rules == [
+            v and v.rule for v in (written.judge(i, "sm_100a") for i in reader.instructions(text))
+        ]
 
 
 def test_the_numbers_of_a_declared_range_are_those_below_its_bound():

@@ -9,7 +9,7 @@ from one_product import MAPS, SCHEDULES, text
 import weft
 from weft import mlir
 from weft.compiler import apart, cache_keys, stages
-from weft.compiler.contract import Launch
+from weft.compiler.launch_record import Launch
 from weft.dialects import context
 from weft.schedules import database
 

@@ -21,7 +21,7 @@ from weft.bench.implementation import Implementation, Refusal
 from weft.bench.problem import Problem
 from weft.dialects.schedule import Types, WarpgroupSchedule, read_schedule
 from weft.errors import WeftError
-from weft.schedules import choice, database, heuristic
+from weft.schedules import choice, database, time_model
 from weft.schedules.chip_models import H200
 from weft.schedules.database import Product
 from weft.tools import tune, weft
@@ -30,7 +30,7 @@ from weft.tuning.search import Fault, Result, Search, first_tries, variants
 from weft.tuning.tuner import Tuner
 
 PRODUCT = product_of(SMALL, "sm_90a")
-OWN = written(heuristic.choose(512, 512, 512, PRODUCT.types, H200))
+OWN = written(time_model.choose(512, 512, 512, PRODUCT.types, H200))
 LIMIT = 20
 
 Cost = Callable[[WarpgroupSchedule], float]
@@ -130,11 +130,11 @@ def test_types_of_a_problem(inputs: str, output: str, types: Types) -> None:
 def test_the_model_s_choice_is_tried_first_then_what_it_takes_for_fastest() -> None:
     tries = first_tries(PRODUCT, 10)
     every = first_tries(PRODUCT, None)
-    assert tries[0] == every[0] == heuristic.choose(512, 512, 512, PRODUCT.types, H200)
+    assert tries[0] == every[0] == time_model.choose(512, 512, 512, PRODUCT.types, H200)
     assert len(tries) in (10, 11)
-    cycles = [heuristic.modelled(s, 512, 512, 512, PRODUCT.types, H200) for s in every[1:]]
+    cycles = [time_model.modelled(s, 512, 512, 512, PRODUCT.types, H200) for s in every[1:]]
     assert cycles == sorted(cycles)
-    assert set(every) == set(heuristic.candidates(512, 512, 512, PRODUCT.types, H200))
+    assert set(every) == set(time_model.candidates(512, 512, 512, PRODUCT.types, H200))
 
 
 def test_variants_are_legal_and_change_something() -> None:
@@ -295,9 +295,9 @@ def test_what_the_database_has_is_not_searched_again(
     after: Any,
     searched_again: bool,
 ) -> None:
-    some = list(heuristic.candidates(512, 512, 512, PRODUCT.types, H200))[::20]
+    some = list(time_model.candidates(512, 512, 512, PRODUCT.types, H200))[::20]
     assert len(some) > LIMIT + 1
-    monkeypatch.setattr(heuristic, "candidates", lambda *_: some)
+    monkeypatch.setattr(time_model, "candidates", lambda *_: some)
     # What was chosen among all candidates isn't one of these, and the reverse.
     monkeypatch.setattr(choice, "_chosen", choice._chosen.__wrapped__)
     first, _ = tuner(bench, tmp_path / "kept", **before).tune(SMALL, PRODUCT, [], quietly)

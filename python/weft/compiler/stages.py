@@ -13,9 +13,9 @@ from typing import Any
 from weft import mlir, passes, phase
 from weft.compiler import cache, cache_keys, codegen, ptxas
 from weft.compiler import cubin as elf
-from weft.compiler.contract import Launch
 from weft.compiler.kernel_functions import argument_types, is_lowered, kernels
-from weft.compiler.launch_attributes import read_launch
+from weft.compiler.launch_record import Launch
+from weft.compiler.read_launch import read_launch
 from weft.dialects import context as new_context
 from weft.dialects import dialects, instruction_ops
 from weft.dialects.op import kind_of, refuse, target_of

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from weft import late_imports, module_arguments
 from weft.builder import Module
 from weft.compiler.apart import compile_given
-from weft.compiler.contract import Launch, MemrefArgument, ScalarArgument
+from weft.compiler.launch_record import Launch, MemrefArgument, ScalarArgument
 from weft.compiler.ptxas import Resources
 from weft.compiler.stages import Compiled, compile_module
 from weft.errors import WeftError, shown, warn

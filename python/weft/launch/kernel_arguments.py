@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler.contract import Launch, MemrefArgument, PointerArgument, ScalarArgument
+from weft.compiler.launch_record import Launch, MemrefArgument, PointerArgument, ScalarArgument
 from weft.compiler.map_parameters import MapParameter
 from weft.dialects.schedule import ceil_div
 from weft.errors import WeftError, shown

@@ -1,4 +1,4 @@
-"""The rows of the model that chooses schedules of `wgmma`: measured and fitted numbers of each chip."""
+"""The numbers of the time model of `wgmma` kernels, measured and fitted: one row for each chip."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedu
 from weft.dialects.schedule.families import FAMILIES
 from weft.errors import WeftError
 from weft.isa.chips import describe
-from weft.schedules import database, heuristic, mma_sync
+from weft.schedules import database, mma_sync, time_model
 from weft.schedules.chip_models import chip_model
 from weft.schedules.database import Product
 
@@ -56,8 +56,8 @@ class Chooser:
 CHOOSERS: dict[type[AnySchedule], Chooser] = {
     Schedule: Chooser(lambda r: mma_sync.choose(r.m, r.n, r.types, r.chip)),
     WarpgroupSchedule: Chooser(
-        lambda r: heuristic.choose(*r.mnk, r.types, chip_model(r.chip), members=r.members),
-        lambda r: heuristic.ranked(*r.mnk, r.types, chip_model(r.chip)),
+        lambda r: time_model.choose(*r.mnk, r.types, chip_model(r.chip), members=r.members),
+        lambda r: time_model.ranked(*r.mnk, r.types, chip_model(r.chip)),
     ),
 }
 

@@ -12,7 +12,7 @@ from weft.bench.implementation import Call, Implementation
 from weft.bench.problem import Buffers, Check, Problem
 from weft.dialects.schedule import AnySchedule, ceil_div
 from weft.errors import Diagnostic, WeftError
-from weft.schedules import choice, heuristic
+from weft.schedules import choice, time_model
 from weft.schedules.database import Product
 from weft.target import Target
 from weft.tuning.partial import Partial
@@ -22,7 +22,7 @@ _FEW, _SOME = 3, 8  # samples of all schedules, and of the better ones
 _BATCH = 16  # schedules that are measured in turns
 _LEADERS, _BETTER, _LAST = 4, 8, 4  # schedules with variants, with more samples, and with all samples
 _VARIANTS = 4  # of a leader, about
-_GROUPS = (1, *heuristic.GROUPS)  # 1: along rows of blocks
+_GROUPS = (1, *time_model.GROUPS)  # 1: along rows of blocks
 
 
 class Fault(WeftError):

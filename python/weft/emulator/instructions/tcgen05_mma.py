@@ -24,7 +24,7 @@ from weft.emulator.reading.syntax import Address, Vector
 from weft.emulator.reading.types import U32, U64, Array
 from weft.emulator.running.lanes import Lanes
 from weft.isa import accumulation
-from weft.isa.tcgen05 import mma as tcgen05_mma
+from weft.isa.tcgen05 import mma_rows as tcgen05_mma
 from weft.isa.tcgen05.descriptors import KINDS, BlockScaledDescriptor, InstructionDescriptor
 from weft.isa.tcgen05.mma_forms import MmaWs
 from weft.isa.tcgen05.zero_columns import ZeroColumnMask

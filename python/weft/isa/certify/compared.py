@@ -14,7 +14,7 @@ from weft.isa.certify.assembler import LAST, assemble, kernel_text
 from weft.isa.certify.mutations import DECLARATIONS, Mutant, mutants
 from weft.isa.chips import CHIPS, describe
 from weft.isa.family import Family
-from weft.isa.text import scan, spellings, unchecked, written
+from weft.isa.text import lenient_spelling, reader, unchecked, written
 
 
 @dataclass(frozen=True)
@@ -47,21 +47,23 @@ def differences(made: Sequence[Mutant], chip: str) -> list[Difference]:
     return differing
 
 
-def _instruction(mutant: Mutant) -> scan.Instruction | None:
+def _instruction(mutant: Mutant) -> reader.Instruction | None:
     """The only tensor-core instruction of the mutant's kernel, which declares its registers; None where a
-    mutation left no opcode that the scan knows.
+    mutation left no opcode that the reader knows.
     """
-    instructions = list(scan.instructions(f".visible .entry k{kernel_text(mutant.entry, DECLARATIONS, '')}"))
+    instructions = list(
+        reader.instructions(f".visible .entry k{kernel_text(mutant.entry, DECLARATIONS, '')}")
+    )
     return instructions[0] if len(instructions) == 1 else None
 
 
-def _known(instruction: scan.Instruction, chip: str, version: tuple[int, int]) -> bool:
+def _known(instruction: reader.Instruction, chip: str, version: tuple[int, int]) -> bool:
     """Whether it is known of what PTX lacks that ptxas takes it: a form, modifiers that it ignores, or
     operands that it doesn't check.
     """
     if any(written.judge(checked, chip, version) is None for checked in unchecked.alike(instruction)):
         return True
-    opcode = spellings.once(instruction.opcode)
+    opcode = lenient_spelling.once(instruction.opcode)
     for rest in _shorter(opcode):
         spelled = tables.read(rest, instruction.operands)
         if spelled is None:
@@ -77,17 +79,17 @@ def _known(instruction: scan.Instruction, chip: str, version: tuple[int, int]) -
 def _shorter(opcode: str) -> Iterator[str]:
     """The opcode, that without what ptxas ignores, and those without some of what it ignores at times."""
     yield opcode
-    for head, default in spellings.DEFAULTS.items():
+    for head, default in lenient_spelling.DEFAULTS.items():
         if opcode.startswith(f"{head}."):
             yield f"{opcode}.{default}"
-    rest = spellings.without(opcode, spellings.ignored(opcode))
+    rest = lenient_spelling.without(opcode, lenient_spelling.ignored(opcode))
     if rest != opcode:
         yield rest
     head, *tokens = rest.split(".")
-    positions = [i for i, token in enumerate(tokens) if token in spellings.SOMETIMES_IGNORED]
+    positions = [i for i, token in enumerate(tokens) if token in lenient_spelling.SOMETIMES_IGNORED]
     for count in range(1, min(len(positions), 4) + 1):
         for gone in combinations(positions, count):
-            yield spellings.once(".".join((head, *(t for i, t in enumerate(tokens) if i not in gone))))
+            yield lenient_spelling.once(".".join((head, *(t for i, t in enumerate(tokens) if i not in gone))))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from weft.isa import tables
 from weft.isa.certify.assembler import Entry
 from weft.isa.family import Family
-from weft.isa.text.scan import listed, split_operands
+from weft.isa.text.reader import listed, split_operands
 from weft.isa.types import ELEMENT_TYPES
 
 FOREIGN = str.split("""

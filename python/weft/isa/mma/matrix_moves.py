@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from weft.isa.chips import ChipSet, only, since
 from weft.isa.family import Family, Form, Registers, Support
-from weft.isa.mma import tokens
+from weft.isa.mma import modifiers
 from weft.isa.template import NUMBER, Field, Flag, Template
 from weft.isa.unpublished import Unpublished
 
@@ -23,7 +23,7 @@ _POINTERS = {"shared": "!llvm.ptr<3>", "generic": "!llvm.ptr"}
 
 _SHAPE = Field("shape", ("{}", r"m\d+n\d+"))
 _MODIFIERS = (
-    *(tokens.SYNC, tokens.ALIGNED, _SHAPE, Field("num", ("x{}", NUMBER), number=True), Flag("trans")),
+    *(modifiers.SYNC, modifiers.ALIGNED, _SHAPE, Field("num", ("x{}", NUMBER), number=True), Flag("trans")),
     Field("space", ("shared", "shared"), ("shared::cta", "shared"), default="generic", repeats=True),
     Field("type", ("{}", ".+"), each=r"b\d+(?:x\d+(?:_p\d+)?)?"),
 )
@@ -95,7 +95,7 @@ class Movmatrix(Form):
     templates = (
         Template(
             "movmatrix",
-            *(tokens.SYNC, tokens.ALIGNED, _SHAPE, Flag("trans"), Field("type", ("{}", r"b\d+"))),
+            *(modifiers.SYNC, modifiers.ALIGNED, _SHAPE, Flag("trans"), Field("type", ("{}", r"b\d+"))),
         ),
     )
     assembly = "{d}, {a}"

@@ -10,12 +10,19 @@ from typing import ClassVar, NamedTuple
 from weft.isa.chips import ChipSet, only
 from weft.isa.family import Family, Form, Registers, Support, Verdict, must_be
 from weft.isa.mma import fragments as mma_fragments
-from weft.isa.mma import tokens
+from weft.isa.mma import modifiers
 from weft.isa.mma.sync import FP6_FP4, FP8, NARROW
 from weft.isa.template import ELEMENT_TYPE, Field, Template, Word
 
 _MODIFIERS = (
-    *(tokens.SYNC, tokens.ALIGNED, tokens.SHAPES, tokens.LAYOUTS, tokens.KIND, Word("block_scale")),
+    *(
+        modifiers.SYNC,
+        modifiers.ALIGNED,
+        modifiers.SHAPES,
+        modifiers.LAYOUTS,
+        modifiers.KIND,
+        Word("block_scale"),
+    ),
     Field("scale_vec", ("scale_vec::{}", "[^.]*"), default=""),
     Field("d_type a_type b_type c_type scale_type", ("{}.{}.{}.{}.{}", ELEMENT_TYPE)),
 )
@@ -101,7 +108,7 @@ class SparseScaled(Scaled):
     ordered: bool = True
 
     sparse: ClassVar[bool] = True
-    templates = (Template("mma", tokens.ORDERED, *_MODIFIERS),)
+    templates = (Template("mma", modifiers.ORDERED, *_MODIFIERS),)
 
 
 class _Row(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from weft.isa.chips import ChipSet, since
 from weft.isa.family import Family, Form, Registers, Support, Verdict
 from weft.isa.mma import fragments as mma_fragments
-from weft.isa.mma import tokens
+from weft.isa.mma import modifiers
 from weft.isa.mma.sync import (
     FP6_FP4,
     FP8,
@@ -47,8 +47,15 @@ class Sparse(Form):
     templates = (
         Template(
             "mma",
-            *(tokens.ORDERED, tokens.SYNC, tokens.ALIGNED, tokens.SHAPES, tokens.LAYOUTS, tokens.KIND),
-            *(tokens.SATFINITE, tokens.RESULT_FIRST),
+            *(
+                modifiers.ORDERED,
+                modifiers.SYNC,
+                modifiers.ALIGNED,
+                modifiers.SHAPES,
+                modifiers.LAYOUTS,
+                modifiers.KIND,
+            ),
+            *(modifiers.SATFINITE, modifiers.RESULT_FIRST),
         ),
     )
     assembly = "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}, {metadata}, {selector}"

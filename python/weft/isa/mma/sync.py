@@ -10,7 +10,7 @@ from typing import NamedTuple
 from weft.isa.chips import ChipSet, only, since
 from weft.isa.family import Family, Form, Registers, Support, Verdict
 from weft.isa.mma import fragments as mma_fragments
-from weft.isa.mma import tokens
+from weft.isa.mma import modifiers
 from weft.isa.template import Template
 from weft.isa.types import ELEMENT_TYPES
 from weft.isa.unpublished import Unpublished
@@ -44,8 +44,15 @@ class Sync(Form):
     templates = (
         Template(
             "mma",
-            *(tokens.SYNC, tokens.ALIGNED, tokens.SHAPES, tokens.LAYOUTS, tokens.KIND, tokens.SATFINITE),
-            *(tokens.RESULT_FIRST, tokens.BIT_OP, tokens.ROUNDING),
+            *(
+                modifiers.SYNC,
+                modifiers.ALIGNED,
+                modifiers.SHAPES,
+                modifiers.LAYOUTS,
+                modifiers.KIND,
+                modifiers.SATFINITE,
+            ),
+            *(modifiers.RESULT_FIRST, modifiers.BIT_OP, modifiers.ROUNDING),
         ),
     )
     assembly = "{{{d}}}, {{{a}}}, {{{b}}}, {{{c}}}"
@@ -145,7 +152,7 @@ def _forms() -> Iterator[tuple[Sync, Support]]:
         inputs = row.inputs.split()
         # What overflows a 32-bit integer may be clamped.
         clamps = (False, True) if ELEMENT_TYPES[inputs[0]].kind in ("int", "uint") else (False,)
-        roundings = ("", *tokens.ROUNDINGS) if inputs == ["f64"] else ("",)
+        roundings = ("", *modifiers.ROUNDINGS) if inputs == ["f64"] else ("",)
         axes = (row.shapes.split(), inputs, inputs, row.results.split(), row.layouts.split(), clamps)
         for shape, a, b, result, layout, satfinite, rounding in product(*axes, roundings):
             (d, c), (rows, columns) = result.split("."), layout.split(".")

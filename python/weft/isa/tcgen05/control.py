@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from weft.isa.family import Form, Registers, Support, Verdict
-from weft.isa.tcgen05.form import (
+from weft.isa.tcgen05.family import (
     ALIGNED,
     ALL,
     B32,

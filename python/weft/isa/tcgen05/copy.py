@@ -8,7 +8,7 @@ from itertools import product
 
 from weft.isa.chips import only
 from weft.isa.family import Form, Registers, Support, Verdict, must_be
-from weft.isa.tcgen05.form import (
+from weft.isa.tcgen05.family import (
     ALIGNED,
     ALL,
     ARCH_SPECIFIC,

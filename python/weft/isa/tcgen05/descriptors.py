@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from weft.isa.family import Verdict
-from weft.isa.tcgen05.form import on_chip, takes_long_rows
-from weft.isa.tcgen05.mma import scale_vecs
+from weft.isa.tcgen05.family import on_chip, takes_long_rows
+from weft.isa.tcgen05.mma_rows import scale_vecs
 from weft.isa.wgmma.descriptors import BitField, first, legal_only, name_of, one_of, unknown_bits
 
 

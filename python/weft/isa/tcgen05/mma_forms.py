@@ -1,5 +1,5 @@
-"""How the forms of `tcgen05.mma` are spelled, in PTX and for LLVM: dense and sparse, each plain,
-block-scaled and weight-stationary.
+"""The forms of `tcgen05.mma` and how PTX and LLVM spell them: dense and sparse, each plain, block-scaled and
+weight-stationary. `mma_rows` states which of them are legal.
 """
 
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from weft.isa.family import Form, Registers
-from weft.isa.tcgen05.form import CTA_GROUP, TENSOR_ADDRESS, template, vector
+from weft.isa.tcgen05.family import CTA_GROUP, TENSOR_ADDRESS, template, vector
 from weft.isa.template import Field, Flag, Part, Template, Unnamed, Values, Word
 
 # LLVM's numbers of what it takes as flags.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.isa.family import Verdict
-from weft.isa.tcgen05.form import on_chip, takes_long_rows
+from weft.isa.tcgen05.family import on_chip, takes_long_rows
 from weft.isa.wgmma.descriptors import SWIZZLES, BitField, first, legal_only, name_of, one_of, unknown_bits
 
 WIDE_ATOMS = "128B_32B"

@@ -11,7 +11,7 @@ from weft.isa.certify.assembler import ptx_registers
 from weft.isa.family import Family, Registers, Verdict, operand_text
 from weft.isa.text.constants import value_of
 from weft.isa.text.operands import nearest_values
-from weft.isa.text.scan import Instruction, split_operands
+from weft.isa.text.reader import Instruction, split_operands
 from weft.isa.text.scope import Scope
 
 Version = tuple[int, int]

@@ -15,8 +15,8 @@ from weft.isa.family import Registers, Verdict, choice
 from weft.isa.text import scope as scopes
 from weft.isa.text.constants import value_of
 from weft.isa.text.identifiers import NAME
+from weft.isa.text.reader import listed, split_operands
 from weft.isa.text.register_types import Accepted, accepted
-from weft.isa.text.scan import listed, split_operands
 from weft.isa.text.scope import Scope
 
 _NAME = re.compile(rf"(?:{NAME})(?:\.\w+)?", re.ASCII)

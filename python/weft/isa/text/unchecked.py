@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from weft.isa.text import scope
-from weft.isa.text.scan import Instruction, listed
+from weft.isa.text.reader import Instruction, listed
 
 
 class Unchecked(NamedTuple):

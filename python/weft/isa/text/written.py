@@ -9,12 +9,12 @@ from typing import Any
 from weft.isa import tables
 from weft.isa.family import Family, Verdict
 from weft.isa.suggest import did_you_mean
-from weft.isa.text import spellings
+from weft.isa.text import lenient_spelling
 from weft.isa.text.alike import Alike
 from weft.isa.text.nearest import Standard, nearest
-from weft.isa.text.opcodes import OTHER
 from weft.isa.text.operands import NOTHING_DECLARED, distinct, fits, operands_verdict, signature
-from weft.isa.text.scan import Instruction, Statement
+from weft.isa.text.other_opcodes import OTHER
+from weft.isa.text.reader import Instruction, Statement
 from weft.isa.text.scope import Scope
 from weft.isa.types import ELEMENT_TYPES
 
@@ -64,7 +64,7 @@ def complaint(
         return Verdict("syntax", "isn't ended by a semicolon")
     if instruction.opcode.partition(".")[0] not in tables.HEADS:
         return no_instruction(instruction.opcode)
-    opcode = spellings.once(instruction.opcode)
+    opcode = lenient_spelling.once(instruction.opcode)
     spelled = tables.read(opcode, _vectors_listed(instruction))
     if spelled is None:
         return unread(instruction.opcode, chip)
@@ -74,7 +74,7 @@ def complaint(
     )
     if verdict is None and (twice := _twice(opcode)):
         return Verdict("modifiers", f"has .{twice} twice", (form.ptx,))
-    return verdict or _version_verdict(spellings.since(opcode), version)
+    return verdict or _version_verdict(lenient_spelling.since(opcode), version)
 
 
 def _vectors_listed(instruction: Instruction) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ class Judge:
         return verdict
 
     def _distinct(self, instruction: Instruction) -> tuple[bool, ...]:
-        spelled = tables.read(spellings.once(instruction.opcode), _vectors_listed(instruction))
+        spelled = tables.read(lenient_spelling.once(instruction.opcode), _vectors_listed(instruction))
         assert spelled is not None
         return distinct(spelled[0].name, spelled[1], self._chip)
 
@@ -173,7 +173,7 @@ def _judge_form(name: str, form: Any, chip: str | None, version: tuple[int, int]
 @lru_cache(maxsize=1 << 14)
 def remark(opcode: str, chip: str | None) -> str:
     """What there is to say of a legal instruction, such as that Weft's dialects lack it; or nothing."""
-    spelled = tables.read(spellings.once(opcode))
+    spelled = tables.read(lenient_spelling.once(opcode))
     known = tables.left_to_ptx(*spelled, chip) if spelled else None
     return f"is legal; {known.reason}" if known else ""
 
@@ -308,8 +308,8 @@ def _joined(opcode: str, known: _Spellings) -> str:
 
 def _ignored(opcode: str) -> str:
     """Which modifiers ptxas ignores, so that it assembles what would be legal without them."""
-    tokens = [token for token in spellings.ignored(opcode) if token in opcode.split(".")]
-    rest = spellings.once(spellings.without(opcode, tokens))
+    tokens = [token for token in lenient_spelling.ignored(opcode) if token in opcode.split(".")]
+    rest = lenient_spelling.once(lenient_spelling.without(opcode, tokens))
     if not tokens or (spelled := tables.read(rest)) is None or spelled[1] not in spelled[0].table:
         return ""
     return f" (ptxas ignores {', '.join(f'.{token}' for token in tokens)})"

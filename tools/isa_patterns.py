@@ -1,4 +1,4 @@
-"""Many spellings as one pattern: `mma.sync.aligned.{m16n8k4,m16n8k8}.row.col.f32.tf32.tf32.f32`."""
+"""Writes many opcodes as one pattern: `mma.sync.aligned.{m16n8k4,m16n8k8}.row.col.f32.tf32.tf32.f32`."""
 
 import re
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Finds the tensor-core instructions in PTX text, and the declarations that each of them sees."""
+"""Reads PTX text: finds its tensor-core instructions, and the declarations that each of them sees."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from weft.isa.tables import HEADS
-from weft.isa.text.opcodes import OTHER
+from weft.isa.text.other_opcodes import OTHER
 from weft.isa.text.scope import Scope
 
 # What a statement can't be read through: comments, and strings (file names, inline text).

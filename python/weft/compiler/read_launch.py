@@ -1,10 +1,13 @@
-"""Reads the attributes of a kernel that describe its launch."""
+"""Reads a kernel's launch attributes (`weft.dialects.launch_contract`) into a `Launch`."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from weft import mlir
-from weft.compiler.contract import (
+from weft.compiler.kernel_functions import argument_types
+from weft.compiler.kernel_functions import block as block_of
+from weft.compiler.kernel_functions import cluster as cluster_of
+from weft.compiler.launch_record import (
     SIZE,
     Argument,
     Expression,
@@ -14,9 +17,6 @@ from weft.compiler.contract import (
     ScalarArgument,
     SizesMap,
 )
-from weft.compiler.kernel_functions import argument_types
-from weft.compiler.kernel_functions import block as block_of
-from weft.compiler.kernel_functions import cluster as cluster_of
 from weft.compiler.map_parameters import read_maps
 from weft.compiler.workspace_parameters import read_workspaces
 from weft.dialects import launch_contract

@@ -1,4 +1,4 @@
-"""What PTX accepts in the spelling of an opcode beyond the tables' templates."""
+"""What ptxas accepts in the spelling of an opcode beyond the templates: repeated and ignored modifiers."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What a launch of a kernel needs, as the kernel says it; and the same as JSON, for the cache."""
+"""`Launch`, a record of what a launch of a compiled kernel needs, which the cache stores as JSON."""
 
 import operator
 from collections.abc import Callable, Mapping, Sequence

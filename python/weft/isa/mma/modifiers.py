@@ -1,4 +1,4 @@
-"""The modifiers of `mma` opcodes that several of its kinds have; `wmma` and `wgmma` have some of them too."""
+"""The modifiers that several `mma` instructions share; some of them occur in `wmma` and `wgmma` too."""
 
 from weft.isa.template import ELEMENT_TYPE, LAYOUT, SHAPE, Field, Flag, Word
 

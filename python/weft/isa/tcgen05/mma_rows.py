@@ -1,7 +1,7 @@
-"""`tcgen05.mma` in its six forms: dense and sparse, each plain, block-scaled and weight-stationary (PTX ISA,
+"""Which forms of `tcgen05.mma` are legal, and why others aren't; `mma_forms` spells them (PTX ISA,
 "TensorCore 5th Generation Matrix Multiply and accumulate Operations").
 
-M, N, K and the element types stand in the instruction descriptor, at run time: `tcgen05_descriptors` checks
+M, N, K and the element types stand in the instruction descriptor, at run time: `descriptors` checks
 them.
 """
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from weft.isa.chips import ChipSet, describe, only
 from weft.isa.family import Support, Verdict, must_be
-from weft.isa.tcgen05.form import (
+from weft.isa.tcgen05.family import (
     ALL,
     ARCH_SPECIFIC,
     CTA_GROUPS,

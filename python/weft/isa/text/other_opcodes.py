@@ -1,5 +1,5 @@
-"""The instructions of PTX that the tables don't describe, by the first word of their opcodes (PTX ISA,
-"Instruction Set"): what else a statement may begin with.
+"""The first words of all PTX instructions that the tables don't describe (PTX ISA, "Instruction Set"), so
+that an unknown word can be reported.
 """
 
 _OTHER = """

@@ -1,6 +1,6 @@
-"""Which schedule of `wgmma` a product of known sizes gets: the fastest, as a model of the chip predicts.
+"""A model of the time of `wgmma` kernels, and the schedule that it predicts to be the fastest for a product.
 
-The model counts cycles of a multiprocessor; `chip_models` has its numbers for each chip.
+Times are cycles of a multiprocessor; `chip_models` has the model's numbers for each chip.
 """
 
 from collections.abc import Iterator

@@ -7,7 +7,7 @@ import pytest
 
 from weft.dialects.schedule import Types, WarpgroupSchedule
 from weft.errors import WeftError
-from weft.schedules import heuristic
+from weft.schedules import time_model
 from weft.schedules.chip_models import H200, chip_model
 from weft.target import Target
 
@@ -72,7 +72,7 @@ MODELLED = (
 @pytest.mark.parametrize(("types", "shape", "schedule", "cycles"), MODELLED)
 def test_the_model_counts_the_cycles_that_were_fitted(types, shape, schedule, cycles):
     assert schedule.complaint(types, SM_90A) is None
-    assert round(heuristic.modelled(schedule, *shape, types, H200)) == cycles
+    assert round(time_model.modelled(schedule, *shape, types, H200)) == cycles
 
 
 # How many candidates a product has, by the rows of blocks in a group. Each shape is at the limits of some
@@ -91,21 +91,21 @@ CANDIDATES = (
 
 @pytest.mark.parametrize(("types", "shape", "groups"), CANDIDATES)
 def test_the_candidates_are_those_that_the_rules_leave(types, shape, groups):
-    found = list(heuristic.candidates(*shape, types, H200))
+    found = list(time_model.candidates(*shape, types, H200))
     assert len(set(found)) == len(found)
     assert all(schedule.complaint(types, SM_90A) is None for schedule in found)
     assert Counter(schedule.group for schedule in found) == groups
 
 
 def test_candidates_for_few_sums_and_a_long_k_divide_it_in_every_way():
-    found = list(heuristic.candidates(64, 16, 2048, BF16, H200))
+    found = list(time_model.candidates(64, 16, 2048, BF16, H200))
     assert {s.splits for s in found} == {1, 2, 4, 8}
     assert {s.global_splits for s in found} == {1, 2, 3, 4, 5, 6, 8, 12, 16}
     assert {s.swap for s in found} == {False, True}
 
 
 def test_candidates_for_many_sums_have_every_block_and_cluster():
-    found = list(heuristic.candidates(8192, 8192, 1024, BF16, H200))
+    found = list(time_model.candidates(8192, 8192, 1024, BF16, H200))
     assert {(s.warpgroups, s.block[0]) for s in found} == {(1, 64), (2, 128), (2, 256), (3, 192)}
     assert {s.block[1] for s in found} == set(range(16, 257, 16))
     assert {s.cluster for s in found} == {(1, 1), (2, 1), (1, 2), (4, 1), (1, 4), (2, 2)}
@@ -148,18 +148,18 @@ CHOSEN = (
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(("types", "shape", "schedule"), CHOSEN)
 def test_the_model_chooses_the_schedules_that_were_fitted(types, shape, schedule):
-    assert str(heuristic.choose(*shape, types, H200)) == schedule
+    assert str(time_model.choose(*shape, types, H200)) == schedule
 
 
 def test_types_that_no_schedule_multiplies_are_named():
     with pytest.raises(WeftError, match=r"^no schedule of wgmma multiplies bf16 and bf16 on sm_80$"):
-        heuristic.choose(64, 64, 64, BF16, replace(H200, chip="sm_80"))
+        time_model.choose(64, 64, 64, BF16, replace(H200, chip="sm_80"))
     transposed = Types("f8E4M3FN", "f8E5M2", "bf16", transposed=(False, True))
     layout = (
         r"^no schedule of wgmma multiplies f8E4M3FN and f8E5M2 on sm_90a, with an operand that isn't K-major$"
     )
     with pytest.raises(WeftError, match=layout):
-        heuristic.choose(64, 64, 64, transposed, H200)
+        time_model.choose(64, 64, 64, transposed, H200)
 
 
 def test_a_chip_without_a_row_has_no_model():
@@ -175,27 +175,27 @@ def test_a_chip_without_a_row_has_no_model():
     "types", [("bf16",) * 3, ("f8E4M3FN", "f8E5M2", "bf16"), ("i8", "i8", "i32"), ("f32",) * 3]
 )
 def test_every_product_has_a_schedule(shape, types):
-    chosen = heuristic.choose(*shape, Types(*types), H200)
+    chosen = time_model.choose(*shape, Types(*types), H200)
     assert chosen.complaint(Types(*types), SM_90A) is None
 
 
 def test_the_model_prefers_what_an_h200_prefers():
-    assert heuristic.choose(8192, 8192, 8192, BF16, H200).block[:2] == (128, 256)
-    assert heuristic.choose(1, 8192, 8192, BF16, H200).swap
-    assert heuristic.choose(4096, 4096, 4096, BF16, H200).group == 16
-    assert heuristic.choose(512, 512, 32768, BF16, H200).global_splits > 1
-    assert heuristic.choose(8192, 8192, 1024, E4M3, H200).group == 4
-    assert heuristic.choose(4096, 7168, 16384, SCALED, H200).block == (256, 128, 128)
-    assert heuristic.choose(64, 4096, 7168, SCALED, H200).splits == 2
+    assert time_model.choose(8192, 8192, 8192, BF16, H200).block[:2] == (128, 256)
+    assert time_model.choose(1, 8192, 8192, BF16, H200).swap
+    assert time_model.choose(4096, 4096, 4096, BF16, H200).group == 16
+    assert time_model.choose(512, 512, 32768, BF16, H200).global_splits > 1
+    assert time_model.choose(8192, 8192, 1024, E4M3, H200).group == 4
+    assert time_model.choose(4096, 7168, 16384, SCALED, H200).block == (256, 128, 128)
+    assert time_model.choose(64, 4096, 7168, SCALED, H200).splits == 2
 
 
 def test_operands_are_swapped_for_few_rows_alone():
     for rows, swapped in ((256, True), (257, False)):
-        assert any(s.swap for s in heuristic.candidates(rows, 16, 256, BF16, H200)) == swapped
+        assert any(s.swap for s in time_model.candidates(rows, 16, 256, BF16, H200)) == swapped
 
 
 def test_columns_far_beyond_the_product_are_no_candidates():
     """A block's columns are fewer than twice those of the product, or than 32."""
     for n in (8, 40, 96, 200):
-        found = {s.block[1] for s in heuristic.candidates(4096, n, 4096, BF16, H200) if not s.swap}
+        found = {s.block[1] for s in time_model.candidates(4096, n, 4096, BF16, H200) if not s.swap}
         assert max(found) < 2 * max(n, 16)
