@@ -195,7 +195,7 @@ def registered() -> tuple[Any, ...]:
     """All of Weft's own that decides, beside files of Weft, what the passes make of a module."""
     others = {entry.value.family for entry in _families.entries()}
     schedules = (
-        tuple(family for family in FAMILIES if family not in others),
+        tuple(family for family in FAMILIES.so_far if family not in others),
         tuple(each for each in CHOOSERS.items() if each[0] not in others),
         tuple(each for each in KERNELS.items() if each[0] not in others),
     )

@@ -30,7 +30,10 @@ from weft.mlir import ir
 
 
 class Families:
-    """Families in the order of their registration; a later one is preferred where several can multiply."""
+    """Families in the order of their registration; a later one is preferred where several can multiply.
+
+    What reads them gets those of installed extensions, too.
+    """
 
     def __init__(self, *families: type[AnySchedule]) -> None:
         self._by_key: dict[str, type[AnySchedule]] = {}
@@ -39,7 +42,13 @@ class Families:
             self.add(family)
 
     def __iter__(self) -> Iterator[type[AnySchedule]]:
-        return iter(tuple(self._by_key.values()))
+        extensions.load()
+        return iter(self.so_far)
+
+    @property
+    def so_far(self) -> tuple[type[AnySchedule], ...]:
+        """The families that are registered already. Extensions need not have been loaded."""
+        return tuple(self._by_key.values())
 
     def add(self, family: type[AnySchedule]) -> None:
         """Registers a family, once. Raises WeftError where its key can't tell it from the others."""
@@ -58,7 +67,7 @@ class Families:
     def _complaint(self, family: type[AnySchedule]) -> str | None:
         if family.key not in _required(family):
             return f"key must be a field without a default, got '{family.key}'"
-        for other in self:
+        for other in self.so_far:
             if family.key in _names(other):
                 return f"key must not be a field of {other.__name__}, got '{family.key}'"
             if other.key in _names(family):
@@ -70,6 +79,7 @@ class Families:
         if not isinstance(attribute, ir.DictAttr):
             raise WeftError(f"schedule must be a dictionary, got {attribute}")
         names = {named.name for named in attribute}
+        extensions.load()
         for key, family in reversed(self._by_key.items()):
             if key in names:
                 return family.of(attribute)
@@ -99,7 +109,6 @@ def read_schedule(text: str) -> AnySchedule:
     mlir_text.check(text, "<schedule>")
     if not text:
         raise WeftError("schedule must not be empty")  # MLIR's parser would crash
-    extensions.load()
     with ir.Context():
         return schedule_of(mlir.parse_attribute(text, "<schedule>"))
 
@@ -108,6 +117,5 @@ def needed_chips(types: Types, *, any_rows: bool = False) -> ChipSet:
     """The chips that have the instructions of some family's schedules; with `any_rows`, of a family whose
     kernels take rows of any alignment.
     """
-    extensions.load()
     able = (family for family in FAMILIES if family.takes_any_rows or not any_rows)
     return frozenset().union(*(family.chips(types) for family in able))

@@ -106,6 +106,20 @@ def test_text_is_compiled_in_the_process_of_mlir_with_its_extensions(python, sit
     assert python(code, site) == "8\n"
 
 
+FIRST = """
+import numpy as np, weft
+a, b = np.ones((40, 20), np.int8), np.ones((20, 10), np.int8)
+{}
+assert (weft.matmul(a, b, schedule=schedule) == 20).all()
+"""
+
+
+@pytest.mark.parametrize("schedule", ("None", "'{dot_warps = 2}'", "DotSchedule(2)"))
+def test_a_first_product_of_arrays_finds_the_schedules_of_extensions(schedule, python, site):
+    line = f"from weft_dp4a.schedule import DotSchedule; schedule = {schedule}"
+    python(FIRST.format(line), site)
+
+
 TOOLS = """
 from weft.tools import weft, weft_opt
 for tool, *arguments in ([weft_opt, "--list-passes"], [weft_opt, "--show-dialects"], [weft, "doctor"],
