@@ -27,7 +27,7 @@ class LaunchAttribute:
             return None
         attribute = attributes[self.name]
         if not isinstance(attribute, self.kind):
-            raise refuse(kernel, f"expects {self.name} to be {self.words}, got {attribute}")
+            raise refuse(kernel, f"{self.name} must be {self.words}, got {attribute}")
         return attribute
 
     def on(self, kernel: Any) -> bool:

@@ -142,7 +142,7 @@ def _listed(option: str, text: str, known: "dict[str, Any]") -> list[str]:
     for name in names:
         if name not in known:
             raise WeftError(
-                f"{option} expects some of {','.join(known)}, got '{name}'{did_you_mean(name, known)}"
+                f"{option} must be among {','.join(known)}, got '{name}'{did_you_mean(name, known)}"
             )
     return names
 

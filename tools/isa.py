@@ -71,7 +71,9 @@ def chosen(name: str | None) -> "tuple[Family[Any], ...]":
     if not matching:
         names = [*tables, *(family.name for family in families)]
         meant = did_you_mean(name, names)
-        raise WeftError(f"no table and no instruction '{name}': there is {', '.join(names)}{meant}")
+        raise WeftError(
+            f"family must be one of {', '.join(names)}, or an instruction of one, got '{name}'{meant}"
+        )
     return matching
 
 

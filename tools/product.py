@@ -55,11 +55,11 @@ class Product:
             )
         op = found[0]
         if len(found) > 1:
-            raise refuse(found[1], "is a second product: weft run checks one at a time")
+            raise refuse(found[1], "must be the only product with weft run")
         if other := next((role for role in op.roles if not ROLES[role].is_added), None):
-            raise refuse(op, f"has an operand '{other}': weft run checks what is added to a product alone")
+            raise refuse(op, f"must not have an operand '{other}' with weft run")
         if op.d.type.rank != 2:
-            raise refuse(op, "multiplies a batch: weft run checks a single product")
+            raise refuse(op, "must not be a batch with weft run")
         operands = {"A": op.a, "B": op.b, "D": op.d}
         operands |= {title(role): value for role, value in op.roles.items()}
         argument_numbers = {}
@@ -129,9 +129,7 @@ class Product:
         for number, argument in enumerate(launch.arguments):
             roles = [role for role, each in self.argument_numbers.items() if each == number]
             if not roles or not isinstance(argument, MemrefArgument):
-                raise refuse(
-                    self.op, f"leaves argument {number} of its function alone: weft run can't fill it"
-                )
+                raise refuse(self.op, f"must use argument {number} of its function with weft run")
             if len({sizes[role] for role in roles}) > 1:
                 shapes = " and ".join(f"{r} ({'x'.join(map(str, sizes[r]))})" for r in roles)
                 raise refuse(self.op, f"has one matrix as {shapes}: pick a --shape where they agree")
@@ -165,7 +163,7 @@ class Product:
         if needed > (present := os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")):
             sizes = f"{self.m}x{self.n}x{self.k}"
             raise WeftError(
-                f"checking {sizes} takes {needed >> 30} GiB of memory, this machine has {present >> 30}"
+                f"checking {sizes} needs {needed >> 30} GiB of memory, and this machine has {present >> 30}"
             )
 
 
@@ -173,7 +171,7 @@ def _sizes(op: MatmulOp, shape: Shape | None) -> Shape:
     static = op.static_mnk
     for name, fixed, asked in zip("MNK", static, shape or static, strict=True):
         if fixed and asked and fixed != asked:
-            raise refuse(op, f"has types that fix {name} to {fixed}, but --shape says {asked}")
+            raise refuse(op, f"{name} must be {fixed}, as in its types, got {asked} in --shape")
     m, n, k = (fixed or asked for fixed, asked in zip(static, shape or (DEFAULT_SIZE,) * 3, strict=True))
     return m, n, k
 

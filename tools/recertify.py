@@ -305,7 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"run it in a checkout: there is no {RECORD} here")
     names = [family.name for family in tables.FAMILIES]
     for wrong in (name for name in options.family or () if name not in names):
-        parser.error(f"no family '{wrong}': there is {', '.join(names)}")
+        parser.error(f"family must be one of {', '.join(names)}, got '{wrong}'")
     try:
         return _compare(options)
     except (WeftError, FileNotFoundError) as error:

@@ -150,7 +150,9 @@ def _typed(kind: str, text: str, argument: str) -> "np.generic | int | bytes":
             half = np.array(value, np.float16 if kind == "f16" else ml_dtypes.bfloat16)
         return half.tobytes()
     types = [*_INTEGERS, *_FLOATS, *_HALVES]
-    raise WeftError(f"--arg {argument}: '{kind}' is no type: {', '.join(types)}{did_you_mean(kind, types)}")
+    raise WeftError(
+        f"--arg {argument}: type must be one of {', '.join(types)}, got '{kind}'{did_you_mean(kind, types)}"
+    )
 
 
 def array_of(text: str) -> Argument:

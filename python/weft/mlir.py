@@ -211,14 +211,6 @@ def parse_attribute(text: str, name: str) -> Any:
         raise WeftError(*(replace(d, location=located) for d, located in pairs)) from None
 
 
-def parse_type(text: str, name: str) -> Any:
-    """Parses a type in the current context. Raises WeftError as `parse` does."""
-    mlir_text.check(text, name)
-    phase.enter(f"parsing {name}")
-    with located():
-        return ir.Type.parse(text)
-
-
 def parse_file(path: str | Path, context: Any) -> Any:
     """Parses a .mlir file. Source locations contain the file's name. Raises WeftError as `parse` does."""
     try:

@@ -53,7 +53,7 @@ def test_a_shape_or_a_suite() -> None:
 
 @pytest.mark.parametrize("text", ["", "1x2", "1x2x3x4", "0x1x1", "1x-1x1", "squares", "1x1x2147483648"])
 def test_what_is_neither(text: str) -> None:
-    with pytest.raises(WeftError, match=r"no suite and no shape '.*': expects .* or one of square, llm"):
+    with pytest.raises(WeftError, match=r"shape must be .* or one of square, llm.*, got '.*'"):
         suites.shapes(text)
 
 
@@ -288,7 +288,7 @@ def test_without_a_gpu_or_pytorch_the_reason_is_told(monkeypatch: pytest.MonkeyP
     assert gpu.unavailable() == "weft bench measures on a GPU: no GPU"
     monkeypatch.setattr(runtime, "available", lambda: None)
     monkeypatch.setattr(gpu, "find_spec", lambda package: None)
-    assert gpu.unavailable() == "weft bench needs PyTorch beside the GPU: pip install 'weft[gpu]'"
+    assert gpu.unavailable() == "weft bench needs PyTorch: pip install 'weft[gpu]'"
 
 
 def test_versions_are_those_that_are_installed() -> None:

@@ -161,7 +161,7 @@ def test_a_chip_runs_what_it_can(emulate):
         (SCALE, arguments("none.npy"), "cannot read 'none.npy'"),
         (SCALE, arguments("k.ptx.npy"), "cannot read 'k.ptx.npy'"),
         (SCALE, arguments("one"), "expected a number, TYPE:NUMBER"),
-        (SCALE, arguments("q8:1"), "'q8' is no type"),
+        (SCALE, arguments("q8:1"), "got 'q8'"),
         (SCALE, arguments("u8:300"), "doesn't fit 8 bits"),
         (SCALE, arguments("s32:1.5"), "expected an integer"),
         (SCALE, arguments("hex:0"), "expected hexadecimal digits"),

@@ -239,10 +239,10 @@ def test_maps_that_say_nothing():
     """The third bit of the swizzle mode is where ptxas's code for sm_103a puts it."""
     words = np.frombuffer(BEFORE.map(np.zeros(BEFORE.extent, np.uint8)).encode(0), np.uint64).copy()
     for word, bits, complaint in (
-        (1, 1 << 22, "of swizzle mode 4: it has 0 to 3 here"),
-        (1, 7 << 4, "of 8 dimensions: it has 1 to 5"),
-        (1, 15 << 7, "of an element type that there isn't"),
-        (1, 3 << 11, "of interleave 3: it has 0 to 2"),
+        (1, 1 << 22, "swizzle mode must be in 0..3, got 4"),
+        (1, 7 << 4, "rank must be in 1..5, got 8"),
+        (1, 15 << 7, "element type must be one of UINT8, "),
+        (1, 3 << 11, "interleave must be in 0..2, got 3"),
     ):
         wrong = words.copy()
         wrong[word] |= np.uint64(bits)

@@ -264,8 +264,8 @@ def test_the_command_counts_changed_operands(capsys):
     "options, said",
     [
         (["wgmma", "--operands"], "--operands needs --mutations"),
-        (["wgma"], "no module of tables 'wgma': there is wmma, mma, wgmma, tcgen05"),
-        (["wgmma", "--family", "wgmma.fance"], "no family 'wgmma.fance': there is wgmma.mma_async"),
+        (["wgma"], "module must be one of wmma, mma, wgmma, tcgen05, got 'wgma'"),
+        (["wgmma", "--family", "wgmma.fance"], "--family must be one of wgmma.mma_async"),
         (["--chips", "sm_99"], "--chips must be a known chip (sm_70, "),
     ],
 )

@@ -111,9 +111,9 @@ def test_an_argument_of_a_pointer_must_be_contiguous_and_writable():
 
 
 RECORDS = {
-    "3 : i32": "expects weft.arguments to be an array of types, got 3 : i32",
-    "[3 : i32]": "expects weft.arguments to be an array of types, got [3 : i32]",
-    "[memref<?xf32>]": "expects weft.arguments that 3 parameters pass, got [memref<?xf32>]",
+    "3 : i32": "weft.arguments must be an array of types, got 3 : i32",
+    "[3 : i32]": "weft.arguments must be an array of types, got [3 : i32]",
+    "[memref<?xf32>]": "weft.arguments must be the types of 3 parameters, got [memref<?xf32>]",
 }
 
 

@@ -347,10 +347,12 @@ def test_processes_compile_and_say_what_cannot_be() -> None:
         assert compiler.complaint(product, written(good)) is None
         assert "shared memory" in (compiler.complaint(product, written(bad)) or "")
         odd = replace(product, k=68)
-        assert compiler.complaint(odd, written(good)) == "takes rows at multiples of 16 bytes, got 136 in A"
+        assert (
+            compiler.complaint(odd, written(good)) == "rows of A must begin at multiples of 16 bytes, got 136"
+        )
         assert compiler.complaint(replace(product, n=66), written(good)) in (
             None,
-            "takes rows at multiples of 16 bytes, got 264 in D",
+            "rows of D must begin at multiples of 16 bytes, got 264",
         )
 
 
@@ -409,21 +411,23 @@ def test_the_tool_prints_gains_and_their_mean(
     assert capfd.readouterr().out.splitlines()[:3] == lines[:3]
 
 
+SHAPES = (
+    "shape must be MxNxK, three sizes in 1..2**31 - 1 (such as 4096x4096x4096), "
+    "or one of square, llm, deepgemm"
+)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("512x512", "no suite and no shape '512x512'"),
-        (
-            "4@0x1x1",
-            "no suite and no shape '4@0x1x1': expects MxNxK, three sizes from 1 to 2**31 - 1 "
-            "(4096x4096x4096, say), or one of square, llm, deepgemm\n",
-        ),
-        ("256/4096x1x1", "no suite and no shape '256/4096x1x1'"),
+        ("512x512", f"{SHAPES}, got '512x512'\n"),
+        ("4@0x1x1", f"{SHAPES}, got '4@0x1x1'\n"),
+        ("256/4096x1x1", f"{SHAPES}, got '256/4096x1x1'\n"),
         ("square --limit 0", "--limit must be at least 1; got 0"),
         ("square --samples 1", "--samples must be at least 2; got 1"),
         ("square --jobs 0", "--jobs must be at least 1; got 0"),
         ("square --limit 3 --exhaustive", "--exhaustive can't be used with --limit: it tries all schedules"),
-        ("square --types bf17", "--types expects some of bf16,"),
+        ("square --types bf17", "--types must be among bf16,"),
         ("square", "$WEFT_SCHEDULES is empty, which means no file: use --database FILE"),
         ("square --database kept", "weft tune measures on a GPU: none"),
         (

@@ -48,11 +48,11 @@
 // RUN: not weft bench llm --show %S/Inputs/bench.json 2>> %t/log
 // RUN: not weft bench --show %S/Inputs/broken.txt 2>> %t/log
 // RUN: FileCheck %s --check-prefix=LOG < %t/log
-// LOG:      weft: error: no suite and no shape '4096x4096': expects MxNxK, three sizes from 1 to 2**31 - 1 (4096x4096x4096, say), 4@8192x4096x7168 for 4 groups of about 8192 rows, 4@256/4096x4096x7168 for as many with room for 4096 rows each, or one of square, llm, deepgemm, deepgemm-grouped
-// LOG-NEXT: weft: error: no suite and no shape '64x64x0': expects
-// LOG-NEXT: weft: error: --types expects some of bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8, got 'fp8'
+// LOG:      weft: error: shape must be MxNxK, three sizes in 1..2**31 - 1 (such as 4096x4096x4096), 4@8192x4096x7168 for 4 groups of about 8192 rows, 4@256/4096x4096x7168 for as many with room for 4096 rows each, or one of square, llm, deepgemm, deepgemm-grouped
+// LOG-NEXT: weft: error: shape must be MxNxK,{{.*}} got '64x64x0'
+// LOG-NEXT: weft: error: --types must be among bf16,f16,tf32,e4m3,e4m3-promoted,e4m3-block,s8, got 'fp8'
 // LOG-NEXT: weft: error: argument --out-type: invalid choice: 'e4m3'
-// LOG-NEXT: weft: error: --against expects some of cublas,triton,deepgemm, got ''
+// LOG-NEXT: weft: error: --against must be among cublas,triton,deepgemm, got ''
 // LOG-NEXT: weft: error: --samples must be at least 2; got 1
 // LOG-NEXT: weft: error: --json and --svg must be files: the table goes to stdout
 // LOG-NEXT: weft: error: cannot write '{{.*}}kept': No such file or directory
@@ -60,5 +60,5 @@
 // LOG-NEXT: weft: error: --schedule: schedule must have the field 'warps' (for mma.sync) or 'warpgroups' (for wgmma), got '{block = 3}'
 // LOG-NEXT: weft: error: --schedule: schedule must not be empty, got {{''$}}
 // LOG-NEXT: weft: error: --show can be used with --svg only: it measures nothing
-// LOG-NEXT: weft: error: cannot read '{{.*}}broken.txt': expects what weft bench --json writes{{.*}}
+// LOG-NEXT: weft: error: cannot read '{{.*}}broken.txt': must be a file from weft bench --json{{.*}}
 // LOG-NOT:  {{.+}}

@@ -32,6 +32,6 @@
 // RUN: not weft isa wgmma --arch sm_100a --json 2>&1 | FileCheck %s --check-prefix=EMPTY
 // EMPTY: weft: error: sm_100a has no form of wgmma, which needs sm_90a
 // RUN: not weft isa hmma 2>&1 | FileCheck %s --check-prefix=UNKNOWN
-// UNKNOWN: weft: error: no table and no instruction 'hmma': there is wmma, mma, wgmma, tcgen05, wmma.load
+// UNKNOWN: weft: error: family must be one of wmma, mma, wgmma, tcgen05, wmma.load
 // RUN: not weft isa mma --arch sm_1 2>&1 | FileCheck %s --check-prefix=CHIP
 // CHIP: weft: error: --arch must be a known chip (sm_70

@@ -16,13 +16,13 @@
 
 // CHECK:      weft: error: --shape expects MxNxK, three sizes from 1 to 2**31 - 1 (256x256x64, say), got '256x256'
 // CHECK-NEXT: weft: error: --shape expects MxNxK, three sizes from 1 to 2**31 - 1 (256x256x64, say), got {{''$}}
-// CHECK-NEXT: weft: error: checking 2000000000x2x2000000000 takes {{[0-9]+}} GiB of memory, this machine has
+// CHECK-NEXT: weft: error: checking 2000000000x2x2000000000 needs {{[0-9]+}} GiB of memory, and this machine has
 // CHECK-NEXT: weft: error: --seed must be at least 0; got -1
 // CHECK-NEXT: weft: error: argument --on: invalid choice: 'cpu'
-// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 14]]:3: error: 'tile.matmul' op has types that fix K to 48, but --shape says 16
+// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 14]]:3: error: 'tile.matmul' op K must be 48, as in its types, got 16 in --shape
 // CHECK-NEXT:   "tile.matmul"
 // CHECK-NEXT: {{^}}  ^
-// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 16]]:3: error: 'tile.matmul' op leaves argument 2 of its function alone
+// CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 16]]:3: error: 'tile.matmul' op must use argument 2 of its function with weft run
 // CHECK-NEXT:   "tile.matmul"
 // CHECK-NEXT: {{^}}  ^
 // CHECK-NEXT: run-mistakes.mlir:[[# @LINE + 18]]:3: error: 'tile.matmul' op has one matrix as A (32x32) and B (32x16)
@@ -30,7 +30,7 @@
 // CHECK-NEXT: {{^}}  ^
 // CHECK-NEXT: weft: error: argument 0 of other is memref<?xf32>: give its sizes, --arg 0=random:64, say
 // CHECK-NEXT: weft: error: --shape sets the sizes of a tile.matmul, and {{.*}}run-mistakes.mlir has none: use --arg
-// CHECK-NEXT: weft: error: checking 40x24x33 takes {{[0-9]+}} GiB of memory, this machine has
+// CHECK-NEXT: weft: error: checking 40x24x33 needs {{[0-9]+}} GiB of memory, and this machine has
 
 func.func @fixed(%A: memref<?x48xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {
   "tile.matmul"(%A, %B, %D) : (memref<?x48xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()

@@ -143,7 +143,7 @@ def _misaligned(product: Product, aligned: Sequence[int]) -> str | None:
     sizes = (types.input_bytes, types.input_bytes, types.output_bytes)
     for name, (rows, columns), size, wanted in zip("ABD", (a, b, (m, n)), sizes, aligned, strict=False):
         if rows > 1 and columns * size % wanted:
-            return f"takes rows at multiples of {wanted} bytes, got {columns * size} in {name}"
+            return f"rows of {name} must begin at multiples of {wanted} bytes, got {columns * size}"
     return None
 
 

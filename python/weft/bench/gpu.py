@@ -42,7 +42,7 @@ def unavailable() -> str | None:
     if (reason := runtime.available()) is not None:
         return f"weft bench measures on a GPU: {reason}"
     if find_spec("torch") is None:
-        return "weft bench needs PyTorch beside the GPU: pip install 'weft[gpu]'"
+        return "weft bench needs PyTorch: pip install 'weft[gpu]'"
     import torch
 
     if not torch.cuda.is_available():

@@ -97,7 +97,7 @@ def _triton(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     if find_spec("triton") is None:
         raise Refusal("Triton isn't installed")
     if not problem.transpose_b or INPUTS[problem.inputs].promoted or problem.groups is not None:
-        raise Refusal("the kernel here takes B as N x K, promotes nothing, and has no groups")
+        raise Refusal("B must be N x K, without promoted sums or groups")
     from weft.bench import triton_matmul
 
     return triton_matmul.prepare(problem, sets)
@@ -109,9 +109,9 @@ def _deepgemm(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     import deep_gemm
 
     if not problem.transpose_b or problem.output != "bf16":
-        raise Refusal("takes B as N x K and makes bf16")
+        raise Refusal("B must be N x K and D bf16")
     if problem.inputs != "bf16" and not INPUTS[problem.inputs].block_scales:
-        raise Refusal("multiplies bf16 and e4m3-block alone")
+        raise Refusal("types must be bf16 or e4m3-block")
     name = "bf16_gemm_nt" if problem.inputs == "bf16" else "fp8_gemm_nt"
     if problem.groups is not None:
         name = f"m_grouped_{name}_{'contiguous' if problem.most is None else 'masked'}"

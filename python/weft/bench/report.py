@@ -47,12 +47,12 @@ class Report:
         try:
             found = json.loads(text)
             if found.pop("format", None) != FORMAT:
-                raise WeftError(f"expects what weft bench --json writes, of the format '{FORMAT}'")
+                raise WeftError(f"must be a file from weft bench --json, of the format '{FORMAT}'")
             results = [_result(entry) for entry in found.pop("results")]
             return cls(**found, results=results)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise WeftError(
-                f"expects what weft bench --json writes: {type(error).__name__}: {error}"
+                f"must be a file from weft bench --json: {type(error).__name__}: {error}"
             ) from None
 
     def speed(self, result: Result, mode: str) -> float | None:

@@ -74,16 +74,14 @@ def shapes(text: str, grouped: bool = True) -> tuple[Shape, ...]:
         of_groups = " 4@8192x4096x7168 for 4 groups of about 8192 rows,"
         of_groups += " 4@256/4096x4096x7168 for as many with room for 4096 rows each,"
         raise WeftError(
-            f"no suite and no shape '{text}': expects MxNxK, three sizes from 1 to 2**31 - 1 "
-            f"(4096x4096x4096, say),{of_groups if grouped else ''} or one of {', '.join(suites(grouped))}"
-            f"{did_you_mean(text, suites(grouped))}"
+            "shape must be MxNxK, three sizes in 1..2**31 - 1 (such as 4096x4096x4096),"
+            f"{of_groups if grouped else ''} or one of {', '.join(suites(grouped))}, "
+            f"got '{text}'{did_you_mean(text, suites(grouped))}"
         )
     if groups is None and most is not None:
-        raise WeftError(f"shape '{text}': expects groups before rows with room (4@{text}, say)")
+        raise WeftError(f"shape '{text}': groups must precede rows with room, such as 4@{text}")
     if groups is not None and not 0 < groups <= _MOST_GROUPS:
-        raise WeftError(f"shape '{text}': expects from 1 to {_MOST_GROUPS} groups, got {groups}")
+        raise WeftError(f"shape '{text}': groups must be in 1..{_MOST_GROUPS}, got {groups}")
     if most is not None and m > most:
-        raise WeftError(
-            f"shape '{text}': expects room for the rows of a group, got {m} rows and room for {most}"
-        )
+        raise WeftError(f"shape '{text}': the room of a group must be at least its rows, {m}, got {most}")
     return (Shape(m, n, k, groups, most),)

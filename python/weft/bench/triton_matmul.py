@@ -95,7 +95,7 @@ def _product(
 def prepare(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     """The calls of the configuration that is fastest for this problem. Raises Refusal where none runs."""
     if any(each.stride(0) * each.element_size() % 16 for each in (sets[0].a, sets[0].b, sets[0].d)):
-        raise Refusal("TMA takes rows of whole 16 bytes")
+        raise Refusal("rows must be multiples of 16 bytes for TMA")
     found: list[tuple[float, list[Call]]] = []
     reason: Exception | None = None
     for config in CONFIGS:

@@ -38,11 +38,13 @@ def argument_types(kernel: Any) -> list[Any]:
     if (given := ARGUMENTS.of(kernel)) is None:
         return parameters
     if not all(isinstance(each, ir.TypeAttr) for each in given):
-        raise refuse(kernel, f"expects {ARGUMENTS.name} to be {ARGUMENTS.words}, got {given}")
+        raise refuse(kernel, f"{ARGUMENTS.name} must be {ARGUMENTS.words}, got {given}")
     found = [each.value for each in given]
     count = sum(_parameters(kind) for kind in found)
     if count != len(parameters):
-        raise refuse(kernel, f"expects {ARGUMENTS.name} that {len(parameters)} parameters pass, got {given}")
+        raise refuse(
+            kernel, f"{ARGUMENTS.name} must be the types of {len(parameters)} parameters, got {given}"
+        )
     return found
 
 
@@ -67,9 +69,7 @@ def _extents(kernel: Any, names: tuple[str, ...]) -> tuple[int, int, int] | None
         if name in attributes:
             given = cast(ir.DenseI32ArrayAttr, attributes[name])
             if given is None or not 1 <= len(given) <= 3 or min(given) < 1:
-                raise refuse(
-                    kernel, f"expects {name} to be one to three numbers above 0, got {attributes[name]}"
-                )
+                raise refuse(kernel, f"{name} must be one to three numbers above 0, got {attributes[name]}")
             x, y, z = (*given, 1, 1)[:3]
             return x, y, z
     return None

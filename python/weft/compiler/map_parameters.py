@@ -38,20 +38,20 @@ def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
     pointers = list(takewhile(lambda kind: str(kind) == "!llvm.ptr", reversed(kinds)))
     if len(found) > len(pointers):
         last = f"its last arguments, {len(pointers)} of type !llvm.ptr"
-        raise refuse(kernel, f"expects {_NAME} to have an entry for each of {last}, got {len(found)}")
+        raise refuse(kernel, f"entries of {_NAME} must be at most as many as {last}, got {len(found)}")
     for one in found:
         if complaint := _complaint(one, kinds):
-            raise refuse(kernel, f"expects {_NAME} {complaint}")
+            raise refuse(kernel, complaint)
     return found
 
 
 def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
     if not 0 <= one.matrix < len(kinds) or not isinstance(kinds[one.matrix], ir.MemRefType):
-        return f"to number memref arguments, got {one.matrix}"
+        return f"matrix of {_NAME} must be the number of a memref argument, got {one.matrix}"
     if kinds[one.matrix].rank not in (2, 3):
-        return f"to number matrices or batches of them, got {one.matrix}, a {kinds[one.matrix]}"
+        return f"matrix of {_NAME} must have rank 2 or 3, got argument {one.matrix}, {kinds[one.matrix]}"
     if len(one.box) != 2 or not all(1 <= extent <= MOST_BOX for extent in one.box):
-        return f"with boxes of 1 to {MOST_BOX} rows and columns, got {list(one.box)}"
+        return f"box of {_NAME} must have rows and columns in 1..{MOST_BOX}, got {list(one.box)}"
     return None
 
 
@@ -60,11 +60,11 @@ def _read_map(kernel: Any, given: Any) -> MapParameter:
     names = sorted(field.name for field in fields(MapParameter))
     found = {named.name: named.attr for named in given} if isinstance(given, ir.DictAttr) else {}
     if list(found) != names or not all(isinstance(found[n], kinds.get(n, ir.StringAttr)) for n in names):
-        raise refuse(kernel, f"expects {_NAME} to say {', '.join(names)} of each map, got {given}")
+        raise refuse(kernel, f"entries of {_NAME} must have the fields {', '.join(names)}, got {given}")
     if not mlir.is_integer(found["matrix"]):
-        raise refuse(kernel, f"expects {_NAME} to have {mlir.INTEGER} as matrix, got {found['matrix']}")
+        raise refuse(kernel, f"matrix of {_NAME} must be {mlir.INTEGER}, got {found['matrix']}")
     swizzle, promotion = found["swizzle"].value, found["l2_promotion"].value
     wrong = one_of("swizzle", swizzle, SWIZZLES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
     if wrong:
-        raise refuse(kernel, f"expects {_NAME} of known kinds: {wrong.reason}")
+        raise refuse(kernel, f"{_NAME}: {wrong.reason}")
     return MapParameter(found["matrix"].value, tuple(found["box"]), swizzle, promotion)

@@ -70,7 +70,7 @@ def _writes(kernel: Any, kinds: Sequence[Any]) -> set[int]:
         return set(range(len(kinds)))
     for number in given:
         if not 0 <= number < len(kinds) or not isinstance(kinds[number], ir.MemRefType | llvm.PointerType):
-            raise refuse(kernel, f"expects weft.writes to number memref arguments, got {number}")
+            raise refuse(kernel, f"weft.writes must have the numbers of memref arguments, got {number}")
     return set(given)
 
 
@@ -79,9 +79,9 @@ def _count(kernel: Any, attribute: LaunchAttribute) -> int | None:
     if given is None:
         return None
     if not mlir.is_integer(given):
-        raise refuse(kernel, f"expects {name} to be {mlir.INTEGER}, got {given}")
+        raise refuse(kernel, f"{name} must be {mlir.INTEGER}, got {given}")
     if given.value < 0:
-        raise refuse(kernel, f"expects {name} of at least 0, got {given.value}")
+        raise refuse(kernel, f"{name} must be at least 0, got {given.value}")
     return int(given.value)
 
 
@@ -90,7 +90,7 @@ def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
     found = tuple(given or ())
     if found and (len(found) != arguments or min(found) < 1):
         raise refuse(
-            kernel, f"expects weft.aligned to have a number for each of {arguments} arguments, got {given}"
+            kernel, f"weft.aligned must have a number above 0 for each of {arguments} arguments, got {given}"
         )
     return found
 
@@ -133,7 +133,7 @@ def _grid(kernel: Any, arguments: Sequence[Argument]) -> SizesMap | None:
     if None in sizes and any(map(_has_size, found.results)):
         return found  # which a launch checks
     if complaint := grid_complaint(found([size or 0 for size in sizes])):
-        raise refuse(kernel, f"has a weft.grid that no launch can have: {complaint}")
+        raise refuse(kernel, f"weft.grid: {complaint}")
     return found
 
 
@@ -152,10 +152,10 @@ def _sizes_map(kernel: Any, attribute: LaunchAttribute, sizes: int, count: int |
     if (found.n_dims, found.n_symbols) != (sizes, 0):
         raise refuse(
             kernel,
-            f"expects {name} to map the {sizes} sizes of its memref arguments and no symbols, got {given}",
+            f"{name} must map the {sizes} sizes of the memref arguments, without symbols, got {given}",
         )
     if count is not None and len(found.results) != count:
-        raise refuse(kernel, f"expects {name} to have {count} results, got {given}")
+        raise refuse(kernel, f"{name} must have {count} results, got {given}")
     return SizesMap(tuple(_expression(e, kernel) for e in found.results))
 
 
@@ -178,6 +178,10 @@ def _expression(expression: Any, kernel: Any) -> Expression:
         if (found := mlir.cast(kind, expression)) is not None:
             divisor = mlir.cast(ir.AffineConstantExpr, found.rhs)
             if kind in _DIVISIONS and (divisor is None or divisor.value < 1):
-                raise refuse(kernel, f"has a launch attribute that divides by {found.rhs}: {expression}")
+                raise refuse(
+                    kernel, f"launch attributes must divide by constants above 0 only, got {expression}"
+                )
             return operation, _expression(found.lhs, kernel), _expression(found.rhs, kernel)
-    raise refuse(kernel, f"has a launch attribute with the expression {expression}, which can't be computed")
+    raise refuse(
+        kernel, f"launch attributes must have expressions that a launch can compute, got {expression}"
+    )

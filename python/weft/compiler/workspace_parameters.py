@@ -35,15 +35,15 @@ def read_workspaces(kernel: Any, kinds: Sequence[Any]) -> tuple[WorkspaceParamet
     attribute, *more = found
     name = attribute.name
     if more:
-        raise refuse(kernel, f"has {name} and {more[0].name}: a launch gives memory for one of them")
+        raise refuse(kernel, f"must have one of {name} and {more[0].name}, got both")
     given = attribute.of(kernel)
     assert given is not None
     if attribute is WORKSPACE and not GRID.on(kernel):
-        raise refuse(kernel, f"has {name} but no weft.grid, whose tiles it is for")
+        raise refuse(kernel, f"must have weft.grid with {name}, whose rows are counted by tile")
     if not 0 < len(given) <= len(kinds) or min(given) < 1:
         raise refuse(
             kernel,
-            f"expects {name} to have a number above 0 for each of its last arguments, got {given}",
+            f"{name} must have numbers above 0, one for each of the last arguments, got {given}",
         )
     return tuple(_parameter(kernel, name, *each) for each in zip(kinds[-len(given) :], given, strict=True))
 
@@ -51,7 +51,9 @@ def read_workspaces(kernel: Any, kinds: Sequence[Any]) -> tuple[WorkspaceParamet
 def _parameter(kernel: Any, name: str, kind: Any, rows: int) -> WorkspaceParameter:
     plain = isinstance(kind, ir.MemRefType) and isinstance(kind.layout, ir.AffineMapAttr) and kind.rank > 0
     if not plain or [i for i in range(kind.rank) if kind.is_dynamic_dim(i)] != [0]:
-        raise refuse(kernel, f"expects {name} in memrefs whose first size alone is dynamic, got {kind}")
+        raise refuse(
+            kernel, f"memrefs of {name} must have a dynamic first size and fixed other sizes, got {kind}"
+        )
     element = kind.element_type
     count, scalar = 1, element
     if isinstance(element, ir.VectorType):

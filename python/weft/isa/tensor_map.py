@@ -339,13 +339,15 @@ class TensorMap:
         rank, number, interleave = read("rank")[0] + 1, read("elemtype")[0], read("interleave_layout")[0]
         swizzle = read("swizzle_mode")[0]
         if rank > MAX_RANK:
-            raise ValueError(f"a tensor map of {rank} dimensions: it has 1 to {MAX_RANK}")
+            raise ValueError(f"a tensor map's rank must be in 1..{MAX_RANK}, got {rank}")
         if number not in _BY_NUMBER:
-            raise ValueError("a tensor map of an element type that there isn't")
+            raise ValueError(f"a tensor map's element type must be one of {', '.join(ELEMENT_TYPES)}")
         if interleave >= len(INTERLEAVES):
-            raise ValueError(f"a tensor map of interleave {interleave}: it has 0 to {len(INTERLEAVES) - 1}")
+            raise ValueError(
+                f"a tensor map's interleave must be in 0..{len(INTERLEAVES) - 1}, got {interleave}"
+            )
         if swizzle >= len(SWIZZLES):
-            raise ValueError(f"a tensor map of swizzle mode {swizzle}: it has 0 to {len(SWIZZLES) - 1} here")
+            raise ValueError(f"a tensor map's swizzle mode must be in 0..{len(SWIZZLES) - 1}, got {swizzle}")
         tiled = cls(
             read("global_address")[0],
             _BY_NUMBER[number].name,
@@ -368,7 +370,7 @@ class TensorMap:
 def _as_im2col(tiled: TensorMap, word: int) -> TensorMap:
     spatial = tiled.rank - 2
     if spatial not in _CORNER_BITS:
-        raise ValueError(f"a tensor map of im2col mode with {tiled.rank} dimensions")
+        raise ValueError(f"a tensor map's rank must be in 3..{MAX_RANK} in im2col mode, got {tiled.rank}")
     bits = _CORNER_BITS[spatial]
 
     def corner(shift: int) -> tuple[int, ...]:

@@ -22,7 +22,6 @@ WIDE = (*NAN_BITS, "f64")
 """The formats of 16 bits and more."""
 _EXPONENT = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F800000}
 _SIGN = {"f16": 0x8000, "bf16": 0x8000, "f32": 0x80000000}
-_ONE64 = np.uint64(1)
 
 
 def decode(bits: Array, name: str) -> Doubles:

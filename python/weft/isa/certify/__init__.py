@@ -240,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     chips = options.chips.split(",")
     for wrong in (name for name in options.modules if name not in _MODULES):
-        parser.error(f"no module of tables '{wrong}': there is {', '.join(_MODULES)}")
+        parser.error(f"module must be one of {', '.join(_MODULES)}, got '{wrong}'")
     for wrong in (chip for chip in chips if chip not in CHIPS):
         parser.error(f"--chips {unknown_chip(wrong)}")
     if options.operands and options.mutations is None:
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     families = [(module, family) for module in modules for family in module.FAMILIES]
     names = [family.name for _, family in families]
     for wrong in (name for name in options.family or () if name not in names):
-        parser.error(f"no family '{wrong}': there is {', '.join(names)}")
+        parser.error(f"--family must be one of {', '.join(names)}, got '{wrong}'")
     try:
         for chip in chips:
             assembler.ptxas(CHIPS[chip].volta)

@@ -32,7 +32,7 @@ class Field:
         code = (word & self.mask) >> self.low
         if code not in self.texts:
             known = ", ".join(f"{known} {text or 'nothing'}" for known, text in self.texts.items())
-            raise PackedError(f"{self.name} has no code {code}: it is one of {known}")
+            raise PackedError(f"code of {self.name} must be one of {known}, got {code}")
         return self.texts[code]
 
     def bits_of(self, text: str) -> int:
@@ -41,7 +41,7 @@ class Field:
             if known == text:
                 return code << self.low
         known = ", ".join(dict.fromkeys(text or "nothing" for text in self.texts.values()))
-        raise PackedError(f"{self.name} has no '{text}': it is one of {known}")
+        raise PackedError(f"{self.name} must be one of {known}, got '{text}'")
 
 
 _ELEMENTS = dict(enumerate(("b1", "s4", "u4", "s8", "u8", "f16", "bf16", "tf32", "f64", "f32", "s32"), 1))
@@ -89,7 +89,7 @@ def encode(kind: str, **texts: str) -> int:
         word |= field.bits_of(texts.pop(field.name)) if field.name in texts else 0
         field.text(word)
     if texts:
-        raise PackedError(f"a word of {kind} has no {', '.join(texts)}: {_names(kind)}")
+        raise PackedError(f"fields of {kind} must be among {_names(kind)}, got {', '.join(texts)}")
     return word
 
 
@@ -98,8 +98,8 @@ def decode(kind: str, word: int) -> dict[str, str]:
     fields = _fields(kind)
     stray = word & ~sum(field.mask for field in fields)
     if stray or not 0 <= word < 1 << WORD_BITS:
-        bits = [bit for bit in range(WORD_BITS) if stray >> bit & 1]
-        raise PackedError(f"{word:#x} is no word of {kind}: no field has bits {bits or 'beyond 63'}")
+        bits = [bit for bit in range(WORD_BITS) if stray >> bit & 1] or "beyond 63"
+        raise PackedError(f"word of {kind} must have only bits of its fields, got {word:#x} with bits {bits}")
     return {field.name: field.text(word) for field in fields}
 
 
@@ -109,20 +109,20 @@ def query(word: int, key: str) -> str:
     """
     if not isinstance(word, int) or not 0 <= word < 1 << WORD_BITS:
         shown = f"{word:#x}" if isinstance(word, int) else repr(word)
-        raise PackedError(f"{shown} is no word of {WORD_BITS} bits")
+        raise PackedError(f"word must be an integer of {WORD_BITS} bits, got {shown}")
     for fields in FIELDS.values():
         for field in fields:
             if field.name == key:
                 return field.text(word)
     keys = dict.fromkeys(field.name for fields in FIELDS.values() for field in fields)
-    raise PackedError(f"no query '{key}': it is one of {', '.join(keys)}")
+    raise PackedError(f"key must be one of {', '.join(keys)}, got '{key}'")
 
 
 def _fields(kind: str) -> tuple[Field, ...]:
     if kind not in FIELDS:
-        raise PackedError(f"no packed word of a {kind}: it is one of {', '.join(FIELDS)}")
+        raise PackedError(f"kind must be one of {', '.join(FIELDS)}, got '{kind}'")
     return FIELDS[kind]
 
 
 def _names(kind: str) -> str:
-    return f"its fields are {', '.join(field.name for field in FIELDS[kind])}"
+    return ", ".join(field.name for field in FIELDS[kind])
