@@ -23,7 +23,6 @@ from typing import Any
 
 from weft.isa.certify import assembler
 from weft.isa.certify.assembler import (
-    LAST,
     SCREENED,
     VERSIONS,
     Entry,
@@ -114,18 +113,6 @@ def version_faults(family: Family[Any]) -> list[str]:
 def oldest(support: Support) -> str:
     """The chip of a row that PTX has had for longest."""
     return min(support.chips, key=lambda name: (CHIPS[name].ptx, CHIPS[name].number, name))
-
-
-def first_version(points: Iterable[Point]) -> dict[Point, Version | None]:
-    """The first PTX version in which each form assembles on its chip; None where none does."""
-    left = list(dict.fromkeys(points))
-    first: dict[Point, Version | None] = dict.fromkeys(left)
-    for version in VERSIONS:
-        fits = [(form, chip) for form, chip in left if CHIPS[chip].ptx <= version <= LAST[CHIPS[chip].volta]]
-        taken = {point for point, complaint in verdicts(fits, version=version).items() if complaint is None}
-        first.update(dict.fromkeys(taken, version))
-        left = [point for point in left if point not in taken]
-    return first
 
 
 def check(
