@@ -1,7 +1,10 @@
 """`tcgen05.alloc`, the order of work in tensor memory, and findings where the order is missing."""
 
+import re
+
 import emulator_tensor as tensor
 import numpy as np
+import planted_faults
 import pytest
 from emulator_ptx import module
 
@@ -164,14 +167,35 @@ def test_work_on_what_other_warps_store_without_a_barrier():
     assert "tmem-race" in [f.rule for f in report.findings]
 
 
-@pytest.mark.parametrize(
-    ("use", "rules"), [("mov.u32 %r1, 7;", {"tmem-race"}), ("add.u32 %r1, %r2, 7;", set())]
-)
-def test_a_use_of_what_was_loaded_waits_for_the_load(use, rules):
-    """NVIDIA's compilers store to cells behind a use of what they have loaded, with no wait::ld."""
+USES = [("mov.u32 %r1, 7;", {"tmem-race"}), ("add.u32 %r1, %r2, 7;", {"tmem-race", "tcgen05-in-flight"})]
+
+
+@pytest.mark.parametrize(("use", "rules"), USES)
+def test_a_store_after_a_load_without_a_wait(use, rules):
     loaded = LOADED.replace("tcgen05.wait::ld.sync.aligned;", "")
     again = f"{loaded} {use} tcgen05.st.sync.aligned.32x32b.x1.b32 [%r299], {{%r1}};"
-    report = tensor.launch(f"{STORED} {again} tcgen05.wait::st.sync.aligned; bar.sync 0;", {}, findings=True)
+    body = f"{STORED} {again} tcgen05.wait::st.sync.aligned; bar.sync 0;"
+    report = tensor.launch(body, {}, findings=True)
+    assert {f.rule for f in report.findings} == rules
+
+
+def test_copies_of_loaded_registers_are_no_uses():
+    """LLVM packs registers before the wait for them."""
+    early = LOADED.replace("tcgen05.wait::ld", "mov.b64 %rd9, {%r2, %r2}; tcgen05.wait::ld")
+    tensor.launch(f"{STORED} {early} add.u64 %rd9, %rd9, 1;", {})
+    copied = early.replace("tcgen05.wait::ld", "add.u64 %rd9, %rd9, 1; tcgen05.wait::ld")
+    (finding,) = tensor.launch(STORED + copied, {}, findings=True).findings
+    assert finding.rule == "tcgen05-in-flight" and "add uses registers of the tcgen05.ld" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("use", "rules"), [("add.u32 %r8, %r7, 1;", set()), ("mov.u32 %r8, %r7;", {"tmem-race"})]
+)
+def test_a_use_waits_for_its_load_in_kernels_without_fences(use, rules):
+    """Triton and CuTe DSL emit such kernels."""
+    text = planted_faults.source("accumulate.sm_100a").replace("add.u32 %r8, %r7, 1;", use)
+    bare = re.sub(r"tcgen05\.(wait|fence|st)[.:].*;", "", text)
+    report = emulator.Module(bare).launch("k", grid=1, block=128, args=[np.zeros(128, np.uint32)])
     assert {f.rule for f in report.findings} == rules
 
 

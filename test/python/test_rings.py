@@ -70,3 +70,10 @@ def test_a_stage_that_not_all_agents_signal_is_caught(run, text, old, new):
 def test_an_arrival_that_does_not_wait_for_the_mma_is_caught(old, new, rule):
     assert old in PRODUCT
     assert rule in {finding.rule for finding in multiply(PRODUCT.replace(old, new))[-1]}
+
+
+def test_a_release_that_does_not_wait_for_the_loads_is_caught():
+    wait = '"tcgen05.wait"() {kind = "ld"} : () -> ()'
+    assert PRODUCT.count(wait) == 1
+    rules = {finding.rule for finding in multiply(PRODUCT.replace(wait, ""))[-1]}
+    assert rules == {"tmem-race", "tcgen05-in-flight"}

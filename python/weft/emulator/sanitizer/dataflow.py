@@ -14,6 +14,7 @@ _KEPT = 32
 _WAITS = ("mbarrier.test_wait", "mbarrier.try_wait")
 LOAD = "tcgen05.ld"
 _LOADED = "tcgen05.wait::ld"
+_FENCE = "tcgen05.fence"
 _CHOICES = ("selp", "slct", "min", "max")
 _PICKS = ("prmt", "and", "lop3", "bfe", "bfi")
 
@@ -23,14 +24,16 @@ class Watched:
     """The slots to watch while the program runs.
 
     `unwritten`: read although not every path has written them. `matrix`: operands of wgmma.mma_async, or
-    copies of them. `loaded`: written by tcgen05.ld and read before a tcgen05.wait::ld; the read waits for
-    that load. `operands`: the 32-bit operands of wgmma.mma_async alone.
+    copies of them. `loaded`: written by tcgen05.ld, or copies, and used before a tcgen05.wait::ld on some
+    path. `loads_are_waited_for`: such a use is a mistake; compilers that emit no tcgen05.fence rely on the
+    hardware, in which a read waits for the load. `operands`: the 32-bit operands of wgmma.mma_async alone.
     """
 
     unwritten: frozenset[int]
     matrix: frozenset[int]
     loaded: frozenset[int] = frozenset()
     operands: frozenset[int] = frozenset()
+    loads_are_waited_for: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.unwritten or self.matrix or self.loaded)
@@ -52,7 +55,11 @@ def watched(program: Program) -> Watched:
     operands = _operands(program)
     matrix = _with_copies(program, operands)
     return Watched(
-        frozenset(_unwritten(program)), frozenset(matrix), frozenset(_loaded(program)), frozenset(operands)
+        frozenset(_unwritten(program)),
+        frozenset(matrix),
+        frozenset(_loaded(program)),
+        frozenset(operands),
+        any(opcode.startswith(_FENCE) for block in program.blocks for opcode in block.opcodes),
     )
 
 
@@ -150,28 +157,35 @@ def _with_copies(program: Program, slots: set[int]) -> set[int]:
 
 
 def _loaded(program: Program) -> set[int]:
-    """Registers of tcgen05.ld that some path reads before tcgen05.wait::ld."""
+    """Registers of tcgen05.ld, and copies of them, that some path uses before tcgen05.wait::ld."""
     found: set[int] = set()
     for at in _kernel(program):
         block = program.blocks[at]
         if block.waits == LOAD and block.end is not None:
-            found |= _read_early(program, frozenset(block.traffic[-1].writes), block.end.targets)
+            found |= _used_early(program, frozenset(block.traffic[-1].writes), block.end.targets)
     return found
 
 
-def _read_early(program: Program, slots: frozenset[int], starts: tuple[int, ...]) -> set[int]:
-    waiting, seen = list(starts), set(starts)
-    found: set[int] = set()
+def _used_early(program: Program, loaded: frozenset[int], starts: tuple[int, ...]) -> frozenset[int]:
+    """`loaded` and the registers that it is copied to, if a path from one of these blocks uses them before
+    it waits.
+    """
+    slots, waiting, used = loaded, list(starts), False
+    seen = dict.fromkeys(starts, slots)
     while waiting:
         block = program.blocks[waiting.pop()]
         if block.waits == _LOADED:
             continue
         for traffic in block.traffic:
-            found |= slots & set(traffic.reads)
-        targets = block.end.targets if block.end is not None else ()
-        waiting += [target for target in targets if target not in seen]
-        seen.update(targets)
-    return found
+            if is_copy(traffic) and slots.intersection(traffic.reads):
+                slots = slots.union(traffic.writes)
+            elif slots.intersection((*traffic.reads, *traffic.writes)):
+                used = True
+        for target in block.end.targets if block.end is not None else ():
+            if seen.get(target) != slots:
+                seen[target] = slots
+                waiting.append(target)
+    return slots if used else frozenset()
 
 
 def ignored_waits(program: Program) -> frozenset[int]:

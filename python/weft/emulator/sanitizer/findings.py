@@ -42,6 +42,7 @@ RULES: dict[str, str] = {
     "tmem-access": "Tensor memory is accessed outside of its size or of the warp's lanes, or wrongly freed.",
     "tmem-race": "Tensor memory is accessed before earlier work on it has been awaited.",
     "tcgen05-fence": "Threads pass tensor memory to others without a tcgen05.fence on both sides.",
+    "tcgen05-in-flight": "Registers of a tcgen05.ld are used before tcgen05.wait::ld.",
     "tmem-unallocated": "Columns of tensor memory are used without being allocated.",
     "tmem-leaked": "Tensor memory is still allocated when its block ends.",
     "tmem-permit-kept": "A block that allocated tensor memory ends without tcgen05.relinquish_alloc_permit.",

@@ -90,7 +90,8 @@ def _announcement(registers: Traffic) -> Step:
 class RegisterState:
     """The state of each watched register, by its slot.
 
-    `_written`: the threads that have written it. For operands of wgmma, `_busy` is the time, in the column of
+    `_written`: the threads that have written it. `_loads`: the time and the line of the tcgen05.ld that
+    writes it, by slot and warp. For operands of wgmma, `_busy` is the time, in the column of
     the warpgroup's unit, until which it is an accumulator in use; `_read` is the time until which it is an A
     operand; `_changed`: the warps that have written it since their last wgmma.fence.
     """
@@ -101,7 +102,7 @@ class RegisterState:
         self._busy: dict[int, Times] = {}
         self._read: dict[int, Times] = {}
         self._changed: dict[int, Bools] = {}
-        self._loads: dict[tuple[int, int], int] = {}
+        self._loads: dict[tuple[int, int], tuple[int, int]] = {}
         self._fenced: Bools = np.zeros(wave.warps, np.bool_)
 
     def instruction(self, registers: Traffic, lanes: Threads) -> None:
@@ -140,20 +141,52 @@ class RegisterState:
     # tcgen05.ld
 
     def _load(self, lanes: Threads, traffic: Traffic, slots: frozenset[int]) -> None:
-        """A use of a register that tcgen05.ld has loaded waits for that load, and for those before it."""
-        rows = lanes.row_numbers().tolist()
-        if traffic.prefix == LOAD:
-            for row in rows:
-                column = self.clocks.column((LOAD, row), False)
-                self.clocks.times[column] += 1
-                for slot in traffic.writes:
-                    self._loads[slot, row] = self.clocks.times[column] + 1
+        """A register that tcgen05.ld has loaded is used after tcgen05.wait::ld. Where a kernel leaves that
+        to the hardware, a read waits for that load, and for those before it. LLVM copies registers before it
+        waits, and ptxas omits these copies: they have the state of their source.
+        """
+        rows = lanes.row_numbers()
+        if is_copy(traffic) and slots.intersection(traffic.reads):
+            self._copy_loaded(rows, traffic)
             return
-        for slot in slots.intersection(traffic.reads):
-            for row in rows:
-                time = self._loads.pop((slot, row), None)
-                if time is not None:
-                    self.clocks.learn(row, self.clocks.column((LOAD, row), False), time)
+        self._use_loaded(rows, traffic, slots)
+        if traffic.prefix != LOAD:
+            return
+        for row in rows.tolist():
+            column = self._loading(row)
+            self.clocks.times[column] += 1
+            for slot in slots.intersection(traffic.writes):
+                self._loads[slot, row] = self.clocks.times[column] + 1, traffic.line
+
+    def _copy_loaded(self, rows: Rows, traffic: Traffic) -> None:
+        for row in rows.tolist():
+            latest = max(self._loads.get((slot, row), (0, 0)) for slot in traffic.reads)
+            for slot in traffic.writes:
+                self._loads[slot, row] = latest
+
+    def _use_loaded(self, rows: Rows, traffic: Traffic, slots: frozenset[int]) -> None:
+        """Reports the first use of what a load in flight writes, and forgets the warp's other loads: one
+        missing wait is one finding.
+        """
+        late: dict[int, int] = {}
+        for slot in slots.intersection((*traffic.reads, *traffic.writes)):
+            for row in rows.tolist():
+                time, line = self._loads.pop((slot, row), (0, 0))
+                if not time or time <= self.clocks.known[row, self._loading(row)]:
+                    continue
+                if self.watched.loads_are_waited_for:
+                    late[row] = line
+                elif slot in traffic.reads:
+                    self.clocks.learn(row, self._loading(row), time)
+        if late:
+            line = next(iter(late.values()))
+            what = f"uses registers of the tcgen05.ld of line {line} before tcgen05.wait::ld"
+            self._report_rows("tcgen05-in-flight", what, traffic, np.array(sorted(late), np.intp))
+            self._loads = {at: load for at, load in self._loads.items() if at[1] not in late}
+
+    def _loading(self, row: int) -> int:
+        """The column of a warp's loads."""
+        return self.clocks.column((LOAD, row), False)
 
     # wgmma
 
