@@ -98,11 +98,15 @@ WORKSPACE = LaunchAttribute(
     "weft.workspace",
     ir.DenseI64ArrayAttr,
     "array<i64: ...>",
-    "for each tile, the rows of the last memref arguments: memory from the launch",
+    "the last memref arguments are memory that the launch provides; their rows for each tile",
     "outline-matmul",
 )
 CTA_WORKSPACE = LaunchAttribute(
-    "weft.cta_workspace", ir.DenseI64ArrayAttr, "array<i64: ...>", "the same, for each CTA", "outline-matmul"
+    "weft.cta_workspace",
+    ir.DenseI64ArrayAttr,
+    "array<i64: ...>",
+    "as `weft.workspace`, with rows for each CTA",
+    "outline-matmul",
 )
 
 CONTRACT = {

@@ -61,7 +61,9 @@ class SpBlockScaleOp(
     family=isa.SPARSE_SCALED,
     immediates={"selector": 0},
 ):
-    """`mma.sp.sync` with `.block_scale`: as `mma.block_scale`, with half of A's elements and metadata."""
+    """`mma.sp.sync` with `.block_scale`: as `mma.block_scale`, with half of A's elements,
+    which metadata selects.
+    """
 
     a: Sequence[ext.Operand[Any]]
     b: Sequence[ext.Operand[Any]]
@@ -80,7 +82,7 @@ _SPACE = SpaceOf("address", {"!llvm.ptr<3>": "shared", "!llvm.ptr": "generic"})
 
 
 class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRIX):
-    """`ldmatrix`: `num` matrices from shared memory.
+    """`ldmatrix`: loads `num` matrices from shared memory.
 
     Lane 8i + j provides the address of row j of matrix i. With `trans` the matrices are transposed.
     """
@@ -92,7 +94,9 @@ class LdmatrixOp(InstructionOp, dialect=Mma, name="ldmatrix", family=isa.LDMATRI
 
 
 class StmatrixOp(InstructionOp, dialect=Mma, name="stmatrix", family=isa.STMATRIX):
-    """`stmatrix`: `num` matrices to shared memory, addressed as `mma.ldmatrix` does."""
+    """`stmatrix`: stores `num` matrices to shared memory; the lanes have the addresses that
+    `mma.ldmatrix` needs.
+    """
 
     derived = {"space": _SPACE}  # noqa: RUF012 (an annotation would make it a field)
 

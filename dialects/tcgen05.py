@@ -73,7 +73,7 @@ class DeallocOp(InstructionOp, dialect=Tcgen05, name="dealloc", family=control.D
 class RelinquishAllocPermitOp(
     InstructionOp, dialect=Tcgen05, name="relinquish_alloc_permit", family=control.RELINQUISH_ALLOC_PERMIT
 ):
-    """`tcgen05.relinquish_alloc_permit`: the CTA will not allocate any more."""
+    """`tcgen05.relinquish_alloc_permit`: the CTA gives up its right to allocate tensor memory."""
 
 
 class CommitOp(InstructionOp, dialect=Tcgen05, name="commit", family=control.COMMIT):
@@ -114,14 +114,14 @@ class ShiftOp(InstructionOp, dialect=Tcgen05, name="shift", family=copy.SHIFT):
 
 
 class LdOp(InstructionOp, dialect=Tcgen05, name="ld", family=copy.LD, immediates={"offset": 0}):
-    """`tcgen05.ld`: a warp loads registers from tensor memory; `offset` is that of `16x32bx2`."""
+    """`tcgen05.ld`: a warp loads registers from tensor memory. Only the shape `16x32bx2` has an `offset`."""
 
     address: ext.Operand[Any]
     data: ext.Result[Any]
 
 
 class StOp(InstructionOp, dialect=Tcgen05, name="st", family=copy.ST, immediates={"offset": 0}):
-    """`tcgen05.st`: a warp stores registers to tensor memory; `offset` is that of `16x32bx2`."""
+    """`tcgen05.st`: a warp stores registers to tensor memory. Only the shape `16x32bx2` has an `offset`."""
 
     address: ext.Operand[Any]
     data: ext.Operand[Any]
@@ -160,7 +160,8 @@ class MmaOp(
     """`tcgen05.mma`: `d = a * b`, plus d where `enable_input_d` (i1) is true, in tensor memory.
 
     A is an i64 descriptor or an address in tensor memory, B a descriptor, `idesc` the instruction descriptor;
-    `disable_output_lane` masks lanes of d, `scale_input_d` first divides d by that power of two.
+    `disable_output_lane` masks lanes of d. With `scale_input_d` n, the old d is divided by 2^n before the
+    sum.
     """
 
     derived = _MMA_AXES
@@ -177,7 +178,9 @@ class MmaOp(
 class SpMmaOp(
     InstructionOp, dialect=Tcgen05, name="sp_mma", family=mma_isa.MMA_SP, immediates={"scale_input_d": None}
 ):
-    """`tcgen05.mma.sp`: as `tcgen05.mma`, with half of A's elements and metadata in tensor memory."""
+    """`tcgen05.mma.sp`: as `tcgen05.mma`, with half of A's elements, which metadata in tensor memory
+    selects.
+    """
 
     derived = _MMA_AXES
 
@@ -209,7 +212,9 @@ class MmaBlockScaleOp(InstructionOp, dialect=Tcgen05, name="mma_block_scale", fa
 class SpMmaBlockScaleOp(
     InstructionOp, dialect=Tcgen05, name="sp_mma_block_scale", family=mma_isa.MMA_SP_BLOCK_SCALE
 ):
-    """`tcgen05.mma.sp` with block scale."""
+    """`tcgen05.mma.sp` with block scale: as `tcgen05.mma_block_scale`, with half of A's elements, which
+    metadata in tensor memory selects.
+    """
 
     derived = {"a": _memory_of_a}  # noqa: RUF012 (an annotation would make it a field)
 
@@ -241,7 +246,9 @@ class MmaWsOp(InstructionOp, dialect=Tcgen05, name="mma_ws", family=mma_isa.MMA_
 
 
 class SpMmaWsOp(InstructionOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa.MMA_WS_SP):
-    """`tcgen05.mma.ws.sp`: as `tcgen05.mma.ws`, with half of A's elements and metadata."""
+    """`tcgen05.mma.ws.sp`: as `tcgen05.mma.ws`, with half of A's elements, which metadata in tensor
+    memory selects.
+    """
 
     derived = _WS_AXES
 
@@ -257,7 +264,9 @@ class SpMmaWsOp(InstructionOp, dialect=Tcgen05, name="sp_mma_ws", family=mma_isa
 class InstructionDescriptorOp(
     DescriptorOp, dialect=Tcgen05, name="instruction_descriptor", record=InstructionDescriptor
 ):
-    """The i32 instruction descriptor of `tcgen05.mma`: shapes, types, transposes."""
+    """The i32 instruction descriptor of `tcgen05.mma`: shape, element types, and which operands are
+    transposed.
+    """
 
     descriptor: ext.Result[Any]
 
@@ -268,7 +277,9 @@ class InstructionDescriptorOp(
 class BlockScaledDescriptorOp(
     DescriptorOp, dialect=Tcgen05, name="block_scaled_descriptor", record=BlockScaledDescriptor
 ):
-    """The i32 instruction descriptor of a block-scaled `tcgen05.mma`."""
+    """The i32 instruction descriptor of a block-scaled `tcgen05.mma`: shape, element types, type and ids of
+    the scales.
+    """
 
     descriptor: ext.Result[Any]
 

@@ -129,7 +129,9 @@ class PeerOp(Op, dialect=Tile, name="peer"):
 
 
 class AddressOp(Op, dialect=Tile, name="address"):
-    """The address of a buffer's first byte, before any swizzle: `!llvm.ptr<3>`, of a peer `!llvm.ptr<7>`."""
+    """The address of a buffer's first byte, before any swizzle: an `!llvm.ptr<3>`, or `!llvm.ptr<7>`
+    for a buffer of a peer.
+    """
 
     buffer: ext.Operand[Any]
     address: ext.Result[Any]

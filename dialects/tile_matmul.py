@@ -33,7 +33,7 @@ INPUT_TYPES = tuple(PTX_INPUTS)
 
 
 class OperandOp(Op, dialect=Tile, name="operand"):
-    """A matrix or vector in global memory as an operand of a product after D.
+    """Wraps a matrix or vector in global memory as one of the operands after D of a `tile.matmul`.
 
     Memref operands after D must all have one type. Operands made by this op may come from memrefs of
     different types.
@@ -59,13 +59,14 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
 
     `roles` lists the role of each operand after D:
 
-    - "c": M x N. A single operand without `roles` is C. With a beta and no C, D is read and updated.
+    - "c": M x N. A single operand without `roles` is C. If beta is not 0 and there is no C, D's old values
+      are C.
     - "bias": N, added to every row.
     - "residual": M x N.
     - "scale_a" (K/128 x M) and "scale_b" (N/128 x K/128): scale each sum of 128 products.
-    - "groups": products of different sizes. With one A, row i is multiplied by matrix `groups[i]` of a
-      batch of B; a negative number means no product; all 128 rows from a multiple of 128 on must have the
-      same number. With a batch of A, only the first `groups[i]` rows of matrix i are multiplied.
+    - "groups": products of different sizes. With one A, row i is multiplied by matrix `groups[i]` of a batch
+      of B; a negative number skips the row. Within each block of 128 rows (0 to 127, 128 to 255, ...) all
+      numbers must be equal. With a batch of A, only the first `groups[i]` rows of matrix i are multiplied.
 
     If the operands have different types, `tile.operand` makes their types equal. The activation is relu,
     gelu, gelu_tanh or silu. Products accumulate in f32 (i8: in i32), and f32 is multiplied as tf32. The

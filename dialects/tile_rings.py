@@ -49,8 +49,8 @@ class MakeRingOp(Op, dialect=Tile, name="make_ring"):
     - "warps", "threads": each after its last read of the stage.
     - "mma": the thread that issues the `tcgen05.mma` that read the stage; it is empty when they are done.
 
-    Producers and consumers each go through the stages with a stage and a phase of their own, which begin at 0
-    and which `tile.advance` moves on.
+    Each producer and consumer has its own stage and phase. Both begin at 0, and `tile.advance` computes the
+    next ones.
 
     The ring orders all accesses of its agents: writes of threads are visible to TMA and MMAs that read the
     stage, and with "mma" at either end every wait and arrival has its `tcgen05.fence`. Before `tile.release`
@@ -146,8 +146,8 @@ class ExpectOp(Op, dialect=Tile, name="expect"):
 class CommitOp(Op, dialect=Tile, name="commit"):
     """A producer announces that it has filled a stage of a ring.
 
-    Filled by "threads", each thread that executes it counts as a producer; filled by "warps", each warp does,
-    after all that its own lanes have written. Filled by "mma", one thread executes it: the stage is full when
+    Filled by "threads", each thread that executes it counts as a producer; filled by "warps", each warp,
+    after all writes of its own lanes. Filled by "mma", one thread executes it: the stage is full when
     all `tcgen05` operations that it has issued are done.
     """
 
@@ -179,9 +179,9 @@ class ReleaseOp(Op, dialect=Tile, name="release"):
     """A consumer announces that it has read a stage of a ring.
 
     Emptied by "warpgroups", each warpgroup that executes it counts as a consumer: its products have read the
-    stage. Emptied by "warps", each warp does, after all that its own lanes have read; emptied by "threads",
-    each thread. Emptied by "mma", one thread executes it: the stage is empty when all `tcgen05` operations
-    that it has issued are done.
+    stage. Emptied by "warps", each warp counts, after all reads of its own lanes; emptied by
+    "threads", each thread. Emptied by "mma", one thread executes it: the stage is empty when all `tcgen05`
+    operations that it has issued are done.
     """
 
     ring: ext.Operand[Any]

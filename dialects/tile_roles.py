@@ -16,9 +16,9 @@ MOST_WARPS = MOST_WARPGROUPS * WARPS
 class RoleOp(Op, dialect=Tile, name="role", traits=[ir.NoTerminatorTrait]):
     """Code for some warpgroups or some warps of a CTA. The others skip it.
 
-    Its agents are `warpgroups` warpgroups or `warps` warps, from number `first` of the CTA on. The region's
-    argument is the agent's number in the role (i32). Each thread of a role of warpgroups gets `registers`
-    registers, or keeps what it has if that is 0. A role of warps cannot change registers, because
+    Its agents are `warpgroups` warpgroups or `warps` warps, beginning with number `first` of the CTA. The
+    region's argument is the agent's number in the role (i32). Each thread of a role of warpgroups gets
+    `registers` registers, or keeps what it has if that is 0. A role of warps cannot change registers, because
     `setmaxnreg` changes those of a whole warpgroup: put it inside a role of warpgroups.
     """
 

@@ -46,7 +46,7 @@ class StoreOp(InstructionOp, dialect=Wmma, name="store", family=isa.STORE):
 
 
 class MmaOp(InstructionOp, dialect=Wmma, name="mma", family=isa.MMA):
-    """`wmma.mma`: `d = a * b + c` on fragments, whose registers are one operand each."""
+    """`wmma.mma`: `d = a * b + c` over one warp; each fragment is a list of registers."""
 
     a: Sequence[ext.Operand[Any]]
     b: Sequence[ext.Operand[Any]]

@@ -18,11 +18,11 @@ from weft.tools.isa_patterns import pattern
 from weft.tools.isa_rows import Row, chips_text, rows, version_text
 
 _HOW = """\
-A row is every combination of the values that it lists. `|` separates choices. Text in brackets is in some
-forms only. An axis that a row doesn't name has its default. Operands have their number of registers per
-lane and the LLVM type of each: `4 f16x2` is four of `<2 x half>`. Numbers alone are the values of a
-constant. Patterns of spellings have choices in braces, or a word in capitals if there are too many.
-Operands in braces are lists of registers in PTX.
+A row is every combination of the values that it lists. `|` separates choices. Only some of its
+forms have the text in brackets. An axis that a row doesn't name has its default. An operand is shown as its
+number of registers per lane and the LLVM type of each: `4 f16x2` is four of `<2 x half>`. For a constant, its
+legal values are shown. In opcodes, braces list the choices; a word in capitals stands for many choices. In
+operand lists, braces are PTX's lists of registers.
 """
 
 _ABOUT = """\
@@ -39,14 +39,14 @@ they agree.
 
 A form is legal on a chip exactly if ptxas assembles it there in a whole kernel at -O3: ptxas 12.9 for sm_70
 and sm_72, 13.5 for the others. `python -m weft.isa.certify` checks the tables against ptxas, in both
-directions, at every point or at a sample of them. A point is a combination of the axes' values and of near
-misses, legal or not, on one of the {count} chips from {first} on; the last column counts them. The tables
-agreed with ptxas 12.9.86 and 13.5.37 at every one of these points.
+directions: ptxas must accept each form of the tables, and reject each form that they lack. The forms that it
+tries, on each of the {count} chips from {first} on, combine all values of each axis with some values that no
+form has. The column "points" counts them. The tables agree with ptxas 12.9.86 and 13.5.37 at all points.
 
-Each page lists what ptxas accepts and PTX doesn't have, with the reason why the table leaves it out. In
-addition, ptxas overlooks stray modifiers, such as `.b8x16` on any `tcgen05` instruction; `weft lint`
-reports them. `weft lint` judges operands by the registers that the text declares, as ptxas does, and also
-reports four mistakes that ptxas overlooks:
+Each page lists the forms that ptxas accepts although the PTX ISA doesn't have them, and why the table leaves
+them out. In addition, ptxas ignores some modifiers that don't belong to an instruction, such as `.b8x16` on
+any `tcgen05` instruction; `weft lint` reports them. `weft lint` judges operands by the registers that the
+text declares, as ptxas does, and also reports four mistakes that ptxas accepts:
 
 - a predicate in a fragment or as metadata;
 - a special register as a result or an address;
@@ -67,7 +67,7 @@ def pages() -> dict[str, str]:
 
 
 def points(table: Table, family: Family[Any]) -> int:
-    """How many points the checker has to try: the axes' values and near misses, combined, on every chip."""
+    """How many points the checker tries: all values of the axes, and some that no form has, on every chip."""
     near = table.near.get(family.name, {})
     axes = ({*family.values(axis), *near.get(axis, ())} for axis in family.axes)
     return prod(map(len, axes)) * len(CHIPS)
@@ -117,7 +117,7 @@ def _page(table: Table) -> Iterator[str]:
 
 
 def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
-    yield from (f"## {title}", "", *(lines or ["Nothing."]), "")
+    yield from (f"## {title}", "", *(lines or ["None."]), "")
 
 
 def _family(table: Table, family: Family[Any]) -> Iterator[str]:
@@ -220,7 +220,7 @@ def _claims(table: Table) -> list[str]:
         (c.said, f"`{' '.join((c.opcode, ', '.join(c.operands))).strip()}` on {c.chip}", truth(c))
         for c in own
     ]
-    return _markdown(("said", "shown by", "in truth"), cases) if cases else []
+    return _markdown(("claim", "example", "result"), cases) if cases else []
 
 
 def truth(claim: Claim) -> str:

@@ -48,17 +48,17 @@ assert (x == np.arange(64).reshape(8, 8).T).all()
 - Operations are written in MLIR's generic form, with their names in quotes.
 - The module around an operation sets the chip: `gpu.module @m [#nvvm.target<chip = "sm_90a">]`. Without a
   chip, a form must be legal on some chip.
-- If several operands may be lists, `operandSegmentSizes` counts the registers of each, in the order below.
-  Use 0 for absent operands.
+- Where an operation has several operands of variable length, `operandSegmentSizes` gives the number of
+  registers of each operand in the order below, and 0 for one that is absent.
 
-In Python each is a function of the same name in `weft.dialects.wmma`, `mma`, `wgmma` and `tcgen05`. It takes
-operands (a value, or a list of registers) and attributes by name, and raises `weft.WeftError` if the form
-isn't legal. `test/dialects` has a file of valid and a file of invalid forms for each dialect.
+In Python, each operation is a function of the same name in `weft.dialects.wmma`, `mma`, `wgmma` or `tcgen05`.
+It takes operands (a value, or a list of registers) and attributes by name, and raises `weft.WeftError` if the
+form isn't legal. `test/dialects` has a file of valid and a file of invalid forms for each dialect.
 
 Descriptors are operations too, built from typed fields. In Python,
 `weft.isa.wgmma.descriptors.MatrixDescriptor`, `weft.isa.tcgen05.descriptors` and
 `weft.isa.tcgen05.shared_descriptor` encode and decode their words. `weft.isa.mma.packed` encodes and decodes
-the 64-bit words by which NVIDIA's compiler names the instructions before Hopper.
+the 64-bit words in which NVIDIA's compiler packs the warp-level instructions of chips before sm_90.
 '''
 
 
@@ -83,10 +83,10 @@ assert not report.findings
 assert np.allclose(d, a.astype(np.float64) @ b.T.astype(np.float64), atol=1e-3)
 ```
 
-In MLIR, operations are written in the generic form, with their names in quotes. In Python each is a function
-of the same name in `weft.dialects.tile`; `await_` and `slice_` have an underscore, because Python uses these
-names. Each pass lowers one kind of these operations (`weft-opt --list-passes`); `weft compile FILE --arch
-sm_90a` runs all passes.
+In MLIR, operations are written in the generic form, with their names in quotes. In Python, each operation is
+a function of the same name in `weft.dialects.tile`; `await_` and `slice_` have an underscore, because Python
+uses these names. Each pass lowers one kind of these operations (`weft-opt --list-passes`); `weft compile FILE
+--arch sm_90a` runs all passes.
 
 ## Types
 

@@ -297,7 +297,7 @@ def test_lists_hold_registers_between_commas(wrong):
 def test_operands_get_what_would_be_right():
     (verdict,) = verdicts(F16_LINE.replace(", %r3}", "}"))
     fixed = F16_LINE.replace("{%r0, %r1, %r2, %r3}", "{%a0, %a1, %a2, %a3}")
-    assert str(verdict) == f"takes 4 registers for a, got 3; nearest legal: {fixed}"
+    assert str(verdict) == f"a must have 4 registers, got 3; nearest legal: {fixed}"
     (verdict,) = verdicts("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 48;", "sm_100a")
     assert str(verdict) == (
         "columns must be one of 32, 64, 128, 256, 512, got 48; nearest legal: "

@@ -381,9 +381,9 @@ def test_the_numbers_of_a_declared_range_are_those_below_its_bound():
 
 def test_an_undeclared_register_is_told_apart_by_what_is_declared():
     (verdict,) = [f.verdict for f in findings.lint_ptx(f".reg .b32 %r<4>; {ONE.format('%r4')}", "sm_90a")]
-    assert verdict.reason == "needs its registers declared, got %r4: %r<4> declares %r0 to %r3"
+    assert verdict.reason == "%r4 must be declared: %r<4> declares %r0 to %r3"
     (verdict,) = [f.verdict for f in findings.lint_ptx(f".reg .b32 row; {ONE.format('rov')}", "sm_90a")]
-    assert verdict.reason == "needs its registers declared before it, got rov; did you mean 'row'?"
+    assert verdict.reason == "rov must be declared before it is used; did you mean 'row'?"
 
 
 @pytest.mark.parametrize(

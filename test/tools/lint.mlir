@@ -3,7 +3,7 @@
 // RUN: not weft lint %S/Inputs/lint.ptx | FileCheck %s
 // CHECK:      lint.ptx:9:3: error: 'mma.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32' shape must be m16n8k4 or m16n8k8 on sm_90a
 // CHECK-SAME, got m16n8k16; nearest legal: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%f0, %f1, %f2, %f3}; or mma
-// CHECK-NEXT: lint.ptx:10:8: error: 'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32' takes 2 registers for b, got 1; nearest
+// CHECK-NEXT: lint.ptx:10:8: error: 'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32' b must have 2 registers, got 1; nearest
 // CHECK-NEXT: lint.ptx:12:3: error: 'tcgen05.wait::ld.sync.aligned' needs sm_100f, sm_100a,
 // CHECK-NEXT: lint.ptx:13:3: error: 'ldmatrix.sync.m8n8.x1.shared.b16' isn't spelled as any instruction is: beside ldmatrix
 // CHECK-SAME: it lacks .aligned

@@ -27,10 +27,22 @@ class Table:
 TABLES = tuple(
     Table(name, summary, module.FAMILIES, module.NEAR, module.UNPUBLISHED)
     for name, summary, module in (
-        ("wmma", "warp-level matrices in fragments whose layout PTX leaves open", wmma),
-        ("mma", "warp-level matrices in registers, dense, sparse and block-scaled, and what moves them", mma),
-        ("wgmma", "products of a warpgroup, asynchronous, out of shared memory", wgmma),
-        ("tcgen05", "the fifth generation: products in tensor memory, and its management", tcgen05),
+        (
+            "wmma",
+            "warp-level products and moves of matrices in fragments, whose layout PTX doesn't specify",
+            wmma,
+        ),
+        (
+            "mma",
+            "warp-level products of matrices in registers (dense, sparse, block-scaled), and matrix moves",
+            mma,
+        ),
+        ("wgmma", "asynchronous products of a warpgroup, with operands in shared memory", wgmma),
+        (
+            "tcgen05",
+            "fifth-generation tensor cores: tensor memory, its management, and products in it",
+            tcgen05,
+        ),
     )
 )
 FAMILIES = tuple(family for table in TABLES for family in table.families)

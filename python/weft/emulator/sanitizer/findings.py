@@ -10,7 +10,7 @@ from weft.isa.suggest import did_you_mean
 
 RULES: dict[str, str] = {
     "fault": "The launch ended in a fault that no other rule names.",
-    "out-of-bounds": "An access reaches outside of existing memory.",
+    "out-of-bounds": "An access is partly or wholly outside of allocated memory.",
     "misaligned": "The address of an access is not a multiple of its size.",
     "read-only": "A kernel writes to read-only memory.",
     "descriptor": "A matrix descriptor or a tensor map breaks a rule, such as one of alignment or swizzle.",
@@ -26,17 +26,17 @@ RULES: dict[str, str] = {
     "uninitialised-global": "Memory of malloc or an Unwritten array is read before anything has written it.",
     "async-not-awaited": "Shared memory is read or written before an asynchronous write to it was awaited.",
     "async-source-overwritten": "Shared memory is overwritten while an asynchronous unit may still read it.",
-    "missing-proxy-fence": "An asynchronous unit accesses what threads wrote, with no proxy fence between.",
+    "missing-proxy-fence": "An asynchronous unit accesses what threads wrote, without a proxy fence before.",
     "async-at-exit": "A CTA ends while an asynchronous unit may still read or write its shared memory.",
-    "cluster-exit": "A CTA accesses another CTA's shared memory, perhaps after that CTA's end.",
+    "cluster-exit": "A CTA accesses another CTA's shared memory, and that CTA may have ended.",
     "mbarrier-race": "An mbarrier is used, and initialised or invalidated, by threads that nothing orders.",
-    "mbarrier-init-fence": "A CTA uses another's mbarrier with no fence.mbarrier_init after its init.",
+    "mbarrier-init-fence": "A CTA uses another's mbarrier without a fence.mbarrier_init after its init.",
     "wait-ignored": "No instruction uses the result of a wait for an mbarrier.",
-    "mbarrier-init-twice": "mbarrier.init on a barrier that is in use, with no mbarrier.inval between.",
+    "mbarrier-init-twice": "mbarrier.init on a barrier that is in use, without an mbarrier.inval before.",
     "griddepcontrol-wait": "Global memory is accessed while the previous launch may still write it.",
     "mbarrier-transactions": "A kernel ends while an mbarrier's transaction count isn't zero.",
     "divergent-aligned": "An .aligned instruction is executed by a part of a warp.",
-    "register-pool": "setmaxnreg asks for more registers than the CTA has, inc for fewer, or dec for more.",
+    "register-pool": "setmaxnreg asks for too many registers, inc for fewer than before, or dec for more.",
     "wgmma-fence": "wgmma.mma_async reads registers that were written since the last wgmma.fence.",
     "wgmma-in-flight": "Registers of a wgmma.mma_async are used before wgmma.wait_group.",
     "tmem-access": "Tensor memory is accessed outside of its size or of the warp's lanes, or wrongly freed.",
@@ -44,8 +44,8 @@ RULES: dict[str, str] = {
     "tcgen05-fence": "Threads pass tensor memory to others without a tcgen05.fence on both sides.",
     "tcgen05-in-flight": "Registers of a tcgen05.ld are used before tcgen05.wait::ld.",
     "tmem-unallocated": "Columns of tensor memory are used without being allocated.",
-    "tmem-leaked": "Tensor memory is still allocated when its block ends.",
-    "tmem-permit-kept": "A block that allocated tensor memory ends without tcgen05.relinquish_alloc_permit.",
+    "tmem-leaked": "Tensor memory is still allocated when its CTA ends.",
+    "tmem-permit-kept": "A CTA that allocated tensor memory ends without tcgen05.relinquish_alloc_permit.",
 }
 _MOST = 100
 

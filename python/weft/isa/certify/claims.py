@@ -1,4 +1,4 @@
-"""Statements about the instructions in documents, which ptxas contradicts."""
+"""Claims about the instructions in documents that ptxas contradicts."""
 
 from dataclasses import dataclass
 
@@ -28,12 +28,12 @@ CLAIMS = (
     Claim("wmma", "tf32 has the shape m16n16k16", f"{_WMMA}.m16n16k16.f32.tf32.tf32.f32", "sm_80"),
     Claim("wmma", "f16 has the shape m16n16k8", f"{_WMMA}.m16n16k8.f32.f32", "sm_70"),
     Claim("wmma", "f16 in m32n8k16 needs sm_80", f"{_WMMA}.m32n8k16.f32.f32", "sm_70", True),
-    Claim("wmma", "f16 in m16n16k16 came with sm_90", f"{_WMMA}.m16n16k16.f32.f32", "sm_70", True),
+    Claim("wmma", "f16 in m16n16k16 needs sm_90", f"{_WMMA}.m16n16k16.f32.f32", "sm_70", True),
     Claim("wmma", "C and D of f16 products have one type", f"{_WMMA}.m16n16k16.f32.f16", "sm_70", True),
-    Claim("wmma", "f16 may saturate", f"{_WMMA}.m16n16k16.f16.f16.satfinite", "sm_70"),
+    Claim("wmma", "f16 can have satfinite", f"{_WMMA}.m16n16k16.f16.f16.satfinite", "sm_70"),
     Claim(
         "wmma",
-        "and.popc came with b1",
+        "and.popc exists wherever b1 does",
         "wmma.mma.and.popc.sync.aligned.row.col.m8n8k128.s32.b1.b1.s32",
         "sm_75",
     ),
@@ -47,16 +47,16 @@ CLAIMS = (
         ("{%r1}", "[%rd1]"),
     ),
     Claim("mma", "tf32 has the shape m16n8k16", f"{_MMA}.m16n8k16.row.col.f32.tf32.tf32.f32", "sm_80"),
-    Claim("mma", "f64 in m16n8k4 came with sm_80", f"{_MMA}.m16n8k4.row.col.f64.f64.f64.f64", "sm_80"),
-    Claim("mma", "s8 in m16n8k16 came with sm_75", f"{_MMA}.m16n8k16.row.col.s32.s8.s8.s32", "sm_75"),
-    Claim("mma", "s8 in m16n8k32 came with sm_75", f"{_MMA}.m16n8k32.row.col.s32.s8.s8.s32", "sm_75"),
-    Claim("mma", "s8 in m8n8k16 came with sm_72", f"{_MMA}.m8n8k16.row.col.s32.s8.s8.s32", "sm_72"),
-    Claim("mma", "s4 in m16n8k64 came with sm_75", f"{_MMA}.m16n8k64.row.col.s32.s4.s4.s32", "sm_75"),
+    Claim("mma", "f64 in m16n8k4 needs only sm_80", f"{_MMA}.m16n8k4.row.col.f64.f64.f64.f64", "sm_80"),
+    Claim("mma", "s8 in m16n8k16 needs only sm_75", f"{_MMA}.m16n8k16.row.col.s32.s8.s8.s32", "sm_75"),
+    Claim("mma", "s8 in m16n8k32 needs only sm_75", f"{_MMA}.m16n8k32.row.col.s32.s8.s8.s32", "sm_75"),
+    Claim("mma", "s8 in m8n8k16 needs only sm_72", f"{_MMA}.m8n8k16.row.col.s32.s8.s8.s32", "sm_72"),
+    Claim("mma", "s4 in m16n8k64 needs only sm_75", f"{_MMA}.m16n8k64.row.col.s32.s4.s4.s32", "sm_75"),
     Claim("mma", "s4 has the shape m8n8k64", f"{_MMA}.m8n8k64.row.col.s32.s4.s4.s32", "sm_80"),
     Claim("mma", "s4 has the shape m16n8k128", f"{_MMA}.m16n8k128.row.col.s32.s4.s4.s32", "sm_80"),
     Claim(
         "mma",
-        "b1 in m16n8k256 came with sm_75",
+        "b1 in m16n8k256 needs only sm_75",
         f"{_MMA}.m16n8k256.row.col.s32.b1.b1.s32.xor.popc",
         "sm_75",
     ),
@@ -64,9 +64,7 @@ CLAIMS = (
     Claim("mma", "bf16 accumulates in bf16", f"{_MMA}.m16n8k16.row.col.bf16.bf16.bf16.bf16", "sm_80"),
     Claim("mma", "C and D of m16n8k16 may differ", f"{_MMA}.m16n8k16.row.col.f16.f16.f16.f32", "sm_80"),
     Claim("mma", "satfinite clamps floats", f"{_MMA}.m16n8k16.row.col.satfinite.f32.f16.f16.f32", "sm_80"),
-    Claim(
-        "mma", "fp8 is for block scaling alone", f"{_MMA}.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_89", True
-    ),
+    Claim("mma", "fp8 needs block scaling", f"{_MMA}.m16n8k32.row.col.f32.e4m3.e4m3.f32", "sm_89", True),
     Claim(
         "wgmma",
         "N is a power of two",
@@ -77,14 +75,21 @@ CLAIMS = (
     ),
     Claim(
         "wgmma",
-        "later chips have it too",
+        "chips after sm_90a have wgmma",
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16",
         "sm_100a",
         False,
         ("{%f1}", "%rd1", "%rd2", "%p1", "1", "1", "0", "0"),
     ),
-    Claim("tcgen05", "sm_120 has it", f"{_TCGEN05}.kind::f16", "sm_120a", False, _SCALED_D[:-1]),
-    Claim("tcgen05", "plain sm_100 has it", f"{_TCGEN05}.kind::f16", "sm_100", False, _SCALED_D[:-1]),
+    Claim("tcgen05", "sm_120a has tcgen05", f"{_TCGEN05}.kind::f16", "sm_120a", False, _SCALED_D[:-1]),
+    Claim(
+        "tcgen05",
+        "sm_100 without suffix has tcgen05",
+        f"{_TCGEN05}.kind::f16",
+        "sm_100",
+        False,
+        _SCALED_D[:-1],
+    ),
     Claim("tcgen05", "sm_100a has no scale-input-d", f"{_TCGEN05}.kind::f16", "sm_100a", True, _SCALED_D),
     Claim("tcgen05", "sm_103a has no scale-input-d", f"{_TCGEN05}.kind::f16", "sm_103a", True, _SCALED_D),
     Claim("tcgen05", "sm_110a has scale-input-d", f"{_TCGEN05}.kind::f16", "sm_110a", False, _SCALED_D),
@@ -98,7 +103,7 @@ CLAIMS = (
     ),
     Claim(
         "tcgen05",
-        "fp8 is for block scaling alone",
+        "fp8 needs block scaling",
         f"{_TCGEN05}.kind::f8f6f4",
         "sm_100a",
         True,
@@ -121,6 +126,9 @@ CLAIMS = (
         ("[%r1]", "%rd1"),
     ),
     Claim(
-        "tcgen05", "the last permit is given up with relinquish.alloc", "tcgen05.relinquish.alloc", "sm_100a"
+        "tcgen05",
+        "the allocation permit is given up with relinquish.alloc",
+        "tcgen05.relinquish.alloc",
+        "sm_100a",
     ),
 )

@@ -14,7 +14,7 @@ from weft.isa.mma import modifiers
 from weft.isa.template import NUMBER, Field, Flag, Template
 from weft.isa.unpublished import Unpublished
 
-# The byte formats came with sm_100 and are for one chip or one family only.
+# The byte formats exist from sm_100 on, each for one chip or one family only.
 BYTES = only(
     *("sm_100a", "sm_100f", "sm_103a", "sm_103f", "sm_107a", "sm_107f", "sm_110a", "sm_110f"),
     *("sm_120a", "sm_120f", "sm_121a", "sm_121f"),
@@ -54,10 +54,11 @@ class _Move(Form):
 
 @dataclass(frozen=True)
 class Ldmatrix(_Move):
-    """One form of `ldmatrix`: `num` matrices from shared memory, each lane's address giving one row.
+    """One form of `ldmatrix`: one warp loads `num` matrices from shared memory; each lane has the address of
+    one row.
 
-    `type` is `b16`, `b8`, or what bytes are made from: `b8x16.b6x16_p32` and `b8x16.b4x16_p64`. `space` is
-    how the address is given: `shared` or `generic`.
+    `type` is `b16` or `b8`, or `b8x16.b6x16_p32` or `b8x16.b4x16_p64`, which unpack elements of 6 or 4 bits
+    to bytes. `space` is the state space of the address: `shared` or `generic`.
     """
 
     mnemonic = "ldmatrix"
@@ -72,7 +73,9 @@ class Ldmatrix(_Move):
 
 @dataclass(frozen=True)
 class Stmatrix(_Move):
-    """One form of `stmatrix`: `num` matrices to shared memory, each lane's address giving one row."""
+    """One form of `stmatrix`: one warp stores `num` matrices to shared memory; each lane has the address of
+    one row.
+    """
 
     mnemonic = "stmatrix"
     templates = (Template(mnemonic, *_MODIFIERS),)
@@ -189,7 +192,9 @@ def _uncounted(form: Ldmatrix | Stmatrix, chip: str) -> bool:
 
 
 UNPUBLISHED = tuple(
-    Unpublished(family.name, _uncounted, "ptxas takes counts that only tcgen05 has, and counts the registers")
+    Unpublished(
+        family.name, _uncounted, "ptxas accepts the counts of tcgen05 here too, with as many registers"
+    )
     for family in (LDMATRIX, STMATRIX)
 )
 

@@ -1,7 +1,7 @@
-"""The 64-bit word in which NVIDIA's compiler packs a warp-level matrix instruction before Hopper, by which it
-prints its PTX: fields, codes, and its queries by string.
+"""The 64-bit word in which NVIDIA's compiler packs a warp-level matrix instruction of chips before sm_90:
+fields, codes, and the queries by string with which the compiler prints PTX.
 
-Fields of loads and stores share bits with fields of the product itself: a word is read as one or the other.
+The fields of a load or store and those of a product share bits: a word is read as one or the other.
 """
 
 from collections.abc import Mapping
@@ -105,7 +105,7 @@ def decode(kind: str, word: int) -> dict[str, str]:
 
 def query(word: int, key: str) -> str:
     """The PTX text that a word has for one key ("shape", "aty", …); the key selects how shared bits are read.
-    Raises PackedError for what is no word of 64 bits, an unknown key and an unknown code.
+    Raises PackedError for a word that doesn't have 64 bits, an unknown key and an unknown code.
     """
     if not isinstance(word, int) or not 0 <= word < 1 << WORD_BITS:
         shown = f"{word:#x}" if isinstance(word, int) else repr(word)

@@ -32,8 +32,8 @@ _MODIFIERS = (
 class Scaled(Form):
     """One form of block-scaled `mma`: `d = (a * scale_a) * (b * scale_b) + c` over one warp.
 
-    `kind` is `mxf8f6f4`, `mxf4` or `mxf4nvf4`, `scale_vec` the scales of one row of A (`1X`, `2X`, `4X`, or
-    empty for the kind's own), `scale_type` their type.
+    `kind` is `mxf8f6f4`, `mxf4` or `mxf4nvf4`. `scale_vec` is the number of scales for each row of A: `1X`,
+    `2X`, `4X`, or empty for the kind's default. `scale_type` is their type.
     """
 
     shape: str

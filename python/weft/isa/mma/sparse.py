@@ -28,9 +28,11 @@ from weft.isa.unpublished import Unpublished
 
 @dataclass(frozen=True)
 class Sparse(Form):
-    """One form of `mma.sp`: `d = a * b + c` over one warp, A half zeros. Types and modifiers are PTX tokens.
+    """One form of `mma.sp`: `d = a * b + c` over one warp, where half of A's elements are
+    zeros that aren't stored.
 
-    `ordered` is `sp::ordered_metadata`: the indices in the metadata ascend.
+    Types and modifiers are PTX tokens. `ordered` is `sp::ordered_metadata`, which requires that the indices
+    in the metadata ascend.
     """
 
     shape: str

@@ -25,8 +25,8 @@ NARROW = only("sm_120a", "sm_120f", "sm_121a", "sm_121f")
 class Sync(Form):
     """One form of dense `mma.sync`: `d = a * b + c` over one warp. Types, shape and modifiers are PTX tokens.
 
-    `bit_op` is b1's (`xor.popc` or `and.popc`), `kind` is `f8f6f4` or empty, `rounding` is f64's (`rn`, `rz`,
-    `rm` or `rp`; empty means `rn`).
+    `bit_op` is `xor.popc` or `and.popc` for b1, otherwise empty. `kind` is `f8f6f4` or empty. `rounding` is
+    for f64: `rn`, `rz`, `rm` or `rp`; empty means `rn`.
     """
 
     shape: str

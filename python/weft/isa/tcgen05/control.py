@@ -77,7 +77,7 @@ class Alloc(Form):
 
 @dataclass(frozen=True)
 class Dealloc(Form):
-    """One form of `tcgen05.dealloc`: one warp frees what one `tcgen05.alloc` gave."""
+    """One form of `tcgen05.dealloc`: one warp frees the columns of one `tcgen05.alloc`."""
 
     cta_group: int
     exclusive: bool = False
@@ -97,7 +97,7 @@ class Dealloc(Form):
 
 @dataclass(frozen=True)
 class RelinquishAllocPermit(Form):
-    """`tcgen05.relinquish_alloc_permit`: the CTA will allocate no more."""
+    """`tcgen05.relinquish_alloc_permit`: the CTA gives up its right to allocate tensor memory."""
 
     cta_group: int
 
@@ -110,10 +110,11 @@ class RelinquishAllocPermit(Form):
 
 @dataclass(frozen=True)
 class Commit(Form):
-    """One form of `tcgen05.commit`: an mbarrier learns when the thread's earlier tcgen05 work is done.
+    """One form of `tcgen05.commit`: signals an mbarrier when the thread's earlier tcgen05 work is done.
 
-    `multicast` is the width in bits of the mask of CTAs whose mbarriers are signalled, 0 for the one at the
-    address; an empty `space` means a generic address. `sync_restrict` narrows what is waited for.
+    `multicast` is the width in bits of the mask of CTAs whose mbarriers are signalled; 0 signals only the
+    mbarrier at the address. An empty `space` means a generic address. `sync_restrict` limits the work that
+    counts.
     """
 
     cta_group: int
@@ -166,7 +167,7 @@ class Wait(Form):
 
 @dataclass(frozen=True)
 class Fence(Form):
-    """`tcgen05.fence`: orders asynchronous tcgen05 work against a synchronisation of threads."""
+    """`tcgen05.fence`: orders asynchronous tcgen05 work before or after a synchronisation of threads."""
 
     kind: str
 
@@ -269,6 +270,6 @@ UNPUBLISHED = (
     Unpublished(
         COMMIT.name,
         lambda form, chip: form.sync_restrict in ("shared::cta", "shared::cluster"),
-        "ptxas takes any sync_restrict of shared memory; the ISA has shared::read::mma::a alone",
+        "ptxas accepts any sync_restrict of shared memory; the ISA has shared::read::mma::a only",
     ),
 )

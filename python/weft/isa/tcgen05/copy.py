@@ -45,8 +45,9 @@ _SPCOMPRESS = (
 
 @dataclass(frozen=True)
 class Cp(Form):
-    """One form of `tcgen05.cp`: one thread copies a shared-memory matrix, which a descriptor describes, to
-    tensor memory; `source_format` names packed elements that grow to 8 bits on the way.
+    """One form of `tcgen05.cp`: one thread copies the matrix of a shared-memory descriptor to tensor memory.
+
+    `source_format` is the format of packed elements, which the copy expands to 8 bits.
     """
 
     shape: str
@@ -135,8 +136,8 @@ def _intrinsic(operation: str, shape: str, num: int) -> str | None:
 
 @dataclass(frozen=True)
 class Ld(Form):
-    """One form of `tcgen05.ld`: one warp loads `num` times `shape` into registers, with `pack` two 16-bit
-    columns into each.
+    """One form of `tcgen05.ld`: one warp loads `num` times `shape` into registers. With `pack`, each register
+    gets two 16-bit columns.
     """
 
     shape: str
@@ -167,8 +168,8 @@ class Ld(Form):
 
 @dataclass(frozen=True)
 class St(Form):
-    """One form of `tcgen05.st`: one warp stores registers to `num` times `shape`, with `unpack` each into two
-    16-bit columns.
+    """One form of `tcgen05.st`: one warp stores registers to `num` times `shape`. With `unpack`, each
+    register fills two 16-bit columns.
     """
 
     shape: str
@@ -240,8 +241,10 @@ class LdRed(Form):
 
 @dataclass(frozen=True)
 class LdSpcompress(Form):
-    """One form of `tcgen05.ld.spcompress`: `tcgen05.ld` of f32 that keeps two of every four columns, the
-    largest (smallest, by magnitude with `abs`), with two bits each that say which; with `red` also reduces.
+    """One form of `tcgen05.ld.spcompress`: `tcgen05.ld` of f32 that keeps the two largest (or smallest) of
+    every four columns, and their indices, two bits each.
+
+    With `abs` magnitudes are compared. With `red` it also reduces.
     """
 
     num: int
@@ -370,7 +373,7 @@ def _red_float_only(form: LdRed) -> Verdict | None:
 def _nan_needs_red(form: LdSpcompress) -> Verdict | None:
     if form.red or not form.nan:
         return None
-    return Verdict("nan", "nan is legal with red only: the choice of two in four has no use for it")
+    return Verdict("nan", "nan is legal with red only: it doesn't affect the choice of two in four")
 
 
 CP = Tcgen05Family("tcgen05.cp", Cp, _cp_forms, rules=(_cp_shape, _cp_format))

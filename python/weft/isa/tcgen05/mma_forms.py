@@ -96,10 +96,10 @@ def _memory(operands: Sequence[str]) -> str:
 class Mma(Form):
     """One form of `tcgen05.mma` without block scale: `d = a * b`, plus d where `enable_input_d` is true.
 
-    `a` tells where A is, "shared" (a descriptor) or "tensor" memory; `disable_output_lane` is the number of
-    registers in the mask of lanes that aren't written, 0 for no mask; `scale_input_d` whether d is first
-    divided by a power of two; `decompress` how B is compressed (`lut::b`: indices into a table in tensor
-    memory).
+    `a` is the memory that holds A: "shared" (operand a is a descriptor) or "tensor". `disable_output_lane` is
+    the number of registers in the mask of lanes that aren't written, or 0 without a mask. With
+    `scale_input_d` the old d is divided by a power of two before the sum. `decompress` is the compression of
+    B: `lut::b` for indices into a table in tensor memory.
     """
 
     kind: str
@@ -181,7 +181,9 @@ class Mma(Form):
 
 @dataclass(frozen=True)
 class MmaSp(Mma):
-    """One form of `tcgen05.mma.sp`: as `Mma`, with half of A's elements and metadata that says which."""
+    """One form of `tcgen05.mma.sp`: as `tcgen05.mma`, with a sparse A. Half of A's elements are stored, and
+    metadata has their indices.
+    """
 
     sparse: ClassVar[bool] = True
     templates, misspelt = _mma(_SP), _mma_misspelt(_SP)
@@ -192,7 +194,7 @@ class MmaBlockScale(Form):
     """One form of `tcgen05.mma` with block scale: `d = (a * scale_a) * (b * scale_b)`, plus d.
 
     `scale_vec` is how many elements along K share a scale: `1X`, `2X`, `4X`, `block16`, `block32`, or
-    nothing for the kind's own. The other axes are those of `Mma`.
+    empty for the kind's default. The other axes are those of `tcgen05.mma`.
     """
 
     kind: str
@@ -266,7 +268,7 @@ class MmaSpBlockScale(MmaBlockScale):
 class MmaWs(Form):
     """One form of `tcgen05.mma.ws`: the weights, B, may stay in one of four collector buffers.
 
-    `zero_column_mask` tells whether a mask of B's columns that count as zero is given. `cta_group`,
+    With `zero_column_mask` an operand masks columns of B, which then count as zero. `cta_group`,
     `block_scale` and `ashift` have one legal value each.
     """
 

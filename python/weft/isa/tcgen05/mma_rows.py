@@ -340,6 +340,10 @@ def _scaled_i8(form: Mma, chip: str) -> bool:
 
 
 UNPUBLISHED = tuple(
-    Unpublished(family.name, _scaled_i8, "the ISA has scale-input-d for kinds f16 and tf32, ptxas for i8 too")
+    Unpublished(
+        family.name,
+        _scaled_i8,
+        "the ISA has scale-input-d for kinds f16 and tf32 only; ptxas accepts it for i8 too",
+    )
     for family in (MMA, MMA_SP)
 )

@@ -61,7 +61,7 @@ def operands_verdict(
     slots = _slots(family, form, chip)
     if len(operands) != len(slots):
         return Verdict(
-            "operands", f"takes {_counted(len(slots), 'operand')}, got {len(operands)}", _shown(form)
+            "operands", f"must have {_counted(len(slots), 'operand')}, got {len(operands)}", _shown(form)
         )
     for slot, operand in zip(slots, operands, strict=True):
         if not _fits(form, slot, operand, scope or NOTHING_DECLARED):
@@ -146,15 +146,15 @@ def _slot_verdict(form: Any, slot: Slot, operand: str, scope: Scope) -> Verdict 
         begun = _NEXT_LINE.search(operand)
         return Verdict("syntax", f"{said} (is a ';' missing before {begun[1]}?)" if begun else said)
     if (slot.bracket == "[") != operand.startswith("["):
-        inside = "an address in brackets" if slot.bracket else "no address in brackets"
-        return Verdict("operands", f"takes {inside} for {wanted[0].name}, got {operand}", _shown(form))
+        inside = "an address in brackets" if slot.bracket else "without brackets"
+        return Verdict("operands", f"{wanted[0].name} must be {inside}, got {operand}", _shown(form))
     if slot.bracket == "[":
         return _address_verdict(wanted[0], slot.accepted[0], operand, scope)
     if len(wanted) > 1:
         parts = listed(operand)
         if not operand.startswith("{") or len(parts) != len(wanted):
             names = ", ".join(o.name for o in wanted)
-            return Verdict("operands", f"takes {{{names}}} in braces, got {operand}", _shown(form))
+            return Verdict("operands", f"{names} must be a list in braces, got {operand}", _shown(form))
         each = zip(wanted, slot.accepted, parts, strict=True)
         verdicts = (v for one, takes, part in each if (v := _words_verdict(one, takes, [part], scope, True)))
         return next(verdicts, None) or _together_verdict(wanted[0], slot.accepted[0], parts, scope, True)
@@ -169,17 +169,15 @@ def _list_verdict(form: Any, wanted: Registers, operand: str, braced: bool, scop
     count = 1 if wanted.role == "immediate" else ptx_registers(wanted)[1]
     if not operand.startswith("{"):
         if (braced or count > 1) and not _is_vector(operand, count, scope):
-            return Verdict(
-                "operands", f"takes {wanted.name} as a list in braces, got {operand}", _shown(form)
-            )
+            return Verdict("operands", f"{wanted.name} must be a list in braces, got {operand}", _shown(form))
         return None
     got = len(listed(operand))
     if got != count:
         return Verdict(
-            "registers", f"takes {_counted(count, 'register')} for {wanted.name}, got {got}", _shown(form)
+            "registers", f"{wanted.name} must have {_counted(count, 'register')}, got {got}", _shown(form)
         )
     if not braced and count == 1 and (wanted.role == "immediate" or wanted.name not in _BRACED):
-        return Verdict("operands", f"takes {wanted.name} without braces, got {operand}", _shown(form))
+        return Verdict("operands", f"{wanted.name} must be without braces, got {operand}", _shown(form))
     return None
 
 
@@ -197,12 +195,12 @@ def _registers_verdict(wanted: Registers, takes: Accepted, operand: str, scope: 
     if wanted.role == "immediate":
         return None
     if all(part == scopes.DISCARDED for part in parts):
-        return Verdict("register", f"takes a register for {wanted.name}, got nothing but {scopes.DISCARDED}")
+        return Verdict("register", f"{wanted.name} must have a register, got only {scopes.DISCARDED}")
     vector = next((part for part in parts if scope.kind(part)[:2] == ".v"), None)
     if vector and (braced or ptx_registers(wanted)[1] == 1):
-        return Verdict("register", f"takes a register for {wanted.name}, got {vector}, a vector")
+        return Verdict("register", f"{wanted.name} must be a register, got the vector {vector}")
     if takes.distinct and (twice := next((part for part in parts if parts.count(part) > 1), None)):
-        return Verdict("register", f"takes different registers for {wanted.name}, got {twice} twice")
+        return Verdict("register", f"{wanted.name} must have different registers, got {twice} twice")
     return _together_verdict(wanted, takes, parts, scope, braced)
 
 
@@ -238,20 +236,18 @@ def _together_verdict(
         if kind in _SPECIAL and size != (64 if kind == scopes.LONG_SPECIAL else 32):
             return _no_register(wanted, part)
     if scope.kind(parts[0]) == scopes.SINGLE and scopes.REAL in named and not takes.real:
-        beside = f"beside {parts[0]} in front, got {named[scopes.REAL]}"
-        return Verdict("register", f"takes floats of 32 bits for {wanted.name} {beside}")
+        after = f"after {parts[0]}, got {named[scopes.REAL]}"
+        return Verdict("register", f"{wanted.name} must have floats of 32 bits only {after}")
     if (special := named.keys() & _SPECIAL) and (constant := named.keys() & _CONSTANTS):
-        both = f"{named[special.pop()]} beside {named[constant.pop()]}"
-        return Verdict(
-            "register", f"takes constants or special registers for {wanted.name}, not both, got {both}"
-        )
+        both = f"{named[special.pop()]} and {named[constant.pop()]}"
+        return Verdict("register", f"{wanted.name} must not have constants and special registers, got {both}")
     words = [part for part in parts if part != scopes.DISCARDED]
     for one, other in pairwise(words):
         if not _packs(_class(scope.kind(one)), _class(scope.kind(other))):
-            both = " beside ".join(_described(word, scope) for word in (one, other))
+            both = " and ".join(_described(word, scope) for word in (one, other))
             return Verdict(
                 "register",
-                f"takes registers of one type, or without one, side by side for {wanted.name}, got {both}",
+                f"adjacent registers of {wanted.name} must have one type or none, got {both}",
             )
     return None
 
@@ -345,13 +341,13 @@ def _address_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Sc
     """
     address = _BASE.fullmatch(operand[1:-1].strip())
     if address is None:
-        return Verdict("syntax", f"takes a register or a variable and an offset as address, got {operand}")
+        return Verdict("syntax", f"an address must be a register or a variable, and an offset, got {operand}")
     word, offset = address.groups()
     kind = scope.kind(word)
     if kind == scopes.UNDECLARED:
         return _undeclared(word, scope)
     if offset and value_of(offset.strip()) is None:
-        return Verdict("operands", f"takes a constant offset in an address, got {operand}")
+        return Verdict("operands", f"the offset of an address must be a constant, got {operand}")
     if kind == scopes.UNKNOWN or kind in takes.types:
         return None
     if kind[0] == ".":
@@ -361,12 +357,12 @@ def _address_verdict(wanted: Registers, takes: Accepted, operand: str, scope: Sc
         if kind[1:] in ((space,) if space else ("shared", "global", "const", "local")):
             return None
         where = f"{space} memory" if space else "memory"
-        return Verdict("operands", f"takes an address in {where} for {wanted.name}, got {word} in {kind[1:]}")
+        return Verdict("operands", f"{wanted.name} must be an address in {where}, got {word} in {kind[1:]}")
     return _no_register(wanted, word)
 
 
 def _wrong_type(wanted: Registers, takes: Accepted, word: str, kind: str) -> Verdict:
-    return Verdict("register", f"takes {_or(takes.types[:6])} for {wanted.name}, got {word} of {kind}")
+    return Verdict("register", f"{wanted.name} must be {_or(takes.types[:6])}, got {word} of {kind}")
 
 
 def _no_constant(wanted: Registers, word: str) -> Verdict:
@@ -374,7 +370,7 @@ def _no_constant(wanted: Registers, word: str) -> Verdict:
 
 
 def _no_register(wanted: Registers, word: str) -> Verdict:
-    return Verdict("register", f"takes a register for {wanted.name}, got {word}")
+    return Verdict("register", f"{wanted.name} must be a register, got {word}")
 
 
 def _undeclared(word: str, scope: Scope) -> Verdict:
@@ -382,9 +378,9 @@ def _undeclared(word: str, scope: Scope) -> Verdict:
     if (many := scope.range_of(name)) and many[1]:
         stem, count = many
         declared = f"{stem}<{count}> declares {stem}0 to {stem}{count - 1}"
-        return Verdict("undeclared", f"needs its registers declared, got {name}: {declared}")
+        return Verdict("undeclared", f"{name} must be declared: {declared}")
     hint = scope.suggestion(name)
-    return Verdict("undeclared", f"needs its registers declared before it, got {name}{hint}")
+    return Verdict("undeclared", f"{name} must be declared before it is used{hint}")
 
 
 def _or(names: Sequence[str]) -> str:

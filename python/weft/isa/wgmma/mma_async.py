@@ -34,9 +34,9 @@ def _mma_async(*sparse: Word) -> Template:
 
 @dataclass(frozen=True)
 class MmaAsync(Form):
-    """One form of dense `wgmma.mma_async`: `d = a * b + d`, or `a * b` where the predicate scale_d is off.
+    """One form of dense `wgmma.mma_async`: `d = a * b + d`, or `a * b` where the predicate scale_d is false.
 
-    B is in shared memory, given by a descriptor; so is A, unless `a_registers`. The other immediates of PTX
+    B is in shared memory, located by a descriptor. So is A, unless `a_registers`. The other immediates of PTX
     are operands here: scale_a and scale_b (1 or -1, float types), trans_a and trans_b (0 for a K-major
     matrix, 1 for an MN-major one; 16-bit types; A from memory).
     """
@@ -91,9 +91,9 @@ class MmaAsync(Form):
 class MmaAsyncSparse(MmaAsync):
     """One form of `wgmma.mma_async.sp`: half of A's elements are zeros that aren't stored.
 
-    Axes as in `MmaAsync`. K counts A with its zeros; metadata holds the indices of the other elements, two
-    bits each. The immediate selector chooses the lanes of each four whose metadata counts: 0 the first two, 1
-    the last two. With 8-bit types all lanes' metadata counts.
+    The axes are those of `wgmma.mma_async`. K includes the zeros; metadata holds the indices of the other
+    elements, two bits each. The immediate selector chooses the lanes of each four whose metadata counts: 0
+    the first two, 1 the last two. With 8-bit types all lanes' metadata counts.
     """
 
     sparse: ClassVar[bool] = True

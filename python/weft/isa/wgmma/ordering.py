@@ -36,7 +36,7 @@ class CommitGroup(_Ordering):
 class WaitGroup(_Ordering):
     """`wgmma.wait_group`: waits until at most N of the latest groups are in flight.
 
-    ptxas takes any N and makes 7 of a larger one.
+    ptxas accepts any N, and replaces one above 7 by 7.
     """
 
     templates = (Template("wgmma.wait_group", modifiers.SYNC, ALIGNED),)

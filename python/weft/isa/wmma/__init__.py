@@ -1,4 +1,4 @@
-"""The tables of the `wmma` dialect: warp-level matrices in fragments whose layout PTX leaves open."""
+"""The tables of the `wmma` dialect: warp-level matrices in fragments whose layout PTX doesn't specify."""
 
 from weft.isa.wmma.forms import SPACES, Load, Mma, Store, h200_layout
 from weft.isa.wmma.rows import FAMILIES, LOAD, MMA, NEAR, STORE, UNPUBLISHED

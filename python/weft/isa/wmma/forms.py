@@ -34,7 +34,7 @@ _PRODUCT = (modifiers.BIT_OP, modifiers.SYNC, modifiers.ALIGNED, modifiers.LAYOU
 class Load(Form):
     """One form of `wmma.load`: one warp reads fragment a, b or c of a matrix from memory.
 
-    `stride` tells whether the distance between rows (columns) is an operand; without it they are dense.
+    With `stride` the distance between rows (columns) is an operand; otherwise they are contiguous.
     """
 
     shape: str
@@ -66,7 +66,9 @@ class Load(Form):
 
 @dataclass(frozen=True)
 class Store(Form):
-    """One form of `wmma.store`: one warp writes fragment d of a matrix to memory; axes as in `Load`."""
+    """One form of `wmma.store`: one warp writes fragment d of a matrix to memory. The axes are those of
+    `wmma.load`.
+    """
 
     shape: str
     type: str

@@ -164,8 +164,8 @@ NEAR: dict[str, dict[str, tuple[object, ...]]] = {
 
 _NO_DOUBLES = "Weft's dialects have mma.sync m8n8k4 for f64, no wmma"
 _DOUBLES_SINCE = (7, 0)
-_NO_LOADS = "f64 has no wmma.load of this shape, in PTX as in ptxas"
-_NO_MMA = "no wmma.mma of this shape takes or gives f32"
+_NO_LOADS = "neither PTX nor ptxas has a wmma.load of f64 in this shape"
+_NO_MMA = "no wmma.mma of this shape has f32 operands"
 
 _UNLOADED = ("m16n16k8", "m16n16k16")
 
