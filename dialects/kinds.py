@@ -1,6 +1,6 @@
 """What is known about operations of one kind: those with the same name, attributes, types and target.
 
-A kernel repeats a few kinds of instructions hundreds of times. What depends on the kind alone is
+A kernel repeats a few kinds of instructions hundreds of times. What depends only on the kind is
 computed once for each context.
 """
 
@@ -35,7 +35,7 @@ def known(context: Any) -> Known:
 def kind_on(op: Any, target: Any) -> Kind:
     """The kind of an operation on a target.
 
-    The hash of an attribute or type is its address, which belongs to its value alone while the context lives.
+    The hash of an attribute or type is its address, which no other value has while the context lives.
     The objects themselves in a table of the context would keep the context alive forever.
     """
     attributes = op.attributes

@@ -1,6 +1,6 @@
 """The `mma` dialect: one op for each warp-level matrix instruction, verified by the rows of `weft.isa.mma`.
 
-Fragments are register groups (f16 pairs in vector<2xf16>, other packed types in i32, f32 and f64 alone) in
+Fragments are register groups (f16 pairs in vector<2xf16>, other packed types in i32, f32 and f64 unpacked) in
 the order of the PTX ISA; a result of several registers is a struct of them.
 """
 

@@ -172,7 +172,7 @@ class MatmulOp(Op, dialect=Tile, name="matmul"):
             return f"expects A and B of fp8 where {what}, got {self.a.type}"
         if (self.role("scale_a") is None) != (self.role("scale_b") is None):
             only = "scale_b" if self.role("scale_a") is None else "scale_a"
-            return f"expects scale_a and scale_b together, got {only} alone"
+            return f"expects scale_a and scale_b together, got only {only}"
         integers = [isinstance(value.type.element_type, ir.IntegerType) for value in (self.a, *rest)]
         if any(integers) and not all(integers):
             got = f"{self.a.type}, {' and '.join(str(value.type) for value in rest)}"

@@ -192,7 +192,7 @@ def register_schedule(
 
 
 def registered() -> tuple[Any, ...]:
-    """All of Weft's own that decides, beside files of Weft, what the passes make of a module."""
+    """What is registered by Weft itself, which decides together with its files what the passes do."""
     others = {entry.value.family for entry in _families.entries()}
     schedules = (
         tuple(family for family in FAMILIES.so_far if family not in others),

@@ -218,7 +218,7 @@ def _advance(descriptor: Any, units: Any) -> Any:
 
 
 def _wait(op: WaitGemmOp) -> list[Any]:
-    """The wait, and the fragments tied to what follows: nothing else tells LLVM that it writes them."""
+    """The wait, and the fragments tied to what follows: LLVM doesn't know that it writes them."""
     uniformity.require(op, Scope.WARPGROUP)
     wgmma.wait_group(group=op.attribute("pending"))
     return [_tied(op, fragment) for fragment in op.fragments]

@@ -1,4 +1,4 @@
-"""Writes the tables of benchmarks/README.md from the runs beside it: `python -m weft.tools.figures_docs
+"""Writes the tables of benchmarks/README.md from the runs next to it: `python -m weft.tools.figures_docs
 [DIRECTORY]`.
 """
 

@@ -7,7 +7,7 @@ from functools import cache
 from weft.isa.types import ELEMENT_TYPES
 from weft.tools.isa_rows import shapes
 
-# Modifiers that stand for one another; what none matches is its own kind, up to its last `::`.
+# Modifiers that exclude each other; one that no pattern matches is its own kind, up to its last `::`.
 _KINDS = (
     ("shape", r"m\d+n\d+(k\d+)?|\d+x\d+b(x2)?"),
     ("type", rf"{'|'.join(ELEMENT_TYPES)}|u32|b8|b16"),
@@ -76,7 +76,7 @@ def _choice(kind: str, tokens: Sequence[str], most: int) -> str:
 
 
 def _common(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
-    """The shortest sequence in which both stand in order."""
+    """The shortest sequence that contains both in order."""
     best: list[list[tuple[str, ...]]] = [[()] * (len(second) + 1) for _ in range(len(first) + 1)]
     for i in range(len(first) + 1):
         for j in range(len(second) + 1):

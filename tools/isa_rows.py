@@ -1,4 +1,4 @@
-"""The instruction tables in few rows: forms that differ on independent axes stand in one."""
+"""The instruction tables in few rows: forms that differ on independent axes share one."""
 
 import re
 from collections import defaultdict
@@ -94,7 +94,7 @@ def _choice(values: Iterable[Any]) -> str:
 
 
 def shapes(names: Iterable[str]) -> list[str]:
-    """Shapes in words: many that differ in N alone are one, `m64nNk16 (N 8…256 by 8)`."""
+    """Shapes in words: many that differ only in N are one, `m64nNk16 (N 8…256 by 8)`."""
     columns: dict[tuple[int, int], list[int]] = defaultdict(list)
     listed = list(names)
     for name in listed:

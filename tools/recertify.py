@@ -298,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--all", action="store_true", help="try all forms of each table on all their chips")
     parser.add_argument("--family", action="append", help="only this table (may be repeated)")
-    parser.add_argument("--facts", action="store_true", help="compare what is recorded alone")
+    parser.add_argument("--facts", action="store_true", help="compare only what is recorded")
     parser.add_argument("--write", action="store_true", help=f"write {RECORD} and the pages of docs/")
     options = parser.parse_args(arguments)
     if not RECORD.exists():

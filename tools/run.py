@@ -69,7 +69,7 @@ def _run(options: Namespace) -> int:
 
 
 def _place(asked: str | None, kernel: "Kernel") -> tuple[str, str]:
-    """Where to run, and what to say about it where that is the emulator for want of a fitting GPU."""
+    """Where to run, and a message if that is the emulator because no GPU fits."""
     from weft.launch import runtime
 
     if asked == "emulator":

@@ -1,4 +1,4 @@
-"""Findings of the emulator's sanitizer as SARIF 2.1.0, which code hosts and editors show beside the code."""
+"""Findings of the emulator's sanitizer as SARIF 2.1.0, which code hosts and editors show next to the code."""
 
 import json
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def document(findings: "Sequence[Finding]", name: str) -> dict[str, Any]:
 
 
 def _result(finding: "Finding", name: str) -> dict[str, Any]:
-    """A finding at its line of the source, where the PTX names one, with that of the PTX beside it."""
+    """A finding at its source line, where the PTX names one, with the PTX line as a related location."""
     ptx = _location(name, finding.line)
     file, _, line = finding.source.rpartition(":")
     facts = {"count": finding.count, "thread": finding.thread and str(finding.thread)}

@@ -71,8 +71,8 @@ class Matrix:
 
 
 class NearbyElements:
-    """The elements of a matrix at constant distances from one of them. What depends on a row or column alone
-    is computed once, where it is first needed.
+    """The elements of a matrix at constant distances from one of them. What depends on only a
+    row or only a column is computed once, where it is first needed.
     """
 
     def __init__(self, matrix: Matrix, row: Any, column: Any) -> None:

@@ -108,7 +108,7 @@ def _constant(kind: str, value: int) -> Any:
 
 def _descriptor(op: DescriptorOp) -> Any:
     """The word of the fields, with bits 4 to 17 of the pointer as the address. The half with the address is
-    computed alone, so that the other half, a constant, stays in a register.
+    computed, so that the other half, a constant, stays in a register.
     """
     i32, word = ir.IntegerType.get_signless(32), op.fields.encode()
     if not op.has_address:

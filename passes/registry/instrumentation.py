@@ -49,7 +49,7 @@ class Instrumentation:
 
     @property
     def selects(self) -> bool:
-        """Whether IR is printed around some passes alone."""
+        """Whether IR is printed around some passes only."""
         return bool(self.before or self.after)
 
     @property

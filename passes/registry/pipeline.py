@@ -121,7 +121,7 @@ def flatten(
     *,
     named: bool = False,
 ) -> tuple[Element, ...]:
-    """The elements with every named pipeline replaced by what it stands for. There, the passes in `followers`
+    """The elements with every named pipeline replaced by its passes. There, the passes in `followers`
     come after the one that they follow. `named`: these elements are those of a named pipeline.
     """
     flat: list[Element] = []

@@ -1,4 +1,4 @@
-"""The flags of `weft-opt` beside its passes: no pass may be called like one."""
+"""The flags of `weft-opt` other than passes: no pass may have such a name."""
 
 # Each may be given a value: --verify-each=0.
 SWITCHES = {

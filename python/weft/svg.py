@@ -13,7 +13,7 @@ class Svg:
         self.add("rect", width=width, height=height, fill="white")
 
     def add(self, tag: str, text: str = "", title: str = "", **attributes: object) -> ElementTree.Element:
-        """Adds an element and returns it. `title` is its tooltip. In an attribute's name, `_` stands for `-`,
+        """Adds an element and returns it. `title` is its tooltip. In an attribute's name, `_` becomes `-`,
         and a trailing `_` is dropped.
         """
         named = {

@@ -33,9 +33,9 @@ def test_the_time_of_calls_is_measured_in_turns_and_compared():
 def test_figures_are_told_as_a_table_and_as_json():
     figures = [host.Figure("torch", "f / g", 2.0, 4.0), host.Figure("jax", "longer / g", 3.0, 2.0)]
     assert host.table(figures).splitlines() == [
-        "library call / beside    weft  beside  ratio",
-        "torch   f / g            2.00    4.00   0.50",
-        "jax     longer / g       3.00    2.00   1.50",
+        "library call / other    weft   other  ratio",
+        "torch   f / g           2.00    4.00   0.50",
+        "jax     longer / g      3.00    2.00   1.50",
     ]
     made = json.loads(host.as_json(figures, {"name": "H200"}, {"torch": "2"}))
     assert made["microseconds"][0] == {

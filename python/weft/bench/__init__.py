@@ -1,1 +1,1 @@
-"""Matrix products timed beside those of other libraries: suites, method, implementations, report."""
+"""Timing of matrix products, of Weft and other libraries: suites, method, implementations, report."""

@@ -1,4 +1,4 @@
-"""The host time of `weft.matmul` beside each library's own call, with new array objects in every call."""
+"""The host time of `weft.matmul` and of each library's own call, with new array objects in every call."""
 
 import gc
 import json
@@ -22,7 +22,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Pair:
-    """A call of Weft beside the library's own, both on the same arrays.
+    """A call of Weft and the library's own, both on the same arrays.
 
     `ours` and `theirs` make as many calls as they are asked for, each with arrays of its own; the arrays are
     made before any is timed.
@@ -81,8 +81,8 @@ def _time(calls: list[Call], wait: Call) -> float:
 
 def table(figures: Sequence[Figure]) -> str:
     """The figures as lines of text."""
-    width = max(len("call / beside"), *(len(figure.name) for figure in figures))
-    lines = [f"{'library':8}{'call / beside':{width}}{'weft':>8}{'beside':>8}{'ratio':>7}"]
+    width = max(len("call / other"), *(len(figure.name) for figure in figures))
+    lines = [f"{'library':8}{'call / other':{width}}{'weft':>8}{'other':>8}{'ratio':>7}"]
     lines += [f"{f.library:8}{f.name:{width}}{f.ours:8.2f}{f.theirs:8.2f}{f.ratio:7.2f}" for f in figures]
     return "\n".join(lines)
 

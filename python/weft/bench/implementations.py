@@ -1,4 +1,4 @@
-"""Who is measured: Weft and the libraries beside it, each as a name and what prepares its calls."""
+"""What is measured: Weft and other libraries, each with its name and a function that prepares its calls."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from weft.isa.types import E4M3
 if TYPE_CHECKING:
     from weft.dialects.schedule import AnySchedule
 
-# cuBLASLt takes scales of blocks for multiples of so many rows alone; each group has room for some more.
+# cuBLASLt takes block scales only for multiples of this many rows; each group has room for some more.
 _CUBLAS_ROWS = 4
 
 
@@ -121,7 +121,7 @@ def _deepgemm(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
 
 
 def _of_deepgemm(problem: Problem, each: Buffers) -> tuple[Any, ...]:
-    """The arguments of a product: A and B, each beside its scales, D, and what tells the groups."""
+    """The arguments of a product: A and B, each with its scales, D, and what specifies the groups."""
     a, b = (each.a, each.b) if each.scale_a is None else ((each.a, each.scale_a), (each.b, each.scale_b))
     groups = () if each.groups is None else (each.groups,)
     expected = () if problem.most is None else (problem.m,)

@@ -62,7 +62,7 @@ def suites(grouped: bool = True) -> list[str]:
 def shapes(text: str, grouped: bool = True) -> tuple[Shape, ...]:
     """The shapes of a suite's name, or that of `MxNxK`, `G@MxNxK` (G groups of about M rows in one A) or
     `G@M/MOSTxNxK` (with room for MOST rows in each of G). Raises WeftError for any other text; the message
-    speaks of groups if they are `grouped`.
+    mentions groups if they are `grouped`.
     """
     if text in SUITES:
         return SUITES[text]

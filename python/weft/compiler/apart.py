@@ -20,45 +20,45 @@ NAME = "-"  # what locations in a text without a file call it
 _worker = worker.Worker(__name__, "MLIR's process")
 
 
-def compile_given(
-    given: Any, arch: str | None, *, name: str = NAME, default: str | None, rows: str = "aligned"
+def compile_input(
+    module: Any, arch: str | None, *, name: str = NAME, default: str | None, rows: str = "aligned"
 ) -> Compiled:
     """Compiles a module, a text or a Path as `stages.compile_module` does. Raises WeftError as that does, and
     WeftInternalError for a crash of MLIR or an unexpected exception.
     """
-    name = str(given) if isinstance(given, Path) else name
-    if isinstance(given, (str, Path)) and not phase.shared() and cache_keys.as_imported():
-        return _compiled_apart(given, arch, name, default, rows)
+    name = str(module) if isinstance(module, Path) else name
+    if isinstance(module, (str, Path)) and not phase.shared() and cache_keys.as_imported():
+        return _compiled_apart(module, arch, name, default, rows)
     try:
-        return stages.compile_module(given, arch, name=name, default=default, rows=rows)
+        return stages.compile_module(module, arch, name=name, default=default, rows=rows)
     except WeftError:
         raise
     except Exception as error:
-        raise reproducer.internal_error(error, (name, _text(given))) from error
+        raise reproducer.internal_error(error, (name, _text(module))) from error
 
 
-def _text(given: Any) -> str:
-    if isinstance(given, Path):
-        return reproducer.text_of(given)
-    return given if isinstance(given, str) else str(given)
+def _text(module: Any) -> str:
+    if isinstance(module, Path):
+        return reproducer.text_of(module)
+    return module if isinstance(module, str) else str(module)
 
 
-def _content(given: str | Path) -> str | bytes:
+def _content(module: str | Path) -> str | bytes:
     """The bytes that the other process will read: files that aren't UTF-8 may decode to the same text."""
     try:
-        return given.read_bytes() if isinstance(given, Path) else given
+        return module.read_bytes() if isinstance(module, Path) else module
     except OSError as failure:
         return f"cannot be read: {failure.strerror}"  # an error, which is never kept
 
 
 def _compiled_apart(
-    given: str | Path, arch: str | None, name: str, default: str | None, rows: str
+    module: str | Path, arch: str | None, name: str, default: str | None, rows: str
 ) -> Compiled:
     """The result of the separate process, or of an earlier one from the cache."""
     options = {"arch": arch, "name": name, "default": default, "rows": rows}
 
     def make() -> bytes:
-        answer = _asked(given, options)
+        answer = _asked(module, options)
         entry = stages.to_entry(answer["compiled"])
         if not answer["lasting"]:
             raise _Passing(entry)
@@ -66,7 +66,7 @@ def _compiled_apart(
 
     def key() -> cache.Key | None:
         decides = cache_keys.lowering()
-        return decides and [json.dumps(options), _content(given), str(database.asks_files()), *decides]
+        return decides and [json.dumps(options), _content(module), str(database.asks_files()), *decides]
 
     try:
         entry = cache.default().get_or_make("llvm", key, make)
@@ -83,11 +83,11 @@ class _Passing(Exception):
         self.entry = entry
 
 
-def _asked(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+def _asked(module: str | Path, options: dict[str, Any]) -> dict[str, Any]:
     """The other process's answer. Raises the error that was raised there."""
     request = {
-        "path": str(given) if isinstance(given, Path) else None,
-        "text": None if isinstance(given, Path) else given,
+        "path": str(module) if isinstance(module, Path) else None,
+        "text": None if isinstance(module, Path) else module,
         "folder": str(Path.cwd()),  # what a path is relative to
         "options": options,
         "environment": {k: v for k, v in os.environ.items() if k.startswith("WEFT_")},
@@ -98,7 +98,7 @@ def _asked(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
         what = f"{options['name']}: MLIR didn't finish within {TIMEOUT_SECONDS:g} s"
         raise WeftError(what) from None
     except worker.DeathError as death:
-        text = options["name"], _text(given)
+        text = options["name"], _text(module)
         raise reproducer.crash(death.cause, death.phase, death.said, text) from None
     for message in answer["warnings"]:
         warn(message)
@@ -123,21 +123,21 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         del os.environ[name]
     os.environ.update(request["environment"] | {"WEFT_CACHE": "0"})  # the parent process has the cache
     os.chdir(request["folder"])
-    given = request["text"] if request["path"] is None else Path(request["path"])
+    module = request["text"] if request["path"] is None else Path(request["path"])
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        answer = _compiled(given, request["options"])
+        answer = _compiled(module, request["options"])
     return answer | {"warnings": [str(warning.message) for warning in said]}
 
 
-def _compiled(given: str | Path, options: dict[str, Any]) -> dict[str, Any]:
+def _compiled(module: str | Path, options: dict[str, Any]) -> dict[str, Any]:
     phase.enter(f"reading {options['name']}")
     try:
-        made = stages.compile_module(given, **options)
-        module = mlir.parse(made.source, new_context(), made.name)
-        return {"compiled": made.record(), "lasting": stages.decides_all(module)}
+        compiled = stages.compile_module(module, **options)
+        parsed = mlir.parse(compiled.source, new_context(), compiled.name)
+        return {"compiled": compiled.record(), "lasting": stages.decides_all(parsed)}
     except WeftError as error:
         return {"error": [asdict(d) for d in error.diagnostics], "internal": False}
     except Exception as error:
-        told = reproducer.internal_error(error, (options["name"], _text(given)))
-        return {"error": [asdict(d) for d in told.diagnostics], "internal": True}
+        failure = reproducer.internal_error(error, (options["name"], _text(module)))
+        return {"error": [asdict(d) for d in failure.diagnostics], "internal": True}

@@ -90,11 +90,11 @@ class Cache:
             for left in self._files(_UNFINISHED):
                 if left.used < time.time() - _STALE_SECONDS:
                     left.remove()
-            found = self.entries()
-            total = sum(entry.bytes for entry in found)
+            kept = self.entries()
+            total = sum(entry.bytes for entry in kept)
             if total <= self.limit_bytes:
                 return
-            for entry in sorted(found):
+            for entry in sorted(kept):
                 if total <= self.limit_bytes * 3 // 4:
                     break
                 entry.remove()
@@ -106,17 +106,17 @@ class Cache:
 
     def _files(self, name: re.Pattern[str]) -> "list[Entry]":
         """Our own files of such a name."""
-        found: list[Entry] = []
+        files: list[Entry] = []
         if self.directory is None:
-            return found
+            return files
         with os.scandir(self.directory) as entries:
             for entry in entries:
                 # Others prune at the same time.
                 with contextlib.suppress(FileNotFoundError):
                     status = entry.stat(follow_symlinks=False)
                     if name.fullmatch(entry.name) and not _complaint(entry.path, status, stat.S_ISREG):
-                        found.append(Entry(status.st_mtime, status.st_size, Path(entry.path)))
-        return found
+                        files.append(Entry(status.st_mtime, status.st_size, Path(entry.path)))
+        return files
 
     def check(self) -> None:
         """Raises WeftError, or the system's OSError, where nothing can be kept."""
@@ -130,7 +130,7 @@ class Cache:
                 pass
 
     def _read(self, path: Path, key: bytes) -> bytes | None:
-        """The data of an entry; None where there is none. Raises _NotOursError for what we leave alone."""
+        """The data of an entry; None where there is none. Raises _NotOursError for what is another user's."""
         try:
             _refuse_others(path.parent, path.parent.stat(), stat.S_ISDIR)
             # Opening a FIFO would wait for its writer, and a link may lead anywhere.
@@ -148,7 +148,7 @@ class Cache:
                 data = _unpacked(file.read(_MOST_BYTES), key)
             if data is not None:
                 with contextlib.suppress(OSError):
-                    os.utime(descriptor)  # for prune: file systems may leave the time of access alone
+                    os.utime(descriptor)  # for prune: file systems may not keep the time of access
             return data
         finally:
             os.close(descriptor)
@@ -186,7 +186,7 @@ def _refuse_others(path: Path, status: os.stat_result, wanted: Callable[[int], b
 
 
 def _complaint(path: str | Path, status: os.stat_result, wanted: Callable[[int], bool]) -> str | None:
-    """Why something isn't of the `wanted` type and written by this user alone; None where it is."""
+    """Why something isn't of the `wanted` type, or others can write it; otherwise None."""
     if not wanted(status.st_mode):
         what = "directory" if wanted is stat.S_ISDIR else "regular file"
         return f"{path} isn't a {what}: remove it, or set WEFT_CACHE_DIR to another directory"
@@ -240,15 +240,15 @@ def _make(directory: Path) -> None:
         raise _NotOursError(
             f"{directory} is a link to a directory that doesn't exist: make it, or remove the link"
         )
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # the user's alone
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # for this user only
 
 
 def default() -> Cache:
     """The user's cache: in $WEFT_CACHE_DIR or the system's directory for it; none with WEFT_CACHE=0."""
     if os.environ.get("WEFT_CACHE") == "0":
         return _cache(None)
-    if given := os.environ.get("WEFT_CACHE_DIR"):
-        return _cache(_named(given))
+    if name := os.environ.get("WEFT_CACHE_DIR"):
+        return _cache(_named(name))
     with late_imports.whole():
         import platformdirs
 
@@ -274,8 +274,8 @@ _UNFINISHED = re.compile(r"\.new-.*")
 
 
 def _digest_of(kind: str, key: Key | Callable[[], Key | None]) -> bytes | None:
-    found = key() if callable(key) else key
-    return None if found is None else _digest(kind, *found)
+    parts = key() if callable(key) else key
+    return None if parts is None else _digest(kind, *parts)
 
 
 def _digest(*parts: str | bytes) -> bytes:

@@ -45,7 +45,7 @@ def complaint(cubin: bytes, chip: str, kernels: Iterable[str]) -> str | None:
 def _sections(cubin: bytes, header: tuple[int, ...]) -> set[bytes] | None:
     """The names of an ELF file's sections; None where it isn't whole."""
     start, size, count, strings = header[6], header[11], header[12], header[13]
-    if header[5] + header[9] * header[10] > len(cubin):  # the program headers, which may stand at the end
+    if header[5] + header[9] * header[10] > len(cubin):  # the program headers, which may be at the end
         return None
     if size != _SECTION.size or strings >= count or start + size * count > len(cubin):
         return None

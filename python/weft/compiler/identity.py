@@ -77,9 +77,9 @@ class _Walk:
             self._add_new(value, kind)
 
     def all(self, what: str, values: Iterable[Any]) -> None:
-        found = list(values)
-        self.feed(what, len(found))
-        for value in found:
+        listed = list(values)
+        self.feed(what, len(listed))
+        for value in listed:
             self.add(value)
 
     def _add_new(self, value: Any, kind: type) -> None:
@@ -179,18 +179,18 @@ def known(function: types.FunctionType) -> bool:
 def replaced(packages: Iterable[str]) -> list[tuple[str, Any]]:
     """The functions and methods in Weft's packages that come from elsewhere, with their names."""
     prefixes = tuple(packages)
-    found: list[tuple[str, Any]] = []
+    functions: list[tuple[str, Any]] = []
     for name, module in sorted(sys.modules.items()):
         if not name.startswith(prefixes):
             continue
         own = vars(module)
         for key, value in list(own.items()):
             if type(value) is types.FunctionType:
-                found += [(f"{name}.{key}", value)] if _foreign(value, own) else []
+                functions += [(f"{name}.{key}", value)] if _foreign(value, own) else []
             elif isinstance(value, type) and value.__module__ == name:
                 members = [(k, v) for k, v in vars(value).items() if type(v) is types.FunctionType]
-                found += [(f"{name}.{key}.{k}", v) for k, v in members if _foreign(v, own)]
-    return found
+                functions += [(f"{name}.{key}.{k}", v) for k, v in members if _foreign(v, own)]
+    return functions
 
 
 def _foreign(function: types.FunctionType, own: dict[str, Any]) -> bool:
@@ -208,13 +208,13 @@ def _content(cell: types.CellType) -> Any:
 
 def _names(code: types.CodeType) -> set[str]:
     """The names that a function's code, and the code of functions in it, looks up in its module."""
-    found = set()
+    names = set()
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            found.add(instruction.argval)
+            names.add(instruction.argval)
         elif instruction.opname == "IMPORT_NAME" and not _is_known(instruction.argval):
             raise UnidentifiedError(f"{code.co_qualname}, which imports {instruction.argval}")
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= _names(constant)
-    return found
+            names |= _names(constant)
+    return names

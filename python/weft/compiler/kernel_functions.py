@@ -35,17 +35,17 @@ def argument_types(kernel: Any) -> list[Any]:
     if not is_lowered(kernel):
         return list(kernel.function_type.value.inputs)
     parameters = list(llvm.FunctionType(kernel.function_type.value).inputs)
-    if (given := ARGUMENTS.of(kernel)) is None:
+    if (recorded := ARGUMENTS.of(kernel)) is None:
         return parameters
-    if not all(isinstance(each, ir.TypeAttr) for each in given):
-        raise refuse(kernel, f"{ARGUMENTS.name} must be {ARGUMENTS.words}, got {given}")
-    found = [each.value for each in given]
-    count = sum(_parameters(kind) for kind in found)
+    if not all(isinstance(each, ir.TypeAttr) for each in recorded):
+        raise refuse(kernel, f"{ARGUMENTS.name} must be {ARGUMENTS.words}, got {recorded}")
+    kinds = [each.value for each in recorded]
+    count = sum(_parameters(kind) for kind in kinds)
     if count != len(parameters):
         raise refuse(
-            kernel, f"{ARGUMENTS.name} must be the types of {len(parameters)} parameters, got {given}"
+            kernel, f"{ARGUMENTS.name} must be the types of {len(parameters)} parameters, got {recorded}"
         )
-    return found
+    return kinds
 
 
 def _parameters(kind: Any) -> int:
@@ -67,9 +67,9 @@ def _extents(kernel: Any, names: tuple[str, ...]) -> tuple[int, int, int] | None
     attributes = kernel.operation.attributes
     for name in names:
         if name in attributes:
-            given = cast(ir.DenseI32ArrayAttr, attributes[name])
-            if given is None or not 1 <= len(given) <= 3 or min(given) < 1:
+            extents = cast(ir.DenseI32ArrayAttr, attributes[name])
+            if extents is None or not 1 <= len(extents) <= 3 or min(extents) < 1:
                 raise refuse(kernel, f"{name} must be one to three numbers above 0, got {attributes[name]}")
-            x, y, z = (*given, 1, 1)[:3]
+            x, y, z = (*extents, 1, 1)[:3]
             return x, y, z
     return None

@@ -120,7 +120,7 @@ class Launch:
     @property
     def parameters(self) -> list[str]:
         """What the kernel's parameters are, in their order in PTX: memrefs as MLIR's descriptors of them."""
-        found: list[str] = []
+        names: list[str] = []
         for number, argument in enumerate(self.arguments):
             match argument:
                 case MemrefArgument():
@@ -129,17 +129,18 @@ class Launch:
                     parts = [argument.dtype]
                 case PointerArgument():
                     parts = ["pointer"]
-            found += [f"argument {number}: {part}" for part in parts]
+            names += [f"argument {number}: {part}" for part in parts]
         for number, workspace in enumerate(self.workspaces):
             parts = _descriptor(1 + len(workspace.row_shape))
-            found += [f"workspace {number}: {part}" for part in parts]
-        return [*found, *(f"map {number}" for number in range(len(self.maps)))]
+            names += [f"workspace {number}: {part}" for part in parts]
+        return [*names, *(f"map {number}" for number in range(len(self.maps)))]
 
     def description(self) -> dict[str, Any]:
-        """All that one who launches the cubin must know, as JSON has it: docs/launch.md explains it."""
+        """What a launch of the cubin needs, as JSON values. docs/launch.md explains them."""
         kept = {name: value for name, value in self.record().items() if name != "name"}
         maps = {
-            name: found and found.texts for name, found in (("grid", self.grid), ("requires", self.requires))
+            name: sizes_map and sizes_map.texts
+            for name, sizes_map in (("grid", self.grid), ("requires", self.requires))
         }
         return {"parameters": self.parameters, **kept, **maps}
 

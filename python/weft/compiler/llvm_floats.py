@@ -95,7 +95,7 @@ def _nearest(value: Fraction, width: int, fraction: int) -> int:
 
 
 def _value(bits: int, width: int, fraction: int) -> float:
-    """The number that finite bits stand for."""
+    """The value of finite bits."""
     bias = (1 << (width - fraction - 2)) - 1
     sign, magnitude = -1.0 if bits >> (width - 1) else 1.0, bits & ((1 << (width - 1)) - 1)
     exponent, units = magnitude >> fraction, magnitude & ((1 << fraction) - 1)

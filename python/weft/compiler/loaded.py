@@ -40,9 +40,9 @@ class Files:
     """Files as they were when this was made, which is before anything in them was loaded."""
 
     def __init__(self, entries: "Iterable[os.DirEntry[str]]") -> None:
-        found = sorted((entry.path, _state(entry)) for entry in entries)
-        self.names = {name for name, _ in found}
-        self.states = {Path(name): state for name, state in found}
+        states = sorted((entry.path, _state(entry)) for entry in entries)
+        self.names = {name for name, _ in states}
+        self.states = {Path(name): state for name, state in states}
         self._digest: bytes | None = None
 
     def changed(self) -> Path | None:
@@ -58,10 +58,10 @@ class Files:
         import hashlib  # takes 5 ms, and only compiling needs it
 
         if self._digest is None:
-            found = hashlib.sha256()
+            digest = hashlib.sha256()
             for path in self.states:
-                found.update(path.name.encode() + b"\0" + hashlib.sha256(_content_of(path)).digest())
-            self._digest = found.digest()
+                digest.update(path.name.encode() + b"\0" + hashlib.sha256(_content_of(path)).digest())
+            self._digest = digest.digest()
         return self._digest
 
 

@@ -1,4 +1,4 @@
-"""The tensor maps that a kernel has after its arguments: what it says of them, for a launch to make them."""
+"""The tensor maps that a launch passes after a kernel's arguments, read from the kernel's attribute."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -16,9 +16,9 @@ _NAME = TENSOR_MAPS.name
 
 @dataclass(frozen=True)
 class MapParameter:
-    """A tensor map that a launch makes of one of its matrices and passes after its arguments.
+    """A tensor map that a launch creates for one of its matrices and passes after its arguments.
 
-    `matrix` is the number of the memref argument, `box` the rows and columns that a copy takes; `swizzle` and
+    `matrix` is the number of the memref argument, `box` the rows and columns of one copy; `swizzle` and
     `l2_promotion` are named as in `weft.isa.tensor_map`.
     """
 
@@ -32,17 +32,17 @@ def read_maps(kernel: Any, kinds: Sequence[Any]) -> tuple[MapParameter, ...]:
     """The tensor maps among a kernel's arguments, of these types: the last ones, as its attribute describes
     them. Raises WeftError for an attribute that doesn't fit.
     """
-    if (given := TENSOR_MAPS.of(kernel)) is None:
+    if (entries := TENSOR_MAPS.of(kernel)) is None:
         return ()
-    found = tuple(_read_map(kernel, one) for one in given)
+    maps = tuple(_read_map(kernel, one) for one in entries)
     pointers = list(takewhile(lambda kind: str(kind) == "!llvm.ptr", reversed(kinds)))
-    if len(found) > len(pointers):
+    if len(maps) > len(pointers):
         last = f"its last arguments, {len(pointers)} of type !llvm.ptr"
-        raise refuse(kernel, f"entries of {_NAME} must be at most as many as {last}, got {len(found)}")
-    for one in found:
+        raise refuse(kernel, f"entries of {_NAME} must be at most as many as {last}, got {len(maps)}")
+    for one in maps:
         if complaint := _complaint(one, kinds):
             raise refuse(kernel, complaint)
-    return found
+    return maps
 
 
 def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
@@ -55,16 +55,16 @@ def _complaint(one: MapParameter, kinds: Sequence[Any]) -> str | None:
     return None
 
 
-def _read_map(kernel: Any, given: Any) -> MapParameter:
+def _read_map(kernel: Any, entry: Any) -> MapParameter:
     kinds = {"box": ir.DenseI64ArrayAttr, "matrix": ir.IntegerAttr}
     names = sorted(field.name for field in fields(MapParameter))
-    found = {named.name: named.attr for named in given} if isinstance(given, ir.DictAttr) else {}
-    if list(found) != names or not all(isinstance(found[n], kinds.get(n, ir.StringAttr)) for n in names):
-        raise refuse(kernel, f"entries of {_NAME} must have the fields {', '.join(names)}, got {given}")
-    if not mlir.is_integer(found["matrix"]):
-        raise refuse(kernel, f"matrix of {_NAME} must be {mlir.INTEGER}, got {found['matrix']}")
-    swizzle, promotion = found["swizzle"].value, found["l2_promotion"].value
+    values = {named.name: named.attr for named in entry} if isinstance(entry, ir.DictAttr) else {}
+    if list(values) != names or not all(isinstance(values[n], kinds.get(n, ir.StringAttr)) for n in names):
+        raise refuse(kernel, f"entries of {_NAME} must have the fields {', '.join(names)}, got {entry}")
+    if not mlir.is_integer(values["matrix"]):
+        raise refuse(kernel, f"matrix of {_NAME} must be {mlir.INTEGER}, got {values['matrix']}")
+    swizzle, promotion = values["swizzle"].value, values["l2_promotion"].value
     wrong = one_of("swizzle", swizzle, SWIZZLES) or one_of("l2_promotion", promotion, L2_PROMOTIONS)
     if wrong:
         raise refuse(kernel, f"{_NAME}: {wrong.reason}")
-    return MapParameter(found["matrix"].value, tuple(found["box"]), swizzle, promotion)
+    return MapParameter(values["matrix"].value, tuple(values["box"]), swizzle, promotion)

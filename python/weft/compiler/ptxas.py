@@ -23,7 +23,7 @@ _PACKAGES = {"ptxas": "nvidia-cuda-nvcc", "nvdisasm": "nvidia-cuda-nvdisasm"}
 
 @dataclass(frozen=True)
 class Resources:
-    """What a kernel takes: `shared_bytes` of a CTA (to ptxas the static part alone), the rest of a thread."""
+    """What a kernel uses: `shared_bytes` for each CTA (only static ones count), the rest for each thread."""
 
     registers: int
     shared_bytes: int
@@ -44,15 +44,15 @@ class Assembled:
 def find(tool: str) -> Path:
     """The program "ptxas" or "nvdisasm": from $WEFT_<TOOL>, PyPI's package, conda, CUDA_HOME or PATH."""
     variable = f"WEFT_{tool.upper()}"
-    if given := os.environ.get(variable):
-        if not os.access(given, os.X_OK) or Path(given).is_dir():
-            raise WeftError(f"{variable} is {given}, which isn't a program")
-        return Path(given)
+    if path := os.environ.get(variable):
+        if not os.access(path, os.X_OK) or Path(path).is_dir():
+            raise WeftError(f"{variable} is {path}, which isn't a program")
+        return Path(path)
     # 50 ms that only those who assemble should pay.
     from cuda.pathfinder import find_nvidia_binary_utility  # type: ignore[import-untyped]
 
-    if found := find_nvidia_binary_utility(tool) or shutil.which(tool):
-        return Path(found)
+    if program := find_nvidia_binary_utility(tool) or shutil.which(tool):
+        return Path(program)
     raise WeftError(
         f"{tool} not found: `pip install {_PACKAGES[tool]}`, or set CUDA_HOME to a CUDA toolkit "
         f"or {variable} to the program"
@@ -67,16 +67,16 @@ def version() -> str:
 def assemble(ptx: str, chip: str, *, options: Sequence[str] = (), name: str = "<ptx>") -> Assembled:
     """Assemble `ptx` for `chip` ("sm_90a") with further ptxas `options`.
 
-    An error stands at the source line that the PTX's `.loc` gives, else at its line in `name`, the PTX.
+    An error has the source line of the PTX's `.loc`, or its line in the PTX, whose name is `name`.
     """
     programs = _assemblers()
     with system.memory_file(ptx.encode("utf-8", "replace")) as source:
         for program in programs:
             # Each program gets a file of its own: none sees what another left.
-            with system.memory_file() as made:
-                arguments = (f"-arch={chip}", "-v", *options, source.path, "-o", made.path)
-                done = _run(program, *arguments, files=(source, made))
-                cubin = made.content()
+            with system.memory_file() as output:
+                arguments = (f"-arch={chip}", "-v", *options, source.path, "-o", output.path)
+                done = _run(program, *arguments, files=(source, output))
+                cubin = output.content()
             if "not defined for option 'gpu-name'" not in done.stderr:
                 break
         else:
@@ -90,7 +90,7 @@ def assemble(ptx: str, chip: str, *, options: Sequence[str] = (), name: str = "<
 
 
 def identity() -> list[str]:
-    """What tells the programs that `assemble` may run from all others, for the cache's keys."""
+    """What identifies the programs that `assemble` may run, for the cache's keys."""
     return [part for program in _assemblers() for part in _identity(program)]
 
 
@@ -137,14 +137,14 @@ def _version_once(program: Path, _: int) -> str:
 
 def _version_of(program: Path) -> str:
     text = _run(program, "--version").stdout
-    found = re.search(r"\bV(\d+\.\d+\.\d+)", text)
-    if not found:
+    match = re.search(r"\bV(\d+\.\d+\.\d+)", text)
+    if not match:
         raise WeftError(f"{program} isn't ptxas: its --version says {text.strip()[:200]!r}")
-    return found[1]
+    return match[1]
 
 
 def _assemblers() -> list[Path]:
-    """The ptxas to use, and CUDA 12's from PyPI where it's installed beside it, for chips that 13 dropped."""
+    """The ptxas to use, and that of CUDA 12 from PyPI, if installed, for chips that CUDA 13 dropped."""
     programs = [find("ptxas")]
     packages = importlib.util.find_spec("nvidia")
     if "WEFT_PTXAS" not in os.environ and packages is not None:
@@ -163,7 +163,7 @@ def _unknown_chip(program: Path, chip: str) -> Diagnostic:
 
 def _resources(log: str) -> dict[str, Resources]:
     kernels = {}
-    # Each part begins with its kernel's name; other functions' properties may stand in it too.
+    # Each part begins with its kernel's name and may contain other functions' properties.
     for part in log.split("Compiling entry function '")[1:]:
         kernel = part[: part.index("'")]
         own = part.partition(f"Function properties for {kernel}\n")[2]
@@ -178,24 +178,26 @@ def _resources(log: str) -> dict[str, Resources]:
 
 
 def _number(pattern: str, text: str) -> int:
-    found = re.search(pattern, text)
-    return int(found[1]) if found else 0
+    match = re.search(pattern, text)
+    return int(match[1]) if match else 0
 
 
 _COMPLAINT = re.compile(r"^ptxas (?:.*, line (\d+); )?(?:error|fatal)\s*: (.*)$", re.MULTILINE)
 
 
 def _complaints(log: str, ptx: str, name: str, status: int) -> list[Diagnostic]:
-    found = [match.groups() for match in _COMPLAINT.finditer(log)]
+    complaints = [match.groups() for match in _COMPLAINT.finditer(log)]
     # The last one only counts the others.
-    found = [item for item in found if item[1] != "Ptx assembly aborted due to errors"] or found
-    if not found:
+    complaints = [
+        item for item in complaints if item[1] != "Ptx assembly aborted due to errors"
+    ] or complaints
+    if not complaints:
         return [Diagnostic(f"ptxas {system.death(status)}: {log.strip() or 'no message'}")]
     lines = ptx.splitlines()
-    shown = found[:_MOST_SHOWN]
+    shown = complaints[:_MOST_SHOWN]
     diagnostics = [_complaint(message, int(line or 0), lines, name) for line, message in shown]
-    if len(found) > _MOST_SHOWN:
-        diagnostics.append(Diagnostic(f"and {len(found) - _MOST_SHOWN} more from ptxas"))
+    if len(complaints) > _MOST_SHOWN:
+        diagnostics.append(Diagnostic(f"and {len(complaints) - _MOST_SHOWN} more from ptxas"))
     return diagnostics
 
 

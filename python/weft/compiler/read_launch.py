@@ -41,8 +41,8 @@ def read_launch(kernel: Any) -> Launch:
     maps = read_maps(kernel, kinds)
     kinds = kinds[: len(kinds) - len(maps)]
     workspaces = read_workspaces(kernel, kinds)
-    given = kinds[: len(kinds) - len(workspaces)]
-    arguments = tuple(_argument(kind, number in writes, kernel) for number, kind in enumerate(given))
+    callers = kinds[: len(kinds) - len(workspaces)]
+    arguments = tuple(_argument(kind, number in writes, kernel) for number, kind in enumerate(callers))
     sizes = sum(len(a.shape) for a in arguments if isinstance(a, MemrefArgument))
     block = block_of(kernel)
     if block and (complaint := block_complaint(block)):
@@ -65,34 +65,35 @@ def read_launch(kernel: Any) -> Launch:
 
 def _writes(kernel: Any, kinds: Sequence[Any]) -> set[int]:
     """The numbers of the arguments that the kernel writes: all where it doesn't say."""
-    given = launch_contract.WRITES.of(kernel)
-    if given is None:
+    numbers = launch_contract.WRITES.of(kernel)
+    if numbers is None:
         return set(range(len(kinds)))
-    for number in given:
+    for number in numbers:
         if not 0 <= number < len(kinds) or not isinstance(kinds[number], ir.MemRefType | llvm.PointerType):
             raise refuse(kernel, f"weft.writes must have the numbers of memref arguments, got {number}")
-    return set(given)
+    return set(numbers)
 
 
 def _count(kernel: Any, attribute: LaunchAttribute) -> int | None:
-    name, given = attribute.name, attribute.of(kernel)
-    if given is None:
+    name, count = attribute.name, attribute.of(kernel)
+    if count is None:
         return None
-    if not mlir.is_integer(given):
-        raise refuse(kernel, f"{name} must be {mlir.INTEGER}, got {given}")
-    if given.value < 0:
-        raise refuse(kernel, f"{name} must be at least 0, got {given.value}")
-    return int(given.value)
+    if not mlir.is_integer(count):
+        raise refuse(kernel, f"{name} must be {mlir.INTEGER}, got {count}")
+    if count.value < 0:
+        raise refuse(kernel, f"{name} must be at least 0, got {count.value}")
+    return int(count.value)
 
 
 def _aligned(kernel: Any, arguments: int) -> tuple[int, ...]:
-    given = launch_contract.ALIGNED.of(kernel)
-    found = tuple(given or ())
-    if found and (len(found) != arguments or min(found) < 1):
+    attribute = launch_contract.ALIGNED.of(kernel)
+    alignments = tuple(attribute or ())
+    if alignments and (len(alignments) != arguments or min(alignments) < 1):
         raise refuse(
-            kernel, f"weft.aligned must have a number above 0 for each of {arguments} arguments, got {given}"
+            kernel,
+            f"weft.aligned must have a number above 0 for each of {arguments} arguments, got {attribute}",
         )
-    return found
+    return alignments
 
 
 def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
@@ -101,14 +102,14 @@ def _argument(kind: Any, writes: bool, kernel: Any) -> Argument:
     if isinstance(kind, ir.MemRefType):
         if kind.memory_space is not None and str(kind.memory_space) not in _GLOBAL:
             raise WeftError(Diagnostic(f"{what}: it isn't in global memory", location))
-        found = mlir.strides(kind)
-        if found is None or found[1] not in (0, dynamic):
+        strides = mlir.strides(kind)
+        if strides is None or strides[1] not in (0, dynamic):
             raise WeftError(Diagnostic(f"{what}: it needs strides and no offset", location))
         shape = tuple(None if kind.is_dynamic_dim(i) else kind.shape[i] for i in range(kind.rank))
         return MemrefArgument(
             str(kind.element_type),
             shape,
-            tuple(None if s == dynamic else s for s in found[0]),
+            tuple(None if s == dynamic else s for s in strides[0]),
             not isinstance(kind.layout, ir.StridedLayoutAttr),
             writes,
         )
@@ -127,14 +128,14 @@ _GLOBAL = ("1 : i64", "1 : i32", "#gpu.address_space<global>")
 def _grid(kernel: Any, arguments: Sequence[Argument]) -> SizesMap | None:
     """The map that gives the grid. Raises WeftError where it gives one that no launch can have."""
     sizes = [size for a in arguments if isinstance(a, MemrefArgument) for size in a.shape]
-    found = _sizes_map(kernel, launch_contract.GRID, len(sizes), 3)
-    if found is None or launch_contract.PERSISTENT.on(kernel):  # that one counts tiles
-        return found
-    if None in sizes and any(map(_has_size, found.results)):
-        return found  # which a launch checks
-    if complaint := grid_complaint(found([size or 0 for size in sizes])):
+    grid = _sizes_map(kernel, launch_contract.GRID, len(sizes), 3)
+    if grid is None or launch_contract.PERSISTENT.on(kernel):  # that one counts tiles
+        return grid
+    if None in sizes and any(map(_has_size, grid.results)):
+        return grid  # which a launch checks
+    if complaint := grid_complaint(grid([size or 0 for size in sizes])):
         raise refuse(kernel, f"weft.grid: {complaint}")
-    return found
+    return grid
 
 
 def _has_size(expression: Expression) -> bool:
@@ -145,18 +146,18 @@ def _has_size(expression: Expression) -> bool:
 
 def _sizes_map(kernel: Any, attribute: LaunchAttribute, sizes: int, count: int | None) -> SizesMap | None:
     """An affine map of all sizes of the memref arguments, with `count` results."""
-    name, given = attribute.name, attribute.of(kernel)
-    if given is None:
+    name, written = attribute.name, attribute.of(kernel)
+    if written is None:
         return None
-    found = given.value
-    if (found.n_dims, found.n_symbols) != (sizes, 0):
+    affine_map = written.value
+    if (affine_map.n_dims, affine_map.n_symbols) != (sizes, 0):
         raise refuse(
             kernel,
-            f"{name} must map the {sizes} sizes of the memref arguments, without symbols, got {given}",
+            f"{name} must map the {sizes} sizes of the memref arguments, without symbols, got {written}",
         )
-    if count is not None and len(found.results) != count:
-        raise refuse(kernel, f"{name} must have {count} results, got {given}")
-    return SizesMap(tuple(_expression(e, kernel) for e in found.results))
+    if count is not None and len(affine_map.results) != count:
+        raise refuse(kernel, f"{name} must have {count} results, got {written}")
+    return SizesMap(tuple(_expression(e, kernel) for e in affine_map.results))
 
 
 _BINARY = {
@@ -175,13 +176,13 @@ def _expression(expression: Any, kernel: Any) -> Expression:
     if (dimension := mlir.cast(ir.AffineDimExpr, expression)) is not None:
         return SIZE, int(dimension.position)
     for kind, operation in _BINARY.items():
-        if (found := mlir.cast(kind, expression)) is not None:
-            divisor = mlir.cast(ir.AffineConstantExpr, found.rhs)
+        if (binary := mlir.cast(kind, expression)) is not None:
+            divisor = mlir.cast(ir.AffineConstantExpr, binary.rhs)
             if kind in _DIVISIONS and (divisor is None or divisor.value < 1):
                 raise refuse(
                     kernel, f"launch attributes must divide by constants above 0 only, got {expression}"
                 )
-            return operation, _expression(found.lhs, kernel), _expression(found.rhs, kernel)
+            return operation, _expression(binary.lhs, kernel), _expression(binary.rhs, kernel)
     raise refuse(
         kernel, f"launch attributes must have expressions that a launch can compute, got {expression}"
     )

@@ -17,25 +17,25 @@ def versions() -> str:
     """The versions of Weft, its dependencies and Python."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = [f"weft {VERSION}"]
+    names = [f"weft {VERSION}"]
     for name in ("mlir-python-bindings", "torch-mlir", "llvmlite"):
         try:
-            found.append(f"{name} {version(name)}")
+            names.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
-    return ", ".join([*found, f"Python {sys.version.split()[0]}"])
+    return ", ".join([*names, f"Python {sys.version.split()[0]}"])
 
 
-def write(reason: str, details: str, given: tuple[str, str] | None) -> str:
+def write(reason: str, details: str, source: tuple[str, str] | None) -> str:
     """Writes the reproducer to the current directory, or to a temporary one where that can't be written.
 
-    Returns a sentence that names the file. `given` is the input's name and its text.
+    Returns a sentence that names the file. `source` is the input's name and its text.
     """
     lines = [reason, versions(), f"command: {shlex.join(sys.argv)}", *details.strip().splitlines()]
-    if given is not None:
-        lines.append(f"input: {given[0]}, from the next line on")
-    text = "".join(f"// {line}".rstrip() + "\n" for line in lines) + (given[1] if given else "")
-    suffix = Path(given[0]).suffix or ".mlir" if given else ".txt"
+    if source is not None:
+        lines.append(f"input: {source[0]}, from the next line on")
+    text = "".join(f"// {line}".rstrip() + "\n" for line in lines) + (source[1] if source else "")
+    suffix = Path(source[0]).suffix or ".mlir" if source else ".txt"
     suffix = suffix if suffix in (".mlir", ".ptx") else ".txt"
     name = f"weft-crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}{suffix}"
     for folder in (Path.cwd, lambda: Path(tempfile.gettempdir())):
@@ -56,33 +56,33 @@ def text_of(path: Path) -> str:
         return f"// cannot be read: {failure.strerror}\n"
 
 
-def internal_error(error: Exception, given: tuple[str, str] | None) -> WeftInternalError:
+def internal_error(error: Exception, source: tuple[str, str] | None) -> WeftInternalError:
     """Writes a reproducer for an unexpected exception and returns the error to raise or report instead.
 
-    `given` is the name and the text of the input that led to it.
+    `source` is the name and the text of the input that led to it.
     """
     where = phase.now()
     if isinstance(error, MemoryError):
-        return WeftInternalError(Diagnostic(f"out of memory while {where}", notes=(_versions(given),)))
+        return WeftInternalError(Diagnostic(f"out of memory while {where}", notes=(_versions(source),)))
     (what,) = traceback.format_exception_only(error)[-1:]
     reason = f"internal error while {where}: {what.strip()}"
-    return _defect(reason, "Weft", "".join(traceback.format_exception(error)), given)
+    return _defect(reason, "Weft", "".join(traceback.format_exception(error)), source)
 
 
-def crash(cause: str, where: str, printed: str, given: tuple[str, str] | None) -> WeftInternalError:
+def crash(cause: str, where: str, printed: str, source: tuple[str, str] | None) -> WeftInternalError:
     """Writes a reproducer for a process that died of `cause` in the phase `where`, and returns the error.
 
-    `printed` is the process's stderr, `given` the name and the text of its input.
+    `printed` is the process's stderr, `source` the name and the text of its input.
     """
-    return _defect(f"MLIR crashed ({cause}) while {where}", "MLIR or of Weft", printed, given)
+    return _defect(f"MLIR crashed ({cause}) while {where}", "MLIR or of Weft", printed, source)
 
 
-def _defect(reason: str, whose: str, details: str, given: tuple[str, str] | None) -> WeftInternalError:
-    kept = Diagnostic(write(reason, details, given), severity="note")
+def _defect(reason: str, whose: str, details: str, source: tuple[str, str] | None) -> WeftInternalError:
+    kept = Diagnostic(write(reason, details, source), severity="note")
     message = f"{reason}; this is a defect of {whose}, whatever the input"
-    return WeftInternalError(Diagnostic(message, notes=(_versions(given), kept)))
+    return WeftInternalError(Diagnostic(message, notes=(_versions(source), kept)))
 
 
-def _versions(given: tuple[str, str] | None) -> Diagnostic:
-    about = f", on {given[0]}" if given else ""
+def _versions(source: tuple[str, str] | None) -> Diagnostic:
+    about = f", on {source[0]}" if source else ""
     return Diagnostic(f"{versions()}{about}", severity="note")

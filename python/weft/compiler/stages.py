@@ -72,21 +72,21 @@ class Compiled:
     def assembled(self) -> ptxas.Assembled:
         """The cubin, and the registers and spills of each kernel. Raises WeftError where ptxas can't."""
         chip, ptx = self.target.chip.name, self.ptx
-        made: list[ptxas.Assembled] = []
+        assembled: list[ptxas.Assembled] = []
 
         def key() -> cache.Key | None:
             decides = cache_keys.assembling()
             return decides and [ptx, chip, *decides]
 
         def assemble() -> bytes:
-            made.append(ptxas.assemble(ptx, chip))
-            return _packed(made[0])
+            assembled.append(ptxas.assemble(ptx, chip))
+            return _packed(assembled[0])
 
         def valid(entry: bytes) -> bool:
             return elf.complaint(_unpacked(entry).cubin, chip, self.launches) is None
 
         entry = cache.default().get_or_make("cubin", key, assemble, valid)
-        return made[0] if made else _unpacked(entry)
+        return assembled[0] if assembled else _unpacked(entry)
 
     @property
     def cubin(self) -> bytes:
@@ -174,9 +174,9 @@ def compile_module(
         raise (with_default_note(error, target) if assumed else error) from None
 
 
-def _is_module(given: Any) -> bool:
-    known = isinstance(given, ir.Module | ir.Operation | ir.OpView)
-    return known and given.operation.name == "builtin.module"
+def _is_module(value: Any) -> bool:
+    known = isinstance(value, ir.Module | ir.Operation | ir.OpView)
+    return known and value.operation.name == "builtin.module"
 
 
 def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -> Compiled:
@@ -185,19 +185,19 @@ def _compile(module: Any, target: Target, name: str, rows: str, *, ours: bool) -
     # What is to be shown of the passes shows only where they run.
     if kept.directory is None or not decides_all(module) or instrumentation.current().watches:
         return _lowered(module if ours else _apart(module), target, name, rows)
-    made: list[Compiled] = []
+    compiled: list[Compiled] = []
     located = module.operation.get_asm(enable_debug_info=True)  # LLVM IR has the locations of operations
 
     def lower() -> bytes:
-        made.append(_lowered(module if ours else _apart(module), target, name, rows))
-        return to_entry(made[0].record())
+        compiled.append(_lowered(module if ours else _apart(module), target, name, rows))
+        return to_entry(compiled[0].record())
 
     def key() -> cache.Key | None:
         decides = cache_keys.lowering()
         return decides and [located, str(target), name, rows, *decides]
 
     entry = kept.get_or_make("llvm", key, lower)
-    return made[0] if made else of_entry(entry)
+    return compiled[0] if compiled else of_entry(entry)
 
 
 def decides_all(module: Any) -> bool:
@@ -210,7 +210,7 @@ def decides_all(module: Any) -> bool:
 
 
 def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
-    """The module as LLVM IR, which is what becomes of the given one, and what its kernels' launches need."""
+    """Lowers the module to LLVM IR in place, and returns it with its kernels' launches."""
     with mlir.only_reachable_blocks(module):
         return _lowered_in_place(module, target, name, rows)
 
@@ -228,15 +228,15 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
         raise WeftError(
             f"{name}: expected one tile.matmul function or one gpu.module to compile, found {len(holders)}"
         )
-    found = kernels(module)
-    launches = {launch.name: launch for launch in map(read_launch, found)}
+    functions = kernels(module)
+    launches = {launch.name: launch for launch in map(read_launch, functions)}
     _check_shared_bytes(module, launches, target)
     if not launches:
         what = "a kernel (a gpu.func with the attribute 'kernel') or an llvm.func with 'nvvm.kernel'"
         raise WeftError(f"{name}: expected {what}, found none")
     instructions = {kind_of(op.operation): op for op in operations(module, *instruction_ops(dialects()))}
     version = max((target.ptx, *(op.ptx_version for op in instructions.values())))
-    if any(map(is_lowered, found)):  # no operation is left that says what PTX an intrinsic needs
+    if any(map(is_lowered, functions)):  # no operation is left that says what PTX an intrinsic needs
         version = max(version, codegen.LAST_PTX)
     # Calls that our own passes haven't written name what they like, with operands as they like.
     risky = bool(operations(module, llvm.CallIntrinsicOp))
@@ -284,8 +284,8 @@ def _check_names(module: Any) -> None:
 
 def _check_sizes(module: Any) -> None:
     """Raises WeftError for matrices of sizes that no launch can have."""
-    given = [(f, f.attributes["function_type"].value.inputs) for f in operations(module, func.FuncOp)]
-    for function, kinds in (*given, *((k, argument_types(k)) for k in kernels(module))):
+    signatures = [(f, f.attributes["function_type"].value.inputs) for f in operations(module, func.FuncOp)]
+    for function, kinds in (*signatures, *((k, argument_types(k)) for k in kernels(module))):
         for kind in kinds:
             for number in range(kind.rank) if isinstance(kind, ir.MemRefType) else ():
                 complaint = None if kind.is_dynamic_dim(number) else size_complaint(kind.shape[number])
@@ -295,15 +295,15 @@ def _check_sizes(module: Any) -> None:
 
 def _mathematics(module: Any) -> dict[Location | None, str]:
     """The names of operations that become calls of CUDA's device library, by their locations."""
-    found: dict[Location | None, str] = {}
+    names: dict[Location | None, str] = {}
 
     def visit(op: Any) -> Any:
         if op.name.startswith("math.") or op.name == "arith.remf":
-            found[mlir.location(op.location)] = op.name
+            names[mlir.location(op.location)] = op.name
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    return names
 
 
 def _refuse_library_calls(module: Any, origins: dict[Location | None, str]) -> None:
@@ -311,14 +311,14 @@ def _refuse_library_calls(module: Any, origins: dict[Location | None, str]) -> N
     defined = {
         str(f.attributes["sym_name"]).strip('"') for f in operations(module, llvm.LLVMFuncOp) if f.body.blocks
     }
-    found = []
+    calls = []
     for call in operations(module, llvm.CallOp):
         callee, location = str(call.callee).removeprefix("@"), mlir.location(call.location)
         if callee.startswith("__nv_") and callee not in defined:
             what = f"'{origins.get(location, 'llvm.call')}' op needs {callee} of CUDA's device library"
-            found.append(Diagnostic(f"{what}, which Weft doesn't link", location))
-    if found:
-        raise WeftError(*dict.fromkeys(found))  # a vector's elements have a call each
+            calls.append(Diagnostic(f"{what}, which Weft doesn't link", location))
+    if calls:
+        raise WeftError(*dict.fromkeys(calls))  # a vector's elements have a call each
 
 
 def _target(module: Any, arch: str | None, default: str | None) -> tuple[Target, bool]:
@@ -356,7 +356,7 @@ def to_entry(record: Mapping[str, Any]) -> bytes:
 
 
 def of_entry(entry: bytes) -> Compiled:
-    """What `to_entry` was given the record of."""
+    """The inverse of `to_entry`, from the record on."""
     return Compiled.of_record(json.loads(zlib.decompress(entry)))
 
 

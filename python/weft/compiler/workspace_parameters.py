@@ -1,4 +1,4 @@
-"""What a kernel says of the memory that its launches give it: the attribute `weft.workspace`, or
+"""The memory that a launch provides for a kernel, read from its attribute `weft.workspace` or
 `weft.cta_workspace`.
 """
 
@@ -14,7 +14,7 @@ from weft.mlir import ir
 
 @dataclass(frozen=True)
 class WorkspaceParameter:
-    """Memory that a launch gives a kernel, passed as a memref descriptor after its arguments.
+    """Memory that a launch provides, passed as a memref descriptor after the kernel's arguments.
 
     It has `rows` for each tile that the grid counts, or `of_ctas` for each CTA of the launch, of `row_shape`
     elements of `element_bytes`.
@@ -30,22 +30,22 @@ def read_workspaces(kernel: Any, kinds: Sequence[Any]) -> tuple[WorkspaceParamet
     """The last of a kernel's arguments, of these types, for which it has numbers of rows. Raises WeftError
     for an attribute that doesn't fit.
     """
-    if not (found := [each for each in (WORKSPACE, CTA_WORKSPACE) if each.on(kernel)]):
+    if not (present := [each for each in (WORKSPACE, CTA_WORKSPACE) if each.on(kernel)]):
         return ()
-    attribute, *more = found
+    attribute, *more = present
     name = attribute.name
     if more:
         raise refuse(kernel, f"must have one of {name} and {more[0].name}, got both")
-    given = attribute.of(kernel)
-    assert given is not None
+    rows = attribute.of(kernel)
+    assert rows is not None
     if attribute is WORKSPACE and not GRID.on(kernel):
         raise refuse(kernel, f"must have weft.grid with {name}, whose rows are counted by tile")
-    if not 0 < len(given) <= len(kinds) or min(given) < 1:
+    if not 0 < len(rows) <= len(kinds) or min(rows) < 1:
         raise refuse(
             kernel,
-            f"{name} must have numbers above 0, one for each of the last arguments, got {given}",
+            f"{name} must have numbers above 0, one for each of the last arguments, got {rows}",
         )
-    return tuple(_parameter(kernel, name, *each) for each in zip(kinds[-len(given) :], given, strict=True))
+    return tuple(_parameter(kernel, name, *each) for each in zip(kinds[-len(rows) :], rows, strict=True))
 
 
 def _parameter(kernel: Any, name: str, kind: Any, rows: int) -> WorkspaceParameter:

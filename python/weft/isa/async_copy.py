@@ -1,4 +1,4 @@
-"""`cp.async`: copies from global to shared memory that run beside the thread (PTX ISA, "Data Movement and
+"""`cp.async`: asynchronous copies from global to shared memory (PTX ISA, "Data Movement and
 Conversion Instructions: cp.async").
 """
 

@@ -41,7 +41,7 @@ class Chip:
 
     @property
     def variant(self) -> str:
-        """`a` (this chip alone), `f` (its family) or nothing (every later chip runs it too)."""
+        """`a` (this chip only), `f` (its family) or nothing (every later chip runs it too)."""
         return self.name.removeprefix("sm_").lstrip("0123456789")
 
     @property

@@ -178,7 +178,7 @@ F = TypeVar("F", bound=Form)
 
 
 class _Index(Generic[F]):
-    """Forms by the values of their axes: a set of forms is an integer whose bit i stands for the i-th."""
+    """Forms by the values of their axes: a set of forms is an integer whose bit i represents the i-th."""
 
     def __init__(self, forms: Iterable[F], axes: Sequence[str]) -> None:
         self.forms, self.axes = tuple(forms), axes

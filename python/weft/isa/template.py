@@ -26,7 +26,7 @@ NUMBER = "0|[1-9][0-9]*"
 class Part:
     """Some modifiers of an opcode: they match `pattern`, and stand for values of `axes`.
 
-    Where it `repeats`, a modifier that stands several times means what it does once.
+    Where it `repeats`, a repeated modifier has no further meaning.
     """
 
     def __init__(self, pattern: str, axes: tuple[str, ...] = (), *, repeats: bool = False) -> None:
@@ -37,7 +37,7 @@ class Part:
         raise NotImplementedError
 
     def read(self, text: str) -> Values | None:
-        """What modifiers with dots between them stand for; None where that is nothing."""
+        """The values that modifiers with dots between them spell; None where they spell none."""
         raise NotImplementedError
 
 
@@ -59,7 +59,7 @@ class Word(Part):
 
 
 class Unnamed(Part):
-    """A modifier that no axis stands for, which is read but never printed: one that matches `pattern`, or any
+    """A modifier of no axis, which is read but never printed: one that matches `pattern`, or any
     number of them where it is `optional`.
     """
 
@@ -166,7 +166,7 @@ class Template:
     one, is the first after the head.
 
     Where a class has several templates, `fixed` are the values that a form has if this one prints it, and
-    `when` is a further condition. `repeats` allows a word to stand twice, for a reader that names it then.
+    `when` is a further condition. `repeats` allows a word to be repeated, so that the reader can name it.
     """
 
     def __init__(

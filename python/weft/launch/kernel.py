@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from weft import late_imports, module_arguments
 from weft.builder import Module
-from weft.compiler.apart import compile_given
+from weft.compiler.apart import compile_input
 from weft.compiler.launch_record import Launch, MemrefArgument, ScalarArgument
 from weft.compiler.ptxas import Resources
 from weft.compiler.stages import Compiled, compile_module
@@ -55,7 +55,7 @@ def compile(module: Any, arch: str | None = None, kernel: str | None = None) -> 
     _check_arguments(module, arch, kernel)
     default = None if arch else runtime.default_chip()
     source = module.finished() if isinstance(module, Module) else module
-    compiled = compile_given(source, arch, default=default)
+    compiled = compile_input(source, arch, default=default)
     names = list(compiled.launches)
     if kernel is None and len(names) > 1:
         raise WeftError(f"{compiled.name}: kernel must name one of the module's: {', '.join(names)}")

@@ -33,7 +33,7 @@ class Partial:
 
 @contextlib.contextmanager
 def opened(database: Path, product: Product, gpu: str) -> Iterator[Partial | None]:
-    """The records of a product, locked for this process, in a file beside the database; None if another
+    """The records of a product, locked for this process, in a file next to the database; None if another
     process has them. Records of a GPU with another name are dropped. The file is removed if the block ends
     without an exception.
 

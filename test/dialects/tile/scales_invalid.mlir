@@ -5,7 +5,7 @@
 !D = memref<?x?xbf16>
 !S = memref<?x?xf32>
 func.func @scales_of_a_alone(%a: !A, %b: !A, %d: !D, %s: !S) {
-  // expected-error @below {{expects scale_a and scale_b together, got scale_a alone}}
+  // expected-error @below {{expects scale_a and scale_b together, got only scale_a}}
   "tile.matmul"(%a, %b, %d, %s) {transpose_b = true, roles = ["scale_a"]} : (!A, !A, !D, !S) -> ()
   return
 }

@@ -48,7 +48,7 @@ def verdicts(
     where there are more, `{{{a}}}` a list in any case. The PTX version is the newest that the chip's ptxas
     knows unless `version` is given. `immediates` gives operands constant values by name (else immediates have
     their first legal one), `prologue` is PTX that runs before the instruction in each kernel, `directives`
-    stand between a kernel's parameters and its body.
+    are written between a kernel's parameters and its body.
     """
     by_chip: dict[str, list[Form]] = defaultdict(list)
     for form, chip in dict.fromkeys(points):

@@ -65,7 +65,7 @@ def mutants(
     family: Family[Any], count: int, seed: int = 0, *, operands: bool = False, chip: str | None = None
 ) -> list[Mutant]:
     """`count` different mutants of a family's forms (of those that `chip` has, where it is given), the same
-    ones for the same seed; with changes to the operands alone, or to the modifiers alone.
+    ones for the same seed; with changes to the operands only, or to the modifiers only.
     """
     rng = random.Random(" ".join(filter(None, (family.name, str(operands), str(seed), chip))))
     forms = [form for form, support in family.table.items() if chip is None or chip in support.chips]

@@ -1,5 +1,5 @@
 """Fragments of the warp-level matrix instructions: which lane and register element holds which matrix element
-(PTX ISA, "Matrix Fragments for mma.m16n8k8" and the sections beside it).
+(PTX ISA, "Matrix Fragments for mma.m16n8k8" and the sections next to it).
 
 Lane 4g + t holds rows g and g + 8 of A, C and D and column g of B; its elements of a 32-bit register are
 consecutive along k, and a k beyond four registers' opens the next ones. Layouts are in the notation of

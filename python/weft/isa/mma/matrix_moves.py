@@ -1,5 +1,5 @@
 """`ldmatrix`, `stmatrix` and `movmatrix`: small matrices between shared memory and the fragments of a warp
-(PTX ISA, "Warp-level matrix load instruction: ldmatrix" and the sections beside it).
+(PTX ISA, "Warp-level matrix load instruction: ldmatrix" and the sections next to it).
 
 The shape of an operand is that in memory: matrices, rows as the lanes' addresses give them, and columns.
 """
@@ -122,7 +122,7 @@ _MATRICES = {
 
 
 def _matrices(name: str, shape: str, trans: bool, num: int, role: str = "in") -> Registers:
-    """`num` matrices one after the other in the registers; of one that no row has, the count alone."""
+    """`num` matrices one after the other in the registers; for one in no row, only the count."""
     count = max(num * (2 if shape == "m16n16" else 1), 1)
     if (shape, trans) not in _MATRICES:
         return Registers(name, count, "i32", role=role)

@@ -28,7 +28,7 @@ class Field:
         return ((1 << self.bits) - 1) << self.low
 
     def text(self, word: int) -> str:
-        """What the word's code stands for."""
+        """The meaning of the word's code."""
         code = (word & self.mask) >> self.low
         if code not in self.texts:
             known = ", ".join(f"{known} {text or 'nothing'}" for known, text in self.texts.items())
@@ -94,7 +94,7 @@ def encode(kind: str, **texts: str) -> int:
 
 
 def decode(kind: str, word: int) -> dict[str, str]:
-    """What each field of a word stands for. Raises PackedError for unknown codes and for bits of no field."""
+    """The meaning of each field of a word. Raises PackedError for unknown codes and for bits of no field."""
     fields = _fields(kind)
     stray = word & ~sum(field.mask for field in fields)
     if stray or not 0 <= word < 1 << WORD_BITS:

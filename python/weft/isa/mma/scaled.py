@@ -124,7 +124,7 @@ class _Row(NamedTuple):
     ptx: tuple[int, int] = (8, 7)
 
 
-# Sparse fp4 is for one chip alone, not for its family.
+# Sparse fp4 is for one chip only, not for its family.
 _ONE_CHIP = only("sm_120a", "sm_121a")
 
 # fmt: off

@@ -17,7 +17,7 @@ from weft.isa.unpublished import Unpublished
 
 FP8 = "e4m3 e5m2"
 FP6_FP4 = "e3m2 e2m3 e2m1"
-# ptxas has `.kind` and block scaling on these alone: neither on sm_120 and sm_121, nor on what came before.
+# ptxas has `.kind` and block scaling on these only: neither on sm_120 and sm_121, nor on earlier chips.
 NARROW = only("sm_120a", "sm_120f", "sm_121a", "sm_121f")
 
 

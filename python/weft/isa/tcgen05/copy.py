@@ -96,7 +96,7 @@ _PER_COUNT = {"16x64b": 1, "16x128b": 2, "16x256b": 4, "32x32b": 1, _PAIR: 1}
 
 def _data(role: str, shape: str, num: int, packed: bool, element: str = "i32") -> Registers:
     """The fragment of `shape`: rows are lanes of tensor memory, columns its columns (of two 16-bit halves in
-    one register where it is packed). For `16x32bx2` a further, first coordinate tells the two halves.
+    one register where it is packed). For `16x32bx2` a further, first coordinate distinguishes the two halves.
     """
     registers = _PER_COUNT.get(shape, 1) * num
     half = 2 if packed else 1  # elements of a register
@@ -123,7 +123,7 @@ def _data(role: str, shape: str, num: int, packed: bool, element: str = "i32") -
 
 
 def _offset(shape: str) -> tuple[Registers, ...]:
-    """How many columns the second access of `16x32bx2` stands beyond the first."""
+    """The columns between the two accesses of `16x32bx2`."""
     if shape != _PAIR:
         return ()
     return (Registers("offset", 1, "i64", role="immediate", values=tuple(range(_TENSOR_COLUMNS))),)

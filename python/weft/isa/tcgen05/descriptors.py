@@ -256,7 +256,7 @@ class BlockScaledDescriptor:
                 f"with scale_vec {' or '.join(_BY_SIXTEEN)} only, got {self.scale_vec or 'none'}",
             ),
             one_of("k", self.k, (0, KINDS[self.kind].k * (2 if self.sparse else 1), _LONG_K)),
-            # The ISA has it for a pair of CTAs with M 256 alone; CUTLASS uses every shape of the shorter K.
+            # The ISA has it for a pair of CTAs with M 256 only; CUTLASS uses every shape of the shorter K.
             legal_only(self.k != _LONG_K or long, f"k {_LONG_K}", "for a dense mxf4 or mxf4nvf4 only"),
             takes_long_rows(self.k == _LONG_K, f"k {_LONG_K}", chip),
             _shape(self),

@@ -33,7 +33,7 @@ def template(
     when: Callable[[Any], bool] | None = None,
     fixed: Values | None = None,
 ) -> Template:
-    """As `Template`, for opcodes in which no modifier stands twice."""
+    """As `Template`, for opcodes in which no modifier is repeated."""
     return Template(f"tcgen05.{head}", *parts, lead=lead, when=when, fixed=fixed, repeats=False)
 
 
@@ -69,7 +69,7 @@ class Tcgen05Family(Family[F]):
         return super().judge(form, chip)
 
     def nearest(self, form: F, chip: str | None, most: int = 3) -> tuple[str, ...]:
-        """As `Family.nearest`, with the operands where the opcodes alone don't tell forms apart."""
+        """As `Family.nearest`, with the operands where the opcodes don't distinguish forms."""
         near = self.closest(form, chip, most)
         opcodes = [f.ptx for f in near]
         if len({form.ptx, *opcodes}) == len(near) + 1:

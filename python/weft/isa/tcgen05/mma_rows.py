@@ -1,7 +1,7 @@
 """Which forms of `tcgen05.mma` are legal, and why others aren't; `mma_forms` spells them (PTX ISA,
 "TensorCore 5th Generation Matrix Multiply and accumulate Operations").
 
-M, N, K and the element types stand in the instruction descriptor, at run time: `descriptors` checks
+M, N, K and the element types are in the instruction descriptor, at run time: `descriptors` checks
 them.
 """
 

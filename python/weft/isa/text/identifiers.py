@@ -3,7 +3,7 @@
 import re
 
 NAME = r"[A-Za-z][\w$]*|[_$%][\w$]+"
-PREDEFINED = {"WARP_SZ": 32}  # beside special registers, whose names begin with %
+PREDEFINED = {"WARP_SZ": 32}  # besides special registers, whose names begin with %
 
 _FUNCTION = re.compile(rf"(?!%)(?:{NAME})", re.ASCII)
 

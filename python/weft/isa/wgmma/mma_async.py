@@ -100,7 +100,7 @@ class MmaAsyncSparse(MmaAsync):
     templates = (_mma_async(Word("sp")),)
 
 
-# Fragments (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16" and the sections beside it): warp w
+# Fragments (PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16" and the sections next to it): warp w
 # holds rows 16w to 16w + 15, lane 4g + t of it rows g and g + 8, of which it has the t-th pack of each eight
 # columns (D) or four packs (A).
 
@@ -166,7 +166,7 @@ _ROWS = (
 
 
 def depth(element: ElementType, sparse: bool = False) -> int:
-    """K of every product of such elements: 32 bytes of A, which stand for double if sparse."""
+    """K of every product of such elements: 32 bytes of A, or twice as many elements if it is sparse."""
     return 256 // element.bits * (2 if sparse else 1)
 
 
