@@ -4,6 +4,7 @@ import functools
 import io
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from weft import extensions, locks, mlir
@@ -32,18 +33,30 @@ def register_dialect(dialect: Any) -> None:
     """
     if not (isinstance(dialect, type) and issubclass(dialect, ext.Dialect)):
         raise WeftError(f"dialect must be a subclass of weft.mlir.ext.Dialect; got {shown(dialect)}")
-    name: str = dialect.DIALECT_NAMESPACE  # type: ignore[attr-defined]
-    if not _NAME.fullmatch(name):
-        raise WeftError(f"dialect name must be lower-case letters, digits and '_'; got '{name}'")
+    name = getattr(dialect, "DIALECT_NAMESPACE", None)
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):
+        raise WeftError(f"dialect name must be lower-case letters, digits and '_'; got {shown(name)}")
     if name not in _registry.own and name in _upstream():
         raise WeftError(f"dialect '{name}' is registered already, by MLIR")
     extensions.load()
     if name not in _registry.all():
-        with ir.Context(), _lock:
-            hand_out_all_attributes()
-            _load((dialect,))  # so that a mistake in it is the caller's
+        _try_loading(dialect)
         mlir.find_dialect(name, dialect.__module__)
     _registry.add(name, dialect)
+
+
+def _try_loading(dialect: Any) -> None:
+    """Loads a dialect into a context of its own, so that a mistake in it is the caller's."""
+    told = f"dialect '{dialect.DIALECT_NAMESPACE}'"
+    with ir.Context(), _lock:
+        hand_out_all_attributes()
+        try:
+            with extensions.blamed(told, extensions.caller()), mlir.located():
+                _load((dialect,))
+        except WeftError as error:
+            first, *rest = error.diagnostics
+            message = first.message if first.message.startswith(told) else f"{told}: {first.message}"
+            raise WeftError(replace(first, message=message), *rest) from error
 
 
 @functools.cache

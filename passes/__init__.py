@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from weft import extensions, opt_flags
+from weft import extensions, locks, opt_flags
 from weft.dialects import DIALECTS
 from weft.dialects.schedule import FAMILIES, AnySchedule
+from weft.dialects.schedule.families import family_complaint
 from weft.dialects.tile import MatmulOp
 from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
@@ -84,7 +85,6 @@ PASSES = {
 PIPELINES = {p.flag: p for p in (WEFT, WEFT_KERNEL, WEFT_TO_INSTRUCTIONS, WEFT_TO_LLVM)}
 
 _registry: extensions.Registry[Pass] = extensions.Registry("pass", PASSES)
-_FLAG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def register_pass(pass_: Pass, *, after: str | None = None) -> None:
@@ -95,9 +95,9 @@ def register_pass(pass_: Pass, *, after: str | None = None) -> None:
     """
     if not isinstance(pass_, Pass):
         raise WeftError(f"pass_ must be a weft.passes.Pass; got {shown(pass_)}")
+    if complaint := pass_.complaint():
+        raise WeftError(complaint)
     flag = pass_.flag
-    if not (isinstance(flag, str) and _FLAG.fullmatch(flag)):
-        raise WeftError(f"pass flag must be lower-case words with '-' between them; got {shown(flag)}")
     if f"--{flag}" in opt_flags.NAMES:
         raise WeftError(f"pass '{flag}' can't have this name: --{flag} is an option of weft-opt")
     if flag in PIPELINES:
@@ -105,8 +105,8 @@ def register_pass(pass_: Pass, *, after: str | None = None) -> None:
     if flag not in PASSES and _is_upstream(flag):
         raise WeftError(f"pass '{flag}' is registered already, by MLIR")
     running = {element.name for element in elements(WEFT.flag)}
-    if after is not None and after not in running:
-        meant = did_you_mean(str(after), running)
+    if after is not None and not (isinstance(after, str) and after in running):
+        meant = did_you_mean(after, running) if isinstance(after, str) else ""
         raise WeftError(f"after must be a pass that the pipeline --weft runs; got {shown(after)}{meant}")
     _registry.add(flag, replace(pass_, after=after))
 
@@ -124,7 +124,7 @@ def _own_candidates() -> dict[str, tuple[Candidate, ...]]:
     return {"tile.gemm": lower_gemm.CANDIDATES, "tile.gemm_async": lower_gemm_async.CANDIDATES}
 
 
-_CANDIDATE = re.compile(r"[A-Za-z0-9][\w.:+ -]*")
+_OPERATION = re.compile(r"[a-z][a-z0-9_]*(\.[\w$]+)+", re.ASCII)
 
 
 def register_candidate(op_name: str, candidate: Candidate) -> None:
@@ -135,14 +135,13 @@ def register_candidate(op_name: str, candidate: Candidate) -> None:
     """
     if not isinstance(candidate, Candidate):
         raise WeftError(f"candidate must be a weft.passes.Candidate; got {shown(candidate)}")
-    if not isinstance(op_name, str) or "." not in op_name:
+    if not (isinstance(op_name, str) and _OPERATION.fullmatch(op_name)):
         raise WeftError(f"op_name must be an operation's name, such as tile.gemm; got {shown(op_name)}")
     own = _own_candidates()
     if op_name not in own and op_name.partition(".")[0] in {each.DIALECT_NAMESPACE for each in DIALECTS}:
         raise WeftError(f"op_name must be one of {', '.join(own)} or of another package; got {op_name}")
-    if not (isinstance(candidate.name, str) and _CANDIDATE.fullmatch(candidate.name)):
-        wanted = "a letter or digit, then letters, digits, spaces and any of _.:+-"
-        raise WeftError(f"candidate name must be {wanted}; got {shown(candidate.name)}")
+    if complaint := candidate.complaint():
+        raise WeftError(complaint)
     name = candidates.key(op_name, candidate)
     if candidate.name in {each.name for each in own.get(op_name, ())}:
         raise WeftError(f"candidate '{name}' is registered already, by Weft")
@@ -164,6 +163,7 @@ def _forget(registered: _Family) -> None:
     CHOOSERS.pop(registered.family, None)
 
 
+_registering_family = locks.reentrant()
 _families: extensions.Registry[_Family] = extensions.Registry("schedule", {}, _forget)
 
 
@@ -180,15 +180,23 @@ def register_schedule(
         raise WeftError(
             f"family must be a subclass of weft.dialects.schedule.AnySchedule; got {shown(family)}"
         )
+    if complaint := family_complaint(family):
+        raise WeftError(f"schedule family {family.__name__}: {complaint}")
+    if not callable(expand):
+        raise WeftError(f"expand must be a function; got {shown(expand)}")
+    if chooser is not None and not isinstance(chooser, Chooser):
+        raise WeftError(f"chooser must be a weft.schedules.choice.Chooser; got {shown(chooser)}")
     extensions.load()
-    before = _families.source(family.key)
-    if before is not None:
-        raise WeftError(f"schedule '{family.key}' is registered already, by {before}")
-    FAMILIES.add(family)
-    KERNELS[family] = expand
-    if chooser is not None:
-        CHOOSERS[family] = chooser
-    _families.add(family.key, _Family(family, expand, chooser))
+    with _registering_family:
+        if (before := _families.source(family.key)) is not None:
+            raise WeftError(f"schedule '{family.key}' is registered already, by {before}")
+        if family in tuple(FAMILIES):
+            raise WeftError(f"schedule '{family.key}' is registered already, by Weft")
+        FAMILIES.add(family)
+        KERNELS[family] = expand
+        if chooser is not None:
+            CHOOSERS[family] = chooser
+        _families.add(family.key, _Family(family, expand, chooser))
 
 
 def registered() -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ Nothing outside of these names a family: an operation's verifier, `--select-sche
 """
 
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from weft import extensions, locks, mlir, mlir_text
@@ -24,7 +24,7 @@ from weft.dialects.schedule.family import AnySchedule
 from weft.dialects.schedule.mma_sync import Schedule
 from weft.dialects.schedule.product_types import Types
 from weft.dialects.schedule.wgmma import WarpgroupSchedule
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 from weft.isa.chips import ChipSet
 from weft.mlir import ir
 
@@ -86,6 +86,21 @@ class Families:
         check_names(names, *map(_names, self))
         keys = [f"'{key}' (for {family.instruction})" for key, family in self._by_key.items()]
         raise WeftError(f"schedule must have the field {' or '.join(keys)}")
+
+
+def family_complaint(family: type[AnySchedule]) -> str | None:
+    """Why a class isn't a family, whichever others there are."""
+    if not is_dataclass(family) or not family.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return "a family must be a frozen dataclass"
+    if abstract := [n for n in dir(family) if getattr(getattr(family, n), "__isabstractmethod__", False)]:
+        return f"a family must define {', '.join(abstract)}"
+    for name in ("key", "instruction"):
+        if not isinstance(getattr(family, name, None), str):
+            return f"{name} must be a text; got {shown(getattr(family, name, None))}"
+    for name in ("block", "stages", "group"):
+        if name not in _names(family) and not hasattr(family, name):
+            return f"a family must have the field or property {name}"
+    return None
 
 
 def _names(family: type[AnySchedule]) -> list[str]:

@@ -1,14 +1,19 @@
 """Which candidate lowers a tile op: each has named predicates and a priority."""
 
+import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from weft import extensions, mlir
 from weft.dialects.op import refuse
-from weft.errors import Diagnostic
+from weft.errors import Diagnostic, shown
+from weft.mlir import ir
 from weft.passes.registry import instrumentation
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.:+ -]*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -28,13 +33,51 @@ class Candidate:
     predicates: tuple[Predicate, ...]
     lower: Callable[[Any], Any]
 
+    def complaint(self) -> str | None:
+        """Why this can't be registered."""
+        if not (isinstance(self.name, str) and _NAME.fullmatch(self.name)):
+            legal = "a letter or digit, then letters, digits, spaces and any of _.:+-"
+            return f"candidate name must be {legal}; got {shown(self.name)}"
+        told = f"candidate '{self.name}':"
+        if not isinstance(self.priority, int):
+            return f"{told} priority must be an integer; got {shown(self.priority)}"
+        if not isinstance(self.predicates, tuple):
+            return f"{told} predicates must be a tuple; got {shown(self.predicates)}"
+        for each in self.predicates:
+            if not isinstance(each, Predicate):
+                return f"{told} predicates must be instances of weft.passes.Predicate; one is {shown(each)}"
+            if not (isinstance(each.name, str) and each.name.isprintable() and callable(each.holds)):
+                return f"{told} a predicate must have a line of text and a function; got {shown(each.name)}"
+        if not callable(self.lower):
+            return f"{told} lower must be a function; got {shown(self.lower)}"
+        return None
+
     def refusal(self, op: Any) -> str | None:
         """The name of the first predicate that isn't met, and why."""
         for predicate in self.predicates:
-            reason = predicate.holds(op)
+            with self._blamed(op):
+                reason = predicate.holds(op)
             if reason is not None:
                 return f"{predicate.name}: {reason}"
         return None
+
+    def result(self, op: Any) -> Any:
+        """What `lower` builds. Raises WeftError where that can't replace the op's result."""
+        with self._blamed(op):
+            new = self.lower(op)
+        results = op.operation.results
+        if len(results) == 1 and not (isinstance(new, ir.Value) and new.type == results[0].type):
+            got = new.type if isinstance(new, ir.Value) else shown(new)
+            what = f"is lowered by candidate {self.name}, which must return a value of {results[0].type}"
+            raise refuse(op, f"{what}; got {got}")
+        return new
+
+    def _told(self, op: Any) -> str:
+        return f"candidate '{key(op.operation.name, self)}'"
+
+    def _blamed(self, op: Any) -> AbstractContextManager[None]:
+        source = registry.source(key(op.operation.name, self))
+        return extensions.blamed(self._told(op), source)
 
 
 registry: extensions.Registry[Candidate] = extensions.Registry("candidate", {})
@@ -64,7 +107,7 @@ def dispatch(op: Any, own: Sequence[Candidate]) -> Any:
         refusal = candidate.refusal(op)
         if refusal is None:
             instrumentation.explain(partial(_explanation, op, candidate, ordered))
-            return candidate.lower(op)
+            return candidate.result(op)
         refusals.append(f"{candidate.name} ({refusal})")
     raise refuse(op, f"has no candidate that lowers it: {'; '.join(refusals) or 'none is registered'}")
 

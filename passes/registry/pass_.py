@@ -1,14 +1,17 @@
 """A pass: a flag, options, and a function that rewrites an operation; and how most passes rewrite."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft import phase
+from weft import extensions, phase
 from weft.dialects.op import refuse
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 from weft.isa.suggest import did_you_mean
 from weft.mlir import ir, operations
+
+_FLAG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,33 @@ class Pass:
     lowers: Sequence[Any] = ()
     after: str | None = None
 
+    def complaint(self) -> str | None:
+        """Why this can't be registered."""
+        if not (isinstance(self.flag, str) and _FLAG.fullmatch(self.flag)):
+            return f"pass flag must be lower-case words with '-' between them; got {shown(self.flag)}"
+        told = f"pass '{self.flag}':"
+        if not isinstance(self.summary, str) or len(self.summary.splitlines()) > 1:
+            return f"{told} summary must be a line of text; got {shown(self.summary)}"
+        if not callable(self.run):
+            return f"{told} run must be a function; got {shown(self.run)}"
+        if not isinstance(self.options, Mapping):
+            return f"{told} options must be a mapping of names to defaults; got {shown(self.options)}"
+        for name, default in self.options.items():
+            if not (isinstance(name, str) and _FLAG.fullmatch(name.replace("_", "-"))):
+                return f"{told} names of options must be lower-case words with '-' between; got {shown(name)}"
+            if not isinstance(default, str):
+                return f"{told} the default of option '{name}' must be a text; got {shown(default)}"
+        return self._lowers_complaint(told)
+
+    def _lowers_complaint(self, told: str) -> str | None:
+        legal = "a sequence of dialects and classes of operations"
+        if not isinstance(self.lowers, Sequence):
+            return f"{told} lowers must be {legal}; got {shown(self.lowers)}"
+        for each in self.lowers:
+            if not (isinstance(each, type) and (_is_op(each) or hasattr(each, "operations"))):
+                return f"{told} lowers must be {legal}; one is {shown(each)}"
+        return None
+
     def configured(self, values: Mapping[str, str]) -> Callable[[Any, Any], None]:
         """The pass with its options, as MLIR's manager takes it. Raises WeftError for an unknown option."""
         if unknown := sorted(set(values) - set(self.options)):
@@ -41,21 +71,23 @@ class Pass:
 
         def run(op: Any, _: Any) -> None:
             phase.enter(f"running pass '{self.flag}'")
+            source = extensions.source("pass", self.flag)
             with op.location:
-                self.run(op, **options)
+                with extensions.blamed(f"pass '{self.flag}'", source):
+                    self.run(op, **options)
                 self._check_survivors(op)
 
         return run
 
     def _check_survivors(self, root: Any) -> None:
         """Raises WeftError for an op that the pass should have lowered and has not."""
-        kinds = [
-            kind
-            for each in self.lowers
-            for kind in ([each] if hasattr(each, "OPERATION_NAME") else each.operations)
-        ]
+        kinds = [kind for each in self.lowers for kind in ([each] if _is_op(each) else each.operations)]
         if kinds and (left := operations(root, *kinds)):
             raise refuse(left[0], f"survives --{self.flag}")
+
+
+def _is_op(kind: Any) -> bool:
+    return hasattr(kind, "OPERATION_NAME")
 
 
 def rewrite(module: Any, kinds: Sequence[Any], lower: Callable[[Any], Sequence[Any]]) -> None:

@@ -6,17 +6,20 @@ it once, when its dialects or passes are first needed. The function calls `weft.
 """
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from weft import late_imports, locks
-from weft.errors import Diagnostic, Location, WeftError
+from weft.errors import Diagnostic, Location, WeftError, shown
 
 GROUP = "weft.extensions"
 OFF = "WEFT_EXTENSIONS"
@@ -75,7 +78,7 @@ class Registry(Generic[T]):
     def add(self, name: str, value: T) -> None:
         """Registers a value. Raises WeftError where the name is taken."""
         load()
-        entry = Entry(self.what, name, value, _current.get() or _caller())
+        entry = Entry(self.what, name, value, caller())
         with _lock:
             if name in self.own:
                 raise WeftError(f"{self.what} '{name}' is registered already, by Weft")
@@ -122,8 +125,12 @@ def entries() -> tuple[Entry[Any], ...]:
 
 
 def loaded() -> tuple[Extension, ...]:
-    """The installed extensions. Raises WeftError where one can't be loaded."""
+    """The installed extensions. Raises WeftError where one can't be loaded, and while they are being loaded:
+    what is compiled then would lack those that follow.
+    """
     load()
+    if not _loaded:
+        raise WeftError("modules must be compiled after the extensions are loaded, not by their registration")
     return _extensions
 
 
@@ -142,9 +149,12 @@ def load() -> None:
                     _load_all()
                 except WeftError as error:
                     _failure = error
+                except BaseException:  # Ctrl-C: the next use starts again
+                    _forget_installed()
+                    raise
                 finally:
                     _loading = False
-                    _loaded = True
+                _loaded = True
     if _failure is not None:
         raise WeftError(*_failure.diagnostics)
 
@@ -178,27 +188,88 @@ def _may_have_extensions(folder: str) -> bool:
     return False
 
 
+@dataclass(frozen=True)
+class _Point:
+    """A line `name = module:function` in a distribution's list of entry points."""
+
+    name: str
+    module: str
+    function: str
+    distribution: str
+    version: str
+    listed_at: Location
+
+    def load(self) -> Any:
+        """The function."""
+        module = import_module(self.module)
+        return attrgetter(self.function)(module) if self.function else module
+
+
+_POINT = re.compile(r"(?P<module>[\w.]+)\s*(?::\s*(?P<function>[\w.]+))?\s*(?:\[.*\])?")
+
+
+def _points() -> Iterator[_Point]:
+    """The entry points of installed distributions, of which the first on the path with a name counts.
+
+    `importlib.metadata` would raise for a broken list of any distribution, and without its location.
+    """
+    from importlib import metadata
+
+    names = set()
+    for distribution in metadata.distributions():
+        folder = Path(str(getattr(distribution, "_path", "")))
+        file = str(folder / "entry_points.txt")
+        try:
+            text = distribution.read_text("entry_points.txt") or ""
+        except UnicodeDecodeError:
+            if f"[{GROUP}]".encode() in Path(file).read_bytes():
+                raise WeftError(Diagnostic("entry points must be UTF-8 text", Location(file, 1, 1))) from None
+            continue
+        if f"[{GROUP}]" not in text:
+            continue
+        name, version = _name_and_version(distribution, folder)
+        if name not in names:
+            names.add(name)
+            yield from _listed(text, file, name, version)
+
+
+def _name_and_version(distribution: Any, folder: Path) -> tuple[str, str]:
+    """Those in its metadata, or in its folder's name where the metadata is missing or broken."""
+    try:
+        name, version = distribution.name, distribution.version
+    except (UnicodeDecodeError, KeyError):
+        name = version = None
+    stem, _, rest = folder.stem.partition("-")
+    return name or stem or "an unknown distribution", version or rest or "?"
+
+
+def _listed(text: str, file: str, distribution: str, version: str) -> Iterator[_Point]:
+    group = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if line.startswith("[") and line.endswith("]"):
+            group = line[1:-1]
+        elif group == GROUP and line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            location = Location(file, number, 1)
+            if not name.strip() or (match := _POINT.fullmatch(value.strip())) is None:
+                what = f"entry point of {distribution} must be NAME = MODULE:FUNCTION; got {shown(line)}"
+                raise WeftError(Diagnostic(what, location, notes=(_advice(distribution),)))
+            function = match["function"] or ""
+            yield _Point(name.strip(), match["module"], function, distribution, version, location)
+
+
 def _load_all() -> None:
     global _extensions
     if not installed():
         return
-    from importlib import metadata
-
-    found: list[Extension] = []
-    points = sorted(metadata.entry_points(group=GROUP), key=lambda point: (point.name, point.value))
-    for point in points:
-        extension = _extension(point)
-        if extension not in found:  # a folder may be on the path twice
+    extensions: list[Extension] = []
+    for point in sorted(_points(), key=lambda point: (point.name, point.module, point.function)):
+        extension = Extension(point.name, point.distribution, point.version, _package(point.module))
+        if extension not in extensions:
             _load_one(point, extension)
-            found.append(extension)
-    _extensions = tuple(found)
-
-
-def _extension(point: Any) -> Extension:
-    distribution = point.dist
-    name = distribution.name if distribution is not None else "an unknown distribution"
-    version = distribution.version if distribution is not None else "?"
-    return Extension(point.name, name, version, _package(point.module))
+            extensions.append(extension)
+    _extensions = tuple(extensions)
 
 
 def _package(module: str) -> str:
@@ -217,37 +288,70 @@ def _package(module: str) -> str:
     return module
 
 
-def _load_one(point: Any, extension: Extension) -> None:
+def _load_one(point: _Point, extension: Extension) -> None:
     from weft.compiler import loaded as files
 
     source = Source(str(extension), installed=True)
     told = f"extension '{extension.name}' of {extension}"
+    notes = (_advice(extension.distribution),)
     try:
         files.watch_package(extension.package)
         with _registering(source):
             point.load()()
     except WeftError as error:
         _forget(source)
-        first, *rest = error.diagnostics
+        first, *rest = error.diagnostics or (Diagnostic("WeftError without a message"),)
         message = f"{told} can't be loaded: {first.message}"
-        where = first.location or _raised_at(error) or _listed_at(point)
-        raise WeftError(Diagnostic(message, where, notes=(_advice(extension),)), *rest) from error
-    except Exception as error:  # the code of somebody else may raise anything
+        location = first.location or _raised_at(error) or point.listed_at
+        raise WeftError(Diagnostic(message, location, notes=notes), *rest) from error
+    except (Exception, SystemExit) as error:  # the code of somebody else may raise anything
         _forget(source)
-        (what,) = traceback.format_exception_only(error)[-1:]
-        message = f"{told} can't be loaded: {what.strip()}"
-        where = _raised_at(error) or _listed_at(point)
-        raise WeftError(Diagnostic(message, where, notes=(_advice(extension),))) from error
+        location = _raised_at(error) or point.listed_at
+        message = f"{told} can't be loaded: {_named(error)}"
+        raise WeftError(Diagnostic(message, location, notes=notes)) from error
 
 
-def _advice(extension: Extension) -> Diagnostic:
-    remedy = f"pip uninstall {extension.distribution}"
+def _advice(distribution: str) -> Diagnostic:
+    remedy = f"pip uninstall {distribution}"
     return Diagnostic(f"to go on without it, run `{remedy}`, or set {OFF}=0", severity="note")
+
+
+def _named(error: BaseException) -> str:
+    """An exception and its message, as tracebacks end."""
+    return traceback.format_exception_only(error)[-1].strip()
+
+
+@contextmanager
+def blamed(what: str, source: Source | None) -> Iterator[None]:
+    """In the block runs code that `source` has registered as `what`: an exception becomes a WeftError that
+    names them, and the line. Exceptions of Weft's own code (no source) stay as they are.
+    """
+    try:
+        yield
+    except (WeftError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:  # the code of somebody else may raise anything
+        if source is None:
+            raise
+        message = f"{what}, registered by {source}, failed: {_named(error)}"
+        raise WeftError(Diagnostic(message, _raised_at(error))) from error
+
+
+def source(what: str, name: str) -> Source | None:
+    """Who registered this; None for Weft's own."""
+    entries_of = (registry.source(name) for registry in _registries if registry.what == what)
+    return next(filter(None, entries_of), None)
 
 
 def _forget(source: Source) -> None:
     for registry in _registries:
         registry.remove(source)
+
+
+def _forget_installed() -> None:
+    for entry in entries():
+        if entry.source.installed:
+            _forget(entry.source)
 
 
 @contextmanager
@@ -277,19 +381,10 @@ def _raised_at(error: BaseException) -> Location | None:
     return Location(file, line or 1, (column or 0) + 1)
 
 
-def _listed_at(point: Any) -> Location | None:
-    """The line of the distribution's list that names an entry point."""
-    path = getattr(point.dist, "_path", None)
-    file = None if path is None else Path(str(path)) / "entry_points.txt"
-    if file is None or not file.is_file():
-        return None
-    lines = file.read_text("utf-8", errors="replace").splitlines()
-    numbers = [n for n, line in enumerate(lines, 1) if line.partition("=")[0].strip() == point.name]
-    return Location(str(file), numbers[0] if numbers else 1, 1)
-
-
-def _caller() -> Source:
-    """The line outside of Weft that registers something."""
+def caller() -> Source:
+    """Who registers something: the extension that is being loaded, otherwise the line outside of Weft."""
+    if (extension := _current.get()) is not None:
+        return extension
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "weft":
         frame = frame.f_back

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ import pytest
 import weft
 from weft import dialects, extensions, mlir, passes
 from weft.compiler import cache_keys
+from weft.dialects import tile
+from weft.dialects.schedule import AnySchedule, Schedule
+from weft.errors import WeftInternalError
 from weft.passes import Candidate, Pass, Predicate
 from weft.passes.registry import candidates
 
@@ -48,8 +52,10 @@ def python(tmp_path_factory):
     return run
 
 
-def installed(folder: Path, version: str | None = None, **files: str) -> Path:
-    """A folder like `site-packages` with the example, as pip installs it; `files` replace its modules."""
+def installed(folder: Path, version: str | None = None, point: str = "", **files: str) -> Path:
+    """A folder like `site-packages` with the example, as pip installs it; `files` replace its modules, and
+    `point` its entry point.
+    """
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     shutil.copytree(EXAMPLE / "weft_dp4a", folder / "weft_dp4a", ignore=shutil.ignore_patterns("__pycache__"))
     for name, text in files.items():
@@ -61,7 +67,7 @@ def installed(folder: Path, version: str | None = None, **files: str) -> Path:
     version = version or project["version"]
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {version}\n")
     points = project["entry-points"][extensions.GROUP]
-    lines = [f"[{extensions.GROUP}]", *(f"{name} = {value}" for name, value in points.items())]
+    lines = [f"[{extensions.GROUP}]", *([point] if point else map(" = ".join, points.items()))]
     (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
     return folder
 
@@ -176,6 +182,15 @@ BROKEN = {
     "raises": ("def register():\n    1 / 0\n", r"__init__\.py:2:5: .*: ZeroDivisionError: division by zero"),
     "imports": ("import nothing_like_it\n", r"__init__\.py:1:1: .*: ModuleNotFoundError: No module named"),
     "syntax": ("def register(:\n", r"__init__\.py:1:14: .*: SyntaxError: invalid syntax"),
+    "exits": ("import sys\nsys.exit(0)\n", r"__init__\.py:2:1: .*: SystemExit: 0"),
+    "silent": (
+        "import weft\n\ndef register():\n    raise weft.WeftError()\n",
+        r"__init__\.py:4:5: .*: WeftError without a message",
+    ),
+    "compiles": (
+        "import weft\n\ndef register():\n    weft.compile('module {}', arch='sm_80')\n",
+        r"__init__\.py:4:5: .*: modules must be compiled after the extensions are loaded",
+    ),
     "nameless": ("", r"entry_points\.txt:2:1: .*: AttributeError: module 'weft_dp4a' has no attrib"),
     "taken": (
         "import weft\nfrom weft.passes import Pass\n\ndef register():\n"
@@ -209,6 +224,42 @@ def test_a_broken_extension_is_named_with_its_location(kind, python, tmp_path):
     )
     assert "() 1\n" in said  # nothing stays registered
     assert "MISSING  extensions extension 'dp4a' of weft-dp4a 0.1" in said
+
+
+@pytest.mark.parametrize("point", ["dp4a", "dp4a = !!!", "= weft_dp4a:register"])
+def test_a_broken_entry_point_is_named_with_its_line(point, python, tmp_path):
+    said = python(TWICE, installed(tmp_path / "site", point=point))
+    message = (
+        f"entry_points.txt:2:1: error: entry point of weft-dp4a must be NAME = MODULE:FUNCTION; got '{point}'"
+    )
+    assert said.count(message) == 2 and "MISSING  extensions entry point" in said, said
+
+
+def test_broken_metadata_of_other_distributions_does_no_harm(python, tmp_path):
+    site = installed(tmp_path / "site", __init__="def register(): pass\n")
+    other = site / "other-1.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_bytes(b"\xff\xfe")
+    (other / "entry_points.txt").write_bytes(b"[console_scripts]\nno equals sign \xff\n")
+    (site / "weft_dp4a.dist-info" / "METADATA").unlink()
+    said = python("from weft import extensions\nprint(*extensions.loaded())", site)
+    assert said == "weft_dp4a ?\n"
+
+
+INTERRUPTED = """
+from weft import extensions
+try: extensions.load()
+except KeyboardInterrupt: print(len(extensions.entries()))
+print(*extensions.loaded(), len(extensions.entries()))
+"""
+
+
+def test_extensions_are_loaded_after_an_interrupted_attempt(python, tmp_path):
+    text = (
+        "import weft\nfrom weft.passes import Pass\ninterrupts = [KeyboardInterrupt]\n\ndef register():\n"
+        "    weft.register_pass(Pass('mine', '', print))\n    if interrupts: raise interrupts.pop()\n"
+    )
+    assert python(INTERRUPTED, installed(tmp_path / "site", __init__=text)) == "0\nweft-dp4a 0.1 1\n"
 
 
 def test_extensions_can_be_switched_off(python, tmp_path):
@@ -300,6 +351,100 @@ OTHERS = {
         "family must be a subclass of weft.dialects.schedule.AnySchedule; got <class 'int'>",
     ),
 }
+SCHEDULE = {"key": "words", "__annotations__": dict.fromkeys(("block", "stages", "group", "words"), int)}
+
+
+def family(**fields):
+    return dataclass(frozen=True)(type("Mine", (AnySchedule,), SCHEDULE | fields))
+
+
+def schedule(**fields):
+    return lambda: weft.register_schedule(family(**fields), expand=nothing)
+
+
+OTHERS |= {
+    "a summary of two lines": (
+        lambda: weft.register_pass(Pass("x", "a\nb", nothing)),
+        "pass 'x': summary must be a line of text; got 'a\\nb'",
+    ),
+    "a pass without a function": (
+        lambda: weft.register_pass(Pass("x", "", None)),
+        "pass 'x': run must be a function; got None",
+    ),
+    "options without defaults": (
+        lambda: weft.register_pass(Pass("x", "", nothing, ["y"])),
+        "pass 'x': options must be a mapping of names to defaults; got ['y']",
+    ),
+    "an option with a space": (
+        lambda: weft.register_pass(Pass("x", "", nothing, {"a b": ""})),
+        "pass 'x': names of options must be lower-case words with '-' between; got 'a b'",
+    ),
+    "a default that is a number": (
+        lambda: weft.register_pass(Pass("x", "", nothing, {"a": 1})),
+        "pass 'x': the default of option 'a' must be a text; got 1",
+    ),
+    "a pass that lowers one thing": (
+        lambda: weft.register_pass(Pass("x", "", nothing, lowers=dialects.Tile)),
+        "pass 'x': lowers must be a sequence of dialects and classes of operations; "
+        "got <class 'weft.dialects.tile_types.Tile'>",
+    ),
+    "a pass that lowers names": (
+        lambda: weft.register_pass(Pass("x", "", nothing, lowers=("tile",))),
+        "pass 'x': lowers must be a sequence of dialects and classes of operations; one is 'tile'",
+    ),
+    "a pass after a list": (
+        lambda: weft.register_pass(Pass("x", "", nothing), after=["lower-mma"]),
+        "after must be a pass that the pipeline --weft runs; got ['lower-mma']",
+    ),
+    "a candidate of an operation with a space": (
+        lambda: weft.register_candidate("dot.dot product", candidate("x")),
+        "op_name must be an operation's name, such as tile.gemm; got 'dot.dot product'",
+    ),
+    "a priority that is a text": (
+        lambda: weft.register_candidate("tile.gemm", Candidate("x", "high", (), lowered)),
+        "candidate 'x': priority must be an integer; got 'high'",
+    ),
+    "predicates in a list": (
+        lambda: weft.register_candidate("tile.gemm", Candidate("x", 1, [], lowered)),
+        "candidate 'x': predicates must be a tuple; got []",
+    ),
+    "a predicate that isn't one": (
+        lambda: weft.register_candidate("tile.gemm", Candidate("x", 1, (nothing,), lowered)),
+        "candidate 'x': predicates must be instances of weft.passes.Predicate; one is function",
+    ),
+    "a predicate without a function": (
+        lambda: weft.register_candidate("tile.gemm", Candidate("x", 1, (Predicate("y", None),), lowered)),
+        "candidate 'x': a predicate must have a line of text and a function; got 'y'",
+    ),
+    "a candidate without a function": (
+        lambda: weft.register_candidate("tile.gemm", Candidate("x", 1, (), None)),
+        "candidate 'x': lower must be a function; got None",
+    ),
+    "the class of all dialects": (
+        lambda: weft.register_dialect(mlir.ext.Dialect),
+        "dialect name must be lower-case letters, digits and '_'; got None",
+    ),
+    "Weft's schedule": (
+        lambda: weft.register_schedule(Schedule, expand=nothing),
+        "schedule 'warps' is registered already, by Weft",
+    ),
+    "the class of all schedules": (
+        lambda: weft.register_schedule(AnySchedule, expand=nothing),
+        "schedule family AnySchedule: a family must be a frozen dataclass",
+    ),
+    "an abstract schedule": (
+        schedule(),
+        "schedule family Mine: a family must define chips, complaint, shared_bytes, threads",
+    ),
+    "a schedule without a function": (
+        lambda: weft.register_schedule(Schedule, expand=None),
+        "expand must be a function; got None",
+    ),
+    "a chooser that isn't one": (
+        lambda: weft.register_schedule(Schedule, expand=nothing, chooser=nothing),
+        "chooser must be a weft.schedules.choice.Chooser; got function",
+    ),
+}
 TAKEN = {
     **{
         flag: (lambda flag=flag: weft.register_pass(Pass(flag, "", nothing)), PASSES[flag]) for flag in PASSES
@@ -376,6 +521,78 @@ def test_a_dialect_is_in_later_contexts():
     for _ in range(2):  # from the classes, then from bytecode
         module = mlir.parse('"late_dialect.nop"() : () -> ()', dialects.context())
         assert isinstance(module.body.operations[0], NopOp)
+
+
+def fails(*_):
+    raise KeyError("boom")
+
+
+def leaves(*_):
+    sys.exit()
+
+
+MISTAKES = {
+    "predicate": (
+        Candidate("mine", 10**6, (Predicate("p", fails),), lowered),
+        ", registered by .*failed: KeyError",
+    ),
+    "lower": (
+        Candidate("mine", 10**6, (), fails),
+        r"candidate 'mine of tile.gemm', registered by .*: KeyError: 'boom'",
+    ),
+    "nothing": (
+        Candidate("mine", 10**6, (), nothing),
+        "lowered by candidate mine, which must return a value of .*; got None",
+    ),
+    "another type": (
+        Candidate("mine", 10**6, (), lowered),
+        "mine, which must return a value of .*f32.*; got .*f16",
+    ),
+}
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_a_candidate_that_fails_is_named(kind):
+    mine, message = MISTAKES[kind]
+    weft.register_candidate("tile.gemm", mine)
+    with pytest.raises(weft.WeftError, match=message) as caught:
+        weft.compile(product(), arch="sm_80")
+    assert not isinstance(caught.value, WeftInternalError)
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("run", [fails, leaves])
+def test_a_pass_that_fails_is_named_with_its_line(run):
+    weft.register_pass(Pass("mine", "", run), after="lower-rings")
+    line = run.__code__.co_firstlineno + 1
+    message = (
+        rf"test_extensions.py:{line}:5: error: pass 'mine', registered by .*test_extensions.py:\d+, failed: "
+    )
+    with pytest.raises(weft.WeftError, match=message) as caught:
+        weft.compile(product(), arch="sm_80")
+    assert not isinstance(caught.value, WeftInternalError)
+
+
+def product():
+    with weft.Module() as module:
+        kinds = [weft.memref("64x64", element) for element in ("f16", "f16", "f32")]
+        with module.func("product", kinds) as (a, b, d):
+            tile.matmul(a, b, d)
+    return module
+
+
+def test_a_dialect_that_cant_be_loaded_is_named():
+    class Twice(mlir.ext.Dialect, name="twice"):
+        """A dialect."""
+
+    for _ in range(2):
+        type(
+            "NopOp", (dialects.InstructionOp.__mro__[1],), {"__module__": __name__}, dialect=Twice, name="nop"
+        )
+    with pytest.raises(weft.WeftError, match=r"^dialect 'twice': redefinition of symbol named 'nop'"):
+        weft.register_dialect(Twice)
+    assert extensions.entries() == ()
 
 
 def test_help_needs_no_mlir_where_no_extension_is_installed():
