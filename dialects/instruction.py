@@ -9,7 +9,7 @@ from typing import Any
 from weft.dialects.kinds import Check
 from weft.dialects.op import Op, build
 from weft.errors import WeftError
-from weft.isa.family import Family, Registers
+from weft.isa.family import Family, Registers, number_choice
 from weft.mlir import ext, ir
 
 # From a name to the registers of an operand, or to an attribute's value, of an op or of one that is to be
@@ -233,7 +233,7 @@ def _listed(value: Any) -> list[Any]:
 def _immediate_complaint(operand: Registers, got: int) -> str | None:
     if not operand.values or got in operand.values:
         return None
-    return f"expects {operand.name} to be {_one_of(operand.values)}, got {got}"
+    return f"{operand.name} must be {number_choice(operand.values)}, got {got}"
 
 
 def _constants_complaint(operand: Registers, op: Any) -> str | None:
@@ -252,13 +252,6 @@ def _constant_complaint(operand: Registers, values: Sequence[Any]) -> str | None
         if complaint := _immediate_complaint(operand, owner.operation.attributes["value"].value):
             return complaint
     return None
-
-
-def _one_of(values: Sequence[int]) -> str:
-    # The values increase. A range may be too long to examine every value.
-    if len(values) > 2 and values[-1] - values[0] == len(values) - 1:
-        return f"in {values[0]}..{values[-1]}"
-    return " or ".join(map(str, values)) if len(values) < 3 else f"one of {', '.join(map(str, values))}"
 
 
 def _result_complaint(wanted: Registers, got: Any) -> str | None:

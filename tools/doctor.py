@@ -111,7 +111,7 @@ def _extensions() -> str:
         return "none installed"
     entries = extensions.entries()
     return "; ".join(
-        f"{each} ({', '.join(f'{e.what} {e.name}' for e in entries if str(e.source) == str(each))})"
+        f"{each} ({', '.join(f'{e.kind} {e.name}' for e in entries if str(e.source) == str(each))})"
         for each in found
     )
 

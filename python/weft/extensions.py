@@ -41,9 +41,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
-    """What somebody else than Weft registered, and who."""
+    """A value that other code than Weft's registered. `kind` is the registry's, such as "pass"."""
 
-    what: str
+    kind: str
     name: str
     value: T
     source: Source
@@ -65,11 +65,11 @@ class Extension:
 class Registry(Generic[T]):
     """Values by name: Weft's own, then those that others register, in that order. Any thread may use it."""
 
-    def __init__(self, what: str, own: Mapping[str, T], forget: Callable[[T], None] | None = None) -> None:
-        """`what` is what messages call an entry, such as "pass". `forget` is called with a value of somebody
-        else's that is removed.
+    def __init__(self, kind: str, own: Mapping[str, T], forget: Callable[[T], None] | None = None) -> None:
+        """`kind` is the word for an entry in messages, such as "pass". `forget` is called with each value of
+        other code that is removed.
         """
-        self.what = what
+        self.kind = kind
         self._forget = forget
         self.own = own
         self._entries: dict[str, Entry[T]] = {}  # replaced as a whole, so that readers need no lock
@@ -78,13 +78,13 @@ class Registry(Generic[T]):
     def add(self, name: str, value: T) -> None:
         """Registers a value. Raises WeftError where the name is taken."""
         load()
-        entry = Entry(self.what, name, value, caller())
+        entry = Entry(self.kind, name, value, caller())
         with _lock:
             if name in self.own:
-                raise WeftError(f"{self.what} '{name}' is registered already, by Weft")
+                raise WeftError(f"{self.kind} '{name}' is registered already, by Weft")
             if name in self._entries:
                 first = self._entries[name].source
-                raise WeftError(f"{self.what} '{name}' is registered already, by {first}")
+                raise WeftError(f"{self.kind} '{name}' is registered already, by {first}")
             self._entries = {**self._entries, name: entry}
 
     def all(self) -> dict[str, T]:
@@ -173,8 +173,8 @@ def installed() -> bool:
 def _may_have_extensions(folder: str) -> bool:
     wanted = f"[{GROUP}]".encode()
     try:
-        with os.scandir(folder or os.curdir) as found:
-            packages = [e.path for e in found if e.name.endswith((".dist-info", ".egg-info"))]
+        with os.scandir(folder or os.curdir) as listing:
+            packages = [e.path for e in listing if e.name.endswith((".dist-info", ".egg-info"))]
     except NotADirectoryError:  # an archive
         return True
     except OSError:
@@ -253,8 +253,8 @@ def _listed(text: str, file: str, distribution: str, version: str) -> Iterator[_
             name, _, value = line.partition("=")
             location = Location(file, number, 1)
             if not name.strip() or (match := _POINT.fullmatch(value.strip())) is None:
-                what = f"entry point of {distribution} must be NAME = MODULE:FUNCTION; got {shown(line)}"
-                raise WeftError(Diagnostic(what, location, notes=(_advice(distribution),)))
+                message = f"entry point of {distribution} must be NAME = MODULE:FUNCTION; got {shown(line)}"
+                raise WeftError(Diagnostic(message, location, notes=(_advice(distribution),)))
             function = match["function"] or ""
             yield _Point(name.strip(), match["module"], function, distribution, version, location)
 
@@ -292,7 +292,7 @@ def _load_one(point: _Point, extension: Extension) -> None:
     from weft.compiler import loaded as files
 
     source = Source(str(extension), installed=True)
-    told = f"extension '{extension.name}' of {extension}"
+    subject = f"extension '{extension.name}' of {extension}"
     notes = (_advice(extension.distribution),)
     try:
         files.watch_package(extension.package)
@@ -301,13 +301,13 @@ def _load_one(point: _Point, extension: Extension) -> None:
     except WeftError as error:
         _forget(source)
         first, *rest = error.diagnostics or (Diagnostic("WeftError without a message"),)
-        message = f"{told} can't be loaded: {first.message}"
+        message = f"{subject} can't be loaded: {first.message}"
         location = first.location or _raised_at(error) or point.listed_at
         raise WeftError(Diagnostic(message, location, notes=notes), *rest) from error
-    except (Exception, SystemExit) as error:  # the code of somebody else may raise anything
+    except (Exception, SystemExit) as error:  # an extension's code may raise anything
         _forget(source)
         location = _raised_at(error) or point.listed_at
-        message = f"{told} can't be loaded: {_named(error)}"
+        message = f"{subject} can't be loaded: {_named(error)}"
         raise WeftError(Diagnostic(message, location, notes=notes)) from error
 
 
@@ -322,24 +322,24 @@ def _named(error: BaseException) -> str:
 
 
 @contextmanager
-def blamed(what: str, source: Source | None) -> Iterator[None]:
-    """In the block runs code that `source` has registered as `what`: an exception becomes a WeftError that
+def blamed(subject: str, source: Source | None) -> Iterator[None]:
+    """In the block runs code that `source` has registered as `subject`: an exception becomes a WeftError that
     names them, and the line. Exceptions of Weft's own code (no source) stay as they are.
     """
     try:
         yield
     except (WeftError, MemoryError):
         raise
-    except (Exception, SystemExit) as error:  # the code of somebody else may raise anything
+    except (Exception, SystemExit) as error:  # an extension's code may raise anything
         if source is None:
             raise
-        message = f"{what}, registered by {source}, failed: {_named(error)}"
+        message = f"{subject}, registered by {source}, failed: {_named(error)}"
         raise WeftError(Diagnostic(message, _raised_at(error))) from error
 
 
-def source(what: str, name: str) -> Source | None:
+def source(kind: str, name: str) -> Source | None:
     """Who registered this; None for Weft's own."""
-    entries_of = (registry.source(name) for registry in _registries if registry.what == what)
+    entries_of = (registry.source(name) for registry in _registries if registry.kind == kind)
     return next(filter(None, entries_of), None)
 
 

@@ -83,7 +83,7 @@ llvm.func @no_constant(%i: i32, %selector: i32, %f: f32) {
 
 llvm.func @selector_of_no_lane(%i: i32, %f: f32) {
   %selector = llvm.mlir.constant(2 : i32) : i32
-  // expected-error @below {{'mma.sp_sync' op expects selector to be 0 or 1, got 2}}
+  // expected-error @below {{'mma.sp_sync' op selector must be 0 or 1, got 2}}
   %0 = nvvm.mma.sp.sync A[%i, %i, %i, %i] B[%i, %i, %i, %i] C[%f, %f, %f, %f] sparseMetadata[%i] selector[%selector] {multiplicandAPtxType = #nvvm.mma_type<bf16>, multiplicandBPtxType = #nvvm.mma_type<bf16>, orderedMetadata, shape = #nvvm.shape<m = 16, n = 8, k = 32>} : (i32, i32, f32) -> !llvm.struct<(f32, f32, f32, f32)>
   llvm.return
 }

@@ -116,7 +116,7 @@ def scaled(name: str, byte: str) -> str:
 
 def test_constants_are_looked_at_in_every_instruction():
     mlir.parse(BYTES.replace("BODY", scaled("x", "%good") + scaled("y", "%good")), context())
-    with pytest.raises(WeftError, match=r"expects byte_id_a to be in 0\.\.3, got 7"):
+    with pytest.raises(WeftError, match=r"byte_id_a must be in 0\.\.3, got 7"):
         mlir.parse(BYTES.replace("BODY", scaled("x", "%good") + scaled("y", "%bad")), context())
 
 

@@ -13,8 +13,8 @@ from assembling import assembles
 
 from weft.isa import tables
 from weft.isa.certify import assembler
-from weft.isa.family import operand_text
-from weft.isa.text import alike, operands, reader, written
+from weft.isa.family import number_choice, operand_text
+from weft.isa.text import alike, reader, written
 from weft.isa.text.scope import Scope
 from weft.tools import findings
 
@@ -399,7 +399,7 @@ def test_an_undeclared_register_is_told_apart_by_what_is_declared():
     ],
 )
 def test_constants_at_one_distance_are_told_as_a_range(values, said):
-    assert operands._one_of(values) == said
+    assert number_choice(values) == said
 
 
 ONE = "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{{}}}, [0];"

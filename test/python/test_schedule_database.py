@@ -111,7 +111,7 @@ def test_the_first_file_with_an_entry_counts(tmp_path):
         ({"types": {"a": ["bf16"], "b": "bf16", "d": "bf16"}}, "a of types must be a str, got"),
         ({"types": vars(BF16) | {"transposed": 1}}, "transposed of types must be a tuple, got 1"),
         ({"types": {"a": {}, "b": "bf16", "d": "bf16"}}, "an entry must be an object with"),
-        ({"chip": "sm_999"}, "chip must be a known one, got 'sm_999'"),
+        ({"chip": "sm_999"}, "chip must be a known chip, got 'sm_999'"),
         ({"chip": {}}, "an entry must be an object with"),
         ({"schedule": 3}, "schedule must be a text"),
         ({"microseconds": -1}, "microseconds must be a number above 0"),

@@ -27,7 +27,7 @@ def lowering() -> Key | None:
         identity.know(package)
     for each in installed:
         code += astuple(each)
-    entries = [(each.what, each.name, each.value) for each in extensions.entries()]
+    entries = [(each.kind, each.name, each.value) for each in extensions.entries()]
     own, replaced = passes.registered() == passes.OWN, identity.replaced(_DECIDE)
     if own and not entries and not replaced:
         return code

@@ -76,6 +76,19 @@ def choice(texts: Iterable[str]) -> str:
     return " or ".join(legal) if len(legal) < 3 else f"one of {', '.join(legal)}"
 
 
+def number_choice(values: Sequence[int]) -> str:
+    """The legal numbers in a message, with evenly spaced ones as a range: `in 0..3`, `in 8..256 by 8`.
+
+    The values increase. A range may be too long to examine each of them.
+    """
+    if len(values) < 3:
+        return choice(map(str, values))
+    step = values[1] - values[0]
+    if step <= 0 or values[-1] != values[0] + step * (len(values) - 1):
+        return choice(map(str, values))
+    return f"in {values[0]}..{values[-1]}" + (f" by {step}" if step > 1 else "")
+
+
 def _shown(value: object) -> str:
     return (value or "none") if isinstance(value, str) else str(value).lower()
 

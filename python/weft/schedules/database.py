@@ -122,7 +122,7 @@ class Entry:
             if element not in ELEMENT_TYPES:
                 return f"element types must be of {', '.join(ELEMENT_TYPES)}, got {element!r}"
         if product.chip not in CHIPS:
-            return f"chip must be a known one, got {product.chip!r}"
+            return f"chip must be a known chip, got {product.chip!r}"
         if not isinstance(self.schedule, str):
             return f"schedule must be a text, got {self.schedule!r}"
         if type(self.microseconds) not in (int, float) or not self.microseconds > 0:

@@ -319,7 +319,7 @@ func.func @sparse_f64(%h: vector<2xf16>, %f: f32, %w: i32) {
 // -----
 
 func.func @sparse_selector(%h: vector<2xf16>, %f: f32, %w: i32) {
-  // expected-error @below {{'mma.sp_sync' op expects selector to be in 0..3, got 4}}
+  // expected-error @below {{'mma.sp_sync' op selector must be in 0..3, got 4}}
   %0 = "mma.sp_sync"(%h, %h, %h, %h, %f, %f, %f, %f, %w) {shape = "m16n8k16", a_type = "f16", b_type = "f16", c_type = "f32", d_type = "f32", selector = 4 : i64, operandSegmentSizes = array<i32: 2, 2, 4, 1>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>, vector<2xf16>, f32, f32, f32, f32, i32) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -327,7 +327,7 @@ func.func @sparse_selector(%h: vector<2xf16>, %f: f32, %w: i32) {
 // -----
 
 func.func @sparse_selector_of_bytes(%w: i32, %f: f32) {
-  // expected-error @below {{'mma.sp_sync' op expects selector to be 0, got 1}}
+  // expected-error @below {{'mma.sp_sync' op selector must be 0, got 1}}
   %0 = "mma.sp_sync"(%w, %w, %w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w) {shape = "m16n8k64", a_type = "e4m3", b_type = "e4m3", c_type = "f32", d_type = "f32", selector = 1 : i64, operandSegmentSizes = array<i32: 4, 4, 4, 1>} : (i32, i32, i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -442,7 +442,7 @@ func.func @scale_thread_id(%w: i32, %f: f32, %i: i16) {
 
 func.func @scale_constant_byte_id(%w: i32, %f: f32, %i: i16) {
   %c = arith.constant 1 : i16
-  // expected-error @below {{'mma.block_scale' op expects byte_id_a to be 0, got 1}}
+  // expected-error @below {{'mma.block_scale' op byte_id_a must be 0, got 1}}
   %0 = "mma.block_scale"(%w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w, %c, %i, %w, %i, %i) {shape = "m16n8k64", kind = "mxf4nvf4", scale_vec = "4X", a_type = "e2m1", b_type = "e2m1", scale_type = "ue4m3", operandSegmentSizes = array<i32: 4, 2, 4, 1, 1, 1, 1, 1, 1>} : (i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32, i16, i16, i32, i16, i16) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -486,7 +486,7 @@ func.func @sparse_scale_metadata_order(%w: i32, %f: f32, %i: i16) {
 // -----
 
 func.func @sparse_scale_selector(%w: i32, %f: f32, %i: i16) {
-  // expected-error @below {{'mma.sp_block_scale' op expects selector to be 0, got 1}}
+  // expected-error @below {{'mma.sp_block_scale' op selector must be 0, got 1}}
   %0 = "mma.sp_block_scale"(%w, %w, %w, %w, %w, %w, %w, %w, %f, %f, %f, %f, %w, %w, %i, %i, %w, %i, %i) {shape = "m16n8k64", kind = "mxf8f6f4", scale_vec = "", a_type = "e4m3", b_type = "e4m3", scale_type = "ue8m0", selector = 1 : i64, operandSegmentSizes = array<i32: 4, 4, 4, 1, 1, 1, 1, 1, 1, 1>} : (i32, i32, i32, i32, i32, i32, i32, i32, f32, f32, f32, f32, i32, i32, i16, i16, i32, i16, i16) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }

@@ -77,7 +77,7 @@ gpu.module @m [#nvvm.target<chip = "sm_110a">] {
 // -----
 
 func.func @scale_input_d_range(%t: !llvm.ptr<6>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'tcgen05.mma' op expects scale_input_d to be in 0..15, got 16}}
+  // expected-error @below {{'tcgen05.mma' op scale_input_d must be in 0..15, got 16}}
   "tcgen05.mma"(%t, %l, %l, %w, %c) {kind = "f16", cta_group = 1 : i64, scale_input_d = 16 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 1>} : (!llvm.ptr<6>, i64, i64, i32, i1) -> ()
   return
 }
@@ -368,7 +368,7 @@ func.func @alloc_columns(%s: !llvm.ptr<3>, %l: i64) {
 
 func.func @alloc_constant_columns(%s: !llvm.ptr<3>) {
   %c = arith.constant 48 : i32
-  // expected-error @below {{'tcgen05.alloc' op expects columns to be one of 32, 64, 128, 256, 512, got 48}}
+  // expected-error @below {{'tcgen05.alloc' op columns must be one of 32, 64, 128, 256, 512, got 48}}
   "tcgen05.alloc"(%s, %c) {cta_group = 1 : i64} : (!llvm.ptr<3>, i32) -> ()
   return
 }
@@ -377,7 +377,7 @@ func.func @alloc_constant_columns(%s: !llvm.ptr<3>) {
 
 func.func @dealloc_constant_columns(%t: !llvm.ptr<6>) {
   %c = llvm.mlir.constant(16 : i32) : i32
-  // expected-error @below {{'tcgen05.dealloc' op expects columns to be one of 32, 64, 128, 256, 512, got 16}}
+  // expected-error @below {{'tcgen05.dealloc' op columns must be one of 32, 64, 128, 256, 512, got 16}}
   "tcgen05.dealloc"(%t, %c) {cta_group = 1 : i64} : (!llvm.ptr<6>, i32) -> ()
   return
 }
@@ -521,7 +521,7 @@ func.func @ld_stray_offset(%t: !llvm.ptr<6>) {
 // -----
 
 func.func @ld_offset_range(%t: !llvm.ptr<6>) {
-  // expected-error @below {{'tcgen05.ld' op expects offset to be in 0..511, got 512}}
+  // expected-error @below {{'tcgen05.ld' op offset must be in 0..511, got 512}}
   %0 = "tcgen05.ld"(%t) {shape = "16x32bx2", num = 2 : i64, offset = 512 : i64} : (!llvm.ptr<6>) -> vector<2xi32>
   return
 }

@@ -113,7 +113,7 @@ func.func @satfinite(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
 // -----
 
 func.func @scale_a(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op expects scale_a to be 1 or -1, got 0}}
+  // expected-error @below {{'wgmma.mma_async' op scale_a must be 1 or -1, got 0}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", scale_a = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -145,7 +145,7 @@ func.func @transpose_of_registers(%f4: !llvm.struct<(f32, f32, f32, f32)>, %w: i
 // -----
 
 func.func @transpose_value(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
-  // expected-error @below {{'wgmma.mma_async' op expects trans_a to be 0 or 1, got 2}}
+  // expected-error @below {{'wgmma.mma_async' op trans_a must be 0 or 1, got 2}}
   %0 = "wgmma.mma_async"(%f4, %l, %l, %c) {shape = "m64n8k16", a_type = "bf16", b_type = "bf16", d_type = "f32", trans_a = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -161,7 +161,7 @@ func.func @transpose_kind(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: 
 // -----
 
 func.func @selector(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'wgmma.sp_mma_async' op expects selector to be 0 or 1, got 2}}
+  // expected-error @below {{'wgmma.sp_mma_async' op selector must be 0 or 1, got 2}}
   %0 = "wgmma.sp_mma_async"(%f4, %l, %l, %w, %c) {shape = "m64n8k32", a_type = "bf16", b_type = "bf16", d_type = "f32", selector = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (!llvm.struct<(f32, f32, f32, f32)>, i64, i64, i32, i1) -> !llvm.struct<(f32, f32, f32, f32)>
   return
 }
@@ -169,7 +169,7 @@ func.func @selector(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %w: i32, %
 // -----
 
 func.func @selector_of_bytes(%h2: !llvm.struct<(vector<2xf16>, vector<2xf16>)>, %l: i64, %w: i32, %c: i1) {
-  // expected-error @below {{'wgmma.sp_mma_async' op expects selector to be 0, got 1}}
+  // expected-error @below {{'wgmma.sp_mma_async' op selector must be 0, got 1}}
   %0 = "wgmma.sp_mma_async"(%h2, %l, %l, %w, %c) {shape = "m64n8k64", a_type = "e4m3", b_type = "e5m2", d_type = "f16", selector = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (!llvm.struct<(vector<2xf16>, vector<2xf16>)>, i64, i64, i32, i1) -> !llvm.struct<(vector<2xf16>, vector<2xf16>)>
   return
 }
@@ -257,7 +257,7 @@ func.func @segments(%f4: !llvm.struct<(f32, f32, f32, f32)>, %l: i64, %c: i1) {
 // -----
 
 func.func @wait_group_count() {
-  // expected-error @below {{'wgmma.wait_group' op expects group to be in 0..2147483647, got -1}}
+  // expected-error @below {{'wgmma.wait_group' op group must be in 0..2147483647, got -1}}
   "wgmma.wait_group"() {group = -1 : i64} : () -> ()
   return
 }

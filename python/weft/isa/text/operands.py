@@ -11,7 +11,7 @@ from typing import Any
 
 from weft.isa.certify.assembler import ptx_registers
 from weft.isa.computed import make_room
-from weft.isa.family import Registers, Verdict, choice
+from weft.isa.family import Registers, Verdict, number_choice
 from weft.isa.text import scope as scopes
 from weft.isa.text.constants import value_of
 from weft.isa.text.identifiers import NAME
@@ -366,7 +366,9 @@ def _wrong_type(wanted: Registers, takes: Accepted, word: str, kind: str) -> Ver
 
 
 def _no_constant(wanted: Registers, word: str) -> Verdict:
-    return Verdict(wanted.name, f"{wanted.name} must be a constant, {_one_of(wanted.values)}, got {word}")
+    return Verdict(
+        wanted.name, f"{wanted.name} must be a constant, {number_choice(wanted.values)}, got {word}"
+    )
 
 
 def _no_register(wanted: Registers, word: str) -> Verdict:
@@ -399,7 +401,7 @@ def _constant_verdict(wanted: Registers, operand: str, value: int) -> Verdict | 
         return Verdict(wanted.name, f"{wanted.name} must be in 0..{most}, got {operand}", (str(most),))
     if value in wanted.values:
         return None
-    reason = f"{wanted.name} must be {_one_of(wanted.values)}, got {operand}"
+    reason = f"{wanted.name} must be {number_choice(wanted.values)}, got {operand}"
     return Verdict(wanted.name, reason, nearest_values(wanted, value))
 
 
@@ -410,16 +412,6 @@ def _is_whole(operand: str) -> bool:
             return False
     inside = operand[1:-1] if operand[:1] in ("{", "[") else operand
     return not set(inside) & set("{}[]") and all(part.strip() for part in inside.split(","))
-
-
-def _one_of(values: Sequence[int]) -> str:
-    if (
-        len(values) < 3
-        or (step := values[1] - values[0]) <= 0
-        or values[-1] != values[0] + step * (len(values) - 1)
-    ):
-        return choice(map(str, values))
-    return f"in {values[0]}..{values[-1]}" + (f" by {step}" if step > 1 else "")
 
 
 def nearest_values(wanted: Registers, value: int) -> tuple[str, ...]:
