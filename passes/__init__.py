@@ -35,7 +35,7 @@ from weft.passes.nvvm_to_weft import NVVM_TO_WEFT
 from weft.passes.outline_matmul import OUTLINE_MATMUL
 from weft.passes.record_arguments import RECORD_ARGUMENTS
 from weft.passes.refuse_unlowered import REFUSE_UNLOWERED
-from weft.passes.registry import candidates
+from weft.passes.registry import calls, candidates
 from weft.passes.registry.candidates import Candidate as Candidate
 from weft.passes.registry.candidates import Predicate as Predicate
 from weft.passes.registry.pass_ import Pass
@@ -108,6 +108,8 @@ def register_pass(pass_: Pass, *, after: str | None = None) -> None:
     if after is not None and not (isinstance(after, str) and after in running):
         meant = did_you_mean(after, running) if isinstance(after, str) else ""
         raise WeftError(f"after must be a pass that the pipeline --weft runs; got {shown(after)}{meant}")
+    options = (name.replace("-", "_") for name in pass_.options)
+    calls.check(f"run of pass '{flag}'", pass_.run, ["module"], options)
     _registry.add(flag, replace(pass_, after=after))
 
 
@@ -145,6 +147,9 @@ def register_candidate(op_name: str, candidate: Candidate) -> None:
     name = candidates.key(op_name, candidate)
     if candidate.name in {each.name for each in own.get(op_name, ())}:
         raise WeftError(f"candidate '{name}' is registered already, by Weft")
+    for predicate in candidate.predicates:
+        calls.check(f"predicate '{predicate.name}' of candidate '{name}'", predicate.holds, ["op"])
+    calls.check(f"lower of candidate '{name}'", candidate.lower, ["op"])
     candidates.registry.add(name, candidate)
 
 
@@ -182,10 +187,12 @@ def register_schedule(
         )
     if complaint := family_complaint(family):
         raise WeftError(f"schedule family {family.__name__}: {complaint}")
-    if not callable(expand):
-        raise WeftError(f"expand must be a function; got {shown(expand)}")
-    if chooser is not None and not isinstance(chooser, Chooser):
-        raise WeftError(f"chooser must be a weft.schedules.choice.Chooser; got {shown(chooser)}")
+    calls.check("expand", expand, ["op"])
+    if chooser is not None:
+        if not isinstance(chooser, Chooser):
+            raise WeftError(f"chooser must be a weft.schedules.choice.Chooser; got {shown(chooser)}")
+        calls.check("choose", chooser.choose, ["request"])
+        calls.check("candidates", chooser.candidates, ["request"])
     extensions.load()
     with _registering_family:
         if (before := _families.source(family.key)) is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from weft import extensions
 from weft.dialects.op import refuse
 from weft.dialects.schedule import AnySchedule, Schedule, WarpgroupSchedule
 from weft.dialects.tile import MatmulOp
@@ -27,7 +28,10 @@ def run(module: Any) -> None:
             raise refuse(op, "must have a schedule: run --select-schedule before --expand-matmul")
         _require_block(op, parent, op.schedule.threads)
         with ir.InsertionPoint(op), op.location:
-            _kernel(op, op.schedule)(op)
+            expand = _kernel(op, op.schedule)
+            source = extensions.source("schedule", op.schedule.key)
+            with extensions.blamed(f"the kernel of schedule '{op.schedule.key}'", source):
+                expand(op)
         operand_ops = [value.owner for value in op.inputs if value not in op.extra]
         op.operation.erase()
         for operand in operand_ops:

@@ -36,13 +36,15 @@ def _select(op: MatmulOp, target: Target, *, any_rows: bool) -> None:
     try:
         chosen = choice.choose(*op.static_mnk, types, chip, any_rows=any_rows)
     except WeftError as error:
+        if error.diagnostics[0].location is not None:  # in an extension's chooser
+            raise
         raise refuse(op, error.diagnostics[0].message) from None
     op.operation.attributes["schedule"] = chosen.attribute()
 
 
 SELECT_SCHEDULE = Pass(
     "select-schedule",
-    "choose how each tile.matmul is laid over the chip",
+    "choose a schedule for each tile.matmul that has none",
     run,
     {"chip": "sm_80", "rows": "aligned"},
 )

@@ -53,12 +53,17 @@ class Candidate:
         return None
 
     def refusal(self, op: Any) -> str | None:
-        """The name of the first predicate that isn't met, and why."""
+        """The name of the first predicate that isn't met, and why. Raises WeftError where a predicate returns
+        anything else than None or a text.
+        """
         for predicate in self.predicates:
             with self._blamed(op):
                 reason = predicate.holds(op)
-            if reason is not None:
+            if isinstance(reason, str):
                 return f"{predicate.name}: {reason}"
+            if reason is not None:
+                what = f"predicate '{predicate.name}' of {self._told(op)}"
+                raise refuse(op, f"needs None or a reason from {what}; got {shown(reason)}")
         return None
 
     def result(self, op: Any) -> Any:

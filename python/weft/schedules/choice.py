@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from weft import extensions
 from weft.dialects.schedule import AnySchedule, Schedule, Types, WarpgroupSchedule, needed_chips
 from weft.dialects.schedule.families import FAMILIES
-from weft.errors import WeftError
+from weft.errors import WeftError, shown
 from weft.isa.chips import describe
 from weft.schedules import database, mma_sync, time_model
 from weft.schedules.chip_models import chip_model
 from weft.schedules.database import Product
+from weft.target import Target
 
 UNKNOWN_SIZE = 4096
 """The value that is assumed for a size that isn't known."""
@@ -117,9 +119,23 @@ def _chosen(
     if tuned is not None:
         return tuned
     for family in _able(request, any_rows):
-        if (chosen := CHOOSERS[family].choose(request)) is not None:
+        if (chosen := _chosen_by(family, request)) is not None:
             return chosen
     raise WeftError(f"has no schedule for {request.chip} that is chosen without being named")
+
+
+def _chosen_by(family: type[AnySchedule], request: Request) -> AnySchedule | None:
+    """What a family chooses. Raises WeftError where that isn't a legal schedule of the family."""
+    name = f"the chooser of schedule '{family.key}'"
+    with extensions.blamed(name, extensions.source("schedule", family.key)):
+        chosen = CHOOSERS[family].choose(request)
+    if chosen is None:
+        return None
+    if not isinstance(chosen, family):
+        raise WeftError(f"needs a {family.__name__} or None from {name}; got {shown(chosen)}")
+    if refusal := chosen.complaint(request.types, Target.of(request.chip)):
+        raise WeftError(f"needs a legal schedule from {name}: {refusal}")
+    return chosen
 
 
 def _able(request: Request, any_rows: bool) -> list[type[AnySchedule]]:
