@@ -170,7 +170,7 @@ def test_both_neighbours_of_a_number_of_columns_are_near():
             "sm_90",
             (7, 5),
             "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {%r0};",
-            "; stmatrix came with PTX 7.8",
+            "; stmatrix needs PTX 7.8",
         ),
     ],
 )

@@ -126,7 +126,7 @@ def test_an_instruction_after_a_missing_semicolon_is_judged_on_its_own(before):
     found = findings.lint_ptx(f"{HEAD}{before}\n  {TF32_LINE}", "sm_90a")
     assert [(f.line, f.verdict.rule) for f in found[-1:]] == [(4, "shape")]
     assert [(f.line, f.verdict.reason) for f in found[:-1]] == (
-        [(3, "isn't ended by a semicolon")] if before in F16_LINE else []
+        [(3, "must end with a semicolon")] if before in F16_LINE else []
     )
 
 
@@ -316,12 +316,12 @@ def test_operands_get_what_would_be_right():
             "modifier",
             "has modifiers that no mma instruction has: .fp16",
         ),
-        (F16.replace(".aligned", ""), "spelling", f"beside {F16} it lacks .aligned"),
+        (F16.replace(".aligned", ""), "spelling", f"compared with {F16} it lacks .aligned"),
         (F16.replace("f16.f16", "f16"), "spelling", "it lacks .f"),
-        (F16 + ".f32", "spelling", "it has too much .f32"),
+        (F16 + ".f32", "spelling", "it has the extra .f32"),
         (F16.replace("m16n8k16", "m16n8"), "modifier", ".m16n8"),
         ("tcgen05.relinquish.alloc", "modifier", ".relinquish"),
-        ("wgmma.mma_async.sync.aligned", "spelling", "isn't spelled as any instruction is"),
+        ("wgmma.mma_async.sync.aligned", "spelling", "isn't the spelling of an instruction"),
     ],
 )
 def test_an_opcode_that_no_family_reads(opcode, rule, reason):

@@ -5,7 +5,7 @@
 // CHECK-SAME, got m16n8k16; nearest legal: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r4, %r5}, {%f0, %f1, %f2, %f3}; or mma
 // CHECK-NEXT: lint.ptx:10:8: error: 'mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32' b must have 2 registers, got 1; nearest
 // CHECK-NEXT: lint.ptx:12:3: error: 'tcgen05.wait::ld.sync.aligned' needs sm_100f, sm_100a,
-// CHECK-NEXT: lint.ptx:13:3: error: 'ldmatrix.sync.m8n8.x1.shared.b16' isn't spelled as any instruction is: beside ldmatrix
+// CHECK-NEXT: lint.ptx:13:3: error: 'ldmatrix.sync.m8n8.x1.shared.b16' isn't the spelling of an instruction: compared with ldmatrix
 // CHECK-SAME: it lacks .aligned
 // CHECK-NEXT: lint.ptx: 6 instructions, 4 illegal on sm_90a
 

@@ -1,8 +1,8 @@
-"""The 128-byte tensor map, by which `cp.async.bulk.tensor` finds a tensor and what to take of it (PTX ISA,
-"Tensors"; CUDA driver API, `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`).
+"""The 128-byte tensor map, which tells `cp.async.bulk.tensor` where a tensor is and what to copy of it (PTX
+ISA, "Tensors"; CUDA driver API, `cuTensorMapEncodeTiled` and `cuTensorMapEncodeIm2col`).
 
-The ISA doesn't publish the bits. They were found by comparing the maps that a driver made for an H200; those
-of the packed types and of the wider swizzle atoms, which it refuses to make, are our own.
+The ISA doesn't publish the bits. They were determined by comparing the maps that a driver encoded for an
+H200. That driver refuses packed types and the wider swizzle atoms; their bits are our own choice.
 """
 
 import struct
@@ -16,11 +16,11 @@ _WORDS = "<16Q"
 BYTES = struct.calcsize(_WORDS)
 MAX_RANK = 5
 ROW_BYTES = 16
-"""At multiples of which rows begin; an H200 also writes rows up to a multiple of it, beyond their end."""
+"""Rows begin at multiples of this; an H200 also writes rows up to a multiple of it, beyond their end."""
 MOST_BOX = 256
 """Elements of a box along each dimension."""
 _PACKED = 16
-# Of a box; the driver takes 204,800 bytes and refuses 262,144. This is what a block has at most.
+# Of a box; the driver accepts 204,800 bytes and refuses 262,144. This is the most that a CTA can have.
 _MAX_BOX_BYTES = 232448
 
 
@@ -34,7 +34,7 @@ class ElementType:
     bits: int
     is_float: bool = False
     packed_bytes: int = 0
-    """The bytes that 16 packed elements take in shared memory; 0 for others."""
+    """The bytes of 16 packed elements in shared memory; 0 for unpacked types."""
 
 
 #            driver's name    number code  bits
@@ -85,11 +85,11 @@ class Slot:
     drop: int = 0
 
     def put(self, value: int) -> int:
-        """The word that has the value here."""
+        """The word with the value in this slot and 0 elsewhere."""
         return (value >> self.drop & (1 << self.bits) - 1) << self.low
 
     def get(self, word: int) -> int:
-        """What the word has here of the value."""
+        """The part of the value that is in this slot of the word."""
         return (word >> self.low & (1 << self.bits) - 1) << self.drop
 
 
@@ -109,11 +109,11 @@ class Field:
     clears: tuple[Slot, ...] = ()
 
     def stored(self, value: int) -> int:
-        """What the map has for a value."""
+        """The code of a value in the map."""
         return _BY_NUMBER[value].code if self.codes else value - self.less
 
     def get(self, words: Sequence[int], ordinal: int) -> int:
-        """The value that a map has; -1 for a code that there isn't."""
+        """The value in a map; -1 for an unknown code."""
         code = sum(slot.get(words[slot.word]) for slot in self.slots_of(ordinal))
         return _BY_CODE.get(code, -1) if self.codes else code + self.less
 
@@ -134,7 +134,7 @@ class Stored:
         return self.slot.word
 
     def put(self, value: int) -> int:
-        """The word that has the value here."""
+        """The word with the value in this slot and 0 elsewhere."""
         return self.slot.put(self.field.stored(value))
 
 
@@ -168,12 +168,13 @@ FIELDS = {
     "fill_mode": Field(lambda i: (Slot(1, 15, 1),)),
     "l2_promotion": Field(lambda i: (Slot(1, 17, 2),)),
 }
-"""Where a map has its fields; the last is none of `tensormap.replace`'s."""
+"""The position of each field in a map; `tensormap.replace` doesn't have the last one."""
 
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor of up to five dimensions, innermost first, and what a copy takes of it. Sizes in elements.
+    """A tensor of up to five dimensions, innermost first, and the part of it that a copy moves. Sizes are in
+    elements.
 
     `strides` are those of dimensions 1 and up, in bytes. In tiled mode a copy takes `box`, every
     `element_strides`-th of it. In im2col mode (`box` is empty) it takes `channels_per_pixel` of each of
@@ -291,7 +292,7 @@ class TensorMap:
     # The 128 bytes
 
     def encode(self) -> bytes:
-        """The map; ValueError where `complaint` has one."""
+        """The 128 bytes of the map. Raises ValueError if `complaint` returns one."""
         if verdict := self.complaint():
             raise ValueError(str(verdict))
         words = [0] * 16
@@ -330,7 +331,7 @@ class TensorMap:
 
     @classmethod
     def decode(cls, data: bytes) -> "TensorMap":
-        """The fields of a map; ValueError where they aren't legal."""
+        """Decodes a map. Raises ValueError if its fields aren't legal."""
         words = struct.unpack(_WORDS, data)
 
         def read(name: str, count: int = 1) -> tuple[int, ...]:

@@ -1,12 +1,13 @@
-"""Holds the instruction tables to ptxas: what it assembles, in whole kernels at -O3, is legal, and no more.
+"""Checks the instruction tables against ptxas: a form is legal exactly if ptxas assembles it in a kernel at
+-O3.
 
 `python -m weft.isa.certify [MODULE ...] [--family NAME] [--sample N] [--chips sm_90a,…] [--jobs N]` checks
-tables: the whole cross-product of their axes' values with the near misses that the module names, on every
-chip. With `--mutations N` it checks how opcodes are read instead, on N changed spellings of each family, and
-with `--operands` how operands are, on N instructions whose operands were changed.
+tables: on every chip, all combinations of the values of their axes and of the illegal values in `NEAR`. With
+`--mutations N` it checks the reading of opcodes instead, on N changed spellings of each family. With
+`--operands` it checks the reading of operands, on N instructions with changed operands.
 
-A table module offers `FAMILIES`; `NEAR`, the values in no row that are tried on each axis, by family and
-axis; and `UNPUBLISHED`, what ptxas takes and the table leaves out.
+A table module has `FAMILIES`; `NEAR`, by family and axis, values that no row has; and `UNPUBLISHED`, the
+forms that ptxas accepts and the table leaves out.
 """
 
 import argparse
@@ -66,8 +67,8 @@ def sample(
 
 
 def disagreements(module: Any, family: Family[Any], points: Iterable[Point]) -> list[str]:
-    """Where the table and ptxas differ, in words; `module` (or whatever has its UNPUBLISHED) may excuse what
-    ptxas takes.
+    """The differences between the table and ptxas, as text. UNPUBLISHED of `module` excuses forms that ptxas
+    accepts.
     """
     excused = [u for u in getattr(module, "UNPUBLISHED", ()) if u.family == family.name]
     differing = []
@@ -84,8 +85,8 @@ def disagreements(module: Any, family: Family[Any], points: Iterable[Point]) -> 
 
 
 def version_faults(family: Family[Any]) -> list[str]:
-    """Rows that their PTX version doesn't assemble, or that the version before it does, on the oldest chip
-    that has them.
+    """Rows that fail in their PTX version, or assemble in the version before it, on the oldest chip that has
+    them.
     """
     first: dict[Version, list[Point]] = defaultdict(list)
     before: dict[Version, list[Point]] = defaultdict(list)
@@ -111,7 +112,7 @@ def version_faults(family: Family[Any]) -> list[str]:
 
 
 def oldest(support: Support) -> str:
-    """The chip of a row that PTX has had for longest."""
+    """The chip of a row that PTX has supported the longest."""
     return min(support.chips, key=lambda name: (CHIPS[name].ptx, CHIPS[name].number, name))
 
 
@@ -119,7 +120,7 @@ def check(
     module: ModuleType, family: Family[Any], chips: Sequence[str], count: int | None, jobs: int | None = None
 ) -> bool:
     """Check one table on `chips` (`count` points of it, or all) with `jobs` processes (one for each core),
-    print what differs, and say whether all agreed.
+    print the differences, and return whether there are none.
     """
     checked, wrong = 0, 0
     if count is not None:
@@ -149,7 +150,7 @@ def check_spellings(
 ) -> bool:
     """Ask ptxas about `count` changed spellings of a family's forms on each chip (with changed modifiers; or
     with changed operands, on chips that have the family, of forms that the chip has), print those that it
-    takes and the tables lack and the other way round, and say whether there are none.
+    accepts and the tables lack, and the reverse, and return whether there are none.
     """
     jobs = jobs or os.cpu_count() or 1
     if operands:
@@ -181,7 +182,9 @@ _PARTS_PER_JOB = 8
 def _check_part(
     module_name: str, family_name: str, chips: Sequence[str], part: int, parts: int
 ) -> tuple[int, list[str]]:
-    """Check every `parts`-th batch of a cross-product from `part` on: how many points, what differs."""
+    """Check every `parts`-th batch of a cross-product, beginning with `part`: the number of points, the
+    differences.
+    """
     module = importlib.import_module(module_name)
     family = next(f for f in module.FAMILIES if f.name == family_name)
     checked, faults = 0, []
@@ -210,7 +213,7 @@ def count_of(text: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; its status is 1 where a table and ptxas differ."""
+    """Runs the command. The exit status is 1 if a table and ptxas differ."""
     parser = argparse.ArgumentParser(prog="python -m weft.isa.certify", description=__doc__)
     parser.add_argument(
         "modules", nargs="*", metavar="MODULE", help=f"of weft.isa: {', '.join(_MODULES)}; all if left out"

@@ -42,7 +42,7 @@ def verdicts(
     prologue: str = "",
     directives: str = "",
 ) -> dict[Point, str | None]:
-    """What ptxas says of each form on its chip: None where it assembles, else its first complaint.
+    """ptxas's verdict on each form on its chip: None if it assembles, otherwise the first error.
 
     Operands are written as `Form.assembly` has them: `{a}` is a bare register where there is one and a list
     where there are more, `{{{a}}}` a list in any case. The PTX version is the newest that the chip's ptxas
@@ -164,7 +164,7 @@ def assemble(
     prologue: str = "",
     directives: str = "",
 ) -> list[str | None]:
-    """ptxas's verdict on each instruction: None where it assembles in a kernel, else its first complaint."""
+    """ptxas's verdict on each instruction: None if it assembles in a kernel, otherwise the first error."""
     major, minor = version or LAST[CHIPS[chip].volta]
     head = f".version {major}.{minor}\n.target {chip}\n.address_size 64\n"
     complaints: dict[int, str | None] = {}
@@ -196,8 +196,8 @@ def assemble(
 def _screen(
     entries: Sequence[Entry], chip: str, head: str, prologue: str, directives: str
 ) -> dict[int, str | None]:
-    """What ptxas refuses as soon as it has read it, from one kernel with all the instructions: much faster
-    than a kernel each. Its last line is wrong, so that nothing is compiled.
+    """The instructions that ptxas refuses while it parses, from one kernel with all of them. This is much
+    faster than a kernel for each. The last line is wrong on purpose, so that nothing is compiled.
     """
     registers: dict[str, int] = defaultdict(int)
     for entry in entries:

@@ -19,7 +19,7 @@ from weft.isa.text import lenient_spelling, reader, unchecked, written
 
 @dataclass(frozen=True)
 class Difference:
-    """An instruction that ptxas takes on `chip` and the tables refuse, or the other way round: `complaint` is
+    """An instruction that ptxas accepts on `chip` and the tables refuse, or the reverse: `complaint` is
     the reason of the one that refuses it.
     """
 
@@ -30,8 +30,8 @@ class Difference:
 
 
 def differences(made: Sequence[Mutant], chip: str) -> list[Difference]:
-    """Where ptxas and the tables differ on these mutants, without what ptxas is known to take beyond PTX, and
-    what it is known to fail on.
+    """The differences between ptxas and the tables on these mutants, except for known ones: what ptxas
+    accepts beyond PTX, and inputs on which it fails.
     """
     read = [(mutant, instruction) for mutant in made if (instruction := _instruction(mutant))]
     version = LAST[CHIPS[chip].volta]
@@ -58,8 +58,8 @@ def _instruction(mutant: Mutant) -> reader.Instruction | None:
 
 
 def _known(instruction: reader.Instruction, chip: str, version: tuple[int, int]) -> bool:
-    """Whether it is known of what PTX lacks that ptxas takes it: a form, modifiers that it ignores, or
-    operands that it doesn't check.
+    """Whether it is known that ptxas accepts this although PTX lacks it: a form, modifiers that it ignores,
+    or operands that it doesn't check.
     """
     if any(written.judge(checked, chip, version) is None for checked in unchecked.alike(instruction)):
         return True
@@ -77,7 +77,7 @@ def _known(instruction: reader.Instruction, chip: str, version: tuple[int, int])
 
 
 def _shorter(opcode: str) -> Iterator[str]:
-    """The opcode, that without what ptxas ignores, and those without some of what it ignores at times."""
+    """The opcode; the opcode without ignored modifiers; and without some that ptxas ignores at times."""
     yield opcode
     for head, default in lenient_spelling.DEFAULTS.items():
         if opcode.startswith(f"{head}."):
@@ -94,7 +94,7 @@ def _shorter(opcode: str) -> Iterator[str]:
 
 @contextmanager
 def processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes for tasks; after an exception, Ctrl-C among them, what they are about is given up."""
+    """Processes for tasks. After an exception, also Ctrl-C, unfinished tasks are given up."""
     with ProcessPoolExecutor(jobs) as pool:
         try:
             yield pool

@@ -1,4 +1,5 @@
-"""Instructions that are spelled almost as the tables spell them, to hold the reading of PTX text to ptxas.
+"""Instructions that are spelled almost as the tables spell them, to check the reading of PTX text against
+ptxas.
 
 A mutant is a legal form whose modifiers or operands were changed: modifiers of sibling instructions or of
 none, other orders, long and short type lists, registers of other types, constants and lists where none
@@ -29,11 +30,11 @@ FOREIGN = str.split("""
     mbarrier::complete_tx::bytes bulk tensor tile im2col pack::16b unpack::16b m8n8 m16n8k16 m16n8k8 m8n8k4
     m16n16k16 m64n8k16 32x32b 16x64b ld st a b c d down up before_thread_sync foo kind::foo m0n0k0 f17 x0 x
 """)
-"""Modifiers of PTX at large, and some of none."""
+"""Modifiers of other PTX instructions, and some words that are no modifiers."""
 
 KINDS = ("b8", "b16", "b32", "b64", "b128", "u16", "s16", "u32", "s32", "u64", "s64", "f16", "f16x2", "f32",
          "f64", "pred")  # fmt: skip
-"""What a register may be declared as."""
+"""The types with which a register may be declared."""
 
 DECLARATIONS = " ".join(
     (

@@ -16,8 +16,8 @@ _MOST_UNROLLED = 8
 
 
 class Alike:
-    """Operands that are legal with one opcode in one scope, as patterns that also match them with other
-    registers of the same declared ranges, and with other offsets of addresses.
+    """Operands that are legal with one opcode in one scope, as patterns: they also match other registers of
+    the same declared ranges, and other offsets in addresses.
     """
 
     def __init__(self, scope: Scope) -> None:

@@ -7,7 +7,7 @@ REPEATABLE = frozenset({"sync", "satfinite", "NaN"})
 """Modifiers that may stand twice in an opcode, which then means what it does with one of them."""
 
 SINCE = {"shared::cta": (7, 8)}
-"""The first PTX version with another name of what older ones spell otherwise (`.shared`)."""
+"""The first PTX versions with these names, which have older synonyms (`.shared`)."""
 
 _PACKED = ("b8x16", "b6x16_p32", "b4x16_p64")
 _LAYOUTS = ("row", "col")
@@ -52,11 +52,13 @@ def without(opcode: str, tokens: Iterable[str]) -> str:
 
 
 def once(opcode: str) -> str:
-    """The opcode with each of what may be repeated once."""
+    """The opcode without repetitions of the modifiers that may be repeated."""
     parts = opcode.split(".")
     return ".".join(p for i, p in enumerate(parts) if p not in REPEATABLE or p not in parts[:i])
 
 
 def since(opcode: str) -> tuple[int, int]:
-    """The first PTX version that has all names of modifiers in an opcode, as far as the tables don't say."""
+    """The first PTX version that has the names of all modifiers in an opcode, apart from the tables'
+    versions.
+    """
     return max(SINCE.get(token, (0, 0)) for token in opcode.split("."))

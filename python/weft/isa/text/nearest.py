@@ -1,4 +1,4 @@
-"""Legal instructions to write instead of an illegal one, whole, each checked against the tables."""
+"""Suggests whole legal instructions in place of an illegal one; each is checked against the tables."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -17,10 +17,10 @@ from weft.isa.text.scope import Scope
 Version = tuple[int, int]
 
 _OFFSET = re.compile(r"(?<=[\w$])\s*-\s*(?=\d)")
-"""Where an address has an offset below 0 with no `+`, which PTX wants before it."""
+"""A negative offset in an address without the `+` that PTX requires before it."""
 _MOST = 3
 _TEXT = 400
-"""Characters of all suggestions for one instruction; one is shown in any case."""
+"""The most characters of all suggestions for one instruction; the first is always shown."""
 _FORMS = 6
 
 
@@ -105,7 +105,7 @@ def _shortest(instruction: Instruction, family: Family[Any], form: Any, operands
 
 
 def _kept(instruction: Instruction, family: str, form: Any, at: int, own: str, judge: Standard) -> str:
-    """The given operand, corrected where that is enough; otherwise the form's own."""
+    """The given operand, corrected if that is enough; otherwise a new one of the form."""
     given = instruction.operands[at]
     if judge.fits(family, form, at, given, instruction.scope):
         return given
@@ -114,7 +114,7 @@ def _kept(instruction: Instruction, family: str, form: Any, at: int, own: str, j
 
 
 def _bracketed(given: str, wanted: str) -> tuple[str, ...]:
-    """The operand in the brackets or braces that `wanted` has, or in none as that."""
+    """The operand with the same brackets or braces as `wanted`, or without any."""
     if given.startswith("["):
         return (given.strip("[]"),)
     if given.startswith("{") or wanted[0] not in "[{":
@@ -123,7 +123,7 @@ def _bracketed(given: str, wanted: str) -> tuple[str, ...]:
 
 
 def _constants(form: Any, at: int, given: str) -> tuple[str, ...]:
-    """Legal constants of the operand there, those nearest to what was given first."""
+    """Legal constants for this operand, the nearest to the given one first."""
     if (value := value_of(given)) is None:
         return ()
     slot = split_operands(form.assembly.replace("{{", "").replace("}}", ""))[at : at + 1]

@@ -25,7 +25,7 @@ _NEXT_LINE = re.compile(r"\n\s*([a-z][\w.:]*)")
 NOTHING_DECLARED = Scope()
 """The scope of a text without declarations."""
 
-# What ptxas takes in braces though the ISA has no list there.
+# ptxas accepts braces around these, although the ISA has no list there.
 _BRACED = ("metadata", "scale_a", "scale_b", "reduced")
 # ptxas packs a list of several types word by word: neighbours must be alike; what has no type is like all.
 _UNTYPED = {".b16", ".b32", ".b64", scopes.UNKNOWN}
@@ -40,8 +40,8 @@ _ALIKE = {".u8": ".s8", ".u16": ".s16", ".u32": ".s32", ".u64": ".s64"}
 
 @dataclass(frozen=True, eq=False)
 class Slot:
-    """One operand that `form.assembly` lists: the bracket or brace around it, and the form's operands in it
-    with what may be written for each. Forms share those that are equal.
+    """One operand in the list `form.assembly`: its bracket or brace, the form's operands inside, and what may
+    be written for each. Equal slots are shared by all forms.
     """
 
     bracket: str
@@ -54,9 +54,9 @@ class Slot:
 def operands_verdict(
     family: str, form: Any, operands: Sequence[str], scope: Scope | None = None, *, chip: str | None = None
 ) -> Verdict | None:
-    """What is wrong with the operands of a form that is legal on `chip` (None: on some chip), as written: how
-    many there are, braces and brackets, how many registers are in a list, which values constants have, and
-    what `scope` declares the registers as. None where nothing is.
+    """Why the operands of a form that is legal on `chip` (None: on some chip) are wrong: their number, braces
+    and brackets, the lengths of lists, the values of constants, or the types of registers in `scope`. None if
+    they are right.
     """
     slots = _slots(family, form, chip)
     if len(operands) != len(slots):
@@ -86,14 +86,14 @@ def _fits(form: Any, slot: Slot, operand: str, scope: Scope) -> bool:
 
 
 def distinct(family: str, form: Any, chip: str | None) -> tuple[bool, ...]:
-    """Whether no register may stand twice in an operand, for each operand of a form that is legal on `chip`,
-    as text has them.
+    """For each operand, as written, of a form that is legal on `chip`: whether all its registers must be
+    different.
     """
     return tuple(any(one.distinct for one in slot.accepted) for slot in _slots(family, form, chip))
 
 
 def signature(operand: str, scope: Scope) -> str:
-    """What a verdict depends on of an operand: where one is right, others with the same signature are too."""
+    """What the verdict on an operand depends on: operands with equal signatures are right or wrong alike."""
     kind = scope.signatures.get(operand)
     if kind is None:
         kinds, inside = scope.kinds, operand[1:-1]
@@ -165,7 +165,7 @@ def _slot_verdict(form: Any, slot: Slot, operand: str, scope: Scope) -> Verdict 
 
 
 def _list_verdict(form: Any, wanted: Registers, operand: str, braced: bool, scope: Scope) -> Verdict | None:
-    """Braces around what is a list, and around nothing else; as many registers as there must be."""
+    """Why the braces or the number of registers of an operand are wrong; None if they are right."""
     count = 1 if wanted.role == "immediate" else ptx_registers(wanted)[1]
     if not operand.startswith("{"):
         if (braced or count > 1) and not _is_vector(operand, count, scope):
@@ -207,7 +207,7 @@ def _registers_verdict(wanted: Registers, takes: Accepted, operand: str, scope: 
 def _words_verdict(
     wanted: Registers, takes: Accepted, parts: Sequence[str], scope: Scope, braced: bool
 ) -> Verdict | None:
-    """What is wrong with one of these words, whatever stands beside it; the first of each kind is judged."""
+    """Why one of these words is wrong, independently of the others; judges the first word of each kind."""
     kinds: dict[str, str] = {}
     for part in parts:
         kinds.setdefault(scope.kind(part), part)
@@ -296,7 +296,7 @@ def _bits(kind: str) -> int:
 def _word_verdict(
     wanted: Registers, takes: Accepted, kind: str, word: str, scope: Scope, braced: bool
 ) -> Verdict | None:
-    """What is wrong with one register or constant, whatever the type of the register is."""
+    """Why one register or constant is wrong, apart from the type of a register."""
     constant = kind[0] == "="
     if constant and kind not in _REALS and (verdict := _constant_verdict(wanted, word, int(kind[1:]))):
         return verdict
@@ -406,7 +406,7 @@ def _constant_verdict(wanted: Registers, operand: str, value: int) -> Verdict | 
 
 
 def _is_whole(operand: str) -> bool:
-    """Whether braces and brackets close, around something, and each part of a list is there."""
+    """Whether braces and brackets are closed and not empty, and no element of a list is missing."""
     for opening, closing in ("{}", "[]"):
         if operand.startswith(opening) != operand.endswith(closing):
             return False

@@ -70,7 +70,7 @@ class Statement(NamedTuple):
     scope: Scope
 
     def instruction(self) -> Instruction:
-        """The same with its operands apart."""
+        """The instruction with its operands split."""
         return Instruction(*self[:3], split_operands(self.rest), self.ended, self.scope)
 
 
@@ -87,13 +87,13 @@ def _blank(hidden: re.Match[str]) -> str:
 
 def instructions(text: str) -> Iterator[Instruction]:
     """The instructions of the four families, and those that move fragments, in the order of the text; and
-    statements that no instruction of PTX begins like.
+    statements whose first word no PTX instruction has.
     """
     return map(Statement.instruction, statements(text))
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """What `instructions` finds, with the operands in one piece."""
+    """As `instructions`, with the operands of each as one unsplit text."""
     shown = _UNENDED.sub(_blank, code(text))
     scope, outer = Scope.of(shown), list[Scope]()
     lines, opcodes = _Lines(shown), dict[tuple[str, str], str]()
@@ -123,7 +123,7 @@ def statements(text: str) -> Iterator[Statement]:
 
 
 class _Lines:
-    """The lines and columns of positions in a text, which must be asked for in order."""
+    """The lines and columns of positions in a text; positions must not decrease from call to call."""
 
     def __init__(self, text: str) -> None:
         self.text, self.line, self.seen = text, 1, 0
@@ -148,7 +148,9 @@ def _inside(shown: str, match: re.Match[str]) -> Iterator[tuple[int, str, str, b
 
 
 def split_operands(text: str) -> tuple[str, ...]:
-    """Operands apart: `{%r1, %r2}, [%r3+4], 1` is three. Braces and brackets hold what they enclose."""
+    """Splits a list of operands: `{%r1, %r2}, [%r3+4], 1` has three. Braces and brackets hold what they
+    enclose.
+    """
     if _SIMPLE.fullmatch(text):
         return tuple(_OPERAND.findall(text))
     operands, depth, start = [], 0, 0
@@ -163,7 +165,7 @@ def split_operands(text: str) -> tuple[str, ...]:
 
 
 def listed(operand: str) -> Sequence[str]:
-    """The registers of an operand in braces; a bare operand is its own only one."""
+    """The registers of an operand in braces; a bare operand is a list of one."""
     if operand.startswith("{"):
         return [word.strip() for word in operand.removeprefix("{").removesuffix("}").split(",")]
     return [operand]

@@ -31,12 +31,12 @@ _SPECIAL = re.compile(
 )
 
 UNKNOWN = "any"
-"""The kind of a name in a text that declares none: it may be a register of any type."""
+"""The kind of a name in a text without declarations: it may be a register of any type."""
 
 UNDECLARED, DISCARDED, SINGLE, REAL, UNREADABLE = "undeclared", "_", "=.f32", "=.f64", "~"
 SPECIAL, LONG_SPECIAL = "special", "special64"
-"""Kinds of what is no register: a name that nothing declares, `_`, floats of two sizes, and what can't be
-read; a special register of 32 bits, and one of 64.
+"""Kinds of words that are not registers: a name that nothing declares, `_`, floats of two sizes, and what
+can't be read; a special register of 32 bits, and one of 64.
 """
 
 
@@ -74,7 +74,9 @@ class Scope:
 
     @classmethod
     def of(cls, text: str) -> "Scope":
-        """That at the begin of a text, which is complete if it declares registers or has functions."""
+        """The scope at the beginning of a text. It is complete if the text declares registers or has
+        functions.
+        """
         return cls(re.search(r"(?<![\w.%$])\.(?:reg|entry|func)\b", text) is not None)
 
     def declaring(self, text: str, depth: int = 0, *, opens: bool = False) -> "Scope":
@@ -107,7 +109,7 @@ class Scope:
         return {name: declared for part in reversed(parts) for name, declared in part.items()}
 
     def _blocks(self) -> Iterator[dict[str, _Declared]]:
-        """What each block around has declared, the innermost first."""
+        """The declarations of each enclosing block, the innermost first."""
         scope: Scope | None = self
         while scope is not None:
             yield scope._block
@@ -157,7 +159,7 @@ class Scope:
         return UNREADABLE
 
     def _find(self, name: str) -> _Declared | None:
-        """What declares a name, alone or as one of many, in the innermost block that does."""
+        """The declaration of a name, alone or in a range, in the innermost block that has one."""
         stem = name.rstrip(_DIGITS)
         digits = name[len(stem) :].lstrip("0") or "0"
         number = int(digits) if len(stem) < len(name) and len(digits) < _MOST_DIGITS else None
@@ -231,7 +233,7 @@ def _parameters(text: str) -> Iterator[tuple[str, _Declared]]:
 
 
 def _below(bound: int) -> str:
-    """A pattern of the numbers from 0 to `bound` - 1 without zeros in front, the longest first."""
+    """A pattern of the numbers from 0 to `bound` - 1 without leading zeros, the longest first."""
     last, patterns = str(bound - 1), []
     for at, digit in enumerate(last):
         if (lowest := int(at == 0 and len(last) > 1)) < int(digit):

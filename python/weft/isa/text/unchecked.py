@@ -1,4 +1,4 @@
-"""What ptxas doesn't check of operands, so that `weft lint` is stricter on purpose; and what it fails on."""
+"""Mistakes in operands that ptxas doesn't report and `weft lint` does, and inputs on which ptxas fails."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,8 +9,9 @@ from weft.isa.text.reader import Instruction, listed
 
 
 class Unchecked(NamedTuple):
-    """Operands that ptxas takes beyond PTX, in instructions whose opcodes begin as `opcodes` says (a regular
-    expression): `checked` makes each of PTX's that is nearest to it; None where it isn't such an operand.
+    """Operands that ptxas accepts beyond PTX, in instructions whose opcodes match `opcodes` at the start (a
+    regular expression): `checked` makes each of PTX's that is nearest to it; None where it isn't such an
+    operand.
     """
 
     opcodes: str
@@ -126,7 +127,7 @@ _FAILURES = (
 
 
 def fails(instruction: Instruction, complaint: str) -> bool:
-    """Whether a complaint of ptxas isn't about the instruction but about what ptxas makes of it."""
+    """Whether a message of ptxas is about code that it generates, not about the instruction itself."""
     return any(
         re.match(opcode, instruction.opcode) and re.search(text, complaint) for opcode, text in _FAILURES
     )

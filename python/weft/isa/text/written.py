@@ -22,9 +22,9 @@ from weft.isa.types import ELEMENT_TYPES
 def judge(
     instruction: Instruction, chip: str | None, version: tuple[int, int] | None = None
 ) -> Verdict | None:
-    """None where an instruction is legal on `chip` (on some chip, with none given) in PTX `version` (in some
-    version), operands included as far as the text shows them; otherwise why it isn't, and near it whole
-    instructions that are legal there.
+    """Why an instruction is illegal on `chip` (None: on any chip) in PTX `version` (None: in any version),
+    with the nearest legal instructions; None if it is legal. Operands are judged as far as the text shows
+    them.
     """
     verdict = complaint(instruction, chip, version)
     if verdict is None:
@@ -44,7 +44,7 @@ def _judge_on(chip: str | None, version: tuple[int, int] | None) -> Standard:
 
 
 def _absence(instruction: Instruction, chip: str | None, version: tuple[int, int] | None) -> str:
-    """That a chip, or a PTX version, has no instruction like this one at all."""
+    """The end of a message about an instruction that a chip or PTX version lacks in all forms, or ""."""
     spelled = tables.read(instruction.opcode, instruction.operands)
     families = (spelled[0],) if spelled else tables.HEADS[instruction.opcode.partition(".")[0]]
     name = families[0].name if spelled else instruction.opcode.partition(".")[0]
@@ -52,16 +52,16 @@ def _absence(instruction: Instruction, chip: str | None, version: tuple[int, int
     if first is None:
         return f"; {chip} has no form of {name}"
     if version is not None and version < first:
-        return f"; {name} came with PTX {first[0]}.{first[1]}"
+        return f"; {name} needs PTX {first[0]}.{first[1]}"
     return ""
 
 
 def complaint(
     instruction: Instruction, chip: str | None, version: tuple[int, int] | None = None
 ) -> Verdict | None:
-    """What `judge` says, without instructions that are near: its `nearest` are opcodes, unjudged."""
+    """As `judge`, except that the verdict's `nearest` are opcodes, which may be illegal here."""
     if not instruction.ended:
-        return Verdict("syntax", "isn't ended by a semicolon")
+        return Verdict("syntax", "must end with a semicolon")
     if instruction.opcode.partition(".")[0] not in tables.HEADS:
         return no_instruction(instruction.opcode)
     opcode = lenient_spelling.once(instruction.opcode)
@@ -78,7 +78,7 @@ def complaint(
 
 
 def _vectors_listed(instruction: Instruction) -> tuple[str, ...]:
-    """The operands with vectors as the lists that they stand for."""
+    """The operands, with each vector replaced by the list of its elements."""
     scope = instruction.scope or NOTHING_DECLARED
     return tuple(
         one if one[:1] in "[{" else _vector_listed(one, scope.kind(one)) for one in instruction.operands
@@ -92,8 +92,8 @@ def _vector_listed(operand: str, kind: str) -> str:
 
 
 class Judge:
-    """`judge` on one chip and in one version, for many instructions: those that differ in the names of their
-    registers alone are judged once.
+    """`judge` on one chip and in one version, for many instructions. Those that differ only in the names of
+    registers are judged once.
     """
 
     def __init__(self, chip: str | None, version: tuple[int, int] | None = None) -> None:
@@ -172,7 +172,7 @@ def _judge_form(name: str, form: Any, chip: str | None, version: tuple[int, int]
 
 @lru_cache(maxsize=1 << 14)
 def remark(opcode: str, chip: str | None) -> str:
-    """What there is to say of a legal instruction, such as that Weft's dialects lack it; or nothing."""
+    """A remark on a legal instruction, such as that Weft's dialects lack it, or ""."""
     spelled = tables.read(lenient_spelling.once(opcode))
     known = tables.left_to_ptx(*spelled, chip) if spelled else None
     return f"is legal; {known.reason}" if known else ""
@@ -266,9 +266,7 @@ def _spellings(head: str, chip: str | None) -> _Spellings:
 
 @lru_cache(maxsize=1 << 14)
 def unread(opcode: str, chip: str | None) -> Verdict:
-    """Why no family reads an opcode, which begins as one's do: a modifier that none has, or the lack or
-    excess of some.
-    """
+    """Why no family reads an opcode whose first word is right: unknown, missing or extra modifiers."""
     head = opcode.partition(".")[0]
     everywhere = _spellings(head, None)
     here = _spellings(head, chip)
@@ -287,16 +285,16 @@ def unread(opcode: str, chip: str | None) -> Verdict:
         f"{what} {', '.join(f'.{token}' for token, _ in tokens)}"
         for what, tokens in (
             ("lacks", [token for token in closest if token not in bag]),
-            ("has too much", [token for token in bag if token not in closest]),
+            ("has the extra", [token for token in bag if token not in closest]),
         )
         if tokens
     ]
-    how = f": beside {nearest[0]} it {' and '.join(differences)}" if differences and nearest else ""
-    return Verdict("spelling", f"isn't spelled as any instruction is{how}{_ignored(opcode)}", nearest)
+    how = f": compared with {nearest[0]} it {' and '.join(differences)}" if differences and nearest else ""
+    return Verdict("spelling", f"isn't the spelling of an instruction{how}{_ignored(opcode)}", nearest)
 
 
 def _joined(opcode: str, known: _Spellings) -> str:
-    """The opcode with `::` for a dot wherever that makes a modifier that there is."""
+    """The opcode with dots replaced by `::` wherever that gives a known modifier."""
     words: list[str] = []
     for word in opcode.split("."):
         if words and (f"{words[-1]}::{word}", 0) in known.having:
@@ -307,7 +305,7 @@ def _joined(opcode: str, known: _Spellings) -> str:
 
 
 def _ignored(opcode: str) -> str:
-    """Which modifiers ptxas ignores, so that it assembles what would be legal without them."""
+    """A remark on the modifiers that ptxas ignores, if the opcode is legal without them; otherwise ""."""
     tokens = [token for token in lenient_spelling.ignored(opcode) if token in opcode.split(".")]
     rest = lenient_spelling.once(lenient_spelling.without(opcode, tokens))
     if not tokens or (spelled := tables.read(rest)) is None or spelled[1] not in spelled[0].table:
