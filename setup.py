@@ -18,7 +18,7 @@ class LinkedEditableWheel(editable_wheel):
     def finalize_options(self) -> None:
         """Makes the links, and the folder the package's place; without links the import hook remains."""
         packages = self.distribution.package_dir or {}
-        if _linked({name: place for name, place in packages.items() if "." in name}):
+        if _linked({name: folder for name, folder in packages.items() if "." in name}):
             self.distribution.package_dir = {"": _SOURCE}
             self.distribution.get_command_obj("egg_info").egg_base = "."
         super().finalize_options()
@@ -27,13 +27,13 @@ class LinkedEditableWheel(editable_wheel):
 def _linked(mapped: dict[str, str]) -> bool:
     """Makes a link for each mapped package; False where the file system has no links or can't be written."""
     root = Path(__file__).resolve().parent
-    for name, place in mapped.items():
+    for name, folder in mapped.items():
         link = root / _SOURCE / name.replace(".", "/")
-        if link.is_symlink() and link.resolve() == root / place:
+        if link.is_symlink() and link.resolve() == root / folder:
             continue
         try:
             link.unlink(missing_ok=True)
-            link.symlink_to(Path(*[".."] * (len(link.relative_to(root).parts) - 1), place))
+            link.symlink_to(Path(*[".."] * (len(link.relative_to(root).parts) - 1), folder))
         except OSError:
             return False
     return True

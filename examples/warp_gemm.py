@@ -44,7 +44,7 @@ def index(number: int):
     return arith.constant(ir.IndexType.get(), number)
 
 
-def places(fragment, row, column):
+def coordinates(fragment, row, column):
     """Where a lane's elements are, in register order: as far from its first as lane 0's from (0, 0)."""
     for down, right in fragment.layout.lane_elements(0, fragment.shape):
         yield arith.addi(row, index(down)), arith.addi(column, index(right))
@@ -52,14 +52,14 @@ def places(fragment, row, column):
 
 def load(matrix, fragment, row, column):
     """The fragment of a whole matrix, of which this lane's first element is at (`row`, `column`)."""
-    elements = [memref.load(matrix, list(place)) for place in places(fragment, row, column)]
+    elements = [memref.load(matrix, list(indices)) for indices in coordinates(fragment, row, column)]
     return tile.from_lane(vector.from_elements(fragment.lane_type, elements), fragment)
 
 
 def store(fragment, matrix, row, column):
     elements = vector.to_elements(tile.to_lane(fragment))
-    for element, place in zip(elements, places(fragment.type, row, column), strict=True):
-        memref.store(element, matrix, list(place))
+    for element, indices in zip(elements, coordinates(fragment.type, row, column), strict=True):
+        memref.store(element, matrix, list(indices))
 
 
 def main() -> None:

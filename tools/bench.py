@@ -108,12 +108,12 @@ def problems(options: Namespace, *, grouped: bool = True) -> "list[Problem]":
     from weft.bench.suites import shapes
 
     types = [INPUTS[name] for name in _listed("--types", options.types, INPUTS)]
-    found = [shape for text in options.what or ["square"] for shape in shapes(text, grouped)]
+    asked = [shape for text in options.what or ["square"] for shape in shapes(text, grouped)]
     transpose_b = options.layout == "nt"
     return [
         Problem(m, n, k, row.name, options.out_type or row.output, transpose_b, groups, most)
         for row in types
-        for m, n, k, groups, most in dict.fromkeys(found)
+        for m, n, k, groups, most in dict.fromkeys(asked)
     ]
 
 
@@ -187,13 +187,13 @@ def measure(
         able = [i for i in implementations if problem.inputs in i.inputs]
         first = not report.results
         with Bar(f"{problem.shape} {problem.types}") as bar:
-            found = run(
+            measured = run(
                 problem, able, device, samples=options.samples, sustained=options.sustained, progress=bar
             )
         report.readings.append(device.reading())
-        report.results += found
+        report.results += measured
         _keep(report, options)
-        cli.say(table(report, found, heading=first))
+        cli.say(table(report, measured, heading=first))
     return _end(report)
 
 

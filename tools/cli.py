@@ -154,16 +154,16 @@ def report(diagnostics: Iterable[Diagnostic], tool: str) -> None:
 def _lines(diagnostic: Diagnostic, tool: str = "") -> list[str]:
     location = diagnostic.location
     prefix = f"{location}: " if location else f"{tool}: " if tool else ""
-    found = [f"{prefix}{diagnostic.severity}: {diagnostic.message}"]
+    printed = [f"{prefix}{diagnostic.severity}: {diagnostic.message}"]
     if location is not None:
         text = _text_of(location.file).split("\n")
         if 1 <= location.line <= len(text) and text[location.line - 1].strip():
             line = text[location.line - 1].rstrip("\r")
             before = line[: max(location.column - 1, 0)]
-            found += [line, "".join("\t" if c == "\t" else " " for c in before) + "^"]
+            printed += [line, "".join("\t" if c == "\t" else " " for c in before) + "^"]
     for note in diagnostic.notes:
-        found += _lines(note)
-    return found
+        printed += _lines(note)
+    return printed
 
 
 def _text_of(file: str) -> str:

@@ -60,8 +60,8 @@ def _run(options: Namespace) -> int:
             return _described(compiled.launches.values())
         if options.emit == "resources":
             return _resources(compiled)
-        made: str | bytes = getattr(compiled, options.emit)
-        return made
+        output: str | bytes = getattr(compiled, options.emit)
+        return output
 
     def explain(remark: Diagnostic) -> None:
         cli.report([cli.renamed(remark, "-", name)], "weft")

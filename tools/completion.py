@@ -160,14 +160,14 @@ def zsh(parts: Sequence[Part], opt: Part) -> str:
 
 def _zsh(part: Part, words: Sequence[str]) -> str:
     """The arguments of zsh's `_arguments`."""
-    found = []
+    specs = []
     for option in part.options:
         text = "".join(f"\\{c}" if c in "[]:\\" else c for c in option.help.replace("%%", "%"))
         for name in option.names:
             follows = "" if option.values is None else f":value:{_zsh_values(option.values)}"
-            found.append(f"*{name}[{text}]{follows}")
+            specs.append(f"*{name}[{text}]{follows}")
     rest = [] if part.name == "weft" else [f"*:argument:{_zsh_values(words)}"]
-    return shlex.join([*found, *rest])
+    return shlex.join([*specs, *rest])
 
 
 def _zsh_values(values: Sequence[str]) -> str:

@@ -107,22 +107,22 @@ def _extensions() -> str:
 
     if os.environ.get(extensions.OFF) == "0":
         return f"switched off by {extensions.OFF}=0"
-    if not (found := extensions.loaded()):
+    if not (installed := extensions.loaded()):
         return "none installed"
     entries = extensions.entries()
     return "; ".join(
         f"{each} ({', '.join(f'{e.kind} {e.name}' for e in entries if str(e.source) == str(each))})"
-        for each in found
+        for each in installed
     )
 
 
 def _chips(names: Iterable[str]) -> str:
     """Chips in a row, variants with their chip: sm_90(a)."""
-    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
     for name in names:
         base = name.rstrip("af")
-        found[base] = found.get(base, "") + name.removeprefix(base)
-    return " ".join(f"{base}({'/'.join(rest)})" if rest else base for base, rest in found.items())
+        groups[base] = groups.get(base, "") + name.removeprefix(base)
+    return " ".join(f"{base}({'/'.join(rest)})" if rest else base for base, rest in groups.items())
 
 
 # Name, whether it is required, and what describes it or raises WeftError with the remedy.
@@ -140,13 +140,13 @@ _CHECKS: tuple[tuple[str, bool, Callable[[], str]], ...] = (
 
 def examine() -> list[Finding]:
     """Looks at everything that Weft uses."""
-    found = []
+    results = []
     for name, required, describe in _CHECKS:
         try:
-            found.append(Finding(name, True, describe(), required))
+            results.append(Finding(name, True, describe(), required))
         except WeftError as error:
-            found.append(Finding(name, False, error.diagnostics[0].message, required))
-    return found
+            results.append(Finding(name, False, error.diagnostics[0].message, required))
+    return results
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -158,9 +158,11 @@ def _run(options: Namespace) -> int:
     findings = examine()
     missing = [f.name for f in findings if f.required and not f.present]
     if options.json:
-        found = [{"name": f.name, "state": f.mark, "required": f.required, "text": f.text} for f in findings]
+        results = [
+            {"name": f.name, "state": f.mark, "required": f.required, "text": f.text} for f in findings
+        ]
         versions = {"weft": __version__, "python": sys.version.split()[0]}
-        cli.say_json({**versions, "system": f"{system.sysname} {system.machine}", "findings": found})
+        cli.say_json({**versions, "system": f"{system.sysname} {system.machine}", "findings": results})
         return 1 if missing else 0
     cli.say(f"weft {__version__}, Python {sys.version.split()[0]}, {system.sysname} {system.machine}")
     for finding in findings:

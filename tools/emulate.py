@@ -155,14 +155,14 @@ def _launched(
     def run(seed: int | None, seconds: float | None) -> "Report":
         return launch(**{**limits, "seed": seed, "max_seconds": seconds})
 
-    made = explore(run, arrays, count, limits["max_seconds"])
-    if made.seeds < count:
-        warn(f"the time limit ended the search after {made.seeds} of {count} seeds")
-    if made.report is None:
-        assert made.error is not None
-        made.error.findings = made.findings
-        raise made.error
-    return replace(made.report, findings=made.findings)
+    exploration = explore(run, arrays, count, limits["max_seconds"])
+    if exploration.seeds < count:
+        warn(f"the time limit ended the search after {exploration.seeds} of {count} seeds")
+    if exploration.report is None:
+        assert exploration.error is not None
+        exploration.error.findings = exploration.findings
+        raise exploration.error
+    return replace(exploration.report, findings=exploration.findings)
 
 
 def _options(options: Namespace) -> dict[str, Any]:
@@ -189,31 +189,31 @@ def _options(options: Namespace) -> dict[str, Any]:
 
 def finding_json(finding: "Finding") -> dict[str, Any]:
     """A finding as JSON has it."""
-    found = asdict(finding)
-    return found | {"thread": finding.thread and str(finding.thread)}
+    record = asdict(finding)
+    return record | {"thread": finding.thread and str(finding.thread)}
 
 
 def error_json(error: "Fault | Deadlock") -> dict[str, Any]:
     """What ended a launch, and what was found before, as JSON has it."""
     findings = cast("tuple[Finding, ...]", error.findings)
-    told = [finding_json(finding) for finding in findings]
-    return {"error": error.diagnostics[0].message, "passed": False, "findings": told}
+    records = [finding_json(finding) for finding in findings]
+    return {"error": error.diagnostics[0].message, "passed": False, "findings": records}
 
 
 def _tell(report: "Report", name: str, arguments: list[values.Argument], options: Namespace) -> int:
     """Prints what the kernel printed, what was found and what was counted."""
-    sanitized, told = not options.no_sanitize, values.described(arguments)
+    sanitized, described = not options.no_sanitize, values.described(arguments)
     if options.json:
         findings = [finding_json(finding) for finding in report.findings]
         counted = {"instructions": report.instructions, "counters": dict(report.counters)}
-        found = {"printed": report.printed, "findings": findings if sanitized else None}
-        cli.say_json({**found, **counted, "arguments": told})
+        record = {"printed": report.printed, "findings": findings if sanitized else None}
+        cli.say_json({**record, **counted, "arguments": described})
         return 1 if report.findings else 0
     if report.printed:
         cli.say(report.printed.removesuffix("\n"))
     for finding in report.findings:
         cli.say(f"{name}: {finding}")
-    lines = [f"{number}  {text}" for number, text in values.rows(told).items()]
+    lines = [f"{number}  {text}" for number, text in values.rows(described).items()]
     lines += [f"{report.instructions:,} warp instructions"]
     lines += [f"  {what:<24} {count:,}" for what, count in report.counters.items()]
     count = f"{len(report.findings) or 'no'} finding{'' if len(report.findings) == 1 else 's'}"

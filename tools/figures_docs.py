@@ -32,7 +32,7 @@ def page(folder: Path = _FOLDER) -> str:
 
 def _reports(folder: Path) -> list[Report]:
     """The runs, in the order of the types in INPUTS."""
-    found = []
+    reports = []
     for path in sorted(folder.glob("*.json")):
         try:
             report = Report.of_json(path.read_text(encoding="utf-8"))
@@ -41,8 +41,8 @@ def _reports(folder: Path) -> list[Report]:
         types = dict.fromkeys(result.problem.types for result in report.results)
         if len(types) != 1:
             raise WeftError(f"{path}: all results must have the same types, got {', '.join(types) or 'none'}")
-        found.append(report)
-    return sorted(found, key=lambda report: list(INPUTS).index(report.results[0].problem.inputs))
+        reports.append(report)
+    return sorted(reports, key=lambda report: list(INPUTS).index(report.results[0].problem.inputs))
 
 
 def _sections(reports: Sequence[Report]) -> Iterator[str]:
@@ -50,9 +50,9 @@ def _sections(reports: Sequence[Report]) -> Iterator[str]:
     by_device: dict[str, list[Report]] = {}
     for report in reports:
         by_device.setdefault(report.device.get("name", ""), []).append(report)
-    for device, made in by_device.items():
-        yield from (f"### {device}", "", *_tables(made), "```sh")
-        yield from (f"{' '.join(report.command)}  # {report.started[:10]}" for report in made)
+    for device, of_device in by_device.items():
+        yield from (f"### {device}", "", *_tables(of_device), "```sh")
+        yield from (f"{' '.join(report.command)}  # {report.started[:10]}" for report in of_device)
         yield from ("```", "")
 
 

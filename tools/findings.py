@@ -60,13 +60,13 @@ def lint_ptx(text: str, chip: str | None = None) -> list[Finding]:
     """Judges every tensor-core instruction of a PTX text, on `chip` or on the one that the text names."""
     chip = chip or reader.target(text)
     judge = written.Judge(chip, reader.version(text))
-    found = []
+    verdicts = []
     for statement in reader.statements(text):
         line, column, opcode = statement[:3]
         verdict = judge(statement)
         remark = "" if verdict else written.remark(opcode, chip)
-        found.append(Finding(line, column, opcode, verdict, f"'{opcode}'", remark))
-    return found
+        verdicts.append(Finding(line, column, opcode, verdict, f"'{opcode}'", remark))
+    return verdicts
 
 
 def lint_mlir(text: str, path: str, chip: str | None = None) -> list[Finding]:
@@ -89,8 +89,8 @@ def lint_mlir(text: str, path: str, chip: str | None = None) -> list[Finding]:
         unraised += [_left(op, name, why) for op, why in outcome.left]
         unraised += [_left(op, name, f"isn't judged: it {why}", judged=False) for op, why in outcome.unknown]
     with judged_on(chip):
-        found = [_judge(op, name) for op in _operations(module)]
-    return sorted(unraised + found, key=lambda finding: (finding.line, finding.column))
+        verdicts = [_judge(op, name) for op in _operations(module)]
+    return sorted(unraised + verdicts, key=lambda finding: (finding.line, finding.column))
 
 
 def _unraised(diagnostic: Diagnostic, name: str) -> Finding:
@@ -115,15 +115,15 @@ def _operations(module: Any) -> list[Any]:
     from weft.mlir import ir
 
     namespaces = {dialect.DIALECT_NAMESPACE for dialect in dialects()}
-    found: list[Any] = []
+    operations: list[Any] = []
 
     def visit(op: Any) -> Any:
         if op.name.partition(".")[0] in namespaces:
-            found.append(op)
+            operations.append(op)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return [op.opview for op in found]
+    return [op.opview for op in operations]
 
 
 def _judge(op: Any, name: str) -> Finding:
@@ -164,12 +164,12 @@ def _check_version(text: str, name: str) -> None:
     version = reader.version(text)
     if version is None or version in PTX_VERSIONS:
         return
-    found, newest = (".".join(map(str, each)) for each in (version, NEWEST_PTX))
+    version_text, newest = (".".join(map(str, each)) for each in (version, NEWEST_PTX))
     code = reader.code(text)
-    lines = text[: max(0, code.find(found, code.index(".version")))].split("\n")
+    lines = text[: max(0, code.find(version_text, code.index(".version")))].split("\n")
     location = Location(name, len(lines), len(lines[-1]) + 1)
     raise WeftError(
-        Diagnostic(f"unknown PTX version {found}: the newest known version is {newest}", location)
+        Diagnostic(f"unknown PTX version {version_text}: the newest known version is {newest}", location)
     )
 
 
@@ -185,10 +185,10 @@ def lint(path: str, chip: str | None = None) -> tuple[list[Finding], str]:
     name = cli.name_of(path)
     chip = chip or _chip_of(text, name)
     _check_version(text, name)
-    found = lint_ptx(text, chip)
-    if not reader.is_ptx(text) and all(finding.is_stray() for finding in found):
+    verdicts = lint_ptx(text, chip)
+    if not reader.is_ptx(text) and all(finding.is_stray() for finding in verdicts):
         raise _no_ptx(text, name)
-    return found, f"on {chip}" if chip else "on some chip (it names none: give --arch)"
+    return verdicts, f"on {chip}" if chip else "on some chip (it names none: give --arch)"
 
 
 def _no_ptx(text: str, name: str) -> WeftError:

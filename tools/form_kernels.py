@@ -22,15 +22,15 @@ def module(chip: str, forms: Sequence[tuple[Family[Any], Form]]) -> Any:
     stored where the last arguments point. Raises WeftError where one isn't legal on `chip`.
     """
     with context(), ir.Location.unknown():
-        made = ir.Module.create()
-        with ir.InsertionPoint(made.body):
+        built = ir.Module.create()
+        with ir.InsertionPoint(built.body):
             holder = gpu.GPUModuleOp("m")
             target = ir.Attribute.parse(f'#nvvm.target<chip = "{chip}">')
             holder.operation.attributes["targets"] = ir.ArrayAttr.get([target])
             with ir.InsertionPoint(holder.bodyRegion.blocks.append()):
                 for number, (family, form) in enumerate(forms):
                     _kernel(f"k{number}", OPERATIONS[family.name], form)
-    return made
+    return built
 
 
 def _kernel(name: str, operation: Any, form: Form) -> None:
@@ -43,15 +43,15 @@ def _kernel(name: str, operation: Any, form: Form) -> None:
     block = ir.Block.create_at_start(function.operation.regions[0], types)
     with ir.InsertionPoint(block):
         left = list(block.arguments)
-        given: dict[str, Any] = dict(immediates(form))
+        attributes: dict[str, Any] = dict(immediates(form))
         for operand, group in zip(inputs, groups, strict=True):
-            given["inouts" if operand.role == "inout" else operand.name] = left[: len(group)]
+            attributes["inouts" if operand.role == "inout" else operand.name] = left[: len(group)]
             del left[: len(group)]
         axes = {a: getattr(form, a) for a in operation.family.axes if a not in operation.derived}
-        made = operation.make(**axes | given)
-        values = [made] if isinstance(made, ir.Value) else list(made.operation.results)
-        for value, place in zip(values, left, strict=True):
-            llvm.store(value, place)
+        op = operation.make(**axes | attributes)
+        values = [op] if isinstance(op, ir.Value) else list(op.operation.results)
+        for value, slot in zip(values, left, strict=True):
+            llvm.store(value, slot)
         llvm.return_()
 
 
@@ -68,10 +68,10 @@ def _results(form: Form) -> list[Registers]:
     return [o for o in form.operands if o.role in ("out", "inout")]
 
 
-def to_ptx(made: Any, chip: str, version: tuple[int, int]) -> str:
+def to_ptx(module: Any, chip: str, version: tuple[int, int]) -> str:
     """The PTX of such a module."""
-    passes.manager("weft-to-llvm", made.context).run(made.operation)
-    return codegen.to_ptx(mlir.translate(made.body.operations[0]), chip, version).ptx
+    passes.manager("weft-to-llvm", module.context).run(module.operation)
+    return codegen.to_ptx(mlir.translate(module.body.operations[0]), chip, version).ptx
 
 
 def kernels(ptx: str) -> list[str]:
@@ -80,13 +80,13 @@ def kernels(ptx: str) -> list[str]:
 
 
 def wanted(form: Form) -> list[str]:
-    """What `found` gives where all is right: one instruction, whose registers are its operands' in order."""
+    """What `printed` must return: one instruction, whose registers are its operands' in order."""
     names = {o.name: [f"{o.name}:{i}" for i in range(ptx_registers(o)[1])] for o in form.operands}
     names |= {name: [str(value)] for name, value in immediates(form).items()}
     return [f"{form.ptx} {_dense(operand_text(form, names))}".strip()]
 
 
-def found(kernel: str, form: Form) -> list[str]:
+def printed(kernel: str, form: Form) -> list[str]:
     """The matrix instructions in the PTX of a kernel that `module` made for `form`. Registers are named after
     the argument that they hold a part of, or that says where they are stored: `a:3` is the fourth of a.
     """
@@ -158,9 +158,9 @@ class _Wires:
         name = self.holds[pointer].removeprefix("&")
         at = int(next(iter(re.findall(r"\+(\d+)\]", operands)), 0))
         for i, register in enumerate(values):
-            value, place = self.holds[register], f"{name}:{at // self.bytes[name] + i}"
+            value, slot = self.holds[register], f"{name}:{at // self.bytes[name] + i}"
             # What was updated in place must be stored as the same register.
-            self.results[value] = place if self.results.get(value) in ("", place) else f"{value}->{place}"
+            self.results[value] = slot if self.results.get(value) in ("", slot) else f"{value}->{slot}"
 
     def shown(self) -> list[str]:
         """The instructions with names for registers."""

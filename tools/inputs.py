@@ -46,14 +46,14 @@ def prepare(options: Namespace, seed: int, text: str | None = None) -> Prepared:
         default = None if options.arch else runtime.default_chip()
         compiled = compile_module(module, options.arch, name=name, default=default)
         launch = _only(compiled)
-        given = _given(launch, texts, seed)
+        passed = _given(launch, texts, seed)
         if product is None:
-            return Prepared(Kernel(compiled, launch), None, _arguments(launch, given, seed))
+            return Prepared(Kernel(compiled, launch), None, _arguments(launch, passed, seed))
         if shape is None:
-            product = product.sized_by({number: each.value.shape for number, each in given.items()})
-        operands = product.operands(launch, seed, {number: each.value for number, each in given.items()})
-    made = [given.get(number) or values.Argument.of_array(each) for number, each in enumerate(operands)]
-    return Prepared(Kernel(compiled, launch), product, made)
+            product = product.sized_by({number: each.value.shape for number, each in passed.items()})
+        operands = product.operands(launch, seed, {number: each.value for number, each in passed.items()})
+    created = [passed.get(number) or values.Argument.of_array(each) for number, each in enumerate(operands)]
+    return Prepared(Kernel(compiled, launch), product, created)
 
 
 def _product(module: Any, name: str, shape: Shape | None, *, checked: bool) -> Product | None:
@@ -93,15 +93,15 @@ def _given(launch: Launch, texts: Mapping[int, str], seed: int) -> dict[int, val
     }
 
 
-def _arguments(launch: Launch, given: Mapping[int, values.Argument], seed: int) -> list[values.Argument]:
+def _arguments(launch: Launch, passed: Mapping[int, values.Argument], seed: int) -> list[values.Argument]:
     """All arguments: what isn't given is random, or zeros where the kernel writes it and not every array."""
     inputs = any(isinstance(a, MemrefArgument) and not a.writes for a in launch.arguments)
-    found = []
+    arguments = []
     for number, want in enumerate(launch.arguments):
         zeros = inputs and isinstance(want, MemrefArgument) and want.writes
         kind = "zeros" if zeros else "random"
-        found.append(given.get(number) or _default(want, number, launch.name, kind, seed + number))
-    return found
+        arguments.append(passed.get(number) or _default(want, number, launch.name, kind, seed + number))
+    return arguments
 
 
 def _default(want: Argument, number: int, kernel: str, kind: str, seed: int) -> values.Argument:
@@ -130,14 +130,14 @@ def _of_text(want: Argument, text: str, what: str, seed: int) -> values.Argument
     if isinstance(want, ScalarArgument):
         return values.Argument(_number(want, text, what))
     if isinstance(want, PointerArgument):
-        if (made := values.new_array(text, None, seed)) is not None:
-            return made
+        if (array := values.new_array(text, None, seed)) is not None:
+            return array
         if text.endswith(".npy"):
             return values.array_of(text)
         return values.Argument(_address(text, what))
-    made = values.new_array(text, want.dtype, seed, want.strides if _rank(text) == len(want.shape) else None)
-    if made is not None:
-        return made
+    array = values.new_array(text, want.dtype, seed, want.strides if _rank(text) == len(want.shape) else None)
+    if array is not None:
+        return array
     if not text.endswith(".npy"):
         raise WeftError(
             f"--arg {text}: {what} is {_type(want)}: expected FILE.npy, random:SIZES or zeros:SIZES"

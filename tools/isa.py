@@ -170,21 +170,24 @@ def _table(family: "Family[Any]", chip: str | None) -> "Iterator[RenderableType]
     from weft.tools.isa_patterns import pattern
     from weft.tools.isa_rows import rows
 
-    found = rows(family, chip)
-    forms = [form for row in found for form in row.forms]
+    listed = rows(family, chip)
+    forms = [form for row in listed for form in row.forms]
     yield f"[bold]{family.name}[/bold]  {len(forms)} form{'' if len(forms) == 1 else 's'}"
     yield f"  PTX   {escape(pattern(form.ptx for form in forms))}"
     intrinsics = [form.intrinsic for form in forms if form.intrinsic]
     yield f"  LLVM  {escape(pattern(intrinsics)) if intrinsics else 'none: inline PTX'}"
-    operands, modifiers = _common([row.operands for row in found]), _common([row.modifiers for row in found])
+    operands, modifiers = (
+        _common([row.operands for row in listed]),
+        _common([row.modifiers for row in listed]),
+    )
     cells = {
-        "shape": [row.shape for row in found],
-        "types": [row.types for row in found],
-        "modifiers": ["; ".join(t for t in row.modifiers if t not in modifiers) for row in found],
-        "operands": [", ".join(t for t in row.operands if t not in operands) for row in found],
-        "chips": [row.chips for row in found],
-        "PTX": [row.ptx for row in found],
-        "LLVM": ["inline" if row.forms[0].intrinsic is None else "" for row in found],
+        "shape": [row.shape for row in listed],
+        "types": [row.types for row in listed],
+        "modifiers": ["; ".join(t for t in row.modifiers if t not in modifiers) for row in listed],
+        "operands": [", ".join(t for t in row.operands if t not in operands) for row in listed],
+        "chips": [row.chips for row in listed],
+        "PTX": [row.ptx for row in listed],
+        "LLVM": ["inline" if row.forms[0].intrinsic is None else "" for row in listed],
     }
     if not intrinsics:
         del cells["LLVM"]
@@ -196,12 +199,12 @@ def _table(family: "Family[Any]", chip: str | None) -> "Iterator[RenderableType]
             yield f"  {name if name != 'PTX' else 'since PTX':<9} {escape(text)}"
     varying = {name: column for name, column in cells.items() if len(set(column)) > 1}
     if varying:
-        made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for name in varying:
-            made.add_column(name, no_wrap=name == "PTX", overflow="fold")
+            table.add_column(name, no_wrap=name == "PTX", overflow="fold")
         for row in zip(*varying.values(), strict=True):
-            made.add_row(*map(escape, row))
-        yield made
+            table.add_row(*map(escape, row))
+        yield table
     else:
         yield ""
 

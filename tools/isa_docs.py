@@ -62,8 +62,8 @@ sm_103, and forms that only sm_107 has are inline PTX.
 
 def pages() -> dict[str, str]:
     """The text of each page by its file's name."""
-    found = {"index.md": _index()}
-    return found | {f"{table.name}.md": "\n".join(_page(table)) for table in TABLES}
+    texts = {"index.md": _index()}
+    return texts | {f"{table.name}.md": "\n".join(_page(table)) for table in TABLES}
 
 
 def points(table: Table, family: Family[Any]) -> int:
@@ -121,17 +121,17 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _family(table: Table, family: Family[Any]) -> Iterator[str]:
-    found = rows(family)
-    forms = [form for row in found for form in row.forms]
+    listed = rows(family)
+    forms = [form for row in listed for form in row.forms]
     yield from (f"## {family.name}", "", " ".join((family.form.__doc__ or "").split()), "")
     operands = dict.fromkeys(_operands(form) for form in forms)
     yield from (f"{_counted(forms)}; operands:", "")
     yield from (f"- `{text}`" if text else "- none" for text in operands)
     yield ""
     heads = ("#", "shape", "types", "modifiers", "operands", "chips", "PTX")
-    yield from _columns(heads, [_cells(number, row) for number, row in enumerate(found, 1)])
+    yield from _columns(heads, [_cells(number, row) for number, row in enumerate(listed, 1)])
     yield ""
-    spelled = [(str(number), *_spelled(row)) for number, row in enumerate(found, 1)]
+    spelled = [(str(number), *_spelled(row)) for number, row in enumerate(listed, 1)]
     yield from _markdown(("#", "PTX", "LLVM"), spelled)
     yield ""
     if rules := list(_rules(table, family)):
@@ -231,8 +231,8 @@ def truth(claim: Claim) -> str:
 
 def claim_verdict(claim: Claim) -> Verdict | None:
     """The tables' judgement of a claim's instruction, as far as its opcode goes."""
-    found = tables.read(claim.opcode, claim.operands)
-    return found[0].judge(found[1], claim.chip) if found else written.unread(claim.opcode, claim.chip)
+    read = tables.read(claim.opcode, claim.operands)
+    return read[0].judge(read[1], claim.chip) if read else written.unread(claim.opcode, claim.chip)
 
 
 def _columns(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:

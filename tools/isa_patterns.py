@@ -32,8 +32,8 @@ _KINDS = (
 
 @cache
 def _kind(token: str) -> str:
-    found = next((name for name, pattern in _KINDS if re.fullmatch(pattern, token)), None)
-    return found or token.rpartition("::")[0] or token
+    kind = next((name for name, pattern in _KINDS if re.fullmatch(pattern, token)), None)
+    return kind or token.rpartition("::")[0] or token
 
 
 def pattern(spellings: Iterable[str], most: int = 6) -> str:

@@ -29,10 +29,10 @@ class Row:
     @property
     def shape(self) -> str:
         """Shapes and counts."""
-        found = {axis: values for axis, values in self._axes() if axis in _SHAPES}
-        cells = [" ".join(shapes(map(str, found["shape"])))] if "shape" in found else []
-        if "num" in found:
-            cells.append(" ".join(f"x{n}" for n in found["num"]))
+        values_of = {axis: values for axis, values in self._axes() if axis in _SHAPES}
+        cells = [" ".join(shapes(map(str, values_of["shape"])))] if "shape" in values_of else []
+        if "num" in values_of:
+            cells.append(" ".join(f"x{n}" for n in values_of["num"]))
         return " ".join(cells)
 
     @property
@@ -53,9 +53,9 @@ class Row:
         defaults = {f.name: f.default for f in fields(self.family.form)}
         cells = []
         for axis, values in self._axes():
-            told = axis in _SHAPES or axis.endswith("type") or axis == "kind"
+            shown = axis in _SHAPES or axis.endswith("type") or axis == "kind"
             usual = values == (defaults[axis],) or (defaults[axis] is MISSING and values in ((False,), ("",)))
-            if told or usual:
+            if shown or usual:
                 continue
             if all(isinstance(value, bool) for value in values):
                 cells.append(f"[{axis}]" if len(values) > 1 else axis if values[0] else f"no {axis}")
@@ -100,19 +100,19 @@ def shapes(names: Iterable[str]) -> list[str]:
     for name in listed:
         m, n, k = mnk(name) if "k" in name else (0, 0, 0)
         columns[m, k].append(n)
-    found = []
+    texts = []
     for name in listed:
         m, n, k = mnk(name) if "k" in name else (0, 0, 0)
         if len(columns[m, k]) <= _MANY or not k:
-            found.append(name)
+            texts.append(name)
         elif n == columns[m, k][0]:
-            found.append(f"m{m}nNk{k} (N {numbers(columns[m, k])})")
-    return found
+            texts.append(f"m{m}nNk{k} (N {numbers(columns[m, k])})")
+    return texts
 
 
 def numbers(values: Sequence[int]) -> str:
     """Numbers in ascending order in words, runs of one step as `32…256 by 16`."""
-    found, left = [], values
+    runs, left = [], values
     while left:
         run = 1
         if isinstance(left, range):
@@ -121,12 +121,12 @@ def numbers(values: Sequence[int]) -> str:
             run += 1
         if run > _MANY:
             step = left[1] - left[0]
-            found.append(f"{left[0]}…{left[run - 1]}" + (f" by {step}" if step > 1 else ""))
+            runs.append(f"{left[0]}…{left[run - 1]}" + (f" by {step}" if step > 1 else ""))
         else:
             run = 1
-            found.append(str(left[0]))
+            runs.append(str(left[0]))
         left = left[run:]
-    return "|".join(found)
+    return "|".join(runs)
 
 
 def version_text(version: tuple[int, int]) -> str:
@@ -138,14 +138,14 @@ def chips_text(chips: ChipSet) -> str:
     """A chip set in words: `sm_80 or later`, or a row of chips, variants with theirs: `sm_100(a/f)`."""
     if chips and chips == since(next(name for name in CHIPS if name in chips)):
         return describe(chips)
-    found: dict[str, list[str]] = defaultdict(list)
+    groups: dict[str, list[str]] = defaultdict(list)
     for name in CHIPS:
         if name in chips:
             base = name.rstrip("af")
-            found[base].append(name.removeprefix(base))
+            groups[base].append(name.removeprefix(base))
     return " ".join(
         base + (variants[0] if len(variants) == 1 else f"({'/'.join(v or '-' for v in sorted(variants))})")
-        for base, variants in found.items()
+        for base, variants in groups.items()
     )
 
 
@@ -158,7 +158,7 @@ def rows(family: Family[Any], chip: str | None = None) -> tuple[Row, ...]:
         fragments = tuple(_count(form, operand, scales) for operand in form.operands if operand.shape)
         groups[fragments, family.table[form], form.intrinsic is None].append(form)
     order = {form: number for number, form in enumerate(family.table)}
-    found = []
+    merged = []
     for (_, support, _), forms in groups.items():
         for box in _boxes(forms, family.axes):
             inside = tuple(
@@ -167,8 +167,8 @@ def rows(family: Family[Any], chip: str | None = None) -> tuple[Row, ...]:
                 if all(getattr(form, a) in values for a, values in zip(family.axes, box, strict=True))
             )
             values = tuple(tuple(dict.fromkeys(getattr(f, axis) for f in inside)) for axis in family.axes)
-            found.append(Row(family, inside, values, support))
-    return tuple(sorted(found, key=lambda row: order[row.forms[0]]))
+            merged.append(Row(family, inside, values, support))
+    return tuple(sorted(merged, key=lambda row: order[row.forms[0]]))
 
 
 Box = tuple[frozenset[Any], ...]
@@ -186,12 +186,12 @@ def _merged(points: Sequence[Box], order: Sequence[int]) -> list[Box]:
     boxes = list(points)
     while True:
         before = len(boxes)
-        for place in order:
+        for axis in order:
             alike: dict[Box, list[frozenset[Any]]] = defaultdict(list)
             for box in boxes:
-                alike[box[:place] + box[place + 1 :]].append(box[place])
+                alike[box[:axis] + box[axis + 1 :]].append(box[axis])
             boxes = [
-                (*rest[:place], frozenset().union(*values), *rest[place:]) for rest, values in alike.items()
+                (*rest[:axis], frozenset().union(*values), *rest[axis:]) for rest, values in alike.items()
             ]
         if len(boxes) == before:
             return boxes
@@ -199,17 +199,17 @@ def _merged(points: Sequence[Box], order: Sequence[int]) -> list[Box]:
 
 def _extents(form: Any) -> dict[str, int]:
     """What the number of an operand's registers may grow with."""
-    found = {}
+    extents = {}
     if "k" in getattr(form, "shape", ""):
-        found["N"] = mnk(form.shape)[1]
+        extents["N"] = mnk(form.shape)[1]
     if hasattr(form, "num"):
-        found["num"] = form.num
-    return found
+        extents["num"] = form.num
+    return extents
 
 
 @cache
 def _scales(family: Family[Any]) -> dict[str, str]:
-    """The operands whose count is told as a multiple of something, and of what."""
+    """The operands whose count is shown as a multiple of something, and of what."""
     counts: dict[tuple[str, str], set[tuple[int, Fraction]]] = defaultdict(set)
     for form in family.table:
         for operand in form.operands:
@@ -217,8 +217,8 @@ def _scales(family: Family[Any]) -> dict[str, str]:
             for name, extent in _extents(form).items():
                 counts[operand.name, name].add((count, Fraction(count, extent)))
     scales = {}
-    for (operand, name), found in counts.items():
-        different, ratios = len({count for count, _ in found}), len({ratio for _, ratio in found})
+    for (operand, name), pairs in counts.items():
+        different, ratios = len({count for count, _ in pairs}), len({ratio for _, ratio in pairs})
         if ratios < different and (name == "num" or different > _MANY):
             scales[operand] = name
     return scales
@@ -239,7 +239,7 @@ def _count(form: Any, operand: Registers, scales: dict[str, str]) -> tuple[str, 
 
 def _operands(forms: Sequence[Any], scales: dict[str, str]) -> Iterator[str]:
     """Each operand of any of the forms in words, in PTX's order."""
-    found: dict[str, dict[str, None]] = {}
+    texts: dict[str, dict[str, None]] = {}
     seen: dict[str, int] = defaultdict(int)
     for form in forms:
         for operand in form.operands:
@@ -250,9 +250,9 @@ def _operands(forms: Sequence[Any], scales: dict[str, str]) -> Iterator[str]:
                 text = numbers(operand.values)
             elif operand.values:
                 text += f" ({numbers(operand.values)})"
-            found.setdefault(name, {})[text] = None
+            texts.setdefault(name, {})[text] = None
             seen[name] += 1
-    order = sorted(found, key=list(dict.fromkeys(o.name for f in forms for o in f.operands)).index)
+    order = sorted(texts, key=list(dict.fromkeys(o.name for f in forms for o in f.operands)).index)
     for name in order:
-        text = f"{name} {'|'.join(found[name])}"
+        text = f"{name} {'|'.join(texts[name])}"
         yield text if seen[name] == len(forms) else f"[{text}]"

@@ -135,10 +135,10 @@ def pages() -> dict[str, str]:
     """The text of each page, by its name in docs/."""
     instructions = [_ABOUT]
     for dialect in DIALECTS:
-        found = [op for op in _operations(dialect) if issubclass(op, InstructionOp | DescriptorOp)]
-        if found:
+        ops = [op for op in _operations(dialect) if issubclass(op, InstructionOp | DescriptorOp)]
+        if ops:
             instructions += [f"## {dialect.DIALECT_NAMESPACE}", ""]
-            for op in found:
+            for op in ops:
                 instructions += _operation(op)
     tiles = [line for op in _operations(tile.Tile) for line in _operation(op)]
     attributes = [f"| `{a.name}` | {a.meaning}; `--{a.written_by}` writes it |" for a in CONTRACT.values()]
@@ -177,12 +177,12 @@ def _example(name: str) -> list[str]:
     valid = _valid_forms(name.partition(".")[0])
     uses = ((i, lines) for lines in valid for i, line in enumerate(lines) if _uses(line, name))
     begin, lines = next(uses)
-    found = [lines[begin]]
-    while _open("\n".join(found)):
-        found.append(lines[begin + len(found)])
-    short = re.findall(r"![A-Z]\w*", "\n".join(found))
+    example = [lines[begin]]
+    while _open("\n".join(example)):
+        example.append(lines[begin + len(example)])
+    short = re.findall(r"![A-Z]\w*", "\n".join(example))
     types = [line for line in lines[:begin] if line.split(" = ")[0] in short]
-    return [*types, *(re.sub("^  ", "", line) for line in found if "// CHECK" not in line)]
+    return [*types, *(re.sub("^  ", "", line) for line in example if "// CHECK" not in line)]
 
 
 @cache

@@ -110,10 +110,10 @@ def _process(
     text: str, name: str, options: Namespace, flags: Sequence[tuple[str, str]], context: Any
 ) -> tuple[str | None, list[Diagnostic]]:
     """One chunk's result, None where it failed, and everything that was said about it."""
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
 
     def hear(info: Any) -> bool:
-        found.append(mlir.diagnostic(info, name))
+        diagnostics.append(mlir.diagnostic(info, name))
         return True
 
     # Errors come with the exception that ends the work; this hears the rest.
@@ -123,9 +123,9 @@ def _process(
         with cli.speaking_of(name), mlir.located(name):
             result = _transform(text, name, options, flags, context)
     except WeftError as error:
-        found += error.diagnostics
+        diagnostics += error.diagnostics
     handler.detach()
-    return result, found
+    return result, diagnostics
 
 
 def _transform(

@@ -69,9 +69,9 @@ class _File:
         if succeeded:
             return None
         cli.write(self._path, self._text)
-        return told(self._path)
+        return remark(self._path)
 
 
-def told(path: str) -> Diagnostic:
+def remark(path: str) -> Diagnostic:
     """The note about a reproducer that was written."""
     return Diagnostic(f"reproducer generated at '{path}'", severity="note")

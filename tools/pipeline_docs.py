@@ -84,7 +84,7 @@ def timeline(events: list[dict[str, Any]]) -> list[Span]:
     full, empty = barriers[: SCHEDULE.stages], barriers[SCHEDULE.stages :]
     issued = [e["ts"] for e in events if e["name"] == "bulk load" and e["tid"] == 0]
     issued = issued[:: len(issued) // (TILES * BLOCKS)]  # A's of each K block
-    found = [Span("copies", "waits", *span) for span in _spans(events, 0, "wait") if span[0] > issued[0]]
+    spans = [Span("copies", "waits", *span) for span in _spans(events, 0, "wait") if span[0] > issued[0]]
     for stage in range(SCHEDULE.stages):
         phases_of = (_times(phases, each[stage]) for each in (full, empty))
         turns = zip(issued[stage :: SCHEDULE.stages], *phases_of, strict=True)
@@ -93,12 +93,12 @@ def timeline(events: list[dict[str, Any]]) -> list[Span]:
         ):
             number, lane = block // BLOCKS, f"stage {stage}"
             begun = next(ts for ts in _times(seen, full[stage]) if ts >= filled)
-            found.append(Span("copies", "copy", at, at + _ISSUE, number, block))
-            found.append(Span(lane, "held", filled, begun, number, block))
-            found.append(Span(lane, "read", begun, freed, number, block))
+            spans.append(Span("copies", "copy", at, at + _ISSUE, number, block))
+            spans.append(Span(lane, "held", filled, begun, number, block))
+            spans.append(Span(lane, "read", begun, freed, number, block))
     for number in range(SCHEDULE.warpgroups):
-        found += _warpgroup(events, f"warpgroup {number + 1}", WARPS * (number + 1), full)
-    return found
+        spans += _warpgroup(events, f"warpgroup {number + 1}", WARPS * (number + 1), full)
+    return spans
 
 
 def _times(events: list[tuple[int, int]], offset: int) -> list[int]:
@@ -107,8 +107,8 @@ def _times(events: list[tuple[int, int]], offset: int) -> list[int]:
 
 
 def _spans(events: list[dict[str, Any]], warp: int, name: str) -> list[tuple[int, int]]:
-    found = [e for e in events if e["ph"] == "X" and e["tid"] == warp and e["name"] == name]
-    return [(e["ts"], e["ts"] + e["dur"]) for e in found]
+    events_of = [e for e in events if e["ph"] == "X" and e["tid"] == warp and e["name"] == name]
+    return [(e["ts"], e["ts"] + e["dur"]) for e in events_of]
 
 
 def _warpgroup(events: list[dict[str, Any]], lane: str, warp: int, full: list[int]) -> Iterator[Span]:

@@ -48,14 +48,14 @@ class Product:
     @classmethod
     def of(cls, module: Any, name: str, shape: Shape | None) -> "Product":
         """A module's only product, in sizes of `shape` where its types leave them open. Raises WeftError."""
-        found = operations(module, MatmulOp)
-        if not found:
+        products = operations(module, MatmulOp)
+        if not products:
             raise WeftError(
                 f"{name} has no tile.matmul: weft run checks a product (weft compile takes any kernel)"
             )
-        op = found[0]
-        if len(found) > 1:
-            raise refuse(found[1], "must be the only product with weft run")
+        op = products[0]
+        if len(products) > 1:
+            raise refuse(products[1], "must be the only product with weft run")
         if other := next((role for role in op.roles if not ROLES[role].is_added), None):
             raise refuse(op, f"must not have an operand '{other}' with weft run")
         if op.d.type.rank != 2:
@@ -81,18 +81,18 @@ class Product:
         return 2 * self.m * self.n * self.k
 
     def __str__(self) -> str:
-        given = self._attributes
+        attributes = self._attributes
         kinds = {
             role: str(value.type.element_type) for role, value in zip("ABD", self.op.operands, strict=False)
         }
-        b = f"B[{self.n},{self.k}]ᵀ" if given["transpose_b"] else f"B[{self.k},{self.n}]"
-        scaled = "" if given["alpha"] == 1.0 else f"{given['alpha']:g} * "
-        added = f" + {given['beta']:g} * {self._added}" if given["beta"] else ""
+        b = f"B[{self.n},{self.k}]ᵀ" if attributes["transpose_b"] else f"B[{self.k},{self.n}]"
+        scaled = "" if attributes["alpha"] == 1.0 else f"{attributes['alpha']:g} * "
+        added = f" + {attributes['beta']:g} * {self._added}" if attributes["beta"] else ""
         added += " + bias" if "bias" in self.argument_numbers else ""
-        a = f"A[{self.k},{self.m}]ᵀ" if given["transpose_a"] else f"A[{self.m},{self.k}]"
+        a = f"A[{self.k},{self.m}]ᵀ" if attributes["transpose_a"] else f"A[{self.m},{self.k}]"
         d = f"D[{self.m},{self.n}]"
         text = f"{scaled}{a} {kinds['A']} * {b} {kinds['B']}{added}"
-        text = f"{given['activation']}({text})" if given["activation"] else text
+        text = f"{attributes['activation']}({text})" if attributes["activation"] else text
         return f"{d} {kinds['D']} = {text}{' + residual' if 'residual' in self.argument_numbers else ''}"
 
     @property
@@ -103,23 +103,26 @@ class Product:
     @property
     def _extents(self) -> dict[str, str]:
         """What each operand's sizes are, as letters."""
-        given = self._attributes
-        found = {"A": "km" if given["transpose_a"] else "mk", "B": "nk" if given["transpose_b"] else "kn"}
-        return found | dict.fromkeys(("C", "D", "residual"), "mn") | {"bias": "n"}
+        attributes = self._attributes
+        axes = {
+            "A": "km" if attributes["transpose_a"] else "mk",
+            "B": "nk" if attributes["transpose_b"] else "kn",
+        }
+        return axes | dict.fromkeys(("C", "D", "residual"), "mn") | {"bias": "n"}
 
     def sized_by(self, shapes: Mapping[int, tuple[int, ...]]) -> "Product":
         """The product of arrays of these shapes, by argument, where its types leave its sizes open."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for role, number in self.argument_numbers.items():
             letters = self._extents[role]
             if len(shapes.get(number, ())) == len(letters):
-                found |= dict(zip(letters, shapes[number], strict=True))
+                sizes |= dict(zip(letters, shapes[number], strict=True))
         fixed = dict(zip("mnk", self.op.static_mnk, strict=True))
-        m, n, k = (fixed[axis] or found.get(axis, getattr(self, axis)) for axis in "mnk")
+        m, n, k = (fixed[axis] or sizes.get(axis, getattr(self, axis)) for axis in "mnk")
         return replace(self, m=m, n=n, k=k)
 
-    def operands(self, launch: Launch, seed: int, given: Mapping[int, Array] | None = None) -> list[Array]:
-        """An array for each argument that isn't `given`: random numbers, or NaN in all that the kernel must
+    def operands(self, launch: Launch, seed: int, passed: Mapping[int, Array] | None = None) -> list[Array]:
+        """An array for each argument that isn't `passed`: random numbers, or NaN in all that the kernel must
         not read.
         """
         sizes = {role: tuple(getattr(self, axis) for axis in axes) for role, axes in self._extents.items()}
@@ -135,25 +138,25 @@ class Product:
                 raise refuse(self.op, f"has one matrix as {shapes}: pick a --shape where they agree")
             wanted.append((argument, sizes[roles[0]], generator if read & set(roles) else None))
         self._check_memory(sum(s[0] * (_pitch(a, s[1]) - s[1]) for a, s, _ in wanted if len(s) == 2))
-        for number, array in (given or {}).items():
+        for number, array in (passed or {}).items():
             if array.shape != wanted[number][1]:
                 shape, got = ("x".join(map(str, s)) for s in (wanted[number][1], array.shape))
                 raise refuse(self.op, f"expects argument {number} of {shape}, got an array of {got}")
-        made = dict(given or {})
-        return [made[i] if i in made else _array(*each) for i, each in enumerate(wanted)]
+        arrays = dict(passed or {})
+        return [arrays[i] if i in arrays else _array(*each) for i, each in enumerate(wanted)]
 
     def expected(self, operands: list[Array]) -> reference.Expected:
         """What must come out of these operands, before the kernel ran on them."""
-        given = {role: operands[number] for role, number in self.argument_numbers.items()}
-        added = given[self._added] if self._attributes["beta"] else None
+        by_role = {role: operands[number] for role, number in self.argument_numbers.items()}
+        added = by_role[self._added] if self._attributes["beta"] else None
         return reference.product(
-            given["A"],
-            given["B"],
+            by_role["A"],
+            by_role["B"],
             added,
-            bias=given.get("bias"),
-            residual=given.get("residual"),
+            bias=by_role.get("bias"),
+            residual=by_role.get("residual"),
             **self._attributes,
-            dtype=given["D"].dtype,
+            dtype=by_role["D"].dtype,
         )
 
     def _check_memory(self, padding: int) -> None:

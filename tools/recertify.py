@@ -73,8 +73,8 @@ def releases() -> dict[str, str]:
 
 
 def _ptxas_release(*, volta: bool) -> str:
-    found = re.search(r"\bV(\d+\.\d+\.\d+)", _said(volta, "--version"))
-    return found[1] if found else "unknown"
+    match = re.search(r"\bV(\d+\.\d+\.\d+)", _said(volta, "--version"))
+    return match[1] if match else "unknown"
 
 
 def facts() -> Facts:
@@ -115,10 +115,10 @@ def _newest(*, volta: bool) -> Version:
         path = Path(directory, "k.ptx")
         path.write_text(".version 99.9\n.target sm_75\n.address_size 64\n", encoding="utf-8")
         said = _said(volta, "-arch=sm_75", str(path), "-o", os.devnull)
-    found = re.search(r"current version is '(\d+)\.(\d+)'", said)
-    if found is None:
+    match = re.search(r"current version is '(\d+)\.(\d+)'", said)
+    if match is None:
         raise WeftError(f"ptxas doesn't say which PTX version it reads: {said.strip()}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def _llvm_knows(chip: str) -> bool:
@@ -140,7 +140,7 @@ def intrinsics() -> list[str]:
     heads = "|".join(tables.HEADS)
     name = re.compile(rb"\0(llvm\.nvvm\.(?:%s)\.[\w.]+)(?=\0)" % heads.encode())
     # A name ends where the next begins: what lies between two is found by one search that overlaps.
-    return sorted({found[1].decode() for found in name.finditer(_names_of(libraries[0]))})
+    return sorted({match[1].decode() for match in name.finditer(_names_of(libraries[0]))})
 
 
 def _names_of(library: Path) -> bytes:
@@ -220,12 +220,12 @@ def _verdicts(points: Iterable[tuple[Any, str]]) -> dict[tuple[Any, str], str | 
     apart: dict[bool, list[tuple[Any, str]]] = {False: [], True: []}
     for form, chip in points:
         apart[CHIPS[chip].volta].append((form, chip))
-    found: dict[tuple[Any, str], str | None] = {}
+    verdicts: dict[tuple[Any, str], str | None] = {}
     for volta, part in apart.items():
         newest = min(_newest(volta=volta), assembler.LAST[volta])
         if part:
-            found |= assembler.verdicts(part, version=newest)
-    return found
+            verdicts |= assembler.verdicts(part, version=newest)
+    return verdicts
 
 
 def spellings(family: Family[Any], count: int | None) -> Iterator[Change]:
@@ -251,9 +251,9 @@ def spellings(family: Family[Any], count: int | None) -> Iterator[Change]:
 def _misprinted(
     where: str, family: Family[Any], forms: Sequence[Any], chip: str, version: Version
 ) -> Iterator[Change]:
-    made = form_kernels.module(chip, [(family, form) for form in forms])
+    module = form_kernels.module(chip, [(family, form) for form in forms])
     try:
-        printed = form_kernels.kernels(form_kernels.to_ptx(made, chip, version))
+        printed = form_kernels.kernels(form_kernels.to_ptx(module, chip, version))
     except WeftError as error:
         if len(forms) == 1:
             yield Change("lost", where, f"{forms[0].ptx} on {chip}: {error}")
@@ -263,11 +263,9 @@ def _misprinted(
             yield from _misprinted(where, family, part, chip, version)
         return
     for form, text in zip(forms, printed, strict=True):
-        found, wanted = form_kernels.found(text, form), form_kernels.wanted(form)
-        if found != wanted:
-            yield Change(
-                "printed otherwise", where, f"{'; '.join(wanted)} is {'; '.join(found) or 'nothing'}"
-            )
+        read, wanted = form_kernels.printed(text, form), form_kernels.wanted(form)
+        if read != wanted:
+            yield Change("printed otherwise", where, f"{'; '.join(wanted)} is {'; '.join(read) or 'nothing'}")
 
 
 # The command
@@ -278,12 +276,12 @@ def shown(changes: Iterable[Change]) -> Iterator[str]:
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for change in changes:
         groups[change.where, change.kind].append(change.what)
-    for (where, kind), found in groups.items():
-        yield f"{where}: {kind} {len(found)}"
-        most = _SHOWN if where.startswith(("rows", "spellings")) else len(found)
-        yield from (f"  {each}" for each in found[:most])
-        if len(found) > most:
-            yield f"  and {len(found) - most} more"
+    for (where, kind), changes_of in groups.items():
+        yield f"{where}: {kind} {len(changes_of)}"
+        most = _SHOWN if where.startswith(("rows", "spellings")) else len(changes_of)
+        yield from (f"  {each}" for each in changes_of[:most])
+        if len(changes_of) > most:
+            yield f"  and {len(changes_of) - most} more"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -318,31 +316,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _compare(options: argparse.Namespace) -> int:
     """Prints what changed, and writes it where the options say so; 1 where anything did."""
     before = json.loads(RECORD.read_text("utf-8"))
-    installed, found = releases(), facts()
+    installed, current = releases(), facts()
     for name, version in installed.items():
         then = before["releases"].get(name, "none")
         print(f"{name}: {version}" if then == version else f"{name}: {then} before, now {version}")
-    changes = list(changed_facts(before["facts"], found))
+    changes = list(changed_facts(before["facts"], current))
     if not options.facts:
         changes += _table_changes(options.family, None if options.all else options.forms)
     print(*(list(shown(changes)) or ["nothing changed"]), sep="\n")
     if options.write:
-        write({"releases": installed, "facts": found})
+        write({"releases": installed, "facts": current})
     return 1 if changes else 0
 
 
 def _table_changes(names: Sequence[str] | None, count: int | None) -> list[Change]:
-    found = list[Change]()
+    changes = list[Change]()
     for table in tables.TABLES:
         for family in table.families:
             if not names or family.name in names:
                 print(f"trying {family.name}", file=sys.stderr, flush=True)
-                found += rows(family, table.near.get(family.name, {}), count)
+                changes += rows(family, table.near.get(family.name, {}), count)
                 if count is None:
                     where = f"rows of {family.name}"
-                    found += (Change("PTX version", where, fault) for fault in certify.version_faults(family))
-                found += spellings(family, count)
-    return found
+                    changes += (
+                        Change("PTX version", where, fault) for fault in certify.version_faults(family)
+                    )
+                changes += spellings(family, count)
+    return changes
 
 
 def write(now: Mapping[str, Any]) -> None:

@@ -55,7 +55,7 @@ def _run(options: Namespace) -> int:
     prepared = inputs.prepare(options, options.seed)
     files = values.saved(options, prepared.arguments)
     with cli.speaking_of(cli.name_of(options.file)):
-        on, note = _place(options.on, prepared.kernel)
+        on, note = _target(options.on, prepared.kernel)
         prepared = replace(prepared, kernel=prepared.kernel.taking(*prepared.operands))
         if note and not options.json:
             cli.say(note)
@@ -68,7 +68,7 @@ def _run(options: Namespace) -> int:
     return 0 if report["passed"] else 1
 
 
-def _place(asked: str | None, kernel: "Kernel") -> tuple[str, str]:
+def _target(asked: str | None, kernel: "Kernel") -> tuple[str, str]:
     """Where to run, and a message if that is the emulator because no GPU fits."""
     from weft.launch import runtime
 
@@ -136,13 +136,13 @@ def _launch(prepared: "Prepared", on: str, grid: Any, block: Any) -> dict[str, A
     report["arguments"] = values.described(prepared.arguments)
     report["passed"] = not spent.get("findings")
     if product and expected:
-        found = expected.compare(operands[product.argument_numbers["D"]])
-        report["passed"] = found.passed and report["passed"]
+        result = expected.compare(operands[product.argument_numbers["D"]])
+        report["passed"] = result.passed and report["passed"]
         report |= {
-            "finite": bool(found.finite),
-            "error": found.error,
-            "bound": found.bound,
-            "ratio": found.ratio,
+            "finite": bool(result.finite),
+            "error": result.error,
+            "bound": result.bound,
+            "ratio": result.ratio,
         }
     return report
 
@@ -209,10 +209,10 @@ def _dimensions(kernel: "Kernel", operands: "list[Any]", on: str, grid: Any, blo
 
     views = [arrays.view(operand) if hasattr(operand, "shape") else operand for operand in operands]
     if on == "gpu":
-        found = kernel.dimensions(views, grid, block, kernel.multiprocessors())
+        dimensions = kernel.dimensions(views, grid, block, kernel.multiprocessors())
     else:
-        found = kernel.dimensions(views, grid, block)
-    return {"grid": list(found[0]), "block": list(found[1]), "cluster": list(kernel.launch.cluster)}
+        dimensions = kernel.dimensions(views, grid, block)
+    return {"grid": list(dimensions[0]), "block": list(dimensions[1]), "cluster": list(kernel.launch.cluster)}
 
 
 def _resources(kernel: "Kernel") -> dict[str, Any]:
@@ -227,7 +227,7 @@ def _rows(report: dict[str, Any]) -> dict[str, str]:
     """The report as lines with a name each."""
     where = f"{report['chip']} on the GPU" if report["on"] == "gpu" else f"{report['chip']} in the emulator"
     where += ", for rows that begin anywhere" if report["rows"] == "any" else ""
-    found = {
+    rows = {
         "product": report["product"],
         "kernel": f"{report['kernel']} for {where}",
         "schedule": report["schedule"],
@@ -235,16 +235,16 @@ def _rows(report: dict[str, Any]) -> dict[str, str]:
     threads = math.prod(report["block"])
     grid = "x".join(map(str, report["grid"]))
     warps = -(-threads // 32)
-    found["launch"] = f"grid {grid}, {threads} threads ({warps} warp{'' if warps == 1 else 's'}) each"
+    rows["launch"] = f"grid {grid}, {threads} threads ({warps} warp{'' if warps == 1 else 's'}) each"
     if (taken := report["resources"]) is None:
-        found["registers"] = f"unknown: {report['no_resources']}"
+        rows["registers"] = f"unknown: {report['no_resources']}"
     else:
         spills = f"{taken['spill_stores']} bytes stored, {taken['spill_loads']} loaded"
         if not taken["spill_stores"] + taken["spill_loads"]:
             spills = "no spills"
         shared = f"{taken['shared_bytes']} bytes of shared memory"
-        found["resources"] = f"{taken['registers']} registers, {spills}, {shared}"
-    return {name: text for name, text in (found | _spent(report) | _results(report)).items() if text}
+        rows["resources"] = f"{taken['registers']} registers, {spills}, {shared}"
+    return {name: text for name, text in (rows | _spent(report) | _results(report)).items() if text}
 
 
 def _spent(report: dict[str, Any]) -> dict[str, str]:
@@ -253,13 +253,13 @@ def _spent(report: dict[str, Any]) -> dict[str, str]:
         return {"time": f"{rate} (median of {_REPEATS} on {report['device']})"}
     if "instructions" not in report:
         return {"device": report["device"]}
-    found = {"emulated": f"{report['instructions']:,} warp instructions in {report['seconds']:.1f} s"}
+    spent = {"emulated": f"{report['instructions']:,} warp instructions in {report['seconds']:.1f} s"}
     if findings := report["findings"]:
         first = findings[0]
         source = f" ({first['source']})" if first["source"] else ""
         said = f"the first at line {first['line']} of the PTX{source}: {first['rule']}: {first['message']}"
-        found["findings"] = f"{len(findings)}, {said}"
-    return found
+        spent["findings"] = f"{len(findings)}, {said}"
+    return spent
 
 
 def _results(report: dict[str, Any]) -> dict[str, str]:

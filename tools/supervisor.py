@@ -152,5 +152,5 @@ def _death(number: int, where: str, printed: str, kept: cli.Kept) -> list[Diagno
         except WeftError as error:
             messages += error.diagnostics
         else:
-            messages.append(pass_printing.told(path))
+            messages.append(pass_printing.remark(path))
     return messages

@@ -60,12 +60,12 @@ def _run(options: Namespace) -> int:
     if (reason := gpu.unavailable()) is not None:
         raise WeftError(reason.replace("weft bench", "weft tune"))
     device = gpu.TorchGpu()
-    found = device.describe()
-    products = [(problem, product_of(problem, found["chip"])) for problem in asked]
+    described = device.describe()
+    products = [(problem, product_of(problem, described["chip"])) for problem in asked]
     limit = None if options.exhaustive else options.limit or LIMIT
-    cli.say(f"{found['name']}; results go to {path}")
+    cli.say(f"{described['name']}; results go to {path}")
     with Compiler(options.jobs or default_jobs()) as compiler:
-        tuner = Tuner(path, device, found["name"], compiler, options.samples, limit, options.again)
+        tuner = Tuner(path, device, described["name"], compiler, options.samples, limit, options.again)
         return tune(products, tuner)
 
 

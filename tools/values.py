@@ -69,7 +69,7 @@ class Argument:
 
 def numbered(texts: Sequence[str]) -> dict[int, str]:
     """The text of each argument by its number. Raises WeftError for two of one argument."""
-    found: dict[int, str] = {}
+    texts_by_number: dict[int, str] = {}
     number = 0
     for text in texts:
         head, equals, value = text.partition("=")
@@ -77,25 +77,27 @@ def numbered(texts: Sequence[str]) -> dict[int, str]:
             number = int(head)
         else:
             value = text
-        if number in found:
-            raise WeftError(f"--arg {text}: argument {number} has two values, the first is {found[number]}")
-        found[number] = value
+        if number in texts_by_number:
+            raise WeftError(
+                f"--arg {text}: argument {number} has two values, the first is {texts_by_number[number]}"
+            )
+        texts_by_number[number] = value
         number += 1
-    return found
+    return texts_by_number
 
 
 def in_order(texts: Sequence[str], seed: int) -> list[Argument]:
     """The arguments of a PTX kernel, of which nothing but the text is known. Raises WeftError."""
-    given = numbered(texts)
-    if missing := sorted(set(range(len(given))) - set(given)):
-        raise WeftError(f"--arg: argument {missing[0]} has no value, but argument {max(given)} has")
-    return [_plain_argument(given[number], seed + number) for number in range(len(given))]
+    by_number = numbered(texts)
+    if missing := sorted(set(range(len(by_number))) - set(by_number)):
+        raise WeftError(f"--arg: argument {missing[0]} has no value, but argument {max(by_number)} has")
+    return [_plain_argument(by_number[number], seed + number) for number in range(len(by_number))]
 
 
 def _plain_argument(text: str, seed: int) -> Argument:
     kind, colon, rest = text.partition(":")
-    if (made := new_array(text, None, seed)) is not None:
-        return made
+    if (array := new_array(text, None, seed)) is not None:
+        return array
     if text.endswith(".npy"):
         return array_of(text)
     if colon and kind == "hex":
@@ -253,7 +255,7 @@ def saved(options: Namespace, arguments: Sequence[Argument]) -> dict[int, str]:
     """The files that `--save` names, by argument. Raises WeftError for one that can't be written, and for an
     argument that is no array.
     """
-    found = {}
+    files = {}
     for text in options.save:
         number, equals, file = text.partition("=")
         if not (equals and file and number.isascii() and number.isdigit()):
@@ -261,8 +263,8 @@ def saved(options: Namespace, arguments: Sequence[Argument]) -> dict[int, str]:
         if int(number) >= len(arguments) or not hasattr(arguments[int(number)].value, "shape"):
             raise WeftError(f"--save {text}: the kernel has no array as argument {number}")
         cli.check_writable(file)
-        found[int(number)] = file
-    return found
+        files[int(number)] = file
+    return files
 
 
 def keep(arguments: Sequence[Argument], folder: str | None, files: Mapping[int, str]) -> None:
@@ -298,26 +300,26 @@ def described(arguments: Sequence[Argument]) -> list[dict[str, Any]]:
 def _described(number: int, argument: Argument) -> dict[str, Any]:
     import numpy as np
 
-    found: dict[str, Any] = {"number": number}
+    record: dict[str, Any] = {"number": number}
     if not isinstance(argument.value, np.ndarray):
-        return found | {"value": argument.value if isinstance(argument.value, int | float) else None}
+        return record | {"value": argument.value if isinstance(argument.value, int | float) else None}
     array = argument.value
-    found |= {"shape": list(array.shape), "type": array.dtype.name, "changed": argument.changed}
+    record |= {"shape": list(array.shape), "type": array.dtype.name, "changed": argument.changed}
     numbers = array.astype(np.float64) if array.dtype.kind != "V" or array.dtype.names is None else array
     finite = numbers[np.isfinite(numbers)] if array.size else numbers
-    found["finite"] = bool(finite.size == array.size)
+    record["finite"] = bool(finite.size == array.size)
     if finite.size:
-        found |= {"min": float(finite.min()), "max": float(finite.max())}
-    return found
+        record |= {"min": float(finite.min()), "max": float(finite.max())}
+    return record
 
 
-def rows(told: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def rows(described: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """A line for each array that the launch has changed."""
-    found = {}
-    for entry in told:
+    texts = {}
+    for entry in described:
         if entry.get("changed"):
             text = f"{'x'.join(map(str, entry['shape']))} {entry['type']}, changed"
             if "min" in entry:
                 text += f": from {entry['min']:.6g} to {entry['max']:.6g}"
-            found[f"argument {entry['number']}"] = text + ("" if entry["finite"] else ", not all finite")
-    return found
+            texts[f"argument {entry['number']}"] = text + ("" if entry["finite"] else ", not all finite")
+    return texts

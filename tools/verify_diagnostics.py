@@ -37,9 +37,9 @@ class Expectation:
 def expectations(text: str, name: str) -> list[Expectation]:
     """What the comments of `text` announce. `@above` and `@below` skip lines that announce others."""
     lines = text.split("\n")
-    found = [(number, _ANNOUNCED.search(line.rstrip())) for number, line in enumerate(lines, 1)]
-    announcing = {number for number, match in found if match}
-    return [_expectation(match, number, announcing, len(lines), name) for number, match in found if match]
+    matches = [(number, _ANNOUNCED.search(line.rstrip())) for number, line in enumerate(lines, 1)]
+    announcing = {number for number, match in matches if match}
+    return [_expectation(match, number, announcing, len(lines), name) for number, match in matches if match]
 
 
 def _expectation(

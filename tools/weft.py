@@ -31,9 +31,11 @@ def _parser() -> cli.Parser:
 
 def _add(command: Command, commands: "_SubParsersAction[cli.Parser]", root: cli.Parser) -> None:
     sentence = f"{command.summary[0].upper()}{command.summary[1:]}."
-    made = commands.add_parser(command.name, help=command.summary, description=sentence, allow_abbrev=False)
-    command.arguments(made)
-    made.set_defaults(command=command, parser=made, root=root)
+    subparser = commands.add_parser(
+        command.name, help=command.summary, description=sentence, allow_abbrev=False
+    )
+    command.arguments(subparser)
+    subparser.set_defaults(command=command, parser=subparser, root=root)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,8 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
 
     def body() -> int:
-        given = sys.argv[1:] if arguments is None else arguments
-        options, rest = _parser().parse_known_args(given)
+        words = sys.argv[1:] if arguments is None else arguments
+        options, rest = _parser().parse_known_args(words)
         if rest:  # which argparse would have the whole tool complain about
             options.parser.unknown(rest)
         command: Command = options.command

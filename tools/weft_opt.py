@@ -47,7 +47,7 @@ def _extensions() -> str:
 
 def parser() -> cli.Parser:
     """The parser of the options; passes are what it doesn't know."""
-    made = _Parser(
+    created = _Parser(
         "weft-opt",
         usage="weft-opt [FILE.mlir | -] [-o FILE] [--PASS[=OPTIONS] … | --pass-pipeline=TEXT] [FLAGS]",
         description="Verifies and transforms MLIR with Weft's dialects and passes, and upstream's.",
@@ -55,15 +55,19 @@ def parser() -> cli.Parser:
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    made.add_argument("input", nargs="?", default="-", metavar="FILE.mlir", help="the input (default: stdin)")
-    made.add_argument("-o", dest="output", default="-", metavar="FILE", help="the output (default: stdout)")
+    created.add_argument(
+        "input", nargs="?", default="-", metavar="FILE.mlir", help="the input (default: stdin)"
+    )
+    created.add_argument(
+        "-o", dest="output", default="-", metavar="FILE", help="the output (default: stdout)"
+    )
     for names, (metavar, summary) in OPTIONS.items():
-        made.add_argument(*names, metavar=metavar, help=summary)
+        created.add_argument(*names, metavar=metavar, help=summary)
     for flag, summary in SWITCHES.items():
         default = flag == "--verify-each"
-        made.add_argument(flag, nargs="?", default=default, type=_boolean, metavar="BOOL", help=summary)
-    made.add_argument("--version", action="store_true", help="print versions, and stop")
-    return made
+        created.add_argument(flag, nargs="?", default=default, type=_boolean, metavar="BOOL", help=summary)
+    created.add_argument("--version", action="store_true", help="print versions, and stop")
+    return created
 
 
 def parse(arguments: Sequence[str]) -> tuple[Namespace, list[tuple[str, str]]]:

@@ -102,7 +102,7 @@ def parse_options(text: str) -> dict[str, str]:
     """`chip=sm_80 rows=any` as a mapping. Raises WeftError for a word without '=', or with another behind a
     comma.
     """
-    found = {}
+    options = {}
     for word in text.split():
         name, equals, value = word.partition("=")
         if not equals:
@@ -110,8 +110,8 @@ def parse_options(text: str) -> dict[str, str]:
         if _SECOND.search(value):
             legal = _SECOND.sub(r" \1=", word)
             raise WeftError(f"pass options '{word}' must have spaces between them: write '{legal}'")
-        found[name] = value
-    return found
+        options[name] = value
+    return options
 
 
 def flatten(
@@ -232,9 +232,9 @@ def _manager(elements: Sequence[Element], context: Any, passes: Mapping[str, Pas
 
 def pass_names(passes: Iterable[str], pipelines: Mapping[str, Pipeline]) -> set[str]:
     """The names of passes and pipelines, and of those of upstream's passes that the pipelines run."""
-    found = [element for pipeline in pipelines.values() for element in parse(pipeline.text)]
-    inner = [each for element in found for each in element.inner or ()]
-    return {*passes, *pipelines, *(each.name for each in (*found, *inner))}
+    elements = [element for pipeline in pipelines.values() for element in parse(pipeline.text)]
+    inner = [each for element in elements for each in element.inner or ()]
+    return {*passes, *pipelines, *(each.name for each in (*elements, *inner))}
 
 
 def _telling(element: Element) -> Callable[[Any, Any], None]:
@@ -271,9 +271,9 @@ def add(manager: Any, element: Element, passes: Mapping[str, Pass], known: Itera
 
 def _ours_within(element: Element, passes: Mapping[str, Pass]) -> str | None:
     for inner in element.inner or ():
-        found = inner.name if inner.name in passes else _ours_within(inner, passes)
-        if found:
-            return found
+        name = inner.name if inner.name in passes else _ours_within(inner, passes)
+        if name:
+            return name
     return None
 
 

@@ -84,8 +84,8 @@ def expand(op: Any) -> None:
         for k in ks:
             loaded = _load(a, op.attribute("transpose_a"), (row, rows), (k, depth))
             of_a.append(arith.select(emit.less(k, depth), loaded, emit.constant(loaded.type, 0)))
-        places = [(k, emit.add(column, j)) for j in range(N) for k in ks]
-        of_b = [_load(b, op.attribute("transpose_b"), (k, depth), (j, columns)) for k, j in places]
+        elements = [(k, emit.add(column, j)) for j in range(N) for k in ks]
+        of_b = [_load(b, op.attribute("transpose_b"), (k, depth), (j, columns)) for k, j in elements]
         left, right = _tile(kinds["A"], of_a), _tile(kinds["B"], of_b)
         scf.yield_([tile.gemm(left, right, loop.inner_iter_args[0], kinds["D"])])
     for j, value in enumerate(emit.elements(tile.to_lane(loop.results[0]))):
@@ -106,7 +106,7 @@ def _tile(kind: Any, elements: list[Any]) -> Any:
     return tile.from_lane(vector.from_elements(kind.lane_type, elements), kind)
 
 
-def _load(matrix: Any, transposed: bool, *places: tuple[Any, Any]) -> Any:
+def _load(matrix: Any, transposed: bool, *positions: tuple[Any, Any]) -> Any:
     """An element of a matrix at (coordinate, size) pairs; the last one where a coordinate is beyond it."""
-    inside = [emit.as_index(emit.minimum(at, emit.sub(count, 1))) for at, count in places]
+    inside = [emit.as_index(emit.minimum(at, emit.sub(count, 1))) for at, count in positions]
     return memref.load(matrix, inside[::-1] if transposed else inside)

@@ -116,15 +116,15 @@ def _roofline(
 ) -> None:
     """One mark for each result, under what the memory and the tensor cores admit."""
     left, top, width, height = frame
-    found = [(result, _intensity(result), teraflops(result, _MODE) or 0.0) for result in group]
+    points = [(result, _intensity(result), teraflops(result, _MODE) or 0.0) for result in group]
     peak = _peak(report, group[0])
-    at = [intensity for _, intensity, _ in found]
-    rates = [rate for _, _, rate in found] + ([peak] if peak else [])
+    at = [intensity for _, intensity, _ in points]
+    rates = [rate for _, _, rate in points] + ([peak] if peak else [])
     x = _Axis(min(at) / 1.5, max(at) * 1.5, left, left + width, log=True)
     y = _Axis(min(rates) / 1.5, max(rates) * 1.3, top + height, top, log=True)
     _grid(svg, frame, f"{group[0].problem.kind}: TFLOP/s over operations a byte", x, y)
     _roof(svg, x, y, report.device.get("copy_gb_s"), peak)
-    for result, intensity, rate in found:
+    for result, intensity, rate in points:
         title = f"{result.implementation}, {result.problem.shape}: {rate:.1f} TFLOP/s"
         _mark(svg, "roof", x(intensity), y(rate), colours[result.implementation], title)
 

@@ -61,9 +61,9 @@ class TorchGpu:
 
     def buffers(self, problem: Problem) -> Sequence[Buffers]:
         with self._refusing():
-            made = problems.buffers(problem)
+            created = problems.buffers(problem)
             self._torch.cuda.synchronize()
-        return made
+        return created
 
     def prepare(
         self, implementation: Implementation, problem: Problem, sets: Sequence[Buffers]
@@ -122,13 +122,13 @@ class TorchGpu:
 
     def describe(self) -> dict[str, Any]:
         """The GPU, its settings, and the 10**9 bytes that a copy reads and writes in a second."""
-        found = runtime.current()
+        device = runtime.current()
         properties = self._torch.cuda.get_device_properties(0)
         return {
-            "name": found.name,
-            "chip": found.chip,
-            "multiprocessors": found.multiprocessors,
-            "memory_bytes": found.memory_bytes,
+            "name": device.name,
+            "chip": device.chip,
+            "multiprocessors": device.multiprocessors,
+            "memory_bytes": device.memory_bytes,
             "l2_bytes": properties.L2_cache_size,
             "copy_gb_s": self._copy_rate(),
             "settings": self._asked(_SETTINGS),
@@ -167,13 +167,13 @@ class TorchGpu:
 
 def versions() -> dict[str, str]:
     """Weft's, Python's and ptxas's, and those of installed packages that a result may depend on."""
-    found = {"weft": weft.__version__, "python": platform.python_version(), "ptxas": ptxas.version()}
+    installed = {"weft": weft.__version__, "python": platform.python_version(), "ptxas": ptxas.version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def _first_line(error: Exception) -> str:

@@ -89,20 +89,20 @@ def table(figures: Sequence[Figure]) -> str:
 
 def as_json(figures: Sequence[Figure], device: dict[str, Any], versions: dict[str, str]) -> str:
     """The figures with the machine and the versions that they are of."""
-    found = [asdict(figure) | {"ratio": figure.ratio} for figure in figures]
-    made = {"device": device, "versions": versions, "shape": [M, N, K], "microseconds": found}
-    return json.dumps(made, indent=1) + "\n"
+    records = [asdict(figure) | {"ratio": figure.ratio} for figure in figures]
+    report = {"device": device, "versions": versions, "shape": [M, N, K], "microseconds": records}
+    return json.dumps(report, indent=1) + "\n"
 
 
 def pairs(libraries: Sequence[str]) -> list[Pair]:
     """The calls of these libraries that are measured; of those that aren't installed, none."""
-    made: list[Pair] = []
+    listed: list[Pair] = []
     for name in libraries:
         if find_spec(name) is not None:
-            made += _PAIRS[name]()
-    if not made:
+            listed += _PAIRS[name]()
+    if not listed:
         raise WeftError(f"none of {', '.join(libraries)} is installed")
-    return made
+    return listed
 
 
 def _torch() -> list[Pair]:
@@ -133,9 +133,9 @@ def _torch() -> list[Pair]:
         return weft.matmul(x, y, transpose_b=True, epilogue=weft.Epilogue(bias=z))
 
     def add(name: str, ours: Any, theirs: Any) -> None:
-        found.append(Pair("torch", name, ours, theirs, wait))
+        listed.append(Pair("torch", name, ours, theirs, wait))
 
-    found: list[Pair] = []
+    listed: list[Pair] = []
     mm, matmul = torch.mm, weft.matmul
     add("matmul(a, b) / mm", of(matmul, new_a, new_b), of(mm, new_a, new_b))
     add("with out= / mm", of(matmul, new_a, new_b, out=new_d), of(mm, new_a, new_b, out=new_d))
@@ -146,10 +146,10 @@ def _torch() -> list[Pair]:
     add("bias / linear", of(with_bias, new_a, new_w, new_bias), of(linear, new_a, new_w, new_bias))
     same = of(matmul, lambda: a, lambda: b, out=lambda: d)
     add("the same objects, out= / mm", same, of(mm, lambda: a, lambda: b, out=lambda: d))
-    found += _torch_scaled(of, wait)
+    listed += _torch_scaled(of, wait)
     threads = _threads(matmul, fresh), _threads(mm, fresh)
-    found.append(Pair("torch", "4 threads, out= / mm", *threads, wait))
-    return found
+    listed.append(Pair("torch", "4 threads, out= / mm", *threads, wait))
+    return listed
 
 
 def _threads(call: Any, fresh: Sequence[Callable[[], Any]]) -> Callable[[int], list[Call]]:

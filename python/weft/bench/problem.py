@@ -184,14 +184,14 @@ def buffers(problem: Problem, device: str = "cuda", seed: int = 0) -> list[Buffe
     of_a, of_b = _batches(problem)
     sides = (problem.n, problem.k) if problem.transpose_b else (problem.k, problem.n)
     groups = _groups(problem, device)
-    made = []
+    created = []
     for _ in range(problem.sets):
         a = _random(problem, (*of_a, problem.height, problem.k), generator)
         b = _random(problem, (*of_b, *sides), generator)
         d = torch.empty(*of_a, problem.height, problem.n, dtype=output, device=device)
-        made.append(Buffers(a, b, d, *_scales(problem, generator), groups))
-    poison(made)
-    return made
+        created.append(Buffers(a, b, d, *_scales(problem, generator), groups))
+    poison(created)
+    return created
 
 
 def _batches(problem: Problem) -> tuple[tuple[int, ...], tuple[int, ...]]:

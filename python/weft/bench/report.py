@@ -45,11 +45,11 @@ class Report:
     def of_json(cls, text: str) -> "Report":
         """What `json` wrote. Raises WeftError for any other text."""
         try:
-            found = json.loads(text)
-            if found.pop("format", None) != FORMAT:
+            fields = json.loads(text)
+            if fields.pop("format", None) != FORMAT:
                 raise WeftError(f"must be a file from weft bench --json, of the format '{FORMAT}'")
-            results = [_result(entry) for entry in found.pop("results")]
-            return cls(**found, results=results)
+            results = [_result(entry) for entry in fields.pop("results")]
+            return cls(**fields, results=results)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise WeftError(
                 f"must be a file from weft bench --json: {type(error).__name__}: {error}"
@@ -57,8 +57,8 @@ class Report:
 
     def speed(self, result: Result, mode: str) -> float | None:
         """How many times as fast as the reference a result is; None where there is nothing to compare."""
-        place = (result.problem, self.reference)
-        beside = next((r for r in self.results if (r.problem, r.implementation) == place), None)
+        key = (result.problem, self.reference)
+        beside = next((r for r in self.results if (r.problem, r.implementation) == key), None)
         own, other = result.timing(mode), beside.timing(mode) if beside else None
         return other.microseconds / own.microseconds if own and other else None
 
@@ -74,11 +74,11 @@ class Report:
     def means(self) -> Iterator[str]:
         """A line for each kind of problem and implementation: the geometric mean of its ratios."""
         for mode in MODES:
-            for (kind, name), found in self.speeds(mode).items():
-                mean = statistics.geometric_mean(found)
+            for (kind, name), ratios in self.speeds(mode).items():
+                mean = statistics.geometric_mean(ratios)
                 yield (
                     f"{kind}, {mode}: {name} is {mean:.3f} times as fast as {self.reference} "
-                    f"(geometric mean of {len(found)})"
+                    f"(geometric mean of {len(ratios)})"
                 )
 
 
@@ -103,7 +103,7 @@ def table(report: Report, results: Sequence[Result], *, heading: bool) -> str:
     from rich.console import Console
 
     modes = [mode for mode in MODES if any(getattr(r, mode) for r in report.results)] or ["burst"]
-    made = _empty(modes, heading)
+    created = _empty(modes, heading)
     shown: Problem | None = None
     for result in results:
         cells = ["", ""] if result.problem == shown else [result.problem.shape, result.problem.types]
@@ -111,24 +111,24 @@ def table(report: Report, results: Sequence[Result], *, heading: bool) -> str:
         cells.append(result.implementation)
         for mode in modes:
             cells += _timed(report, result, mode)
-        made.add_row(*cells, _note(result))
+        created.add_row(*cells, _note(result))
     console = Console(file=io.StringIO(), width=_WIDTH, highlight=False)
-    console.print(made)
+    console.print(created)
     return "\n".join(line.rstrip() for line in console.file.getvalue().rstrip().split("\n"))  # type: ignore[attr-defined]
 
 
 def _empty(modes: Sequence[str], heading: bool) -> "Table":
     from rich.table import Table
 
-    made = Table(box=None, show_header=heading, pad_edge=False, padding=(0, 2, 0, 0))
+    created = Table(box=None, show_header=heading, pad_edge=False, padding=(0, 2, 0, 0))
     for title, width in (("M x N x K", 21), ("types", 21), ("by", 15)):
-        made.add_column(title, min_width=width, no_wrap=True)
+        created.add_column(title, min_width=width, no_wrap=True)
     for mode in modes:
         rate = "TFLOP/s" if mode == "burst" else mode
         for title, width in (("µs", 9), (rate, 9), ("± %", 5), ("ratio", 5)):
-            made.add_column(title, width=width, justify="right", no_wrap=True)
-    made.add_column("error")
-    return made
+            created.add_column(title, width=width, justify="right", no_wrap=True)
+    created.add_column("error")
+    return created
 
 
 def _timed(report: Report, result: Result, mode: str) -> list[str]:

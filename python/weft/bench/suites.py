@@ -66,8 +66,8 @@ def shapes(text: str, grouped: bool = True) -> tuple[Shape, ...]:
     """
     if text in SUITES:
         return SUITES[text]
-    found = _WRITTEN.fullmatch(text.lower())
-    groups, m, most, n, k = (None if p is None else int(p) for p in (found.groups() if found else [None] * 5))
+    match = _WRITTEN.fullmatch(text.lower())
+    groups, m, most, n, k = (None if p is None else int(p) for p in (match.groups() if match else [None] * 5))
     sizes = [size for size in (m, n, k, most) if size is not None]
     other = groups is None and most is not None and not grouped
     if m is None or n is None or k is None or other or not all(0 < size <= MOST_SIZE for size in sizes):

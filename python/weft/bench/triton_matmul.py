@@ -46,7 +46,7 @@ CONFIGS = (
 
 
 @triton.jit
-def _place(tile, rows, columns, GROUP: tl.constexpr):
+def _tile(tile, rows, columns, GROUP: tl.constexpr):
     """Block row and column of a tile: groups of rows, columns within a group, rows within a column."""
     first = tile // (GROUP * columns) * GROUP
     within = tile % (GROUP * columns)
@@ -75,14 +75,14 @@ def _product(
     # Counted apart from the loop's own variable, the stores of a tile don't hold up the copies of the next.
     stored = tl.program_id(0) - stride
     for tile in tl.range(tl.program_id(0), rows * columns, stride, flatten=True):
-        row, column = _place(tile, rows, columns, GROUP)
+        row, column = _tile(tile, rows, columns, GROUP)
         total = tl.zeros((BLOCK_M, BLOCK_N), SUM)
         for step in range(steps):
             left = a.load([row * BLOCK_M, step * BLOCK_K])
             right = b.load([column * BLOCK_N, step * BLOCK_K])
             total = tl.dot(left, right.T, total, out_dtype=SUM)
         stored += stride
-        row, column = _place(stored, rows, columns, GROUP)
+        row, column = _tile(stored, rows, columns, GROUP)
         if HALVES:
             both = tl.permute(tl.reshape(total, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
             first, second = tl.split(both)
@@ -96,17 +96,17 @@ def prepare(problem: Problem, sets: Sequence[Buffers]) -> list[Call]:
     """The calls of the configuration that is fastest for this problem. Raises Refusal where none runs."""
     if any(each.stride(0) * each.element_size() % 16 for each in (sets[0].a, sets[0].b, sets[0].d)):
         raise Refusal("rows must be multiples of 16 bytes for TMA")
-    found: list[tuple[float, list[Call]]] = []
+    timed: list[tuple[float, list[Call]]] = []
     reason: Exception | None = None
     for config in CONFIGS:
         calls = [_call(problem, each, config) for each in sets]
         try:
-            found.append((_milliseconds(calls), calls))
+            timed.append((_milliseconds(calls), calls))
         except triton.TritonError as refused:
             reason = refused
-    if not found:
+    if not timed:
         raise Refusal(f"no configuration of the Triton kernel runs: {reason}")
-    return min(found, key=lambda entry: entry[0])[1]
+    return min(timed, key=lambda entry: entry[0])[1]
 
 
 def _call(problem: Problem, each: Buffers, config: Config) -> Call:
@@ -135,8 +135,8 @@ def _call(problem: Problem, each: Buffers, config: Config) -> Call:
         num_stages=config.stages,
         num_warps=config.warps,
     )
-    made: Call = launch
-    return made
+    call: Call = launch
+    return call
 
 
 def _milliseconds(calls: Sequence[Call]) -> float:

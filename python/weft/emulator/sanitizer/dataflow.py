@@ -116,13 +116,13 @@ def _unwritten(program: Program) -> set[int]:
                 before[target] &= defined
                 seen.add(target)
                 waiting.append(target)
-    found: set[int] = set()
+    slots: set[int] = set()
     for at in blocks:
         defined = before[at]
         for traffic in program.blocks[at].traffic:
-            found |= {slot for slot in real_reads(traffic) if not defined >> slot & 1}
+            slots |= {slot for slot in real_reads(traffic) if not defined >> slot & 1}
             defined = _flow(defined, traffic)
-    return found
+    return slots
 
 
 def _operands(program: Program) -> set[int]:
@@ -140,7 +140,7 @@ def _operands(program: Program) -> set[int]:
 
 def _with_copies(program: Program, slots: set[int]) -> set[int]:
     """Registers and the registers that they are copied to or from."""
-    found = set(slots)
+    closure = set(slots)
     copies = [
         {*traffic.reads, *traffic.writes}
         for at in _kernel(program)
@@ -148,22 +148,22 @@ def _with_copies(program: Program, slots: set[int]) -> set[int]:
         if is_copy(traffic)
     ]
     size = -1
-    while found and size != len(found):
-        size = len(found)
+    while closure and size != len(closure):
+        size = len(closure)
         for copy in copies:
-            if found & copy:
-                found |= copy
-    return found
+            if closure & copy:
+                closure |= copy
+    return closure
 
 
 def _loaded(program: Program) -> set[int]:
     """Registers of tcgen05.ld, and copies of them, that some path uses before tcgen05.wait::ld."""
-    found: set[int] = set()
+    slots: set[int] = set()
     for at in _kernel(program):
         block = program.blocks[at]
         if block.waits == LOAD and block.end is not None:
-            found |= _used_early(program, frozenset(block.traffic[-1].writes), block.end.targets)
-    return found
+            slots |= _used_early(program, frozenset(block.traffic[-1].writes), block.end.targets)
+    return slots
 
 
 def _used_early(program: Program, loaded: frozenset[int], starts: tuple[int, ...]) -> frozenset[int]:
@@ -190,13 +190,13 @@ def _used_early(program: Program, loaded: frozenset[int], starts: tuple[int, ...
 
 def ignored_waits(program: Program) -> frozenset[int]:
     """The lines of waits for mbarriers whose result no instruction reads on any path."""
-    found: set[int] = set()
+    waits: set[int] = set()
     for block in program.blocks:
         if block.waits in _WAITS and block.end is not None and block.traffic[-1].writes:
             result = block.traffic[-1].writes[0]
             if not _is_read(program, result, block.end.targets):
-                found.add(block.line)
-    return frozenset(found)
+                waits.add(block.line)
+    return frozenset(waits)
 
 
 def chosen_addresses(program: Program) -> frozenset[int]:
@@ -211,15 +211,15 @@ def chosen_addresses(program: Program) -> frozenset[int]:
                 readers[slot].append(traffic)
             if traffic.prefix in _CHOICES or traffic.guard is not None:
                 waiting += traffic.writes
-    seen, found = set(waiting), set[int]()
+    seen, slots = set(waiting), set[int]()
     while waiting:
         for traffic in readers[waiting.pop()]:
             if traffic.prefix.startswith("ld"):
-                found.add(traffic.line)
+                slots.add(traffic.line)
                 continue
             waiting += set(traffic.writes) - seen
             seen.update(traffic.writes)
-    return frozenset(found)
+    return frozenset(slots)
 
 
 def _is_read(program: Program, slot: int, starts: tuple[int, ...]) -> bool:

@@ -29,11 +29,11 @@ class Difference:
     complaint: str
 
 
-def differences(made: Sequence[Mutant], chip: str) -> list[Difference]:
+def differences(mutated: Sequence[Mutant], chip: str) -> list[Difference]:
     """The differences between ptxas and the tables on these mutants, except for known ones: what ptxas
     accepts beyond PTX, and inputs on which it fails.
     """
-    read = [(mutant, instruction) for mutant in made if (instruction := _instruction(mutant))]
+    read = [(mutant, instruction) for mutant in mutated if (instruction := _instruction(mutant))]
     version = LAST[CHIPS[chip].volta]
     complaints = assemble([mutant.entry for mutant, _ in read], chip, version, DECLARATIONS)
     differing = []
@@ -119,8 +119,8 @@ def compare(
 def _on_chip(name: str, chip: str, count: int, seed: int, operands: bool) -> list[Difference]:
     family = next(family for family in tables.FAMILIES if family.name == name)
     # The operands of a form that the chip lacks tell nothing: it is refused whatever they are.
-    made = mutants(family, count, seed, operands=operands, chip=chip if operands else None)
-    return differences(made, chip)
+    mutated = mutants(family, count, seed, operands=operands, chip=chip if operands else None)
+    return differences(mutated, chip)
 
 
 def report(differences: Iterable[Difference]) -> Iterator[str]:

@@ -75,8 +75,8 @@ def mutants(
         if len(mutants_by_line) == count:
             break
         form = rng.choice(forms)
-        made = _operands_changed(rng, form) if operands else _opcode_changed(rng, family, form)
-        mutants_by_line.setdefault(made.line, made)
+        changed = _operands_changed(rng, form) if operands else _opcode_changed(rng, family, form)
+        mutants_by_line.setdefault(changed.line, changed)
     return list(mutants_by_line.values())
 
 
@@ -88,16 +88,16 @@ def _opcode_changed(rng: random.Random, family: Family[Any], form: Any) -> Mutan
     siblings = tables.HEADS[family.name.split(".")[0]]
     other = rng.choice(list(rng.choice(siblings).table))
     head, *tokens = form.ptx.split(".")
-    made = []
+    changed = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         change = rng.choice(_OPCODE_CHANGES)
-        made.append(change.__name__.strip("_"))
+        changed.append(change.__name__.strip("_"))
         tokens = change(rng, tokens, other.ptx.split(".")[1:])
     shown = other if rng.random() < 0.2 else form
     entry = Entry.of(shown)
     opcode = ".".join((head, *tokens))
     line = f"{opcode} {entry.line.partition(' ')[2]}"
-    return Mutant(line, replace(entry, line=line), form, " ".join(made))
+    return Mutant(line, replace(entry, line=line), form, " ".join(changed))
 
 
 Tokens = list[str]
@@ -187,13 +187,13 @@ def _operands_changed(rng: random.Random, form: Any) -> Mutant:
     entry = Entry.of(form)
     opcode, _, rest = entry.line.removesuffix(";").partition(" ")
     operands = list(split_operands(rest))
-    made = []
+    changed = []
     for _ in range(rng.choice((1, 1, 1, 2))):
         change = rng.choice(_OPERAND_CHANGES)
-        made.append(change.__name__.strip("_"))
+        changed.append(change.__name__.strip("_"))
         operands = change(rng, operands)
     line = f"{opcode} {', '.join(operands)};"
-    return Mutant(line, replace(entry, line=line), form, " ".join(made))
+    return Mutant(line, replace(entry, line=line), form, " ".join(changed))
 
 
 def _any_register(rng: random.Random) -> str:
@@ -218,9 +218,9 @@ def _swap(rng: random.Random, operands: list[str]) -> list[str]:
     if len(operands) < 2:
         return operands
     i, j = rng.sample(range(len(operands)), 2)
-    made = list(operands)
-    made[i], made[j] = made[j], made[i]
-    return made
+    swapped = list(operands)
+    swapped[i], swapped[j] = swapped[j], swapped[i]
+    return swapped
 
 
 def _exchange(rng: random.Random, operands: list[str]) -> list[str]:
@@ -236,17 +236,17 @@ def _retype(rng: random.Random, operands: list[str]) -> list[str]:
     at = rng.randrange(len(operands))
     old, kind = operands[at], rng.choice(KINDS)
     if old.startswith("["):
-        made = f"[%{kind}_x0]"
+        name = f"[%{kind}_x0]"
     elif old.startswith("{"):
         parts = list(listed(old))
         if rng.random() < 0.5:
             parts = [f"%{kind}_x{i}" for i in range(len(parts))]
         else:
             parts[rng.randrange(len(parts))] = f"%{kind}_x0"
-        made = f"{{{', '.join(parts)}}}"
+        name = f"{{{', '.join(parts)}}}"
     else:
-        made = f"%{kind}_x0"
-    return [*operands[:at], made, *operands[at + 1 :]]
+        name = f"%{kind}_x0"
+    return [*operands[:at], name, *operands[at + 1 :]]
 
 
 def _rebracket(rng: random.Random, operands: list[str]) -> list[str]:
@@ -255,8 +255,8 @@ def _rebracket(rng: random.Random, operands: list[str]) -> list[str]:
         return operands
     at = rng.randrange(len(operands))
     inside = operands[at].strip("{}[]")
-    made = rng.choice((inside, f"{{{inside}}}", f"[{inside}]", f"[{inside}+16]", f"[{inside} + -4]"))
-    return [*operands[:at], made, *operands[at + 1 :]]
+    text = rng.choice((inside, f"{{{inside}}}", f"[{inside}]", f"[{inside}+16]", f"[{inside} + -4]"))
+    return [*operands[:at], text, *operands[at + 1 :]]
 
 
 def _relist(rng: random.Random, operands: list[str]) -> list[str]:

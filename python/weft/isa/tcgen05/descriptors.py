@@ -244,12 +244,12 @@ class BlockScaledDescriptor:
         if verdict := one_of("kind", self.kind, scaled):
             return verdict
         long = self.kind != "mxf8f6f4" and not self.sparse
-        given = f" for kind {self.kind}"
+        where = f" for kind {self.kind}"
         return first(
             on_chip(chip),
             _types(self),
-            one_of("scale_vec", self.scale_vec, scale_vecs(self.kind), given),
-            one_of("scale_type", self.scale_type, KINDS[self.kind].scales or (), given),
+            one_of("scale_vec", self.scale_vec, scale_vecs(self.kind), where),
+            one_of("scale_type", self.scale_type, KINDS[self.kind].scales or (), where),
             legal_only(
                 self.scale_type != "ue4m3" or self.scale_vec in _BY_SIXTEEN,
                 "scale_type ue4m3",
@@ -261,8 +261,8 @@ class BlockScaledDescriptor:
             takes_long_rows(self.k == _LONG_K, f"k {_LONG_K}", chip),
             _shape(self),
             _operands(self),
-            one_of("a_scale_id", self.a_scale_id, self.scale_ids, given),
-            one_of("b_scale_id", self.b_scale_id, self.scale_ids, given),
+            one_of("a_scale_id", self.a_scale_id, self.scale_ids, where),
+            one_of("b_scale_id", self.b_scale_id, self.scale_ids, where),
         )
 
     def encode(self) -> int:
@@ -290,9 +290,9 @@ _Descriptor = InstructionDescriptor | BlockScaledDescriptor
 
 
 def _types(descriptor: _Descriptor) -> Verdict | None:
-    legal, given = KINDS[descriptor.kind].elements, f" for kind {descriptor.kind}"
-    return one_of("a_type", descriptor.a_type, legal, given) or one_of(
-        "b_type", descriptor.b_type, legal, given
+    legal, where = KINDS[descriptor.kind].elements, f" for kind {descriptor.kind}"
+    return one_of("a_type", descriptor.a_type, legal, where) or one_of(
+        "b_type", descriptor.b_type, legal, where
     )
 
 
@@ -313,12 +313,12 @@ def _shape(descriptor: _Descriptor) -> Verdict | None:
         return verdict
     m = legal_m(kind, group, sparse=sparse, ws=ws)
     n = legal_n(kind, group, sparse=sparse, ws=ws, transpose_b=descriptor.transpose_b)
-    given = (
+    options = (
         f" for {'sparse ' if sparse else ''}kind {kind} with cta_group::{group}"
         f"{' and weight stationary' if ws else ''}"
     )
     transposed = " and a transposed B" if descriptor.transpose_b and not ws else ""
-    return one_of("m", descriptor.m, m, given) or one_of("n", descriptor.n, n, given + transposed)
+    return one_of("m", descriptor.m, m, options) or one_of("n", descriptor.n, n, options + transposed)
 
 
 def _operands(descriptor: _Descriptor) -> Verdict | None:

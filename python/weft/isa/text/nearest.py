@@ -82,8 +82,8 @@ def _instruction(instruction: Instruction, family: Family[Any], form: Any, judge
     so that it is read as this form.
     """
     own = _operands(form)
-    given = instruction.operands[: len(own)]
-    kept = tuple(_kept(instruction, family.name, form, at, own[at], judge) for at in range(len(given)))
+    count = min(len(own), len(instruction.operands))
+    kept = tuple(_kept(instruction, family.name, form, at, own[at], judge) for at in range(count))
     for operands in (kept + own[len(kept) :], own):
         for opcode in (_shortest(instruction, family, form, operands), form.ptx):
             # Registers that are named after the form's operands aren't declared.
@@ -95,8 +95,8 @@ def _instruction(instruction: Instruction, family: Family[Any], form: Any, judge
 
 def _shortest(instruction: Instruction, family: Family[Any], form: Any, operands: tuple[str, ...]) -> str:
     """The form's opcode without modifiers that only state the default and that `instruction` lacks."""
-    given, words = set(instruction.opcode.split(".")), form.ptx.split(".")
-    for word in [word for word in words[1:] if word not in given]:
+    written, words = set(instruction.opcode.split(".")), form.ptx.split(".")
+    for word in [word for word in words[1:] if word not in written]:
         rest = ".".join(other for other in words if other != word)
         read = tables.read(rest, operands)
         if read is not None and read[0] is family and read[1] == form:
@@ -106,25 +106,25 @@ def _shortest(instruction: Instruction, family: Family[Any], form: Any, operands
 
 def _kept(instruction: Instruction, family: str, form: Any, at: int, own: str, judge: Standard) -> str:
     """The given operand, corrected if that is enough; otherwise a new one of the form."""
-    given = instruction.operands[at]
-    if judge.fits(family, form, at, given, instruction.scope):
-        return given
-    tried = (_OFFSET.sub("+-", given), *_bracketed(given, own), *_constants(form, at, given))
+    operand = instruction.operands[at]
+    if judge.fits(family, form, at, operand, instruction.scope):
+        return operand
+    tried = (_OFFSET.sub("+-", operand), *_bracketed(operand, own), *_constants(form, at, operand))
     return next((text for text in tried if judge.fits(family, form, at, text, instruction.scope)), own)
 
 
-def _bracketed(given: str, wanted: str) -> tuple[str, ...]:
+def _bracketed(operand: str, wanted: str) -> tuple[str, ...]:
     """The operand with the same brackets or braces as `wanted`, or without any."""
-    if given.startswith("["):
-        return (given.strip("[]"),)
-    if given.startswith("{") or wanted[0] not in "[{":
+    if operand.startswith("["):
+        return (operand.strip("[]"),)
+    if operand.startswith("{") or wanted[0] not in "[{":
         return ()
-    return (f"[{given}]",) if wanted.startswith("[") else (f"{{{given}}}",)
+    return (f"[{operand}]",) if wanted.startswith("[") else (f"{{{operand}}}",)
 
 
-def _constants(form: Any, at: int, given: str) -> tuple[str, ...]:
+def _constants(form: Any, at: int, operand: str) -> tuple[str, ...]:
     """Legal constants for this operand, the nearest to the given one first."""
-    if (value := value_of(given)) is None:
+    if (value := value_of(operand)) is None:
         return ()
     slot = split_operands(form.assembly.replace("{{", "").replace("}}", ""))[at : at + 1]
     wanted = [o for o in form.operands if o.values and slot and f"{{{o.name}}}" in slot[0]]
