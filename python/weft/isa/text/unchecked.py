@@ -10,8 +10,9 @@ from weft.isa.text.reader import Instruction, listed
 
 class Unchecked(NamedTuple):
     """Operands that ptxas accepts beyond PTX, in instructions whose opcodes match `opcodes` at the start (a
-    regular expression): `checked` makes each of PTX's that is nearest to it; None where it isn't such an
-    operand.
+    regular expression).
+
+    `checked` returns the nearest operand that PTX allows, or None if the operand isn't such a mistake.
     """
 
     opcodes: str
