@@ -17,6 +17,7 @@ _KINDS = (
     ("fragment", "[abcd]"),
     ("op", "min|max"),
     ("bits", "xor|and"),
+    ("rounding", "r[nzmp]"),
     ("pointer", r"p\d"),
     ("group", r"cg\d"),
     ("kind", "mxf8f6f4|mxf4|mxf4nvf4"),

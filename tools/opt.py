@@ -37,7 +37,7 @@ def listing() -> str:
         lines += _entry(pipeline.flag, pipeline.summary, pipeline.options)
     lines += [
         "",
-        f"Upstream passes by their upstream names, as {mlir.version()} has them (--canonicalize, --cse, …):",
+        f"MLIR's own passes, as {mlir.version()} has them, under their names (--canonicalize, --cse, …):",
     ]
     return "\n".join([*lines, "  https://mlir.llvm.org/docs/Passes/"])
 

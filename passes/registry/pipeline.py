@@ -306,7 +306,7 @@ WEFT_TO_LLVM = Pipeline(
 
 WEFT = Pipeline(
     "weft",
-    "the whole way down, from tile.matmul to LLVM's dialect",
+    "all passes, from tile.matmul to LLVM's dialect",
     "weft-kernel{chip={chip}},weft-to-instructions,weft-to-llvm",
     {"chip": "sm_80"},
 )

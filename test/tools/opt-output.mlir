@@ -31,5 +31,5 @@ func.func @double(%a: i32) -> i32 {
 // LIST-NEXT:       chip=sm_80
 // LIST:        --lower-mma {{ +}}lower
 // LIST:      Pipelines:
-// LIST-NEXT:   --weft {{ +}}the whole way down
-// LIST:      Upstream passes by their upstream names
+// LIST-NEXT:   --weft {{ +}}all passes, from tile.matmul
+// LIST:      MLIR's own passes, as
