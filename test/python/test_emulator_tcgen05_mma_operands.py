@@ -207,10 +207,8 @@ def test_an_illegal_shared_descriptor_is_a_fault(bit):
 
 
 def test_a_pair_without_a_peer():
-    text, image, _ = ordinary()
-    wrong = text.replace("cta_group::1", "cta_group::2")
     with pytest.raises(emulator.Fault, match="pair"):
-        product(wrong, image)
+        tensor.launch("", {}, group=2)
 
 
 @pytest.mark.parametrize(

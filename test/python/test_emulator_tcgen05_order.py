@@ -199,6 +199,62 @@ def test_a_use_waits_for_its_load_in_kernels_without_fences(use, rules):
     assert {f.rule for f in report.findings} == rules
 
 
+SHIFTED_BY_A_PAIR = """
+  add.u32 %r299, %t, %b; mov.u32 %r0, 7; mov.u16 %h0, 3; setp.eq.and.u32 %p2, %c, 0, %p1;
+  tcgen05.st.sync.aligned.32x32b.x8.b32 [%r299], {%r0, %r0, %r0, %r0, %r0, %r0, %r0, %r0};
+  tcgen05.wait::st.sync.aligned;
+  tcgen05.fence::before_thread_sync;
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  tcgen05.fence::after_thread_sync;
+  @%p2 tcgen05.shift.cta_group::2.down [%t];
+  @%p2 tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [bar], %h0;
+"""
+
+
+def pair_kernel():
+    """Both CTAs of a pair load what one thread has shifted."""
+    cluster = ".explicitcluster .reqnctapercluster 2"
+    body = SHIFTED_BY_A_PAIR + AWAITED + LOADED
+    return tensor.kernel(body, columns=32, params=(), cluster=cluster, group=2)
+
+
+def pair_findings(text):
+    return module(text, tensor.TARGET).launch("k", grid=2, block=128, args=[]).findings
+
+
+def test_a_pair_deallocates_after_both_ctas_are_done():
+    text = pair_kernel()
+    assert not pair_findings(text)
+    before, handshake, after = text.rpartition(
+        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+    )
+    assert handshake
+    assert {f.rule for f in pair_findings(before + after)} == {"tmem-race"}
+
+
+def test_a_cta_uses_no_columns_that_its_peer_deallocates():
+    """The second CTA is late: the first has deallocated by then."""
+    handshake = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+    before, _, after = pair_kernel().rpartition(handshake)
+    assert before.count("W:") == after.count("DONE:") == 1
+    text = before.replace("W:", f"setp.eq.u32 %p7, %c, 0; @%p7 bra W; {handshake}\nW:")
+    text += after.replace("DONE:", f"DONE: @!%p7 bra END; {handshake}\nEND:")
+    found = pair_findings(text)
+    assert any("of the other CTA of the pair deallocates it" in f.message for f in found)
+
+
+@pytest.mark.parametrize("name", ["shift", "commit", "dealloc"])
+def test_a_kernel_has_one_cta_group(name):
+    text = pair_kernel()
+    assert text.count(f"tcgen05.{name}.cta_group::2") == 1
+    mixed = text.replace(f"tcgen05.{name}.cta_group::2", f"tcgen05.{name}.cta_group::1")
+    with pytest.raises(
+        emulator.PtxError, match=r"must have the same \.cta_group; got tcgen05\.alloc.* in line"
+    ):
+        pair_findings(mixed)
+
+
 def test_a_commit_signals_the_ctas_of_its_mask():
     body = """
       mov.u16 %h0, 2; setp.eq.and.u32 %p2, %c, 0, %p1;

@@ -107,8 +107,12 @@ class Watch:
     def registers_changed(self, grows: bool, count: int, threads: Bools, line: int) -> None:
         """Warps request `count` registers for each thread (setmaxnreg.inc), or keep `count` (.dec)."""
 
-    def tensor_memory(self, event: str, row: int, column: int, columns: int, line: int) -> None:
-        """A warp allocates or deallocates columns of its CTA's tensor memory, or relinquishes the permit."""
+    def tensor_memory(
+        self, event: str, row: int, column: int, columns: int, line: int, ctas: tuple[int, ...] = ()
+    ) -> None:
+        """A warp allocates or deallocates columns of its CTA's tensor memory, or relinquishes the permit.
+        `ctas` are those that take part in it: the warp's, or both of its pair.
+        """
 
     def executed(self, block: int, warps: npt.NDArray[np.intp], clock: int) -> None:
         """Warps have executed a block of the program; `clock` counts instructions of the wave."""

@@ -32,6 +32,7 @@ from weft.emulator.running.slots import Slots
 from weft.emulator.watch import Traffic
 
 _FRAME_ALIGN = 16
+_CTA_GROUP = "cta_group::"
 
 
 class Program:
@@ -48,6 +49,7 @@ class Program:
         self.blocks: list[Block] = []
         self.codes: dict[str, FunctionCode] = {}
         self._collect(tree, entry)
+        _check_cta_group([code.function for code in self.codes.values()])
         self.params: list[Variable] = [p for p in entry.params if isinstance(p, Variable)]
         self.params_size = layout(self.params, 0)
         self._lay_out_shared()
@@ -176,6 +178,24 @@ class Program:
         if entry is None:
             raise PtxError(f"unsupported instruction '{instruction.opcode}'", *instruction.location)
         return entry
+
+
+def _check_cta_group(functions: list[Function]) -> None:
+    """Raises PtxError if the tcgen05 instructions of a kernel differ in `.cta_group`; ptxas refuses that."""
+    first: Instruction | None = None
+    for instruction in (each for function in functions for each in function.body or ()):
+        modifiers = instruction.opcode.split(".")
+        if modifiers[0] != "tcgen05" or not any(each.startswith(_CTA_GROUP) for each in modifiers):
+            continue
+        if first is None:
+            first = instruction
+        group = next(each for each in modifiers if each.startswith(_CTA_GROUP))
+        if group not in first.opcode.split("."):
+            raise PtxError(
+                f"{instruction.opcode}: all tcgen05 instructions of a kernel must have the same .cta_group; "
+                f"got {first.opcode} in line {first.location.line}",
+                *instruction.location,
+            )
 
 
 def layout(variables: list[Variable], start: int) -> int:

@@ -106,9 +106,10 @@ def dealloc(op: Op) -> Collective:
         for at, row in enumerate(lanes.row_numbers().tolist()):
             cta, begin = int(lanes.wave.cta_of_row[row]), int(addresses[at])
             columns = count.checked(int(counts[at]))
+            pair = pair_of(lanes, cta, form.cta_group, line)
             lanes.wave.tensor_memory.deallocate(cta, begin, columns, line)
             if lanes.wave.watch is not None:
-                lanes.wave.watch.tensor_memory("dealloc", row, begin, columns, line)
+                lanes.wave.watch.tensor_memory("dealloc", row, begin, columns, line, pair)
 
     return Collective(run)
 

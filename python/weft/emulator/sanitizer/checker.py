@@ -426,8 +426,10 @@ class Sanitizer(Watch):
         message = f"{name} must be executed by a whole {unit}, but only a part of one executes it"
         self.findings.add("divergent-aligned", message, line, self._first(threads))
 
-    def tensor_memory(self, event: str, row: int, column: int, columns: int, line: int) -> None:
-        self.tensor.event(event, row, column, columns, line)
+    def tensor_memory(
+        self, event: str, row: int, column: int, columns: int, line: int, ctas: tuple[int, ...] = ()
+    ) -> None:
+        self.tensor.event(event, row, column, columns, line, ctas)
 
     def done(self) -> None:
         self.tensor.done()

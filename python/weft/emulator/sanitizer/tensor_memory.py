@@ -19,10 +19,13 @@ Times = npt.NDArray[np.int32]
 
 
 class Shadow:
-    """The shadow of one CTA. The last write and the last read of a cell are numbers of operations."""
+    """The shadow of one CTA. The last write and the last read of a cell are numbers of operations. `ending`:
+    the line at which the other CTA of the pair deallocates a column that this CTA still has.
+    """
 
     def __init__(self) -> None:
         self.allocated: npt.NDArray[np.int32] = np.zeros(COLUMNS, np.int32)
+        self.ending: npt.NDArray[np.int32] = np.zeros(COLUMNS, np.int32)
         self.filled: Bools = np.zeros((LANES, COLUMNS), np.bool_)
         self.permit = 0
         self.writes: Times = np.zeros((LANES, COLUMNS), np.int32)
@@ -57,19 +60,31 @@ class TensorMemory:
         self._fences = fences
         self._of: dict[int, Shadow] = {}
 
-    def event(self, event: str, row: int, column: int, columns: int, line: int) -> None:
+    def event(
+        self, event: str, row: int, column: int, columns: int, line: int, ctas: tuple[int, ...]
+    ) -> None:
         """A warp allocates or deallocates columns, or relinquishes the permit to allocate."""
-        here = self._of.setdefault(int(self.wave.cta_of_row[row]), Shadow())
+        cta = int(self.wave.cta_of_row[row])
+        here = self._of.setdefault(cta, Shadow())
         part = slice(column, column + columns)
         if event == "alloc":
             here.allocated[part], here.filled[:, part] = line, False
             here.permit = here.permit or line
         elif event == "dealloc":
-            lane, freed = (each.reshape(-1) for each in np.mgrid[:LANES, part])
-            self._order(here, event, "", (lane, freed), lane << LANE_SHIFT | freed, row, line)
-            here.allocated[part], here.filled[:, part] = 0, False
+            self._deallocate(here, part, row, line)
+            here.allocated[part], here.filled[:, part], here.ending[part] = 0, False, 0
+            for peer in (self._of.setdefault(each, Shadow()) for each in ctas if each != cta):
+                # If the peer was first, its part of the columns may have another use by now.
+                if peer.allocated[part].all():
+                    self._deallocate(peer, part, row, line)
+                    peer.ending[part] = line
         elif event == "relinquish":
             here.permit = 0
+
+    def _deallocate(self, shadow: Shadow, part: slice, row: int, line: int) -> None:
+        """Everything that uses these columns must be complete."""
+        lane, freed = (each.reshape(-1) for each in np.mgrid[:LANES, part])
+        self._order(shadow, "dealloc", "", (lane, freed), lane << LANE_SHIFT | freed, row, line)
 
     def access(
         self, kind: str, proxy: str, cta: int, offsets: npt.NDArray[np.intp], row: int, line: int
@@ -83,6 +98,11 @@ class TensorMemory:
         bad = here.allocated[cells[1]] == 0
         if bad.any():
             self._report("tmem-unallocated", "is not allocated", flat[bad], row, line)
+        ending = here.ending[cells[1]]
+        if ending.any():
+            since = int(ending[int(ending.argmax())])
+            what = f"is {_DONE[kind]} after line {since} of the other CTA of the pair deallocates it"
+            self._report("tmem-race", what, flat[ending > 0], row, line)
         self._order(here, kind, proxy, cells, flat, row, line)
         if kind == "store":
             here.filled[cells] = True
