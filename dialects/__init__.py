@@ -47,15 +47,15 @@ def register_dialect(dialect: Any) -> None:
 
 def _try_loading(dialect: Any) -> None:
     """Loads a dialect into a context of its own, so that a mistake in it is the caller's."""
-    told = f"dialect '{dialect.DIALECT_NAMESPACE}'"
+    subject = f"dialect '{dialect.DIALECT_NAMESPACE}'"
     with ir.Context(), _lock:
         hand_out_all_attributes()
         try:
-            with extensions.blamed(told, extensions.caller()), mlir.located():
+            with extensions.blamed(subject, extensions.caller()), mlir.located():
                 _load((dialect,))
         except WeftError as error:
             first, *rest = error.diagnostics
-            message = first.message if first.message.startswith(told) else f"{told}: {first.message}"
+            message = first.message if first.message.startswith(subject) else f"{subject}: {first.message}"
             raise WeftError(replace(first, message=message), *rest) from error
 
 

@@ -131,7 +131,9 @@ class BufferType(Tile.Type, name="buffer"):
 
     @staticmethod
     def of(shape: Sequence[int], element: Any, layout: Layout | str, space: str = "shared") -> Any:
-        """The type of a tile of `shape` in the memory `space`, with this layout."""
+        """The type of a tile of `shape` in the memory `space`, with this layout. Raises WeftError for
+        arguments that no tile has.
+        """
         if space not in ADDRESS_SPACES:
             raise WeftError(f"space must be one of {', '.join(ADDRESS_SPACES)}, got {shown(space)}")
         return BufferType.get(*_parts(shape, element, layout), ir.StringAttr.get(space))
@@ -169,7 +171,9 @@ class MapType(Tile.Type, name="map"):
 
     @staticmethod
     def of(tile: Any) -> Any:
-        """The type of a matrix that is copied to and from buffers of type `tile`."""
+        """The type of a matrix that is copied to and from buffers of type `tile`. Raises WeftError for
+        another type.
+        """
         if not isinstance(tile, BufferType):
             actual = tile if isinstance(tile, ir.Type) else shown(tile)
             raise WeftError(f"tile must be the type of a tile.buffer, got {actual}")
@@ -196,7 +200,7 @@ class RingType(Tile.Type, name="ring"):
 
     @staticmethod
     def of(stages: int) -> Any:
-        """The type of a ring of this number of stages."""
+        """The type of a ring of this number of stages. Raises WeftError for a number that no ring has."""
         _check_context("tile.ring")
         if not isinstance(stages, int) or not 1 <= stages < 2**31:
             raise WeftError(f"stages must be an integer in 1..2147483647, got {shown(stages)}")

@@ -17,7 +17,9 @@ ROWS = ("aligned", "any")  # of the matrices: at multiples of 16 bytes, or anywh
 
 
 def run(module: Any, chip: str, rows: str) -> None:
-    """Adds the attribute `schedule`. An existing schedule is kept if it fits the chip and the rows."""
+    """Adds the attribute `schedule`. An existing schedule is kept if it fits the chip and the rows. Raises
+    WeftError where no schedule is legal.
+    """
     if rows not in ROWS:
         raise WeftError(f"--select-schedule: rows must be {' or '.join(ROWS)}, got '{rows}'")
     target = Target.of(chip)

@@ -13,7 +13,7 @@ from weft.isa.chips import CHIPS, ChipSet, describe, since
 from weft.isa.family import Family, Registers, Support
 from weft.isa.mma.fragments import mnk
 
-# A fragment whose register count takes more values than this has it told as a multiple of N or of `num`.
+# A fragment whose register count takes more values than this has it shown as a multiple of N or of `num`.
 _MANY = 4
 
 

@@ -38,18 +38,22 @@ class Candidate:
         if not (isinstance(self.name, str) and _NAME.fullmatch(self.name)):
             legal = "a letter or digit, then letters, digits, spaces and any of _.:+-"
             return f"candidate name must be {legal}; got {shown(self.name)}"
-        told = f"candidate '{self.name}':"
+        subject = f"candidate '{self.name}':"
         if not isinstance(self.priority, int):
-            return f"{told} priority must be an integer; got {shown(self.priority)}"
+            return f"{subject} priority must be an integer; got {shown(self.priority)}"
         if not isinstance(self.predicates, tuple):
-            return f"{told} predicates must be a tuple; got {shown(self.predicates)}"
+            return f"{subject} predicates must be a tuple; got {shown(self.predicates)}"
         for each in self.predicates:
             if not isinstance(each, Predicate):
-                return f"{told} predicates must be instances of weft.passes.Predicate; one is {shown(each)}"
+                return (
+                    f"{subject} predicates must be instances of weft.passes.Predicate; one is {shown(each)}"
+                )
             if not (isinstance(each.name, str) and each.name.isprintable() and callable(each.holds)):
-                return f"{told} a predicate must have a line of text and a function; got {shown(each.name)}"
+                return (
+                    f"{subject} a predicate must have a line of text and a function; got {shown(each.name)}"
+                )
         if not callable(self.lower):
-            return f"{told} lower must be a function; got {shown(self.lower)}"
+            return f"{subject} lower must be a function; got {shown(self.lower)}"
         return None
 
     def refusal(self, op: Any) -> str | None:
@@ -62,7 +66,7 @@ class Candidate:
             if isinstance(reason, str):
                 return f"{predicate.name}: {reason}"
             if reason is not None:
-                what = f"predicate '{predicate.name}' of {self._told(op)}"
+                what = f"predicate '{predicate.name}' of {self._subject(op)}"
                 raise refuse(op, f"needs None or a reason from {what}; got {shown(reason)}")
         return None
 
@@ -77,12 +81,12 @@ class Candidate:
             raise refuse(op, f"{what}; got {got}")
         return new
 
-    def _told(self, op: Any) -> str:
+    def _subject(self, op: Any) -> str:
         return f"candidate '{key(op.operation.name, self)}'"
 
     def _blamed(self, op: Any) -> AbstractContextManager[None]:
         source = registry.source(key(op.operation.name, self))
-        return extensions.blamed(self._told(op), source)
+        return extensions.blamed(self._subject(op), source)
 
 
 registry: extensions.Registry[Candidate] = extensions.Registry("candidate", {})

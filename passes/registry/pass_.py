@@ -34,27 +34,29 @@ class Pass:
         """Why this can't be registered."""
         if not (isinstance(self.flag, str) and _FLAG.fullmatch(self.flag)):
             return f"pass flag must be lower-case words with '-' between them; got {shown(self.flag)}"
-        told = f"pass '{self.flag}':"
+        subject = f"pass '{self.flag}':"
         if not isinstance(self.summary, str) or len(self.summary.splitlines()) > 1:
-            return f"{told} summary must be a line of text; got {shown(self.summary)}"
+            return f"{subject} summary must be a line of text; got {shown(self.summary)}"
         if not callable(self.run):
-            return f"{told} run must be a function; got {shown(self.run)}"
+            return f"{subject} run must be a function; got {shown(self.run)}"
         if not isinstance(self.options, Mapping):
-            return f"{told} options must be a mapping of names to defaults; got {shown(self.options)}"
+            return f"{subject} options must be a mapping of names to defaults; got {shown(self.options)}"
         for name, default in self.options.items():
             if not (isinstance(name, str) and _FLAG.fullmatch(name.replace("_", "-"))):
-                return f"{told} names of options must be lower-case words with '-' between; got {shown(name)}"
+                return (
+                    f"{subject} names of options must be lower-case words with '-' between; got {shown(name)}"
+                )
             if not isinstance(default, str):
-                return f"{told} the default of option '{name}' must be a text; got {shown(default)}"
-        return self._lowers_complaint(told)
+                return f"{subject} the default of option '{name}' must be a text; got {shown(default)}"
+        return self._lowers_complaint(subject)
 
-    def _lowers_complaint(self, told: str) -> str | None:
+    def _lowers_complaint(self, subject: str) -> str | None:
         legal = "a sequence of dialects and classes of operations"
         if not isinstance(self.lowers, Sequence):
-            return f"{told} lowers must be {legal}; got {shown(self.lowers)}"
+            return f"{subject} lowers must be {legal}; got {shown(self.lowers)}"
         for each in self.lowers:
             if not (isinstance(each, type) and (_is_op(each) or hasattr(each, "operations"))):
-                return f"{told} lowers must be {legal}; one is {shown(each)}"
+                return f"{subject} lowers must be {legal}; one is {shown(each)}"
         return None
 
     def configured(self, values: Mapping[str, str]) -> Callable[[Any, Any], None]:

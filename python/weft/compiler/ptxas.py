@@ -42,7 +42,10 @@ class Assembled:
 
 
 def find(tool: str) -> Path:
-    """The program "ptxas" or "nvdisasm": from $WEFT_<TOOL>, PyPI's package, conda, CUDA_HOME or PATH."""
+    """The program "ptxas" or "nvdisasm": from $WEFT_<TOOL>, PyPI's package, conda, CUDA_HOME or PATH.
+
+    Raises WeftError where it isn't installed.
+    """
     variable = f"WEFT_{tool.upper()}"
     if path := os.environ.get(variable):
         if not os.access(path, os.X_OK) or Path(path).is_dir():
@@ -65,9 +68,10 @@ def version() -> str:
 
 
 def assemble(ptx: str, chip: str, *, options: Sequence[str] = (), name: str = "<ptx>") -> Assembled:
-    """Assemble `ptx` for `chip` ("sm_90a") with further ptxas `options`.
+    """Assembles `ptx` for `chip` ("sm_90a") with further ptxas `options`.
 
-    An error has the source line of the PTX's `.loc`, or its line in the PTX, whose name is `name`.
+    Raises WeftError for what ptxas refuses, with the source line of the PTX's `.loc`, or the line in the PTX,
+    which is called `name`.
     """
     programs = _assemblers()
     with system.memory_file(ptx.encode("utf-8", "replace")) as source:
@@ -95,7 +99,7 @@ def identity() -> list[str]:
 
 
 def disassemble(cubin: bytes) -> str:
-    """The SASS of `cubin`, with nvdisasm."""
+    """The SASS of `cubin`. Raises WeftError where nvdisasm isn't installed or fails."""
     program = find("nvdisasm")
     with system.memory_file(cubin) as source:
         done = _run(program, "--print-code", source.path, files=(source,))

@@ -132,7 +132,7 @@ class Layout:
         """For each dimension of `shape`, the iterators that its coordinate splits into, the last one fastest.
 
         An iterator that covers several dimensions is split if extents divide; iterators of extent 1 are
-        omitted.
+        omitted. Raises LayoutError where extents don't divide.
         """
         shape = self._checked(shape)
         rest = [it for it in self.shard if it.extent > 1]
@@ -163,7 +163,7 @@ class Layout:
 
         The result's shape is the elementwise product of both. A step of `outer` on an axis is this layout's
         span on that axis, so that tiles don't overlap. `outer` must not have a swizzle; this layout's swizzle
-        applies to the whole address.
+        applies to the whole address. Raises LayoutError for other arguments.
         """
         if not isinstance(outer, Layout):
             raise LayoutError(f"outer must be a Layout, got {shown(outer)}")
@@ -185,7 +185,7 @@ class Layout:
 
     def tile_to(self, to_shape: Shape, shape: Shape) -> "Layout":
         """This layout, of shape `shape`, repeated to fill `to_shape`. The tiles are in row-major order on
-        `m`.
+        `m`. Raises LayoutError where the tiles don't divide it.
         """
         to_shape, shape = whole("a shape", to_shape), self._checked(shape)
         if len(to_shape) != len(shape) or any(to % of for to, of in zip(to_shape, shape, strict=True)):
