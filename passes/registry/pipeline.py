@@ -207,8 +207,9 @@ def check_selected(elements: Sequence[Element]) -> None:
     running = [name for element in elements for name in sorted(_names(element))]
     for flag, names in (("before", wanted.before), ("after", wanted.after)):
         if missing := sorted(names - set(running)):
-            meant = did_you_mean(missing[0], running)
-            raise WeftError(f"--mlir-print-ir-{flag}: no pass '{missing[0]}' runs{meant}")
+            legal = ", ".join(dict.fromkeys(running)) or "none"
+            more = did_you_mean(missing[0], running) or f"; those that run are {legal}"
+            raise WeftError(f"--mlir-print-ir-{flag}: no pass '{missing[0]}' runs{more}")
 
 
 def _names(element: Element) -> frozenset[str]:

@@ -38,9 +38,11 @@
 // COMPILE:     "mma.sync"
 // COMPILE-NOT: IR Dump
 // RUN: not weft-opt %s --cse --print-ir-after=csee 2>%t
+// RUN: not weft-opt %s --cse --canonicalize --print-ir-before=lower-gemm 2>>%t
 // RUN: not weft-opt %s --cse --print-ir-after= 2>>%t
 // RUN: FileCheck %s --check-prefix=NO-PASS < %t
 // NO-PASS:      error: --mlir-print-ir-after: no pass 'csee' runs; did you mean 'cse'?
+// NO-PASS-NEXT: error: --mlir-print-ir-before: no pass 'lower-gemm' runs; those that run are cse, canonicalize
 // NO-PASS-NEXT: error: --mlir-print-ir-after must be names of passes with ',' between them; got ''
 
 // The pipeline, which runs.

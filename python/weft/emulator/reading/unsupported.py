@@ -9,8 +9,8 @@ UNSUPPORTED = {
     "st.bulk": "filling shared memory in bulk isn't emulated",
     "ld.async": "asynchronous loads aren't emulated",
     "fma.oob": "results for operands out of bounds aren't emulated",
-    "shfl": "it needs .sync from sm_70 on",
-    "vote": "it needs .sync from sm_70 on",
+    "shfl": "must have .sync from sm_70 on",
+    "vote": "must have .sync from sm_70 on",
 }
 """Instructions by their opcodes, or by an opcode and one of its modifiers."""
 
