@@ -210,16 +210,16 @@ REFUSED = {
         "-:2:3: error: 'tile.matmul' op warps must divide block M 8",
     ),
     "half a module": (text()[:-3], "sm_80", "-:4:8: error: expected operation name"),
-    "nothing": ("", "sm_80", "expected one tile.matmul function or one gpu.module to compile, found 0"),
+    "nothing": ("", "sm_80", "module must have one tile.matmul function or one gpu.module, got 0"),
     "two products": (
         text() + text().replace("@product", "@other"),
         "sm_80",
-        "gpu.module to compile, found 2",
+        "tile.matmul function or one gpu.module, got 2",
     ),
     "no kernel": (
         kernel_of(kernel=""),
         "sm_80",
-        "expected a kernel (a gpu.func with the attribute 'kernel')",
+        "must have a kernel (a gpu.func with the attribute 'kernel')",
     ),
     "unknown operation": (kernel_of('"no.op"() : () -> ()'), "sm_80", "-:2:8: error: "),
     "unknown chip in the module": (
@@ -265,19 +265,22 @@ def of_buffers(rows: int, count: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "source, place",
+    "source, place, op, got",
     [
-        (of_buffers(2048, 1), "-:2:6: error: 'tile.alloc' op takes 8388608 bytes"),
-        (of_buffers(1 << 20, 1), "-:2:6: error: 'tile.alloc' op takes 4294967296 bytes"),
-        (of_buffers(20, 3), "-:1:17: error: 'gpu.func' op takes 245760 bytes"),
+        (of_buffers(2048, 1), "-:2:6", "tile.alloc", 8388608),
+        (of_buffers(1 << 20, 1), "-:2:6", "tile.alloc", 4294967296),
+        (of_buffers(20, 3), "-:1:17", "gpu.func", 245760),
         (
             kernel_of(kernel="kernel attributes {weft.shared_bytes = 166913}"),
-            "-:1:17: error: 'gpu.func' op takes 166913 bytes",
+            "-:1:17",
+            "gpu.func",
+            166913,
         ),
     ],
 )
-def test_more_shared_memory_than_the_chip_has_is_refused_with_its_source_location(source, place):
-    assert str(refused(source)) == f"{place} of shared memory: a CTA on sm_80 has 166912 at most"
+def test_more_shared_memory_than_the_chip_has_is_refused_with_its_source_location(source, place, op, got):
+    message = f"'{op}' op shared memory must be at most 166912 bytes on sm_80, got {got}"
+    assert str(refused(source)) == f"{place}: error: {message}"
 
 
 def test_all_the_shared_memory_that_the_chip_has_is_taken():

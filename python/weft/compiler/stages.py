@@ -226,14 +226,14 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
     holders = [op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp)]
     if len(holders) != 1:
         raise WeftError(
-            f"{name}: expected one tile.matmul function or one gpu.module to compile, found {len(holders)}"
+            f"{name}: module must have one tile.matmul function or one gpu.module, got {len(holders)}"
         )
     functions = kernels(module)
     launches = {launch.name: launch for launch in map(read_launch, functions)}
     _check_shared_bytes(module, launches, target)
     if not launches:
         what = "a kernel (a gpu.func with the attribute 'kernel') or an llvm.func with 'nvvm.kernel'"
-        raise WeftError(f"{name}: expected {what}, found none")
+        raise WeftError(f"{name}: module must have {what}, got none")
     instructions = {kind_of(op.operation): op for op in operations(module, *instruction_ops(dialects()))}
     version = max((target.ptx, *(op.ptx_version for op in instructions.values())))
     if any(map(is_lowered, functions)):  # no operation is left that says what PTX an intrinsic needs
@@ -346,8 +346,8 @@ def _check_shared_bytes(module: Any, launches: dict[str, Launch], target: Target
     taken = [(op, op.buffer.type.bytes) for op in operations(module, AllocOp)]
     for op, count in (*taken, *holding):
         if count > target.chip.shared_bytes:
-            limit = f"a CTA on {target} has {target.chip.shared_bytes} at most"
-            raise refuse(op, f"takes {count} bytes of shared memory: {limit}")
+            limit = f"at most {target.chip.shared_bytes} bytes on {target}"
+            raise refuse(op, f"shared memory must be {limit}, got {count}")
 
 
 def to_entry(record: Mapping[str, Any]) -> bytes:
