@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft import phase
-from weft.errors import WeftError
+from weft.errors import Diagnostic, WeftError
 from weft.isa.suggest import did_you_mean
 from weft.mlir import PassManager, located
 from weft.passes.registry import instrumentation
@@ -189,16 +189,24 @@ class Manager:
                 self._run(module)
             succeeded = True
         except WeftError as error:
-            note = reproducer.end(succeeded)
-            raise WeftError(*error.diagnostics, *([note] if note else [])) from error
+            raise WeftError(*error.diagnostics, *_written(reproducer)) from error
         except BaseException:
-            reproducer.end(succeeded)
+            _written(reproducer)
             raise
         reproducer.end(succeeded)
 
     def _run(self, module: Any) -> None:
         for manager in self._managers:
             manager.run(module)
+
+
+def _written(reproducer: instrumentation.Reproducer) -> Sequence[Diagnostic]:
+    """The note about the reproducer of a failure, or why there is none."""
+    try:
+        note = reproducer.end(False)
+    except WeftError as error:
+        return error.diagnostics
+    return [note] if note else []
 
 
 def check_selected(elements: Sequence[Element]) -> None:

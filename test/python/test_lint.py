@@ -319,6 +319,17 @@ def test_operands_get_what_would_be_right():
         (F16.replace(".aligned", ""), "spelling", f"compared with {F16} it lacks .aligned"),
         (F16.replace("f16.f16", "f16"), "spelling", "it lacks .f"),
         (F16 + ".f32", "spelling", "it has the extra .f32"),
+        (
+            F16 + ".f32" * 99,
+            "spelling",
+            "it has the extra .f32, .f32, .f32, .f32, .f32, .f32, .f32, .f32, and 91 more",
+        ),
+        (
+            F16 + "".join(f".x{i}" for i in range(99)),
+            "modifier",
+            " has: .x0, .x1, .x2, .x3, .x4, .x5, .x6, .x7, and ",
+        ),
+        (F16 + "." + "a" * 10**6, "modifier", f" has: .{'a' * 80} ..."),
         (F16.replace("m16n8k16", "m16n8"), "modifier", ".m16n8"),
         ("tcgen05.relinquish.alloc", "modifier", ".relinquish"),
         ("wgmma.mma_async.sync.aligned", "spelling", "isn't the spelling of an instruction"),

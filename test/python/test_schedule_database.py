@@ -101,6 +101,9 @@ def test_the_first_file_with_an_entry_counts(tmp_path):
     ("change", "message"),
     [
         ("{half", "an entry must be JSON: "),
+        ("[" * 10**5, "an entry must not nest objects or arrays"),
+        ('{"m": ' + "9" * 5000 + "}", "an entry must not have numbers of thousands of digits"),
+        ('{"types": {"a": "f16", "a": "f16"}}', "an entry must have each key once; got 'a' twice"),
         ("[]", "an entry must be an object with chip, types, m, n, k"),
         ({"m": None}, "m must be an integer in 1.."),
         ({"m": True}, "m must be an integer in 1.."),

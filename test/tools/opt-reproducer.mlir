@@ -4,7 +4,7 @@
 // RUN: rm -rf %t && mkdir %t
 // RUN: not weft-opt %s --cse --outline-matmul -mlir-pass-pipeline-crash-reproducer=%t/out.mlir 2>&1 \
 // RUN:   | FileCheck %s
-// CHECK:      opt-reproducer.mlir:[[# @LINE + 29]]:3: error: 'tile.matmul' op must have a schedule
+// CHECK:      opt-reproducer.mlir:[[# @LINE + 41]]:3: error: 'tile.matmul' op must have a schedule
 // CHECK:      note: reproducer generated at '{{.*}}out.mlir'
 
 // RUN: FileCheck %s --check-prefix=FILE < %t/out.mlir
@@ -21,6 +21,18 @@
 
 // RUN: not weft-opt --run-reproducer %t/out.mlir 2>&1 | FileCheck %s --check-prefix=AGAIN
 // AGAIN: out.mlir:3:5: error: 'tile.matmul' op must have a schedule
+
+// A pipeline as MLIR prints it, and one with an escape that MLIR doesn't have.
+// RUN: sed 's/builtin.module(cse,outline-matmul)/builtin\\2Emodule(cse)/' %t/out.mlir | weft-opt --run-reproducer
+// RUN: sed 's/builtin.module(cse/builtin\\qmodule(cse/' %t/out.mlir | not weft-opt --run-reproducer 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=ESCAPE
+// ESCAPE: error: mlir_reproducer: an escape in the pipeline must be \n, \t, \", \\ or two hexadecimal digits; got '\q'
+
+// A reproducer that can't be written hides no error.
+// RUN: not weft-opt %s --cse --outline-matmul -mlir-pass-pipeline-crash-reproducer=/dev/full 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=FULL
+// FULL: error: 'tile.matmul' op must have a schedule
+// FULL: error: cannot write '/dev/full': No space left on device
 
 // RUN: weft-opt %s --cse -mlir-pass-pipeline-crash-reproducer=%t/none.mlir -o %t/ok.mlir && not cat %t/none.mlir
 

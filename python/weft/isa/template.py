@@ -237,6 +237,9 @@ class Template:
         return values
 
 
+_LONGEST_KEPT = 256  # characters of modifiers, more than any legal opcode has
+
+
 class _Memo(dict[Any, Any]):
     """A function's results, kept."""
 
@@ -244,8 +247,10 @@ class _Memo(dict[Any, Any]):
         self._function = function
 
     def __missing__(self, key: Any) -> Any:
-        make_room(self)
-        result = self[key] = self._function(key)
+        result = self._function(key)
+        if not isinstance(key, str) or len(key) <= _LONGEST_KEPT:
+            make_room(self)
+            self[key] = result
         return result
 
 

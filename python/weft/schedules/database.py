@@ -9,6 +9,7 @@ import fcntl
 import functools
 import json
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from itertools import chain
@@ -18,7 +19,7 @@ from typing import Any
 from weft import late_imports
 from weft.dialects.schedule import AnySchedule, Types, ceil_div, read_schedule
 from weft.dialects.tile_types import ELEMENT_TYPES
-from weft.errors import WeftError, warn
+from weft.errors import WeftError, shown, warn
 from weft.isa.chips import CHIPS
 from weft.isa.launch_limits import MOST_SIZE
 from weft.target import Target
@@ -87,7 +88,7 @@ class Entry:
     def read(cls, line: str, location: str = "") -> "Entry":
         """The entry of a text that `line` returned. Raises WeftError for any other text."""
         try:
-            record = json.loads(line)
+            record = json.loads(line, object_pairs_hook=_object)
             kinds: dict[str, Any] = {
                 name: tuple(value) if isinstance(value, list) else value
                 for name, value in record.pop("types").items()
@@ -98,6 +99,10 @@ class Entry:
             hash(product)
         except json.JSONDecodeError as error:
             raise WeftError(f"an entry must be JSON: {error.msg} in column {error.colno}") from None
+        except ValueError:  # Python's own limit
+            raise WeftError("an entry must not have numbers of thousands of digits") from None
+        except RecursionError:
+            raise WeftError("an entry must not nest objects or arrays a hundred deep") from None
         except KeyError as error:
             raise WeftError(f"an entry must have {error}") from None
         except (TypeError, AttributeError):
@@ -204,6 +209,14 @@ def checked(entry: Entry, product: Product) -> AnySchedule:
     if complaint := schedule.complaint(product.types, Target.of(product.chip)):
         raise WeftError(complaint)
     return schedule
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises WeftError for a key that it has twice."""
+    names = Counter(name for name, _ in pairs)
+    if twice := [name for name, count in names.items() if count > 1]:
+        raise WeftError(f"an entry must have each key once; got {shown(twice[0])} twice")
+    return dict(pairs)
 
 
 def read(path: Path) -> dict[Product, Entry]:

@@ -1,6 +1,7 @@
 """Judges instructions as PTX text has them: opcode and operands, on a chip and in a version of PTX."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache, lru_cache, partial
 from threading import Lock
@@ -275,22 +276,32 @@ def unread(opcode: str, chip: str | None) -> Verdict:
     nearest = tuple(here.nearest(opcode))
     bag = _bag(opcode)
     if unknown := [token for token, _ in bag if (token, 0) not in everywhere.having]:
-        names = ", ".join(f".{token}" for token in dict.fromkeys(unknown))
-        reason = f"has modifiers that no {head} instruction has: {names}"
+        reason = f"has modifiers that no {head} instruction has: {_named(dict.fromkeys(unknown))}"
         joined = _joined(opcode, everywhere)
         meant = (joined,) if joined != opcode and tables.read(joined) is not None else ()
         return Verdict("modifier", reason + _ignored(opcode), meant + nearest)
     closest = _bag(everywhere.nearest(opcode, 1)[0])
     differences = [
-        f"{what} {', '.join(f'.{token}' for token, _ in tokens)}"
+        f"{what} {_named(token for token, _ in tokens)}"
         for what, tokens in (
-            ("lacks", [token for token in closest if token not in bag]),
+            ("lacks", [token for token in closest if token not in set(bag)]),
             ("has the extra", [token for token in bag if token not in closest]),
         )
         if tokens
     ]
     how = f": compared with {nearest[0]} it {' and '.join(differences)}" if differences and nearest else ""
     return Verdict("spelling", f"isn't the spelling of an instruction{how}{_ignored(opcode)}", nearest)
+
+
+_MOST_NAMED, _LONGEST = 8, 80
+
+
+def _named(modifiers: Iterable[str]) -> str:
+    """Modifiers in a message: the first ones, and of long ones the beginning."""
+    every = list(modifiers)
+    names = [f".{name}" if len(name) <= _LONGEST else f".{name[:_LONGEST]} ..." for name in every]
+    more = [f"and {len(every) - _MOST_NAMED} more"] if len(every) > _MOST_NAMED else []
+    return ", ".join(names[:_MOST_NAMED] + more)
 
 
 def _joined(opcode: str, known: _Spellings) -> str:
