@@ -342,3 +342,9 @@ def test_what_makes_no_product_is_refused(call, message):
     with pytest.raises(weft.WeftError) as refused:
         call()
     assert message in str(refused.value)
+
+
+def test_operands_of_two_types_are_refused_by_their_types():
+    a, b = np.ones((64, 64), np.float16), np.ones((64, 64), np.int8)
+    with pytest.raises(weft.WeftError, match=r"'tile.matmul' op expects A and B of one element type, got"):
+        weft.matmul(a, b)

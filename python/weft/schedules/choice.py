@@ -125,12 +125,13 @@ def _chosen(
 
 
 def _chosen_by(family: type[AnySchedule], request: Request) -> AnySchedule | None:
-    """What a family chooses. Raises WeftError where that isn't a legal schedule of the family."""
+    """What a family chooses. Raises WeftError where another package's choice isn't a legal schedule of it."""
     name = f"the chooser of schedule '{family.key}'"
-    with extensions.blamed(name, extensions.source("schedule", family.key)):
+    source = extensions.source("schedule", family.key)
+    with extensions.blamed(name, source):
         chosen = CHOOSERS[family].choose(request)
-    if chosen is None:
-        return None
+    if chosen is None or source is None:  # the operation's verifier names what is wrong with its types
+        return chosen
     if not isinstance(chosen, family):
         raise WeftError(f"needs a {family.__name__} or None from {name}; got {shown(chosen)}")
     if refusal := chosen.complaint(request.types, Target.of(request.chip)):
