@@ -167,7 +167,7 @@ def test_an_unforeseen_exception_is_an_internal_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(cache_keys, "as_imported", lambda: False)
-    monkeypatch.setattr(stages, "_check_names", lambda module: {}["k"])
+    monkeypatch.setattr(stages.checks, "names", lambda module: {}["k"])
     with pytest.raises(WeftInternalError, match=r"internal error while .*KeyError: 'k'; this is a defect"):
         weft.compile(EXAMPLE, arch="sm_80")
     (reproducer,) = tmp_path.glob("weft-crash-*.mlir")

@@ -11,23 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from weft import mlir, passes, phase
-from weft.compiler import cache, cache_keys, codegen, ptxas
+from weft.compiler import cache, cache_keys, checks, codegen, ptxas
 from weft.compiler import cubin as elf
-from weft.compiler.kernel_functions import argument_types, is_lowered, kernels
+from weft.compiler.kernel_functions import is_lowered, kernels
 from weft.compiler.launch_record import Launch
 from weft.compiler.read_launch import read_launch
 from weft.dialects import context as new_context
 from weft.dialects import dialects, instruction_ops
-from weft.dialects.op import kind_of, refuse, target_of
-from weft.dialects.tile import AllocOp, MatmulOp
-from weft.errors import Diagnostic, Location, WeftError, shown
+from weft.dialects.op import kind_of, target_of
+from weft.dialects.tile import MatmulOp
+from weft.errors import WeftError, shown
 from weft.isa.computed import computed
-from weft.isa.launch_limits import size_complaint
 from weft.isa.suggest import did_you_mean
-from weft.isa.text import identifiers
-from weft.mlir import func, gpu, ir, llvm, operations
+from weft.mlir import gpu, ir, llvm, operations
 from weft.passes.analysis import unlowered
-from weft.passes.lower_buffers import SYMBOL as SHARED_MEMORY
 from weft.passes.registry import instrumentation
 from weft.schedules import database
 from weft.target import Target, with_default_note
@@ -164,9 +161,9 @@ def compile_module(
     elif not _is_module(module):
         wanted = "a weft.Module, an MLIR module, .mlir text or a Path"
         raise WeftError(f"module must be {wanted}, got {shown(module)}")
-    _check_names(module)
+    checks.names(module)
     unlowered.check(module)
-    _check_sizes(module)
+    checks.sizes(module)
     target, assumed = _target(module, arch, default)
     try:
         return _compile(module, target, name, rows, ours=ours)
@@ -217,7 +214,7 @@ def _lowered(module: Any, target: Target, name: str, rows: str) -> Compiled:
 
 def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Compiled:
     source = str(module)
-    _check_shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
+    checks.shared_bytes(module, {}, target)  # a buffer's gigabytes would wrap around in the kernel's sum
     pipeline = _pipeline(target, rows)
     passes.check_printed(pipeline)
     elements = [str(e) for e in passes.elements(pipeline)]
@@ -230,7 +227,7 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
         )
     functions = kernels(module)
     launches = {launch.name: launch for launch in map(read_launch, functions)}
-    _check_shared_bytes(module, launches, target)
+    checks.shared_bytes(module, launches, target)
     if not launches:
         what = "a kernel (a gpu.func with the attribute 'kernel') or an llvm.func with 'nvvm.kernel'"
         raise WeftError(f"{name}: module must have {what}, got none")
@@ -240,9 +237,9 @@ def _lowered_in_place(module: Any, target: Target, name: str, rows: str) -> Comp
         version = max(version, codegen.LAST_PTX)
     # Calls that our own passes haven't written name what they like, with operands as they like.
     risky = bool(operations(module, llvm.CallIntrinsicOp))
-    origins = _mathematics(module)
+    origins = checks.mathematics(module)
     _run(module, ",".join(elements[split:]), name)
-    _refuse_library_calls(module, origins)
+    checks.library_calls(module, origins)
     holder = next(op for op in module.body.operations if isinstance(op, gpu.GPUModuleOp))
     return Compiled(source, name, target, version, mlir.translate(holder, apart=risky), launches, rows)
 
@@ -271,56 +268,6 @@ def _run(module: Any, pipeline: str, name: str) -> None:
         module.operation.verify()
 
 
-def _check_names(module: Any) -> None:
-    """Raises WeftError for functions whose names PTX can't have, which LLVM writes as they are."""
-    products = [f for f in operations(module, func.FuncOp) if operations(f, MatmulOp)]
-    for function in (*products, *operations(module, gpu.GPUFuncOp), *kernels(module)):
-        name = mlir.symbol(function)
-        if complaint := identifiers.function_complaint(name):
-            raise refuse(function, complaint)
-        if name == SHARED_MEMORY:
-            raise refuse(function, f"can't have the name '{name}': a kernel's shared memory has it")
-
-
-def _check_sizes(module: Any) -> None:
-    """Raises WeftError for matrices of sizes that no launch can have."""
-    signatures = [(f, f.attributes["function_type"].value.inputs) for f in operations(module, func.FuncOp)]
-    for function, kinds in (*signatures, *((k, argument_types(k)) for k in kernels(module))):
-        for kind in kinds:
-            for number in range(kind.rank) if isinstance(kind, ir.MemRefType) else ():
-                complaint = None if kind.is_dynamic_dim(number) else size_complaint(kind.shape[number])
-                if complaint:
-                    raise refuse(function, f"has an argument of type {kind}: {complaint}")
-
-
-def _mathematics(module: Any) -> dict[Location | None, str]:
-    """The names of operations that become calls of CUDA's device library, by their locations."""
-    names: dict[Location | None, str] = {}
-
-    def visit(op: Any) -> Any:
-        if op.name.startswith("math.") or op.name == "arith.remf":
-            names[mlir.location(op.location)] = op.name
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return names
-
-
-def _refuse_library_calls(module: Any, origins: dict[Location | None, str]) -> None:
-    """Raises WeftError for calls that nothing would resolve."""
-    defined = {
-        str(f.attributes["sym_name"]).strip('"') for f in operations(module, llvm.LLVMFuncOp) if f.body.blocks
-    }
-    calls = []
-    for call in operations(module, llvm.CallOp):
-        callee, location = str(call.callee).removeprefix("@"), mlir.location(call.location)
-        if callee.startswith("__nv_") and callee not in defined:
-            what = f"'{origins.get(location, 'llvm.call')}' op needs {callee} of CUDA's device library"
-            calls.append(Diagnostic(f"{what}, which Weft doesn't link", location))
-    if calls:
-        raise WeftError(*dict.fromkeys(calls))  # a vector's elements have a call each
-
-
 def _target(module: Any, arch: str | None, default: str | None) -> tuple[Target, bool]:
     """The chip to compile for, and whether it is the default; a module that names another than `arch` is
     refused.
@@ -338,16 +285,6 @@ def _target(module: Any, arch: str | None, default: str | None) -> tuple[Target,
         if other != target:
             raise WeftError(f"the module is for {other}, not for {target}")
     return target, arch is None and not named
-
-
-def _check_shared_bytes(module: Any, launches: dict[str, Launch], target: Target) -> None:
-    """Raises WeftError for a buffer or a kernel that no launch on the chip can give its shared memory."""
-    holding = [(k, launches[mlir.symbol(k)].shared_bytes) for k in kernels(module)] if launches else []
-    taken = [(op, op.buffer.type.bytes) for op in operations(module, AllocOp)]
-    for op, count in (*taken, *holding):
-        if count > target.chip.shared_bytes:
-            limit = f"at most {target.chip.shared_bytes} bytes on {target}"
-            raise refuse(op, f"shared memory must be {limit}, got {count}")
 
 
 def to_entry(record: Mapping[str, Any]) -> bytes:
