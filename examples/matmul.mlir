@@ -5,9 +5,9 @@
 //   weft compile examples/matmul.mlir --arch sm_80        the PTX that it becomes
 //   weft-opt examples/matmul.mlir --weft-kernel           the same product as a kernel in tile operations
 //
-// A is M x K and D is M x N, both row by row. B is stored as N x K ("K-major"), which transpose_b says; without it B is
-// K x N. Elements are bf16, sums are f32. Further attributes: alpha and beta (D = alpha * A * B + beta * C, with C as a
-// fourth operand, or D itself where there is none), and schedule, which a pass chooses where the text doesn't.
+// A is M x K and D is M x N, both row-major. With transpose_b, B is N x K (K-major); without it, B is K x N. Elements are bf16,
+// and sums are f32. The attributes alpha and beta give D = alpha * A * B + beta * C. C is a fourth operand; without one it is D
+// itself. The attribute schedule sets how the product is divided into tiles; without it, a pass chooses.
 
 func.func @matmul(%A: memref<?x?xbf16>, %B: memref<?x?xbf16>, %D: memref<?x?xf32>) {
   "tile.matmul"(%A, %B, %D) {transpose_b = true} : (memref<?x?xbf16>, memref<?x?xbf16>, memref<?x?xf32>) -> ()

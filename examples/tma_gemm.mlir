@@ -1,9 +1,10 @@
-// One CTA computes D = A * B^T, D 64x64 in f32, A and B 64x256 in f16: a warpgroup's thread copies blocks of K by TMA into a
-// ring of three stages, another warpgroup multiplies them by wgmma.
+// One CTA computes D = A * B^T with D 64x64 in f32, and A and B 64x256 in f16. One thread of the first warpgroup copies K blocks
+// by TMA into a ring of three stages. The other warpgroup multiplies them by wgmma.
 //
 //   weft run examples/tma_gemm.mlir
 //
-// Stages are tiles of 64 rows of 128 bytes, swizzled as wgmma and TMA know it. Stage and phase of a ring begin at 0.
+// A stage is a tile of 64 rows of 128 bytes with the 128B swizzle that wgmma and TMA share. The stage and the phase of a ring
+// begin at 0.
 
 !Stages = !tile.buffer<array<i64: 3, 64, 64>, f16, #tile.layout<"S[(3,64,64):(4096,64,1)] xor 128B">, "shared">
 !Stage = !tile.buffer<array<i64: 64, 64>, f16, #tile.layout<"S[(64,64):(64,1)] xor 128B">, "shared">

@@ -2,8 +2,8 @@
 //
 //   weft compile examples/warp_gemm.mlir --arch sm_80 --emit ptx
 //
-// A layout says which lane holds which element, and in which order. Lane 4g + t holds rows g and g + 8 of A and D
-// and column g of B; along K (of A and B), and along the columns of D, it holds 2t, 2t + 1 and those 8 further on.
+// A layout specifies which lane holds which element, and in which order. Lane 4g + t holds rows g and g + 8 of A and D, and
+// column g of B. Along K, and along the columns of D, it holds 2t and 2t + 1; along K also 2t + 8 and 2t + 9.
 
 #a = #tile.layout<"S[(2,8,2,4,2):(2,4@laneid,4,1@laneid,1)]">
 #b = #tile.layout<"S[(2,4,2,8):(2,1@laneid,1,4@laneid)]">
