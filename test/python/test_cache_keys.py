@@ -17,8 +17,9 @@ from one_product import text
 
 import weft
 from weft import mlir, passes
-from weft.compiler import cache_keys, codegen, identity, loaded, stages
+from weft.compiler import cache_keys, codegen, identity, loaded
 from weft.compiler.identity import UnidentifiedError, digest
+from weft.dialects.tile import AllocOp
 from weft.passes import lower_gemm
 from weft.passes.registry.candidates import Candidate, Predicate
 
@@ -101,7 +102,7 @@ def test_functions_that_replace_those_of_weft_change_the_key(patch):
     lambda_key = cache_keys.lowering()
     patch.setattr(lower_gemm, "_steps", lambda shape: (2, 1, 1))
     other = cache_keys.lowering()
-    patch.setattr(stages.AllocOp, "check", refuse_all)
+    patch.setattr(AllocOp, "check", refuse_all)
     assert len({tuple(key) for key in (before, lambda_key, other, cache_keys.lowering())}) == 4
     patch.undo()
     assert cache_keys.lowering() == before

@@ -17,7 +17,7 @@ from weft.isa.tables import FAMILIES
 from weft.mlir import ir
 from weft.target import Target
 from weft.tools import form_kernels
-from weft.tools.form_kernels import OPERATIONS, found, kernels, module, wanted
+from weft.tools.form_kernels import OPERATIONS, kernels, module, printed, wanted
 
 SPELLED = [family for family in FAMILIES if family.name in OPERATIONS]
 EACH = pytest.mark.parametrize("family", SPELLED, ids=lambda family: family.name)
@@ -72,8 +72,8 @@ def faults(forms):
     for part, chip, ptx in modules(forms):
         ptxas.assemble(ptx, chip)
         for (_, form), text in zip(part, kernels(ptx), strict=True):
-            if found(text, form) != wanted(form):
-                wrong.append(f"{chip}: expected {wanted(form)}, got {found(text, form)}")
+            if printed(text, form) != wanted(form):
+                wrong.append(f"{chip}: expected {wanted(form)}, got {printed(text, form)}")
             lacking = form.intrinsic is None or chip in mma.UNSELECTABLE.get(form, ())
             if is_inline(text) != lacking:
                 wrong.append(f"{chip}: {form.ptx} is {'' if is_inline(text) else 'not '}inline PTX")
@@ -117,10 +117,10 @@ def test_every_form_of_a_chip_becomes_its_instruction(chip):
         if chip in support.chips
     ]
     wrong = [
-        (form.ptx, found(text, form))
+        (form.ptx, printed(text, form))
         for part, _, ptx in modules(everything)
         for (_, form), text in zip(part, kernels(ptx), strict=True)
-        if found(text, form) != wanted(form)
+        if printed(text, form) != wanted(form)
     ]
     assert wrong == []
 
@@ -129,7 +129,7 @@ def test_what_llvm_cannot_select_on_one_chip_is_inline_ptx_there():
     for form, chips in mma.UNSELECTABLE.items():
         for chip in chips:
             text = text_of(mma.SYNC, form, chip)
-            assert found(text, form) == wanted(form)
+            assert printed(text, form) == wanted(form)
             assert is_inline(text)
             ptxas.assemble(HEAD.format(chip) + text, chip)
         assert not is_inline(text_of(mma.SYNC, form, "sm_80"))
@@ -171,20 +171,20 @@ SYNC = mma.Sync("m16n8k16", "f16", "f16", "f32", "f32")
 )
 def test_a_planted_fault_is_seen(old, new):
     text = text_of(mma.SYNC, SYNC, "sm_80")
-    assert found(text, SYNC) == wanted(SYNC)
+    assert printed(text, SYNC) == wanted(SYNC)
     assert old in text
-    assert found(text.replace(old, new), SYNC) != wanted(SYNC)
+    assert printed(text.replace(old, new), SYNC) != wanted(SYNC)
 
 
 def test_what_is_updated_in_place_is_followed_through():
     (family,) = (f for f in SPELLED if f.name == "wgmma.mma_async")
     form = next(f for f in family.table if f.shape == "m64n8k16" and f.d_type == "f32")
     text = text_of(family, form, "sm_90a")
-    (line,) = found(text, form)
+    (line,) = printed(text, form)
     assert line == (f"{form.ptx} {{d:0,d:1,d:2,d:3}},a:0,b:0,scale_d:0,-1,-1,1,1")
     for old, new in (("{%r1, %r2,", "{%r2, %r1,"), ("+4], %r2", "+4], %r1")):
         assert old in text
-        assert found(text.replace(old, new), form) != [line]
+        assert printed(text.replace(old, new), form) != [line]
 
 
 def test_a_kernel_is_written_in_the_ptx_version_that_its_instructions_need():

@@ -173,6 +173,7 @@ def test_an_interrupt_of_the_imports_leaves_no_traceback(tool: str, tmp_path: Pa
     (tmp_path / "imported.py").write_text(f"""\
 import importlib, os, signal, sys, time
 from weft.tools import start
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
 def slowly(name):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(60)
