@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from weft.compiler import loaded
@@ -65,6 +64,8 @@ def choose(names: Sequence[str], install: str) -> Chosen:
 
 def distribution(name: str, project: str) -> str:
     """The PyPI project and version of a package, or its folder if no project installed it."""
+    from importlib.metadata import PackageNotFoundError, version  # 20 ms, which few processes need
+
     try:
         return f"{project} {version(project)}"
     except PackageNotFoundError:
