@@ -16,7 +16,7 @@ from weft.isa.mma.sync import (
     FP8,
     NARROW,
     inputs_verdict,
-    intrinsic_types,
+    intrinsic_end,
     kind_verdict,
     results_verdict,
     satfinite_verdict,
@@ -67,11 +67,7 @@ class Sparse(Form):
         if self.kind == "" and self.d_type == "f16" and self.a_type in FP8.split():
             return None
         ordered = "ordered.metadata." if self.ordered else ""
-        kind = f"kind.{self.kind}." if self.kind else ""
-        satfinite = "satfinite." if self.satfinite else ""
-        types = intrinsic_types(self.a_type, self.b_type, self.c_type, self.d_type)
-        layouts = f"{self.a_layout}.{self.b_layout}"
-        return f"llvm.nvvm.mma.sp.{ordered}{self.shape}.{layouts}.{kind}{satfinite}{types}"
+        return f"llvm.nvvm.mma.sp.{ordered}{intrinsic_end(self)}"
 
     @property
     def mnk(self) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ Instructions: mma").
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.isa.chips import ChipSet, only, since
 from weft.isa.family import Family, Form, Registers, Support, Verdict
@@ -62,11 +62,7 @@ class Sync(Form):
         if self.rounding:
             return None
         bit_op = f"{self.bit_op}." if self.bit_op else ""
-        kind = f"kind.{self.kind}." if self.kind else ""
-        satfinite = "satfinite." if self.satfinite else ""
-        types = intrinsic_types(self.a_type, self.b_type, self.c_type, self.d_type)
-        layouts = f"{self.a_layout}.{self.b_layout}"
-        return f"llvm.nvvm.mma.{bit_op}{self.shape}.{layouts}.{kind}{satfinite}{types}"
+        return f"llvm.nvvm.mma.{bit_op}{intrinsic_end(self)}"
 
     @property
     def mnk(self) -> tuple[int, int, int]:
@@ -96,15 +92,20 @@ def is_f8f6f4(name: str) -> bool:
     return name in f"{FP8} {FP6_FP4}".split()
 
 
-def intrinsic_types(a: str, b: str, c: str, d: str) -> str:
-    """How LLVM tells forms of one shape apart: f16 by the accumulators, fp8 and less by all types, the others
-    by their inputs.
+def intrinsic_end(form: Any) -> str:
+    """The name of LLVM's intrinsic, dense or sparse, from the shape on. LLVM distinguishes forms of f16 by
+    their accumulators, those of fp8 and narrower types by all types, and the others by their inputs.
     """
+    a, b, c, d = form.a_type, form.b_type, form.c_type, form.d_type
     if a == "f16":
-        return f"{d}.{c}"
-    if is_f8f6f4(a):
-        return f"{d}.{a}.{b}.{c}"
-    return a if a == b else f"{a}.{b}"
+        types = f"{d}.{c}"
+    elif is_f8f6f4(a):
+        types = f"{d}.{a}.{b}.{c}"
+    else:
+        types = a if a == b else f"{a}.{b}"
+    kind = f"kind.{form.kind}." if form.kind else ""
+    satfinite = "satfinite." if form.satfinite else ""
+    return f"{form.shape}.{form.a_layout}.{form.b_layout}.{kind}{satfinite}{types}"
 
 
 class _Row(NamedTuple):
