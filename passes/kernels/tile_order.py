@@ -197,7 +197,7 @@ def _element(vector: Any, index: Any) -> Any:
 def k_span(blocks: Any, slice_: Any, slices: int) -> tuple[Any, Any]:
     """The first K block of one of `slices` contiguous slices, and the one after its last."""
     first = emit.div(emit.mul(blocks, slice_), slices)
-    # Where K has fewer blocks than slices, some slices have one block outside of K: zeros.
+    # Where K has fewer blocks than slices, some slices get one block past the end of K, which reads zeros.
     end = emit.div(emit.mul(blocks, emit.add(slice_, 1)), slices)
     first = emit.select(emit.equal(first, end), blocks, first)
     return first, emit.maximum(end, emit.add(first, 1))

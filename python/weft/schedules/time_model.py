@@ -149,7 +149,7 @@ def modelled(
     ctas = ceil_div(down, rows * s.cluster[0]) * ceil_div(across, columns * s.cluster[1])
     ctas *= s.splits * s.global_splits * s.cluster[0] * s.cluster[1] * members
     products, fill = _products(s, types, chip), _fill(s, down, across, types, chip)
-    # A warpgroup that leaves products under way releases a stage one block late.
+    # A warpgroup that leaves products in flight releases a stage one block late.
     stages = s.stages - int(s.overlaps and not types.promoted)
     block = max(products, fill, (chip.copy_latency + fill + products) / stages)
     if types.promoted and s.cluster == (1, 2) and s.rows > wgmma.M:
