@@ -12,6 +12,7 @@ from weft.dialects.schedule.families import (
 from weft.dialects.schedule.family import SWIZZLES, AnySchedule
 from weft.dialects.schedule.mma_sync import COPY, Schedule, atom
 from weft.dialects.schedule.product_types import GROUP_ROWS, PROMOTED, Types, ceil_div
+from weft.dialects.schedule.tcgen05 import TensorMemorySchedule
 from weft.dialects.schedule.wgmma import MOST_RUNS, OTHER_REGISTERS, WarpgroupSchedule
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "SWIZZLES",
     "AnySchedule",
     "Schedule",
+    "TensorMemorySchedule",
     "Types",
     "WarpgroupSchedule",
     "atom",

@@ -23,14 +23,15 @@ from weft.isa.tcgen05.family import (
 from weft.isa.template import Field, Flag, Template, Word
 from weft.isa.unpublished import Unpublished
 
-_COLUMNS = (32, 64, 128, 256, 512)
+COLUMNS = (32, 64, 128, 256, 512)
+"""The numbers of columns that a CTA can allocate."""
 # `.exclusive`: any multiple of 32. Columns beyond 512 exist on sm_107 alone, but ptxas takes them anywhere.
 _EXCLUSIVE_COLUMNS = tuple(range(32, 577, 32))
 
 
 def _columns(exclusive: bool) -> Registers:
     """A register or a constant; `values` are the legal constants."""
-    return Registers("columns", 1, "i32", values=_EXCLUSIVE_COLUMNS if exclusive else _COLUMNS)
+    return Registers("columns", 1, "i32", values=_EXCLUSIVE_COLUMNS if exclusive else COLUMNS)
 
 
 _KIND = r"[\w:]*"

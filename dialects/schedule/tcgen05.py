@@ -1,0 +1,393 @@
+"""The schedules of kernels that multiply with `tcgen05.mma`: persistent CTAs, alone or in pairs, whose sums
+are in tensor memory.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+from weft.dialects.schedule.family import SWIZZLES, AnySchedule, Workspace
+from weft.dialects.schedule.product_types import BYTES, GROUP_ROWS, PROMOTED, Types, ceil_div
+from weft.dialects.tile_claims import COUNTER_STRIDE, MOST_PARTIES
+from weft.dialects.tile_types import PTX_INPUTS
+from weft.isa import tensor_map
+from weft.isa.chips import WARPGROUP, WARPS, ChipSet
+from weft.isa.tcgen05 import control, descriptors
+from weft.isa.tcgen05.mma_forms import Mma
+from weft.isa.tcgen05.mma_rows import MMA
+from weft.target import Target
+
+TENSOR_LANES = 128
+"""Lanes of tensor memory: rows of sums that a CTA can have side by side with its columns."""
+MOST_ACCUMULATORS = 2
+MOST_SUMS = 128
+"""Promoted sums that a thread of an epilogue warpgroup can hold beside what it adds to them."""
+STAGING_SLOTS = 2
+"""Slots of shared memory of an epilogue warpgroup: TMA stores one while the other is filled."""
+_BARRIER_BYTES = 16  # of a stage or an accumulator: one barrier says that it is full, one that it is empty
+_OTHER_BYTES = 128  # the address of the columns, and what aligns the buffers
+_MOST_CTAS = 8  # of a cluster on any chip
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class TensorMemorySchedule(AnySchedule):
+    """A schedule for `tcgen05.mma`: `schedule = {block = array<i64: 256, 256, 64>, accumulators = 2,
+    stages = 5, cta_group = 2, group = 8}`.
+
+    A CTA, or with `cta_group` 2 a pair of CTAs, computes one tile of `block` (M, N, K) after the other. One
+    warp copies K blocks by TMA into a ring of `stages`, one issues the products, and `epilogues` warpgroups
+    finish the sums. These are in tensor memory, in `accumulators` buffers: with two, the epilogue of a tile
+    overlaps with the products of the next. A CTA has 64, 128 or 256 rows of a tile; 256 are two products of
+    128 rows side by side. With two `epilogues`, each warpgroup finishes one of these, or half of the columns.
+
+    Tiles are computed in groups of `group` rows of tiles. With `swap`, the rows of a tile are columns of D,
+    for products of few rows. A `cluster` of tiles along rows and columns of tiles shares its copies by
+    multicast. `global_splits` CTAs or pairs compute one tile, each a K slice, and add their sums through
+    global memory. With `dynamic`, cluster launch control assigns the tiles while the kernel runs; otherwise
+    their order is fixed.
+    """
+
+    block: tuple[int, int, int]
+    accumulators: int
+    stages: int
+    cta_group: int = 1
+    group: int = 8
+    swap: bool = False
+    cluster: tuple[int, int] = (1, 1)
+    global_splits: int = 1
+    dynamic: bool = False
+    epilogues: int = 1
+
+    counts: ClassVar[dict[str, int]] = {"block": 3, "cluster": 2}
+    instruction: ClassVar[str] = "tcgen05"
+    key: ClassVar[str] = "accumulators"
+    starts_early: ClassVar[bool] = True
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA: the warps that copy, multiply and assign tiles, and the epilogue's warpgroups."""
+        return WARPGROUP * (1 + self.epilogues)
+
+    @property
+    def registers(self) -> tuple[int, int]:
+        """Registers of a thread of the first warpgroup and of the others; 0 keeps those of the launch."""
+        return {1: (0, 0), 2: (56, 224)}[self.epilogues]
+
+    @property
+    def cta_rows(self) -> int:
+        """Rows of a tile, and of the left operand, that one CTA has."""
+        return self.block[0] // self.cta_group
+
+    @property
+    def cta_columns(self) -> int:
+        """Columns of the right operand that one CTA copies; a pair has half of them each."""
+        return self.block[1] // self.cta_group
+
+    @property
+    def parts(self) -> int:
+        """Products side by side that compute a tile."""
+        return max(self.cta_rows // TENSOR_LANES, 1)
+
+    @property
+    def mma_m(self) -> int:
+        """M of one instruction."""
+        return self.block[0] // self.parts
+
+    @property
+    def part_columns(self) -> int:
+        """Columns of tensor memory that hold the sums of one product of a tile. Those of a pair with 64 rows
+        each have the upper half of the columns in the upper lanes.
+        """
+        halves = self.cta_group == 2 and self.cta_rows < TENSOR_LANES
+        return self.block[1] // 2 if halves else self.block[1]
+
+    @property
+    def tensor_columns(self) -> int:
+        """Columns of tensor memory that all accumulators take: a number that a CTA can allocate if at most
+        512.
+        """
+        used = self.accumulators * self.parts * self.part_columns
+        return next((count for count in control.COLUMNS if used <= count), used)
+
+    @property
+    def rows_of_d(self) -> int:
+        """Rows of D, and of A, in a tile."""
+        return self.swapped(*self.block[:2])[0]
+
+    def swapped(self, row: _T, column: _T) -> tuple[_T, _T]:
+        """From rows and columns of D to rows and columns of tiles, and back."""
+        return (column, row) if self.swap else (row, column)
+
+    @property
+    def ctas(self) -> int:
+        """CTAs of a cluster."""
+        return self.cta_group * self.cluster[0] * self.cluster[1]
+
+    @property
+    def tile_ctas(self) -> int:
+        """CTAs that compute a tile together."""
+        return self.cta_group * self.global_splits
+
+    @property
+    def resident_ctas(self) -> int | None:
+        """The limit of CTAs on a multiprocessor: one. With `dynamic` there is a CTA for each tile."""
+        return None if self.dynamic else 1
+
+    @property
+    def workspace(self) -> Workspace | None:
+        """With `global_splits`, rows of four sums for each thread of a warpgroup and a counter for each warp,
+        for each K slice of a tile.
+        """
+        if self.global_splits == 1:
+            return None
+        return Workspace(self.epilogues * self.vectors, self.epilogues * WARPS * COUNTER_STRIDE, False)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of four sums that a thread of the epilogue has of a tile."""
+        return self.epilogue_columns // 4
+
+    @property
+    def epilogue_columns(self) -> int:
+        """Columns of tensor memory that one warpgroup of the epilogue reads of a tile."""
+        return self.parts * self.part_columns // self.epilogues
+
+    def row_alignment(self, types: Types, operand: str, element_bytes: int) -> int:
+        """16 bytes where TMA copies an operand; otherwise one element."""
+        if operand in ("a", "b", "scale_a") or (operand == "d" and self.staged(types)):
+            return tensor_map.ROW_BYTES
+        return 1
+
+    @staticmethod
+    def kind(types: Types) -> str | None:
+        """The kind of `tcgen05.mma` that multiplies elements of these types."""
+        if not {types.a, types.b} <= set(PTX_INPUTS):
+            return None
+        elements = {PTX_INPUTS[types.a], PTX_INPUTS[types.b]}
+        plain = (kind for kind in descriptors.KINDS.values() if kind.scales is None)
+        return next((kind.name for kind in plain if elements <= set(kind.elements)), None)
+
+    def form(self, types: Types) -> Mma:
+        """The instruction that multiplies."""
+        return Mma(self.kind(types) or "", self.cta_group)
+
+    def descriptor(self, types: Types) -> descriptors.InstructionDescriptor:
+        """What the instruction multiplies."""
+        a, b = self.swapped(PTX_INPUTS[types.a], PTX_INPUTS[types.b])
+        transpose_a, transpose_b = self.swapped(*types.transposed)
+        d = {"f32": "f32", "i32": "s32"}[types.sums]
+        return descriptors.InstructionDescriptor(
+            self.kind(types) or "",
+            *(self.mma_m, self.block[1], a, b, d, self.cta_group),
+            transpose_a=transpose_a,
+            transpose_b=transpose_b,
+        )
+
+    def stage_bytes(self, types: Types) -> int:
+        """Shared memory of one stage in each CTA."""
+        scales = 4 * self.scale_stride if types.scaled else 0
+        return (self.cta_rows + self.cta_columns) * self.block[2] * types.input_bytes + scales
+
+    def copied_bytes(self, types: Types) -> int:
+        """Bytes that copies bring into a stage of one CTA: all, except the padding of a row of scales."""
+        unused = self.scale_stride - self.scale_rows
+        return self.stage_bytes(types) - (4 * unused if types.scaled else 0)
+
+    @property
+    def scale_rows(self) -> int:
+        """Rows of A whose scales a CTA needs."""
+        return self.block[1] if self.swap else self.cta_rows
+
+    @property
+    def scale_stride(self) -> int:
+        """Scales of A in a stage: one for each row of A, padded to 128 bytes for TMA."""
+        return ceil_div(self.scale_rows, 32) * 32
+
+    def staged(self, types: Types) -> bool:
+        """Whether TMA stores D from shared memory."""
+        return not self.swap and self.global_splits == 1
+
+    def slice_columns(self, types: Types) -> int:
+        """Columns of sums that a warpgroup finishes at a time: 128 bytes of D where that divides its columns,
+        otherwise 64, 32 or 16; 8 columns where none does.
+        """
+        columns = self.epilogue_columns // (1 if self.epilogues == self.parts else self.parts)
+        widths = [width // types.output_bytes for width in (*SWIZZLES, tensor_map.ROW_BYTES)]
+        return next((width for width in widths if columns % width == 0), 8)
+
+    def staging_bytes(self, types: Types) -> int:
+        """Shared memory in addition to the stages, in which slices of D are staged."""
+        halves = self.part_columns < self.block[1]  # lanes beyond the rows, which have other columns
+        rows = TENSOR_LANES if halves else min(self.cta_rows, TENSOR_LANES)
+        each = rows * self.slice_columns(types) * types.output_bytes
+        return self.epilogues * STAGING_SLOTS * each if self.staged(types) else 0
+
+    def shared_bytes(self, types: Types) -> int:
+        """Shared memory of all stages and accumulators, their barriers and the staged D."""
+        barriers = (self.stages + self.accumulators) * _BARRIER_BYTES
+        return self.stages * self.stage_bytes(types) + barriers + self.staging_bytes(types) + _OTHER_BYTES
+
+    def most_stages(self, types: Types, shared_bytes: int) -> int:
+        """The most stages in that much shared memory, in addition to what else is there."""
+        rest = shared_bytes - self.staging_bytes(types) - self.accumulators * _BARRIER_BYTES - _OTHER_BYTES
+        return rest // (self.stage_bytes(types) + _BARRIER_BYTES)
+
+    @classmethod
+    def chips(cls, types: Types) -> ChipSet:
+        """The chips that have the instructions of every such schedule."""
+        if (kind := cls.kind(types)) is None or types.d not in BYTES:
+            return frozenset()
+        rows = [MMA.table.get(Mma(kind, cta_group)) for cta_group in (1, 2)]
+        return frozenset.intersection(*(row.chips if row else frozenset() for row in rows))
+
+    @classmethod
+    def layout_complaint(cls, types: Types) -> str | None:
+        """Why `tcgen05.mma` can't read A and B as they are stored."""
+        if types.input_bytes < 4 or not any(types.transposed):
+            return None
+        name, legal = ("A", "transpose_a = false") if types.transposed[0] else ("B", "transpose_b = true")
+        return f"{name} must be K-major ({legal}) for kernels of tcgen05 with {types.a}, got an MN-major one"
+
+    def complaint(self, types: Types, target: Target | None = None) -> str | None:
+        """Why the schedule can't be lowered, or can't run on `target`."""
+        counts = *self.block, self.accumulators, self.stages, self.cta_group, self.group, *self.cluster
+        if min(*counts, self.global_splits, self.epilogues) < 1:
+            return f"schedule fields must be at least 1, got {self}"
+        complaints = (
+            self._field_complaint,
+            self._instruction_complaint,
+            self._tensor_memory_complaint,
+            self._epilogue_complaint,
+            self._promoted_complaint,
+            self._split_complaint,
+            self._cluster_complaint,
+            self._group_complaint,
+            self._row_complaint,
+        )
+        found = (check(types, target) for check in complaints)
+        return (
+            self.count_complaint()
+            or next(filter(None, found), None)
+            or self.layout_complaint(types)
+            or self.shared_complaint(types, target)
+        )
+
+    def _field_complaint(self, types: Types, _: Target | None) -> str | None:
+        """Why the fields alone aren't legal."""
+        m, legal = self.block[0], [rows * self.cta_group for rows in (64, 128, 256)]
+        if self.cta_group not in (1, 2):
+            return f"cta_group must be 1 or 2, got {self.cta_group}"
+        if m not in legal:
+            return f"block M must be {_or(legal)} with cta_group {self.cta_group}, got {m}"
+        if self.accumulators > MOST_ACCUMULATORS:
+            return f"accumulators must be 1 or {MOST_ACCUMULATORS}, got {self.accumulators}"
+        if self.epilogues not in (1, 2):
+            return f"epilogues must be 1 or 2, got {self.epilogues}"
+        return None
+
+    def _instruction_complaint(self, types: Types, target: Target | None) -> str | None:
+        """Why there is no such instruction."""
+        chip = target.chip.name if target else None
+        if self.kind(types) is None:
+            return f"has a schedule of tcgen05, which doesn't multiply {types.a} and {types.b}"
+        verdict = MMA.judge(self.form(types), chip) or self.descriptor(types).complaint(chip)
+        if verdict is None:
+            return None
+        return f"has a schedule whose instruction isn't legal: tcgen05.mma {verdict}"
+
+    def _tensor_memory_complaint(self, types: Types, _: Target | None) -> str | None:
+        """Why tensor memory can't hold the accumulators."""
+        most = control.COLUMNS[-1]
+        used = self.accumulators * self.parts * self.part_columns
+        if used <= most:
+            return None
+        each = f"{self.accumulators} of {self.parts} x {self.part_columns}"
+        return f"accumulators must take at most {most} columns of tensor memory, got {used} ({each})"
+
+    def _epilogue_complaint(self, types: Types, _: Target | None) -> str | None:
+        """Why the warpgroups of the epilogue can't share a tile."""
+        n, unit = self.part_columns, 8 * (1 if self.parts > 1 else self.epilogues)
+        if n % unit:
+            with_ = f"with {self.epilogues} epilogues and cta_group {self.cta_group}"
+            return f"columns of tensor memory must be a multiple of {unit} {with_}, got {n}"
+        columns = self.slice_columns(types)
+        if self.staged(types) and columns * types.output_bytes % tensor_map.ROW_BYTES:
+            unit = unit * tensor_map.ROW_BYTES // (columns * types.output_bytes)
+            return f"block N must be a multiple of {unit} for D of {types.d}, got {self.block[1]}"
+        return None
+
+    def _promoted_complaint(self, types: Types, _: Target | None) -> str | None:
+        """Why sums can't be promoted, or scaled."""
+        if not types.promoted:
+            return None
+        if (k := self.block[2]) != PROMOTED:
+            return f"block K must be {PROMOTED}, after which sums are promoted, got {k}"
+        if (columns := self.epilogue_columns) > MOST_SUMS:
+            return f"a thread of the epilogue must hold at most {MOST_SUMS} promoted sums, got {columns}"
+        if types.scaled and (rows := self.scale_rows) > (most := tensor_map.MOST_BOX):
+            return f"a CTA must have at most {most} rows of D, whose scales one copy brings, got {rows}"
+        return None
+
+    def _split_complaint(self, types: Types, _: Target | None) -> str | None:
+        """Why CTAs can't share the K blocks of a tile, or get tiles while they run."""
+        if self.global_splits > MOST_PARTIES:
+            return f"global_splits must be in 1..{MOST_PARTIES}, got {self.global_splits}"
+        if self.dynamic and self.global_splits > 1:
+            return f"global_splits must be 1 with dynamic, got {self.global_splits}"
+        return None
+
+    def _cluster_complaint(self, types: Types, _: Target | None) -> str | None:
+        """Why the CTAs of a cluster can't share their copies."""
+        if self.ctas not in (1, 2, 4, 8):
+            each = f"{self.cluster[0]} x {self.cluster[1]} of cta_group {self.cta_group}"
+            return f"cluster must have 1, 2, 4 or {_MOST_CTAS} CTAs, got {self.ctas} ({each})"
+        down, across = self.cluster
+        mn_major, extents = self.swapped(*types.transposed), (self.cta_rows, self.cta_columns)
+        for name, extent, ctas, is_mn_major in zip("MN", extents, (across, down), mn_major, strict=True):
+            # Each CTA copies whole groups of rows of a swizzle, or whole panels.
+            unit = 128 // types.input_bytes if is_mn_major else 8
+            if ctas > 1 and extent % (ctas * unit):
+                what = f"a CTA's block {name} {extent}"
+                return f"cluster must divide {what} in multiples of {unit}, got {ctas} tiles"
+        return None
+
+    def _group_complaint(self, types: Types, _: Target | None) -> str | None:
+        """Why the rows of D that a cluster computes may not be of one group."""
+        if not types.grouped:
+            return None
+        if self.global_splits > 1 or self.dynamic:
+            field = "dynamic must be false" if self.dynamic else "global_splits must be 1"
+            return f"{field} with groups, got {self}"
+        rows = self.rows_of_d * self.swapped(*self.cluster)[0]
+        if GROUP_ROWS % rows:
+            return f"the rows of D of a cluster must divide {GROUP_ROWS} with groups, got {rows}"
+        return None
+
+    def _row_complaint(self, types: Types, _: Target | None) -> str | None:
+        """Why a tile can't be stored in rows as wide as a swizzle, or copied in one box."""
+        k_bytes, mn_major = self.block[2] * types.input_bytes, self.swapped(*types.transposed)
+        if k_bytes % 128 and k_bytes not in SWIZZLES:
+            k = f"{self.block[2]} of {types.a}"
+            return f"block K must have 32, 64 or a multiple of 128 bytes, got {k_bytes} ({k})"
+        narrowest = min(SWIZZLES) // types.input_bytes
+        for name, extent, transposed in zip("MN", (self.cta_rows, self.cta_columns), mn_major, strict=True):
+            if transposed and extent % narrowest:
+                what = f"a CTA's block {name} must be a multiple of {narrowest} for an MN-major operand"
+                return f"{what}, got {extent}"
+        return None
+
+    def __str__(self) -> str:
+        m, n, k = self.block
+        text = f"block {m}x{n}x{k}, {self.accumulators} accumulators, {self.stages} stages"
+        text += f", group {self.group}"
+        text += f", {self.epilogues} epilogues" if self.epilogues > 1 else ""
+        text += ", pairs" if self.cta_group == 2 else ""
+        text += f", {self.global_splits} global splits" if self.global_splits > 1 else ""
+        text += f", cluster {self.cluster[0]}x{self.cluster[1]}" if self.cluster != (1, 1) else ""
+        return text + (", dynamic" if self.dynamic else "") + (", swapped" if self.swap else "")
+
+
+def _or(values: list[int]) -> str:
+    *most, last = values
+    return f"{', '.join(map(str, most))} or {last}"

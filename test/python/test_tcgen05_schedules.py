@@ -1,0 +1,74 @@
+"""Schedules for `tcgen05.mma`: which are legal, and what they take of a chip."""
+
+import pytest
+
+from weft.dialects.schedule import TensorMemorySchedule, Types
+from weft.target import Target
+
+BYTES_OUT = Types("bf16", "bf16", "f8E5M2")
+GROUPED = Types("f16", "f16", "f16", grouped=True)
+BF16 = Types("bf16", "bf16", "bf16")
+FP8 = Types("f8E4M3FN", "f8E5M2", "bf16", promoted=True, scaled=True)
+CHIP = Target.of("sm_100a")
+
+
+def of(
+    m: int, n: int, k: int, accumulators: int = 1, stages: int = 2, **fields: object
+) -> TensorMemorySchedule:
+    return TensorMemorySchedule((m, n, k), accumulators, stages, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "types", "complaint"),
+    [
+        (of(256, 256, 64, 2, 5, cta_group=2), BF16, None),
+        (of(128, 256, 64, 2, 3), BF16, None),
+        (of(256, 256, 64, 1, 2), BF16, None),
+        (of(512, 256, 64, 1, 3, cta_group=2, epilogues=2), BF16, None),
+        (of(128, 128, 128), FP8, None),
+        (of(96, 128, 64), BF16, "block M must be 64, 128 or 256 with cta_group 1, got 96"),
+        (of(256, 256, 64, 2), BF16, "accumulators must take at most 512 columns of tensor memory, got 1024"),
+        (of(128, 260, 64), BF16, "tcgen05.mma n must be"),
+        (of(128, 24, 64), BYTES_OUT, "block N must be a multiple of 16 for D of f8E5M2"),
+        (of(128, 24, 64, epilogues=2), BF16, "columns of tensor memory must be a multiple of 16 with 2"),
+        (of(128, 128, 64, 3), BF16, "accumulators must be 1 or 2, got 3"),
+        (of(128, 128, 64, cta_group=3), BF16, "cta_group must be 1 or 2, got 3"),
+        (of(128, 128, 64, epilogues=3), BF16, "epilogues must be 1 or 2, got 3"),
+        (of(128, 128, 48), BF16, "block K must have 32, 64 or a multiple of 128 bytes, got 96"),
+        (of(128, 256, 64, 2, 6), BF16, "shared memory must be at most 232448 bytes on sm_100a, got"),
+        (of(128, 256, 128), FP8, "a thread of the epilogue must hold at most 128 promoted sums, got 256"),
+        (of(128, 128, 64), FP8, "block K must be 128, after which sums are promoted, got 64"),
+        (of(256, 128, 64, cluster=(3, 1)), BF16, "cluster must have 1, 2, 4 or 8 CTAs, got 3"),
+        (of(256, 256, 64, cta_group=2), GROUPED, "must divide 128 with groups"),
+        (of(128, 128, 32), Types("f32", "f32", "f32", (True, False)), "A must be K-major"),
+    ],
+)  # fmt: skip
+def test_legal_schedules(schedule: TensorMemorySchedule, types: Types, complaint: str | None) -> None:
+    found = schedule.complaint(types, CHIP)
+    assert found == complaint if complaint is None else complaint in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "columns", "stage", "staging"),
+    [
+        (of(256, 256, 64, 2, 5, cta_group=2), 512, 32 << 10, 32 << 10),
+        (of(512, 256, 64, 1, 3, cta_group=2, epilogues=2), 512, 48 << 10, 64 << 10),
+        (of(128, 256, 64, 2), 512, 48 << 10, 32 << 10),
+        (of(128, 192, 64, 1, cta_group=2), 128, 20 << 10, 16 << 10),
+        (of(64, 24, 64), 32, 11 << 10, 2 * 64 * 8 * 2),
+    ],
+)
+def test_what_a_cta_holds(schedule: TensorMemorySchedule, columns: int, stage: int, staging: int) -> None:
+    assert schedule.tensor_columns == columns
+    assert schedule.stage_bytes(BF16) == stage
+    assert schedule.staging_bytes(BF16) == staging
+    most = schedule.most_stages(BF16, CHIP.chip.shared_bytes)
+    fullest = TensorMemorySchedule(schedule.block, 1, most, schedule.cta_group, epilogues=schedule.epilogues)
+    assert fullest.complaint(BF16, CHIP) is None
+
+
+def test_chips_of_the_kinds() -> None:
+    assert {"sm_100a", "sm_100f", "sm_103a", "sm_110a", "sm_110f"} <= TensorMemorySchedule.chips(BF16)
+    integers = TensorMemorySchedule.chips(Types("i8", "ui8", "i32"))
+    assert integers == {"sm_100a", "sm_110a"}
+    assert not TensorMemorySchedule.chips(Types("f16", "f8E5M2", "f32"))
